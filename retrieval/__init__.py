@@ -1,0 +1,1 @@
+"""What every stage of the pipeline shares and all that serving needs."""

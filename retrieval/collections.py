@@ -1,0 +1,174 @@
+"""Corpora and queries in the formats that people have, whatever a path turns out to be."""
+
+from collections.abc import Callable, Iterator
+from enum import Enum
+from pathlib import Path
+
+from retrieval.errors import CollectionError
+from retrieval.identifiers import SeenIds, shown
+from retrieval.lines import LineError, SkippedLines, parse_lines, read_errors, refuse
+from retrieval.records import (
+    DocumentColumns,
+    document_from_json,
+    query,
+    query_from_columns,
+    query_from_json,
+)
+from retrieval.text_files import TEXT_SUFFIXES, read_text_file, read_text_folder
+from retrieval.trec import check_qrels, qrels_path, read_qrels, read_run, write_run
+from retrieval.types import Document, Query
+
+__all__ = [
+    "SkippedLines",
+    "check_qrels",
+    "qrels_path",
+    "read_documents",
+    "read_qrels",
+    "read_queries",
+    "read_run",
+    "write_run",
+]
+
+
+class _Format(Enum):
+    JSONL = "JSON lines"
+    TSV = "tab-separated columns"
+    TEXT = "text"
+    FOLDER = "a folder of text files"
+
+
+_SUFFIXES = {".jsonl": _Format.JSONL, ".ndjson": _Format.JSONL, ".tsv": _Format.TSV}
+_SUFFIXES |= dict.fromkeys(TEXT_SUFFIXES, _Format.TEXT)
+
+
+def read_documents(path: Path, *, skipped: SkippedLines | None = None) -> Iterator[Document]:
+    """The documents of a corpus, one after the other; memory does not grow with their number.
+
+    `path` is one of
+
+    - a BEIR folder (has corpus.jsonl),
+    - a .jsonl file: an object a line with "_id" (or "id", "document_id"), "text", perhaps "title"
+      and "metadata"; further fields become metadata,
+    - a .tsv file: MS MARCO's passages (pid, text) or documents (docid, url, title, body),
+    - a folder of .txt, .md, .markdown and .rst files, or one such file: a document each.
+
+    The .jsonl and .tsv files may be gzipped (.gz).
+
+    :param skipped: Collects the bad lines, which are then left out.
+    :raises CollectionError: When `path` is none of these or cannot be read (at once, before the
+        first document); when there is no valid document; and, unless there is `skipped`, when a
+        line is bad: not valid, no id, an id that came before, neither text nor title.
+    """
+    source, layout = _recognise(path, "corpus.jsonl")
+    return _valid_documents(source, layout, skipped)
+
+
+def read_queries(path: Path, skipped: SkippedLines | None = None) -> list[Query]:
+    """The queries of a BEIR folder (has queries.jsonl), or of a .jsonl, .tsv or text file.
+
+    A line of JSON is an object with "_id" (or "id", "query_id") and "text"; a line of .tsv is id
+    and text; a line of text is a query whose id is the line's number. The .jsonl and .tsv files may
+    be gzipped (.gz).
+
+    :param skipped: Collects the bad lines, which are then left out.
+    :raises CollectionError: As `read_documents`.
+    """
+    source, layout = _recognise(path, "queries.jsonl")
+    if layout is _Format.FOLDER:
+        raise CollectionError(path, "the folder has no queries.jsonl")
+    seen: set[str] = set()
+
+    def unique(found: Query) -> Query:
+        if found.query_id in seen:
+            raise _duplicate("query id", found.query_id)
+        seen.add(found.query_id)
+        return found
+
+    if layout is _Format.TEXT:
+        queries = _numbered_queries(source, skipped)
+    else:
+        read = query_from_json if layout is _Format.JSONL else query_from_columns
+        lines = parse_lines(source, lambda line: unique(read(line)), skipped)
+        queries = [found for _, found in lines]
+    if not queries:
+        raise CollectionError(source, "there is no valid query")
+    return queries
+
+
+def _recognise(path: Path, beir_file: str) -> tuple[Path, _Format]:
+    """The one place that decides what a path is: the file or folder to read, and its format."""
+    with read_errors(path):
+        exists, is_folder = path.exists(), path.is_dir()
+    if not exists:
+        raise CollectionError(path, "there is no such file or folder")
+    if is_folder:
+        for name in (beir_file, f"{beir_file}.gz"):
+            if (path / name).is_file():
+                return path / name, _Format.JSONL
+        if any((path / name).exists() for name in ("corpus.jsonl", "queries.jsonl", "qrels")):
+            raise CollectionError(path, f"the BEIR folder has no {beir_file}")
+        return path, _Format.FOLDER
+    suffixes = [suffix.lower() for suffix in path.suffixes]
+    gzipped = suffixes[-1:] == [".gz"]
+    layout = _SUFFIXES.get("".join(suffixes[-2:-1] if gzipped else suffixes[-1:]))
+    if layout is None or (gzipped and layout is _Format.TEXT):
+        raise CollectionError(
+            path,
+            "not recognised: it must be a BEIR folder, a folder of text files, or a file that ends "
+            f"in .jsonl, .ndjson, .tsv (or these with .gz), {', '.join(sorted(TEXT_SUFFIXES))}",
+        )
+    return path, layout
+
+
+def _valid_documents(
+    path: Path, layout: _Format, skipped: SkippedLines | None
+) -> Iterator[Document]:
+    found = False
+    for document in _documents(path, layout, skipped):
+        found = True
+        yield document
+    if not found:
+        kinds = f" ({', '.join(sorted(TEXT_SUFFIXES))})" if layout is _Format.FOLDER else ""
+        raise CollectionError(path, f"there is no valid document{kinds}")
+
+
+def _documents(path: Path, layout: _Format, skipped: SkippedLines | None) -> Iterator[Document]:
+    match layout:
+        case _Format.FOLDER:
+            # Paths are unique by themselves.
+            yield from read_text_folder(path, skipped)
+        case _Format.TEXT:
+            yield read_text_file(path)
+        case _Format.JSONL:
+            yield from _unique_documents(path, document_from_json, skipped)
+        case _Format.TSV:
+            yield from _unique_documents(path, DocumentColumns(), skipped)
+
+
+def _unique_documents(
+    path: Path, read: Callable[[str], Document], skipped: SkippedLines | None
+) -> Iterator[Document]:
+    seen = SeenIds()
+
+    def unique(line: str) -> Document:
+        document = read(line)
+        if not seen.add(document.document_id):
+            raise _duplicate("document id", document.document_id)
+        return document
+
+    for _, document in parse_lines(path, unique, skipped):
+        yield document
+
+
+def _numbered_queries(path: Path, skipped: SkippedLines | None) -> list[Query]:
+    queries = []
+    for number, line in parse_lines(path, str, skipped):
+        try:
+            queries.append(query(str(number), line))
+        except LineError as error:
+            refuse(CollectionError(path, str(error), number), skipped)
+    return queries
+
+
+def _duplicate(name: str, value: str) -> LineError:
+    return LineError(f"the {name} {shown(value)} came before")

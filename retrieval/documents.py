@@ -1,0 +1,150 @@
+"""The document store: a SQLite file, written once by indexing, then only read."""
+
+import json
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from retrieval.errors import CorruptIndexError, UnknownDocumentError
+from retrieval.types import Document, Passage
+
+SCHEMA = """
+CREATE TABLE documents (
+    document INTEGER PRIMARY KEY,
+    document_id TEXT NOT NULL UNIQUE,
+    title TEXT NOT NULL,
+    metadata TEXT NOT NULL,
+    sections TEXT NOT NULL,
+    text TEXT NOT NULL
+);
+-- text is NULL where the passage is its whole document
+CREATE TABLE passages (
+    passage INTEGER PRIMARY KEY,
+    document INTEGER NOT NULL,
+    number INTEGER NOT NULL,
+    start INTEGER NOT NULL,
+    end INTEGER NOT NULL,
+    text TEXT
+);
+"""
+# Columns stand in the order in which they are needed: what follows a long text costs a walk
+# through all of its pages.
+
+_PASSAGE = """
+SELECT documents.document_id, title, metadata, number, start, end, {text}
+FROM passages JOIN documents USING (document) WHERE passage = ?
+"""
+_PASSAGE_WITH_TEXT = _PASSAGE.format(text="coalesce(passages.text, documents.text)")
+_PASSAGE_WITHOUT_TEXT = _PASSAGE.format(text="''")
+_NO_METADATA: Mapping[str, object] = {}
+
+
+class StoredPassage(NamedTuple):
+    """A passage with what its document says about it."""
+
+    passage: Passage
+    title: str
+    metadata: Mapping[str, object]
+
+
+class DocumentStore:
+    """Reads documents and passages. Thread-safe: each reading has a connection for itself."""
+
+    def __init__(self, path: Path) -> None:
+        """Open the store at `path`.
+
+        :raises CorruptIndexError: When it is no document store.
+        """
+        self._path = path
+        # As many as have ever read at once; not one for each thread, since threads come and go.
+        self._idle: list[sqlite3.Connection] = []
+        try:
+            self.num_documents: int = self._count("documents")
+            self.num_passages: int = self._count("passages")
+        except sqlite3.Error as error:
+            raise CorruptIndexError(f"{path} is no document store: {error}") from error
+
+    def passages(self, rows: Sequence[int], *, include_text: bool = True) -> list[StoredPassage]:
+        """The passages at `rows`, in that order; their text is empty without `include_text`.
+
+        :raises CorruptIndexError: When the store has no such row.
+        """
+        statement = _PASSAGE_WITH_TEXT if include_text else _PASSAGE_WITHOUT_TEXT
+        found = []
+        with self._connection() as connection:
+            for row in rows:
+                record = connection.execute(statement, (row,)).fetchone()
+                if record is None:
+                    raise CorruptIndexError(f"{self._path} has no passage {row}")
+                document_id, title, metadata, number, start, end, text = record
+                found.append(
+                    StoredPassage(
+                        Passage(f"{document_id}#{number}", document_id, text, start, end),
+                        title,
+                        _parse_metadata(metadata),
+                    )
+                )
+        return found
+
+    def document(self, document_id: str) -> Document:
+        """The document with this id.
+
+        :raises UnknownDocumentError: When there is none.
+        """
+        try:
+            with self._connection() as connection:
+                record = connection.execute(
+                    "SELECT title, metadata, sections, text FROM documents WHERE document_id = ?",
+                    (document_id,),
+                ).fetchone()
+        except UnicodeEncodeError:  # a lone surrogate, which no stored id can hold
+            record = None
+        if record is None:
+            raise UnknownDocumentError(document_id)
+        title, metadata, sections, text = record
+        return Document(
+            document_id=document_id,
+            text=text,
+            title=title,
+            metadata=_parse_metadata(metadata),
+            sections=tuple((start, end) for start, end in json.loads(sections)),
+        )
+
+    def close(self) -> None:
+        """Close all connections; no search may be running."""
+        while self._idle:
+            self._idle.pop().close()
+
+    def _count(self, table: str) -> int:
+        with self._connection() as connection:
+            (count,) = connection.execute(f"SELECT count(*) FROM {table}").fetchone()  # noqa: S608
+        return int(count)
+
+    @contextmanager
+    def _connection(self) -> Iterator[sqlite3.Connection]:
+        try:
+            connection = self._idle.pop()
+        except IndexError:
+            connection = connect_read_only(self._path)
+        try:
+            yield connection
+        finally:
+            self._idle.append(connection)
+
+
+def connect_read_only(path: Path) -> sqlite3.Connection:
+    """A connection that takes no locks and looks for no journal, since nobody writes the file."""
+    connection = sqlite3.connect(
+        f"{path.absolute().as_uri()}?mode=ro&immutable=1",
+        uri=True,
+        check_same_thread=False,
+        isolation_level=None,
+    )
+    connection.execute("PRAGMA mmap_size = 1073741824")
+    return connection
+
+
+def _parse_metadata(text: str) -> Mapping[str, Any]:
+    return json.loads(text) if text != "{}" else _NO_METADATA

@@ -1,0 +1,172 @@
+"""Text to embedding: the protocol of encoders, and the one that runs on ONNX Runtime."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal, Protocol
+
+import numpy as np
+import onnxruntime
+from numpy.typing import NDArray
+
+from retrieval.errors import CorruptArtefactError, InvalidArgumentError, ManifestError
+from retrieval.manifest import Manifest, load_manifest, read_manifest
+from retrieval.tokenizer import Tokenizer
+from retrieval.types import Embeddings
+
+Precision = Literal["fp32", "int8"]
+
+MODEL_FILES: dict[Precision, str] = {"fp32": "model.onnx", "int8": "model_int8.onnx"}
+TOKENIZER_FILE = "tokenizer.json"
+CANONICAL_FILE = "canonical.json"
+
+SMALLEST_CANONICAL_COSINE: dict[Precision, float] = {"fp32": 0.9999, "int8": 0.999}
+"""How far another machine's arithmetic may move a canonical embedding."""
+
+
+class Encoder(Protocol):
+    """Turns texts into embeddings of one embedding space."""
+
+    dim: int
+    max_tokens: int
+    embedding_space: str
+
+    def tokenise(self, text: str) -> list[int]:
+        """Token ids of one text, truncated to `max_tokens`."""
+        ...
+
+    def embed(self, token_ids: Sequence[int]) -> Embeddings:
+        """The normalised embedding (dim,) of one tokenised text."""
+        ...
+
+    def encode(self, texts: Sequence[str]) -> Embeddings:
+        """The normalised embeddings (n, dim) of `texts`."""
+        ...
+
+
+class OnnxEncoder:
+    """An encoder directory run by ONNX Runtime on the calling thread, one text a run.
+
+    Dynamic int8 changes an embedding with whatever shares its batch, so texts never share one: the
+    same text has the same embedding, bit for bit, alone or under load. Thread-safe; to use more
+    cores, call it from more threads.
+    """
+
+    def __init__(
+        self,
+        session: onnxruntime.InferenceSession,
+        tokenizer: Tokenizer,
+        manifest: Manifest,
+        precision: Precision,
+    ) -> None:
+        self.tokenizer = tokenizer
+        self.manifest = manifest
+        self.precision = precision
+        self.dim = manifest.dim
+        self.max_tokens = tokenizer.max_tokens
+        self.embedding_space = manifest.embedding_space
+        self._session = session
+        self._input_names = {node.name for node in session.get_inputs()}
+
+    @classmethod
+    def load(
+        cls, directory: Path, *, precision: Precision | None = None, verify: bool = True
+    ) -> "OnnxEncoder":
+        """Open an encoder directory; int8 where it has that, unless `precision` says otherwise.
+
+        With `verify`, every file is hashed and the canonical texts are encoded again.
+
+        :raises ManifestError: When the directory is no encoder.
+        :raises CorruptArtefactError: When a file is damaged, or the canonical embeddings drift.
+        :raises InvalidArgumentError: When the encoder has no model of this `precision`.
+        """
+        read = load_manifest if verify else read_manifest
+        manifest = read(directory, "encoder")
+        precision = _choose_precision(directory, manifest, precision)
+        encoder = cls(
+            session=_open_session(directory / MODEL_FILES[precision]),
+            tokenizer=Tokenizer.load(directory / TOKENIZER_FILE),
+            manifest=manifest,
+            precision=precision,
+        )
+        if verify:
+            encoder._check_canonical(directory / CANONICAL_FILE)
+        return encoder
+
+    def tokenise(self, text: str) -> list[int]:
+        """Token ids of one text, special tokens included, truncated to `max_tokens`."""
+        return self.tokenizer.encode(text)
+
+    def embed(self, token_ids: Sequence[int]) -> Embeddings:
+        """The normalised embedding (dim,) of one tokenised text."""
+        ids = np.array([token_ids], dtype=np.int64)
+        feed: dict[str, NDArray[np.int64]] = {
+            "input_ids": ids,
+            "attention_mask": np.ones_like(ids),
+        }
+        if "token_type_ids" in self._input_names:
+            feed["token_type_ids"] = np.zeros_like(ids)
+        embedding: Embeddings = self._session.run(None, feed)[0][0]
+        return embedding
+
+    def encode(self, texts: Sequence[str]) -> Embeddings:
+        """The normalised embeddings (n, dim) of `texts`, one after the other."""
+        embeddings = np.empty((len(texts), self.dim), dtype=np.float32)
+        for row, text in enumerate(texts):
+            embeddings[row] = self.embed(self.tokenise(text))
+        return embeddings
+
+    def _check_canonical(self, path: Path) -> None:
+        try:
+            canonical = json.loads(path.read_bytes())
+            texts = canonical["texts"]
+            expected = np.array(canonical["embeddings"][self.precision], dtype=np.float32)
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise CorruptArtefactError(f"{path} is not a list of canonical texts") from error
+        if expected.shape != (len(texts), self.dim):
+            raise CorruptArtefactError(
+                f"{path} has embeddings of shape {expected.shape}, but {(len(texts), self.dim)} is "
+                "expected"
+            )
+        cosines = np.sum(self.encode(texts) * expected, axis=1)
+        bound = SMALLEST_CANONICAL_COSINE[self.precision]
+        # Written so that NaN is drift too.
+        if drifted := [n for n, cosine in enumerate(cosines) if not cosine >= bound]:
+            raise CorruptArtefactError(
+                f"{path.parent} does not give its canonical embeddings on this machine: text "
+                f"{drifted[0]} has cosine {cosines[drifted[0]]:.5f}, at least {bound} is expected"
+            )
+
+
+def _choose_precision(
+    directory: Path, manifest: Manifest, precision: Precision | None
+) -> Precision:
+    available = [name for name, file in MODEL_FILES.items() if file in manifest.files]
+    if not available:
+        raise ManifestError(f"{directory} lists no model file")
+    if precision is None:
+        return "int8" if "int8" in available else available[0]
+    if precision not in available:
+        raise InvalidArgumentError(
+            f"{directory} has no {precision} model; it has {' and '.join(available)}"
+        )
+    return precision
+
+
+def _open_session(path: Path) -> onnxruntime.InferenceSession:
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1
+    options.inter_op_num_threads = 1
+    options.execution_mode = onnxruntime.ExecutionMode.ORT_SEQUENTIAL
+    # The arena keeps what the longest text ever needed, which max_tokens bounds; without it every
+    # large block is a system call, and what the heap keeps instead is more. Patterns would be kept
+    # for every length.
+    options.enable_cpu_mem_arena = True
+    options.enable_mem_pattern = False
+    options.log_severity_level = 3
+    try:
+        return onnxruntime.InferenceSession(
+            str(path), sess_options=options, providers=["CPUExecutionProvider"]
+        )
+    except Exception as error:  # the library raises classes of its own, all from Exception
+        raise CorruptArtefactError(f"{path} is not a usable ONNX model: {error}") from error

@@ -1,0 +1,80 @@
+"""What may be the id of a document or a query, and whether one was seen before."""
+
+import re
+import reprlib
+from array import array
+
+from retrieval.lines import LineError
+
+# Control characters break lines and terminals, U+FEFF at the start of a file is no part of an id,
+# and half of a surrogate pair cannot be stored.
+_FORBIDDEN = re.compile("[\x00-\x1f\x7f-\x9f\ufeff\ud800-\udfff]")
+_SHORT = reprlib.Repr()
+_SHORT.maxstring = _SHORT.maxother = 80
+
+
+def shown(value: object) -> str:
+    """How a value is quoted in an error: on one line, and shortened if it is long."""
+    return _SHORT.repr(value)
+
+
+def check_id(value: object, name: str) -> str:
+    """Return `value` if it may be an id; `name` says of what, such as "document id".
+
+    :raises LineError: When it is no string, blank, or holds a control character, U+FEFF or half of
+        a surrogate pair. Spaces are allowed, though TREC files cannot hold such an id.
+    """
+    if not isinstance(value, str):
+        raise LineError(f"the {name} {shown(value)} is not a string")
+    if not value or value.isspace():
+        raise LineError(f"the {name} is empty")
+    if found := _FORBIDDEN.search(value):
+        raise LineError(
+            f"the {name} {shown(value)} holds the forbidden character U+{ord(found[0]):04X}"
+        )
+    return value
+
+
+class SeenIds:
+    """Remembers ids in 12 to 24 bytes each, so that duplicates in a large corpus can be found.
+
+    It keeps their 64-bit hashes in an open-addressed table; a set of strings takes about 100 bytes
+    each. Among ten million ids, two share a hash, and one is falsely refused, with a probability
+    of 3 in a million.
+    """
+
+    def __init__(self) -> None:
+        self._size = 0
+        self._table = _empty_table(1 << 10)
+
+    def add(self, value: str) -> bool:
+        """Remember `value`; whether it is new."""
+        if 3 * self._size >= 2 * len(self._table):
+            self._grow()
+        # Zero marks an empty place.
+        if not _insert(self._table, hash(value) & 0xFFFF_FFFF_FFFF_FFFF or 1):
+            return False
+        self._size += 1
+        return True
+
+    def _grow(self) -> None:
+        larger = _empty_table(2 * len(self._table))
+        for key in self._table:
+            if key:
+                _insert(larger, key)
+        self._table = larger
+
+
+def _empty_table(places: int) -> "array[int]":
+    return array("Q", bytes(8 * places))
+
+
+def _insert(table: "array[int]", key: int) -> bool:
+    mask = len(table) - 1
+    place = key & mask
+    while found := table[place]:
+        if found == key:
+            return False
+        place = (place + 1) & mask
+    table[place] = key
+    return True

@@ -1,0 +1,178 @@
+"""Artefact directories appear whole or not at all.
+
+An artefact is written into a working directory beside its place and renamed into it. Whoever is
+killed in between leaves the earlier artefact as it was, or nothing.
+"""
+
+import ctypes
+import errno
+import fcntl
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from retrieval.errors import ArtefactError, InvalidArgumentError, StorageError
+
+_AT_FDCWD = -100
+_RENAME_EXCHANGE = 2
+_LOCK_FILE = "lock"
+
+
+def working_directory(target: Path) -> Path:
+    """Where the artefact `target` is written until it is whole: hidden, on the same file system."""
+    return target.parent / f".{target.name}.partial"
+
+
+def check_target(target: Path, *, overwrite: bool) -> None:
+    """Refuse a place that cannot or must not be written.
+
+    :raises InvalidArgumentError: When `target` exists and is not to be overwritten, is a file, or
+        is a directory that holds anything but an artefact.
+    """
+    if not target.exists():
+        return
+    if not target.is_dir():
+        raise InvalidArgumentError(f"{target} exists and is not a directory")
+    if not any(target.iterdir()):
+        return
+    if not overwrite:
+        raise InvalidArgumentError(f"{target} exists; choose another place or pass --overwrite")
+    if not (target / "manifest.json").is_file():
+        raise InvalidArgumentError(
+            f"{target} is not overwritten: it has no manifest.json, so it is no artefact"
+        )
+
+
+@contextmanager
+def locked_working_directory(target: Path) -> Iterator[Path]:
+    """Make, or find again, the working directory of `target` and hold it alone while inside.
+
+    The directory stays when the block ends, so that an interrupted build can go on from it.
+
+    :raises ArtefactError: When another process is writing the same artefact.
+    :raises StorageError: When the directory cannot be made.
+    """
+    directory = working_directory(target)
+    with storage_errors(directory):
+        directory.mkdir(parents=True, exist_ok=True)
+        lock = os.open(directory / _LOCK_FILE, os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        if not _lock(lock, directory / _LOCK_FILE):
+            raise ArtefactError(f"another process is writing {target}")
+        yield directory
+    finally:
+        os.close(lock)
+
+
+def publish(artefact: Path, target: Path) -> None:
+    """Put the finished directory `artefact` in the place of `target`, atomically.
+
+    What stood there is afterwards at `artefact`, for the caller to remove.
+
+    :raises StorageError: When the file system refuses.
+    """
+    with storage_errors(target):
+        _flush(artefact)
+        if target.exists():
+            _exchange(artefact, target)
+        else:
+            artefact.rename(target)
+        _flush_directory(target.parent)
+
+
+@contextmanager
+def published(target: Path, *, overwrite: bool) -> Iterator[Path]:
+    """Give an empty directory; publish it as `target` if the block ends without error.
+
+    :raises InvalidArgumentError: As `check_target`.
+    :raises StorageError: When the file system refuses.
+    """
+    check_target(target, overwrite=overwrite)
+    with locked_working_directory(target) as directory:
+        artefact = directory / "artefact"
+        try:
+            with storage_errors(target):
+                clear(directory)
+                artefact.mkdir()
+                yield artefact
+                publish(artefact, target)
+        finally:
+            discard(directory)
+
+
+def clear(directory: Path) -> None:
+    """Remove from a working directory what an earlier, interrupted build left there."""
+    for entry in directory.iterdir():
+        if entry.name == _LOCK_FILE:
+            continue
+        if entry.is_dir() and not entry.is_symlink():
+            shutil.rmtree(entry)
+        else:
+            entry.unlink()
+
+
+def discard(directory: Path) -> None:
+    """Remove a working directory as far as possible, while its lock is held."""
+    with suppress(OSError):
+        clear(directory)
+        # Last, since from then on another process may take the directory for its own.
+        (directory / _LOCK_FILE).unlink()
+        directory.rmdir()
+
+
+@contextmanager
+def storage_errors(place: Path) -> Iterator[None]:
+    """Turn the operating system's refusals into one sentence that names the place."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno is None:
+            raise
+        raise StorageError(f"cannot write {place}: {os.strerror(error.errno)}") from error
+
+
+def _lock(descriptor: int, path: Path) -> bool:
+    """Lock the open file; false if another holds it, or has meanwhile removed it from `path`."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return os.path.samestat(os.fstat(descriptor), path.stat())
+    except OSError:
+        return False
+
+
+def _exchange(first: Path, second: Path) -> None:
+    library = ctypes.CDLL(None, use_errno=True)
+    if hasattr(library, "renameat2"):
+        paths = os.fsencode(first), os.fsencode(second)
+        if library.renameat2(_AT_FDCWD, paths[0], _AT_FDCWD, paths[1], _RENAME_EXCHANGE) == 0:
+            return
+        failure = ctypes.get_errno()
+        if failure not in (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP):
+            raise OSError(failure, os.strerror(failure), str(second))
+    # No exchange on this platform or file system: the second rename follows at once, and a crash
+    # in between leaves the earlier artefact under the name below.
+    earlier = second.parent / f".{second.name}.earlier"
+    second.rename(earlier)
+    first.rename(second)
+    earlier.rename(first)
+
+
+def _flush(directory: Path) -> None:
+    for entry in directory.rglob("*"):
+        if entry.is_file():
+            descriptor = os.open(entry, os.O_RDONLY)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+    _flush_directory(directory)
+
+
+def _flush_directory(directory: Path) -> None:
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
