@@ -1,0 +1,89 @@
+"""Encodes passages on all cores into a file that an interrupted build goes on from."""
+
+import os
+from collections import deque
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+
+from indexing.progress import Progress
+from retrieval.encoder import Encoder
+from retrieval.publication import storage_errors
+from retrieval.types import Embeddings
+
+_BATCH_TEXTS = 32
+# So many batches a thread wait to be written, which bounds the memory.
+_BATCHES_AHEAD = 4
+_BATCHES_PER_FLUSH = 16
+
+
+class EmbeddingsFile:
+    """Embeddings (n, dim) as raw little-endian float32 rows, appended in order."""
+
+    def __init__(self, path: Path, dim: int) -> None:
+        self.path = path
+        self.dim = dim
+
+    def __len__(self) -> int:
+        """Whole rows in the file; what a kill cut short does not count."""
+        try:
+            return self.path.stat().st_size // (4 * self.dim)
+        except FileNotFoundError:
+            return 0
+
+    def append(self, batches: Iterable[Embeddings]) -> Iterator[int]:
+        """Append each batch (n, dim), giving back how many rows were written with each.
+
+        :raises StorageError: When the file system refuses.
+        """
+        with storage_errors(self.path), self.path.open("ab") as file:
+            file.truncate(len(self) * 4 * self.dim)
+            for number, batch in enumerate(batches, start=1):
+                file.write(batch.astype("<f4", copy=False).tobytes())
+                if number % _BATCHES_PER_FLUSH == 0:
+                    file.flush()
+                    os.fsync(file.fileno())
+                yield len(batch)
+
+    def rows(self) -> Embeddings:
+        """All embeddings (n, dim), mapped from the file."""
+        return np.memmap(self.path, dtype="<f4", mode="r", shape=(len(self), self.dim))
+
+
+def encode_all(encoder: Encoder, texts: Iterable[str], threads: int) -> Iterator[Embeddings]:
+    """Embeddings of `texts` in order, batch by batch, (n, dim) each, made by `threads` threads."""
+    remaining = iter(texts)
+    waiting: deque[Future[Embeddings]] = deque()
+    with ThreadPoolExecutor(threads, thread_name_prefix="encode") as pool:
+        try:
+            while True:
+                while len(waiting) < threads * _BATCHES_AHEAD and (
+                    batch := list(islice(remaining, _BATCH_TEXTS))
+                ):
+                    waiting.append(pool.submit(encoder.encode, batch))
+                if not waiting:
+                    return
+                yield waiting.popleft().result()
+        finally:
+            pool.shutdown(wait=True, cancel_futures=True)
+
+
+def encode_to_file(
+    encoder: Encoder,
+    texts: Iterable[str],
+    file: EmbeddingsFile,
+    *,
+    total: int,
+    threads: int,
+    progress: Progress,
+) -> None:
+    """Append the embeddings of `texts`, those that the file does not have yet, up to `total` rows.
+
+    :raises StorageError: When the file system refuses.
+    """
+    progress.stage("Encoding passages", total, done=len(file))
+    for count in file.append(encode_all(encoder, texts, threads)):
+        progress.advance(count)

@@ -1,0 +1,23 @@
+"""Queries that a corpus might be asked, made from the corpus itself."""
+
+import numpy as np
+
+from indexing.document_writer import StoredCorpus
+
+_FEWEST_WORDS = 5
+_MOST_WORDS = 12
+
+
+def sample_queries(corpus: StoredCorpus, count: int, random: np.random.Generator) -> list[str]:
+    """`count` short spans of words, each from a random passage.
+
+    A span shares words with its passage and asks about a part of it only, as a query does: an
+    index tuned on whole passages would look better than it is.
+    """
+    queries = []
+    for row in np.sort(random.integers(corpus.num_passages, size=count)):
+        words = corpus.passage_text(int(row)).split()
+        length = int(random.integers(_FEWEST_WORDS, _MOST_WORDS + 1))
+        start = int(random.integers(max(1, len(words) - length + 1)))
+        queries.append(" ".join(words[start : start + length]))
+    return queries

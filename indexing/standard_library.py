@@ -1,0 +1,178 @@
+"""The documentation of the Python standard library, as the demo's corpus.
+
+A document is a module; its sections are the docstrings of the module and of its functions, classes
+and methods. They are read from source, and nothing is imported for it: what is written in C is
+included as far as the running interpreter has it loaded already.
+"""
+
+import ast
+import os
+import re
+import sys
+import textwrap
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib.machinery import EXTENSION_SUFFIXES
+from itertools import chain
+from pathlib import Path
+from types import ModuleType
+
+from indexing.docstrings import (
+    Definition,
+    definitions_in_loaded,
+    definitions_in_source,
+    imported_names,
+    is_public,
+)
+from retrieval.errors import CollectionError
+from retrieval.types import Document
+
+# Tests, whole programs, one module for each character encoding, and what Python 3.12 removed.
+_LEFT_OUT = frozenset(
+    {"test", "tests", "idlelib", "lib2to3", "turtledemo", "ensurepip", "encodings", "pydoc_data"}
+    | {"distutils"}
+)
+# Public by their names, but known to users as os and os.path.
+_INTERNAL = frozenset({"posix", "nt", "posixpath", "ntpath", "genericpath", "nturl2path"})
+_SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z])|\n\s*\n")
+_TITLE_WIDTH = 120
+
+
+def read_standard_library(directory: Path | None = None) -> Iterator[Document]:
+    """The public modules of the standard library that have documentation, by name.
+
+    :param directory: Where the library's source is; None means that of the running interpreter.
+    :raises CollectionError: When there is no source, as in an interpreter frozen into an archive.
+    """
+    if directory is None:
+        # Not from sysconfig, which would import a module of the build's settings.
+        directory = Path(getattr(os, "__file__", sys.executable)).parent
+    library = _Library.find(directory)
+    for name in library.public_modules():
+        if (document := library.document(name)) is not None:
+            yield document
+
+
+@dataclass(frozen=True, slots=True)
+class _Library:
+    """The modules by name, internal ones too: those with source, and those of C that are loaded."""
+
+    directory: Path
+    sources: dict[str, Path]
+    loaded: dict[str, ModuleType]
+
+    @classmethod
+    def find(cls, directory: Path) -> "_Library":
+        sources = {name: path for path in _files(directory) if (name := _name(path, directory))}
+        if not sources:
+            raise CollectionError(directory, "the source of Python's standard library is not there")
+        if os.path.__name__ in sources:
+            sources["os.path"] = sources[os.path.__name__]
+        loaded = {
+            name: module
+            for name, module in list(sys.modules.items())
+            if name in sys.stdlib_module_names and name not in sources and _is_compiled(module)
+        }
+        return cls(directory, sources, loaded)
+
+    def public_modules(self) -> list[str]:
+        return sorted(name for name in {*self.sources, *self.loaded} if not _is_internal(name))
+
+    def document(self, name: str) -> Document | None:
+        """The documentation of one module; None if it has none or cannot be parsed."""
+        if name in self.sources:
+            tree = _parse(self.sources[name])
+            if tree is None:
+                return None
+            summary = ast.get_docstring(tree) or self._summary_in_python(name)
+            definitions = chain(definitions_in_source(tree), self._taken_over(name, tree))
+            source = self.sources[name].relative_to(self.directory).as_posix()
+        else:
+            module = self.loaded[name]
+            summary = module.__doc__ or ""
+            definitions = chain(definitions_in_loaded(module))
+            source = "C"
+        # A name defined twice is the same thing in Python and in C, or for two platforms.
+        unique: dict[str, Definition] = {}
+        for definition in definitions:
+            unique.setdefault(definition.name, definition)
+        texts = [summary] if summary else []
+        texts += [_section(name, definition) for definition in unique.values()]
+        return _document(name, summary, texts, source) if texts else None
+
+    def _summary_in_python(self, name: str) -> str:
+        """What describes datetime in _pydatetime, since datetime.py only chooses between two."""
+        path = self.sources.get(f"_py{name}")
+        tree = None if path is None else _parse(path)
+        return "" if tree is None else ast.get_docstring(tree) or ""
+
+    def _taken_over(self, name: str, tree: ast.Module) -> Iterator[Definition]:
+        """What a module has from internal ones, to its users its own: os.listdir is in posix."""
+        imported = [*imported_names(tree, name, is_package=self.sources[name].stem == "__init__")]
+        for module, names in [*imported, (f"_py{name}", None)]:
+            if not _is_internal(module):
+                continue
+            if module in self.loaded:
+                yield from definitions_in_loaded(self.loaded[module], names)
+            elif module in self.sources and (inner := _parse(self.sources[module])) is not None:
+                for definition in definitions_in_source(inner):
+                    if names is None or definition.name.partition(".")[0] in names:
+                        yield definition
+
+
+def _files(directory: Path) -> Iterator[Path]:
+    for path in sorted(directory.iterdir()) if directory.is_dir() else []:
+        if path.is_dir():
+            if path.name.isidentifier() and path.name not in _LEFT_OUT:
+                yield from _files(path)
+        elif path.suffix == ".py" and path.stem.isidentifier() and path.stem not in _LEFT_OUT:
+            yield path
+
+
+def _name(path: Path, directory: Path) -> str | None:
+    parts = path.relative_to(directory).with_suffix("").parts
+    # Distributions put files of their own beside the library's.
+    if parts[0] not in sys.stdlib_module_names:
+        return None
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def _is_internal(name: str) -> bool:
+    return name in _INTERNAL or not all(map(is_public, name.split(".")))
+
+
+def _is_compiled(module: ModuleType) -> bool:
+    origin = getattr(getattr(module, "__spec__", None), "origin", None)
+    return origin == "built-in" or str(origin).endswith(tuple(EXTENSION_SUFFIXES))
+
+
+def _parse(path: Path) -> ast.Module | None:
+    try:
+        return ast.parse(path.read_bytes())
+    except (OSError, SyntaxError, ValueError, RecursionError):
+        return None
+
+
+def _section(module: str, definition: Definition) -> str:
+    name = definition.name if module == "builtins" else f"{module}.{definition.name}"
+    call = "" if definition.signature is None else f"({definition.signature})"
+    return f"{name}{call}\n{definition.documentation}"
+
+
+def _document(name: str, summary: str, texts: list[str], source: str) -> Document:
+    sections = []
+    start = 0
+    for text in texts:
+        sections.append((start, start + len(text)))
+        start += len(text) + len("\n\n")
+    sentence = _SENTENCE_END.split(summary.strip(), maxsplit=1)[0]
+    title = textwrap.shorten(sentence, _TITLE_WIDTH, placeholder=" …")
+    # Docstrings may spell half of a surrogate pair, which cannot be stored.
+    whole = "\n\n".join(texts).encode(errors="replace").decode()
+    return Document(
+        document_id=name,
+        text=whole,
+        title=f"{name} — {title}".encode(errors="replace").decode() if title else name,
+        metadata={"source": source, "python": f"{sys.version_info.major}.{sys.version_info.minor}"},
+        sections=tuple(sections),
+    )
