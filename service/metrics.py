@@ -1,0 +1,112 @@
+"""What Prometheus scrapes."""
+
+from collections.abc import Iterable
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
+
+from service.observation import STAGES, StageSeconds
+from service.state import Serving
+
+UNKNOWN_ROUTE = "unknown"
+"""The label of every path that no route has, so that no client can make new series."""
+
+CLIENT_LEFT = 499
+"""The status of a request whose client left before there was an answer."""
+
+_SMALLEST_SECONDS = 0.0001
+_LARGEST_SECONDS = 30.0
+_RATIO = 1.5
+
+
+def latency_buckets() -> list[float]:
+    """Upper bounds in seconds, from 0.1 ms up in the ratio 1.5, rounded to two digits."""
+    bounds = [_SMALLEST_SECONDS]
+    while bounds[-1] < _LARGEST_SECONDS:
+        bounds.append(_SMALLEST_SECONDS * _RATIO ** len(bounds))
+    return [float(f"{bound:.2g}") for bound in bounds]
+
+
+class Metrics:
+    """The series of one service in one registry, every one there from the first scrape."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self.registry = registry
+        ProcessCollector(registry=registry)
+        self._requests = Counter(
+            "swiftlet_requests",
+            "Requests answered; status 499 means that the client left before its answer.",
+            ["route", "status"],
+            registry=registry,
+        )
+        self._seconds = Histogram(
+            "swiftlet_request_seconds",
+            "Time from a request's headers to the end of its answer.",
+            ["route"],
+            buckets=latency_buckets(),
+            registry=registry,
+        )
+        stage_seconds = Histogram(
+            "swiftlet_stage_seconds",
+            "Time that each stage of a search took.",
+            ["stage"],
+            buckets=latency_buckets(),
+            registry=registry,
+        )
+        self.in_flight = Gauge(
+            "swiftlet_requests_in_flight",
+            "Requests being answered, this one included.",
+            registry=registry,
+        )
+        self._index = Gauge(
+            "swiftlet_index_info",
+            "1 for the index at work.",
+            ["fingerprint", "factory", "num_documents", "num_passages", "embedding_space"],
+            registry=registry,
+        )
+        self._encoder = Gauge(
+            "swiftlet_encoder_info",
+            "1 for the query encoder at work.",
+            ["fingerprint", "name", "precision", "embedding_space"],
+            registry=registry,
+        )
+        self._answered: dict[tuple[str, int], Counter] = {}
+        self._seconds_of_route: dict[str, Histogram] = {}
+        self._seconds_of_stages = [stage_seconds.labels(stage) for stage in STAGES]
+        self.expect(UNKNOWN_ROUTE, [404])
+
+    def expect(self, route: str, statuses: Iterable[int]) -> None:
+        """Make the series of a route, which may end in any of `statuses`."""
+        self._seconds_of_route[route] = self._seconds.labels(route)
+        for status in statuses:
+            self._answered[route, status] = self._requests.labels(route, str(status))
+
+    def describe(self, serving: Serving) -> None:
+        """Say which index and encoder are at work."""
+        index, encoder = serving.searcher.index_manifest, serving.searcher.encoder_manifest
+        self._index.clear()
+        self._index.labels(
+            serving.index,
+            index.details.get("factory", ""),
+            serving.searcher.num_documents,
+            serving.searcher.num_passages,
+            index.embedding_space,
+        ).set(1)
+        self._encoder.clear()
+        self._encoder.labels(
+            encoder.fingerprint,
+            encoder.details.get("name", ""),
+            serving.precision,
+            encoder.embedding_space,
+        ).set(1)
+
+    def record(
+        self, route: str, status: int, seconds: float, searches: Iterable[StageSeconds]
+    ) -> None:
+        """Count a finished request, and the stages of each search that it made."""
+        if (route, status) not in self._answered:
+            self.expect(route, [status])
+        self._answered[route, status].inc()
+        self._seconds_of_route[route].observe(seconds)
+        for search in searches:
+            for histogram, stage in zip(self._seconds_of_stages, search, strict=True):
+                histogram.observe(stage)

@@ -1,0 +1,68 @@
+"""What is known of a request while it is answered: its id and where its time went."""
+
+import re
+import secrets
+from collections.abc import Iterable
+from dataclasses import dataclass, field, fields
+from time import perf_counter
+
+from starlette.types import Scope
+
+from retrieval.searcher import StageTimes
+
+SEARCHER_STAGES = tuple(stage.name for stage in fields(StageTimes))
+
+STAGES = ("queue", *SEARCHER_STAGES)
+"""The stages of a search, in their order; "queue" is the wait for a worker thread."""
+
+StageSeconds = tuple[float, ...]
+"""Seconds of each of `STAGES`."""
+
+_SCOPE_KEY = "swiftlet.observation"
+_SANE_REQUEST_ID = re.compile(r"[A-Za-z0-9._:/+=@~-]{1,128}")
+
+
+@dataclass(slots=True)
+class Observation:
+    """One request: its id, when it began, and the stages of each search that it made."""
+
+    request_id: str
+    started: float
+    searches: list[StageSeconds] = field(default_factory=list)
+
+    @property
+    def seconds(self) -> float:
+        """Time since the request began."""
+        return perf_counter() - self.started
+
+    def server_timing(self) -> str:
+        """The header that a browser draws: milliseconds of each stage over all searches."""
+        totals = (
+            zip(STAGES, map(sum, zip(*self.searches, strict=True)), strict=True)
+            if self.searches
+            else ()
+        )
+        stages = [f"{stage};dur={1000 * seconds:.3f}" for stage, seconds in totals]
+        return ", ".join([*stages, f"total;dur={1000 * self.seconds:.3f}"])
+
+
+def observe(scope: Scope) -> Observation:
+    """Begin to observe the request of `scope`; the client's own id is kept if it is a sane one."""
+    observation = Observation(_request_id(scope["headers"]), perf_counter())
+    scope[_SCOPE_KEY] = observation
+    return observation
+
+
+def observation_of(scope: Scope) -> Observation:
+    """The observation of the request of `scope`."""
+    observation: Observation = scope[_SCOPE_KEY]
+    return observation
+
+
+def _request_id(headers: Iterable[tuple[bytes, bytes]]) -> str:
+    for name, value in headers:
+        if name == b"x-request-id":
+            given = value.decode("latin-1")
+            if _SANE_REQUEST_ID.fullmatch(given):
+                return given
+    return secrets.token_hex(8)

@@ -1,0 +1,112 @@
+"""From an error to its answer: one table, and `application/problem+json` as RFC 9457 has it."""
+
+from dataclasses import dataclass
+
+from pydantic_core import to_json
+from starlette.responses import Response
+
+from retrieval.errors import (
+    InvalidArgumentError,
+    RetrievalError,
+    UnknownDocumentError,
+)
+
+MEDIA_TYPE = "application/problem+json"
+
+
+class MalformedBodyError(RetrievalError):
+    """The body of a request is not JSON."""
+
+
+class UnknownRouteError(RetrievalError):
+    """No route has the path of a request."""
+
+
+class MethodNotAllowedError(RetrievalError):
+    """The route of a request does not take its method."""
+
+    def __init__(self, method: str, allowed: list[str]) -> None:
+        self.allowed = allowed
+        super().__init__(f"the method is {method}; {' or '.join(allowed)} is expected")
+
+
+class TooLargeError(RetrievalError):
+    """The body of a request is over the limit."""
+
+
+class TooManyQueriesError(RetrievalError):
+    """A batch has too many queries."""
+
+
+class InvalidRequestError(InvalidArgumentError):
+    """A field of a request is outside its bounds."""
+
+    def __init__(self, field: str, sentence: str) -> None:
+        self.field = field
+        super().__init__(sentence)
+
+
+class NotReadyError(RetrievalError):
+    """The service does not answer searches now."""
+
+
+class InternalError(Exception):
+    """Stands in the table for everything that no request should be able to cause."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProblemKind:
+    """What all problems of one kind share; `name` is its anchor on the page /docs."""
+
+    status: int
+    name: str
+    title: str
+
+
+_INVALID_REQUEST = ProblemKind(422, "invalid-request", "The request is outside its bounds")
+_INTERNAL_ERROR = ProblemKind(500, "internal-error", "The service failed")
+
+PROBLEMS: dict[type[Exception], ProblemKind] = {
+    MalformedBodyError: ProblemKind(400, "malformed-body", "The body is not JSON"),
+    UnknownDocumentError: ProblemKind(404, "unknown-document", "There is no such document"),
+    UnknownRouteError: ProblemKind(404, "unknown-route", "There is no such route"),
+    MethodNotAllowedError: ProblemKind(
+        405, "method-not-allowed", "The route does not take this method"
+    ),
+    TooLargeError: ProblemKind(413, "body-too-large", "The body is too large"),
+    TooManyQueriesError: ProblemKind(413, "too-many-queries", "The batch is too large"),
+    InvalidArgumentError: _INVALID_REQUEST,
+    InternalError: _INTERNAL_ERROR,
+    NotReadyError: ProblemKind(503, "not-ready", "The service is not ready"),
+}
+"""Error class to problem; a class that is not here is judged by its nearest base."""
+
+
+def kind_of(error: Exception) -> ProblemKind:
+    """The kind of problem an error is; `internal-error` for all that is no request's fault."""
+    return next(
+        (PROBLEMS[base] for base in type(error).__mro__ if base in PROBLEMS), _INTERNAL_ERROR
+    )
+
+
+def problem_response(error: Exception, request_id: str) -> Response:
+    """The answer to a request that ended in `error`.
+
+    An internal error's own words stay in the log: they may hold what a client must not see.
+    """
+    kind = kind_of(error)
+    fields: dict[str, object] = {
+        "type": f"/docs#{kind.name}",
+        "title": kind.title,
+        "status": kind.status,
+        "detail": str(error),
+        "request_id": request_id,
+    }
+    if kind is _INTERNAL_ERROR:
+        fields["detail"] = f"the log says more under the request id {request_id}"
+    if isinstance(error, InvalidRequestError) and error.field:
+        fields["field"] = error.field
+    headers = {}
+    if isinstance(error, MethodNotAllowedError):
+        headers["Allow"] = ", ".join(error.allowed)
+    return Response(to_json(fields), kind.status, headers, MEDIA_TYPE)

@@ -1,0 +1,104 @@
+"""What an operator can set, by `SWIFTLET_*` variables or options of the command line."""
+
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, ValidationError
+from pydantic_core import ErrorDetails
+from pydantic_settings import BaseSettings, SettingsConfigDict, SettingsError
+
+from retrieval.encoder import Precision
+from retrieval.errors import InvalidArgumentError
+from retrieval.processors import available_processors
+from service.schemas import Limits
+
+PREFIX = "SWIFTLET_"
+
+OTHER_VARIABLES = frozenset({"SWIFTLET_DATA"})
+"""Variables with the prefix that are not the service's: the tests' collections."""
+
+_LIMITS = Limits()
+
+Count = Annotated[int, Field(ge=1, description="a whole number from 1")]
+
+
+class Settings(BaseSettings):
+    """Every setting, each with its default; docs/settings.md says more about them."""
+
+    model_config = SettingsConfigDict(
+        env_prefix=PREFIX, frozen=True, extra="forbid", env_ignore_empty=True
+    )
+
+    index: Path = Field(description="the path of an index directory")
+    encoder: Path = Field(description="the path of an encoder directory")
+    precision: Precision | None = Field(None, description="int8 or fp32")
+    host: str = Field("127.0.0.1", description="an address of this machine")
+    port: int = Field(8000, ge=0, le=65_535, description="a whole number from 0 to 65535")
+    threads: Count = Field(default_factory=available_processors)
+    max_query_chars: Count = _LIMITS.max_query_chars
+    max_top_k: Count = _LIMITS.max_top_k
+    max_batch_queries: Count = _LIMITS.max_batch_queries
+    max_body_bytes: Count = _LIMITS.max_body_bytes
+    drain_timeout_seconds: Count = 30
+    log_level: Literal["debug", "info", "warning", "error"] = Field(
+        "info", description="debug, info, warning or error"
+    )
+    access_log: bool = Field(False, description="true or false")
+
+    @property
+    def limits(self) -> Limits:
+        """How much one request may ask for."""
+        return Limits(
+            max_query_chars=self.max_query_chars,
+            max_top_k=self.max_top_k,
+            max_batch_queries=self.max_batch_queries,
+            max_body_bytes=self.max_body_bytes,
+        )
+
+    def lines(self) -> Iterator[str]:
+        """The settings as variables, to be printed at the start; secrets show as asterisks."""
+        for name, value in self:
+            if value is not None:
+                yield f"{PREFIX}{name.upper()}={value}"
+
+
+def load_settings(*, default_encoder: Path | None = None, **given: Any) -> Settings:
+    """The settings that `given` holds, else the environment, else the defaults.
+
+    An option that is None was not given.
+
+    :raises InvalidArgumentError: When a setting is missing, unknown or outside its bounds.
+    """
+    _check_names(os.environ)
+    given = {name: value for name, value in given.items() if value is not None}
+    set_outside = {name.upper() for name, value in os.environ.items() if value}
+    if default_encoder is not None and f"{PREFIX}ENCODER" not in set_outside:
+        given.setdefault("encoder", default_encoder)
+    try:
+        return Settings(**given)
+    except ValidationError as error:
+        raise InvalidArgumentError(_sentence(error.errors()[0])) from None
+    except SettingsError as error:
+        raise InvalidArgumentError(str(error)) from None
+
+
+def _check_names(environment: Mapping[str, str]) -> None:
+    known = {f"{PREFIX}{name.upper()}" for name in Settings.model_fields} | OTHER_VARIABLES
+    for name in environment:
+        if name.upper().startswith(PREFIX) and name.upper() not in known:
+            raise InvalidArgumentError(
+                f"{name} is no setting of Swiftlet; docs/settings.md lists them"
+            )
+
+
+def _sentence(mistake: ErrorDetails) -> str:
+    name = str(mistake["loc"][0])
+    variable = f"{PREFIX}{name.upper()}"
+    if name not in Settings.model_fields:
+        return f"{name} is no setting of Swiftlet; docs/settings.md lists them"
+    expected = Settings.model_fields[name].description
+    if mistake["type"] == "missing":
+        return f"{variable} is not set; {expected} is expected"
+    return f"{variable} is {mistake['input']!r}; {expected} is expected"
