@@ -1,0 +1,1 @@
+"""Runs, metrics and significance."""

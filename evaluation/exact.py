@@ -1,0 +1,100 @@
+"""Exact search: every query against every document, each document read to max_tokens."""
+
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+
+from retrieval.encoder import Encoder
+from retrieval.errors import InvalidArgumentError
+from retrieval.passages import encoder_text
+from retrieval.processors import available_processors
+from retrieval.types import Document, Embeddings, Query, Run
+
+_QUERIES_AT_ONCE = 256
+
+
+def exact_run(
+    document_encoder: Encoder,
+    query_encoder: Encoder,
+    documents: Iterable[Document],
+    queries: Iterable[Query],
+    top_k: int,
+    *,
+    threads: int | None = None,
+) -> Run:
+    """The min(top_k, documents) best documents for each query, by inner product.
+
+    A document's embedding is that of its title and text together, of which the encoder reads the
+    first max_tokens tokens. `threads` encode at once (default: the cores at hand).
+
+    :raises InvalidArgumentError: When `top_k` is below 1, or the encoders differ in dim.
+    """
+    documents, queries = list(documents), list(queries)
+    texts = [encoder_text(document.title, document.text) for document in documents]
+    return rank(
+        [query.query_id for query in queries],
+        encode_texts(query_encoder, [query.text for query in queries], threads=threads),
+        [document.document_id for document in documents],
+        encode_texts(document_encoder, texts, threads=threads),
+        top_k,
+    )
+
+
+def encode_texts(
+    encoder: Encoder, texts: Sequence[str], *, threads: int | None = None
+) -> Embeddings:
+    """The embeddings (n, dim) of `texts`, one text a run on each of `threads`."""
+    embeddings = np.empty((len(texts), encoder.dim), dtype=np.float32)
+
+    def encode(row: int) -> None:
+        embeddings[row] = encoder.embed(encoder.tokenise(texts[row]))
+
+    executor = ThreadPoolExecutor(threads or available_processors(), "exact-search")
+    try:
+        for _ in executor.map(encode, range(len(texts))):
+            pass
+    finally:
+        executor.shutdown(cancel_futures=True)
+    return embeddings
+
+
+def rank(
+    query_ids: Sequence[str],
+    query_embeddings: Embeddings,
+    document_ids: Sequence[str],
+    document_embeddings: Embeddings,
+    top_k: int,
+) -> Run:
+    """The best `top_k` rows of documents (m, dim) for each row of queries (n, dim).
+
+    Results stand best first, equal scores by document_id.
+
+    :raises InvalidArgumentError: When `top_k` is below 1, or the embeddings differ in dim.
+    """
+    if top_k < 1:
+        raise InvalidArgumentError(f"top_k is {top_k}, but at least 1 is expected")
+    if query_embeddings.shape[1] != document_embeddings.shape[1]:
+        raise InvalidArgumentError(
+            f"queries have dim {query_embeddings.shape[1]}, "
+            f"but documents have {document_embeddings.shape[1]}"
+        )
+    top_k = min(top_k, len(document_ids))
+    run: Run = {}
+    for first in range(0, len(query_ids), _QUERIES_AT_ONCE):
+        block = query_embeddings[first : first + _QUERIES_AT_ONCE] @ document_embeddings.T
+        for query_id, scores in zip(
+            query_ids[first : first + _QUERIES_AT_ONCE], block, strict=True
+        ):
+            run[query_id] = _best(scores, document_ids, top_k)
+    return run
+
+
+def _best(scores: Embeddings, document_ids: Sequence[str], top_k: int) -> dict[str, float]:
+    if not top_k:
+        return {}
+    worst = np.partition(scores, -top_k)[-top_k]
+    # All that tie with the last place, so that ids and not rows decide who gets it.
+    rows = np.flatnonzero(scores >= worst).tolist()
+    ordered = sorted(rows, key=lambda row: (-scores[row], document_ids[row]))
+    return {document_ids[row]: float(scores[row]) for row in ordered[:top_k]}

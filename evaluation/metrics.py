@@ -1,0 +1,186 @@
+"""Retrieval metrics, computed by ranx.
+
+A query counts when at least one document is judged for it. A judged query without results counts 0,
+and so does one whose grades are all 0 or below; a document that is not judged is not relevant.
+These are the rules of trec_eval -c, pytrec_eval and BEIR. Equal scores are ordered by document_id,
+as everywhere in Swiftlet (trec_eval orders them the other way round).
+"""
+
+import math
+import re
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evaluation.errors import EvaluationError, evaluation_extra
+from retrieval.errors import InvalidArgumentError
+from retrieval.identifiers import shown
+from retrieval.types import Qrels, Run
+
+DEFAULT_METRICS = ("ndcg@10", "mrr@10", "recall@100")
+
+# Spellings, lower case -> (name in ranx, name in a table). Its "ndcg" has the linear gain of
+# trec_eval and BEIR; the gain 2^grade - 1 would be its "ndcg_burges".
+_SPELLINGS = {
+    "ndcg": ("ndcg", "nDCG"),
+    "mrr": ("mrr", "MRR"),
+    "rr": ("mrr", "MRR"),
+    "recall": ("recall", "recall"),
+    "r": ("recall", "recall"),
+    "precision": ("precision", "P"),
+    "p": ("precision", "P"),
+    "map": ("map", "MAP"),
+    "ap": ("map", "MAP"),
+    "hit_rate": ("hit_rate", "hit rate"),
+    "success": ("hit_rate", "hit rate"),
+}
+_UNDERSTOOD = "nDCG@k, MRR@k, recall@k (R@k), P@k, MAP@k and hit_rate@k are understood"
+_NAME = re.compile(r"([a-z_]+)(?:@([1-9][0-9]{0,8}))?")
+
+_NOT_JUDGED = -1.0
+_QUERIES_AT_ONCE = 1024
+
+# numba's "workqueue" threads, which ranx chooses, end the process when entered by two at once.
+_one_at_a_time = threading.Lock()
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """A metric, over the first `cutoff` results or, without one, over all that the run holds."""
+
+    ranx_name: str
+    title: str
+    cutoff: int | None
+
+    @classmethod
+    def parse(cls, text: str) -> "Metric":
+        """The metric that a user calls `text`, such as nDCG@10, MRR@10, R@100, P@1 or MAP.
+
+        :raises InvalidArgumentError: When there is no such metric.
+        """
+        match = _NAME.fullmatch(text.strip().lower().replace(" ", "_"))
+        names = _SPELLINGS.get(match.group(1)) if match else None
+        if match is None or names is None:
+            raise InvalidArgumentError(f"{text!r} is no metric: {_UNDERSTOOD}, with k from 1")
+        cutoff = int(match.group(2)) if match.group(2) else None
+        if cutoff is None and names[0] == "precision":
+            raise InvalidArgumentError(f"{text!r} needs a cutoff, such as P@10")
+        return cls(*names, cutoff)
+
+    def __str__(self) -> str:
+        return self.title if self.cutoff is None else f"{self.title}@{self.cutoff}"
+
+
+def largest_cutoff(metrics: Sequence[str]) -> int:
+    """How many results a query needs at least for `metrics` to be what their names say."""
+    return max((Metric.parse(text).cutoff or 1 for text in metrics), default=1)
+
+
+def evaluate(run: Run, qrels: Qrels, metrics: Sequence[str] = DEFAULT_METRICS) -> dict[str, float]:
+    """Metric, as spelled in `metrics` -> its mean over the judged queries, in 0 to 1.
+
+    :raises InvalidArgumentError: When a metric is unknown, or a score is not a number.
+    :raises EvaluationError: When the qrels are empty, or share no query with the run.
+    """
+    per_query = evaluate_per_query(run, qrels, metrics)
+    return {name: fmean(values.values()) for name, values in per_query.items()}
+
+
+def evaluate_per_query(
+    run: Run, qrels: Qrels, metrics: Sequence[str] = DEFAULT_METRICS
+) -> dict[str, dict[str, float]]:
+    """Metric, as spelled in `metrics` -> query_id, in the order of `qrels` -> value in 0 to 1.
+
+    ranx compiles a metric when a machine first computes it: some ten seconds for the default
+    three. The result is kept beside ranx, or in the user's cache where that is read-only; later
+    processes start in two seconds, which is what importing ranx takes.
+
+    :raises InvalidArgumentError: When a metric is unknown, or a score is not a number.
+    :raises EvaluationError: When the qrels are empty, or share no query with the run.
+    """
+    parsed = {text: Metric.parse(text) for text in metrics}
+    query_ids = [query_id for query_id, grades in qrels.items() if grades]
+    if not query_ids:
+        raise EvaluationError("the qrels are empty: they judge no document for any query")
+    if not any(query_id in run for query_id in query_ids):
+        found = f"such as {shown(next(iter(run)))}" if run else "which is empty"
+        raise EvaluationError(
+            f"none of the {len(query_ids)} judged queries, such as {shown(query_ids[0])}, "
+            f"is in the run, {found}"
+        )
+    ranx_names = sorted({_ranx_name(metric) for metric in parsed.values()})
+    values: dict[str, list[float]] = {name: [] for name in ranx_names}
+    for first in range(0, len(query_ids), _QUERIES_AT_ONCE):
+        judged, found_rows = _matrices(run, qrels, query_ids[first : first + _QUERIES_AT_ONCE])
+        for name, column in _compute(judged, found_rows, ranx_names).items():
+            values[name] += column.tolist()
+    return {
+        text: dict(zip(query_ids, values[_ranx_name(metric)], strict=True))
+        for text, metric in parsed.items()
+    }
+
+
+def ranked(scores: Mapping[str, float]) -> list[str]:
+    """The document ids of one query's results, best first; ties go by document_id."""
+    return sorted(scores, key=lambda document_id: (-scores[document_id], document_id))
+
+
+def _ranx_name(metric: Metric) -> str:
+    return metric.ranx_name if metric.cutoff is None else f"{metric.ranx_name}@{metric.cutoff}"
+
+
+def _matrices(
+    run: Run, qrels: Qrels, query_ids: Sequence[str]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """What ranx works on: per query, rows of (document number, grade) and (document number, score).
+
+    Both are best first and padded with rows that no metric counts: (queries, rows, 2).
+
+    ranx would make them itself from dictionaries, but compiles that anew for each length that ids
+    can have (half a minute each), and leaves the order of ties open.
+    """
+    results = {query_id: run.get(query_id, {}) for query_id in query_ids}
+    judged = np.zeros((len(query_ids), max(len(qrels[q]) for q in query_ids), 2))
+    judged[:, :, 0] = _NOT_JUDGED
+    found = np.zeros((len(query_ids), max(1, *map(len, results.values())), 2))
+    found[:, :, 0] = _NOT_JUDGED
+    for row, query_id in enumerate(query_ids):
+        by_grade = sorted(qrels[query_id].items(), key=lambda item: -item[1])
+        numbers = {document_id: number for number, (document_id, _) in enumerate(by_grade)}
+        judged[row, : len(by_grade), 0] = range(len(by_grade))
+        judged[row, : len(by_grade), 1] = [grade for _, grade in by_grade]
+        scores = results[query_id]
+        if any(map(math.isnan, scores.values())):
+            raise InvalidArgumentError(f"a score of the query {shown(query_id)} is not a number")
+        found[row, : len(scores), 0] = [numbers.get(d, _NOT_JUDGED) for d in ranked(scores)]
+        found[row, : len(scores), 1] = sorted(scores.values(), reverse=True)
+    return judged, found
+
+
+def _compute(
+    judged: NDArray[np.float64], found: NDArray[np.float64], ranx_names: list[str]
+) -> dict[str, NDArray[np.float64]]:
+    ranx = _import_ranx()
+    # Asked for one metric by name, ranx 0.3 looks its values up under another: so never for one.
+    names = ranx_names if len(ranx_names) > 1 else ranx_names * 2
+    with _one_at_a_time:
+        values: dict[str, NDArray[np.float64]] = ranx.evaluate(
+            judged, found, names, return_mean=False
+        )
+    return values
+
+
+def _import_ranx() -> Any:
+    with evaluation_extra():
+        try:
+            import ranx
+        except RuntimeError as error:  # numba, about the directory for what it compiles
+            raise EvaluationError(
+                f"ranx cannot be loaded ({error}): set NUMBA_CACHE_DIR to a writable directory"
+            ) from error
+    return ranx

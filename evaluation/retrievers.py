@@ -1,0 +1,233 @@
+"""What finds documents for a query: a searcher in this process or a running service."""
+
+import json
+import time
+from collections.abc import Mapping
+from email.utils import parsedate_to_datetime
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Protocol, Self
+from urllib.parse import quote
+
+from evaluation.errors import ServiceError, evaluation_extra
+from retrieval.errors import InvalidArgumentError, UnknownDocumentError
+
+if TYPE_CHECKING:
+    import httpx
+
+    from retrieval.searcher import Searcher
+
+_JSON = {"Content-Type": "application/json"}
+_UNKNOWN_DOCUMENT = "/docs#unknown-document"
+_PATIENCE_SECONDS = 60.0
+_FIRST_BACKOFF_SECONDS = 0.05
+_LAST_BACKOFF_SECONDS = 1.0
+
+
+class Retriever(Protocol):
+    """Finds documents. Thread-safe."""
+
+    def retrieve(self, query: str, top_k: int) -> list[tuple[str, float]]:
+        """(document_id, score) of at most `top_k` documents, best first."""
+        ...
+
+    def holds(self, document_id: str) -> bool:
+        """Whether the document could be found at all."""
+        ...
+
+
+class SearcherRetriever:
+    """Finds documents with a searcher in this process."""
+
+    def __init__(self, searcher: "Searcher") -> None:
+        self._searcher = searcher
+
+    def retrieve(self, query: str, top_k: int) -> list[tuple[str, float]]:
+        """(document_id, score) of the min(top_k, number of documents) best documents.
+
+        :raises QueryError: When the query cannot be searched.
+        """
+        hits = self._searcher.search(query, top_k, include_text=False).hits
+        return [(hit.document_id, hit.score) for hit in hits]
+
+    def holds(self, document_id: str) -> bool:
+        """Whether the index has the document."""
+        try:
+            self._searcher.document(document_id)
+        except UnknownDocumentError:
+            return False
+        return True
+
+
+class ServiceRetriever:
+    """Finds documents with a running service, over connections that are kept open.
+
+    A request that is turned away because the service is busy (429) is repeated after the time that
+    `Retry-After` asks for, until `patience_seconds` are spent waiting.
+    """
+
+    def __init__(
+        self, client: "httpx.Client", *, patience_seconds: float = _PATIENCE_SECONDS
+    ) -> None:
+        """Talk through `client`, whose base URL is the service's; `close` closes it."""
+        self._client = client
+        self._url = str(client.base_url).rstrip("/")
+        self._patience_seconds = patience_seconds
+
+    @classmethod
+    def connect(
+        cls,
+        url: str,
+        *,
+        timeout_seconds: float = 30.0,
+        patience_seconds: float = _PATIENCE_SECONDS,
+    ) -> Self:
+        """Find the service at `url`, such as http://localhost:8000, and see that it is ready.
+
+        :raises InvalidArgumentError: When `url` is not the address of a service.
+        :raises ServiceError: When no Swiftlet service answers there, or it is not ready.
+        """
+        with evaluation_extra():
+            import httpx
+        try:
+            address = httpx.URL(url)
+        except httpx.InvalidURL as error:
+            raise InvalidArgumentError(f"{url!r} is no URL: {error}") from error
+        if address.scheme not in {"http", "https"} or not address.host:
+            raise InvalidArgumentError(
+                f"{url!r} is no address of a service: http://HOST:PORT is expected"
+            )
+        client = httpx.Client(
+            base_url=address,
+            timeout=timeout_seconds,
+            # Each thread that evaluates keeps its own connection.
+            limits=httpx.Limits(max_connections=None, max_keepalive_connections=None),
+        )
+        retriever = cls(client, patience_seconds=patience_seconds)
+        try:
+            retriever.info()
+        except ServiceError:
+            retriever.close()
+            raise
+        return retriever
+
+    def retrieve(self, query: str, top_k: int) -> list[tuple[str, float]]:
+        """(document_id, score) of the best documents, as POST /search gives them.
+
+        :raises ServiceError: When the service is out of reach, too busy, or refuses the query.
+        """
+        # As ASCII with escapes: httpx fails on half of a surrogate pair, the service explains it.
+        body = json.dumps({"query": query, "top_k": top_k, "include_text": False})
+        answer = self._request("POST", "/search", content=body, headers=_JSON)
+        if answer.status_code != 200:
+            raise self._refusal(answer)
+        try:
+            return [(str(hit["document_id"]), float(hit["score"])) for hit in answer.json()["hits"]]
+        except (ValueError, TypeError, KeyError) as error:
+            raise self._not_a_service("/search") from error
+
+    def holds(self, document_id: str) -> bool:
+        """Whether GET /documents/{document_id} knows the document.
+
+        :raises ServiceError: When the service is out of reach, too busy, or not a Swiftlet service.
+        """
+        # An id may be "..", which would otherwise lead to another path.
+        segment = quote(document_id, safe="", errors="replace").replace(".", "%2E")
+        answer = self._request("GET", f"/documents/{segment}")
+        if answer.status_code == 404 and _problem(answer).get("type") == _UNKNOWN_DOCUMENT:
+            return False
+        if answer.status_code != 200:
+            raise self._refusal(answer)
+        return True
+
+    def info(self) -> Mapping[str, Any]:
+        """What GET /info says about encoder, index and limits.
+
+        :raises ServiceError: When the service is out of reach, not ready, or no Swiftlet service.
+        """
+        answer = self._request("GET", "/info")
+        if answer.status_code != 200:
+            raise self._refusal(answer)
+        try:
+            return dict(answer.json())
+        except (ValueError, TypeError) as error:
+            raise self._not_a_service("/info") from error
+
+    def close(self) -> None:
+        """Close the connections; no request may be running."""
+        self._client.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _request(self, method: str, path: str, **content: Any) -> "httpx.Response":
+        import httpx
+
+        waited_seconds, backoff_seconds = 0.0, _FIRST_BACKOFF_SECONDS
+        while True:
+            try:
+                answer = self._client.request(method, path, **content)
+            except httpx.TimeoutException as error:
+                raise ServiceError(
+                    f"the service at {self._url} did not answer {path} in time "
+                    f"({error or type(error).__name__})"
+                ) from error
+            except httpx.HTTPError as error:
+                raise ServiceError(
+                    f"the service at {self._url} cannot be reached: {error or type(error).__name__}"
+                ) from error
+            if answer.status_code != 429:
+                return answer
+            pause_seconds = max(_retry_after_seconds(answer), backoff_seconds)
+            if waited_seconds + pause_seconds > self._patience_seconds:
+                raise ServiceError(
+                    f"the service at {self._url} is busy: it still answers 429 after "
+                    f"{waited_seconds:.1f} s and asks for {pause_seconds:.1f} s more, "
+                    f"but at most {self._patience_seconds:g} s are spent waiting"
+                )
+            time.sleep(pause_seconds)
+            waited_seconds += pause_seconds
+            backoff_seconds = min(2 * backoff_seconds, _LAST_BACKOFF_SECONDS)
+
+    def _refusal(self, answer: "httpx.Response") -> ServiceError:
+        problem = _problem(answer)
+        if not problem:
+            return self._not_a_service(answer.request.url.path, answer.status_code)
+        reason = problem.get("detail") or problem.get("title") or "no reason given"
+        return ServiceError(f"the service at {self._url} answers {answer.status_code}: {reason}")
+
+    def _not_a_service(self, path: str, status: int | None = None) -> ServiceError:
+        answered = "something else" if status is None else f"the status {status}"
+        return ServiceError(
+            f"no Swiftlet service is at {self._url}: {path} gave {answered}, "
+            "which such a service never does"
+        )
+
+
+def _problem(answer: "httpx.Response") -> dict[str, Any]:
+    """The RFC 9457 problem that `answer` is, or nothing when it is none."""
+    if not answer.headers.get("content-type", "").startswith("application/problem+json"):
+        return {}
+    try:
+        problem = answer.json()
+    except ValueError:
+        return {}
+    return problem if isinstance(problem, dict) else {}
+
+
+def _retry_after_seconds(answer: "httpx.Response") -> float:
+    """What `Retry-After` asks for, in seconds or as a date; 0 when it is missing or garbled."""
+    text = answer.headers.get("retry-after", "")
+    try:
+        return (
+            float(text) if text.isdigit() else parsedate_to_datetime(text).timestamp() - time.time()
+        )
+    except ValueError:
+        return 0.0
