@@ -1,0 +1,1 @@
+"""From a torch encoder to an ONNX encoder directory, with its parity measured."""

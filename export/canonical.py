@@ -1,0 +1,39 @@
+"""The texts that an encoder embeds again whenever it is loaded."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+from retrieval.encoder import Encoder, Precision
+from retrieval.tokenizer import Tokenizer
+
+_TEXTS = (
+    "swiftlet",
+    "How do birds find their way in the dark?",
+    "Les hirondelles, à l'été 1987, nichèrent près de Besançon : œufs, plumes et déjà l'automne.",
+    "On 14 March 2021, 3,141 of 59,265 samples (5.3%) were positive; see table 2-b.",
+    "def search(query: str, top_k: int = 10) -> list[Hit]: return sorted(hits)[:top_k]",
+)
+_SENTENCE = (
+    "Swiftlets nest in caves so dark that eyes are of no use, and find their place on the wall by "
+    "the echo of their own clicks. "
+)
+_DECIMALS = 6
+
+
+def canonical_texts(tokenizer: Tokenizer) -> list[str]:
+    """A word, a question, accents, digits, code, and a text longer than the encoder reads."""
+    repetitions = 2 + tokenizer.max_tokens // tokenizer.count(_SENTENCE)
+    return [*_TEXTS, (_SENTENCE * repetitions).strip()]
+
+
+def write_canonical(path: Path, texts: list[str], encoders: Mapping[Precision, Encoder]) -> None:
+    """Write `texts` and what each of `encoders` makes of them."""
+    embeddings = {
+        precision: [
+            [round(float(value), _DECIMALS) for value in row] for row in encoder.encode(texts)
+        ]
+        for precision, encoder in encoders.items()
+    }
+    content = {"texts": texts, "embeddings": embeddings}
+    path.write_text(json.dumps(content, ensure_ascii=False, separators=(",", ":")) + "\n", "utf-8")

@@ -1,0 +1,111 @@
+"""How close an exported encoder comes to the torch encoder it was made from."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from export.errors import ExportError
+from export.quiet import quiet
+from export.sample_texts import lengths_to_sample, sample_texts
+from export.source import Source
+from retrieval.encoder import Encoder
+from retrieval.text import normalise
+from retrieval.tokenizer import Tokenizer
+from retrieval.types import Embeddings
+
+SMALLEST_FP32_COSINE = 0.99999
+"""An fp32 graph below this does not compute the same function."""
+
+# What vocabulary words do not try: spaces, accents, digits, scripts, symbols, words never seen.
+_AWKWARD_TEXTS = (
+    "",
+    "   Leading spaces, a tab\tand a line\nbreak.  ",
+    "Crème brûlée à la Zürich — naïve façade, Ångström.",
+    "On 2021-03-14 at 09:26, 3.14159% of 1,000,000 = 31,415.9 (approx.).",
+    "東京タワーは333メートル。Москва, العربية, ελληνικά, हिन्दी",
+    "👩‍🔬🧬 e=mc² ½ ™ http://example.org/?q=a+b&c=d#e",
+    "Donaudampfschifffahrtsgesellschaftskapitän" * 3,
+    "the cat's \"don't\" -- e.g. C++/C#, A.B.C. [MASK] <s> </s> [SEP]",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """What torch gives: embeddings (n, dim) of `texts`, each of so many tokens."""
+
+    texts: tuple[str, ...]
+    num_tokens: tuple[int, ...]
+    embeddings: Embeddings
+
+
+@dataclass(frozen=True, slots=True)
+class Parity:
+    """Cosines between an encoder's embeddings and torch's, over texts of every length."""
+
+    num_texts: int
+    shortest_tokens: int
+    longest_tokens: int
+    min_cosine: float
+    mean_cosine: float
+
+
+def torch_reference(source: Source, tokenizer: Tokenizer) -> Reference:
+    """Embeddings by Sentence Transformers of texts of one to `max_tokens` tokens and beyond.
+
+    :raises ExportError: When it reads a text otherwise than `tokenizer` does.
+    """
+    lengths = lengths_to_sample(source.max_tokens, tokenizer.num_special_tokens)
+    too_long = 2 * source.max_tokens
+    texts = [*sample_texts(source.tokenizer_json, [*lengths, too_long]), *_AWKWARD_TEXTS]
+    texts = [normalise(text).strip() for text in texts]
+    rows, num_tokens = [], []
+    with quiet(), _one_thread():
+        for text in texts:
+            expected = source.model.tokenize([text])["input_ids"][0].tolist()
+            token_ids = tokenizer.encode(text)
+            if token_ids != expected:
+                raise ExportError(
+                    f"tokenizer.json reads {text[:40]!r} as {token_ids[:8]}, but Sentence "
+                    f"Transformers as {expected[:8]}"
+                )
+            num_tokens.append(len(token_ids))
+            # Alone, so that no padding plays a part.
+            rows.append(source.model.encode([text], show_progress_bar=False)[0])
+    return Reference(tuple(texts), tuple(num_tokens), np.stack(rows).astype(np.float32))
+
+
+def measure_parity(encoder: Encoder, reference: Reference) -> Parity:
+    """Compare the embeddings of `encoder` with the reference, text by text."""
+    embeddings = encoder.encode(reference.texts)
+    cosines = _cosines(embeddings, reference.embeddings)
+    return Parity(
+        num_texts=len(reference.texts),
+        shortest_tokens=min(reference.num_tokens),
+        longest_tokens=max(reference.num_tokens),
+        # Not a number must not pass for the smallest.
+        min_cosine=float(np.nan_to_num(cosines, nan=-1.0).min()),
+        mean_cosine=float(np.nan_to_num(cosines, nan=-1.0).mean()),
+    )
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """Texts this short gain nothing from more, and lose much where others use the cores too."""
+    import torch
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+
+
+def _cosines(embeddings: Embeddings, others: Embeddings) -> NDArray[np.float64]:
+    a, b = embeddings.astype(np.float64), others.astype(np.float64)
+    norms = np.linalg.norm(a, axis=1) * np.linalg.norm(b, axis=1)
+    cosines: NDArray[np.float64] = (a * b).sum(axis=1) / norms
+    return cosines

@@ -1,0 +1,46 @@
+"""What int8 costs in retrieval quality, measured on a collection."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from evaluation.exact import exact_run
+from evaluation.metrics import evaluate
+from retrieval.collections import check_qrels, qrels_path, read_documents, read_qrels, read_queries
+from retrieval.encoder import Encoder
+from retrieval.types import Document, Qrels, Query
+
+METRIC = "nDCG@10"
+_TOP_K = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Collection:
+    """A corpus, the queries that are judged, and the judgements."""
+
+    name: str
+    split: str
+    documents: list[Document]
+    queries: list[Query]
+    qrels: Qrels
+
+    @classmethod
+    def read(cls, folder: Path, split: str) -> "Collection":
+        """Read a BEIR folder with the qrels of `split`.
+
+        :raises CollectionError: When a file is bad, or the qrels name unknown ids.
+        """
+        documents = list(read_documents(folder))
+        path = qrels_path(folder, split)
+        qrels = {query_id: grades for query_id, grades in read_qrels(path).items() if grades}
+        queries = [query for query in read_queries(folder) if query.query_id in qrels]
+        document_ids = {document.document_id for document in documents}
+        check_qrels(
+            path, qrels, {query.query_id for query in queries}, document_ids.__contains__
+        )
+        return cls(folder.resolve().name, split, documents, queries, qrels)
+
+
+def exact_quality(encoder: Encoder, collection: Collection) -> float:
+    """nDCG@10 of exact search with `encoder` for queries and documents."""
+    run = exact_run(encoder, encoder, collection.documents, collection.queries, _TOP_K)
+    return evaluate(run, collection.qrels, [METRIC])[METRIC]
