@@ -1,0 +1,1 @@
+"""The command line: the front door, without logic of its own."""

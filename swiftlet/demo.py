@@ -1,0 +1,81 @@
+"""The demo: the documentation of the Python standard library, indexed and served."""
+
+import json
+import os
+import platform
+from pathlib import Path
+from threading import Thread
+from urllib.parse import urlencode
+from urllib.request import urlopen
+
+from rich.markup import escape
+
+import models
+from indexing.build import build_index
+from indexing.standard_library import read_standard_library
+from retrieval.errors import ArtefactError
+from retrieval.manifest import read_manifest
+from service.server import serve
+from service.settings import load_settings
+from swiftlet.terminal import StageBars, messages, output
+
+EXAMPLE_QUERIES = (
+    "run a function in several processes",
+    "split a path into folder and file name",
+    "the most common elements of a list",
+)
+_SHOWN_HITS = 3
+_TIMEOUT_SECONDS = 10
+
+
+def run_demo(directory: Path | None, *, host: str, port: int) -> None:
+    """Build the index in `directory` unless it is there, serve it, and show what it answers."""
+    index = (directory or _cache_directory()) / f"python-{platform.python_version()}"
+    if not _is_current(index):
+        messages.print("Indexing the documentation of the Python standard library")
+        with StageBars() as progress:
+            build_index(
+                read_standard_library(),
+                models.DEFAULT_ENCODER,
+                index,
+                overwrite=True,
+                progress=progress,
+            )
+    settings = load_settings(
+        index=index, encoder=models.DEFAULT_ENCODER, host=host, port=port, log_level="warning"
+    )
+    serve(
+        settings,
+        on_ready=lambda address: Thread(target=_show, args=(address,), daemon=True).start(),
+    )
+
+
+def _cache_directory() -> Path:
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "swiftlet" / "demo"
+
+
+def _is_current(index: Path) -> bool:
+    """Whether `index` is there and made by the encoder that ships now."""
+    try:
+        found = read_manifest(index, "index").details.get("encoder_fingerprint")
+    except ArtefactError:
+        return False
+    return bool(found == read_manifest(models.DEFAULT_ENCODER, "encoder").fingerprint)
+
+
+def _show(address: str) -> None:
+    output.print(f"\nServing on [bold cyan]{address}[/] - stop with Ctrl-C\n")
+    for query in EXAMPLE_QUERIES:
+        url = f"{address}/search?{urlencode({'q': query, 'top_k': _SHOWN_HITS})}"
+        with urlopen(url, timeout=_TIMEOUT_SECONDS) as answer:  # noqa: S310 - our own address
+            hits = json.load(answer)["hits"]
+        output.print(f"[bold]{query}[/]\n  [dim]{url}[/]", soft_wrap=True)
+        for hit in hits:
+            passage = hit["passage"]["text"].strip().splitlines()
+            output.print(
+                f"  [green]{hit['score']:.3f}[/]  [cyan]{hit['document_id']:<24}[/] "
+                f"{escape(passage[0] if passage else hit['title'])}",
+                no_wrap=True,
+                overflow="ellipsis",
+            )
+        output.print()

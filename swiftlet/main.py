@@ -1,0 +1,343 @@
+"""The commands. Each imports its own stage alone, so that `search` never waits for torch."""
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+import models
+from swiftlet.terminal import StageBars, messages, output, print_hits, print_refusal
+
+REFUSED = 2
+"""Exit status of a command that was refused or interrupted."""
+
+
+class _Front(TyperGroup):
+    """Turns every refusal into one sentence and status 2; no traceback reaches a user."""
+
+    def invoke(self, ctx: Any) -> Any:
+        from retrieval.errors import RetrievalError
+
+        try:
+            return super().invoke(ctx)
+        except RetrievalError as error:
+            print_refusal(str(error))
+        except KeyboardInterrupt:
+            print_refusal("interrupted")
+        except OSError as error:
+            if isinstance(error, BrokenPipeError):
+                raise
+            place = f"{error.filename}: " if error.filename else ""
+            print_refusal(f"{place}{error.strerror or error}")
+        raise typer.Exit(REFUSED)
+
+
+app = typer.Typer(
+    cls=_Front,
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="Dense retrieval that answers on a CPU in about a millisecond.",
+)
+
+
+class PrecisionOption(StrEnum):
+    """The precisions an encoder directory may hold."""
+
+    fp32 = "fp32"
+    int8 = "int8"
+
+
+class PoolingOption(StrEnum):
+    """How token embeddings become one, for checkpoints that do not say."""
+
+    mean = "mean"
+    cls = "cls"
+
+
+Encoder = Annotated[
+    Path,
+    typer.Option(help="Directory that `swiftlet export` wrote.", show_default="shipped"),
+]
+Precision = Annotated[
+    PrecisionOption | None,
+    typer.Option(help="Which model of the encoder to use.", show_default="int8 where there is one"),
+]
+IndexDirectory = Annotated[Path, typer.Argument(help="Index directory.", metavar="INDEX")]
+TopK = Annotated[int, typer.Option("--top-k", "-k", min=1, help="Documents to return.")]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace an artefact already there.")]
+
+
+@app.command()
+def demo(
+    directory: Annotated[
+        Path | None,
+        typer.Option(help="Where its index is kept.", show_default="the user's cache folder"),
+    ] = None,
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on.")] = 8080,
+) -> None:
+    """Index the Python standard library's documentation and serve it."""
+    from swiftlet.demo import run_demo
+
+    run_demo(directory, host=host, port=port)
+
+
+@app.command()
+def index(
+    corpus: Annotated[
+        Path,
+        typer.Argument(help="A BEIR folder, a JSONL or TSV file, or a folder of text or Markdown."),
+    ],
+    out: Annotated[Path, typer.Option(help="Index directory to write.")],
+    encoder: Encoder = models.DEFAULT_ENCODER,
+    passage_tokens: Annotated[
+        int, typer.Option(help="Longest passage, in tokens, title included.")
+    ] = 128,
+    overlap_tokens: Annotated[
+        int, typer.Option(help="Tokens that neighbouring passages share.")
+    ] = 16,
+    truncate: Annotated[
+        bool,
+        typer.Option("--truncate", help="One passage a document: what the encoder reads."),
+    ] = False,
+    factory: Annotated[
+        str | None, typer.Option(help="FAISS factory string.", show_default="chosen by size")
+    ] = None,
+    precision: Precision = None,
+    threads: Annotated[
+        int | None, typer.Option(min=1, help="Encoding threads.", show_default="all cores")
+    ] = None,
+    overwrite: Overwrite = False,
+    skip_bad_lines: Annotated[
+        bool, typer.Option("--skip-bad-lines", help="Count and list bad lines instead of stopping.")
+    ] = False,
+) -> None:
+    """Build an index from a corpus. Run again after an interruption, it goes on where it was."""
+    from indexing.build import BuildSettings, build_index
+    from retrieval.collections import SkippedLines, read_documents
+
+    skipped = SkippedLines() if skip_bad_lines else None
+    settings = BuildSettings(
+        passage_tokens=passage_tokens,
+        overlap_tokens=overlap_tokens,
+        truncate=truncate,
+        factory=factory,
+        precision=_value(precision),
+        threads=threads,
+    )
+    try:
+        with StageBars() as progress:
+            manifest = build_index(
+                read_documents(corpus, skipped=skipped),
+                encoder,
+                out,
+                settings,
+                overwrite=overwrite,
+                progress=progress,
+            )
+    finally:
+        if skipped is not None:
+            _list_skipped(skipped)
+    details = manifest.details
+    output.print(
+        f"[bold]{out}[/]: {details['num_documents']:,} documents, "
+        f"{details['num_passages']:,} passages, {details['factory']}, recall@10 "
+        f"{details['recall']['recall@10']:.3f} against exact search"
+    )
+
+
+@app.command()
+def search(
+    index: IndexDirectory,
+    query: Annotated[str, typer.Argument(help="What to look for.")],
+    top_k: TopK = 10,
+    encoder: Encoder = models.DEFAULT_ENCODER,
+    precision: Precision = None,
+) -> None:
+    """Search an index from the terminal."""
+    from dataclasses import asdict
+
+    from retrieval.searcher import Searcher, check_query
+
+    check_query(query)
+    searcher = Searcher.open(index, encoder, precision=_value(precision))
+    result = searcher.search(query, top_k)
+    print_hits(result.hits)
+    stages = asdict(result.stage_seconds)
+    output.print(
+        f"{sum(stages.values()) * 1000:.2f} ms: "
+        + ", ".join(f"{name} {seconds * 1000:.2f}" for name, seconds in stages.items()),
+        style="dim",
+    )
+    searcher.close()
+
+
+@app.command()
+def serve(
+    index: Annotated[
+        Path | None, typer.Argument(help="Index directory.", show_default="SWIFTLET_INDEX")
+    ] = None,
+    encoder: Annotated[
+        Path | None,
+        typer.Option(
+            help="Directory that `swiftlet export` wrote.",
+            show_default="SWIFTLET_ENCODER or shipped",
+        ),
+    ] = None,
+    precision: Precision = None,
+    host: Annotated[
+        str | None, typer.Option(help="Address to listen on.", show_default="127.0.0.1")
+    ] = None,
+    port: Annotated[
+        int | None, typer.Option(help="Port; 0 takes a free one.", show_default="8000")
+    ] = None,
+) -> None:
+    """Serve an index over HTTP. Every SWIFTLET_* variable is in docs/settings.md."""
+    from service.server import serve as run
+    from service.settings import load_settings
+
+    settings = load_settings(
+        default_encoder=models.DEFAULT_ENCODER,
+        index=index,
+        encoder=encoder,
+        precision=_value(precision),
+        host=host,
+        port=port,
+    )
+    run(settings)
+
+
+@app.command()
+def evaluate(
+    target: Annotated[
+        str, typer.Argument(help="Index directory, or the URL of a running service.")
+    ],
+    queries: Annotated[Path, typer.Option(help="A BEIR folder, or a JSONL or TSV file.")],
+    qrels: Annotated[Path, typer.Option(help="BEIR or TREC qrels.")],
+    encoder: Encoder = models.DEFAULT_ENCODER,
+    precision: Precision = None,
+    metric: Annotated[
+        list[str] | None,
+        typer.Option(help="May be repeated.", show_default="nDCG@10, MRR@10, recall@100"),
+    ] = None,
+    top_k: Annotated[int, typer.Option("--top-k", "-k", min=1, help="Documents a query.")] = 100,
+    run_out: Annotated[Path | None, typer.Option(help="TREC run file to write.")] = None,
+    against: Annotated[
+        Path | None, typer.Option(help="TREC run to test the differences against.")
+    ] = None,
+    allow_unknown: Annotated[
+        bool, typer.Option("--allow-unknown", help="Accept qrels that name ids unknown here.")
+    ] = False,
+) -> None:
+    """Measure an index or a service by queries and qrels."""
+    from swiftlet.evaluate import evaluate_target
+
+    report = evaluate_target(
+        target,
+        queries=queries,
+        qrels=qrels,
+        encoder=encoder,
+        precision=_value(precision),
+        metrics=metric or [],
+        top_k=top_k,
+        run_out=run_out,
+        against=against,
+        allow_unknown=allow_unknown,
+    )
+    output.print(report.table())
+
+
+@app.command()
+def export(
+    model: Annotated[
+        str, typer.Argument(help="Sentence Transformers or Hugging Face model, a folder or a name.")
+    ],
+    out: Annotated[Path, typer.Option(help="Encoder directory to write.")],
+    name: Annotated[
+        str | None, typer.Option(help="What to call it.", show_default="the model's name")
+    ] = None,
+    pooling: Annotated[
+        PoolingOption | None, typer.Option(help="For a checkpoint that does not say.")
+    ] = None,
+    max_tokens: Annotated[
+        int | None, typer.Option(min=1, help="Longest text.", show_default="what the model says")
+    ] = None,
+    precision: Annotated[
+        list[PrecisionOption] | None,
+        typer.Option(help="May be repeated.", show_default="fp32 and int8"),
+    ] = None,
+    collection: Annotated[
+        Path | None, typer.Option(help="BEIR folder to measure the nDCG change of int8 on.")
+    ] = None,
+    split: Annotated[str, typer.Option(help="Which qrels of the collection.")] = "test",
+    overwrite: Overwrite = False,
+) -> None:
+    """Write a model as an ONNX encoder directory and measure its parity with torch."""
+    from export.errors import export_extra
+
+    with export_extra():
+        from export.encoder_directory import export_encoder
+    manifest = export_encoder(
+        model,
+        out,
+        name=name,
+        pooling=_value(pooling),
+        max_tokens=max_tokens,
+        precisions=[_value(option) for option in precision or PrecisionOption],
+        collection=collection,
+        split=split,
+        overwrite=overwrite,
+        progress=lambda stage: messages.print(f"{stage} …"),
+    )
+    output.print(f"[bold]{out}[/]: {manifest.dim} dimensions, parity with torch:")
+    for of_precision, parity in manifest.details["parity"].items():
+        output.print(f"  {of_precision}  {_listed(parity)}")
+
+
+@app.command()
+def inspect(
+    directory: Annotated[Path, typer.Argument(help="Index or encoder directory.")],
+) -> None:
+    """Say what an artefact is, where it came from, and whether it is whole."""
+    import json
+    from dataclasses import asdict
+
+    from retrieval.manifest import read_manifest, verify_files
+
+    manifest = read_manifest(directory)
+    fields = asdict(manifest)
+    files = fields.pop("files")
+    output.print_json(json.dumps(fields))
+    for name, entry in files.items():
+        output.print(f"{name}  {entry['size_bytes']:,} bytes  sha256 {entry['sha256'][:16]}…")
+    verify_files(directory, manifest)
+    output.print(f"[green]whole[/]: fingerprint {manifest.fingerprint[:16]}")
+
+
+def main() -> None:
+    """Run the command line."""
+    app()
+
+
+def _list_skipped(skipped: Any) -> None:
+    messages.print(
+        f"[yellow]{skipped.count:,} bad lines skipped[/]" + (":" if skipped.count else "")
+    )
+    for message in skipped.messages:
+        messages.print(f"  {message}", markup=False, soft_wrap=True)
+    if skipped.count > len(skipped.messages):
+        messages.print(f"  and {skipped.count - len(skipped.messages):,} more")
+
+
+def _listed(figures: dict[str, Any]) -> str:
+    return ", ".join(
+        f"{name} ({_listed(value)})" if isinstance(value, dict) else f"{name} {value}"
+        for name, value in figures.items()
+    )
+
+
+def _value(option: StrEnum | None) -> Any:
+    return None if option is None else option.value

@@ -1,0 +1,119 @@
+"""What the commands print: progress bars, hits and refusals."""
+
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Self
+
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    SpinnerColumn,
+    Task,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+from rich.text import Text
+
+from retrieval.types import Hit
+
+output = Console(highlight=False)
+messages = Console(stderr=True, highlight=False)
+
+_SHOWN_CHARACTERS = 300
+
+
+class _Rate(ProgressColumn):
+    """Steps per second of this run."""
+
+    def render(self, task: Task) -> Text:
+        """The rate, or nothing while it is unknown."""
+        speed = task.finished_speed or task.speed
+        return Text("" if speed is None else f"{speed:,.0f}/s", style="progress.data.speed")
+
+
+class StageBars:
+    """A progress bar for each stage of a build, on standard error."""
+
+    def __init__(self) -> None:
+        self._progress = Progress(
+            SpinnerColumn(finished_text="[green]✓"),
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            _Rate(),
+            TimeElapsedColumn(),
+            TextColumn("left"),
+            TimeRemainingColumn(),
+            console=messages,
+        )
+        self._task: TaskID | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if error is None:
+            self._finish()
+        if self._task is not None:
+            self._progress.stop()
+
+    def stage(self, name: str, total: int | None, done: int = 0) -> None:
+        """Begin a bar; `done` of its steps were done by an earlier run."""
+        self._progress.start()  # only now, since what is refused at once needs no bars
+        self._finish()
+        if done:
+            self.note(f"going on after {done:,} of {total:,}")
+        self._task = self._progress.add_task(name, total=total)
+        self._progress.update(self._task, completed=done)
+
+    def advance(self, steps: int) -> None:
+        """Move the bar."""
+        if self._task is not None:
+            self._progress.advance(self._task, steps)
+
+    def note(self, text: str) -> None:
+        """Print a sentence above the bars."""
+        print_note(text)
+
+    def _finish(self) -> None:
+        """Complete a bar whose end nobody knew in advance."""
+        if self._task is None:
+            return
+        task = self._progress.tasks[-1]
+        if task.total is None:
+            self._progress.update(self._task, total=max(1, task.completed), completed=None)
+            self._progress.update(self._task, completed=max(1, task.completed))
+
+
+def print_hits(hits: Sequence[Hit]) -> None:
+    """Print each hit with the beginning of its winning passage."""
+    for rank, hit in enumerate(hits, start=1):
+        title = f"  {escape(hit.title)}" if hit.title else ""
+        output.print(
+            f"[bold]{rank:>3}[/]  [green]{hit.score:.4f}[/]  [cyan]{hit.document_id}[/]{title}"
+        )
+        text = " ".join(hit.passage.text.split())
+        if len(text) > _SHOWN_CHARACTERS:
+            text = text[:_SHOWN_CHARACTERS].rsplit(" ", 1)[0] + " …"
+        output.print(f"     {escape(text)}", style="dim")
+
+
+def print_note(sentence: str) -> None:
+    """Say on standard error what the user should know."""
+    messages.print(f"[yellow]Note:[/] {escape(sentence)}", soft_wrap=True)
+
+
+def print_refusal(sentence: str) -> None:
+    """Say in one sentence on standard error what is wrong."""
+    messages.print(f"[bold red]swiftlet:[/] {escape(sentence)}", soft_wrap=True)
