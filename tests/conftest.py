@@ -1,0 +1,78 @@
+"""What tests share: real collections, the encoder that ships, and a small index made with it."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from indexing.build import build_index
+from models import DEFAULT_ENCODER
+from retrieval.encoder import OnnxEncoder
+from retrieval.searcher import Searcher
+from retrieval.types import Document
+
+TOPICS = {
+    "volcano": "Molten rock rises through the crust and erupts as lava and ash.",
+    "bread": "Flour, water, salt and yeast are kneaded, left to rise and baked in an oven.",
+    "chess": "Two players move pieces on a board of 64 squares until a king is mated.",
+    "photosynthesis": "Plants turn light, water and carbon dioxide into sugar and oxygen.",
+    "violin": "A bow is drawn across four strings, whose sound the wooden body carries.",
+    "tides": "The gravity of the moon and the sun raises and lowers the sea twice a day.",
+    "vaccine": "A weakened germ teaches the immune system to recognise the real disease.",
+    "bicycle": "Pedals drive the rear wheel through a chain while the rider keeps balance.",
+    "glacier": "Snow packed over centuries becomes ice that flows slowly down a valley.",
+    "printing": "Movable type made books cheap, and ideas spread through Europe quickly.",
+    "bees": "Worker bees gather nectar, dance to show where flowers are, and make honey.",
+    "compiler": "Source code is parsed, optimised and translated into machine instructions.",
+}
+
+
+@pytest.fixture(scope="session")
+def shared_data() -> Path:
+    """The folder of real collections; a missing one fails the run where CI is set."""
+    default = Path(__file__).parents[2] / "shared" / "data"
+    folder = Path(os.environ.get("SWIFTLET_DATA", default))
+    if not folder.is_dir():
+        message = f"real collections are needed in {folder}; set SWIFTLET_DATA to where they are"
+        if os.environ.get("CI"):
+            pytest.fail(message)
+        pytest.skip(message)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def shipped_encoder() -> OnnxEncoder:
+    """The encoder that ships."""
+    return OnnxEncoder.load(DEFAULT_ENCODER)
+
+
+@pytest.fixture(scope="session")
+def small_documents() -> list[Document]:
+    """Sixty documents: twelve topics, each in five documents of different lengths."""
+    return [
+        Document(
+            document_id=f"{topic}-{length}",
+            title=f"{topic.capitalize()} {length}",
+            text=" ".join([text] * length),
+            metadata={"topic": topic, "length": length},
+        )
+        for topic, text in TOPICS.items()
+        for length in (1, 2, 3, 8, 20)
+    ]
+
+
+@pytest.fixture(scope="session")
+def small_index(small_documents: list[Document], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An index directory of the small documents; read only."""
+    out = tmp_path_factory.mktemp("small") / "index"
+    build_index(small_documents, DEFAULT_ENCODER, out)
+    return out
+
+
+@pytest.fixture(scope="session")
+def small_searcher(small_index: Path) -> Iterator[Searcher]:
+    """A searcher over the small documents."""
+    searcher = Searcher.open(small_index, DEFAULT_ENCODER)
+    yield searcher
+    searcher.close()

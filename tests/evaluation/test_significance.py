@@ -1,0 +1,72 @@
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import ttest_rel
+
+from evaluation.significance import paired_t_test
+from retrieval.errors import InvalidArgumentError
+
+
+def numbered(*values: float) -> dict[str, float]:
+    return {f"q{number}": value for number, value in enumerate(values)}
+
+
+def test_the_test_is_the_one_of_the_textbook():
+    # Differences 1, 2, 3: mean 2, standard error 1 / sqrt(3), t = 2 sqrt(3) with 2 degrees of
+    # freedom, for which the two-sided p is 1 - t / sqrt(2 + t^2).
+    test = paired_t_test(numbered(2, 4, 6), numbered(1, 2, 3))
+    t = 2 * math.sqrt(3)
+    assert test.num_queries == 3
+    assert (test.mean, test.baseline_mean, test.difference) == (4, 2, 2)
+    assert test.p_value == pytest.approx(1 - t / math.sqrt(2 + t * t))
+
+
+def test_queries_are_paired_by_id_whatever_their_order():
+    one, other = numbered(0.5, 0.1, 0.9), numbered(0.4, 0.3, 0.7)
+    assert paired_t_test(dict(reversed(one.items())), other) == paired_t_test(one, other)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "difference", "p_value"),
+    [
+        ((0.5, 0.7), (0.5, 0.7), 0.0, 1.0),  # identical runs
+        ((0.5,), (0.5,), 0.0, 1.0),
+        ((1.0,), (0.0,), 1.0, 1.0),  # one query proves nothing
+        ((0.3, 0.6, 0.9), (0.2, 0.5, 0.8), 0.1, 0.0),  # the same amount but for rounding
+        ((1.0, 0.0), (0.0, 1.0), 0.0, 1.0),
+    ],
+)
+def test_degenerate_comparisons_have_finite_figures(one, other, difference, p_value):
+    test = paired_t_test(numbered(*one), numbered(*other))
+    assert test.difference == pytest.approx(difference)
+    assert test.p_value == pytest.approx(p_value)
+
+
+UNIT = st.floats(0, 1, allow_nan=False)
+
+
+@pytest.mark.filterwarnings("error")
+@given(st.lists(st.tuples(UNIT, UNIT), min_size=1, max_size=30))
+def test_figures_are_always_finite_and_symmetric(pairs):
+    one, other = numbered(*[p for p, _ in pairs]), numbered(*[p for _, p in pairs])
+    test, back = paired_t_test(one, other), paired_t_test(other, one)
+    assert 0.0 <= test.p_value <= 1.0
+    assert test.p_value == pytest.approx(back.p_value)
+    assert test.difference == pytest.approx(-back.difference)
+    assert math.isfinite(test.difference)
+
+
+def test_the_p_value_is_that_of_scipys_paired_test():
+    one, other = (0.1, 0.5, 0.9, 0.3, 0.2), (0.2, 0.4, 0.5, 0.3, 0.1)
+    test = paired_t_test(numbered(*one), numbered(*other))
+    assert test.p_value == pytest.approx(ttest_rel(one, other).pvalue)
+
+
+@pytest.mark.parametrize("other", [{}, {"q0": 1.0}, {"q0": 1.0, "x": 1.0}])
+def test_runs_over_different_queries_are_not_compared(other):
+    with pytest.raises(InvalidArgumentError, match="the same queries twice"):
+        paired_t_test(numbered(1.0, 2.0), other)
+    with pytest.raises(InvalidArgumentError, match="at least one"):
+        paired_t_test({}, {})

@@ -1,0 +1,151 @@
+"""A real server in a process of its own, and applications that are asked without one."""
+
+import asyncio
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+import pytest
+from fastapi import FastAPI
+from prometheus_client import CollectorRegistry
+
+from models import DEFAULT_ENCODER
+from retrieval.searcher import Searcher
+from service.app import create_app
+from service.schemas import Limits
+from service.state import ServiceState
+from service.workers import Workers
+
+START = """
+import sys
+from pathlib import Path
+from retrieval.errors import RetrievalError
+from service.server import serve
+from service.settings import load_settings
+try:
+    serve(load_settings(), on_ready=lambda address: print(address, flush=True))
+except RetrievalError as error:
+    sys.exit(str(error))
+"""
+
+
+@dataclass
+class Server:
+    """A service in a process of its own; `log` grows until it has ended."""
+
+    process: subprocess.Popen[str]
+    url: str
+    log: list[str]
+
+    def client(self) -> httpx.Client:
+        return httpx.Client(base_url=self.url, timeout=30)
+
+    def ended(self) -> int:
+        """The exit status, once the process has ended and its log is whole."""
+        status = self.process.wait(timeout=30)
+        self.reader.join(timeout=30)
+        return status
+
+    def __post_init__(self) -> None:
+        self.reader = threading.Thread(target=self._read)
+        self.reader.start()
+
+    def _read(self) -> None:
+        assert self.process.stderr is not None
+        self.log.extend(self.process.stderr)
+
+
+def start(index: Path, **settings: object) -> Server:
+    environment = {
+        name: value for name, value in os.environ.items() if not name.startswith("SWIFTLET_")
+    }
+    settings = {"index": index, "encoder": DEFAULT_ENCODER, "port": 0, **settings}
+    environment |= {f"SWIFTLET_{name.upper()}": str(value) for name, value in settings.items()}
+    process = subprocess.Popen(
+        [sys.executable, "-c", START],
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    server = Server(process, "", [])
+    assert process.stdout is not None
+    server.url = process.stdout.readline().strip()
+    return server
+
+
+@pytest.fixture
+def start_server(small_index: Path) -> Iterator[Callable[..., Server]]:
+    """Starts servers over the small index with the given settings; none outlives the test."""
+    servers = []
+
+    def start_one(**settings: object) -> Server:
+        servers.append(start(settings.pop("index", small_index), **settings))
+        return servers[-1]
+
+    yield start_one
+    for server in servers:
+        server.process.kill()
+        server.ended()
+
+
+@pytest.fixture(scope="session")
+def server(small_index: Path) -> Iterator[Server]:
+    """One server for all tests that leave it as it was."""
+    server = start(small_index, access_log="true")
+    assert server.url, server.log
+    yield server
+    server.process.terminate()
+    assert server.ended() == 0, server.log
+
+
+@pytest.fixture(scope="session")
+def client(server: Server) -> Iterator[httpx.Client]:
+    with server.client() as client:
+        yield client
+
+
+@dataclass
+class Application:
+    """An application in this process, with the parts it was made from."""
+
+    app: FastAPI
+    state: ServiceState
+    registry: CollectorRegistry
+
+    def ask(self, method: str, path: str, **request: object) -> httpx.Response:
+        async def ask() -> httpx.Response:
+            transport = httpx.ASGITransport(self.app)
+            async with httpx.AsyncClient(transport=transport, base_url="http://service") as client:
+                return await client.request(method, path, **request)
+
+        return asyncio.run(ask())
+
+
+@pytest.fixture
+def make_application() -> Iterator[Callable[..., Application]]:
+    pools: list[Workers] = []
+
+    def make(
+        searcher: Searcher | None, limits: Limits | None = None, *, access_log: bool = False
+    ) -> Application:
+        workers = Workers(2)
+        pools.append(workers)
+        state, registry = ServiceState(searcher), CollectorRegistry()
+        app = create_app(
+            state,
+            limits=limits or Limits(),
+            workers=workers,
+            registry=registry,
+            access_log=access_log,
+        )
+        return Application(app, state, registry)
+
+    yield make
+    for workers in pools:
+        workers.close()

@@ -1,0 +1,229 @@
+import logging
+import socket
+from collections.abc import Callable, Sequence
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx
+import pytest
+
+from models import DEFAULT_ENCODER
+from retrieval.encoder import OnnxEncoder
+from retrieval.errors import CorruptIndexError
+from retrieval.searcher import Searcher
+from retrieval.types import Embeddings
+from service.problems import PROBLEMS, kind_of
+from service.schemas import Limits
+
+TEXT = "a text of 1 to 10000 characters, not all blank is expected"
+WHOLE = "a whole number from 1 to 1000 is expected"
+
+
+def check(answer: httpx.Response, status: int, field: str | None, sentence: str) -> None:
+    assert answer.headers["content-type"] == "application/problem+json"
+    problem = answer.json()
+    assert (answer.status_code, problem["status"]) == (status, status), problem
+    assert problem["request_id"] == answer.headers["x-request-id"]
+    assert problem["type"] in {f"/docs#{kind.name}" for kind in PROBLEMS.values()}
+    assert problem["title"]
+    assert problem.get("field") == field
+    assert sentence in problem["detail"]
+    assert len(problem["detail"]) < 200
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "field", "sentence"),
+    [
+        (b"", 400, None, "the body is not JSON"),
+        (b"query=bread", 400, None, "the body is not JSON"),
+        (b'{"query":"a"} more', 400, None, "trailing characters"),
+        (b'{"query":"\xff"}', 400, None, "the body is not JSON"),
+        (b'{"query":"a","top_k":NaN}', 400, None, "the body is not JSON"),
+        (b'{"query":"a\\ud800","top_k":NaN}', 400, None, "the body is not JSON"),
+        (b'{"query":"a","top_k":' + b"9" * 9000 + b"}", 400, None, "number out of range"),
+        (b"[" * 1_000_000, 400, None, "recursion limit"),
+        (b'"\\ud800' + b"[" * 100_000, 400, None, "the body is not JSON"),
+        (b'{"a":"\\ud800","b":' + b"[" * 9000 + b"]" * 9000 + b"}", 400, None, "is not JSON"),
+        (b"[]", 422, None, "the body is not a JSON object"),
+        (b'"bread"', 422, None, "the body is not a JSON object"),
+        (b"{}", 422, "query", f"query is missing; {TEXT}"),
+        (b'{"query":""}', 422, "query", f"query is empty; {TEXT}"),
+        (b'{"query":null}', 422, "query", f"query is null; {TEXT}"),
+        (b'{"query":["a"]}', 422, "query", f"query is a list; {TEXT}"),
+        (b'{"query":" \\u3000\\t"}', 422, "query", "at least one character that is not blank"),
+        (b'{"query":"a\\u0000"}', 422, "query", "the query holds a NUL character"),
+        (b'{"query":"a\\udfff"}', 422, "query", f"half of a surrogate pair; {TEXT}"),
+        (b'{"query":"%b"}' % (b"x" * 10_001), 422, "query", f"has 10001 characters; {TEXT}"),
+        (b'{"query":"%b"}' % (b" " * 1_000_000), 422, "query", "has 1000000 characters"),
+        (b'{"query":"a","top_k":0}', 422, "top_k", f"top_k is 0; {WHOLE}"),
+        (b'{"query":"a","top_k":1001}', 422, "top_k", f"top_k is 1001; {WHOLE}"),
+        (b'{"query":"a","top_k":10.0}', 422, "top_k", f"top_k is 10.0; {WHOLE}"),
+        (b'{"query":"a","top_k":true}', 422, "top_k", f"top_k is true; {WHOLE}"),
+        (b'{"query":"a","top_k":"10"}', 422, "top_k", f"top_k is a text; {WHOLE}"),
+        (b'{"query":"a","top_k":' + b"9" * 4000 + b"}", 422, "top_k", f"…; {WHOLE}"),
+        (b'{"query":"a","include_text":1}', 422, "include_text", "is 1; true or false is expected"),
+        (b'{"query":"a","timeout_ms":5}', 422, "timeout_ms", "the fields are query, top_k, incl"),
+        (b'{"query":"a","%b":5}' % (b"k" * 999), 422, "k" * 24 + "…", "there is no field kkkk"),
+        (b'{"query":"a","\\ud800":5}', 422, None, "a field's name holds half of a surrogate pair"),
+    ],
+)
+def test_a_bad_search_is_refused_in_one_sentence(
+    client: httpx.Client, body: bytes, status: int, field: str | None, sentence: str
+) -> None:
+    check(client.post("/search", content=body), status, field, sentence)
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "field", "sentence"),
+    [
+        ({"queries": []}, 422, "queries", "is empty; a list of 1 to 64 texts is expected"),
+        ({"queries": "a"}, 422, "queries", "is a text; a list of 1 to 64 texts is expected"),
+        ({"queries": ["a"] * 65}, 413, None, "has 65 entries; a list of 1 to 64 texts is expected"),
+        ({"queries": ["a", 3]}, 422, "queries[1]", f"queries[1] is 3; {TEXT}"),
+        ({"queries": ["a", "b", " "]}, 422, "queries[2]", "queries[2]: the query is empty"),
+        ({"queries": ["a"], "top_k": -1}, 422, "top_k", WHOLE),
+        ({"query": "a"}, 422, "queries", "queries is missing"),
+    ],
+)
+def test_a_bad_batch_is_refused_in_one_sentence(
+    client: httpx.Client, body: object, status: int, field: str | None, sentence: str
+) -> None:
+    check(client.post("/search/batch", json=body), status, field, sentence)
+
+
+@pytest.mark.parametrize(
+    ("query_string", "field", "sentence"),
+    [
+        ("", "q", f"q is missing; {TEXT}"),
+        ("q=", "q", f"q is empty; {TEXT}"),
+        ("q=+%20", "q", "at least one character that is not blank"),
+        ("q=a%00", "q", "NUL"),
+        ("q=%ff", None, "the query string is not valid UTF-8"),
+        ("q=%ed%a0%80", None, "the query string is not valid UTF-8"),
+        ("q=a&q=b", "q", "q is given more than once"),
+        ("q=a&top_k=", "top_k", WHOLE),
+        ("q=a&top_k=1e1", "top_k", f"top_k is 10.0; {WHOLE}"),
+        ("q=a&top_k=1_0", "top_k", WHOLE),
+        ("q=a&top_k=1001", "top_k", f"top_k is 1001; {WHOLE}"),
+        ("q=a&include_text=yes", "include_text", "true or false is expected"),
+        ("query=a", "q", "q is missing"),
+        ("q=a&timeout_ms=5", "timeout_ms", "there is no field timeout_ms"),
+    ],
+)
+def test_a_bad_link_is_refused_in_one_sentence(
+    client: httpx.Client, query_string: str, field: str | None, sentence: str
+) -> None:
+    check(client.get(f"/search?{query_string}"), 422, field, sentence)
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status", "sentence"),
+    [
+        ("GET", "/nothing", 404, "no route has this path"),
+        ("GET", "/search/", 404, "no route has this path"),
+        ("POST", "/", 404, "no route has this path"),
+        ("GET", "/documents/no/such", 404, "no document has the id 'no/such'"),
+        ("GET", "/documents/", 404, "no document has the id ''"),
+        ("GET", "/documents/%ED%A0%80", 404, "no document has the id"),
+        ("DELETE", "/search", 405, "the method is DELETE; GET or HEAD or POST is expected"),
+        ("GET", "/search/batch", 405, "the method is GET; POST is expected"),
+    ],
+)
+def test_what_is_not_there_is_a_problem_too(
+    client: httpx.Client, method: str, path: str, status: int, sentence: str
+) -> None:
+    answer = client.request(method, path)
+    check(answer, status, None, sentence)
+    assert ("allow" in answer.headers) == (status == 405)
+
+
+def test_limits_are_those_of_the_settings(
+    make_application: Callable[..., Any], small_searcher: Searcher
+) -> None:
+    limits = Limits(max_query_chars=5, max_top_k=3, max_batch_queries=1, max_body_bytes=40)
+    ask = make_application(small_searcher, limits).ask
+    assert len(ask("GET", "/search?q=12345").json()["hits"]) == 3
+    check(ask("GET", "/search?q=123456"), 422, "q", "a text of 1 to 5 characters")
+    check(ask("GET", "/search?q=a&top_k=4"), 422, "top_k", "a whole number from 1 to 3")
+    two = ask("POST", "/search/batch", json={"queries": ["a", "b"]})
+    check(two, 413, None, "a list of 1 to 1 texts")
+    check(ask("POST", "/search", content=b"x" * 41), 413, None, "more than 40 bytes")
+    fitting = b'{"query":"a"}'.ljust(40)
+    assert ask("POST", "/search", content=fitting).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "length_header", [b"Content-Length: 999999999", b"Transfer-Encoding: chunked"]
+)
+def test_a_large_body_is_refused_before_it_has_come(server: Any, length_header: bytes) -> None:
+    address = urlsplit(server.url)
+    with socket.create_connection((address.hostname, address.port), timeout=10) as connection:
+        connection.sendall(b"POST /search HTTP/1.1\r\nHost: a\r\n" + length_header + b"\r\n\r\n")
+        if b"chunked" in length_header:
+            # Not the last chunk: what follows would be without end.
+            connection.sendall(b"500000\r\n" + b" " * 0x500000 + b"\r\n")
+        assert connection.recv(1000).startswith(b"HTTP/1.1 413 ")
+
+
+def test_before_the_index_is_there_only_searching_has_to_wait(
+    make_application: Callable[..., Any], small_searcher: Searcher
+) -> None:
+    application = make_application(None)
+    asks = [("POST", "/search"), ("GET", "/search"), ("POST", "/search/batch")]
+    asks += [("GET", "/documents/x"), ("GET", "/info"), ("GET", "/health/ready")]
+    for method, path in asks:
+        check(application.ask(method, path), 503, None, "the index is still loading")
+    assert application.ask("GET", "/health/live").json() == {"status": "alive"}
+    application.state.publish(small_searcher)
+    assert application.ask("GET", "/health/ready").json() == {"status": "ready"}
+    application.state.drain()
+    check(application.ask("GET", "/health/ready"), 503, None, "about to stop")
+    assert application.ask("HEAD", "/health/live").status_code == 200
+
+
+class FailingEncoder(OnnxEncoder):
+    failure: Exception
+
+    def embed(self, token_ids: Sequence[int]) -> Embeddings:
+        raise self.failure
+
+
+@pytest.fixture
+def failing_searcher(small_searcher: Searcher) -> Searcher:
+    encoder = FailingEncoder.load(DEFAULT_ENCODER, verify=False)
+    return Searcher(
+        encoder=encoder,
+        index=small_searcher.index,
+        passage_to_document=small_searcher._passage_to_document,
+        store=small_searcher._store,
+        index_manifest=small_searcher.index_manifest,
+        encoder_manifest=small_searcher.encoder_manifest,
+    )
+
+
+@pytest.mark.parametrize(
+    "failure", [RuntimeError("inner secret"), CorruptIndexError("inner secret")]
+)
+@pytest.mark.parametrize("body", [{"query": "mine"}, {"queries": ["mine", "mine"]}])
+def test_an_unexpected_failure_tells_the_client_its_request_id_and_the_log_the_rest(
+    make_application: Callable[..., Any],
+    failing_searcher: Searcher,
+    failure: Exception,
+    body: dict[str, object],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    failing_searcher.encoder.failure = failure
+    path = "/search" if "query" in body else "/search/batch"
+    with caplog.at_level(logging.INFO):
+        answer = make_application(failing_searcher, access_log=True).ask("POST", path, json=body)
+    check(answer, 500, None, f"under the request id {answer.headers['x-request-id']}")
+    assert "secret" not in answer.text
+    assert "inner secret" in caplog.text
+    assert answer.headers["x-request-id"] in caplog.text
+    assert "mine" not in caplog.text
+
+
+def test_every_error_of_a_request_has_one_status() -> None:
+    assert kind_of(CorruptIndexError("x")).status == kind_of(ValueError("x")).status == 500
+    names = {(kind.name, kind.status) for kind in PROBLEMS.values()}
+    assert len(dict(names)) == len(names)

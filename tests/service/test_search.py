@@ -1,0 +1,148 @@
+import json
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from urllib.parse import quote
+
+import httpx
+import pytest
+
+from indexing.build import build_index
+from models import DEFAULT_ENCODER
+from retrieval.searcher import Searcher
+from retrieval.types import Document, Hit
+from service.schemas import BatchAnswer, DocumentAnswer, InfoAnswer, SearchAnswer
+
+QUERIES = ["how is bread baked", "what makes the sea rise", "ICE ❄ café", "who dances\tfor honey?"]
+
+
+def plain(hits: list[Hit]) -> list[dict[str, object]]:
+    return [
+        {
+            "document_id": hit.document_id,
+            "score": hit.score,
+            "title": hit.title,
+            "passage": {
+                "passage_id": hit.passage.passage_id,
+                "start": hit.passage.start,
+                "end": hit.passage.end,
+                "text": hit.passage.text,
+            },
+            "metadata": hit.metadata,
+        }
+        for hit in hits
+    ]
+
+
+@pytest.mark.parametrize("query", QUERIES)
+def test_every_way_of_asking_gives_the_searchers_own_hits(
+    client: httpx.Client, small_searcher: Searcher, query: str
+) -> None:
+    expected = plain(small_searcher.search(query, 3).hits)
+    answer = client.post("/search", json={"query": query, "top_k": 3})
+    assert answer.status_code == 200
+    assert answer.headers["content-type"] == "application/json"
+    assert answer.json()["hits"] == expected
+    assert client.get("/search", params={"q": query, "top_k": 3}).content == answer.content
+    batch = client.post("/search/batch", json={"queries": ["other", query], "top_k": 3}).json()
+    assert batch["results"][1] == {"hits": expected}
+    assert batch["index"] == answer.json()["index"]
+
+
+@pytest.mark.parametrize("top_k", [1, 10, 59, 60, 61, 1000])
+def test_exactly_the_asked_number_of_documents_comes_back_best_first(
+    client: httpx.Client, top_k: int
+) -> None:
+    hits = client.post("/search", json={"query": "music", "top_k": top_k}).json()["hits"]
+    assert len({hit["document_id"] for hit in hits}) == len(hits) == min(top_k, 60)
+    assert hits == sorted(hits, key=lambda hit: (-hit["score"], hit["document_id"]))
+
+
+def test_ten_documents_come_back_unless_the_request_says_otherwise(client: httpx.Client) -> None:
+    assert len(client.get("/search?q=bees").json()["hits"]) == 10
+
+
+def test_leaving_out_the_text_leaves_out_nothing_else(client: httpx.Client) -> None:
+    asked = {"query": QUERIES[0], "top_k": 60}
+    whole = client.post("/search", json=asked).json()
+    bare = client.post("/search", json={**asked, "include_text": False}).json()
+    assert all(hit["passage"].pop("text") for hit in whole["hits"])
+    assert bare == whole
+    by_link = client.get("/search", params={"q": QUERIES[0], "top_k": 60, "include_text": "false"})
+    assert by_link.json() == whole
+
+
+def test_answers_have_exactly_the_fields_of_their_schemas(client: httpx.Client) -> None:
+    answers = {
+        SearchAnswer: client.post("/search", json={"query": "x"}),
+        BatchAnswer: client.post("/search/batch", json={"queries": QUERIES}),
+        DocumentAnswer: client.get("/documents/bread-20"),
+        InfoAnswer: client.get("/info"),
+    }
+    for model, answer in answers.items():
+        read = model.model_validate_json(answer.content, strict=True)
+        assert read.model_dump(exclude_unset=True) == answer.json()
+
+
+def test_a_batch_answers_in_the_order_of_its_queries(client: httpx.Client) -> None:
+    queries = [f"{query} {number}" for number in range(16) for query in QUERIES]
+    batch = client.post("/search/batch", json={"queries": queries}).json()["results"]
+    assert batch == [
+        {"hits": client.post("/search", json={"query": query}).json()["hits"]} for query in queries
+    ]
+
+
+def test_the_same_query_gives_the_same_bytes_under_load(client: httpx.Client) -> None:
+    def ask(number: int) -> tuple[int, bytes]:
+        which = number % len(QUERIES)
+        if number % 10 == 9:
+            client.post("/search/batch", json={"queries": QUERIES * 4})
+        return which, client.post("/search", json={"query": QUERIES[which]}).content
+
+    alone = dict(map(ask, range(len(QUERIES))))
+    with ThreadPoolExecutor(8) as pool:
+        assert all(content == alone[which] for which, content in pool.map(ask, range(120)))
+
+
+@pytest.mark.parametrize("length", [1, 20])
+def test_a_stored_document_comes_back_whole(
+    client: httpx.Client, small_documents: list[Document], length: int
+) -> None:
+    document = next(d for d in small_documents if d.document_id == f"violin-{length}")
+    assert client.get(f"/documents/{document.document_id}").json() == {
+        "document_id": document.document_id,
+        "title": document.title,
+        "text": document.text,
+        "metadata": document.metadata,
+    }
+
+
+def test_any_id_and_any_metadata_come_through(
+    tmp_path: Path, make_application: Callable[..., object]
+) -> None:
+    ids = ["a/b//c d?é#%2F+", "/health/live", "ü" * 80, "x/"]
+    metadata = {"nan": float("nan"), "big": 2**80, "deep": [{"é\u2028": None}]}
+    documents = [Document(name, f"text of {name}", metadata=metadata) for name in ids]
+    build_index(documents, DEFAULT_ENCODER, tmp_path / "index")
+    searcher = Searcher.open(tmp_path / "index", DEFAULT_ENCODER)
+    application = make_application(searcher)
+    for name in ids:
+        answer = application.ask("GET", f"/documents/{quote(name, safe='')}")
+        assert answer.json()["document_id"] == name
+    hits = application.ask("POST", "/search", json={"query": "text"})
+    # Strictly JSON, which has no NaN.
+    json.loads(hits.content, parse_constant=pytest.fail)
+    assert hits.json()["hits"][0]["metadata"] == {**metadata, "nan": None}
+    searcher.close()
+
+
+def test_info_says_what_is_at_work(client: httpx.Client, small_searcher: Searcher) -> None:
+    info = client.get("/info").json()
+    assert info["index"]["num_documents"] == 60
+    assert info["index"]["num_passages"] == small_searcher.num_passages
+    assert info["index"]["recall"]["recall@10"] == 1.0
+    assert info["embedding_space"] == small_searcher.encoder.embedding_space
+    assert info["encoder"]["dim"] == small_searcher.encoder.dim
+    assert info["limits"]["max_top_k"] == 1000
+    assert client.get("/search?q=x").json()["index"] == info["index"]["fingerprint"]
+    assert small_searcher.index_manifest.fingerprint.startswith(info["index"]["fingerprint"])

@@ -1,0 +1,135 @@
+import re
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+LONG_QUERY = "many long words " * 600
+
+
+def wait_for_requests_in_flight(client: httpx.Client, number: int) -> None:
+    """Returns as soon as `number` requests are under way besides the one that asks."""
+    for _ in count():
+        text = client.get("/metrics").text
+        if float(re.search(r"^swiftlet_requests_in_flight (.*)$", text, re.MULTILINE)[1]) > number:
+            return
+
+
+@pytest.mark.parametrize("stop", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_lets_requests_under_way_finish_and_ends_the_process_well(
+    start_server: Callable[..., Any], stop: signal.Signals
+) -> None:
+    server = start_server()
+    with server.client() as client, ThreadPoolExecutor() as pool:
+        # An idle connection must not hold up the end.
+        client.get("/health/ready").raise_for_status()
+        slow = pool.submit(
+            server.client().post, "/search/batch", json={"queries": [LONG_QUERY] * 24}
+        )
+        wait_for_requests_in_flight(client, 1)
+        server.process.send_signal(stop)
+        answer = slow.result()
+    assert len(answer.json()["results"]) == 24
+    assert server.ended() == 0
+    log = "".join(server.log)
+    assert f"{stop.name}: finishing what was asked" in log
+    assert "Traceback" not in log
+    with pytest.raises(httpx.ConnectError):
+        httpx.get(server.url)
+
+
+def test_a_search_that_takes_longer_than_the_drain_timeout_does_not_keep_the_process(
+    start_server: Callable[..., Any],
+) -> None:
+    server = start_server(drain_timeout_seconds=1, threads=1)
+    with server.client() as client, ThreadPoolExecutor() as pool:
+        slow = pool.submit(
+            server.client().post, "/search/batch", json={"queries": [LONG_QUERY] * 64}
+        )
+        wait_for_requests_in_flight(client, 1)
+        server.process.terminate()
+        assert server.ended() == 0
+        assert slow.exception() or slow.result()
+
+
+def test_a_taken_port_is_refused_in_one_sentence(
+    start_server: Callable[..., Any],
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        server = start_server(port=port)
+        assert server.ended() == 1
+    assert server.log[-1] == (
+        f"cannot listen on 127.0.0.1 port {port}: another process listens there; "
+        "choose another SWIFTLET_PORT\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ({"host": "256.0.0.1"}, "SWIFTLET_HOST is '256.0.0.1'; an address of this machine"),
+        (
+            {"host": "192.0.2.1"},
+            "cannot listen on 192.0.2.1 port 0: Cannot assign requested address",
+        ),
+        ({"index": "/nowhere"}, "/nowhere is not a directory"),
+        ({"port": "http"}, "SWIFTLET_PORT is 'http'; a whole number from 0 to 65535 is expected"),
+        ({"colour": "red"}, "SWIFTLET_COLOUR is no setting of Swiftlet"),
+    ],
+)
+def test_a_service_that_cannot_start_says_why_in_one_sentence(
+    start_server: Callable[..., Any], settings: dict[str, str], sentence: str
+) -> None:
+    server = start_server(**settings)
+    assert server.url == ""
+    assert server.ended() == 1
+    assert server.log[-1].startswith(sentence)
+    assert "Traceback" not in "".join(server.log)
+
+
+def test_a_damaged_index_is_not_served(
+    start_server: Callable[..., Any], small_index: Path, tmp_path: Path
+) -> None:
+    for file in small_index.iterdir():
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    damaged = tmp_path / "documents.sqlite"
+    content = bytearray(damaged.read_bytes())
+    content[len(content) // 2] ^= 1
+    damaged.write_bytes(content)
+    server = start_server(index=tmp_path)
+    assert server.ended() == 1
+    assert str(damaged) in server.log[-1]
+
+
+def test_the_settings_at_work_stand_in_the_log(server: Any) -> None:
+    assert re.fullmatch(r"http://127\.0\.0\.1:[1-9]\d+", server.url)
+    (line,) = [line for line in server.log if "settings: " in line]
+    assert "SWIFTLET_PORT=0" in line
+    assert "SWIFTLET_ACCESS_LOG=True" in line
+
+
+def test_answers_to_head_have_the_headers_alone(server: Any) -> None:
+    with server.client() as client:
+        for path in ("/health/live", "/health/ready", "/search?q=bread", "/docs", "/nothing"):
+            head, get = client.head(path), client.get(path)
+            assert (head.status_code, head.content) == (get.status_code, b"")
+            assert head.headers["content-type"] == get.headers["content-type"]
+            assert head.headers["content-length"] == get.headers["content-length"]
+
+
+def test_the_application_comes_without_torch_and_transformers() -> None:
+    program = "import sys, service.app, service.server; print('\\n'.join(sys.modules))"
+    modules = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    ).stdout.split()
+    assert "service.app" in modules
+    assert not {"torch", "transformers", "sentence_transformers", "optimum"} & set(modules)

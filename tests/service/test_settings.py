@@ -1,0 +1,91 @@
+from pathlib import Path
+
+import pytest
+from pydantic import SecretStr
+
+from retrieval.errors import InvalidArgumentError
+from retrieval.processors import available_processors
+from service.settings import OTHER_VARIABLES, Settings, load_settings
+
+DOCUMENTATION = Path(__file__).parents[2] / "docs" / "settings.md"
+
+
+@pytest.fixture(autouse=True)
+def _no_settings_outside(monkeypatch: pytest.MonkeyPatch) -> None:
+    for variable in [*(f"SWIFTLET_{name.upper()}" for name in Settings.model_fields)]:
+        monkeypatch.delenv(variable, raising=False)
+
+
+def test_an_option_comes_before_the_environment_and_that_before_the_default(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("SWIFTLET_PORT", "1234")
+    monkeypatch.setenv("SWIFTLET_MAX_TOP_K", "77")
+    monkeypatch.setenv("SWIFTLET_HOST", "")
+    monkeypatch.setenv("SWIFTLET_DATA", "/anything")
+    settings = load_settings(index=Path("i"), encoder=Path("e"), port=9, threads=None)
+    assert (settings.port, settings.limits.max_top_k, settings.host) == (9, 77, "127.0.0.1")
+    assert settings.threads == available_processors()
+    assert load_settings(index="i", encoder="e").port == 1234
+
+
+def test_the_default_encoder_is_for_those_who_name_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    default = Path("default")
+    assert load_settings(default_encoder=default, index="i").encoder == default
+    assert load_settings(default_encoder=default, index="i", encoder="e").encoder == Path("e")
+    monkeypatch.setenv("swiftlet_encoder", "outside")
+    assert load_settings(default_encoder=default, index="i").encoder == Path("outside")
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "sentence"),
+    [
+        ("PORT", "65536", "SWIFTLET_PORT is '65536'; a whole number from 0 to 65535 is expected"),
+        ("THREADS", "0", "SWIFTLET_THREADS is '0'; a whole number from 1 is expected"),
+        ("MAX_TOP_K", "many", "SWIFTLET_MAX_TOP_K is 'many'; a whole number from 1 is expected"),
+        ("PRECISION", "fp16", "SWIFTLET_PRECISION is 'fp16'; int8 or fp32 is expected"),
+        ("LOG_LEVEL", "loud", "is 'loud'; debug, info, warning or error is expected"),
+        ("ACCESS_LOG", "perhaps", "SWIFTLET_ACCESS_LOG is 'perhaps'; true or false is expected"),
+        ("INDEXES", "a", "SWIFTLET_INDEXES is no setting of Swiftlet; docs/settings.md lists"),
+    ],
+)
+def test_a_wrong_setting_is_refused_in_one_sentence(
+    monkeypatch: pytest.MonkeyPatch, name: str, value: str, sentence: str
+) -> None:
+    monkeypatch.setenv(f"SWIFTLET_{name}", value)
+    with pytest.raises(InvalidArgumentError) as refusal:
+        load_settings(index="i", encoder="e")
+    assert sentence in str(refusal.value)
+    assert "\n" not in str(refusal.value)
+
+
+def test_what_must_be_set_is_asked_for_by_name() -> None:
+    with pytest.raises(InvalidArgumentError, match="SWIFTLET_INDEX is not set; the path of an ind"):
+        load_settings(encoder="e")
+    with pytest.raises(InvalidArgumentError, match="colour is no setting of Swiftlet"):
+        load_settings(index="i", encoder="e", colour="red")
+
+
+def test_every_setting_is_documented_with_its_default() -> None:
+    rows = {
+        cells[1].strip(" `"): cells[2].strip(" `")
+        for line in DOCUMENTATION.read_text().splitlines()
+        if (cells := line.split("|"))[0] == "" and len(cells) > 3 and "SWIFTLET_" in cells[1]
+    }
+    assert rows.keys() == {f"SWIFTLET_{name.upper()}" for name in Settings.model_fields}
+    for name, field in Settings.model_fields.items():
+        default = rows[f"SWIFTLET_{name.upper()}"]
+        if field.is_required():
+            assert default == "required"
+        elif field.default_factory is None and field.default is not None:
+            assert default == str(field.default).replace("False", "false")
+    assert all(variable in DOCUMENTATION.read_text() for variable in OTHER_VARIABLES)
+
+
+def test_secrets_are_printed_as_asterisks() -> None:
+    class WithSecret(Settings):
+        key: SecretStr = SecretStr("open sesame")
+
+    lines = list(WithSecret(index=Path("i"), encoder=Path("e")).lines())
+    assert "SWIFTLET_KEY=**********" in lines
+    assert "SWIFTLET_INDEX=i" in lines

@@ -1,0 +1,120 @@
+"""The promise of the base dependencies: a fresh environment without torch indexes and serves."""
+
+import json
+import os
+import subprocess
+import sys
+import urllib.request
+import venv
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+CORPUS = [
+    {"_id": "tea", "title": "Tea", "text": "Leaves are steeped in hot water for some minutes."},
+    {"_id": "ski", "title": "Skiing", "text": "One slides down snowy slopes on two long boards."},
+    {"_id": "tax", "title": "Taxes", "text": "Citizens pay a part of their income to the state."},
+]
+LEFT_OUT = ("torch", "transformers", "sentence_transformers", "optimum", "onnx", "ranx", "pytest")
+
+
+@pytest.fixture(scope="module")
+def environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The bin folder of a fresh virtual environment with the wheel and its base dependencies."""
+    folder = tmp_path_factory.mktemp("base")
+    venv.create(folder / "venv", with_pip=True)
+    python = folder / "venv" / "bin" / "python"
+    pip = [python, "-m", "pip", "--disable-pip-version-check"]
+    run([*pip, "wheel", "--quiet", "--no-deps", "--wheel-dir", folder, ROOT], folder)
+    (wheel,) = folder.glob("*.whl")
+    run([*pip, "install", "--quiet", "--constraint", ROOT / "constraints.txt", wheel], folder)
+    return python.parent
+
+
+@pytest.fixture(scope="module")
+def index(environment: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An index made there by the command line with the encoder that the wheel carries."""
+    folder = tmp_path_factory.mktemp("index")
+    corpus = folder / "corpus.jsonl"
+    corpus.write_text("".join(json.dumps(document) + "\n" for document in CORPUS))
+    run([environment / "swiftlet", "index", corpus, "--out", folder / "index"], folder)
+    return folder / "index"
+
+
+@pytest.fixture
+def address(environment: Path, index: Path) -> Iterator[str]:
+    """The address of a service that runs there."""
+    command = [environment / "swiftlet", "serve", index, "--port", "0"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=clean()) as server:
+        assert server.stderr is not None
+        lines = (line for line in server.stderr if "listening on " in line)
+        yield next(lines).split("listening on ")[1].strip()
+        server.terminate()
+        server.stderr.read()
+        assert server.wait(timeout=30) == 0
+
+
+def test_the_environment_has_nothing_of_the_extras(environment: Path) -> None:
+    found = run(
+        [environment / "python", "-c",
+         f"from importlib.util import find_spec; print([n for n in {LEFT_OUT} if find_spec(n)])"],
+        environment,
+    )  # fmt: skip
+    assert found.strip() == "[]"
+
+
+def test_it_searches_in_the_terminal(environment: Path, index: Path) -> None:
+    found = run([environment / "swiftlet", "search", index, "a hot drink", "-k", "1"], index)
+    assert found.split()[2] == "tea"
+
+
+def test_it_serves_searches(address: str) -> None:
+    with urllib.request.urlopen(f"{address}/search?q=winter+sport&top_k=2") as answer:
+        hits = json.load(answer)["hits"]
+    assert hits[0]["document_id"] == "ski"
+    assert len(hits) == 2
+
+
+@pytest.mark.parametrize("command", ["evaluate", "export"])
+def test_a_command_that_needs_an_extra_names_it(
+    environment: Path, index: Path, command: str, tmp_path: Path
+) -> None:
+    (tmp_path / "queries.txt").write_text("a hot drink\n")
+    (tmp_path / "qrels.tsv").write_text("1 0 tea 1\n")
+    arguments = {
+        "evaluate": [
+            index, "--queries", tmp_path / "queries.txt", "--qrels", tmp_path / "qrels.tsv",
+        ],
+        "export": [tmp_path, "--out", tmp_path / "encoder"],
+    }[command]  # fmt: skip
+    result = subprocess.run(
+        [environment / "swiftlet", command, *arguments],
+        check=False, capture_output=True, text=True, env=clean(), cwd=tmp_path,
+    )  # fmt: skip
+    assert result.returncode == 2
+    assert f"swiftlet-retrieval[{command.replace('evaluate', 'evaluation')}]" in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_serving_imports_neither_torch_nor_transformers() -> None:
+    """In this environment, which has both."""
+    code = "import sys, service.app, service.server, indexing.build; print(*sys.modules)"
+    found = run([sys.executable, "-c", code], ROOT).split()
+    assert not {"torch", "transformers", "sentence_transformers"} & set(found)
+
+
+def run(command: list[str | Path], folder: Path) -> str:
+    """Standard output of a command that must succeed, outside the source tree."""
+    result = subprocess.run(
+        [str(word) for word in command], check=False, capture_output=True, text=True,
+        cwd=folder.parent, env=clean(),
+    )  # fmt: skip
+    assert result.returncode == 0, result.stderr
+    return result.stdout
+
+
+def clean() -> dict[str, str]:
+    """The environment variables without those that lead Python back to this source tree."""
+    return {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
