@@ -21,7 +21,7 @@ lint: $(VENV)/dev
 	$(BIN)/lint-imports
 
 tests: $(VENV)/dev
-	$(BIN)/python -m pytest -n 2 --dist worksteal
+	$(BIN)/python -m pytest -n 2 --dist loadgroup
 
 format: $(VENV)/dev
 	$(BIN)/ruff check --fix $(SOURCES)

@@ -165,7 +165,7 @@ def _matrices(
 def _compute(
     judged: NDArray[np.float64], found: NDArray[np.float64], ranx_names: list[str]
 ) -> dict[str, NDArray[np.float64]]:
-    ranx = _import_ranx()
+    ranx = load_ranx()
     # Asked for one metric by name, ranx 0.3 looks its values up under another: so never for one.
     names = ranx_names if len(ranx_names) > 1 else ranx_names * 2
     with _one_at_a_time:
@@ -175,7 +175,11 @@ def _compute(
     return values
 
 
-def _import_ranx() -> Any:
+def load_ranx() -> Any:
+    """The library behind the metrics, for whoever wants to know early that it is there.
+
+    :raises EvaluationError: When it is not installed, or cannot keep what it compiles.
+    """
     with evaluation_extra():
         try:
             import ranx

@@ -24,7 +24,7 @@ Inputs = Mapping[str, NDArray[np.int64]]
 """The inputs of an encoder's graph for one text: name -> (1, tokens)."""
 
 # A neuron is an outlier if its largest outgoing weight is this many times the median neuron's.
-_OUTLIER_RATIO = 4.0
+_OUTLIER_RATIO = 8.0
 _MOST_OUTLIERS = 8
 # How much of the difference in range between channels moves from the inputs into the weights.
 _MIGRATION = 0.5

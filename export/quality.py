@@ -34,9 +34,7 @@ class Collection:
         qrels = {query_id: grades for query_id, grades in read_qrels(path).items() if grades}
         queries = [query for query in read_queries(folder) if query.query_id in qrels]
         document_ids = {document.document_id for document in documents}
-        check_qrels(
-            path, qrels, {query.query_id for query in queries}, document_ids.__contains__
-        )
+        check_qrels(path, qrels, {query.query_id for query in queries}, document_ids.__contains__)
         return cls(folder.resolve().name, split, documents, queries, qrels)
 
 

@@ -228,7 +228,9 @@ def _choose_max_tokens(model: "SentenceTransformer", tokenizer: Any, wanted: int
     if wanted is None:
         known = [bound for bound in (own, largest) if bound is not None and bound < 10**6]
         if not known:
-            raise InvalidArgumentError("the model does not say how long a text may be: --max-tokens")
+            raise InvalidArgumentError(
+                "the model does not say how long a text may be: --max-tokens"
+            )
         return min(known)
     if not smallest <= wanted <= (largest or wanted):
         raise InvalidArgumentError(

@@ -1,5 +1,6 @@
 """Corpus to index directory."""
 
+import io
 import json
 import shutil
 from collections.abc import Iterable
@@ -21,6 +22,7 @@ from indexing.index_type import (
 )
 from indexing.progress import Progress, Silence
 from indexing.sample_queries import sample_queries
+from retrieval.aggregation import DocumentNumbers
 from retrieval.encoder import OnnxEncoder, Precision
 from retrieval.errors import InvalidArgumentError
 from retrieval.index import FaissIndex
@@ -46,6 +48,7 @@ _STATE_FILE = "build.json"
 _EMBEDDINGS_FILE = "embeddings.f32"
 _ADDED_ROWS = 65_536
 _SAMPLE_QUERIES = 400
+_SAMPLE_QUERIES_PER_PASSAGE = 4
 _SEED = 0
 
 
@@ -102,6 +105,8 @@ def build_index(
         artefact = working / "artefact"
         file = EmbeddingsFile(working / _EMBEDDINGS_FILE, encoder.dim)
         try:
+            # Another process may have published since.
+            check_target(out, overwrite=overwrite)
             shutil.rmtree(artefact, ignore_errors=True)
             artefact.mkdir()
             corpus = write_documents(artefact / DOCUMENTS_FILE, documents, splitter, progress)
@@ -110,7 +115,7 @@ def build_index(
             index = _fill(factory, file.rows(), threads, progress)
             measured = _measure(index, file.rows(), corpus, encoder, threads, progress)
             index.save(artefact / INDEX_FILE)
-            np.save(artefact / PASSAGE_TO_DOCUMENT_FILE, corpus.passage_to_document())
+            _save_array(artefact / PASSAGE_TO_DOCUMENT_FILE, corpus.passage_to_document())
             manifest = Manifest(
                 kind="index",
                 dim=encoder.dim,
@@ -188,6 +193,13 @@ def _read_state(path: Path) -> Any:
         return None
 
 
+def _save_array(path: Path, array: DocumentNumbers) -> None:
+    # Not by its path: NumPy does not notice that the last block could not be written.
+    content = io.BytesIO()
+    np.save(content, array, allow_pickle=False)
+    path.write_bytes(content.getbuffer())
+
+
 def _fill(factory: str, embeddings: Embeddings, threads: int, progress: Progress) -> FaissIndex:
     """An index trained on a sample of `embeddings` (n, dim) that holds them all."""
     size, dim = embeddings.shape
@@ -214,7 +226,8 @@ def _measure(
     """Tune the index, and measure its recall against exact search on other sample queries."""
     progress.stage("Measuring recall", None)
     size = len(embeddings)
-    texts = sample_queries(corpus, _SAMPLE_QUERIES, np.random.default_rng(_SEED))
+    count = min(_SAMPLE_QUERIES, _SAMPLE_QUERIES_PER_PASSAGE * size)
+    texts = sample_queries(corpus, count, np.random.default_rng(_SEED))
     queries = np.concatenate(list(encode_all(encoder, texts, threads)))
     if len(index.search(queries[0], size)[1]) != size:
         raise InvalidArgumentError(

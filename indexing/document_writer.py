@@ -4,6 +4,7 @@ import hashlib
 import json
 import sqlite3
 from collections.abc import Iterable, Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from retrieval.aggregation import DocumentNumbers
 from retrieval.documents import SCHEMA, connect_read_only
 from retrieval.errors import CollectionError, StorageError
 from retrieval.passages import PassageSplitter, encoder_text
+from retrieval.publication import storage_errors
 from retrieval.types import Document
 
 _FETCHED_ROWS = 256
@@ -79,20 +81,19 @@ def write_documents(
     :raises CollectionError: When there is no document, or two have the same id.
     :raises StorageError: When the file system refuses.
     """
-    path.unlink(missing_ok=True)
-    connection = sqlite3.connect(path, isolation_level=None)
+    with storage_errors(path):
+        path.unlink(missing_ok=True)
     try:
-        # Nobody reads the file before it is whole, and a killed build writes it anew.
-        connection.execute("PRAGMA journal_mode = OFF")
-        connection.execute("PRAGMA synchronous = OFF")
-        connection.executescript(SCHEMA)
-        connection.execute("BEGIN")
-        stored = _write(path, connection, documents, splitter, progress)
-        connection.execute("COMMIT")
+        with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+            # Nobody reads the file before it is whole, and a killed build writes it anew.
+            connection.execute("PRAGMA journal_mode = OFF")
+            connection.execute("PRAGMA synchronous = OFF")
+            connection.executescript(SCHEMA)
+            connection.execute("BEGIN")
+            stored = _write(path, connection, documents, splitter, progress)
+            connection.execute("COMMIT")
     except sqlite3.OperationalError as error:
         raise StorageError(f"cannot write {path}: {error}") from error
-    finally:
-        connection.close()
     if not stored.num_documents:
         raise CollectionError("the corpus", "it has no documents")
     return stored

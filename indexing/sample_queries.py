@@ -6,6 +6,8 @@ from indexing.document_writer import StoredCorpus
 
 _FEWEST_WORDS = 5
 _MOST_WORDS = 12
+# Of a truncated document, the encoder reads about as much.
+_LONGEST_CHARACTERS = 2_000
 
 
 def sample_queries(corpus: StoredCorpus, count: int, random: np.random.Generator) -> list[str]:
@@ -16,7 +18,7 @@ def sample_queries(corpus: StoredCorpus, count: int, random: np.random.Generator
     """
     queries = []
     for row in np.sort(random.integers(corpus.num_passages, size=count)):
-        words = corpus.passage_text(int(row)).split()
+        words = corpus.passage_text(int(row))[:_LONGEST_CHARACTERS].split()
         length = int(random.integers(_FEWEST_WORDS, _MOST_WORDS + 1))
         start = int(random.integers(max(1, len(words) - length + 1)))
         queries.append(" ".join(words[start : start + length]))

@@ -84,7 +84,9 @@ class FaissIndex:
         :raises InvalidArgumentError: When FAISS does not understand the factory string.
         """
         if found := _FATAL.search(factory):
-            raise InvalidArgumentError(f"{factory!r} is no usable FAISS index: {found[0]} is too few")
+            raise InvalidArgumentError(
+                f"{factory!r} is no usable FAISS index: {found[0]!r} is too few"
+            )
         try:
             return cls(faiss.index_factory(dim, factory, faiss.METRIC_INNER_PRODUCT))
         except (RuntimeError, MemoryError) as error:
@@ -214,12 +216,13 @@ def _quieten(index: Any) -> None:
     """Keep FAISS from printing advice on the number of training points to the terminal."""
     if isinstance(index, faiss.IndexRefine):
         _quieten(faiss.downcast_index(index.base_index))
+        _quieten(faiss.downcast_index(index.refine_index))
     elif isinstance(index, faiss.IndexPreTransform):
         _quieten(faiss.downcast_index(index.index))
-    elif isinstance(index, faiss.IndexIVF):
+    if isinstance(index, faiss.IndexIVF):
         index.cp.min_points_per_centroid = 1
-        if hasattr(index, "pq"):
-            index.pq.cp.min_points_per_centroid = 1
+    if hasattr(index, "pq"):
+        index.pq.cp.min_points_per_centroid = 1
 
 
 def _reason(error: Exception) -> str:

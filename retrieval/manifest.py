@@ -134,7 +134,7 @@ def _serialise(fields: Mapping[str, Any]) -> bytes:
 def _parse(path: Path, content: bytes) -> Manifest:
     try:
         fields = json.loads(content)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ManifestError(f"{path} is not valid JSON: {error}") from error
     if not isinstance(fields, dict) or not isinstance(fields.get("format_version"), int):
         raise ManifestError(f"{path} has no format_version")

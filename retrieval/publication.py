@@ -55,12 +55,18 @@ def locked_working_directory(target: Path) -> Iterator[Path]:
     :raises StorageError: When the directory cannot be made.
     """
     directory = working_directory(target)
+    occupied = ArtefactError(f"another process is writing {target}")
     with storage_errors(directory):
-        directory.mkdir(parents=True, exist_ok=True)
-        lock = os.open(directory / _LOCK_FILE, os.O_RDWR | os.O_CREAT, 0o644)
+        directory.parent.mkdir(parents=True, exist_ok=True)
+        with suppress(FileExistsError):
+            directory.mkdir()
+        try:
+            lock = os.open(directory / _LOCK_FILE, os.O_RDWR | os.O_CREAT, 0o644)
+        except FileNotFoundError:  # the other process has just removed the directory
+            raise occupied from None
     try:
         if not _lock(lock, directory / _LOCK_FILE):
-            raise ArtefactError(f"another process is writing {target}")
+            raise occupied
         yield directory
     finally:
         os.close(lock)
@@ -94,6 +100,8 @@ def published(target: Path, *, overwrite: bool) -> Iterator[Path]:
         artefact = directory / "artefact"
         try:
             with storage_errors(target):
+                # Another process may have published since.
+                check_target(target, overwrite=overwrite)
                 clear(directory)
                 artefact.mkdir()
                 yield artefact

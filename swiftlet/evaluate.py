@@ -7,7 +7,7 @@ from pathlib import Path
 from rich.progress import Progress
 
 from evaluation.experiment import match_judgements, run_queries
-from evaluation.metrics import DEFAULT_METRICS, Metric, largest_cutoff
+from evaluation.metrics import DEFAULT_METRICS, Metric, largest_cutoff, load_ranx
 from evaluation.report import Report, make_report
 from evaluation.retrievers import Retriever, SearcherRetriever, ServiceRetriever
 from retrieval.collections import read_queries
@@ -16,6 +16,8 @@ from retrieval.errors import InvalidArgumentError
 from retrieval.searcher import Searcher
 from retrieval.trec import read_qrels, read_run, write_run
 from swiftlet.terminal import messages, print_note
+
+_FEWEST_DOCUMENTS = 100
 
 
 def evaluate_target(
@@ -26,13 +28,16 @@ def evaluate_target(
     encoder: Path,
     precision: Precision | None,
     metrics: Sequence[str],
-    top_k: int,
+    top_k: int | None,
     run_out: Path | None,
     against: Path | None,
     allow_unknown: bool,
 ) -> Report:
     """Run the judged queries against `target`, an index directory or a URL, and evaluate."""
+    load_ranx()  # before any searching
     metrics = metrics or DEFAULT_METRICS
+    if top_k is None:
+        top_k = max(_FEWEST_DOCUMENTS, largest_cutoff(metrics))
     if largest_cutoff(metrics) > top_k:
         deepest = max(map(Metric.parse, metrics), key=lambda metric: metric.cutoff or 0)
         raise InvalidArgumentError(
@@ -67,14 +72,15 @@ def evaluate_target(
         )
     if run_out is not None:
         write_run(run_out, run, "swiftlet")
-    return make_report(
-        run,
-        judgements.qrels,
-        metrics=metrics,
-        baseline=baseline,
-        name=target,
-        baseline_name="" if against is None else str(against),
-    )
+    with messages.status("Computing metrics (longer the first time, when ranx is compiled)"):
+        return make_report(
+            run,
+            judgements.qrels,
+            metrics=metrics,
+            baseline=baseline,
+            name=target,
+            baseline_name="" if against is None else str(against),
+        )
 
 
 @contextmanager

@@ -145,7 +145,8 @@ def index(
     output.print(
         f"[bold]{out}[/]: {details['num_documents']:,} documents, "
         f"{details['num_passages']:,} passages, {details['factory']}, recall@10 "
-        f"{details['recall']['recall@10']:.3f} against exact search"
+        f"{details['recall']['recall@10']:.3f} against exact search",
+        soft_wrap=True,
     )
 
 
@@ -223,7 +224,12 @@ def evaluate(
         list[str] | None,
         typer.Option(help="May be repeated.", show_default="nDCG@10, MRR@10, recall@100"),
     ] = None,
-    top_k: Annotated[int, typer.Option("--top-k", "-k", min=1, help="Documents a query.")] = 100,
+    top_k: Annotated[
+        int | None,
+        typer.Option(
+            "--top-k", "-k", min=1, help="Documents a query.", show_default="what the metrics need"
+        ),
+    ] = None,
     run_out: Annotated[Path | None, typer.Option(help="TREC run file to write.")] = None,
     against: Annotated[
         Path | None, typer.Option(help="TREC run to test the differences against.")

@@ -6,6 +6,7 @@ from typing import Self
 
 from rich.console import Console
 from rich.markup import escape
+from rich.padding import Padding
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
@@ -99,14 +100,12 @@ class StageBars:
 def print_hits(hits: Sequence[Hit]) -> None:
     """Print each hit with the beginning of its winning passage."""
     for rank, hit in enumerate(hits, start=1):
-        title = f"  {escape(hit.title)}" if hit.title else ""
-        output.print(
-            f"[bold]{rank:>3}[/]  [green]{hit.score:.4f}[/]  [cyan]{hit.document_id}[/]{title}"
-        )
+        place = f"[bold]{rank:>3}[/]  [green]{hit.score:.4f}[/]  [cyan]{escape(hit.document_id)}[/]"
+        output.print(f"{place}  {escape(hit.title)}".rstrip(), soft_wrap=True)
         text = " ".join(hit.passage.text.split())
         if len(text) > _SHOWN_CHARACTERS:
             text = text[:_SHOWN_CHARACTERS].rsplit(" ", 1)[0] + " …"
-        output.print(f"     {escape(text)}", style="dim")
+        output.print(Padding(Text(text, style="dim"), (0, 0, 0, 5)))
 
 
 def print_note(sentence: str) -> None:

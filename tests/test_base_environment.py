@@ -11,6 +11,9 @@ from pathlib import Path
 
 import pytest
 
+# One worker, so that the environment is made once.
+pytestmark = pytest.mark.xdist_group("base environment")
+
 ROOT = Path(__file__).parents[1]
 CORPUS = [
     {"_id": "tea", "title": "Tea", "text": "Leaves are steeped in hot water for some minutes."},

@@ -38,9 +38,7 @@ def _wordpiece(folder: Path, special: tuple[str, ...]) -> str:
 def _bert(folder: Path) -> tuple[object, object]:
     vocabulary = _wordpiece(folder, ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"))
     tokenizer = transformers.BertTokenizerFast(vocabulary, model_max_length=24)
-    config = transformers.BertConfig(
-        vocab_size=len(tokenizer), max_position_embeddings=40, **SIZES
-    )
+    config = transformers.BertConfig(vocab_size=len(tokenizer), max_position_embeddings=40, **SIZES)
     return transformers.BertModel(config), tokenizer
 
 

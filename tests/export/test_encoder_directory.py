@@ -81,7 +81,9 @@ def test_the_graph_is_one_file_with_one_output_and_free_axes(kind, file, exporte
     (output,) = model.graph.output
     assert output.name == "embedding"
     inputs = [node.name for node in model.graph.input]
-    assert inputs == read_manifest(directory).details["input_names"] == ["input_ids", "attention_mask"]
+    assert (
+        inputs == read_manifest(directory).details["input_names"] == ["input_ids", "attention_mask"]
+    )
     for node in model.graph.input:
         assert [dim.dim_param for dim in node.type.tensor_type.shape.dim] == ["batch", "tokens"]
     assert not [t for t in model.graph.initializer if t.data_location == t.EXTERNAL]

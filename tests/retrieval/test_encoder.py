@@ -1,6 +1,6 @@
 import json
-import os
 import random
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -59,9 +59,10 @@ def test_what_means_the_same_is_nearer_than_what_shares_words(shipped_encoder):
 
 
 def test_encoding_stays_on_the_calling_thread(shipped_encoder):
-    threads = set(os.listdir("/proc/self/task"))
-    shipped_encoder.encode(TEXTS)
-    assert set(os.listdir("/proc/self/task")) <= threads
+    everywhere, here = time.process_time(), time.thread_time()
+    shipped_encoder.encode(TEXTS * 5)
+    everywhere, here = time.process_time() - everywhere, time.thread_time() - here
+    assert everywhere < 1.2 * here + 0.01
 
 
 def test_memory_does_not_grow_with_the_number_of_lengths_seen(shipped_encoder, peak_megabytes):
@@ -77,15 +78,15 @@ def test_an_encoder_whose_canonical_embeddings_drift_is_refused(altered_encoder,
     content = canonical()
     for embeddings in content["embeddings"].values():
         if drift == "turned":
-            embeddings[3][:100] = [-value for value in embeddings[3][:100]]
+            embeddings[1][:100] = [-value for value in embeddings[1][:100]]
         elif drift == "swapped":
-            embeddings[3], embeddings[4] = embeddings[4], embeddings[3]
+            embeddings[1], embeddings[2] = embeddings[2], embeddings[1]
         else:
-            embeddings[3][0] = float("nan")
+            embeddings[1][0] = float("nan")
     directory = altered_encoder(files={CANONICAL_FILE: json.dumps(content)})
     with pytest.raises(
         CorruptArtefactError,
-        match=r"encoder does not give its canonical embeddings .*: text 3 has cosine .*at least 0\.",
+        match=r"encoder does not give its canonical embeddings .*: text 1 has cosine .*at least 0",
     ):
         OnnxEncoder.load(directory)
     (directory / CANONICAL_FILE).unlink()
@@ -127,5 +128,5 @@ def test_a_precision_that_an_encoder_does_not_have_is_refused(altered_encoder):
 
 
 def test_an_encoder_without_a_model_is_refused(altered_encoder):
-    with pytest.raises(ManifestError, match="encoder lists no model file$"):
+    with pytest.raises(ManifestError, match=r"encoder lists no model file$"):
         OnnxEncoder.load(altered_encoder(without=MODEL_FILES.values()))

@@ -1,6 +1,5 @@
-import os
+import time
 from concurrent.futures import ThreadPoolExecutor
-
 
 import numpy as np
 import pytest
@@ -15,8 +14,8 @@ APPROXIMATE = [
     "SQ8",
     "PQ16x4fs,Refine(Flat)",
     "IVF8,PQ16x4fs,Refine(SQ8)",
-    "OPQ16_32,IVF8,PQ16",
-    "PCA24,IVF8,SQ8",
+    "OPQ4_32,IVF8,PQ16np",
+    "PCA28,IVF8,SQ8",
     "HNSW16",
 ]
 
@@ -34,82 +33,90 @@ QUERIES = clustered(20, 2)
 
 def built(factory: str) -> FaissIndex:
     index = FaissIndex.create(factory, DIM)
-    index.train(EMBEDDINGS, threads=2)
+    index.train(EMBEDDINGS[:600])
     index.add(EMBEDDINGS[:1000], threads=2)
     index.add(EMBEDDINGS[1000:], threads=2)
     index.effort = SearchEffort(index.most_probes if "HNSW" not in factory else 64, 4, 100)
     return index
 
 
-class TestEveryVectorIndex:
-    """The battery that each implementation and type passes."""
+# The battery that every implementation and type passes.
 
-    @pytest.fixture(scope="class", params=[*EXACT, *APPROXIMATE])
-    def factory(self, request: pytest.FixtureRequest) -> str:
-        return request.param
 
-    @pytest.fixture(scope="class")
-    def index(self, factory: str) -> VectorIndex:
-        return built(factory)
+@pytest.fixture(scope="module", params=[*EXACT, *APPROXIMATE])
+def factory(request: pytest.FixtureRequest) -> str:
+    return request.param
 
-    def test_it_knows_its_dimensions_and_its_size(self, index):
-        assert (index.dim, index.size) == (DIM, SIZE)
 
-    @pytest.mark.parametrize("num_candidates", [1, 7, 100, 1000])
-    def test_it_finds_so_many_different_rows_best_first(self, index, num_candidates):
-        for query in QUERIES:
-            scores, rows = index.search(query, num_candidates)
-            assert scores.shape == rows.shape == (num_candidates,)
-            assert (scores.dtype, rows.dtype) == (np.float32, np.int64)
-            assert (np.diff(scores) <= 0).all()
-            assert len(set(rows.tolist())) == num_candidates
-            assert 0 <= rows.min() <= rows.max() < SIZE
+@pytest.fixture(scope="module")
+def index(factory: str) -> VectorIndex:
+    return built(factory)
 
-    @pytest.mark.parametrize("num_candidates", [SIZE, SIZE + 1, 10**18])
-    def test_asked_for_all_rows_it_gives_each_once(self, index, num_candidates):
-        scores, rows = index.search(QUERIES[0], num_candidates)
-        assert sorted(rows.tolist()) == list(range(SIZE))
+
+def test_every_index_knows_its_dimensions_and_its_size(index):
+    assert (index.dim, index.size) == (DIM, SIZE)
+
+
+@pytest.mark.parametrize("num_candidates", [1, 7, 100, 1000])
+def test_every_index_finds_so_many_different_rows_best_first(index, num_candidates):
+    for query in QUERIES:
+        scores, rows = index.search(query, num_candidates)
+        assert scores.shape == rows.shape == (num_candidates,)
+        assert (scores.dtype, rows.dtype) == (np.float32, np.int64)
         assert (np.diff(scores) <= 0).all()
+        assert len(set(rows.tolist())) == num_candidates
+        assert 0 <= rows.min() <= rows.max() < SIZE
 
-    def test_it_finds_most_of_the_nearest_rows(self, index):
-        nearest = np.argsort(-QUERIES @ EMBEDDINGS.T, axis=1)[:, :10]
-        found = [index.search(query, 100)[1] for query in QUERIES]
-        assert np.mean([np.isin(a, b).mean() for a, b in zip(nearest, found, strict=True)]) > 0.9
 
-    def test_its_scores_are_near_the_inner_products(self, index, factory):
+@pytest.mark.parametrize("num_candidates", [SIZE, SIZE + 1, 10**18])
+def test_every_index_gives_each_row_once_if_asked_for_all(index, num_candidates):
+    scores, rows = index.search(QUERIES[0], num_candidates)
+    assert sorted(rows.tolist()) == list(range(SIZE))
+    assert (np.diff(scores) <= 0).all()
+
+
+def test_every_index_finds_most_of_the_nearest_rows(index):
+    nearest = np.argsort(-QUERIES @ EMBEDDINGS.T, axis=1)[:, :10]
+    found = [index.search(query, 100)[1] for query in QUERIES]
+    assert np.mean([np.isin(a, b).mean() for a, b in zip(nearest, found, strict=True)]) > 0.9
+
+
+def test_the_scores_of_every_index_are_near_the_inner_products(index, factory):
+    for query in QUERIES:
+        scores, rows = index.search(query, 10)
+        tolerance = 1e-5 if factory in EXACT or factory == "HNSW16" else 0.15
+        np.testing.assert_allclose(scores, EMBEDDINGS[rows] @ query, atol=tolerance)
+
+
+def test_every_index_finds_the_same_after_saving_and_loading(index, tmp_path):
+    path = tmp_path / "index"
+    index.save(path)
+    loaded = FaissIndex.load(path, index.effort)
+    assert (loaded.dim, loaded.size) == (DIM, SIZE)
+    for query in QUERIES:
+        for num_candidates in (10, SIZE):
+            expected = [part.tobytes() for part in index.search(query, num_candidates)]
+            assert [part.tobytes() for part in loaded.search(query, num_candidates)] == expected
+    loaded.save(tmp_path / "again")
+    assert (tmp_path / "again").read_bytes() == path.read_bytes()
+
+
+def test_every_index_searches_on_the_calling_thread_alone(index):
+    index.search(QUERIES[0], SIZE)
+    everywhere, here = time.process_time(), time.thread_time()
+    for _ in range(3):
         for query in QUERIES:
-            scores, rows = index.search(query, 10)
-            tolerance = 1e-5 if factory in EXACT or factory == "HNSW16" else 0.1
-            np.testing.assert_allclose(scores, EMBEDDINGS[rows] @ query, atol=tolerance)
+            index.search(query, 100)
+        index.search(QUERIES[0], SIZE)
+    everywhere, here = time.process_time() - everywhere, time.thread_time() - here
+    assert everywhere < 1.2 * here + 0.01
 
-    def test_it_finds_the_same_after_saving_and_loading(self, index, tmp_path):
-        path = tmp_path / "index"
-        index.save(path)
-        loaded = FaissIndex.load(path, index.effort)
-        assert (loaded.dim, loaded.size) == (DIM, SIZE)
-        for query in QUERIES:
-            for num_candidates in (10, SIZE):
-                expected = [part.tobytes() for part in index.search(query, num_candidates)]
-                assert [part.tobytes() for part in loaded.search(query, num_candidates)] == expected
-        loaded.save(tmp_path / "again")
-        assert (tmp_path / "again").read_bytes() == path.read_bytes()
 
-    def test_it_searches_on_the_calling_thread_alone(self, index):
-        def search() -> set[str]:
-            index.search(QUERIES[0], SIZE)
-            return set(os.listdir("/proc/self/task"))
-
-        with ThreadPoolExecutor(1) as pool:
-            before = pool.submit(lambda: set(os.listdir("/proc/self/task"))).result()
-            assert pool.submit(search).result() <= before
-        before = set(os.listdir("/proc/self/task"))
-        assert search() <= before
-
-    def test_threads_that_search_at_once_find_the_same(self, index):
-        expected = [index.search(query, 50)[1].tolist() for query in QUERIES]
-        with ThreadPoolExecutor(8) as pool:
-            found = pool.map(lambda query: index.search(query, 50)[1].tolist(), [*QUERIES] * 5)
-            assert list(found) == expected * 5
+def test_threads_that_search_any_index_at_once_find_the_same(index):
+    expected = [index.search(query, 50)[1].tolist() for query in QUERIES]
+    with ThreadPoolExecutor(8) as pool:
+        found = pool.map(lambda query: index.search(query, 50)[1].tolist(), [*QUERIES] * 5)
+        assert list(found) == expected * 5
 
 
 @pytest.mark.parametrize("factory", EXACT)
@@ -159,9 +166,11 @@ def test_refinement_scores_more_candidates_again():
 
 @pytest.mark.parametrize(
     "factory",
-    ["", "Flatt", "IVF8", "PQ7x8", "IVF-1,Flat", "IVF99999999999,Flat", "IVF8(,Flat", "LSH"]
-    # These FAISS would accept, and end the process later.
-    + ["HNSW0", "HNSW1", "IVF0,Flat", "IVF8_HNSW0,Flat", "NSG0", "PQ32x4fs_0"],
+    [
+        *["", "Flatt", "IVF8", "PQ7x8", "IVF-1,Flat", "IVF99999999999,Flat", "IVF8(,Flat", "LSH"],
+        # These FAISS would accept, and end the process later.
+        *["HNSW0", "HNSW1", "IVF0,Flat", "IVF8_HNSW0,Flat", "NSG0", "PQ32x4fs_0"],
+    ],
 )
 def test_a_factory_string_that_faiss_cannot_use_is_refused(factory):
     with pytest.raises(
