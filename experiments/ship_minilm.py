@@ -26,9 +26,9 @@ normalisation are inside the graph; embeddings have 384 numbers, compared by inn
 
 ## Provenance and licence
 
-- Model: [sentence-transformers/all-MiniLM-L6-v2][model],
-  fine-tuned by the Sentence Transformers project from nreimers/MiniLM-L6-H384-uncased, which was
-  distilled at Microsoft (Wang et al. 2020, MiniLM).
+- Model: [sentence-transformers/all-MiniLM-L6-v2][model], fine-tuned by the Sentence Transformers
+  project from nreimers/MiniLM-L6-H384-uncased, which was distilled at Microsoft (Wang et al. 2020,
+  MiniLM).
 - Weights: the package {source}, folder `model/`.
 - Licence: Apache-2.0, that of the model; the conversion is under the same.
 - Conversion: Swiftlet's `export/` with {made_with}.

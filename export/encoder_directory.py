@@ -159,14 +159,15 @@ class _Export:
     def compare(self, collection: Collection) -> dict[str, Any]:
         """nDCG@10 of both precisions on `collection`, and the change."""
         fp32, int8 = (
-            exact_quality(self.open(precision), collection) for precision in ("fp32", "int8")
+            round(exact_quality(self.open(precision), collection), 4)
+            for precision in ("fp32", "int8")
         )
         return {
             METRIC: {
                 "collection": collection.name,
                 "split": collection.split,
-                "fp32": round(fp32, 4),
-                "int8": round(int8, 4),
+                "fp32": fp32,
+                "int8": int8,
                 "change": round(int8 - fp32, 4),
             }
         }

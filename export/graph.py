@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 OPSET = 17
 OUTPUT_NAME = "embedding"
 
+# What one ONNX file can hold, less some room for the graph.
+_LARGEST_BYTES = 2_000_000_000
+
 # How the exporter calls what Sentence Transformers calls "sentence_embedding" too.
 _EXPORTED_OUTPUT = "sentence_embedding"
 
@@ -30,9 +33,15 @@ def export_graph(
     (batch, tokens); the one output is "embedding", float32 (batch, dim), pooled, projected and
     normalised. Returns the names of the inputs.
 
-    :raises ExportError: When the exporter does not know the architecture, or no form of the graph
-        gives what torch gives.
+    :raises ExportError: When the exporter does not know the architecture, the weights do not fit
+        one file, or no form of the graph gives what torch gives.
     """
+    size_bytes = sum(weight.nelement() * 4 for weight in model.parameters())
+    if size_bytes > _LARGEST_BYTES:
+        raise ExportError(
+            f"the model has {size_bytes / 1e9:.1f} GB of weights, but one ONNX file holds "
+            f"{_LARGEST_BYTES / 1e9:.0f} GB"
+        )
     with tempfile.TemporaryDirectory() as folder, quiet():
         plain = Path(folder) / "plain.onnx"
         onnx.save_model(_export(model, Path(folder)), plain)

@@ -111,6 +111,8 @@ def _ranges(
     """The largest magnitude that each channel (last axis) of `names` takes over the sample."""
     import onnxruntime
 
+    if not names:  # to which a session would answer with every output
+        return {}
     tapped = onnx.ModelProto()
     tapped.CopyFrom(model)
     tapped.graph.output.extend(helper.make_empty_tensor_value_info(name) for name in names)

@@ -55,7 +55,7 @@ class Parity:
 def torch_reference(source: Source, tokenizer: Tokenizer) -> Reference:
     """Embeddings by Sentence Transformers of texts of one to `max_tokens` tokens and beyond.
 
-    :raises ExportError: When it reads a text otherwise than `tokenizer` does.
+    :raises ExportError: When it reads a text otherwise than `tokenizer` does, or fails on one.
     """
     lengths = lengths_to_sample(source.max_tokens, tokenizer.num_special_tokens)
     too_long = 2 * source.max_tokens
@@ -73,7 +73,13 @@ def torch_reference(source: Source, tokenizer: Tokenizer) -> Reference:
                 )
             num_tokens.append(len(token_ids))
             # Alone, so that no padding plays a part.
-            rows.append(source.model.encode([text], show_progress_bar=False)[0])
+            try:
+                rows.append(source.model.encode([text], show_progress_bar=False)[0])
+            except Exception as error:  # whatever a model makes of inputs that it does not take
+                reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+                raise ExportError(
+                    f"the model fails on a text of {len(token_ids)} tokens: {reason}"
+                ) from error
     return Reference(tuple(texts), tuple(num_tokens), np.stack(rows).astype(np.float32))
 
 

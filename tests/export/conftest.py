@@ -1,7 +1,6 @@
 """Tiny models with random weights, one of each kind, and their tokenizers."""
 
 import itertools
-import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,8 +12,6 @@ from sentence_transformers.sentence_transformer import modules
 from tokenizers import ByteLevelBPETokenizer
 
 from export.quiet import quiet
-
-os.environ["HF_HUB_OFFLINE"] = "1"
 
 SYLLABLES = ("ka", "lo", "mi", "ne", "pu", "ra", "so", "ti")
 WORDS = ["".join(parts) for parts in itertools.product(SYLLABLES, repeat=2)]

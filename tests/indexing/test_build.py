@@ -51,6 +51,12 @@ class Listener:
 
 
 @pytest.fixture
+def short_documents(small_documents: list[Document]) -> list[Document]:
+    """Thirty-six documents of one passage each."""
+    return [document for document in small_documents if document.metadata["length"] in (1, 2, 3)]
+
+
+@pytest.fixture
 def out(tmp_path: Path) -> Path:
     return tmp_path / "index"
 
@@ -77,7 +83,8 @@ def test_an_index_says_how_it_was_made_and_what_it_finds(small_index):
     assert details["num_passages"] > 60
     assert details["splitting"] == {"max_tokens": 128, "overlap_tokens": 16, "truncate": False}
     assert details["factory"] == "Flat"
-    assert details["recall"] == {"num_queries": 200, "recall@10": 1.0, "recall@100": 1.0}
+    assert details["recall"].pop("num_queries") >= 100
+    assert details["recall"] == {"recall@10": 1.0, "recall@100": 1.0}
 
 
 def test_its_embeddings_are_those_of_the_encoder_row_by_row(shipped_encoder, out):
@@ -148,16 +155,18 @@ def test_truncating_encodes_the_beginning_of_each_document_even_of_ten_megabytes
         "overlap_tokens": 0,
         "truncate": True,
     }
-    assert found(out, "honey")[0] == "endless"
+    beginning = shipped_encoder.encode(["Honey" + " Bees make honey." * 100])[0]
+    scores, rows = FaissIndex.load(out / "index.faiss").search(beginning, 1)
+    assert (rows[0], scores[0]) == (0, pytest.approx(1, abs=1e-5))
 
 
 @pytest.mark.parametrize("factory", ["SQ8", "IVF4,Flat", "IVF4,PQ192x4fs,Refine(SQ8)", "HNSW16"])
-def test_any_index_type_that_works_can_be_asked_for(small_documents, out, factory):
+def test_any_index_type_that_works_can_be_asked_for(short_documents, out, factory):
     settings = BuildSettings(factory=factory, threads=1)
-    manifest = build_index(small_documents, DEFAULT_ENCODER, out, settings)
+    manifest = build_index(short_documents, DEFAULT_ENCODER, out, settings)
     assert manifest.details["factory"] == factory
     assert manifest.details["recall"]["recall@10"] >= 0.9
-    assert len(found(out, "How do glaciers move?", 1000)) == 60
+    assert len(found(out, "How do glaciers move?", 1000)) == 36
     assert found(out, "How do glaciers move?", 5)[0].startswith("glacier")
 
 
@@ -170,18 +179,18 @@ def test_any_index_type_that_works_can_be_asked_for(small_documents, out, factor
     ],
 )
 def test_an_index_type_that_cannot_hold_this_corpus_is_refused_but_nothing_is_encoded_again(
-    small_index, small_documents, out, factory, problem
+    short_documents, out, factory, problem
 ):
     settings = BuildSettings(factory=factory, threads=1)
     with pytest.raises(InvalidArgumentError, match=problem):
-        build_index(small_documents, DEFAULT_ENCODER, out, settings)
+        build_index(short_documents, DEFAULT_ENCODER, out, settings)
     assert not out.exists()
     left = sorted(path.name for path in working_directory(out).iterdir())
     assert left == ["build.json", "embeddings.f32", "lock"]
     listener = Listener()
-    manifest = build_index(small_documents, DEFAULT_ENCODER, out, progress=listener)
-    assert listener.encoded_before() == manifest.details["num_passages"]
-    assert manifest == read_manifest(small_index)
+    manifest = build_index(short_documents, DEFAULT_ENCODER, out, progress=listener)
+    assert listener.encoded_before() == manifest.details["num_passages"] == 36
+    assert found(out, "How do glaciers move?")[0].startswith("glacier")
     assert [*out.parent.iterdir()] == [out]
 
 
