@@ -1,0 +1,83 @@
+"""The README's commands, run as they stand."""
+
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text()
+DOCUMENTS = {
+    "medicine.md": "# Vaccines\n\nA weakened germ teaches the immune system.\n",
+    "music.txt": "A violin is played with a bow.\n",
+    "python.txt": "Counter.most_common lists the most common elements and their counts.\n",
+}
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", README, re.DOTALL)
+
+
+def commands_of(program: str) -> list[list[str]]:
+    lines = "".join(blocks("sh")).splitlines()
+    return [shlex.split(line, comments=True) for line in lines if line.startswith(program)]
+
+
+def shape(value: object) -> object:
+    """The keys of an answer, without what differs from corpus to corpus."""
+    if isinstance(value, dict):
+        return {key: shape(entry) for key, entry in value.items() if key != "metadata"}
+    return [shape(value[0])] if isinstance(value, list) else type(value)
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Path:
+    for name, text in DOCUMENTS.items():
+        (tmp_path / "CORPUS").mkdir(exist_ok=True)
+        (tmp_path / "CORPUS" / name).write_text(text)
+    return tmp_path
+
+
+def test_the_readme_begins_with_exactly_two_commands_that_the_makefile_has() -> None:
+    first = [line.split("#")[0].strip() for line in blocks("sh")[0].splitlines()]
+    assert first == ["make demo", "make test"]
+    makefile = (ROOT / "Makefile").read_text()
+    assert all(f"\n{line.split()[1]}:" in makefile for line in first)
+
+
+def test_every_page_that_the_readme_links_to_is_there() -> None:
+    links = re.findall(r"\]\(([^)#]+)\)", README)
+    assert links
+    assert [link for link in links if not (ROOT / link).exists()] == []
+
+
+def test_its_commands_index_search_and_serve_a_corpus(corpus: Path) -> None:
+    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    index, search, serve = commands_of("swiftlet")
+    for command in (index, search):
+        result = subprocess.run(
+            command, cwd=corpus, env=environment, check=True, capture_output=True, text=True
+        )
+    assert "medicine.md" in result.stdout.splitlines()[0]
+    serve[serve.index("--port") + 1] = "0"
+    with subprocess.Popen(
+        serve, cwd=corpus, env=environment, stderr=subprocess.PIPE, text=True
+    ) as server:
+        assert server.stderr is not None
+        lines = (line for line in server.stderr if "listening on " in line)
+        address = next(lines).split("listening on ")[1].strip()
+        (curl,) = commands_of("curl")
+        body = curl[curl.index("-d") + 1].encode()
+        with urllib.request.urlopen(f"{address}/search", data=body) as answer:
+            found = json.load(answer)
+        server.terminate()
+        server.stderr.read()
+        assert server.wait(timeout=30) == 0
+    assert found["hits"][0]["document_id"] == "python.txt"
+    assert shape(found) == shape(json.loads(blocks("json")[0]))
