@@ -19,7 +19,7 @@ import numpy as np
 import models
 from evaluation.machine import describe_machine
 from indexing.document_writer import StoredCorpus, write_documents
-from indexing.embeddings import EmbeddingsFile, encode_all, encode_to_file
+from indexing.embeddings import EmbeddingsFile, encode_to_file
 from indexing.index_type import (
     TUNED_CANDIDATES,
     default_factory,
@@ -32,6 +32,7 @@ from indexing.progress import Silence
 from indexing.sample_queries import sample_queries
 from retrieval.collections import read_documents, read_queries
 from retrieval.encoder import OnnxEncoder
+from retrieval.encoding import encode_texts
 from retrieval.index import FaissIndex
 from retrieval.passages import PassageSplitter
 from retrieval.processors import available_processors
@@ -61,9 +62,9 @@ def main() -> None:
     arguments = parse_arguments()
     encoder = OnnxEncoder.load(models.DEFAULT_ENCODER)
     corpus, embeddings = encode_corpus(arguments, encoder)
-    spans = encode(encoder, sample_queries(corpus, QUERIES, np.random.default_rng(1)))
+    spans = encode_texts(encoder, sample_queries(corpus, QUERIES, np.random.default_rng(1)))
     texts = [query.text for query in read_queries(arguments.data / "web-queries")][::100]
-    queries = encode(encoder, texts[:QUERIES])
+    queries = encode_texts(encoder, texts[:QUERIES])
     rows = []
     for size in (size for size in arguments.sizes if size <= len(embeddings)):
         # Evenly from all collections, not from the first.
@@ -130,10 +131,6 @@ def documents(data: Path) -> Iterator[Document]:
     for name in COLLECTIONS:
         for document in read_documents(data / name):
             yield replace(document, document_id=f"{name}/{document.document_id}")
-
-
-def encode(encoder: OnnxEncoder, texts: Sequence[str]) -> Embeddings:
-    return np.concatenate(list(encode_all(encoder, texts, available_processors())))
 
 
 def measure(

@@ -23,9 +23,9 @@ import numpy as np
 import models
 from evaluation.machine import describe_machine
 from indexing.build import build_index
-from indexing.embeddings import encode_all
 from retrieval.collections import read_documents, read_queries
 from retrieval.encoder import OnnxEncoder
+from retrieval.encoding import encode_texts
 from retrieval.passages import PassageSplitter, encoder_text
 from retrieval.processors import available_processors
 from retrieval.searcher import Searcher
@@ -139,8 +139,7 @@ def measure_encoding(collection: Path, count: int, rounds: int) -> dict[str, lis
     reference.max_seq_length = encoder.max_tokens
 
     def ours() -> None:
-        for _ in encode_all(encoder, texts, threads):
-            pass
+        encode_texts(encoder, texts, threads)
 
     def theirs() -> None:
         reference.encode(texts, batch_size=32, normalize_embeddings=True, show_progress_bar=False)

@@ -1,14 +1,13 @@
 """Exact search: every query against every document, each document read to max_tokens."""
 
 from collections.abc import Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
 from retrieval.encoder import Encoder
+from retrieval.encoding import encode_texts
 from retrieval.errors import InvalidArgumentError
 from retrieval.passages import encoder_text
-from retrieval.processors import available_processors
 from retrieval.types import Document, Embeddings, Query, Run
 
 _QUERIES_AT_ONCE = 256
@@ -34,29 +33,11 @@ def exact_run(
     texts = [encoder_text(document.title, document.text) for document in documents]
     return rank(
         [query.query_id for query in queries],
-        encode_texts(query_encoder, [query.text for query in queries], threads=threads),
+        encode_texts(query_encoder, [query.text for query in queries], threads),
         [document.document_id for document in documents],
-        encode_texts(document_encoder, texts, threads=threads),
+        encode_texts(document_encoder, texts, threads),
         top_k,
     )
-
-
-def encode_texts(
-    encoder: Encoder, texts: Sequence[str], *, threads: int | None = None
-) -> Embeddings:
-    """The embeddings (n, dim) of `texts`, one text a run on each of `threads`."""
-    embeddings = np.empty((len(texts), encoder.dim), dtype=np.float32)
-
-    def encode(row: int) -> None:
-        embeddings[row] = encoder.embed(encoder.tokenise(texts[row]))
-
-    executor = ThreadPoolExecutor(threads or available_processors(), "exact-search")
-    try:
-        for _ in executor.map(encode, range(len(texts))):
-            pass
-    finally:
-        executor.shutdown(cancel_futures=True)
-    return embeddings
 
 
 def rank(

@@ -17,8 +17,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from evaluation.errors import EvaluationError, evaluation_extra
+from evaluation.errors import EvaluationError
 from retrieval.errors import InvalidArgumentError
+from retrieval.extras import extra
 from retrieval.identifiers import shown
 from retrieval.types import Qrels, Run
 
@@ -178,9 +179,10 @@ def _compute(
 def load_ranx() -> Any:
     """The library behind the metrics, for whoever wants to know early that it is there.
 
-    :raises EvaluationError: When it is not installed, or cannot keep what it compiles.
+    :raises MissingExtraError: When it is not installed.
+    :raises EvaluationError: When it cannot keep what it compiles.
     """
-    with evaluation_extra():
+    with extra("evaluation"):
         try:
             import ranx
         except RuntimeError as error:  # numba, about the directory for what it compiles

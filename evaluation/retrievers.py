@@ -8,8 +8,9 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, Self
 from urllib.parse import quote
 
-from evaluation.errors import ServiceError, evaluation_extra
+from evaluation.errors import ServiceError
 from retrieval.errors import InvalidArgumentError, UnknownDocumentError
+from retrieval.extras import extra
 
 if TYPE_CHECKING:
     import httpx
@@ -86,7 +87,7 @@ class ServiceRetriever:
         :raises InvalidArgumentError: When `url` is not the address of a service.
         :raises ServiceError: When no Swiftlet service answers there, or it is not ready.
         """
-        with evaluation_extra():
+        with extra("evaluation"):
             import httpx
         try:
             address = httpx.URL(url)

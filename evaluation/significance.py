@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from statistics import fmean
 
-from evaluation.errors import evaluation_extra
 from retrieval.errors import InvalidArgumentError
+from retrieval.extras import extra
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ def _p_value(differences: list[float]) -> float:
     low, high = min(differences), max(differences)
     if math.isclose(low, high, rel_tol=1e-9):  # a spread that is nothing but rounding
         return 0.0
-    with evaluation_extra():
+    with extra("evaluation"):
         from scipy.stats import ttest_1samp
     # The paired test is the test that the differences have mean 0.
     return float(ttest_1samp(differences, 0.0).pvalue)

@@ -15,7 +15,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from statistics import fmean
 
-from evaluation.exact import encode_texts, rank
+from evaluation.exact import rank
 from evaluation.machine import describe_machine
 from evaluation.metrics import evaluate
 from export.encoder_directory import export_encoder
@@ -23,6 +23,7 @@ from export.quality import Collection
 from indexing.build import BuildSettings, build_index
 from models import DEFAULT_ENCODER
 from retrieval.encoder import OnnxEncoder
+from retrieval.encoding import encode_texts
 from retrieval.manifest import Manifest, read_manifest
 from retrieval.passages import encoder_text
 from retrieval.processors import available_processors

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from export.errors import ExportError, export_extra
+from export.errors import ExportError
 from export.quiet import quiet
 from retrieval.errors import InvalidArgumentError
+from retrieval.extras import extra
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -50,7 +51,7 @@ def load_source(
     :raises ExportError: When the model cannot be loaded, needs code of its own, lacks weights, is
         no text encoder of the kind above, or has no fast tokenizer.
     """
-    with export_extra(), quiet():
+    with extra("export"), quiet():
         import sentence_transformers  # noqa: F401 - so that its absence is told before the rest
     folder = _find(model)
     with quiet():

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from indexing.document_writer import StoredCorpus, write_documents
-from indexing.embeddings import EmbeddingsFile, encode_all, encode_to_file
+from indexing.embeddings import EmbeddingsFile, encode_to_file
 from indexing.index_type import (
     default_factory,
     exact_rows,
@@ -24,6 +24,7 @@ from indexing.progress import Progress, Silence
 from indexing.sample_queries import sample_queries
 from retrieval.aggregation import DocumentNumbers
 from retrieval.encoder import OnnxEncoder, Precision
+from retrieval.encoding import encode_texts
 from retrieval.errors import InvalidArgumentError
 from retrieval.index import FaissIndex
 from retrieval.manifest import Manifest, describe_files, write_manifest
@@ -228,7 +229,7 @@ def _measure(
     size = len(embeddings)
     count = min(_SAMPLE_QUERIES, _SAMPLE_QUERIES_PER_PASSAGE * size)
     texts = sample_queries(corpus, count, np.random.default_rng(_SEED))
-    queries = np.concatenate(list(encode_all(encoder, texts, threads)))
+    queries = encode_texts(encoder, texts, threads)
     if len(index.search(queries[0], size)[1]) != size:
         raise InvalidArgumentError(
             f"this type of index cannot give back all of its {size} passages, which maxP may need: "

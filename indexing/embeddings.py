@@ -1,22 +1,17 @@
 """Encodes passages on all cores into a file that an interrupted build goes on from."""
 
 import os
-from collections import deque
 from collections.abc import Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
-from itertools import islice
 from pathlib import Path
 
 import numpy as np
 
 from indexing.progress import Progress
 from retrieval.encoder import Encoder
+from retrieval.encoding import encode_batches
 from retrieval.publication import storage_errors
 from retrieval.types import Embeddings
 
-_BATCH_TEXTS = 32
-# So many batches a thread wait to be written, which bounds the memory.
-_BATCHES_AHEAD = 4
 _BATCHES_PER_FLUSH = 16
 
 
@@ -53,24 +48,6 @@ class EmbeddingsFile:
         return np.memmap(self.path, dtype="<f4", mode="r", shape=(len(self), self.dim))
 
 
-def encode_all(encoder: Encoder, texts: Iterable[str], threads: int) -> Iterator[Embeddings]:
-    """Embeddings of `texts` in order, batch by batch, (n, dim) each, made by `threads` threads."""
-    remaining = iter(texts)
-    waiting: deque[Future[Embeddings]] = deque()
-    with ThreadPoolExecutor(threads, thread_name_prefix="encode") as pool:
-        try:
-            while True:
-                while len(waiting) < threads * _BATCHES_AHEAD and (
-                    batch := list(islice(remaining, _BATCH_TEXTS))
-                ):
-                    waiting.append(pool.submit(encoder.encode, batch))
-                if not waiting:
-                    return
-                yield waiting.popleft().result()
-        finally:
-            pool.shutdown(wait=True, cancel_futures=True)
-
-
 def encode_to_file(
     encoder: Encoder,
     texts: Iterable[str],
@@ -85,5 +62,5 @@ def encode_to_file(
     :raises StorageError: When the file system refuses.
     """
     progress.stage("Encoding passages", total, done=len(file))
-    for count in file.append(encode_all(encoder, texts, threads)):
+    for count in file.append(encode_batches(encoder, texts, threads)):
         progress.advance(count)

@@ -60,5 +60,9 @@ class EmbeddingSpaceMismatch(ArtefactError):  # noqa: N818 - the name states the
     """A query encoder and an index come from different embedding spaces."""
 
 
+class MissingExtraError(RetrievalError):
+    """A package that only some commands need is not installed; names the extra that brings it."""
+
+
 class StorageError(RetrievalError):
     """The file system refuses a write: it is full, read-only or not permitted."""

@@ -282,9 +282,9 @@ def export(
     overwrite: Overwrite = False,
 ) -> None:
     """Write a model as an ONNX encoder directory and measure its parity with torch."""
-    from export.errors import export_extra
+    from retrieval.extras import extra
 
-    with export_extra():
+    with extra("export"):
         from export.encoder_directory import export_encoder
     manifest = export_encoder(
         model,

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from evaluation.exact import encode_texts, exact_run, rank
+from evaluation.exact import exact_run, rank
+from retrieval.encoding import encode_texts
 from retrieval.errors import InvalidArgumentError
 from retrieval.types import Document, Query
 

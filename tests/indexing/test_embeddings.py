@@ -1,11 +1,11 @@
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from indexing.embeddings import EmbeddingsFile, encode_all, encode_to_file
+from indexing.embeddings import EmbeddingsFile, encode_to_file
 from indexing.progress import Silence
 from retrieval.errors import StorageError
 from retrieval.types import Embeddings
@@ -36,38 +36,6 @@ class Numbers:
 
 def numbers(count: int) -> list[str]:
     return [str(number) for number in range(count)]
-
-
-@pytest.mark.parametrize("threads", [1, 2, 7])
-@pytest.mark.parametrize("count", [0, 1, 31, 32, 33, 1000])
-def test_embeddings_come_in_the_order_of_the_texts_whatever_the_threads(count, threads):
-    batches = list(encode_all(Numbers(), iter(numbers(count)), threads))
-    assert [row for batch in batches for row in batch[:, 0].tolist()] == list(range(count))
-
-
-def test_texts_are_read_only_a_little_ahead():
-    taken = 0
-
-    def texts() -> Iterator[str]:
-        nonlocal taken
-        for text in numbers(10_000):
-            taken += 1
-            yield text
-
-    batches = encode_all(Numbers(), texts(), threads=2)
-    for done in range(1, 20):
-        next(batches)
-        assert taken <= 32 * (done + 2 * 4)
-    batches.close()
-    assert taken < 1000
-
-
-@pytest.mark.parametrize("bad", ["0", "500", "999"])
-def test_an_error_in_a_text_ends_the_encoding_and_its_threads(bad):
-    texts = ["no number" if text == bad else text for text in numbers(1000)]
-    with pytest.raises(ValueError, match="invalid literal"):
-        list(encode_all(Numbers(), texts, threads=3))
-    assert not [thread for thread in threading.enumerate() if thread.name.startswith("encode")]
 
 
 @pytest.fixture

@@ -27,7 +27,8 @@ def test_each_document_has_the_score_of_its_best_passage_and_ties_go_by_number_a
     )
     assert found_rows.tolist() == [row for _, row in expected]
     assert found_scores.tolist() == [-score for score, _ in expected]
-    assert (found_scores.dtype, found_rows.dtype) == (np.float32, np.int64)
+    assert found_scores.dtype == np.float32
+    assert found_rows.dtype == np.int64
 
 
 def test_a_document_of_many_passages_comes_once_with_its_best():

@@ -76,16 +76,15 @@ def test_the_fingerprint_changes_with_everything_that_a_manifest_says(artefact):
     assert len({each.fingerprint for each in (manifest, *others)}) == 6
 
 
-def test_every_altered_bit_of_a_manifest_is_noticed(artefact):
+def test_an_altered_bit_in_any_byte_of_a_manifest_is_noticed(artefact):
     path = artefact / FILE_NAME
     content = path.read_bytes()
     for position in range(len(content)):
         altered = bytearray(content)
-        for bit in range(8):
-            altered[position] = content[position] ^ (1 << bit)
-            path.write_bytes(altered)
-            with pytest.raises(ManifestError, match=r"manifest\.json"):
-                read_manifest(artefact)
+        altered[position] ^= 1 << (position % 8)
+        path.write_bytes(altered)
+        with pytest.raises(ManifestError, match=r"manifest\.json"):
+            read_manifest(artefact)
 
 
 def test_every_manifest_that_is_cut_short_or_goes_on_is_noticed(artefact):

@@ -103,7 +103,7 @@ def test_passages_of_a_section_are_as_few_and_as_long_as_each_other(tokenizer, m
 def test_a_document_of_two_megabytes_is_cut_in_bounded_memory(tokenizer, peak_megabytes):
     sentence = "The quick brown fox jumps over the lazy dog, and nobody knows why it does so. "
     document = Document("d", sentence * (2_000_000 // len(sentence)))
-    passages = []
+    passages: list[Passage] = []
     splitter = PassageSplitter(tokenizer, 128, 16)
     # An encoding of the whole would take 350 MB.
     assert peak_megabytes(lambda: passages.extend(splitter.split(document))) < 60

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from retrieval import publication
 from retrieval.errors import ArtefactError, InvalidArgumentError, StorageError
 from retrieval.publication import (
     clear,
@@ -175,7 +174,7 @@ def exchange(target: Path, content: str) -> None:
 def test_where_directories_cannot_be_exchanged_they_are_renamed_one_after_the_other(
     tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(publication.ctypes, "CDLL", lambda *arguments, **options: object())
+    monkeypatch.setattr("ctypes.CDLL", lambda *arguments, **options: object())
     target = tmp_path / "artefact"
     for content in ("one", "two", "three"):
         write(target, content, overwrite=True)

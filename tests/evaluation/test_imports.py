@@ -1,16 +1,6 @@
 import subprocess
 import sys
 
-import pytest
-
-from evaluation.errors import EvaluationError, evaluation_extra
-
-
-def test_a_package_that_is_not_installed_is_named_with_the_extra_that_brings_it():
-    message = r"needs the package 'no_such_package': pip install 'swiftlet-retrieval\[evaluation\]'"
-    with pytest.raises(EvaluationError, match=message), evaluation_extra():
-        import no_such_package  # noqa: F401
-
 
 def test_the_extra_is_only_imported_when_something_is_evaluated():
     script = """

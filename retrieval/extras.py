@@ -1,0 +1,22 @@
+"""What is installed only by those who need it."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Literal
+
+from retrieval.errors import MissingExtraError
+
+
+@contextmanager
+def extra(name: Literal["evaluation", "export", "training"]) -> Iterator[None]:
+    """Turn a missing package of the extra `name` into one sentence.
+
+    :raises MissingExtraError: When the block imports what is not installed.
+    """
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        raise MissingExtraError(
+            f"the package {error.name!r} is not installed: "
+            f"pip install 'swiftlet-retrieval[{name}]' brings it"
+        ) from error
