@@ -112,7 +112,7 @@ def alternate(sides: Sequence[Callable[[str], None]], queries: Sequence[str], ro
 
 def start_server(index: Path) -> tuple[subprocess.Popen[str], str]:
     server = subprocess.Popen(
-        [sys.executable, "-c", "from swiftlet.main import main; main()", "serve", str(index),
+        [sys.executable, "-m", "swiftlet", "serve", str(index),
          "--port", "0"],
         env={**os.environ, "SWIFTLET_THREADS": "1"},
         stderr=subprocess.PIPE,

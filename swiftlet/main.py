@@ -323,11 +323,6 @@ def inspect(
     output.print(f"[green]whole[/]: fingerprint {manifest.fingerprint[:16]}")
 
 
-def main() -> None:
-    """Run the command line."""
-    app()
-
-
 def _list_skipped(skipped: Any) -> None:
     messages.print(
         f"[yellow]{skipped.count:,} bad lines skipped[/]" + (":" if skipped.count else "")

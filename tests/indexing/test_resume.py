@@ -28,7 +28,7 @@ PROGRAM = """
 import resource, sys
 largest_file_bytes = int(sys.argv.pop(1))
 resource.setrlimit(resource.RLIMIT_FSIZE, (largest_file_bytes, largest_file_bytes))
-from swiftlet.main import main
+from swiftlet.__main__ import main
 main()
 """
 NUM_DOCUMENTS = 600

@@ -188,7 +188,7 @@ def test_a_blank_query_is_refused(index: Path, query: str) -> None:
 
 def test_the_demo_answers_its_examples_over_http_and_starts_again_at_once(tmp_path: Path) -> None:
     def run_demo() -> str:
-        command = [sys.executable, "-c", "from swiftlet.main import main; main()", "demo",
+        command = [sys.executable, "-m", "swiftlet", "demo",
                    "--directory", str(tmp_path), "--port", "0"]  # fmt: skip
         with subprocess.Popen(
             command, stdout=subprocess.PIPE, text=True, stderr=subprocess.DEVNULL,
