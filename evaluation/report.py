@@ -1,7 +1,7 @@
 """What an evaluation found, for people and for other programs."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from statistics import fmean
 
 from rich.markup import escape
@@ -28,10 +28,6 @@ class Report:
     baseline_name: str | None
     baseline_num_unanswered: int
     comparisons: dict[str, PairedTest]
-
-    def as_dict(self) -> dict[str, object]:
-        """The report in the types of JSON."""
-        return asdict(self)
 
     def table(self) -> Table:
         """The report for a terminal."""

@@ -133,7 +133,7 @@ def short_documents(data: Path, fp32_directory: Path, failures: list[str]) -> st
         rows.append(
             f"| {place} | {len(collection.documents):,} | {len(collection.queries):,} | "
             f"{expected.ndcg:.4f} ({expected.source}) | {fp32:.4f} | {int8:.4f} | "
-            f"{int8 - fp32:+.4f} | {figures['int8', 'fp32']:.4f} | "
+            f"{round(int8, 4) - round(fp32, 4):+.4f} | {figures['int8', 'fp32']:.4f} | "
             f"{cosines[0]:.4f}, {cosines[1]:.4f} |"
         )
         print(rows[-1], flush=True)

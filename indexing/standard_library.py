@@ -33,7 +33,9 @@ _LEFT_OUT = frozenset(
     | {"distutils"}
 )
 # Public by their names, but known to users as os and os.path.
-_INTERNAL = frozenset({"posix", "nt", "posixpath", "ntpath", "genericpath", "nturl2path"})
+_INTERNAL = frozenset({"posix", "nt", "posixpath", "ntpath", "genericpath", "nturl2path"}) | {
+    f"multiprocessing.popen_{way}" for way in ("fork", "forkserver", "spawn_posix", "spawn_win32")
+}
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z])|\n\s*\n")
 _TITLE_WIDTH = 120
 

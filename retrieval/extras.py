@@ -17,6 +17,6 @@ def extra(name: Literal["evaluation", "export", "training"]) -> Iterator[None]:
         yield
     except ModuleNotFoundError as error:
         raise MissingExtraError(
-            f"the package {error.name!r} is not installed: "
-            f"pip install 'swiftlet-retrieval[{name}]' brings it"
+            f"the package {error.name!r} is not installed: in Swiftlet's source, "
+            f"pip install --constraint constraints.txt '.[{name}]' brings it"
         ) from error

@@ -11,6 +11,7 @@ from retrieval.errors import CorruptArtefactError, ManifestError
 from retrieval.publication import storage_errors
 
 FORMAT_VERSION = 1
+METRIC = "inner_product"
 FILE_NAME = "manifest.json"
 
 
@@ -35,7 +36,7 @@ class Manifest:
     embedding_space: str
     files: Mapping[str, FileEntry]
     created_by: str
-    metric: str = "inner_product"
+    metric: str = METRIC
     normalised: bool = True
     format_version: int = FORMAT_VERSION
     details: Mapping[str, Any] = field(default_factory=dict)
@@ -153,6 +154,11 @@ def _parse(path: Path, content: bytes) -> Manifest:
         manifest = Manifest(files=files, **fields)
     except (TypeError, KeyError, AttributeError) as error:
         raise ManifestError(f"{path} does not have the fields of a manifest: {error}") from error
+    if manifest.metric != METRIC or manifest.normalised is not True:
+        raise ManifestError(
+            f"{path} says metric {manifest.metric!r}, normalised {manifest.normalised!r}, but only "
+            f"{METRIC!r} of normalised embeddings can be searched"
+        )
     if elsewhere := [name for name in files if not _is_file_name(name)]:
         raise ManifestError(f"{path} lists {elsewhere[0]!r}, which is no file of its directory")
     return manifest

@@ -36,7 +36,7 @@ def serve(settings: Settings, *, on_ready: Callable[[str], None] | None = None) 
     _configure_log(settings.log_level)
     logger.info("settings: %s", " ".join(settings.lines()))
     # First, so that a taken port shows before the index is read; clients wait in the backlog.
-    with _listen(settings.host, settings.port) as listener:
+    with listen(settings.host, settings.port) as listener:
         address = _address(settings.host, listener)
         searcher = Searcher.open(settings.index, settings.encoder, precision=settings.precision)
         workers = Workers(settings.threads)
@@ -108,21 +108,26 @@ def _configure_log(level: str) -> None:
     logging.basicConfig(
         level=level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s"
     )
-    # It tells each step of its own in a sentence; ours suffice.
-    logging.getLogger("uvicorn").setLevel(logging.WARNING)
+    # It tells each step of its own and, in two warnings, each request that is not HTTP, with which
+    # any client could fill the log.
+    logging.getLogger("uvicorn").setLevel(logging.ERROR)
 
 
-def _listen(host: str, port: int) -> socket.socket:
+def listen(host: str, port: int) -> socket.socket:
+    """A socket that listens; 0 stands for any free port.
+
+    :raises InvalidArgumentError: When the address is taken or not one of this machine.
+    """
     try:
         family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         return socket.create_server(address[:2], family=family, backlog=_BACKLOG)
     except (socket.gaierror, UnicodeError):
         raise InvalidArgumentError(
-            f"SWIFTLET_HOST is {host!r}; an address of this machine is expected"
+            f"the host is {host!r}; an address of this machine is expected"
         ) from None
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
-            reason = "another process listens there; choose another SWIFTLET_PORT"
+            reason = "another process listens there; choose another port"
         else:
             reason = os.strerror(error.errno or 0)
         raise InvalidArgumentError(f"cannot listen on {host} port {port}: {reason}") from None

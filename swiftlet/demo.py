@@ -6,7 +6,7 @@ import platform
 from pathlib import Path
 from threading import Thread
 from urllib.parse import urlencode
-from urllib.request import urlopen
+from urllib.request import ProxyHandler, build_opener
 
 from rich.markup import escape
 
@@ -15,9 +15,9 @@ from indexing.build import build_index
 from indexing.standard_library import read_standard_library
 from retrieval.errors import ArtefactError
 from retrieval.manifest import read_manifest
-from service.server import serve
+from service.server import listen, serve
 from service.settings import load_settings
-from swiftlet.terminal import StageBars, messages, output
+from swiftlet.terminal import StageBars, messages, output, print_note
 
 EXAMPLE_QUERIES = (
     "run a function in several processes",
@@ -31,6 +31,11 @@ _TIMEOUT_SECONDS = 10
 def run_demo(directory: Path | None, *, host: str, port: int) -> None:
     """Build the index in `directory` unless it is there, serve it, and show what it answers."""
     index = (directory or _cache_directory()) / f"python-{platform.python_version()}"
+    settings = load_settings(
+        index=index, encoder=models.DEFAULT_ENCODER, host=host, port=port, log_level="warning"
+    )
+    with listen(host, port):
+        pass  # so that a taken port shows before the index is built
     if not _is_current(index):
         messages.print("Indexing the documentation of the Python standard library")
         with StageBars() as progress:
@@ -41,9 +46,6 @@ def run_demo(directory: Path | None, *, host: str, port: int) -> None:
                 overwrite=True,
                 progress=progress,
             )
-    settings = load_settings(
-        index=index, encoder=models.DEFAULT_ENCODER, host=host, port=port, log_level="warning"
-    )
     serve(
         settings,
         on_ready=lambda address: Thread(target=_show, args=(address,), daemon=True).start(),
@@ -64,16 +66,22 @@ def _is_current(index: Path) -> bool:
 
 
 def _show(address: str) -> None:
+    # Without a proxy, which could not reach this machine's own address.
+    opener = build_opener(ProxyHandler({}))
     output.print(f"\nServing on [bold cyan]{address}[/] - stop with Ctrl-C\n")
     for query in EXAMPLE_QUERIES:
         url = f"{address}/search?{urlencode({'q': query, 'top_k': _SHOWN_HITS})}"
-        with urlopen(url, timeout=_TIMEOUT_SECONDS) as answer:  # noqa: S310 - our own address
-            hits = json.load(answer)["hits"]
+        try:
+            with opener.open(url, timeout=_TIMEOUT_SECONDS) as answer:
+                hits = json.load(answer)["hits"]
+        except OSError as error:  # such as a stop in between
+            print_note(f"{url} gives no answer: {error}")
+            return
         output.print(f"[bold]{query}[/]\n  [dim]{url}[/]", soft_wrap=True)
         for hit in hits:
             passage = hit["passage"]["text"].strip().splitlines()
             output.print(
-                f"  [green]{hit['score']:.3f}[/]  [cyan]{hit['document_id']:<24}[/] "
+                f"  [green]{hit['score']:.3f}[/]  [cyan]{hit['document_id']:<32}[/] "
                 f"{escape(passage[0] if passage else hit['title'])}",
                 no_wrap=True,
                 overflow="ellipsis",

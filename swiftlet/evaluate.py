@@ -6,6 +6,7 @@ from pathlib import Path
 
 from rich.progress import Progress
 
+import models
 from evaluation.experiment import match_judgements, run_queries
 from evaluation.metrics import DEFAULT_METRICS, Metric, largest_cutoff, load_ranx
 from evaluation.report import Report, make_report
@@ -25,7 +26,7 @@ def evaluate_target(
     *,
     queries: Path,
     qrels: Path,
-    encoder: Path,
+    encoder: Path | None,
     precision: Precision | None,
     metrics: Sequence[str],
     top_k: int | None,
@@ -43,6 +44,8 @@ def evaluate_target(
         raise InvalidArgumentError(
             f"{deepest} needs {deepest.cutoff} documents a query, but top_k is {top_k}"
         )
+    if run_out is not None and not run_out.absolute().parent.is_dir():
+        raise InvalidArgumentError(f"{run_out.parent} is not a directory to write the run to")
     if run_out is not None and run_out.is_dir():
         raise InvalidArgumentError(
             f"{run_out} is a directory; a file to write the run to is needed"
@@ -84,12 +87,16 @@ def evaluate_target(
 
 
 @contextmanager
-def _open(target: str, encoder: Path, precision: Precision | None) -> Iterator[Retriever]:
+def _open(target: str, encoder: Path | None, precision: Precision | None) -> Iterator[Retriever]:
     if target.startswith(("http://", "https://")):
+        if encoder is not None or precision is not None:
+            raise InvalidArgumentError(
+                f"{target} has an encoder of its own: --encoder and --precision are for an index"
+            )
         with ServiceRetriever.connect(target) as retriever:
             yield retriever
         return
-    searcher = Searcher.open(Path(target), encoder, precision=precision)
+    searcher = Searcher.open(Path(target), encoder or models.DEFAULT_ENCODER, precision=precision)
     try:
         yield SearcherRetriever(searcher)
     finally:

@@ -24,6 +24,8 @@ class _Front(TyperGroup):
             return super().invoke(ctx)
         except RetrievalError as error:
             print_refusal(str(error))
+        except typer.BadParameter as error:
+            print_refusal(error.format_message())
         except KeyboardInterrupt:
             print_refusal("interrupted")
         except OSError as error:
@@ -218,7 +220,9 @@ def evaluate(
     ],
     queries: Annotated[Path, typer.Option(help="A BEIR folder, or a JSONL or TSV file.")],
     qrels: Annotated[Path, typer.Option(help="BEIR or TREC qrels.")],
-    encoder: Encoder = models.DEFAULT_ENCODER,
+    encoder: Annotated[
+        Path | None, typer.Option(help="For an index: its encoder.", show_default="shipped")
+    ] = None,
     precision: Precision = None,
     metric: Annotated[
         list[str] | None,

@@ -64,10 +64,13 @@ class StageBars:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        if self._task is None:
+            return
         if error is None:
             self._finish()
-        if self._task is not None:
-            self._progress.stop()
+        else:
+            self._progress.remove_task(self._task)
+        self._progress.stop()
 
     def stage(self, name: str, total: int | None, done: int = 0) -> None:
         """Begin a bar; `done` of its steps were done by an earlier run."""

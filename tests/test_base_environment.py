@@ -97,7 +97,7 @@ def test_a_command_that_needs_an_extra_names_it(
         check=False, capture_output=True, text=True, env=clean(), cwd=tmp_path,
     )  # fmt: skip
     assert result.returncode == 2
-    assert f"swiftlet-retrieval[{command.replace('evaluate', 'evaluation')}]" in result.stderr
+    assert f"'.[{command.replace('evaluate', 'evaluation')}]'" in result.stderr
     assert "Traceback" not in result.stderr
 
 
@@ -106,6 +106,18 @@ def test_serving_imports_neither_torch_nor_transformers() -> None:
     code = "import sys, service.app, service.server, indexing.build; print(*sys.modules)"
     found = run([sys.executable, "-c", code], ROOT).split()
     assert not {"torch", "transformers", "sentence_transformers"} & set(found)
+
+
+def test_nothing_is_reported_to_anybody_and_nothing_written_to_the_home(
+    environment: Path, index: Path, tmp_path: Path
+) -> None:
+    """onnxruntime would report its use and keep a device id at home, unless CI is set."""
+    variables = {name: value for name, value in clean().items() if name != "CI"}
+    subprocess.run(
+        [environment / "swiftlet", "search", index, "a hot drink"],
+        check=True, capture_output=True, cwd=tmp_path, env={**variables, "HOME": str(tmp_path)},
+    )  # fmt: skip
+    assert list(tmp_path.iterdir()) == []
 
 
 def run(command: list[str | Path], folder: Path) -> str:

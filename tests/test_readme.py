@@ -51,10 +51,18 @@ def test_the_readme_begins_with_exactly_two_commands_that_the_makefile_has() -> 
     assert all(f"\n{line.split()[1]}:" in makefile for line in first)
 
 
-def test_every_page_that_the_readme_links_to_is_there() -> None:
-    links = re.findall(r"\]\(([^)#]+)\)", README)
-    assert links
-    assert [link for link in links if not (ROOT / link).exists()] == []
+@pytest.mark.parametrize(
+    "page",
+    [
+        "README.md",
+        "CONTRIBUTING.md",
+        *(str(p.relative_to(ROOT)) for p in (ROOT / "docs").rglob("*.md")),
+    ],
+)
+def test_every_page_that_a_page_links_to_is_there(page: str) -> None:
+    links = re.findall(r"\]\(([^)#]+)\)", (ROOT / page).read_text())
+    local = [link for link in links if "://" not in link]
+    assert [link for link in local if not ((ROOT / page).parent / link).exists()] == []
 
 
 def test_its_commands_index_search_and_serve_a_corpus(corpus: Path) -> None:

@@ -1,4 +1,3 @@
-import json
 import re
 
 import pytest
@@ -48,13 +47,6 @@ def test_queries_without_results_are_said_to_count_0():
     report = make_report(PERFECT, QRELS, baseline=run, baseline_name="old")
     assert (report.num_unanswered, report.baseline_num_unanswered) == (0, 7)
     assert "old: no results for 7 of the queries, which count 0" in printed(report)
-
-
-def test_a_report_is_plain_data_for_other_programs():
-    report = make_report(MIXED, QRELS, metrics=["MRR@10"], baseline=PERFECT)
-    read = json.loads(json.dumps(report.as_dict()))
-    assert read["means"] == {"MRR@10": pytest.approx(0.5625)}
-    assert read["comparisons"]["MRR@10"]["num_queries"] == 8
 
 
 def test_an_unknown_metric_is_refused():

@@ -214,3 +214,11 @@ def flip(path: Path, position: int) -> None:
         (byte,) = file.read(1)
         file.seek(position)
         file.write(bytes([byte ^ 16]))
+
+
+@pytest.mark.parametrize("fields", [{"metric": "l2"}, {"normalised": False}])
+def test_what_is_not_the_inner_product_of_normalised_embeddings_is_refused(tmp_path, fields):
+    manifest = Manifest("index", 3, "space", {}, "a test", **fields)
+    write_manifest(tmp_path, manifest)
+    with pytest.raises(ManifestError, match="only 'inner_product' of normalised"):
+        read_manifest(tmp_path)
