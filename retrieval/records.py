@@ -114,7 +114,8 @@ def _pop_id(record: dict[str, Any], fields: tuple[str, ...], name: str) -> str:
 
 def _pop_text(record: dict[str, Any]) -> str:
     if "text" not in record:
-        raise LineError(f'there is no "text" among the fields {shown(sorted(record))}')
+        others = f"; besides the id there are {shown(sorted(record))}" if record else ""
+        raise LineError(f'there is no "text"{others}')
     text = record.pop("text")
     if not isinstance(text, str):
         raise LineError(f'"text" is {_JSON_TYPES[type(text)]}, not a string')

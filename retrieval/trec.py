@@ -184,5 +184,6 @@ def _put(
 
 
 def _splits(folder: Path) -> dict[str, Path]:
-    paths = sorted([*folder.glob("qrels/*.tsv"), *folder.glob("qrels/*.tsv.gz")])
+    qrels = folder if folder.name == "qrels" else folder / "qrels"
+    paths = sorted([*qrels.glob("*.tsv"), *qrels.glob("*.tsv.gz")])
     return {path.name.split(".tsv")[0]: path for path in paths}

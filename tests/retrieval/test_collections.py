@@ -143,7 +143,7 @@ def test_queries_are_read(write: Write, name: str, content: str, queries: list[Q
         ('{"_id": 7, "text": "t"}', "the document id 7 is not a string"),
         ('{"_id": "a\\tb", "text": "t"}', r"'a\tb' holds the forbidden character U+0009"),
         ('{"_id": "\\ud800", "text": "t"}', "holds half of a surrogate pair"),
-        ('{"_id": "x", "body": "t"}', "there is no \"text\" among the fields ['body']"),
+        ('{"_id": "x", "body": "t"}', "there is no \"text\"; besides the id there are ['body']"),
         ('{"_id": "x", "text": 7}', '"text" is a number, not a string'),
         ('{"_id": "x", "text": "t", "title": []}', '"title" is an array, not a string'),
         ('{"_id": "x", "text": " ", "title": ""}', "'x' has neither text nor title"),
