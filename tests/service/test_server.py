@@ -69,14 +69,14 @@ def test_a_taken_port_is_refused_in_one_sentence(
         assert server.ended() == 1
     assert server.log[-1] == (
         f"cannot listen on 127.0.0.1 port {port}: another process listens there; "
-        "choose another SWIFTLET_PORT\n"
+        "choose another port\n"
     )
 
 
 @pytest.mark.parametrize(
     ("settings", "sentence"),
     [
-        ({"host": "256.0.0.1"}, "SWIFTLET_HOST is '256.0.0.1'; an address of this machine"),
+        ({"host": "256.0.0.1"}, "the host is '256.0.0.1'; an address of this machine"),
         (
             {"host": "192.0.2.1"},
             "cannot listen on 192.0.2.1 port 0: Cannot assign requested address",
