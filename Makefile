@@ -3,7 +3,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-SOURCES := retrieval indexing service evaluation export swiftlet models experiments benchmarks tests
+SOURCES := retrieval indexing service evaluation training export swiftlet models experiments benchmarks tests
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 PORT ?= 8080
 

@@ -1,9 +1,13 @@
-"""Retrieval metrics, computed by ranx.
+"""Retrieval metrics, computed by ranx, and Holes.
 
 A query counts when at least one document is judged for it. A judged query without results counts 0,
 and so does one whose grades are all 0 or below; a document that is not judged is not relevant.
 These are the rules of trec_eval -c, pytrec_eval and BEIR. Equal scores are ordered by document_id,
 as everywhere in Swiftlet (trec_eval orders them the other way round).
+
+Holes@k is the share of documents that are not judged among the k best (002, section 7): where it is
+high, the other metrics say little. Of fewer than k results it is the share among these, as in
+ir-measures, whose Judged@k is 1 - Holes@k.
 """
 
 import math
@@ -39,8 +43,11 @@ _SPELLINGS = {
     "ap": ("map", "MAP"),
     "hit_rate": ("hit_rate", "hit rate"),
     "success": ("hit_rate", "hit rate"),
+    "holes": ("holes", "Holes"),
+    "hole": ("holes", "Holes"),
 }
-_UNDERSTOOD = "nDCG@k, MRR@k, recall@k (R@k), P@k, MAP@k and hit_rate@k are understood"
+_HOLES = "holes"  # which ranx does not know
+_UNDERSTOOD = "nDCG@k, MRR@k, recall@k (R@k), P@k, MAP@k, hit_rate@k and Holes@k are understood"
 _NAME = re.compile(r"([a-z_]+)(?:@([1-9][0-9]{0,8}))?")
 
 _NOT_JUDGED = -1.0
@@ -52,9 +59,12 @@ _one_at_a_time = threading.Lock()
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """A metric, over the first `cutoff` results or, without one, over all that the run holds."""
+    """A metric, over the first `cutoff` results or, without one, over all that the run holds.
 
-    ranx_name: str
+    `name` is what ranx calls it, or "holes".
+    """
+
+    name: str
     title: str
     cutoff: int | None
 
@@ -114,14 +124,23 @@ def evaluate_per_query(
             f"none of the {len(query_ids)} judged queries, such as {shown(query_ids[0])}, "
             f"is in the run, {found}"
         )
-    ranx_names = sorted({_ranx_name(metric) for metric in parsed.values()})
+    for query_id in query_ids:
+        if any(map(math.isnan, run.get(query_id, {}).values())):
+            raise InvalidArgumentError(f"a score of the query {shown(query_id)} is not a number")
+    ranx_names = sorted({_full_name(m) for m in parsed.values() if m.name != _HOLES})
     values: dict[str, list[float]] = {name: [] for name in ranx_names}
-    for first in range(0, len(query_ids), _QUERIES_AT_ONCE):
+    for first in range(0, len(query_ids) if ranx_names else 0, _QUERIES_AT_ONCE):
         judged, found_rows = _matrices(run, qrels, query_ids[first : first + _QUERIES_AT_ONCE])
         for name, column in _compute(judged, found_rows, ranx_names).items():
             values[name] += column.tolist()
+    for metric in parsed.values():
+        if metric.name == _HOLES:
+            values[_full_name(metric)] = [
+                _holes(run.get(query_id, {}), qrels[query_id], metric.cutoff)
+                for query_id in query_ids
+            ]
     return {
-        text: dict(zip(query_ids, values[_ranx_name(metric)], strict=True))
+        text: dict(zip(query_ids, values[_full_name(metric)], strict=True))
         for text, metric in parsed.items()
     }
 
@@ -131,8 +150,13 @@ def ranked(scores: Mapping[str, float]) -> list[str]:
     return sorted(scores, key=lambda document_id: (-scores[document_id], document_id))
 
 
-def _ranx_name(metric: Metric) -> str:
-    return metric.ranx_name if metric.cutoff is None else f"{metric.ranx_name}@{metric.cutoff}"
+def _holes(scores: Mapping[str, float], grades: Mapping[str, int], cutoff: int | None) -> float:
+    best = ranked(scores)[:cutoff]
+    return sum(document_id not in grades for document_id in best) / len(best) if best else 0.0
+
+
+def _full_name(metric: Metric) -> str:
+    return metric.name if metric.cutoff is None else f"{metric.name}@{metric.cutoff}"
 
 
 def _matrices(
@@ -156,8 +180,6 @@ def _matrices(
         judged[row, : len(by_grade), 0] = range(len(by_grade))
         judged[row, : len(by_grade), 1] = [grade for _, grade in by_grade]
         scores = results[query_id]
-        if any(map(math.isnan, scores.values())):
-            raise InvalidArgumentError(f"a score of the query {shown(query_id)} is not a number")
         found[row, : len(scores), 0] = [numbers.get(d, _NOT_JUDGED) for d in ranked(scores)]
         found[row, : len(scores), 1] = sorted(scores.values(), reverse=True)
     return judged, found

@@ -10,7 +10,6 @@ import numpy as np
 
 from export.canonical import canonical_texts, write_canonical
 from export.errors import ExportError
-from export.fingerprint import embedding_space
 from export.graph import OPSET, OUTPUT_NAME, export_graph
 from export.parity import (
     SMALLEST_FP32_COSINE,
@@ -33,6 +32,7 @@ from retrieval.errors import InvalidArgumentError
 from retrieval.manifest import Manifest, describe_files, write_manifest
 from retrieval.publication import check_target, published
 from retrieval.tokenizer import Tokenizer
+from training.fingerprint import embedding_space
 
 Progress = Callable[[str], None]
 """Told each stage as it begins."""
@@ -65,6 +65,7 @@ def export_encoder(
     :param space: The embedding space of the document encoder that this query encoder was trained
         to; by default the fingerprint of `model` itself.
     :raises InvalidArgumentError: When an argument is out of range, or `out` must not be written.
+    :raises ModelError: When `model` cannot be loaded.
     :raises ExportError: When `model` cannot be exported, or the fp32 graph is not within a cosine
         of 0.99999 of torch on every text.
     :raises CollectionError: When the collection is bad.

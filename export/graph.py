@@ -9,7 +9,7 @@ import onnx
 
 from export.errors import ExportError
 from export.graph_edits import drop_unused
-from export.quiet import quiet
+from training.quiet import quiet
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer

@@ -8,13 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from export.errors import ExportError
-from export.quiet import quiet
 from export.sample_texts import lengths_to_sample, sample_texts
 from export.source import Source
 from retrieval.encoder import Encoder
 from retrieval.text import normalise
 from retrieval.tokenizer import Tokenizer
 from retrieval.types import Embeddings
+from training.quiet import quiet
 
 SMALLEST_FP32_COSINE = 0.99999
 """An fp32 graph below this does not compute the same function."""

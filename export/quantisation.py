@@ -10,7 +10,7 @@ from onnx import helper
 
 from export.graph_edits import PRODUCTS, add_weights, drop_unused, float_weights, replace_nodes
 from export.outliers import Inputs, balance_channels, separate_outlier_neurons
-from export.quiet import quiet
+from training.quiet import quiet
 
 _SMALLEST_TABLE = 1 << 16
 

@@ -2,10 +2,20 @@
 
 from collections.abc import Callable, Iterator
 from enum import Enum
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from retrieval.errors import CollectionError
 from retrieval.identifiers import SeenIds, shown
+from retrieval.irds import (
+    Entity,
+    check_dataset,
+    document_from_record,
+    is_dataset,
+    parse_dataset,
+    query_from_record,
+)
 from retrieval.lines import LineError, SkippedLines, parse_lines, read_errors, refuse
 from retrieval.records import (
     DocumentColumns,
@@ -14,13 +24,14 @@ from retrieval.records import (
     query_from_columns,
     query_from_json,
 )
-from retrieval.text_files import TEXT_SUFFIXES, read_text_file, read_text_folder
+from retrieval.text_files import TEXT_SUFFIXES, read_text_file, read_text_folder, text_files
 from retrieval.trec import check_qrels, qrels_path, read_qrels, read_run, write_run
 from retrieval.types import Document, Query
 
 __all__ = [
     "SkippedLines",
     "check_qrels",
+    "corpus_files",
     "qrels_path",
     "read_documents",
     "read_qrels",
@@ -35,6 +46,7 @@ class _Format(Enum):
     TSV = "tab-separated columns"
     TEXT = "text"
     FOLDER = "a folder of text files"
+    DATASET = "a dataset of ir_datasets"
 
 
 _SUFFIXES = {".jsonl": _Format.JSONL, ".ndjson": _Format.JSONL, ".tsv": _Format.TSV}
@@ -50,7 +62,8 @@ def read_documents(path: Path, *, skipped: SkippedLines | None = None) -> Iterat
     - a .jsonl file: an object a line with "_id" (or "id", "document_id"), "text", perhaps "title"
       and "metadata"; further fields become metadata,
     - a .tsv file: MS MARCO's passages (pid, text) or documents (docid, url, title, body),
-    - a folder of .txt, .md, .markdown and .rst files, or one such file: a document each.
+    - a folder of .txt, .md, .markdown and .rst files, or one such file: a document each,
+    - `irds:NAME`, a dataset of ir_datasets, which is downloaded if need be.
 
     The .jsonl and .tsv files may be gzipped (.gz).
 
@@ -58,13 +71,25 @@ def read_documents(path: Path, *, skipped: SkippedLines | None = None) -> Iterat
     :raises CollectionError: When `path` is none of these or cannot be read (at once, before the
         first document); when there is no valid document; and, unless there is `skipped`, when a
         line is bad: not valid, no id, an id that came before, neither text nor title.
+    :raises MissingExtraError: When `path` is `irds:NAME` and ir_datasets is not installed.
     """
-    source, layout = _recognise(path, "corpus.jsonl")
+    source, layout = _recognise(path, "docs")
     return _valid_documents(source, layout, skipped)
 
 
+def corpus_files(path: Path) -> list[Path]:
+    """The files that `read_documents` reads, in order; none where `path` is `irds:NAME`.
+
+    :raises CollectionError: As `read_documents` before the first document.
+    """
+    source, layout = _recognise(path, "docs")
+    if layout is _Format.DATASET:
+        return []
+    return list(text_files(source)) if layout is _Format.FOLDER else [source]
+
+
 def read_queries(path: Path, skipped: SkippedLines | None = None) -> list[Query]:
-    """The queries of a BEIR folder (has queries.jsonl), or of a .jsonl, .tsv or text file.
+    """The queries of a BEIR folder (has queries.jsonl), a .jsonl, .tsv or text file or `irds:NAME`.
 
     A line of JSON is an object with "_id" (or "id", "query_id") and "text"; a line of .tsv is id
     and text; a line of text is a query whose id is the line's number. The .jsonl and .tsv files may
@@ -72,8 +97,9 @@ def read_queries(path: Path, skipped: SkippedLines | None = None) -> list[Query]
 
     :param skipped: Collects the bad lines, which are then left out.
     :raises CollectionError: As `read_documents`.
+    :raises MissingExtraError: As `read_documents`.
     """
-    source, layout = _recognise(path, "queries.jsonl")
+    source, layout = _recognise(path, "queries")
     if layout is _Format.FOLDER:
         raise CollectionError(path, "the folder has no queries.jsonl")
     seen: set[str] = set()
@@ -86,6 +112,11 @@ def read_queries(path: Path, skipped: SkippedLines | None = None) -> list[Query]
 
     if layout is _Format.TEXT:
         queries = _numbered_queries(source, skipped)
+    elif layout is _Format.DATASET:
+        records = parse_dataset(
+            source, "queries", lambda record: unique(query_from_record(record)), skipped
+        )
+        queries = [found for _, found in records]
     else:
         read = query_from_json if layout is _Format.JSONL else query_from_columns
         lines = parse_lines(source, lambda line: unique(read(line)), skipped)
@@ -95,8 +126,12 @@ def read_queries(path: Path, skipped: SkippedLines | None = None) -> list[Query]
     return queries
 
 
-def _recognise(path: Path, beir_file: str) -> tuple[Path, _Format]:
+def _recognise(path: Path, entity: Entity) -> tuple[Path, _Format]:
     """The one place that decides what a path is: the file or folder to read, and its format."""
+    if is_dataset(path):
+        check_dataset(path, entity)
+        return path, _Format.DATASET
+    beir_file = "corpus.jsonl" if entity == "docs" else "queries.jsonl"
     with read_errors(path):
         exists, is_folder = path.exists(), path.is_dir()
     if not exists:
@@ -114,8 +149,9 @@ def _recognise(path: Path, beir_file: str) -> tuple[Path, _Format]:
     if layout is None or (gzipped and layout is _Format.TEXT):
         raise CollectionError(
             path,
-            "not recognised: it must be a BEIR folder, a folder of text files, or a file that ends "
-            f"in .jsonl, .ndjson, .tsv (or these with .gz), {', '.join(sorted(TEXT_SUFFIXES))}",
+            "not recognised: it must be a BEIR folder, a folder of text files, irds:NAME, or a "
+            "file that ends in .jsonl, .ndjson, .tsv (or these with .gz), "
+            f"{', '.join(sorted(TEXT_SUFFIXES))}",
         )
     return path, layout
 
@@ -140,23 +176,28 @@ def _documents(path: Path, layout: _Format, skipped: SkippedLines | None) -> Ite
         case _Format.TEXT:
             yield read_text_file(path)
         case _Format.JSONL:
-            yield from _unique_documents(path, document_from_json, skipped)
+            yield from _unique_documents(partial(parse_lines, path), document_from_json, skipped)
         case _Format.TSV:
-            yield from _unique_documents(path, DocumentColumns(), skipped)
+            yield from _unique_documents(partial(parse_lines, path), DocumentColumns(), skipped)
+        case _Format.DATASET:
+            parse = partial(parse_dataset, path, "docs")
+            yield from _unique_documents(parse, document_from_record, skipped)
 
 
 def _unique_documents(
-    path: Path, read: Callable[[str], Document], skipped: SkippedLines | None
+    parse: Callable[..., Iterator[tuple[int, Document]]],
+    read: Callable[[Any], Document],
+    skipped: SkippedLines | None,
 ) -> Iterator[Document]:
     seen = SeenIds()
 
-    def unique(line: str) -> Document:
-        document = read(line)
+    def unique(record: Any) -> Document:
+        document = read(record)
         if not seen.add(document.document_id):
             raise _duplicate("document id", document.document_id)
         return document
 
-    for _, document in parse_lines(path, unique, skipped):
+    for _, document in parse(unique, skipped):
         yield document
 
 

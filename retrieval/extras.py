@@ -8,7 +8,7 @@ from retrieval.errors import MissingExtraError
 
 
 @contextmanager
-def extra(name: Literal["evaluation", "export", "training"]) -> Iterator[None]:
+def extra(name: Literal["evaluation", "export", "irds", "tensorboard", "training"]) -> Iterator[None]:
     """Turn a missing package of the extra `name` into one sentence.
 
     :raises MissingExtraError: When the block imports what is not installed.

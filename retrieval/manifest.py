@@ -27,7 +27,8 @@ class FileEntry:
 class Manifest:
     """The description of an artefact directory.
 
-    `kind` is "encoder" or "index"; `embedding_space` is the fingerprint of the document encoder
+    `kind` is "encoder", "index", "model" (what training makes) or "checkpoint" (what training goes
+    on from); the names of `files` are relative to its directory; `embedding_space` is the fingerprint of the document encoder
     whose embeddings the artefact makes or holds; `details` is what only this kind has.
     """
 
@@ -159,10 +160,11 @@ def _parse(path: Path, content: bytes) -> Manifest:
             f"{path} says metric {manifest.metric!r}, normalised {manifest.normalised!r}, but only "
             f"{METRIC!r} of normalised embeddings can be searched"
         )
-    if elsewhere := [name for name in files if not _is_file_name(name)]:
+    if elsewhere := [name for name in files if not _is_within(name)]:
         raise ManifestError(f"{path} lists {elsewhere[0]!r}, which is no file of its directory")
     return manifest
 
 
-def _is_file_name(name: str) -> bool:
-    return Path(name).name == name and name not in ("", "..") and "\0" not in name
+def _is_within(name: str) -> bool:
+    parts = name.split("/")
+    return "\0" not in name and not {"", ".", ".."} & set(parts)

@@ -7,10 +7,11 @@ import re
 from collections.abc import Callable, Collection
 from itertools import islice
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from retrieval.errors import CollectionError, InvalidArgumentError
 from retrieval.identifiers import check_id, shown
+from retrieval.irds import is_dataset, parse_dataset
 from retrieval.lines import LineError, parse_lines, read_errors, wrong_columns
 from retrieval.publication import storage_errors
 from retrieval.types import Qrels, Run
@@ -25,14 +26,35 @@ _Value = TypeVar("_Value", int, float)
 
 
 def read_qrels(path: Path) -> Qrels:
-    """Read qrels in BEIR's format or TREC's, plain or gzipped.
+    """Read qrels in BEIR's format or TREC's, plain or gzipped, or those of `irds:NAME`.
 
     BEIR's has tab-separated columns under the header "query-id corpus-id score"; TREC's, which MS
     MARCO uses too, has four without a header: query, iteration, document, grade.
 
     :raises CollectionError: When the file cannot be read, holds no judgement, or a line has other
         columns, a grade that is no integer, or another grade for a pair judged before.
+    :raises MissingExtraError: When `path` is `irds:NAME` and ir_datasets is not installed.
     """
+    qrels = _dataset_qrels(path) if is_dataset(path) else _file_qrels(path)
+    if not qrels:
+        raise CollectionError(path, "there is no judgement")
+    return qrels
+
+
+def _dataset_qrels(path: Path) -> Qrels:
+    qrels: Qrels = {}
+
+    def put(record: Any) -> None:
+        if not isinstance(record.relevance, int):
+            raise LineError(f"the grade {shown(record.relevance)} is not an integer")
+        _put(qrels, record.query_id, record.doc_id, record.relevance, "grade")
+
+    for _ in parse_dataset(path, "qrels", put):
+        pass
+    return qrels
+
+
+def _file_qrels(path: Path) -> Qrels:
     with read_errors(path):
         is_folder = path.is_dir()
     if is_folder:
@@ -60,8 +82,6 @@ def read_qrels(path: Path) -> Qrels:
 
     for _ in parse_lines(path, parse):
         pass
-    if not qrels:
-        raise CollectionError(path, "there is no judgement")
     return qrels
 
 

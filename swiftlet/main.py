@@ -91,7 +91,9 @@ def demo(
 def index(
     corpus: Annotated[
         Path,
-        typer.Argument(help="A BEIR folder, a JSONL or TSV file, or a folder of text or Markdown."),
+        typer.Argument(
+            help="A BEIR folder, a JSONL or TSV file, a folder of text or Markdown, or irds:NAME."
+        ),
     ],
     out: Annotated[Path, typer.Option(help="Index directory to write.")],
     encoder: Encoder = models.DEFAULT_ENCODER,
@@ -218,8 +220,10 @@ def evaluate(
     target: Annotated[
         str, typer.Argument(help="Index directory, or the URL of a running service.")
     ],
-    queries: Annotated[Path, typer.Option(help="A BEIR folder, or a JSONL or TSV file.")],
-    qrels: Annotated[Path, typer.Option(help="BEIR or TREC qrels.")],
+    queries: Annotated[
+        Path, typer.Option(help="A BEIR folder, a JSONL or TSV file, or irds:NAME.")
+    ],
+    qrels: Annotated[Path, typer.Option(help="BEIR or TREC qrels, or irds:NAME.")],
     encoder: Annotated[
         Path | None, typer.Option(help="For an index: its encoder.", show_default="shipped")
     ] = None,

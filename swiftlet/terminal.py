@@ -35,7 +35,9 @@ class _Rate(ProgressColumn):
     def render(self, task: Task) -> Text:
         """The rate, or nothing while it is unknown."""
         speed = task.finished_speed or task.speed
-        return Text("" if speed is None else f"{speed:,.0f}/s", style="progress.data.speed")
+        if speed is None:
+            return Text("")
+        return Text(f"{speed:,.0f}/s" if speed >= 10 else f"{speed:.1f}/s", "progress.data.speed")
 
 
 class StageBars:
@@ -51,6 +53,7 @@ class StageBars:
             TimeElapsedColumn(),
             TextColumn("left"),
             TimeRemainingColumn(),
+            TextColumn("{task.fields[detail]}", style="progress.data.speed"),
             console=messages,
         )
         self._task: TaskID | None = None
@@ -78,13 +81,18 @@ class StageBars:
         self._finish()
         if done:
             self.note(f"going on after {done:,} of {total:,}")
-        self._task = self._progress.add_task(name, total=total)
+        self._task = self._progress.add_task(name, total=total, detail="")
         self._progress.update(self._task, completed=done)
 
     def advance(self, steps: int) -> None:
         """Move the bar."""
         if self._task is not None:
             self._progress.advance(self._task, steps)
+
+    def describe(self, text: str) -> None:
+        """Put a few words behind the bar."""
+        if self._task is not None:
+            self._progress.update(self._task, detail=text)
 
     def note(self, text: str) -> None:
         """Print a sentence above the bars."""

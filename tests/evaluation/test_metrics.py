@@ -35,6 +35,7 @@ LINEAR_GAIN = (3 + 1 / 2) / (3 + 2 / math.log2(3) + 1 / 2)
         (" map@2 ", 1 / 3),
         ("hit_rate@1", 1.0),
         ("Success@5", 1.0),
+        ("Holes@10", 0.0),  # a, x and b are judged, x as not relevant
     ],
 )
 def test_metrics_are_what_one_computes_by_hand_however_they_are_spelled(spelling, expected):
@@ -85,6 +86,27 @@ def test_equal_scores_are_ordered_by_document_id_as_in_the_service(document_ids)
         for document_id in document_ids
     }
     assert ranks == {"a": 1.0, "b": 0.5, "c": pytest.approx(1 / 3)}
+
+
+@pytest.mark.parametrize(
+    ("spelling", "expected"),
+    [("Holes@1", 1.0), ("holes@2", 0.5), ("Hole@4", 0.75), ("Holes@100", 0.6), ("holes", 0.6)],
+)
+def test_holes_are_the_share_of_the_best_documents_that_nobody_judged(spelling, expected):
+    # Best first: x, a, and of three with equal scores y, z and the judged zz.
+    run: Run = {"q": {"zz": 0.1, "z": 0.1, "y": 0.1, "a": 0.5, "x": 0.9}}
+    qrels: Qrels = {"q": {"a": 1, "zz": 0, "not found": 2}}
+    assert evaluate(run, qrels, [spelling]) == {spelling: pytest.approx(expected)}
+
+
+def test_a_query_without_results_has_no_holes():
+    run: Run = {"one": {"x": 1.0}, "other": {}}
+    qrels: Qrels = {"one": {"a": 1}, "other": {"a": 1}, "absent": {"a": 1}}
+    assert evaluate_per_query(run, qrels, ["Holes@10", "MRR"])["Holes@10"] == {
+        "one": 1.0,
+        "other": 0.0,
+        "absent": 0.0,
+    }
 
 
 def test_negative_grades_count_as_not_relevant():
@@ -159,6 +181,20 @@ def test_large_runs_agree_with_trec_eval_query_by_query():
     )
 
 
+@settings(deadline=None)
+@given(
+    st.dictionaries(st.sampled_from(IDS), st.integers(-1, 3), min_size=1),
+    st.dictionaries(st.sampled_from(IDS), st.sampled_from([0.0, 0.5, 1.0]), min_size=1),
+    st.sampled_from(["", "@1", "@3", "@10"]),
+)
+def test_holes_and_judged_documents_make_the_whole(grades, scores, cutoff):
+    judged = ir_measures.calc_aggregate(
+        [measure := ir_measures.parse_measure(f"Judged{cutoff}")], {"q": grades}, {"q": scores}
+    )[measure]
+    holes = evaluate({"q": scores}, {"q": grades}, [f"Holes{cutoff}"])[f"Holes{cutoff}"]
+    assert holes == pytest.approx(1 - judged)
+
+
 def test_several_threads_may_evaluate_at_once():
     # Unguarded, numba's threads would end the process.
     with ThreadPoolExecutor(4) as executor:
@@ -178,6 +214,7 @@ def test_several_threads_may_evaluate_at_once():
         (RUN, {"p": {"a": 1}}, ["MRR"], "none of the 1 judged queries, such as 'p',.* 'q'"),
         ({}, QRELS, ["MRR"], "none of the 1 judged queries, .* the run, which is empty"),
         ({"q": {"a": math.nan}}, QRELS, ["MRR"], "a score of the query 'q' is not a number"),
+        ({"q": {"a": math.nan}}, QRELS, ["Holes@3"], "a score of the query 'q' is not a number"),
     ],
 )
 def test_what_cannot_be_evaluated_is_refused_in_one_sentence(run, qrels, metrics, message):
@@ -188,7 +225,9 @@ def test_what_cannot_be_evaluated_is_refused_in_one_sentence(run, qrels, metrics
 
 
 def test_a_metric_prints_as_papers_write_it_and_says_how_many_results_it_needs():
-    titles = [str(Metric.parse(text)) for text in ("ndcg@10", "rr", "r@100", "p@1", "ap@5")]
-    assert titles == ["nDCG@10", "MRR", "recall@100", "P@1", "MAP@5"]
+    titles = [
+        str(Metric.parse(text)) for text in ("ndcg@10", "rr", "r@100", "p@1", "ap@5", "hole@10")
+    ]
+    assert titles == ["nDCG@10", "MRR", "recall@100", "P@1", "MAP@5", "Holes@10"]
     assert largest_cutoff(["ndcg@10", "R@1000", "MAP"]) == 1000
     assert largest_cutoff(["MAP"]) == 1

@@ -11,11 +11,11 @@ import torch
 
 from export.encoder_directory import export_encoder
 from export.errors import ExportError
-from export.fingerprint import embedding_space
-from export.quiet import quiet
 from export.source import load_source
 from retrieval.encoder import OnnxEncoder
 from retrieval.manifest import read_manifest
+from training.fingerprint import embedding_space
+from training.quiet import quiet
 
 TEXTS = ["kalo", "kalo mine pura soti", "Rasé, 12 (mi-lo)!", "tira " * 90, "unseen wörds 東京"]
 
@@ -44,7 +44,7 @@ def exported(
     return result
 
 
-KINDS = ["bert", "distilbert", "mpnet", "roberta", "cls", "projecting"]
+KINDS = ["bert", "distilbert", "electra", "mpnet", "roberta", "cls", "projecting"]
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -9,9 +9,9 @@ import transformers
 from safetensors.torch import load_file, save_file
 
 from export.encoder_directory import export_encoder
-from export.errors import ExportError
-from export.quiet import quiet
 from retrieval.errors import CollectionError, InvalidArgumentError, RetrievalError
+from training.errors import ModelError
+from training.quiet import quiet
 
 MARKER = "code of the model ran"
 
@@ -92,9 +92,7 @@ def test_an_output_that_exists_is_kept_unless_told_otherwise(bert, tmp_path):
 @pytest.mark.parametrize("broken", ["config.json", "model.safetensors", "tokenizer.json"])
 def test_a_broken_checkpoint(broken, bert, tmp_path):
     (bert / broken).write_bytes(b"{ not what it should be")
-    assert f"{bert} cannot be loaded" in refused(
-        ExportError, bert, tmp_path / "out", pooling="mean"
-    )
+    assert f"{bert} cannot be loaded" in refused(ModelError, bert, tmp_path / "out", pooling="mean")
 
 
 def test_a_checkpoint_without_all_its_weights(bert, tmp_path):
@@ -102,7 +100,7 @@ def test_a_checkpoint_without_all_its_weights(bert, tmp_path):
     missing = "encoder.layer.1.output.dense.weight"
     weights.pop(missing)
     save_file(weights, bert / "model.safetensors", metadata={"format": "pt"})
-    message = refused(ExportError, bert, tmp_path / "out", pooling="mean")
+    message = refused(ModelError, bert, tmp_path / "out", pooling="mean")
     assert message.endswith(f"lacks 1 of the weights of a BertModel, such as {missing}")
 
 
@@ -111,7 +109,7 @@ def test_a_tokenizer_that_has_no_fast_form(bert, tmp_path):
         (bert / file).unlink()
     with quiet():
         transformers.CanineTokenizer(model_max_length=24).save_pretrained(bert)
-    message = refused(ExportError, bert, tmp_path / "out", pooling="mean")
+    message = refused(ModelError, bert, tmp_path / "out", pooling="mean")
     assert "only a slow tokenizer (CanineTokenizer)" in message
 
 
@@ -120,7 +118,7 @@ def test_code_that_comes_with_a_model_is_not_run(dense, tmp_path):
     modules = json.loads((dense / "modules.json").read_text())
     modules[2]["type"] = "custom.Module"
     (dense / "modules.json").write_text(json.dumps(modules))
-    assert "has a module custom.Module" in refused(ExportError, dense, tmp_path / "out")
+    assert "has a module custom.Module" in refused(ModelError, dense, tmp_path / "out")
 
 
 def test_an_architecture_of_the_models_own_is_not_run(bert, tmp_path):
@@ -131,14 +129,14 @@ def test_an_architecture_of_the_models_own_is_not_run(bert, tmp_path):
         "auto_map": {"AutoConfig": "modeling.Config", "AutoModel": "modeling.Model"},
     }
     (bert / "config.json").write_text(json.dumps(config))
-    assert "cannot be loaded" in refused(ExportError, bert, tmp_path / "out", pooling="mean")
+    assert "cannot be loaded" in refused(ModelError, bert, tmp_path / "out", pooling="mean")
 
 
 def test_an_activation_that_would_be_replaced_in_silence(dense, tmp_path):
     path = dense / "2_Dense" / "config.json"
     config = json.loads(path.read_text())
     path.write_text(json.dumps(config | {"activation_function": "homemade.Activation"}))
-    message = refused(ExportError, dense, tmp_path / "out")
+    message = refused(ModelError, dense, tmp_path / "out")
     assert "has the activation homemade.Activation" in message
 
 
@@ -147,7 +145,7 @@ def test_a_prompt_that_the_tokenizer_would_not_know_of(dense, tmp_path):
     config = json.loads(path.read_text())
     config |= {"prompts": {"query": "query: "}, "default_prompt_name": "query"}
     path.write_text(json.dumps(config))
-    assert "prompt 'query'" in refused(ExportError, dense, tmp_path / "out")
+    assert "prompt 'query'" in refused(ModelError, dense, tmp_path / "out")
 
 
 def test_a_collection_that_is_bad_is_told_before_anything_is_exported(bert, tmp_path):

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 import tokenizers
 
-from export.fingerprint import embedding_space
 from export.parity import measure_parity, torch_reference
 from export.source import Source, load_source
 from models import DEFAULT_ENCODER
 from retrieval.encoder import OnnxEncoder
 from retrieval.types import Embeddings
+from training.fingerprint import embedding_space
 
 TEXTS = [
     "measles vaccine efficacy in infants",

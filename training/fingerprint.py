@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from export.source import is_pooler
+from training.loading import is_pooler
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -52,6 +52,8 @@ def _describe(module: Any) -> dict[str, Any]:
     if kind == "Pooling":
         mode = module.pooling_mode
         return {"type": kind, "mode": [mode] if isinstance(mode, str) else list(mode)}
+    if kind == "FirstTokensPooling":
+        return {"type": kind, "first_tokens": module.first_tokens}
     if kind == "Dense":
         return {"type": kind, "activation": type(module.activation_function).__name__}
     return {"type": kind}

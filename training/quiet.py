@@ -1,4 +1,4 @@
-"""Keeps the chatter of torch, transformers, optimum and onnxruntime from whoever exports."""
+"""Keeps the chatter of torch, transformers, optimum and onnxruntime from the user."""
 
 import logging
 import warnings

@@ -1,0 +1,56 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from training.positives import KnownPositives
+
+ROWS = st.lists(st.lists(st.integers(0, 20), max_size=6), min_size=1, max_size=5)
+
+
+def test_the_rows_of_a_query_are_ascending_and_once_each():
+    known = KnownPositives([[7, 3, 7], [], [1]])
+    assert len(known) == 3
+    assert [known.of(query).tolist() for query in range(3)] == [[3, 7], [], [1]]
+
+
+def test_the_pairs_name_places_in_the_batch_not_query_numbers():
+    known = KnownPositives([[7, 3], [], [1]])
+    places, rows = known.pairs(np.array([2, 1, 0, 2]))
+    assert list(zip(places.tolist(), rows.tolist(), strict=True)) == [
+        (0, 1),
+        (2, 3),
+        (2, 7),
+        (3, 1),
+    ]
+
+
+@given(ROWS, st.data())
+def test_the_mask_says_of_each_row_whether_it_is_known(rows, data):
+    known = KnownPositives(rows)
+    queries = np.array(
+        data.draw(st.lists(st.integers(0, len(rows) - 1), max_size=6)), dtype=np.int64
+    )
+    width = data.draw(st.integers(0, 7))
+    # -1 stands for no row, and rows beyond all known ones exist too.
+    line = st.lists(st.integers(-1, 30), min_size=width, max_size=width)
+    shared = np.array(data.draw(line), dtype=np.int64)
+    own = np.array([data.draw(line) for _ in queries], dtype=np.int64).reshape(len(queries), width)
+    for table, mask in (
+        (np.broadcast_to(shared, own.shape), known.mask(queries, shared)),
+        (own, known.mask(queries, own)),
+    ):
+        assert mask.shape == own.shape
+        expected = [
+            [row in rows[query] for row in line]
+            for query, line in zip(queries.tolist(), table.tolist(), strict=True)
+        ]
+        assert mask.tolist() == expected
+
+
+@pytest.mark.parametrize("rows", [[], [[]], [[], []]])
+def test_where_nothing_is_known_nothing_is_masked(rows):
+    known = KnownPositives(rows)
+    queries = np.arange(len(rows))
+    assert not known.mask(queries, np.arange(5)).any()
+    assert known.mask(queries, np.arange(5)).shape == (len(rows), 5)

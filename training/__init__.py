@@ -1,0 +1,1 @@
+"""Dual encoders: towers, losses, negative samplers, alignment and recipes."""

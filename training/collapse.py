@@ -1,0 +1,97 @@
+"""Whether the embeddings still tell texts apart (001, section 3.2)."""
+
+from dataclasses import asdict, dataclass
+from typing import Literal
+
+import torch
+
+Verdict = Literal["none", "dimensional", "complete"]
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """How one encoder's embeddings of different texts differ.
+
+    `cosine` is their mean pairwise cosine, 1 when all are the same; `deviation` the standard
+    deviation of a coordinate, averaged over the dimensions, 0 when all are the same and 1/√dim at
+    most; `effective_rank` is exp of the entropy of the normalised singular values (Roy and Vetterli
+    2007), from 1 for a single direction to dim.
+    """
+
+    cosine: float
+    deviation: float
+    effective_rank: float
+
+    @classmethod
+    def of(cls, embeddings: torch.Tensor) -> "Spread":
+        """Measure normalised embeddings, (n, dim) with n ≥ 2."""
+        embeddings = embeddings.double()
+        count = len(embeddings)
+        total = embeddings.sum(0)
+        squares = embeddings.square().sum()
+        cosine = float((total @ total - squares) / (count * (count - 1)))
+        singular_values = torch.linalg.svdvals(embeddings)
+        weights = singular_values / singular_values.sum().clamp_min(1e-30)
+        entropy = torch.special.entr(weights).sum()
+        deviation = embeddings.std(0, unbiased=False).mean()
+        return cls(cosine, float(deviation), float(entropy.exp()))
+
+
+@dataclass(frozen=True, slots=True)
+class CollapseFigures:
+    """What the monitor sees at one evaluation.
+
+    `loss` is the mean training loss since the one before (NaN if there was no step),
+    `collapsed_loss` what it would be if all documents looked alike, ln(|D⁻| + 1).
+    """
+
+    queries: Spread
+    documents: Spread
+    loss: float
+    collapsed_loss: float
+
+    def as_metrics(self) -> dict[str, float]:
+        """The figures by the names that they have in metrics.jsonl."""
+        return {
+            f"{tower}_{name}": value
+            for tower, spread in (("query", self.queries), ("document", self.documents))
+            for name, value in asdict(spread).items()
+        } | {"loss": self.loss, "collapsed_loss": self.collapsed_loss}
+
+    def __str__(self) -> str:
+        return (
+            f"loss {self.loss:.3f} where ln(|D⁻| + 1) is {self.collapsed_loss:.3f}, mean cosine "
+            f"{self.queries.cosine:.3f} of queries and {self.documents.cosine:.3f} of documents, "
+            f"effective rank {self.queries.effective_rank:.1f} and "
+            f"{self.documents.effective_rank:.1f}"
+        )
+
+
+@dataclass(slots=True)
+class CollapseMonitor:
+    """Tells a collapsed run from one that is merely bad.
+
+    Complete: the loss is within `loss_share` of ln(|D⁻| + 1), and both towers give nearly one
+    vector (mean cosine from `cosine` on). Dimensional: the effective rank of a tower that trains
+    has fallen to `effective_rank` or below. Encoders often look like this before any training; so
+    only an evaluation after the first steps counts, and only `patience` in a row end a run.
+    """
+
+    cosine: float = 0.95
+    effective_rank: float = 3.0
+    loss_share: float = 0.95
+    patience: int = 2
+    seen: int = 0
+
+    def verdict(self, figures: CollapseFigures) -> Verdict:
+        """What one evaluation shows."""
+        alike = min(figures.queries.cosine, figures.documents.cosine) >= self.cosine
+        if alike and figures.loss >= self.loss_share * figures.collapsed_loss:
+            return "complete"
+        ranks = (figures.queries.effective_rank, figures.documents.effective_rank)
+        return "dimensional" if min(ranks) <= self.effective_rank else "none"
+
+    def has_collapsed(self, figures: CollapseFigures) -> bool:
+        """Take note of an evaluation after training steps; whether the run is lost."""
+        self.seen = self.seen + 1 if self.verdict(figures) != "none" else 0
+        return self.seen >= self.patience

@@ -1,0 +1,119 @@
+"""Two towers that meet in one space (001, section 5.2)."""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Literal
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+from retrieval.errors import InvalidArgumentError
+from training.encoders import Tower
+
+Features = Mapping[str, torch.Tensor]
+Part = Literal["query_encoder", "document_encoder", "projection"]
+Projection = Literal["shared", "separate", "none"]
+
+PARTS: tuple[Part, ...] = ("query_encoder", "document_encoder", "projection")
+
+
+class DualEncoder(nn.Module):
+    """ζ and η: language model, projection, L2 norm (eqs 10 and 11).
+
+    `shared` is the paper's: one W, b for both towers. If the towers differ in width, the query
+    tower first gets a linear map of its own onto the document tower's. `separate` gives each tower
+    its own, and `none` compares the language models' outputs as they are.
+    """
+
+    def __init__(
+        self,
+        query_tower: Tower,
+        document_tower: Tower,
+        *,
+        projection: Projection = "shared",
+        dim: int | None = None,
+    ) -> None:
+        """Join two towers.
+
+        :param dim: Size a of the embeddings; without a projection, or by default, the document
+            tower's width.
+        :raises InvalidArgumentError: When there is no projection to bring unequal widths or
+            another dim about.
+        """
+        super().__init__()
+        widths = query_tower.width, document_tower.width
+        if projection == "none" and widths[0] != widths[1]:
+            raise InvalidArgumentError(
+                f"the query tower is {widths[0]} wide and the document tower {widths[1]}: they must "
+                "be equal without a projection; choose projection shared or separate"
+            )
+        self.dim = dim or widths[1]
+        if projection == "none" and self.dim != widths[1]:
+            raise InvalidArgumentError(
+                f"without a projection dim must be the towers' width {widths[1]}, not {self.dim}"
+            )
+        self.query_tower, self.document_tower = query_tower, document_tower
+        self.document_projection = None if projection == "none" else nn.Linear(widths[1], self.dim)
+        self.adapter = None
+        self.query_projection = self.document_projection
+        if projection == "shared" and widths[0] != widths[1]:
+            self.adapter = nn.Linear(widths[0], widths[1])
+        elif projection == "separate":
+            self.query_projection = nn.Linear(widths[0], self.dim)
+
+    def encode_queries(self, features: Features) -> torch.Tensor:
+        """ζ: embeddings (n, dim) of tokenised texts, of length 1."""
+        return self.finish_queries(self.query_tower(features))
+
+    def encode_documents(self, features: Features) -> torch.Tensor:
+        """η: embeddings (n, dim) of tokenised texts, of length 1."""
+        return self.finish_documents(self.document_tower(features))
+
+    def finish_queries(self, outputs: torch.Tensor) -> torch.Tensor:
+        """Project and normalise the query language model's outputs (n, width)."""
+        outputs = outputs if self.adapter is None else self.adapter(outputs)
+        return _unit(outputs, self.query_projection)
+
+    def finish_documents(self, outputs: torch.Tensor) -> torch.Tensor:
+        """Project and normalise the document language model's outputs (n, width)."""
+        return _unit(outputs, self.document_projection)
+
+    def parts(self) -> Iterator[tuple[Part, list[nn.Parameter]]]:
+        """The parameters that train or freeze together."""
+        yield "query_encoder", list(self.query_tower.parameters())
+        yield "document_encoder", list(self.document_tower.parameters())
+        linear = (self.adapter, self.query_projection, self.document_projection)
+        modules = nn.ModuleList(module for module in linear if module is not None)
+        yield "projection", list(modules.parameters())
+
+    def train_only(self, parts: frozenset[Part]) -> None:
+        """Let `parts` learn; what is frozen also drops nothing out."""
+        for name, parameters in self.parts():
+            for parameter in parameters:
+                parameter.requires_grad_(name in parts)
+                if name not in parts:
+                    parameter.grad = None
+        self.query_tower.train("query_encoder" in parts)
+        self.document_tower.train("document_encoder" in parts)
+
+    def save(self, directory: Path) -> None:
+        """Write `query_encoder/` and `document_encoder/`, Sentence Transformers directories."""
+        self.query_tower.save(directory / "query_encoder", self._whole_query_projection())
+        self.document_tower.save(directory / "document_encoder", self.document_projection)
+
+    def _whole_query_projection(self) -> nn.Linear | None:
+        if self.adapter is None or self.query_projection is None:
+            return self.query_projection
+        # Two linear maps in a row are one.
+        whole = nn.Linear(self.adapter.in_features, self.dim)
+        with torch.no_grad():
+            outer = self.query_projection
+            whole.weight.copy_(outer.weight @ self.adapter.weight)
+            whole.bias.copy_(outer.weight @ self.adapter.bias + outer.bias)
+        return whole
+
+
+def _unit(outputs: torch.Tensor, projection: nn.Linear | None) -> torch.Tensor:
+    projected = outputs if projection is None else projection(outputs)
+    return functional.normalize(projected.float(), dim=-1)

@@ -1,0 +1,71 @@
+"""From a recipe to the things it names: encoders and data."""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from indexing.progress import Progress
+from retrieval.tokenizer import Tokenizer
+from training.data import TrainingData, read_training_data
+from training.dual_encoder import DualEncoder
+from training.encoders import Tower
+from training.loading import truncating_tokenizer
+from training.recipe import Recipe, Source
+from training.sources import DataSource
+from training.validation import ValidationSet, hold_out, validation_from
+
+
+def make_dual_encoder(recipe: Recipe) -> DualEncoder:
+    """The untrained pair that `recipe` describes, on the CPU.
+
+    :raises RetrievalError: When a model cannot be loaded, or the two do not go together.
+    """
+    towers = []
+    for settings in (recipe.query_encoder, recipe.document_encoder):
+        tower = Tower.load(settings.settings())
+        if settings.gradient_checkpointing:
+            tower.set_gradient_checkpointing(True)
+        towers.append(tower)
+    return DualEncoder(
+        *towers, projection=recipe.dual_encoder.projection, dim=recipe.dual_encoder.dim
+    )
+
+
+def load_data(
+    recipe: Recipe, document_tower: Tower, directory: Path, progress: Progress
+) -> tuple[TrainingData, ValidationSet]:
+    """What a recipe trains and validates on; passages are stored below `directory`.
+
+    :raises CollectionError: When a file is bad, or names what is not there.
+    :raises TrainingDataError: When there is too little to train on.
+    """
+    tokenizer = Tokenizer(truncating_tokenizer(document_tower.encoder, document_tower.max_tokens))
+    settings, validation = recipe.passages, recipe.validation
+    data = read_training_data(
+        _sources(recipe.data),
+        directory,
+        tokenizer=tokenizer,
+        passage_tokens=settings.tokens,
+        overlap_tokens=settings.overlap_tokens,
+        truncate=settings.truncate,
+        positive=settings.positive,
+        progress=progress,
+    )
+    if not validation.data:
+        return hold_out(data, validation.queries, recipe.seed, max_passages=validation.max_passages)
+    held_out = validation_from(
+        _sources(validation.data),
+        directory,
+        tokenizer=tokenizer,
+        passage_tokens=settings.tokens,
+        overlap_tokens=settings.overlap_tokens,
+        truncate=settings.truncate,
+        num_queries=validation.queries,
+        max_passages=validation.max_passages,
+        seed=recipe.seed,
+        progress=progress,
+    )
+    return data, held_out
+
+
+def _sources(tables: Iterable[Source]) -> list[DataSource]:
+    return [DataSource(**table.model_dump()) for table in tables]

@@ -1,0 +1,64 @@
+"""metrics.jsonl: what a run measured, one JSON object a line, and TensorBoard if wanted."""
+
+import json
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from retrieval.extras import extra
+from retrieval.publication import storage_errors
+
+FILE_NAME = "metrics.jsonl"
+
+
+class TrainingLog:
+    """Appends records; each has a `kind`: "step" or "evaluation", "stage" or "end"."""
+
+    def __init__(self, directory: Path, *, tensorboard: bool = False) -> None:
+        """Log into `directory`.
+
+        :raises MissingExtraError: When TensorBoard is wanted and not installed.
+        """
+        self.path = directory / FILE_NAME
+        self._board: Any = None
+        if tensorboard:
+            with extra("tensorboard"):
+                from torch.utils.tensorboard import SummaryWriter
+            self._board = SummaryWriter(str(directory / "tensorboard"))
+
+    def write(self, kind: str, **values: Any) -> None:
+        """Append a record; numbers that JSON has no word for become null.
+
+        :raises StorageError: When the file system refuses.
+        """
+        record = {"kind": kind} | {name: _finite(value) for name, value in values.items()}
+        with storage_errors(self.path), self.path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(record, ensure_ascii=False) + "\n")
+        if self._board is not None:
+            self._draw(values)
+
+    def size(self) -> int:
+        """Bytes written so far, for `truncate`."""
+        return self.path.stat().st_size if self.path.exists() else 0
+
+    def truncate(self, size_bytes: int) -> None:
+        """Forget what was written after the checkpoint that a run resumes from."""
+        if self.path.exists():
+            with storage_errors(self.path), self.path.open("r+b") as file:
+                file.truncate(size_bytes)
+
+    def close(self) -> None:
+        """Write out what TensorBoard still holds."""
+        if self._board is not None:
+            self._board.close()
+
+    def _draw(self, values: Mapping[str, Any]) -> None:
+        stage, step = values.get("stage", ""), values.get("step", 0)
+        for name, value in values.items():
+            if isinstance(value, float) and math.isfinite(value):
+                self._board.add_scalar(f"{stage}/{name}", value, step)
+
+
+def _finite(value: Any) -> Any:
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,0 +1,1 @@
+"""Negative samplers: which documents a query is trained to stay away from."""

@@ -1,0 +1,181 @@
+"""The streaming negative cache (Lindgren et al., 2021) as DAFT uses it (001, section 4.1)."""
+
+import math
+from collections.abc import Mapping
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from retrieval.errors import InvalidArgumentError
+from training.negatives.gumbel import gumbel_top_k
+from training.negatives.sampler import NO_ROW, EncodeDocuments, QueryBatch, Rows
+from training.negatives.seeded import SeededSampler
+from training.positives import KnownPositives
+
+_ENCODED_ROWS = 8192
+_CONVERTED_SLOTS = 65_536
+_SCORES_AT_ONCE = 2**25
+
+
+class NegativeCache(SeededSampler):
+    """Draws from the softmax over the scores of cached document embeddings.
+
+    The cache holds ⌈`fraction` · `num_passages`⌉ of the passages, a window that moves over all of
+    them in a shuffled order, again and again. After each step it moves on by ⌈`refresh_fraction` ·
+    size⌉ passages: those that have been in it longest make room for the next. Where all passages
+    fit, the next are those very ones, encoded afresh. Embeddings that the step makes anyway
+    replace the cached ones (`update`), which leaves the order as it is: a passage that is drawn
+    often does not stay longer.
+
+    Cached embeddings are stale by up to 1 / `refresh_fraction` steps. Memory: size · `dim` values
+    of `dtype` on `device`, and 16 bytes for each passage of the collection on the CPU.
+    """
+
+    def __init__(
+        self,
+        known: KnownPositives,
+        *,
+        num_passages: int,
+        dim: int,
+        per_query: int,
+        fraction: float,
+        refresh_fraction: float,
+        seed: int,
+        score_factor: float = 20.0,
+        temperature: float = 1.0,
+        device: torch.device | str = "cpu",
+        dtype: torch.dtype = torch.float32,
+    ) -> None:
+        """Make an empty cache, from which nothing is drawn before `prepare` or `restore`.
+
+        :param fraction: Alpha (001), the share of the passages that are cached, in (0, 1].
+        :param refresh_fraction: Rho (001), the share of the cache renewed after a step, in [0, 1].
+        :param score_factor: What inner products are multiplied by, as in the loss (001, 4.1).
+        :param temperature: Tau of the softmax that is drawn from (001, eq. 5).
+        :param dtype: float32, or float16 for half the memory; scores are always float32.
+        :raises InvalidArgumentError: When `per_query`, a fraction or the temperature is out of
+            range.
+        """
+        super().__init__(known, per_query=per_query, seed=seed)
+        if not 0 < fraction <= 1:
+            raise InvalidArgumentError(
+                f"the cache fraction is {fraction}: more than 0 and at most 1 is expected"
+            )
+        if not 0 <= refresh_fraction <= 1:
+            raise InvalidArgumentError(
+                f"the refresh fraction is {refresh_fraction}: 0 to 1 is expected"
+            )
+        if not temperature > 0:
+            raise InvalidArgumentError(f"the temperature is {temperature}: it must be positive")
+        self.size = _ceil_of(fraction, num_passages)
+        self.num_refreshed = _ceil_of(refresh_fraction, self.size)
+        self._scale = score_factor / temperature
+        self._embeddings = torch.zeros((self.size, dim), dtype=dtype, device=device)
+        # Row _order[i] is the i-th to enter in each round, into the slot that is the number of
+        # entries so far, modulo the size: so nothing else says where a row is.
+        self._order = np.random.default_rng(seed).permutation(num_passages)
+        self._places = np.empty_like(self._order)
+        self._places[self._order] = np.arange(num_passages)
+        self._entered = 0
+
+    def prepare(self, encode: EncodeDocuments) -> None:
+        """Fill the cache."""
+        self._advance(self.size, encode)
+
+    def _draw(self, batch: QueryBatch, random: np.random.Generator) -> Rows:
+        queries = batch.embeddings.detach().to(self._embeddings.device, torch.float32)
+        num_lines = max(1, _SCORES_AT_ONCE // self.size)
+        drawn = np.empty((len(queries), self.per_query), dtype=np.int64)
+        for start in range(0, len(queries), num_lines):
+            part = slice(start, start + num_lines)
+            drawn[part] = self._draw_lines(batch.queries[part], queries[part], random)
+        return drawn
+
+    def _draw_lines(
+        self, numbers: NDArray[np.int64], embeddings: torch.Tensor, random: np.random.Generator
+    ) -> Rows:
+        scores = self._scores(embeddings)
+        lines, positives = self.known.pairs(numbers)
+        slots = self._slots(positives)
+        cached = slots >= 0
+        scores[torch.from_numpy(lines[cached]), torch.from_numpy(slots[cached])] = -torch.inf
+        columns = gumbel_top_k(scores, self.per_query, random)
+        return np.where(columns < 0, NO_ROW, self._rows(columns))
+
+    def _scores(self, queries: torch.Tensor) -> torch.Tensor:
+        """Scaled inner products (n, slots in use) of queries (n, dim)."""
+        filled = self._embeddings[: self._num_filled]
+        # Scaling the queries is cheaper than scaling the scores.
+        scaled = queries * self._scale
+        if filled.dtype == torch.float32:
+            return scaled @ filled.T
+        blocks = torch.split(filled, _CONVERTED_SLOTS)
+        return torch.cat([scaled @ block.float().T for block in blocks], dim=1)
+
+    def update(self, rows: Rows, embeddings: torch.Tensor) -> None:
+        """Overwrite what is cached of `rows` (m,) with `embeddings` (m, dim)."""
+        slots = self._slots(rows)
+        # Once each, so that the same is kept on every device.
+        slots, firsts = np.unique(slots, return_index=True)
+        self._write(slots[slots >= 0], embeddings[torch.from_numpy(firsts[slots >= 0])])
+
+    def refresh(self, encode: EncodeDocuments) -> None:
+        """Replace the oldest slots by the next passages, encoded as of now."""
+        self._advance(self.num_refreshed, encode)
+
+    def cached(self, rows: Rows) -> torch.Tensor:
+        """The cached embeddings (m, dim) of `rows` (m,), NaN for those that are not cached."""
+        slots = self._slots(rows)
+        device = self._embeddings.device
+        found = self._embeddings[torch.from_numpy(np.maximum(slots, 0)).to(device)].float()
+        found[torch.from_numpy(slots < 0).to(device)] = torch.nan
+        return found
+
+    def state(self) -> Mapping[str, Any]:
+        """The cached embeddings, and how many have entered so far."""
+        return {
+            **super().state(),
+            "entered": self._entered,
+            "embeddings": self._embeddings.to("cpu", copy=True),
+        }
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on with the same embeddings."""
+        super().restore(state)
+        self._entered = int(state["entered"])
+        self._embeddings.copy_(state["embeddings"])
+
+    @property
+    def _num_filled(self) -> int:
+        return min(self._entered, self.size)
+
+    def _advance(self, count: int, encode: EncodeDocuments) -> None:
+        """Let the next `count` passages enter, each into the slot that is the oldest by then."""
+        for start in range(0, count, _ENCODED_ROWS):
+            entries = self._entered + np.arange(min(_ENCODED_ROWS, count - start))
+            rows = self._order[entries % len(self._order)]
+            self._write(entries % self.size, encode(rows))
+            self._entered += len(entries)
+
+    def _write(self, slots: NDArray[np.int64], embeddings: torch.Tensor) -> None:
+        new = embeddings.detach().to(self._embeddings)
+        self._embeddings[torch.from_numpy(slots).to(self._embeddings.device)] = new
+
+    def _slots(self, rows: Rows) -> NDArray[np.int64]:
+        """Where each of `rows` is, -1 if nowhere; the work does not depend on the cache's size."""
+        oldest = self._entered - self._num_filled
+        ages = (self._places[rows] - oldest) % len(self._order)
+        return np.where((rows >= 0) & (ages < self._num_filled), (oldest + ages) % self.size, -1)
+
+    def _rows(self, slots: NDArray[np.int64]) -> Rows:
+        """Which row each of `slots` in use holds."""
+        last = self._entered - 1
+        return self._order[(last - (last - slots) % self.size) % len(self._order)]
+
+
+def _ceil_of(fraction: float, whole: int) -> int:
+    """⌈fraction · whole⌉ of the fraction as it is written: ⌈0.1 · 30⌉ is 3."""
+    return math.ceil(Fraction(str(fraction)) * whole)

@@ -1,0 +1,93 @@
+"""Samples without replacement from softmax distributions over very many items."""
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+Keys = NDArray[np.float64]
+Numbers = NDArray[np.int64]
+
+NUM_PERTURBED = 2048
+"""Items of a line that get their noise explicitly, at least."""
+
+_PERTURBED_PER_DRAWN = 16
+
+
+def gumbel_top_k(
+    scores: torch.Tensor,
+    count: int,
+    random: np.random.Generator,
+    num_perturbed: int = NUM_PERTURBED,
+) -> Numbers:
+    """For each line of `scores` (n, m) the columns with the largest score + Gumbel noise.
+
+    The first column of a line follows the softmax of its scores, each further one the softmax
+    over those not drawn yet (Gumbel-max trick, Plackett-Luce model).
+
+    To add noise to millions of scores would take longer than to compute them. It isn't needed:
+    only the best `num_perturbed` columns get their noise one by one, and of the others only those
+    are drawn that overtake the last of the winners so far (after Mussmann et al., "Fast amortized
+    inference and learning in log-linear models with randomly perturbed approximate nearest
+    neighbor search", 2017). The distribution is exactly the same.
+
+    :param scores: Finite or -inf, which is never drawn; overwritten.
+    :returns: (n, count), the largest first, -1 where a line has no more.
+    """
+    size = scores.shape[1]
+    num_perturbed = min(size, max(num_perturbed, _PERTURBED_PER_DRAWN * count))
+    best = scores.topk(num_perturbed, dim=1, sorted=False)
+    heads = best.values.double().cpu().numpy()
+    keys = heads - np.log(random.standard_exponential(heads.shape))
+    if count <= num_perturbed:
+        thresholds = np.partition(keys, num_perturbed - count, axis=1)[:, num_perturbed - count]
+    else:
+        thresholds = np.full(len(keys), -np.inf)
+    lines, places = np.nonzero((keys >= thresholds[:, np.newaxis]) & (keys > -np.inf))
+    columns, keys = best.indices.cpu().numpy()[lines, places], keys[lines, places]
+    if num_perturbed < size:
+        scores.scatter_(1, best.indices, -torch.inf)
+        more = _overtaking(scores, heads.min(axis=1), thresholds, random)
+        lines, columns, keys = (
+            np.concatenate(parts) for parts in zip((lines, columns, keys), more, strict=True)
+        )
+    return _largest(lines, columns, keys, scores.shape[0], count)
+
+
+def _overtaking(
+    scores: torch.Tensor, bounds: Keys, thresholds: Keys, random: np.random.Generator
+) -> tuple[Numbers, Numbers, Keys]:
+    """Lines, columns and keys of the scores (n, m) whose noise lifts them above `thresholds` (n,).
+
+    No score of line i exceeds `bounds`[i]. Score + Gumbel noise is -log of the first arrival of a
+    Poisson process with the rate exp(score). All columns' arrivals before exp(-threshold) are
+    simulated as if each score were the bound, and thinned out to the true rates.
+    """
+    size = scores.shape[1]
+    with np.errstate(invalid="ignore"):
+        # Not a number where only -inf is left, or where training has diverged.
+        rates = np.nan_to_num(size * np.exp(bounds - thresholds))
+    arrivals = random.poisson(rates)
+    lines = np.repeat(np.arange(len(arrivals)), arrivals)
+    columns = random.integers(size, size=len(lines))
+    device = scores.device
+    chosen = scores[torch.from_numpy(lines).to(device), torch.from_numpy(columns).to(device)]
+    excesses = chosen.double().cpu().numpy() - bounds[lines]
+    accepted = -random.standard_exponential(len(lines)) < excesses
+    lines, columns = lines[accepted], columns[accepted]
+    keys = thresholds[lines] + random.standard_exponential(len(lines))
+    # A column's first arrival counts, which has the largest key.
+    order = np.argsort(-keys)
+    _, firsts = np.unique(lines[order] * size + columns[order], return_index=True)
+    kept = order[firsts]
+    return lines[kept], columns[kept], keys[kept]
+
+
+def _largest(lines: Numbers, columns: Numbers, keys: Keys, num_lines: int, count: int) -> Numbers:
+    """Of each line the `count` columns with the largest keys, (num_lines, count)."""
+    order = np.lexsort((-keys, lines))
+    lines, columns = lines[order], columns[order]
+    ranks = np.arange(len(lines)) - np.searchsorted(lines, lines)
+    kept = ranks < count
+    drawn = np.full((num_lines, count), -1, dtype=np.int64)
+    drawn[lines[kept], ranks[kept]] = columns[kept]
+    return drawn

@@ -1,0 +1,32 @@
+"""Random negatives."""
+
+import numpy as np
+
+from training.negatives.sampler import NO_ROW, QueryBatch, Rows
+from training.negatives.seeded import SeededSampler
+from training.positives import KnownPositives
+
+
+class UniformSampler(SeededSampler):
+    """Draws from all passages that are not known to be relevant, each equally likely."""
+
+    def __init__(
+        self, known: KnownPositives, *, num_passages: int, per_query: int, seed: int
+    ) -> None:
+        """Draw `per_query` different ones of `num_passages` for each query.
+
+        :raises InvalidArgumentError: When `per_query` is not at least 1.
+        """
+        super().__init__(known, per_query=per_query, seed=seed)
+        self.num_passages = num_passages
+
+    def _draw(self, batch: QueryBatch, random: np.random.Generator) -> Rows:
+        drawn = np.full((len(batch.queries), self.per_query), NO_ROW, dtype=np.int64)
+        for line, query in zip(drawn, batch.queries, strict=True):
+            positives = self.known.of(query)
+            available = self.num_passages - len(positives)
+            ranks = random.choice(available, min(self.per_query, available), replace=False)
+            # So many non-positives lie below each positive: a rank skips those it has passed.
+            below = positives - np.arange(len(positives))
+            line[: len(ranks)] = ranks + np.searchsorted(below, ranks, side="right")
+        return drawn

@@ -1,0 +1,100 @@
+"""AdamW, its learning rates and their schedule."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from accelerate import Accelerator
+from torch import nn
+from transformers import get_scheduler
+
+from training.dual_encoder import DualEncoder, Part
+from training.recipe import Optimiser
+
+_NOT_DECAYED = 1  # biases and norms have one dimension
+
+
+class Optimisation:
+    """The optimiser of one stage; parameters without a gradient are left as they are."""
+
+    def __init__(
+        self,
+        dual_encoder: DualEncoder,
+        settings: Optimiser,
+        learning_rates: Mapping[Part, float],
+        num_steps: int,
+        accelerator: Accelerator,
+    ) -> None:
+        """Train each part at its rate over `num_steps` steps; a part without a rate is left out."""
+        groups: list[dict[str, Any]] = []
+        for part, parameters in dual_encoder.parts():
+            if part in learning_rates:
+                groups += _groups(parameters, learning_rates[part], settings.weight_decay)
+        self._parameters = [parameter for group in groups for parameter in group["params"]]
+        self._max_norm = settings.max_gradient_norm
+        self._accelerator = accelerator
+        self._optimiser = accelerator.prepare_optimizer(torch.optim.AdamW(groups))
+        # More warm-up than steps would mean that the rate never gets where it was set.
+        warmup_steps = min(settings.warmup_steps, num_steps // 10)
+        self._schedule = get_scheduler(
+            settings.schedule,
+            self._optimiser.optimizer,
+            num_warmup_steps=warmup_steps,
+            num_training_steps=num_steps,
+        )
+
+    @property
+    def learning_rate(self) -> float:
+        """The largest rate at present."""
+        return float(max(self._schedule.get_last_lr()))
+
+    def step(self) -> float:
+        """Add up the gradient over the processes, clip it, and move; the norm before clipping."""
+        if self._accelerator.num_processes > 1:
+            self._reduce()
+        norm = self._accelerator.clip_grad_norm_(self._parameters, self._max_norm or float("inf"))
+        self._optimiser.step()
+        self._optimiser.zero_grad()
+        if not self._optimiser.step_was_skipped:
+            self._schedule.step()
+        return float(norm)
+
+    def state(self) -> dict[str, object]:
+        """What `restore` needs."""
+        scaler = self._accelerator.scaler
+        return {
+            "optimiser": self._optimiser.state_dict(),
+            "schedule": self._schedule.state_dict(),
+            "scaler": None if scaler is None else scaler.state_dict(),
+        }
+
+    def restore(self, state: Mapping[str, dict[str, object]]) -> None:
+        """Go on from a state."""
+        self._optimiser.load_state_dict(state["optimiser"])
+        self._schedule.load_state_dict(state["schedule"])
+        if self._accelerator.scaler is not None:
+            self._accelerator.scaler.load_state_dict(state["scaler"])
+
+    def _reduce(self) -> None:
+        # In one piece: many small messages would cost more than their content.
+        present = [p for p in self._parameters if p.requires_grad]
+        gradients = [torch.zeros_like(p) if p.grad is None else p.grad for p in present]
+        total = self._accelerator.reduce(
+            torch.cat([gradient.reshape(-1) for gradient in gradients]), "sum"
+        )
+        for parameter, piece in zip(
+            present, total.split([p.numel() for p in present]), strict=True
+        ):
+            parameter.grad = piece.view_as(parameter).clone()
+
+
+def _groups(
+    parameters: list[nn.Parameter], learning_rate: float, weight_decay: float
+) -> list[dict[str, Any]]:
+    decayed = [p for p in parameters if p.ndim > _NOT_DECAYED]
+    others = [p for p in parameters if p.ndim <= _NOT_DECAYED]
+    groups = [
+        {"params": decayed, "lr": learning_rate, "weight_decay": weight_decay},
+        {"params": others, "lr": learning_rate, "weight_decay": 0.0},
+    ]
+    return [group for group in groups if group["params"]]

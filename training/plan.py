@@ -1,0 +1,118 @@
+"""What a recipe would take, without running it."""
+
+import math
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from indexing.progress import Progress
+from training.dual_encoder import DualEncoder
+from training.encoders import Tower
+from training.inputs import load_data, make_dual_encoder
+from training.recipe import Recipe
+
+# AdamW in float32: the weight, its gradient and two moments.
+_BYTES_PER_PARAMETER = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The size of a run.
+
+    Memory is estimated: `training_bytes` for weights, gradients and AdamW's moments, and
+    `activation_bytes` for what both towers keep for the backward pass of one micro-batch of texts
+    of the greatest length (Korthikanti et al. 2022, section 4.1).
+    """
+
+    num_pairs: int
+    num_queries: int
+    num_passages: int
+    num_validation_queries: int
+    num_searched_passages: int
+    query_parameters: int
+    document_parameters: int
+    dim: int
+    steps_per_epoch: int
+    most_steps: dict[str, int]
+    training_bytes: int
+    activation_bytes: int
+    cache_bytes: int
+    notes: tuple[str, ...]
+
+    def rows(self) -> list[tuple[str, str]]:
+        """What and how much, for a table."""
+        memory = self.training_bytes + self.activation_bytes + self.cache_bytes
+        return [
+            ("pairs to train on", f"{self.num_pairs:,} of {self.num_queries:,} queries"),
+            ("passages", f"{self.num_passages:,}"),
+            ("validation queries", f"{self.num_validation_queries:,}"),
+            ("passages searched for them", f"{self.num_searched_passages:,}"),
+            ("query encoder", f"{self.query_parameters:,} parameters"),
+            ("document encoder", f"{self.document_parameters:,} parameters"),
+            ("embeddings", f"{self.dim} dimensions"),
+            ("steps per epoch", f"{self.steps_per_epoch:,}"),
+            *((f"steps of {name}", f"at most {n:,}") for name, n in self.most_steps.items()),
+            ("memory, about", f"{memory / 2**30:.1f} GiB"),
+            ("  weights, gradients, AdamW", f"{self.training_bytes / 2**30:.2f} GiB"),
+            ("  activations", f"{self.activation_bytes / 2**30:.2f} GiB"),
+            ("  negative cache", f"{self.cache_bytes / 2**30:.2f} GiB"),
+            *(("note", note) for note in self.notes),
+        ]
+
+
+def make_plan(recipe: Recipe, progress: Progress) -> Plan:
+    """Load the models and read the data of `recipe`, and say what training would take.
+
+    :raises RetrievalError: When the recipe could not be run.
+    """
+    dual_encoder = make_dual_encoder(recipe)
+    with tempfile.TemporaryDirectory() as folder:
+        data, validation = load_data(recipe, dual_encoder.document_tower, Path(folder), progress)
+        batch_size = min(recipe.optimiser.batch_size, len(data.pairs))
+        steps = len(data.pairs) // batch_size
+        epochs = {"fine-tuning": recipe.fine_tuning.epochs}
+        if recipe.recipe == "daft":
+            epochs = {"alignment": recipe.alignment.max_epochs, **epochs}
+        return Plan(
+            num_pairs=len(data.pairs),
+            num_queries=len(data.queries),
+            num_passages=data.passages.num_passages,
+            num_validation_queries=len(validation.queries),
+            num_searched_passages=len(validation.rows),
+            query_parameters=_count(dual_encoder.query_tower),
+            document_parameters=_count(dual_encoder.document_tower),
+            dim=dual_encoder.dim,
+            steps_per_epoch=steps,
+            most_steps={name: math.ceil(count * steps) for name, count in epochs.items()},
+            training_bytes=_count(dual_encoder) * _BYTES_PER_PARAMETER,
+            activation_bytes=_activation_bytes(recipe, dual_encoder, batch_size),
+            cache_bytes=_cache_bytes(recipe, data.passages.num_passages, dual_encoder.dim),
+            notes=data.notes,
+        )
+
+
+def _count(module: Any) -> int:
+    return sum(parameter.numel() for parameter in module.parameters())
+
+
+def _cache_bytes(recipe: Recipe, num_passages: int, dim: int) -> int:
+    negatives = recipe.negatives
+    if "cache" not in negatives.samplers:
+        return 0
+    width = 2 if negatives.cache_precision == "float16" else 4
+    return math.ceil(negatives.cache_fraction * num_passages) * dim * width
+
+
+def _activation_bytes(recipe: Recipe, dual_encoder: DualEncoder, batch_size: int) -> int:
+    size = min(recipe.optimiser.micro_batch_size or batch_size, batch_size)
+    precision = 2 if recipe.optimiser.precision == "fp32" else 1  # relative to 16 bits
+    towers = (dual_encoder.query_tower, dual_encoder.document_tower)
+    return sum(precision * size * _bytes_per_text(tower) for tower in towers)
+
+
+def _bytes_per_text(tower: Tower) -> int:
+    config: Any = tower.encoder[0].auto_model.config
+    width, heads = config.hidden_size, config.num_attention_heads
+    per_layer = tower.max_tokens * (34 * width + 5 * heads * tower.max_tokens)
+    return int(config.num_hidden_layers * per_layer)

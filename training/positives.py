@@ -1,0 +1,63 @@
+"""Which passages are relevant to which queries, so that none of them serves as a negative."""
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+class KnownPositives:
+    """For each query number the passage rows that are relevant to it, as compressed sparse rows."""
+
+    def __init__(self, rows: Iterable[Sequence[int]]) -> None:
+        """Take the rows of query 0, of query 1 and so on; a query may have none."""
+        sorted_rows = [np.unique(np.asarray(found, dtype=np.int64)) for found in rows]
+        self._ends = np.cumsum([0, *map(len, sorted_rows)])
+        self._rows = np.concatenate(sorted_rows) if sorted_rows else np.empty(0, np.int64)
+
+    def __len__(self) -> int:
+        return len(self._ends) - 1
+
+    def of(self, query: int) -> NDArray[np.int64]:
+        """The ascending rows of one query."""
+        return self._rows[self._ends[query] : self._ends[query + 1]]
+
+    def pairs(self, queries: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Where in `queries` (n,) a query stands, and a row that it knows: (p,) each.
+
+        Ascending, first by place, then by row.
+        """
+        starts = self._ends[queries]
+        counts = self._ends[np.asarray(queries) + 1] - starts
+        places = np.repeat(np.arange(len(queries)), counts)
+        # Counts up from each query's start.
+        firsts = np.cumsum(counts) - counts
+        return places, self._rows[np.arange(len(places)) + np.repeat(starts - firsts, counts)]
+
+    def mask(self, queries: NDArray[np.int64], rows: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Whether row j is a known positive of query i.
+
+        :param queries: Query numbers, (n,).
+        :param rows: Passage rows, (m,) for all queries alike or (n, m) for each its own.
+        :returns: (n, m).
+        """
+        places, positives = self.pairs(queries)
+        if rows.ndim == 1:
+            # Few of many rows are known to any query: only they are looked at for each.
+            masked = np.zeros((len(queries), len(rows)), dtype=np.bool_)
+            columns = np.flatnonzero(_is_among(np.unique(positives), rows))
+            own = np.broadcast_to(rows[columns], (len(queries), len(columns)))
+            masked[:, columns] = self.mask(queries, own)
+            return masked
+        # One ascending key for each pair; rows that no query knows share the key of none.
+        width = int(positives.max(initial=-1)) + 2
+        clipped = np.where((rows >= 0) & (rows < width), rows, width - 1)
+        keys = np.arange(len(queries))[:, np.newaxis] * width + clipped
+        return _is_among(places * width + positives, keys)
+
+
+def _is_among(ascending: NDArray[np.int64], values: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Which `values`, of any shape, stand in `ascending`."""
+    padded = np.append(ascending, np.iinfo(np.int64).max)
+    found: NDArray[np.bool_] = padded[np.searchsorted(ascending, values)] == values
+    return found

@@ -1,0 +1,286 @@
+"""A training run as a TOML file: every setting, its bounds and its default."""
+
+import tomllib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from retrieval.errors import InvalidArgumentError
+from training.divergence import AlignmentStopping
+from training.dual_encoder import Projection
+from training.encoders import TowerSettings
+from training.errors import RecipeError
+from training.step import NegativeGradient
+
+Fraction = Annotated[float, Field(ge=0, le=1)]
+Positive = Annotated[float, Field(gt=0)]
+Count = Annotated[int, Field(ge=1)]
+
+SamplerName = Literal["cache", "in_batch", "uniform", "bm25", "mined", "given"]
+
+
+class _Table(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
+
+
+class Source(_Table):
+    """[[data]]: pairs of a query and a relevant document.
+
+    `corpus` is whatever `swiftlet index` takes, or `irds:NAME`; `queries` is where the queries are,
+    by default there too; `qrels` a split of the corpus's BEIR folder, a file, or `irds:NAME`.
+    `triples` (MS MARCO's, by ids or by texts) take the place of qrels.
+    """
+
+    corpus: str | None = None
+    queries: str | None = None
+    qrels: str | None = None
+    triples: str | None = None
+
+    @model_validator(mode="after")
+    def _is_complete(self) -> Self:
+        if self.triples is None and (self.corpus is None or self.qrels is None):
+            raise ValueError("a source needs corpus and qrels, or triples")
+        return self
+
+
+class Passages(_Table):
+    """[passages]: how documents are cut before they are encoded; tokens are the document tower's.
+
+    With `truncate` each is one passage, of which the tower reads the beginning. `positive` says
+    which passage of a long relevant document a query is paired with: the one that shares the most
+    telling words, or the first.
+    """
+
+    tokens: Count = 128
+    overlap_tokens: Annotated[int, Field(ge=0)] = 16
+    truncate: bool = False
+    positive: Literal["lexical", "first"] = "lexical"
+
+
+class Validation(_Table):
+    """[validation]: the queries that choose the best checkpoint and measure alignment.
+
+    `queries` of them are taken away from the training data, or, where sources are given, from
+    those. They are searched among their own relevant passages and others up to `max_passages`.
+    `sample` bounds what alignment and collapse are measured on.
+    """
+
+    queries: Count = 500
+    data: tuple[Source, ...] = ()
+    max_passages: Count = 50_000
+    every: Annotated[int, Field(ge=0, description="steps; 0 for once an epoch")] = 0
+    sample: Annotated[int, Field(ge=8)] = 512
+    factory: str | None = None
+
+
+class Towers(_Table):
+    """[query_encoder], [document_encoder]: a checkpoint and what is made of it."""
+
+    model: str
+    layers: tuple[int, ...] | None = None
+    pooling: Literal["cls", "mean", "first_tokens"] | None = None
+    first_tokens: Count = 8
+    max_tokens: Count | None = None
+    dropout: Annotated[float, Field(ge=0, lt=1)] | None = None
+    permute_basis: int | None = None
+    random_weights: bool = False
+    trust_remote_code: bool = False
+    gradient_checkpointing: bool = False
+
+    def settings(self) -> TowerSettings:
+        """The same, as `training.encoders` takes it."""
+        return TowerSettings(**self.model_dump(exclude={"gradient_checkpointing"}))
+
+
+class Join(_Table):
+    """[dual_encoder]: the projection W, b and the size a of the embeddings (eqs 10, 11)."""
+
+    projection: Projection = "shared"
+    dim: Count | None = None
+
+
+class Loss(_Table):
+    """[loss]: eq. 5, section 5.3.2."""
+
+    score_factor: Positive = 20.0
+    temperature: Positive = 1.0
+
+
+class Negatives(_Table):
+    """[negatives]: where D⁻ comes from, and what of it carries gradient.
+
+    `samplers` are mixed; each but in_batch draws `per_query`. `cache_fraction` is α and
+    `refresh_fraction` ρ of section 4.1; `depth` is how many of the best passages BM25 and the mined
+    index draw from.
+    """
+
+    samplers: Annotated[tuple[SamplerName, ...], Field(min_length=1)] = ("cache", "in_batch")
+    per_query: Count = 64
+    shared: bool = False
+    gradient: NegativeGradient = "cached"
+    cache_fraction: Annotated[float, Field(gt=0, le=1)] = 1.0
+    refresh_fraction: Fraction = 0.01
+    cache_precision: Literal["float32", "float16"] = "float32"
+    depth: Count = 200
+    refresh_every: Count = 1000
+
+    @model_validator(mode="after")
+    def _can_be_constants(self) -> Self:
+        others = set(self.samplers) - {"cache", "in_batch"}
+        if self.gradient == "cached" and others:
+            raise ValueError(
+                f"gradient 'cached' needs kept embeddings, which {', '.join(sorted(others))} "
+                "has not: choose gradient = 're-encoded'"
+            )
+        if len(set(self.samplers)) < len(self.samplers):
+            raise ValueError("a sampler stands twice in samplers")
+        return self
+
+
+class Optimiser(_Table):
+    """[optimiser]: AdamW, warm-up and then the schedule; each stage begins anew."""
+
+    learning_rate: Positive = 1e-5
+    document_learning_rate: Positive | None = None
+    projection_learning_rate: Positive | None = None
+    weight_decay: Annotated[float, Field(ge=0)] = 0.01
+    warmup_steps: Annotated[int, Field(ge=0)] = 1000
+    schedule: Literal["linear", "cosine", "constant"] = "linear"
+    batch_size: Annotated[int, Field(ge=2)] = 48
+    micro_batch_size: Count | None = None
+    max_gradient_norm: Positive | None = 1.0
+    precision: Literal["fp32", "bf16", "fp16"] = "fp32"
+
+
+class Alignment(_Table):
+    """[alignment]: the first stage of DAFT; the document language model is frozen (section 4)."""
+
+    max_epochs: Positive = 20
+    train_projection: bool = True
+    threshold: float | None = None
+    threshold_per_dimension: float | None = 250 / 512
+    patience: Count | None = 3
+    learning_rate: Positive | None = None
+
+    def stopping(self, dim: int) -> AlignmentStopping:
+        """When to stop, for embeddings of this size."""
+        absolute = self.threshold is not None
+        return AlignmentStopping(
+            dim=dim,
+            threshold=self.threshold,
+            threshold_per_dimension=None if absolute else self.threshold_per_dimension,
+            patience=self.patience,
+        )
+
+
+class FineTuning(_Table):
+    """[fine_tuning]: the second stage, both towers (section 5.3.1)."""
+
+    epochs: Positive = 10
+
+
+class Collapse(_Table):
+    """[collapse]: when a run counts as collapsed; `stop` false goes on all the same."""
+
+    stop: bool = True
+    cosine: Fraction = 0.95
+    effective_rank: Annotated[float, Field(ge=1)] = 3.0
+    loss_share: Fraction = 0.95
+    patience: Count = 2
+
+
+class Recipe(_Table):
+    """A whole run. `recipe` names the function of `training.recipes` that runs it."""
+
+    recipe: Literal["daft", "contrastive", "alternating"]
+    seed: int = 0
+    data: Annotated[tuple[Source, ...], Field(min_length=1)]
+    query_encoder: Towers
+    document_encoder: Towers
+    dual_encoder: Join = Join()
+    passages: Passages = Passages()
+    validation: Validation = Validation()
+    loss: Loss = Loss()
+    negatives: Negatives = Negatives()
+    optimiser: Optimiser = Optimiser()
+    alignment: Alignment = Alignment()
+    fine_tuning: FineTuning = FineTuning()
+    collapse: Collapse = Collapse()
+    tensorboard: bool = False
+    frozen_outputs: str | None = None
+
+
+def read_recipe(path: Path, overrides: Sequence[str] = ()) -> Recipe:
+    """Read a recipe and apply `key.of.table=value` on top; a value is TOML, or else a string.
+
+    Paths in it are relative to the working directory.
+
+    :raises RecipeError: When the file cannot be read, or with all that is wrong in it.
+    """
+    try:
+        content = tomllib.loads(path.read_text("utf-8"))
+    except OSError as error:
+        raise RecipeError(f"{path} cannot be read: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise RecipeError(f"{path} is not TOML: {error}") from error
+    for override in overrides:
+        _override(content, override)
+    return parse_recipe(content, str(path))
+
+
+def parse_recipe(content: dict[str, Any], name: str) -> Recipe:
+    """Validate a recipe's tables.
+
+    :raises RecipeError: With all that is wrong.
+    """
+    try:
+        return Recipe.model_validate(content)
+    except ValidationError as error:
+        faults = [_fault(found) for found in error.errors()]
+        raise RecipeError(f"{name}: {'; '.join(faults)}") from error
+
+
+def _fault(error: Any) -> str:
+    place = ".".join(map(str, error["loc"])) or "the recipe"
+    if error["type"] == "extra_forbidden":
+        return f"{place} is not a setting"
+    if error["type"] == "missing":
+        return f"{place} is missing"
+    message = error["msg"].removeprefix("Value error, ").removeprefix("Input should be ")
+    if error["type"] == "value_error":
+        return f"{place}: {message}"
+    return f"{place} is {error['input']!r:.60}, but should be {message}"
+
+
+def _override(content: dict[str, Any], override: str) -> None:
+    key, equals, text = override.partition("=")
+    names = key.strip().split(".")
+    if not equals or not all(names):
+        raise InvalidArgumentError(f"--set {override!r} is not of the form key=value")
+    try:
+        value = tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        value = text.strip()
+    table: Any = content
+    for name in names[:-1]:
+        table = _inner(table, name, key)
+    if isinstance(table, list):
+        _inner(table, names[-1], key)
+        table[int(names[-1])] = value
+    else:
+        table[names[-1]] = value
+
+
+def _inner(table: Any, name: str, key: str) -> Any:
+    if isinstance(table, list):
+        if not name.isdecimal() or int(name) >= len(table):
+            raise InvalidArgumentError(
+                f"--set {key}: {name!r} is no number of the {len(table)} tables, from 0"
+            )
+        return table[int(name)]
+    inner = table.setdefault(name, {})
+    if not isinstance(inner, dict | list):
+        raise InvalidArgumentError(f"--set {key}: {name} is a value, not a table")
+    return inner

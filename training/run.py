@@ -1,0 +1,81 @@
+"""A training run: its stages one after the other, from wherever an earlier process left off."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from training.checkpoints import read_checkpoint
+from training.context import BEST, CHECKPOINT, Position, TrainingContext
+from training.errors import TrainingStoppedError
+from training.stage import Stage, StageRun
+
+
+class TrainingRun:
+    """Trains stage by stage; a killed run loses what came after its last checkpoint."""
+
+    def __init__(self, context: TrainingContext, *, resume: bool = False) -> None:
+        """Start, or go on from the directory's checkpoint if there is one.
+
+        :raises CorruptArtefactError: When the checkpoint was altered.
+        """
+        self.context = context
+        self._position = Position()
+        self._resumed: Mapping[str, Any] | None = None
+        self._num_stages_seen = 0
+        if resume and (context.directory / CHECKPOINT).is_dir():
+            self._go_on(read_checkpoint(context.directory / CHECKPOINT))
+
+    def train(self, stage: Stage) -> None:
+        """Run a stage, or what is left of it, or nothing where an earlier process finished it.
+
+        :raises CollapsedError: When the embeddings collapsed.
+        :raises TrainingStoppedError: When the loss is no number any more, or memory ran out.
+        :raises StorageError: When the file system refuses.
+        """
+        number = self._num_stages_seen
+        self._num_stages_seen += 1
+        if self._position.stage > number:
+            return
+        if self._position.stage < number:
+            self._position = Position(stage=number, seconds=self._position.seconds)
+        with self._memory_errors(stage):
+            StageRun(self.context, stage, self._position, self._resumed).run()
+        self._resumed = None
+
+    def take_best(self) -> dict[str, Any]:
+        """Return to the evaluation with the highest nDCG@10 of the stages that choose.
+
+        :returns: Its stage, step and nDCG@10; empty if no stage chose.
+        """
+        directory = self.context.directory / BEST
+        if not directory.is_dir():
+            return {}
+        best = read_checkpoint(directory)
+        self.context.dual_encoder.load_state_dict(best.pop("model"))
+        return best
+
+    def _go_on(self, state: dict[str, Any]) -> None:
+        context = self.context
+        self._position = Position(**state["position"])
+        self._resumed = state
+        context.dual_encoder.load_state_dict(state["model"])
+        if not state["document_unchanged"]:
+            context.encoder.frozen_outputs = None
+        if context.accelerator.is_main_process:
+            context.log.truncate(state["log_size"])
+        context.accelerator.wait_for_everyone()
+
+    @contextmanager
+    def _memory_errors(self, stage: Stage) -> Iterator[None]:
+        try:
+            yield
+        except (RuntimeError, MemoryError) as error:  # torch's are RuntimeErrors, on every device
+            if isinstance(error, RuntimeError) and "memory" not in str(error):
+                raise
+            settings = self.context.recipe.optimiser
+            size = settings.micro_batch_size or settings.batch_size
+            raise TrainingStoppedError(
+                f"memory ran out in stage {stage.name}: lower optimiser.micro_batch_size (now "
+                f"{size}), document_encoder.max_tokens or negatives.cache_fraction, or set "
+                f"document_encoder.gradient_checkpointing{self.context.last_checkpoint()}"
+            ) from error

@@ -1,0 +1,66 @@
+"""A run's state as two plain files: tensors in safetensors, all else in JSON. No pickle."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors.torch import load_file, save_file
+
+TENSORS = "state.safetensors"
+STRUCTURE = "state.json"
+FILES = (TENSORS, STRUCTURE)
+
+_TENSOR, _ARRAY, _PAIRS = "__tensor__", "__array__", "__pairs__"
+
+
+def write_state(directory: Path, state: Mapping[str, Any]) -> None:
+    """Write nested dictionaries and lists of numbers, strings, None, arrays and tensors.
+
+    :raises TypeError: When `state` holds anything else.
+    """
+    tensors: dict[str, torch.Tensor] = {}
+    structure = _flatten(state, tensors)
+    save_file(tensors, directory / TENSORS)
+    (directory / STRUCTURE).write_text(json.dumps(structure), "utf-8")
+
+
+def read_state(directory: Path) -> dict[str, Any]:
+    """Read what `write_state` wrote; tensors on the CPU."""
+    tensors = load_file(directory / TENSORS)
+    structure = json.loads((directory / STRUCTURE).read_text("utf-8"))
+    state: dict[str, Any] = _restore(structure, tensors)
+    return state
+
+
+def _flatten(value: Any, tensors: dict[str, torch.Tensor]) -> Any:
+    if isinstance(value, torch.Tensor | np.ndarray):
+        kind = _TENSOR if isinstance(value, torch.Tensor) else _ARRAY
+        name = str(len(tensors))
+        # A copy, since safetensors refuses tensors that share their memory.
+        tensors[name] = torch.as_tensor(value).detach().cpu().clone().contiguous()
+        return {kind: name}
+    if isinstance(value, Mapping):
+        # As pairs, since JSON would turn the optimiser's numbers into strings.
+        return {_PAIRS: [[key, _flatten(item, tensors)] for key, item in value.items()]}
+    if isinstance(value, list | tuple):
+        return [_flatten(item, tensors) for item in value]
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, np.generic):
+        return value.item()
+    raise TypeError(f"{type(value).__name__} cannot be kept in a checkpoint")
+
+
+def _restore(value: Any, tensors: Mapping[str, torch.Tensor]) -> Any:
+    if isinstance(value, list):
+        return [_restore(item, tensors) for item in value]
+    if not isinstance(value, dict):
+        return value
+    if _TENSOR in value:
+        return tensors[value[_TENSOR]]
+    if _ARRAY in value:
+        return tensors[value[_ARRAY]].numpy()
+    return {key: _restore(item, tensors) for key, item in value[_PAIRS]}

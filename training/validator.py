@@ -1,0 +1,88 @@
+"""What is measured between steps: alignment, spread and retrieval on the validation queries."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from evaluation.metrics import evaluate
+from indexing.index_type import default_factory, exact_rows, training_size, tune
+from retrieval.aggregation import best_passages
+from retrieval.index import FaissIndex
+from retrieval.searcher import num_candidates_for
+from retrieval.types import Embeddings, Run
+from training.collapse import Spread
+from training.divergence import kl_estimate
+from training.encoding import BatchEncoder
+from training.validation import ValidationSet
+
+METRICS = ("nDCG@10", "MRR@10", "R@100")
+_TOP_K = 100
+_TUNED_ON = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Validator:
+    """Measures a dual encoder on a validation set.
+
+    `sample` bounds the queries and the passages that alignment and spread are estimated on;
+    `factory` is the FAISS index that queries are searched in, by default what `swiftlet index`
+    takes for so many passages.
+    """
+
+    validation: ValidationSet
+    sample: int
+    factory: str | None = None
+
+    def divergence(self, encoder: BatchEncoder) -> float:
+        """The KL estimate between the towers on the validation queries (001, eq. 9)."""
+        texts = self.validation.queries[: self.sample]
+        return kl_estimate(encoder.documents(texts), encoder.queries(texts))
+
+    def spreads(self, encoder: BatchEncoder) -> tuple[Spread, Spread]:
+        """How queries and passages lie in the space."""
+        rows = self.validation.rows
+        chosen = rows[np.linspace(0, len(rows) - 1, min(self.sample, len(rows))).astype(np.int64)]
+        queries = encoder.queries(self.validation.queries[: self.sample])
+        return Spread.of(queries), Spread.of(encoder.passages(self.validation.passages, chosen))
+
+    def quality(self, encoder: BatchEncoder) -> dict[str, float]:
+        """`METRICS` of ANN retrieval with the validation queries (001, section 4.2.1)."""
+        validation = self.validation
+        queries = _array(encoder.queries(validation.queries))
+        passages = _array(encoder.passages(validation.passages, validation.rows))
+        return evaluate(self._search(queries, passages), validation.qrels, METRICS)
+
+    def _search(self, queries: Embeddings, passages: Embeddings) -> Run:
+        index = _filled(self.factory, queries, passages)
+        owners = self.validation.passages.passage_to_document[self.validation.rows]
+        document_ids = self.validation.passages.document_ids
+        run: Run = {}
+        for query_id, embedding in zip(self.validation.query_ids, queries, strict=True):
+            candidates = num_candidates_for(_TOP_K)
+            while True:
+                scores, rows = best_passages(*index.search(embedding, candidates), owners)
+                if len(rows) >= _TOP_K or candidates >= index.size:
+                    break
+                candidates *= 4
+            run[query_id] = {
+                document_ids[owners[row]]: float(score)
+                for score, row in zip(scores[:_TOP_K], rows[:_TOP_K], strict=True)
+            }
+        return run
+
+
+def _filled(factory: str | None, queries: Embeddings, passages: Embeddings) -> FaissIndex:
+    size, dim = passages.shape
+    index = FaissIndex.create(factory or default_factory(size, dim), dim)
+    threads = torch.get_num_threads()
+    index.train(passages[: training_size(size)], threads=threads)
+    index.add(passages, threads=threads)
+    if index.most_probes > 1 or index.refines:
+        sample = queries[:_TUNED_ON]
+        tune(index, sample, exact_rows(passages, sample, min(10, size)))
+    return index
+
+
+def _array(embeddings: torch.Tensor) -> Embeddings:
+    return np.ascontiguousarray(embeddings.float().cpu().numpy())
