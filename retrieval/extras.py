@@ -6,9 +6,11 @@ from typing import Literal
 
 from retrieval.errors import MissingExtraError
 
+Extra = Literal["evaluation", "export", "irds", "tensorboard", "training"]
+
 
 @contextmanager
-def extra(name: Literal["evaluation", "export", "irds", "tensorboard", "training"]) -> Iterator[None]:
+def extra(name: Extra) -> Iterator[None]:
     """Turn a missing package of the extra `name` into one sentence.
 
     :raises MissingExtraError: When the block imports what is not installed.

@@ -110,7 +110,7 @@ def query_from_record(record: Any) -> Query:
 
 
 def _load(path: Path, entity: Entity) -> Any:
-    with extra("evaluation"):
+    with extra("irds"):
         import ir_datasets
     name = str(path).removeprefix(_PREFIX)
     try:

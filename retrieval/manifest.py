@@ -27,9 +27,10 @@ class FileEntry:
 class Manifest:
     """The description of an artefact directory.
 
-    `kind` is "encoder", "index", "model" (what training makes) or "checkpoint" (what training goes
-    on from); the names of `files` are relative to its directory; `embedding_space` is the fingerprint of the document encoder
-    whose embeddings the artefact makes or holds; `details` is what only this kind has.
+    `kind` is "encoder", "index", "model" (what training makes) or "checkpoint" (what a run goes on
+    from); the names of `files` are relative to its directory; `embedding_space` is the fingerprint
+    of the document encoder whose embeddings the artefact makes or holds; `details` is what only
+    this kind has.
     """
 
     kind: str

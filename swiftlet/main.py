@@ -265,6 +265,41 @@ def evaluate(
 
 
 @app.command()
+def train(
+    recipe: Annotated[Path, typer.Argument(help="A recipe in TOML; docs/training.md has them all.")],
+    out: Annotated[
+        Path | None, typer.Option(help="Directory that the run is kept in.", show_default="none")
+    ] = None,
+    overrides: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Override a setting; may be repeated."),
+    ] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on from the run's last checkpoint.")
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Validate; print sizes, memory and steps.")
+    ] = False,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Remove an earlier run first.")
+    ] = False,
+) -> None:
+    """Train a pair of encoders: DAFT, contrastive or alternating."""
+    from retrieval.extras import extra
+
+    with extra("training"):
+        from swiftlet.train import train_recipe
+    train_recipe(
+        recipe,
+        out,
+        overrides=overrides or [],
+        resume=resume,
+        overwrite=overwrite,
+        dry_run=dry_run,
+    )
+
+
+@app.command()
 def export(
     model: Annotated[
         str, typer.Argument(help="Sentence Transformers or Hugging Face model, a folder or a name.")

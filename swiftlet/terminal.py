@@ -43,7 +43,9 @@ class _Rate(ProgressColumn):
 class StageBars:
     """A progress bar for each stage of a build, on standard error."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, visible: bool = True) -> None:
+        """Show bars, unless this is one of several processes and not the one that talks."""
+        self._visible = visible
         self._progress = Progress(
             SpinnerColumn(finished_text="[green]✓"),
             TextColumn("{task.description}"),
@@ -55,6 +57,7 @@ class StageBars:
             TimeRemainingColumn(),
             TextColumn("{task.fields[detail]}", style="progress.data.speed"),
             console=messages,
+            disable=not visible,
         )
         self._task: TaskID | None = None
 
@@ -96,7 +99,8 @@ class StageBars:
 
     def note(self, text: str) -> None:
         """Print a sentence above the bars."""
-        print_note(text)
+        if self._visible:
+            print_note(text)
 
     def _finish(self) -> None:
         """Complete a bar whose end nobody knew in advance."""

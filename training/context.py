@@ -18,7 +18,7 @@ from training.recipe import Recipe
 from training.step import TrainingTexts
 from training.validator import Validator
 
-CHECKPOINT, BEST = "checkpoint", "best"
+CHECKPOINT, BEST, STAGES = "checkpoint", "best", "stages"
 
 
 class TrainingProgress(Progress, Protocol):

@@ -30,7 +30,7 @@ class TrainingData:
     each relevant document or each triple; `given_negatives` (p,) are the rows of the triples'
     negatives, -1 where there is none, or None without triples. `known` has all passages of all
     documents that are relevant to a query, `judgements` (j, 3) numbers of a query and a document,
-    and the grade. Each query has a pair. `notes` are sentences that the user should read.
+    and the grade. Each query has a relevant document. `notes` are sentences for the user to read.
     """
 
     passages: Passages

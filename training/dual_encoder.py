@@ -45,8 +45,8 @@ class DualEncoder(nn.Module):
         widths = query_tower.width, document_tower.width
         if projection == "none" and widths[0] != widths[1]:
             raise InvalidArgumentError(
-                f"the query tower is {widths[0]} wide and the document tower {widths[1]}: they must "
-                "be equal without a projection; choose projection shared or separate"
+                f"the query tower is {widths[0]} wide and the document tower {widths[1]}: without "
+                "a projection they must be equal; choose projection shared or separate"
             )
         self.dim = dim or widths[1]
         if projection == "none" and self.dim != widths[1]:

@@ -113,7 +113,8 @@ class _Reader:
                 f"the document {shown(document_id)}, relevant to the query {shown(query_id)}, "
                 f"is not in the corpus {source.corpus}{more}",
             )
-        queries = [self._query(source, query_id, texts[query_id]) for query_id, *_ in judged]
+        of_query = self._query_prefixes[source.queries_path]
+        queries = [self._query(of_query + query_id, texts[query_id]) for query_id, *_ in judged]
         judgements = np.column_stack((queries, numbers, grades))[numbers >= 0]
         self.judgements.append(judgements)
         if source.triples is None:
@@ -122,16 +123,19 @@ class _Reader:
             self.triples.append(triples)
 
     def _add_id_triples(self, source: DataSource, texts: Mapping[str, str], path: Path) -> None:
+        of_query = self._query_prefixes[source.queries_path]
+
         def query_number(query_id: str) -> int | None:
             text = texts.get(query_id)
-            return None if text is None else self._query(source, query_id, text)
+            return None if text is None else self._query(of_query + query_id, text)
 
         prefix = self._document_prefixes[source.documents_path]
         self._add_triples(read_id_triples(path, query_number, self.documents, prefix))
 
     def _add_text_triples(self, source: DataSource) -> None:
         found = read_text_triples(source.documents_path)
-        numbers = [self._query(source, str(n), text) for n, text in enumerate(found.queries)]
+        of_query = self._query_prefixes[source.queries_path]
+        numbers = [self._query(f"{of_query}{n}", text) for n, text in enumerate(found.queries)]
         prefix = self._document_prefixes[source.documents_path]
         found.triples[:, 0] = np.array(numbers, np.int32)[found.triples[:, 0]]
         found.triples[:, 1:] += self.documents.numbers([f"{prefix}0"]).astype(np.int32)
@@ -144,12 +148,11 @@ class _Reader:
         self.judgements.append(np.column_stack((queries, documents, np.ones_like(pairs))))
         self.triples.append(triples)
 
-    def _query(self, source: DataSource, query_id: str, text: str) -> int:
+    def _query(self, query_id: str, text: str) -> int:
         """The number of a query, the next one if it is new."""
-        prefixed = self._query_prefixes[source.queries_path] + query_id
-        number = self._numbers.setdefault(prefixed, len(self.queries))
+        number = self._numbers.setdefault(query_id, len(self.queries))
         if number == len(self.queries):
-            self.query_ids.append(prefixed)
+            self.query_ids.append(query_id)
             self.queries.append(text)
         return number
 

@@ -33,7 +33,7 @@ class Optimisation:
         self._parameters = [parameter for group in groups for parameter in group["params"]]
         self._max_norm = settings.max_gradient_norm
         self._accelerator = accelerator
-        self._optimiser = accelerator.prepare_optimizer(torch.optim.AdamW(groups))
+        self._optimiser = accelerator.prepare_optimizer(torch.optim.AdamW(groups, fused=True))
         # More warm-up than steps would mean that the rate never gets where it was set.
         warmup_steps = min(settings.warmup_steps, num_steps // 10)
         self._schedule = get_scheduler(

@@ -38,7 +38,7 @@ class KnownPositives:
         """Whether row j is a known positive of query i.
 
         :param queries: Query numbers, (n,).
-        :param rows: Passage rows, (m,) for all queries alike or (n, m) for each its own.
+        :param rows: Passage rows or -1, (m,) for all queries alike or (n, m) for each its own.
         :returns: (n, m).
         """
         places, positives = self.pairs(queries)
@@ -49,10 +49,10 @@ class KnownPositives:
             own = np.broadcast_to(rows[columns], (len(queries), len(columns)))
             masked[:, columns] = self.mask(queries, own)
             return masked
-        # One ascending key for each pair; rows that no query knows share the key of none.
+        # One ascending key for each pair. The last of a line is no pair's: rows beyond all known
+        # ones get it, and -1 gets the one of the line before.
         width = int(positives.max(initial=-1)) + 2
-        clipped = np.where((rows >= 0) & (rows < width), rows, width - 1)
-        keys = np.arange(len(queries))[:, np.newaxis] * width + clipped
+        keys = np.arange(len(queries))[:, np.newaxis] * width + np.minimum(rows, width - 1)
         return _is_among(places * width + positives, keys)
 
 

@@ -192,7 +192,11 @@ class Collapse(_Table):
 
 
 class Recipe(_Table):
-    """A whole run. `recipe` names the function of `training.recipes` that runs it."""
+    """A whole run. `recipe` names the function of `training.recipes` that runs it.
+
+    With `keep_stages` the weights at the end of each stage stay in `stages/`. `frozen_outputs` is a
+    folder in which runs share what a frozen document language model said about each passage.
+    """
 
     recipe: Literal["daft", "contrastive", "alternating"]
     seed: int = 0
@@ -209,11 +213,14 @@ class Recipe(_Table):
     fine_tuning: FineTuning = FineTuning()
     collapse: Collapse = Collapse()
     tensorboard: bool = False
+    keep_stages: bool = False
     frozen_outputs: str | None = None
 
 
 def read_recipe(path: Path, overrides: Sequence[str] = ()) -> Recipe:
-    """Read a recipe and apply `key.of.table=value` on top; a value is TOML, or else a string.
+    """Read a recipe and apply `key.of.table=value` on top.
+
+    A value is TOML, or else a string; none at all takes the setting back to its default.
 
     Paths in it are relative to the working directory.
 
@@ -266,7 +273,9 @@ def _override(content: dict[str, Any], override: str) -> None:
     table: Any = content
     for name in names[:-1]:
         table = _inner(table, name, key)
-    if isinstance(table, list):
+    if not text.strip() and isinstance(table, dict):
+        table.pop(names[-1], None)
+    elif isinstance(table, list):
         _inner(table, names[-1], key)
         table[int(names[-1])] = value
     else:

@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from training.checkpoints import read_checkpoint
-from training.context import BEST, CHECKPOINT, Position, TrainingContext
+from training.checkpoints import read_checkpoint, write_checkpoint
+from training.context import BEST, CHECKPOINT, STAGES, Position, TrainingContext
 from training.errors import TrainingStoppedError
 from training.stage import Stage, StageRun
 
@@ -41,6 +41,11 @@ class TrainingRun:
         with self._memory_errors(stage):
             StageRun(self.context, stage, self._position, self._resumed).run()
         self._resumed = None
+        context = self.context
+        if context.recipe.keep_stages and context.accelerator.is_main_process:
+            state = {"model": context.dual_encoder.state_dict()}
+            place = context.directory / STAGES / stage.name
+            write_checkpoint(place, state, dim=context.dual_encoder.dim)
 
     def take_best(self) -> dict[str, Any]:
         """Return to the evaluation with the highest nDCG@10 of the stages that choose.

@@ -170,6 +170,7 @@ class StageRun:
         self._write(
             "evaluation",
             kl=kl,
+            kl_threshold=None if self._stage.stopping is None else self._stage.stopping.delta,
             kl_per_dimension=kl / context.dual_encoder.dim,
             **figures.as_metrics(),
             collapse=verdict,

@@ -23,8 +23,8 @@ class LossSettings:
 
     `gradient` says what drawn negatives are: "re-encoded" by the document encoder as it is now, so
     that they are pushed away too, which costs an encoding with gradient each; or "cached",
-    constants that only the query encoder learns from, at the cost of a product. Drawn rows that the batch
-    encodes anyway always carry gradient. `shared` shows every query the draws of the whole batch.
+    constants that only the query encoder learns from, at the cost of a product. Drawn rows that the
+    batch encodes anyway always carry gradient. `shared` shows every query all draws of the batch.
     """
 
     score_factor: float = 20.0

@@ -79,7 +79,7 @@ def train(
             progress.note(note)
         outputs = FrozenOutputs(
             Path(recipe.frozen_outputs or out / _WORK),
-            _output_key(dual_encoder.document_tower, recipe),
+            output_key(dual_encoder.document_tower, recipe),
             dual_encoder.document_tower.width,
         )
         dual_encoder.to(accelerator.device)
@@ -175,8 +175,8 @@ def _accelerator(recipe: Recipe) -> Accelerator:
     return accelerator
 
 
-def _output_key(tower: Tower, recipe: Recipe) -> str:
-    """Whatever changes what the frozen document language model says about a passage."""
+def output_key(tower: Tower, recipe: Recipe) -> str:
+    """Whatever changes what the frozen document language model says, for `FrozenOutputs`."""
     space = embedding_space(tower.with_projection(None))
     return f"{space} {tower.max_tokens} {recipe.optimiser.precision}"
 

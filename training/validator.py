@@ -48,10 +48,14 @@ class Validator:
 
     def quality(self, encoder: BatchEncoder) -> dict[str, float]:
         """`METRICS` of ANN retrieval with the validation queries (001, section 4.2.1)."""
+        return evaluate(self.run(encoder), self.validation.qrels, METRICS)
+
+    def run(self, encoder: BatchEncoder) -> Run:
+        """The 100 best documents (maxP) for each validation query."""
         validation = self.validation
         queries = _array(encoder.queries(validation.queries))
         passages = _array(encoder.passages(validation.passages, validation.rows))
-        return evaluate(self._search(queries, passages), validation.qrels, METRICS)
+        return self._search(queries, passages)
 
     def _search(self, queries: Embeddings, passages: Embeddings) -> Run:
         index = _filled(self.factory, queries, passages)

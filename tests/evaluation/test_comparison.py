@@ -48,8 +48,7 @@ def test_the_level_decides_what_is_significant():
 
 
 def test_a_correction_raises_the_bar_with_each_pair():
-    # Of one query's difference being the only one, p is that of t = 1: far from significant. The
-    # pair below has all twelve signs alike: p = 2 / 2^12 = 0.00049, times 3 pairs 0.0015.
+    # All twelve queries are better: p = 2 / 2^12 = 0.00049, times 3 pairs 0.0015.
     better = {query: value + 0.01 * (n + 1) for n, (query, value) in enumerate(BASELINE.items())}
     runs = {"base": BASELINE, "same": dict(BASELINE), "better": better}
     level = {"test": "randomisation", "significance_level": 0.001}
@@ -61,7 +60,7 @@ def test_a_correction_raises_the_bar_with_each_pair():
     assert superscripts(runs, correction="holm", **level)["better"] == "ab"
 
 
-def test_runs_that_differ_by_chance_of_rounding_only_have_no_letters():
+def test_equal_runs_have_no_letters():
     assert superscripts({"one": BASELINE, "other": dict(BASELINE)}) == {"one": "", "other": ""}
 
 

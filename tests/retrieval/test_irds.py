@@ -222,5 +222,5 @@ def test_without_ir_datasets_the_extra_that_brings_it_is_named(
 ) -> None:
     monkeypatch.setitem(sys.modules, "ir_datasets", None)
     for read in (read_documents, read_queries, read_qrels):
-        with pytest.raises(MissingExtraError, match=r"'ir_datasets' is not installed: .*\[eval"):
+        with pytest.raises(MissingExtraError, match=r"'ir_datasets' is not installed: .*\[irds"):
             read(Path("irds:beir/scifact"))

@@ -97,7 +97,7 @@ class Bm25Sampler(SeededSampler):
         tokens = bm25s.tokenize(self._texts(), show_progress=False)
         if not tokens.vocab:
             raise TrainingDataError(
-                f"none of the {self.passages.num_passages} passages has a word that BM25 could match"
+                f"none of the {self.passages.num_passages} passages has a word for BM25 to match"
             )
         index = bm25s.BM25()
         index.index(tokens, create_empty_token=False, show_progress=False)

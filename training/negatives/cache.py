@@ -116,10 +116,11 @@ class NegativeCache(SeededSampler):
         return torch.cat([scaled @ block.float().T for block in blocks], dim=1)
 
     def update(self, rows: Rows, embeddings: torch.Tensor) -> None:
-        """Overwrite what is cached of `rows` (m,) with `embeddings` (m, dim)."""
-        slots = self._slots(rows)
-        # Once each, so that the same is kept on every device.
-        slots, firsts = np.unique(slots, return_index=True)
+        """Overwrite what is cached of `rows` (m,) with `embeddings` (m, dim).
+
+        Of a row that stands twice, the first counts.
+        """
+        slots, firsts = np.unique(self._slots(rows), return_index=True)
         self._write(slots[slots >= 0], embeddings[torch.from_numpy(firsts[slots >= 0])])
 
     def refresh(self, encode: EncodeDocuments) -> None:

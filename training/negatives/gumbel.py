@@ -36,7 +36,7 @@ def gumbel_top_k(
     size = scores.shape[1]
     num_perturbed = min(size, max(num_perturbed, _PERTURBED_PER_DRAWN * count))
     best = scores.topk(num_perturbed, dim=1, sorted=False)
-    heads = best.values.double().cpu().numpy()
+    heads = best.values.cpu().double().numpy()
     keys = heads - np.log(random.standard_exponential(heads.shape))
     if count <= num_perturbed:
         thresholds = np.partition(keys, num_perturbed - count, axis=1)[:, num_perturbed - count]
@@ -71,7 +71,7 @@ def _overtaking(
     columns = random.integers(size, size=len(lines))
     device = scores.device
     chosen = scores[torch.from_numpy(lines).to(device), torch.from_numpy(columns).to(device)]
-    excesses = chosen.double().cpu().numpy() - bounds[lines]
+    excesses = chosen.cpu().double().numpy() - bounds[lines]
     accepted = -random.standard_exponential(len(lines)) < excesses
     lines, columns = lines[accepted], columns[accepted]
     keys = thresholds[lines] + random.standard_exponential(len(lines))

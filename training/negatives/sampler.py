@@ -1,5 +1,8 @@
 """What every negative sampler is."""
 
+# What a sampler does by default needs no arguments.
+# ruff: noqa: ARG002
+
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -39,6 +42,7 @@ class NegativeSampler(Protocol):
 
     def prepare(self, encode: EncodeDocuments) -> None:
         """Get ready, once, before the first draw of a run that does not resume."""
+        return
 
     def draw(self, batch: QueryBatch) -> Rows:
         """Negatives for each query, (n, per_query), NO_ROW where there are not enough."""
@@ -46,11 +50,13 @@ class NegativeSampler(Protocol):
 
     def update(self, rows: Rows, embeddings: torch.Tensor) -> None:
         """Take note of embeddings (m, dim) that the step has just made of `rows` (m,)."""
+        return
 
     def refresh(self, encode: EncodeDocuments) -> None:
         """Do what is due after an optimiser step."""
+        return
 
-    def cached(self, rows: Rows) -> torch.Tensor | None:  # noqa: ARG002
+    def cached(self, rows: Rows) -> torch.Tensor | None:
         """Embeddings (m, dim) of `rows` (m,) as last seen, NaN where none is kept of a row.
 
         None if this sampler never keeps any.
@@ -66,3 +72,4 @@ class NegativeSampler(Protocol):
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Go on from a state of a sampler that was made with the same arguments."""
+        return

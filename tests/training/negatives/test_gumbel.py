@@ -5,7 +5,7 @@ import pytest
 import torch
 from scipy import stats
 
-from training.negatives.gumbel import gumbel_top_k
+from training.negatives.gumbel import _overtaking, gumbel_top_k
 
 SCORES = np.array([2.0, -1.0, 0.5, 0.5, 1.5, -3.0])
 
@@ -55,6 +55,18 @@ def test_noise_for_the_best_columns_alone_draws_what_noise_for_all_draws(spread)
     if spread == 0:
         assert (drawn >= 0).all()
         assert stats.kstest(drawn.ravel() / size, "uniform").pvalue > 0.001
+
+
+def test_what_overtakes_a_threshold_has_gumbel_noise_beyond_it():
+    scores = torch.full((1, 20_000), 0.3)
+    bounds, thresholds = np.array([1.0]), np.array([-1.0])
+    # So low a threshold that most columns arrive several times.
+    _, columns, keys = _overtaking(scores, bounds, thresholds, np.random.default_rng(0))
+    assert len(np.unique(columns)) == len(columns)
+    above = stats.gumbel_r.sf(-1.0, loc=0.3)
+    assert stats.binomtest(len(columns), 20_000, above).pvalue > 0.01
+    uniform = stats.gumbel_r.sf(keys, loc=0.3) / above
+    assert stats.kstest(uniform, "uniform").pvalue > 0.01
 
 
 def test_a_first_draw_from_many_columns_follows_the_softmax():

