@@ -9,6 +9,7 @@ turns, round by round. Writes docs/results/training.md.
 import argparse
 import multiprocessing
 import statistics
+import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -16,6 +17,9 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
+
+# A script's folder comes first on the path, but in this one `training` is this file: to the end.
+sys.path.sort(key=lambda entry: Path(entry).resolve() == Path(__file__).parent)
 
 import numpy as np
 import torch
@@ -64,7 +68,9 @@ def main() -> None:
             names = list(sides) if number % 2 == 0 else list(reversed(sides))
             for name in names:
                 sides[name].train(arguments.seconds)
-                print(f"round {number + 1}, {name}: {sides[name].speeds[-1]:.1f} pairs/s")
+                print(
+                    f"round {number + 1}, {name}: {sides[name].speeds[-1]:.1f} pairs/s", flush=True
+                )
         measured = {name: side.finish() for name, side in sides.items()}
     draws = [measure_draws(size, dim, arguments) for dim in CACHE_DIMS for size in CACHE_SIZES]
     page = render(arguments, {name: side.speeds for name, side in sides.items()}, measured, draws)
@@ -258,7 +264,7 @@ def measure_draws(size: int, dim: int, arguments: argparse.Namespace) -> Draws:
 
     numbers = np.arange(CACHE_QUERIES)
     cache = NegativeCache(
-        KnownPositives([[number] for number in numbers]),
+        KnownPositives([[number] for number in numbers.tolist()]),
         num_passages=size,
         dim=dim,
         per_query=CACHE_NEGATIVES,
@@ -307,12 +313,11 @@ def render(
     accelerator = torch.cuda.get_device_name() if torch.cuda.is_available() else ""
     rows = []
     for name, values in speeds.items():
-        prepare, of_process = measured[name]
-        on_accelerator = of_process.on_accelerator
+        prepare, end = measured[name]
         rows.append(
             f"| {name} | {statistics.median(values):.1f} | {min(values):.1f} | {max(values):.1f} "
-            f"| {of_process.passages_a_step:.0f} | {prepare:.1f} | {of_process.resident / 2**30:.2f} |"
-            + (f" {on_accelerator / 2**30:.2f} |" if on_accelerator is not None else "")
+            f"| {end.passages_a_step:.0f} | {prepare:.1f} | {end.resident / 2**30:.2f} |"
+            + (f" {end.on_accelerator / 2**30:.2f} |" if end.on_accelerator is not None else "")
         )
     more = (" accelerator GiB |", "---|") if accelerator else ("", "")
     table = "\n".join(rows)

@@ -106,7 +106,7 @@ def _place_labels(figure: "Figure", axes: "Axes", points: Sequence[QualityPoint]
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.transforms import Bbox
     # Sizes in pixels are known once the layout is.
-    renderer = FigureCanvasAgg(figure).get_renderer()  # type: ignore[no-untyped-call]
+    renderer = FigureCanvasAgg(figure).get_renderer()
     figure.draw(renderer)
     taken = [
         Bbox.from_extents(x - half, y - half, x + half, y + half)
@@ -157,4 +157,4 @@ def _overlap(box: "Bbox", taken: Sequence["Bbox"], within: "Bbox") -> float:
     covered = [Bbox.intersection(box, other) for other in taken]
     inside = Bbox.intersection(box, within)
     outside = box.width * box.height - (inside.width * inside.height if inside else 0.0)
-    return outside + sum(part.width * part.height for part in covered if part)
+    return float(outside + sum(part.width * part.height for part in covered if part))

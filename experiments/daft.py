@@ -26,14 +26,25 @@ CACHED = {
 }
 UNALIGNED = {"recipe": '"contrastive"'}
 ENDS = ("aligned", "ended")
+ALL = ("start", "start, document encoder for both", *ENDS)
 
-DEFAULT = Variant("default", tested=ENDS)
+DEFAULT = Variant("default", tested=ALL)
 
 COLLAPSE = [
     DEFAULT,
     Variant("default-unaligned", UNALIGNED, tested=("ended",)),
     Variant("cached", CACHED, tested=("ended",)),
     Variant("cached-unaligned", CACHED | UNALIGNED, tested=("ended",)),
+    # What the query encoder alone would have learnt in as many steps.
+    Variant(
+        "document-frozen",
+        {
+            "alignment.max_epochs": steps(450),
+            "alignment.threshold": "-1e9",
+            "fine_tuning.epochs": steps(1),
+        },
+        tested=("aligned",),
+    ),
 ]
 
 ABLATION = [
@@ -69,6 +80,18 @@ SWEEP = [
 PROJECTION = [
     DEFAULT,
     Variant("projection-frozen", {"alignment.train_projection": "false"}, tested=ENDS),
+    Variant("projection-orthogonal", {"dual_encoder.start": '"orthogonal"'}, tested=ALL),
+    # What the document encoder has learnt before is kept: nothing is projected away.
+    Variant(
+        "pretrained-space",
+        {
+            "query_encoder.pooling": '"mean"',
+            "document_encoder.pooling": '"mean"',
+            "dual_encoder.dim": "384",
+            "dual_encoder.start": '"orthogonal"',
+        },
+        tested=ALL,
+    ),
 ]
 
 NEGATIVES = [

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from daft_latency import measure_latencies
 from daft_runs import Variant, Workplace, outcome
+from scipy.stats import spearmanr
 
 from evaluation.comparison import PlainColumn, compare
 from evaluation.comparison_rendering import caption, to_markdown
@@ -19,9 +20,19 @@ from evaluation.machine import describe_machine
 from evaluation.quality_plots import QualityPoint, plot_quality
 from evaluation.training_log import LoggedRun, read_training_log
 from evaluation.training_plots import divergence_panel, loss_panel
+from training.divergence import AlignmentStopping
 
 BOUND = math.log(65)
 DELTA_PER_DIMENSION = 250 / 512
+LONGEST_ALIGNMENT = "document-frozen"
+PREDICTORS = {
+    "kl_per_dimension": "KL estimate",
+    "ndcg@10": "nDCG@10 of ANN retrieval",
+    "query_cosine": "mean cosine of queries",
+    "document_cosine": "mean cosine of documents",
+    "query_effective_rank": "effective rank of queries",
+    "document_effective_rank": "effective rank of documents",
+}
 
 Experiments = Mapping[str, Sequence[Variant]]
 
@@ -136,7 +147,59 @@ class _Report:
         )
 
     def _map(self) -> str:
-        return MAP.format(figures=self._course_table(self._experiments["map"]))
+        variants = self._experiments["map"]
+        return MAP.format(
+            figures=self._course_table(variants),
+            stops=self._stopping_table(),
+            correlations=self._correlations(variants),
+        )
+
+    def _stopping_table(self) -> str:
+        """Where each criterion would have ended the longest alignment, and what it had reached."""
+        (longest,) = (v for v in self._experiments["collapse"] if v.name == LONGEST_ALIGNMENT)
+        evaluations = [
+            record
+            for record in self._log(longest).of_kind("evaluation")
+            if record.stage == "alignment"
+        ]
+        dim = round(evaluations[0].values["kl"] / evaluations[0].values["kl_per_dimension"])
+        criteria = {
+            f"δ = {delta:.3f} a dimension": AlignmentStopping(dim, None, delta, None)
+            for delta in (0.6, DELTA_PER_DIMENSION, 0.4, 0.3)
+        } | {f"patience {n}": AlignmentStopping(dim, None, None, n) for n in (1, 2, 3)}
+        rows = ["| criterion | ends at step | KL / dim | nDCG@10 |", "|---|---|---|---|"]
+        for name, stopping in criteria.items():
+            found = next(
+                (e for e in evaluations[1:] if stopping.reason_to_stop(e.values["kl"])), None
+            )
+            values = (found or evaluations[-1]).values
+            step = "never" if found is None else str(found.step)
+            rows.append(
+                f"| {name} | {step} | {values['kl_per_dimension']:.3f} | {values['ndcg@10']:.3f} |"
+            )
+        return "\n".join(rows)
+
+    def _correlations(self, variants: Sequence[Variant]) -> str:
+        """How what is known before both towers train goes with what remains afterwards."""
+        first, last = [], []
+        for variant in variants:
+            evaluations = self._fine_tuning(variant)
+            first.append(evaluations[0])
+            last.append(evaluations[-1])
+        kept = [values["ndcg@10"] for values in last]
+        rows = ["| known before | rank correlation with nDCG@10 at the end | p |", "|---|---|---|"]
+        for key, name in PREDICTORS.items():
+            test = spearmanr([values[key] for values in first], kept)
+            rows.append(f"| {name} | {test.statistic:+.2f} | {test.pvalue:.3f} |")
+        return "\n".join(rows)
+
+    def _fine_tuning(self, variant: Variant) -> list[Mapping[str, Any]]:
+        """The evaluations of the stage in which both towers train."""
+        return [
+            record.values
+            for record in self._log(variant).of_kind("evaluation")
+            if record.stage == "fine-tuning"
+        ]
 
     @property
     def _folder(self) -> str:
@@ -169,11 +232,7 @@ class _Report:
         ]
         rows = ["| " + " | ".join(head) + " |", "|---" * len(head) + "|"]
         for variant in variants:
-            evaluations = [
-                record.values
-                for record in self._log(variant).of_kind("evaluation")
-                if record.stage == "fine-tuning"
-            ]
+            evaluations = self._fine_tuning(variant)
             first, last = evaluations[0], evaluations[-1]
             verdict = next(
                 (e["collapse"] for e in reversed(evaluations) if e["collapse"] != "none"), "no"
@@ -255,6 +314,108 @@ def _seconds_per_step(log: LoggedRun, stage: str) -> float:
 HEAD = """\
 # DAFT
 
-Made by `python experiments/daft.py --data DATA all`. {machine}
+Made by `python experiments/daft.py --data DATA all`, or an experiment by its name, where DATA holds
+the collections in BEIR's layout. {machine}
+
+Everything is in miniature. The document tower is all-MiniLM-L6-v2 (6 layers, 384 wide) and reads
+48 tokens; the query tower has its layers 0 and 5 in a permuted and sign-flipped basis: as good a
+model as before, but a stranger to the document tower, as two independently pre-trained models are
+to each other. Both end in the first token's output and a projection to 128 dimensions that begins
+at random. Training: squad-dev train, medquad and boolq dev, 26,600 pairs and 23,357 passages in one
+corpus; 400 other queries validate, among 1,500 passages. Batches have 32 pairs, arithmetic is bf16.
+The settings are in `experiments/daft.toml`; what a run changes of them is in `experiments/daft.py`.
+An alignment has at most 308 steps, the stage in which both towers train 154.
+
+"Before" is at the start of that stage. A run has collapsed when `swiftlet train` ended it with the
+error that says so. One seed a run: differences of a few thousandths between runs are chance.
 """
-COLLAPSE = ABLATION = LAYERS = PROJECTION = NEGATIVES = MAP = "{figures}"
+
+COLLAPSE = """\
+## Collapse and cure (001, Figures 1 to 5, Table 1)
+
+`default` draws 64 negatives a query from the cache, which only the query encoder learns from, and
+lets the batch's other positives carry gradient to both towers. `cached` has the cache's constants
+alone and a higher rate (1e-4, constant): there is nothing that pushes documents apart. Each with
+alignment and without (`unaligned`). `document-frozen` is the query encoder alone, aligned for as
+many steps as `default` trains in all.
+
+{figures}
+
+![Training loss]({folder}/loss.png)
+
+![KL estimate during the alignment]({folder}/divergence.png)
+
+![Principal components]({folder}/embeddings.png)
+
+On the test collections, of which no query was trained on:
+
+{tests}
+"""
+
+ABLATION = """\
+## What the query encoder needs (001, Table 3)
+
+`no-self-attention` is the mean of token embeddings that know nothing of each other.
+
+{figures}
+
+{tests}
+"""
+
+LAYERS = """\
+## Layers of the query encoder (001, Table 2 and Figure 6)
+
+Which layers were kept stands behind their number. Milliseconds are for one query of 10 tokens in
+ONNX int8 on one thread, tokenising included, medians of 1,500 in alternating rounds.
+
+{figures}
+
+{tests}
+
+![Quality against latency]({folder}/latency.png)
+"""
+
+PROJECTION = """\
+## The projection
+
+`projection-frozen` leaves W, b as they began during the alignment. `projection-orthogonal` begins
+with a matrix that keeps angles as far as 128 of 384 dimensions allow. `pretrained-space` begins
+with a square orthogonal one and mean pooling: all that the document encoder knew is kept, and `start,
+document encoder for both` is all-MiniLM-L6-v2 as it comes, reading 48 tokens.
+
+{figures}
+
+{tests}
+"""
+
+NEGATIVES = """\
+## Which negatives carry gradient
+
+`default` mixes constants from the cache with in-batch negatives. `negatives-cached` has the
+constants alone, `negatives-in-batch` those of the batch alone, and `negatives-re-encoded` draws two
+a query from the cache, encodes these 64 with gradient and shows them to the whole batch. Seconds
+are for a step of 32 pairs on one core that had a neighbour.
+
+{figures}
+
+{tests}
+"""
+
+MAP = """\
+## When alignment matters
+
+Around `cached-unaligned`, one thing changed at a time; `map-aligned-N` is the same after N steps of
+alignment, and `cached` after as many as its KL estimate asked for. `map-same-towers` has two equal
+towers, the paper's homogeneous case.
+
+{figures}
+
+How well what is known before both towers train predicts what is left of nDCG@10 afterwards, over
+these runs:
+
+{correlations}
+
+Where each criterion would have ended the alignment of `document-frozen`, evaluated every 50 steps:
+
+{stops}
+"""

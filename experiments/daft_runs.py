@@ -41,7 +41,7 @@ TRAINING = [("squad-dev-v1.1", "train"), ("medquad", "all"), ("boolq", "dev")]
 TESTS = [("squad-dev-v1.1", "test"), ("boolq", "test_disjoint"), ("scifact", "test")]
 TEST_METRICS = ["nDCG@10", "R@100"]
 EMBEDDED = 400
-STEPS_AT_ONCE = 819  # an epoch of the training data above, in steps
+STEPS_AN_EPOCH = 840  # of the training data above, in batches of daft.toml
 REFUSED = 2
 
 
@@ -49,8 +49,8 @@ REFUSED = 2
 class Variant:
     """A run by its name: which settings differ from those of daft.toml, as TOML.
 
-    `tested` says in which states the encoders are evaluated on the test collections: "start",
-    "aligned", "ended"; embeddings are kept of all of them.
+    `tested` says in which states the encoders are evaluated on the test collections, as `_states`
+    names them; embeddings are kept of all.
     """
 
     name: str
@@ -83,6 +83,7 @@ class Workplace:
             "query_encoder.model": repr(str(weights())),
             "document_encoder.model": repr(str(weights())),
             "frozen_outputs": repr(str(self.runs / "frozen")),
+            "keep_stages": "true" if variant.tested else "false",
         }
         return settings | dict(variant.settings)
 
@@ -97,7 +98,7 @@ def weights() -> Path:
 
 def steps(count: int) -> str:
     """So many steps as epochs, for a setting."""
-    return f"{count / STEPS_AT_ONCE:.6f}"
+    return f"{count / STEPS_AN_EPOCH:.6f}"
 
 
 def run_all(workplace: Workplace, variants: Sequence[Variant]) -> None:
@@ -197,6 +198,13 @@ def _states(
     accelerator = Accelerator(mixed_precision="bf16")
     encoder = BatchEncoder(dual_encoder, accelerator, micro_batch_size=32, frozen_outputs=frozen)
     yield "start", encoder
+    # How well the document encoder would answer by itself, untrained.
+    alone = DualEncoder(dual_encoder.document_tower, dual_encoder.document_tower)
+    alone.document_projection = alone.query_projection = dual_encoder.document_projection
+    yield (
+        "start, document encoder for both",
+        BatchEncoder(alone, accelerator, micro_batch_size=32, frozen_outputs=frozen),
+    )
     if (run / STAGES / "alignment").is_dir():
         dual_encoder.load_state_dict(read_checkpoint(run / STAGES / "alignment")["model"])
         yield "aligned", encoder

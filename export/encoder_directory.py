@@ -33,6 +33,7 @@ from retrieval.manifest import Manifest, describe_files, write_manifest
 from retrieval.publication import check_target, published
 from retrieval.tokenizer import Tokenizer
 from training.fingerprint import embedding_space
+from training.trained import trained_encoder
 
 Progress = Callable[[str], None]
 """Told each stage as it begins."""
@@ -57,15 +58,17 @@ def export_encoder(
 
     :param model: A Sentence Transformers directory, or any Hugging Face checkpoint with `pooling`;
         or the name of either on the hub.
-    :param name: What the encoder is called; by default as its directory or on the hub.
+    :param name: What the encoder is called; by default as its directory or on the hub, or after the
+        training run that made it.
     :param max_tokens: Texts are cut after so many tokens; by default what the model says.
     :param precisions: Which models `out` shall hold.
     :param collection: A BEIR folder on whose `split` the nDCG@10 of int8 is compared with fp32's.
     :param origin: Where the weights come from, for the manifest; by default as `name`.
     :param space: The embedding space of the document encoder that this query encoder was trained
-        to; by default the fingerprint of `model` itself.
+        to; by default what the training run that made `model` says, or else its own fingerprint.
     :raises InvalidArgumentError: When an argument is out of range, or `out` must not be written.
     :raises ModelError: When `model` cannot be loaded.
+    :raises ArtefactError: When `model` is no longer what the training run made.
     :raises ExportError: When `model` cannot be exported, or the fp32 graph is not within a cosine
         of 0.99999 of torch on every text.
     :raises CollectionError: When the collection is bad.
@@ -76,7 +79,11 @@ def export_encoder(
     check_target(out, overwrite=overwrite)
     judged = None if collection is None else Collection.read(collection, split)
     say("Loading the model")
+    trained = trained_encoder(model)
     source = load_source(model, pooling=pooling, max_tokens=max_tokens)
+    if trained is not None:
+        name, origin = name or trained.name, origin or trained.name
+        space = space or trained.embedding_space
     with published(out, overwrite=overwrite) as directory:
         export = _Export(directory, source, space or embedding_space(source.model))
         say("Encoding with torch")

@@ -266,7 +266,7 @@ def evaluate(
 
 @app.command()
 def train(
-    recipe: Annotated[Path, typer.Argument(help="A recipe in TOML; docs/training.md has them all.")],
+    recipe: Annotated[Path, typer.Argument(help="A recipe in TOML: see docs/training.md.")],
     out: Annotated[
         Path | None, typer.Option(help="Directory that the run is kept in.", show_default="none")
     ] = None,

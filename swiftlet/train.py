@@ -7,9 +7,10 @@ from rich.table import Table
 
 from retrieval.errors import InvalidArgumentError
 from swiftlet.terminal import StageBars, output
+from training.directory import is_main_process
 from training.plan import Plan, make_plan
 from training.recipe import read_recipe
-from training.train import is_main_process, train
+from training.train import train
 
 
 def train_recipe(

@@ -2,18 +2,26 @@
 
 import json
 import random
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+import transformers
+from accelerate import Accelerator
+from accelerate.state import AcceleratorState
+from torch import nn
 
-from tests.checkpoints import WORDS
+from tests.checkpoints import SIZES, WORDS
+from training.encoders import Tower, TowerSettings
+from training.negatives.sampler import Rows
+from training.quiet import quiet
 from training.recipe import Recipe, parse_recipe
 from training.train import Outcome, train
 
 NUM_PAIRS = 44
-QUERIES_HELD_OUT = 12
+NUM_HELD_OUT = 12
 
 
 class Listener:
@@ -54,17 +62,15 @@ def write_collection(folder: Path, num_pairs: int = NUM_PAIRS) -> Path:
     return folder
 
 
-def content(
-    collection: Path, query_model: Path, document_model: Path, **settings: Any
-) -> dict[str, Any]:
-    """A recipe's tables: an epoch is four steps; `settings` are named as `table__setting`."""
-    tables: dict[str, Any] = {
+def tables(collection: Path, query_model: Path, document_model: Path, **settings: Any) -> Any:
+    """A recipe's content, with an epoch of four steps; `settings` are named `table__setting`."""
+    content: dict[str, Any] = {
         "recipe": "daft",
         "data": [{"corpus": str(collection), "qrels": "train"}],
         "query_encoder": {"model": str(query_model), "pooling": "mean"},
         "document_encoder": {"model": str(document_model), "pooling": "mean"},
-        "passages": {"tokens": 16, "truncate": True},
-        "validation": {"queries": QUERIES_HELD_OUT},
+        "passages": {"tokens": 16, "overlap_tokens": 0, "truncate": True},
+        "validation": {"queries": NUM_HELD_OUT},
         "negatives": {"per_query": 4, "refresh_fraction": 0.1},
         "optimiser": {"learning_rate": 1e-3, "batch_size": 8, "warmup_steps": 0},
         "alignment": {"max_epochs": 2, "threshold_per_dimension": -1000.0, "patience": 100},
@@ -74,27 +80,33 @@ def content(
     for name, value in settings.items():
         table, _, setting = name.partition("__")
         if setting:
-            tables.setdefault(table, {})[setting] = value
+            content.setdefault(table, {})[setting] = value
         else:
-            tables[table] = value
-    return tables
+            content[table] = value
+    return content
 
 
-def write_recipe(path: Path, tables: Mapping[str, Any]) -> Path:
-    """`tables` as TOML, of which strings, numbers and lists are written as in JSON."""
-    single = {name: value for name, value in tables.items() if not isinstance(value, dict | list)}
-    lines = [f"{name} = {json.dumps(value)}" for name, value in single.items()]
-    for name, value in tables.items():
-        for table in value if isinstance(value, list) else [value] * (name not in single):
-            lines.append(f"[[{name}]]" if isinstance(value, list) else f"[{name}]")
-            lines += [f"{key} = {json.dumps(setting)}" for key, setting in table.items()]
+def recipe(collection: Path, query_model: Path, document_model: Path, **settings: Any) -> Recipe:
+    """The same, validated."""
+    return parse_recipe(tables(collection, query_model, document_model, **settings), "the recipe")
+
+
+def write_recipe(path: Path, content: Mapping[str, Any]) -> Path:
+    """Write tables as TOML, in which strings, numbers and lists look as in JSON."""
+    lines = []
+    for name, value in content.items():
+        if isinstance(value, Mapping):
+            lines += [f"[{name}]", *_settings(value)]
+        elif name == "data":
+            lines += [line for table in value for line in (f"[[{name}]]", *_settings(table))]
+        else:
+            lines.insert(0, f"{name} = {json.dumps(value)}")
     path.write_text("\n".join(lines), "utf-8")
     return path
 
 
-def small_recipe(collection: Path, query_model: Path, document_model: Path, **settings: Any) -> Recipe:
-    """The same as `content`, validated."""
-    return parse_recipe(content(collection, query_model, document_model, **settings), "the recipe")
+def _settings(table: Mapping[str, Any]) -> list[str]:
+    return [f"{name} = {json.dumps(value)}" for name, value in table.items()]
 
 
 def run(recipe: Recipe, out: Path, **options: bool) -> Outcome:
@@ -108,10 +120,53 @@ def records(out: Path, kind: str | None = None) -> list[dict[str, Any]]:
     found = [json.loads(line) for line in lines]
     for record in found:
         record.pop("seconds", None)
-    return [record for record in found if kind in (None, record["kind"])]
+    return [record for record in found if kind in {None, record["kind"]}]
+
+
+class ListedPassages:
+    """Passages from memory."""
+
+    def __init__(self, texts: Sequence[str], key: str = "listed") -> None:
+        self.key = key
+        self.num_passages = len(texts)
+        self._texts = list(texts)
+
+    def texts(self, rows: Rows) -> list[str]:
+        return [self._texts[row] for row in rows]
+
+
+def plain_accelerator() -> Accelerator:
+    """One process, in float32, whatever an earlier run in this process computed in."""
+    AcceleratorState._reset_state()
+    return Accelerator(cpu=True, mixed_precision="no")
+
+
+def gradients(module: nn.Module) -> dict[str, torch.Tensor]:
+    """The gradient of each parameter that has one."""
+    named = module.named_parameters()
+    return {name: value.grad.clone() for name, value in named if value.grad is not None}
+
+
+def tower(model: Path, **settings: Any) -> Tower:
+    """A tower with mean pooling that drops nothing out."""
+    return Tower.load(TowerSettings(model, **{"pooling": "mean", "dropout": 0.0} | settings))
 
 
 @pytest.fixture(scope="session")
 def collection(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The small collection; read only."""
     return write_collection(tmp_path_factory.mktemp("collection") / "words")
+
+
+@pytest.fixture(scope="session")
+def narrow(checkpoints: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A checkpoint less wide than the others; read only."""
+    folder = tmp_path_factory.mktemp("narrow") / "bert"
+    tokenizer = transformers.AutoTokenizer.from_pretrained(checkpoints["bert"])
+    sizes = SIZES | {"hidden_size": 24}
+    config = transformers.BertConfig(len(tokenizer), max_position_embeddings=40, **sizes)
+    torch.manual_seed(9)
+    with quiet():
+        transformers.BertModel(config).save_pretrained(folder)
+        tokenizer.save_pretrained(folder)
+    return folder

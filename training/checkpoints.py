@@ -7,7 +7,7 @@ from typing import Any
 
 from retrieval.manifest import Manifest, describe_files, load_manifest, write_manifest
 from retrieval.publication import published
-from training.state_files import FILES, read_state, write_state
+from training.state_files import FILES, read_state, weight_errors, write_state
 
 KIND = "checkpoint"
 
@@ -17,7 +17,7 @@ def write_checkpoint(directory: Path, state: Mapping[str, Any], *, dim: int) -> 
 
     :raises StorageError: When the file system refuses; the one before is then as it was.
     """
-    with published(directory, overwrite=True) as partial:
+    with published(directory, overwrite=True) as partial, weight_errors(directory):
         write_state(partial, state)
         manifest = Manifest(
             kind=KIND,

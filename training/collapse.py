@@ -1,5 +1,6 @@
 """Whether the embeddings still tell texts apart (001, section 3.2)."""
 
+import math
 from dataclasses import asdict, dataclass
 from typing import Literal
 
@@ -24,7 +25,9 @@ class Spread:
 
     @classmethod
     def of(cls, embeddings: torch.Tensor) -> "Spread":
-        """Measure normalised embeddings, (n, dim) with n ≥ 2."""
+        """Measure normalised embeddings, (n, dim) with n ≥ 2; NaN if one of them is no vector."""
+        if not embeddings.isfinite().all():
+            return cls(math.nan, math.nan, math.nan)
         embeddings = embeddings.double()
         count = len(embeddings)
         total = embeddings.sum(0)

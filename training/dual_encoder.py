@@ -14,6 +14,7 @@ from training.encoders import Tower
 Features = Mapping[str, torch.Tensor]
 Part = Literal["query_encoder", "document_encoder", "projection"]
 Projection = Literal["shared", "separate", "none"]
+Start = Literal["random", "orthogonal"]
 
 PARTS: tuple[Part, ...] = ("query_encoder", "document_encoder", "projection")
 
@@ -33,11 +34,15 @@ class DualEncoder(nn.Module):
         *,
         projection: Projection = "shared",
         dim: int | None = None,
+        start: Start = "random",
     ) -> None:
         """Join two towers.
 
         :param dim: Size a of the embeddings; without a projection, or by default, the document
             tower's width.
+        :param start: What projections are before training: "random" as in torch, or "orthogonal"
+            without bias, which as a square keeps all angles, so that what the language models have
+            learnt about similarity is there from the start.
         :raises InvalidArgumentError: When there is no projection to bring unequal widths or
             another dim about.
         """
@@ -61,6 +66,10 @@ class DualEncoder(nn.Module):
             self.adapter = nn.Linear(widths[0], widths[1])
         elif projection == "separate":
             self.query_projection = nn.Linear(widths[0], self.dim)
+        if start == "orthogonal":
+            for linear in self._linear_maps():
+                nn.init.orthogonal_(linear.weight)
+                nn.init.zeros_(linear.bias)
 
     def encode_queries(self, features: Features) -> torch.Tensor:
         """ζ: embeddings (n, dim) of tokenised texts, of length 1."""
@@ -83,9 +92,7 @@ class DualEncoder(nn.Module):
         """The parameters that train or freeze together."""
         yield "query_encoder", list(self.query_tower.parameters())
         yield "document_encoder", list(self.document_tower.parameters())
-        linear = (self.adapter, self.query_projection, self.document_projection)
-        modules = nn.ModuleList(module for module in linear if module is not None)
-        yield "projection", list(modules.parameters())
+        yield "projection", list(nn.ModuleList(self._linear_maps()).parameters())
 
     def train_only(self, parts: frozenset[Part]) -> None:
         """Let `parts` learn; what is frozen also drops nothing out."""
@@ -101,6 +108,10 @@ class DualEncoder(nn.Module):
         """Write `query_encoder/` and `document_encoder/`, Sentence Transformers directories."""
         self.query_tower.save(directory / "query_encoder", self._whole_query_projection())
         self.document_tower.save(directory / "document_encoder", self.document_projection)
+
+    def _linear_maps(self) -> list[nn.Linear]:
+        maps = (self.adapter, self.query_projection, self.document_projection)
+        return [linear for linear in dict.fromkeys(maps) if linear is not None]
 
     def _whole_query_projection(self) -> nn.Linear | None:
         if self.adapter is None or self.query_projection is None:

@@ -133,9 +133,9 @@ class BatchEncoder:
 
         def backward(gradient: torch.Tensor) -> None:
             after = _random_state(self._accelerator.device)
-            for features, state, part in zip(
-                batches, states, torch.split(gradient, size), strict=True
-            ):
+            # Without texts, as where processes outnumber them, there would still be one part.
+            parts = torch.split(gradient, size) if batches else ()
+            for features, state, part in zip(batches, states, parts, strict=True):
                 # The same units drop out as in the first pass.
                 _restore_random_state(self._accelerator.device, state)
                 _backward(self._finished(tower, finish, features), part)

@@ -39,7 +39,7 @@ class FrozenOutputs:
     """Language model outputs that fill themselves as passages are asked for.
 
     For each store of passages there are two sparse files, of which only the rows that were computed
-    take up room: 4 bytes times width for each.
+    take up room: 4 bytes times width for each. In memory each passage takes a byte.
     """
 
     def __init__(self, directory: Path, key: str, width: int) -> None:
@@ -66,32 +66,37 @@ class FrozenOutputs:
     def _open(self, passages: Passages) -> "_Table":
         named = f"{self._key} {passages.key} {passages.num_passages} {self._width}"
         name = hashlib.sha256(named.encode()).hexdigest()[:16]
-        shape = (passages.num_passages, self._width)
         with storage_errors(self._directory):
             self._directory.mkdir(parents=True, exist_ok=True)
-            return _Table(
-                _mapped(self._directory / f"{name}.outputs", shape, np.dtype(np.float32)),
-                _mapped(self._directory / f"{name}.known", shape[:1], np.dtype(np.uint8)),
-            )
+            return _Table(self._directory / name, passages.num_passages, self._width)
 
 
 class _Table:
-    def __init__(self, outputs: NDArray[np.float32], known: NDArray[np.uint8]) -> None:
-        self._outputs = outputs
-        self._known = known
+    def __init__(self, path: Path, num_passages: int, width: int) -> None:
+        self._files = path.with_suffix(".outputs"), path.with_suffix(".known")
+        for file, row_bytes in zip(self._files, (4 * width, 1), strict=True):
+            with file.open("ab") as sized:
+                sized.truncate(num_passages * row_bytes)
+        self._outputs = np.memmap(self._files[0], np.float32, "r", shape=(num_passages, width))
+        self._known = np.fromfile(self._files[1], np.uint8)
 
     def get(self, rows: Rows, compute: Callable[[Rows], torch.Tensor]) -> torch.Tensor:
         missing = np.unique(rows[self._known[rows] == 0])
         if len(missing):
-            self._outputs[missing] = compute(missing).cpu().numpy()
+            _write(self._files[0], missing, compute(missing).float().cpu().numpy())
             # Only now, so that a row that is known is whole even if the process dies here.
             self._known[missing] = 1
+            _write(self._files[1], missing, self._known[missing])
         return torch.from_numpy(self._outputs[rows])
 
 
-def _mapped(path: Path, shape: tuple[int, ...], kind: np.dtype[np.generic]) -> np.memmap:
-    size_bytes = int(np.prod(shape)) * kind.itemsize
-    if not path.exists() or path.stat().st_size != size_bytes:
-        with path.open("ab") as file:
-            file.truncate(size_bytes)
-    return np.memmap(path, dtype=kind, mode="r+", shape=shape)
+def _write(path: Path, rows: Rows, values: NDArray[np.generic]) -> None:
+    """Write `values` (n, …) where `rows` (n,) are.
+
+    Not through a mapping, by which a full disk would kill the process.
+    """
+    with storage_errors(path), path.open("r+b") as file:
+        for row, value in zip(rows.tolist(), values, strict=True):
+            content = value.tobytes()
+            file.seek(row * len(content))
+            file.write(content)

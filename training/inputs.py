@@ -1,17 +1,40 @@
-"""From a recipe to the things it names: encoders and data."""
+"""From a recipe to the things it names: devices, encoders and data."""
 
 from collections.abc import Iterable
 from pathlib import Path
+
+import torch
+from accelerate import Accelerator
+from accelerate.state import AcceleratorState
 
 from indexing.progress import Progress
 from retrieval.tokenizer import Tokenizer
 from training.data import TrainingData, read_training_data
 from training.dual_encoder import DualEncoder
 from training.encoders import Tower
+from training.errors import RecipeError, TrainingDataError
 from training.loading import truncating_tokenizer
-from training.recipe import Recipe, Source
+from training.recipe import FEWEST_QUERIES, Recipe, Source
 from training.sources import DataSource
 from training.validation import ValidationSet, hold_out, validation_from
+
+
+def make_accelerator(recipe: Recipe) -> Accelerator:
+    """The devices and processes of a run, and the precision it computes in.
+
+    :raises RecipeError: When they do not suit the recipe.
+    """
+    precision = recipe.optimiser.precision
+    if precision == "fp16" and not torch.cuda.is_available():
+        raise RecipeError("optimiser.precision fp16 needs a GPU: use bf16 or fp32 on this machine")
+    AcceleratorState._reset_state()  # noqa: SLF001 - or else the precision of an earlier run remains
+    accelerator = Accelerator(mixed_precision="no" if precision == "fp32" else precision)
+    if recipe.optimiser.batch_size < accelerator.num_processes:
+        raise RecipeError(
+            f"optimiser.batch_size is {recipe.optimiser.batch_size}, fewer than the "
+            f"{accelerator.num_processes} processes"
+        )
+    return accelerator
 
 
 def make_dual_encoder(recipe: Recipe) -> DualEncoder:
@@ -26,7 +49,10 @@ def make_dual_encoder(recipe: Recipe) -> DualEncoder:
             tower.set_gradient_checkpointing(True)
         towers.append(tower)
     return DualEncoder(
-        *towers, projection=recipe.dual_encoder.projection, dim=recipe.dual_encoder.dim
+        *towers,
+        projection=recipe.dual_encoder.projection,
+        dim=recipe.dual_encoder.dim,
+        start=recipe.dual_encoder.start,
     )
 
 
@@ -64,6 +90,11 @@ def load_data(
         seed=recipe.seed,
         progress=progress,
     )
+    if len(held_out.queries) < FEWEST_QUERIES:
+        raise TrainingDataError(
+            f"there are {len(held_out.queries)} validation queries: at least {FEWEST_QUERIES} are "
+            "needed to measure with"
+        )
     return data, held_out
 
 

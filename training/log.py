@@ -13,7 +13,7 @@ FILE_NAME = "metrics.jsonl"
 
 
 class TrainingLog:
-    """Appends records; each has a `kind`: "step" or "evaluation", "stage" or "end"."""
+    """Appends records; each has a `kind`: "step", "evaluation", "stop" or "end"."""
 
     def __init__(self, directory: Path, *, tensorboard: bool = False) -> None:
         """Log into `directory`.

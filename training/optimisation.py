@@ -5,6 +5,7 @@ from typing import Any
 
 import torch
 from accelerate import Accelerator
+from accelerate.optimizer import AcceleratedOptimizer
 from torch import nn
 from transformers import get_scheduler
 
@@ -33,11 +34,14 @@ class Optimisation:
         self._parameters = [parameter for group in groups for parameter in group["params"]]
         self._max_norm = settings.max_gradient_norm
         self._accelerator = accelerator
-        self._optimiser = accelerator.prepare_optimizer(torch.optim.AdamW(groups, fused=True))
+        # Not known to the accelerator, which would unscale gradients once more for each stage.
+        self._optimiser = AcceleratedOptimizer(
+            torch.optim.AdamW(groups, fused=True), scaler=accelerator.scaler
+        )
         # More warm-up than steps would mean that the rate never gets where it was set.
         warmup_steps = min(settings.warmup_steps, num_steps // 10)
         self._schedule = get_scheduler(
-            settings.schedule,
+            "constant_with_warmup" if settings.schedule == "constant" else settings.schedule,
             self._optimiser.optimizer,
             num_warmup_steps=warmup_steps,
             num_training_steps=num_steps,
@@ -52,7 +56,8 @@ class Optimisation:
         """Add up the gradient over the processes, clip it, and move; the norm before clipping."""
         if self._accelerator.num_processes > 1:
             self._reduce()
-        norm = self._accelerator.clip_grad_norm_(self._parameters, self._max_norm or float("inf"))
+        self._accelerator.unscale_gradients(self._optimiser)
+        norm = nn.utils.clip_grad_norm_(self._parameters, self._max_norm or float("inf"))
         self._optimiser.step()
         self._optimiser.zero_grad()
         if not self._optimiser.step_was_skipped:

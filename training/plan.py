@@ -9,7 +9,7 @@ from typing import Any
 from indexing.progress import Progress
 from training.dual_encoder import DualEncoder
 from training.encoders import Tower
-from training.inputs import load_data, make_dual_encoder
+from training.inputs import load_data, make_accelerator, make_dual_encoder
 from training.recipe import Recipe
 
 # AdamW in float32: the weight, its gradient and two moments.
@@ -66,12 +66,14 @@ def make_plan(recipe: Recipe, progress: Progress) -> Plan:
 
     :raises RetrievalError: When the recipe could not be run.
     """
+    make_accelerator(recipe)
     dual_encoder = make_dual_encoder(recipe)
     with tempfile.TemporaryDirectory() as folder:
         data, validation = load_data(recipe, dual_encoder.document_tower, Path(folder), progress)
         batch_size = min(recipe.optimiser.batch_size, len(data.pairs))
         steps = len(data.pairs) // batch_size
-        epochs = {"fine-tuning": recipe.fine_tuning.epochs}
+        name = "alternating" if recipe.recipe == "alternating" else "fine-tuning"
+        epochs = {name: recipe.fine_tuning.epochs}
         if recipe.recipe == "daft":
             epochs = {"alignment": recipe.alignment.max_epochs, **epochs}
         return Plan(

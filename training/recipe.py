@@ -7,22 +7,28 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from retrieval.errors import InvalidArgumentError
 from training.divergence import AlignmentStopping
-from training.dual_encoder import Projection
+from training.dual_encoder import Projection, Start
 from training.encoders import TowerSettings
 from training.errors import RecipeError
+from training.overrides import apply_override
 from training.step import NegativeGradient
 
 Fraction = Annotated[float, Field(ge=0, le=1)]
 Positive = Annotated[float, Field(gt=0)]
 Count = Annotated[int, Field(ge=1)]
+Seed = Annotated[int, Field(ge=0, lt=2**32)]
+
+FEWEST_QUERIES = 8
+"""Of fewer points an effective rank says nothing."""
 
 SamplerName = Literal["cache", "in_batch", "uniform", "bm25", "mined", "given"]
 
 
 class _Table(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, validate_default=True, allow_inf_nan=False
+    )
 
 
 class Source(_Table):
@@ -67,11 +73,11 @@ class Validation(_Table):
     `sample` bounds what alignment and collapse are measured on.
     """
 
-    queries: Count = 500
+    queries: Annotated[int, Field(ge=FEWEST_QUERIES)] = 500
     data: tuple[Source, ...] = ()
     max_passages: Count = 50_000
     every: Annotated[int, Field(ge=0, description="steps; 0 for once an epoch")] = 0
-    sample: Annotated[int, Field(ge=8)] = 512
+    sample: Annotated[int, Field(ge=FEWEST_QUERIES)] = 512
     factory: str | None = None
 
 
@@ -84,7 +90,7 @@ class Towers(_Table):
     first_tokens: Count = 8
     max_tokens: Count | None = None
     dropout: Annotated[float, Field(ge=0, lt=1)] | None = None
-    permute_basis: int | None = None
+    permute_basis: Seed | None = None
     random_weights: bool = False
     trust_remote_code: bool = False
     gradient_checkpointing: bool = False
@@ -95,10 +101,14 @@ class Towers(_Table):
 
 
 class Join(_Table):
-    """[dual_encoder]: the projection W, b and the size a of the embeddings (eqs 10, 11)."""
+    """[dual_encoder]: the projection W, b and the size a of the embeddings (eqs 10, 11).
+
+    `start` "orthogonal" begins with a projection that keeps angles as far as `dim` allows.
+    """
 
     projection: Projection = "shared"
     dim: Count | None = None
+    start: Start = "random"
 
 
 class Loss(_Table):
@@ -136,6 +146,10 @@ class Negatives(_Table):
             )
         if len(set(self.samplers)) < len(self.samplers):
             raise ValueError("a sampler stands twice in samplers")
+        if {"bm25", "mined"} & set(self.samplers) and self.depth < self.per_query:
+            raise ValueError(
+                f"depth is {self.depth}, but per_query {self.per_query} of so many are to be drawn"
+            )
         return self
 
 
@@ -199,7 +213,7 @@ class Recipe(_Table):
     """
 
     recipe: Literal["daft", "contrastive", "alternating"]
-    seed: int = 0
+    seed: Seed = 0
     data: Annotated[tuple[Source, ...], Field(min_length=1)]
     query_encoder: Towers
     document_encoder: Towers
@@ -215,6 +229,12 @@ class Recipe(_Table):
     tensorboard: bool = False
     keep_stages: bool = False
     frozen_outputs: str | None = None
+
+    @model_validator(mode="after")
+    def _has_what_samplers_need(self) -> Self:
+        if "given" in self.negatives.samplers and all(s.triples is None for s in self.data):
+            raise ValueError("negatives.samplers has 'given', but no source in data has triples")
+        return self
 
 
 def read_recipe(path: Path, overrides: Sequence[str] = ()) -> Recipe:
@@ -233,7 +253,7 @@ def read_recipe(path: Path, overrides: Sequence[str] = ()) -> Recipe:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise RecipeError(f"{path} is not TOML: {error}") from error
     for override in overrides:
-        _override(content, override)
+        apply_override(content, override)
     return parse_recipe(content, str(path))
 
 
@@ -259,37 +279,3 @@ def _fault(error: Any) -> str:
     if error["type"] == "value_error":
         return f"{place}: {message}"
     return f"{place} is {error['input']!r:.60}, but should be {message}"
-
-
-def _override(content: dict[str, Any], override: str) -> None:
-    key, equals, text = override.partition("=")
-    names = key.strip().split(".")
-    if not equals or not all(names):
-        raise InvalidArgumentError(f"--set {override!r} is not of the form key=value")
-    try:
-        value = tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
-        value = text.strip()
-    table: Any = content
-    for name in names[:-1]:
-        table = _inner(table, name, key)
-    if not text.strip() and isinstance(table, dict):
-        table.pop(names[-1], None)
-    elif isinstance(table, list):
-        _inner(table, names[-1], key)
-        table[int(names[-1])] = value
-    else:
-        table[names[-1]] = value
-
-
-def _inner(table: Any, name: str, key: str) -> Any:
-    if isinstance(table, list):
-        if not name.isdecimal() or int(name) >= len(table):
-            raise InvalidArgumentError(
-                f"--set {key}: {name!r} is no number of the {len(table)} tables, from 0"
-            )
-        return table[int(name)]
-    inner = table.setdefault(name, {})
-    if not isinstance(inner, dict | list):
-        raise InvalidArgumentError(f"--set {key}: {name} is a value, not a table")
-    return inner

@@ -1,5 +1,6 @@
 """A training run: its stages one after the other, from wherever an earlier process left off."""
 
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -8,6 +9,8 @@ from training.checkpoints import read_checkpoint, write_checkpoint
 from training.context import BEST, CHECKPOINT, STAGES, Position, TrainingContext
 from training.errors import TrainingStoppedError
 from training.stage import Stage, StageRun
+
+_NO_MEMORY = re.compile("out of memory|allocate memory")
 
 
 class TrainingRun:
@@ -24,6 +27,8 @@ class TrainingRun:
         self._num_stages_seen = 0
         if resume and (context.directory / CHECKPOINT).is_dir():
             self._go_on(read_checkpoint(context.directory / CHECKPOINT))
+        else:
+            self._forget_log(0)
 
     def train(self, stage: Stage) -> None:
         """Run a stage, or what is left of it, or nothing where an earlier process finished it.
@@ -66,16 +71,20 @@ class TrainingRun:
         context.dual_encoder.load_state_dict(state["model"])
         if not state["document_unchanged"]:
             context.encoder.frozen_outputs = None
-        if context.accelerator.is_main_process:
-            context.log.truncate(state["log_size"])
-        context.accelerator.wait_for_everyone()
+        self._forget_log(state["log_size"])
+
+    def _forget_log(self, size_bytes: int) -> None:
+        """Take back what a killed process logged after its last checkpoint."""
+        if self.context.accelerator.is_main_process:
+            self.context.log.truncate(size_bytes)
+        self.context.accelerator.wait_for_everyone()
 
     @contextmanager
     def _memory_errors(self, stage: Stage) -> Iterator[None]:
         try:
             yield
         except (RuntimeError, MemoryError) as error:  # torch's are RuntimeErrors, on every device
-            if isinstance(error, RuntimeError) and "memory" not in str(error):
+            if isinstance(error, RuntimeError) and not _NO_MEMORY.search(str(error)):
                 raise
             settings = self.context.recipe.optimiser
             size = settings.micro_batch_size or settings.batch_size

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from accelerate.utils import broadcast_object_list
 from numpy.typing import NDArray
 
 from training.checkpoints import write_checkpoint
@@ -78,6 +79,8 @@ class StageRun:
             self._num_steps,
             context.accelerator,
         )
+        self._order: NDArray[np.int64] = np.empty(0, np.int64)
+        self._order_of = -1
         self._results: list[StepResult] = []
         self._unlogged: list[StepResult] = []
         if resumed is not None:
@@ -123,15 +126,11 @@ class StageRun:
         )
         norm = self._optimisation.step()
         overflow_is_handled = context.accelerator.scaler is not None
-        if not math.isfinite(result.loss) or not (math.isfinite(norm) or overflow_is_handled):
-            what = "loss" if not math.isfinite(result.loss) else "gradient"
-            raise TrainingStoppedError(
-                f"the {what} is not a finite number at step {position.step + 1} of stage "
-                f"{self._stage.name}: lower optimiser.learning_rate or use precision fp32"
-                f"{context.last_checkpoint()}"
-            )
-        self._sampler.refresh(self._encode)
         position.step += 1
+        self._require_finite("the loss", result.loss)
+        if not overflow_is_handled:
+            self._require_finite("the gradient", norm)
+        self._sampler.refresh(self._encode)
         position.seconds += time.perf_counter() - began
         self._results.append(result)
         self._unlogged.append(result)
@@ -140,11 +139,11 @@ class StageRun:
         """The pairs of the next step: each epoch has an order of its own."""
         context, position = self._context, self._position
         epoch, place = divmod(position.step, context.steps_per_epoch)
-        order = np.random.default_rng([context.recipe.seed, position.stage, epoch]).permutation(
-            len(context.pairs)
-        )
+        if epoch != self._order_of:
+            random = np.random.default_rng([context.recipe.seed, position.stage, epoch])
+            self._order, self._order_of = random.permutation(len(context.pairs)), epoch
         size = context.batch_size
-        return context.pairs[order[place * size : (place + 1) * size]]
+        return context.pairs[self._order[place * size : (place + 1) * size]]
 
     def _encode(self, rows: Rows) -> torch.Tensor:
         return self._context.encoder.passages(self._context.texts.passages, rows)
@@ -163,9 +162,15 @@ class StageRun:
 
     def _evaluate(self) -> None:
         context, position, validator = self._context, self._position, self._context.validator
-        figures = CollapseFigures(*validator.spreads(context.encoder), *self._mean_losses())
-        kl = validator.divergence(context.encoder)
-        quality = validator.quality(context.encoder)
+        spreads = validator.spreads(context.encoder)
+        self._require_finite("an embedding", *(spread.cosine for spread in spreads))
+        measured = (
+            CollapseFigures(*spreads, *self._mean_losses()),
+            validator.divergence(context.encoder),
+            validator.quality(context.encoder),
+        )
+        # Rounded otherwise in another process, they could send it another way.
+        figures, kl, quality = broadcast_object_list(list(measured))
         verdict = self._monitor.verdict(figures)
         self._write(
             "evaluation",
@@ -202,6 +207,14 @@ class StageRun:
             self._write("stop", reason=reason)
             self._context.progress.note(
                 f"{self._stage.name} ends at step {position.step}: {reason}"
+            )
+
+    def _require_finite(self, what: str, *values: float) -> None:
+        if not all(map(math.isfinite, values)):
+            raise TrainingStoppedError(
+                f"{what} is not a finite number at step {self._position.step} of stage "
+                f"{self._stage.name}: lower optimiser.learning_rate or use precision fp32"
+                f"{self._context.last_checkpoint()}"
             )
 
     def _mean_losses(self) -> tuple[float, float]:

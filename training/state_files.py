@@ -1,13 +1,18 @@
 """A run's state as two plain files: tensors in safetensors, all else in JSON. No pickle."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
+
+from retrieval.errors import StorageError
+from retrieval.publication import storage_errors
 
 TENSORS = "state.safetensors"
 STRUCTURE = "state.json"
@@ -33,6 +38,16 @@ def read_state(directory: Path) -> dict[str, Any]:
     structure = json.loads((directory / STRUCTURE).read_text("utf-8"))
     state: dict[str, Any] = _restore(structure, tensors)
     return state
+
+
+@contextmanager
+def weight_errors(place: Path) -> Iterator[None]:
+    """`storage_errors`, for tensors too, whose library has errors of its own."""
+    with storage_errors(place):
+        try:
+            yield
+        except SafetensorError as error:
+            raise StorageError(f"cannot write {place}: {error}") from error
 
 
 def _flatten(value: Any, tensors: dict[str, torch.Tensor]) -> Any:

@@ -1,5 +1,15 @@
 """What the tests of training share."""
 
-from tests.checkpoints import checkpoints
+import pytest
+import torch
 
-__all__ = ["checkpoints"]
+from tests.checkpoints import checkpoints
+from tests.runs import collection, narrow
+
+__all__ = ["checkpoints", "collection", "narrow"]
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _one_thread() -> None:
+    # Towers so small are no faster with more.
+    torch.set_num_threads(1)

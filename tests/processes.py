@@ -1,0 +1,120 @@
+"""The command line in processes of its own, which can be killed, limited and run side by side.
+
+They are forked from a server that has imported everything once, so that each starts at once.
+"""
+
+import multiprocessing
+import os
+import resource
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable, Mapping
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+
+from swiftlet.__main__ import main
+from swiftlet.main import app
+from training.train import train
+
+__all__ = ["app", "train"]
+
+_CONTEXT = multiprocessing.get_context("forkserver")
+_CONTEXT.set_forkserver_preload([__name__])
+
+
+class Command:
+    """A running `swiftlet …`."""
+
+    def __init__(
+        self,
+        *arguments: object,
+        output: Path,
+        environment: Mapping[str, str] | None = None,
+        memory_bytes: int | None = None,
+    ) -> None:
+        """Start it; what it prints goes to `output`.
+
+        :param memory_bytes: How much more memory than at its start it may have.
+        """
+        self.output = output
+        self._process: BaseProcess = _CONTEXT.Process(
+            target=_run,
+            args=([*map(str, arguments)], output, {**(environment or {})}, memory_bytes),
+        )
+        self._process.start()
+
+    def wait(self) -> int:
+        """Wait until it ends; its exit status, negative for a signal."""
+        self._process.join(timeout=100)
+        assert self._process.exitcode is not None, "the command does not end"
+        return self._process.exitcode
+
+    def send(self, number: signal.Signals) -> None:
+        """Send it a signal."""
+        assert self._process.pid is not None
+        os.kill(self._process.pid, number)
+
+    def wait_until(self, condition: Callable[[], bool]) -> None:
+        """Wait until something holds that the command brings about."""
+        deadline = time.monotonic() + 100
+        while not condition():
+            assert self._process.is_alive(), f"the command ended before: {self.text}"
+            assert time.monotonic() < deadline
+            time.sleep(0.002)
+
+    @property
+    def text(self) -> str:
+        """What it has printed."""
+        return self.output.read_text("utf-8")
+
+    @property
+    def refusal(self) -> str:
+        """The one sentence that it ended with."""
+        sentences = [line for line in self.text.splitlines() if line.startswith("swiftlet: ")]
+        assert len(sentences) == 1, self.text
+        assert "Traceback" not in self.text
+        return sentences[0].removeprefix("swiftlet: ")
+
+
+def side_by_side(count: int, *arguments: object, folder: Path) -> list[Command]:
+    """The same command in `count` processes that know of each other, as torchrun starts them."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    return [
+        Command(
+            *arguments,
+            output=folder / f"output-{rank}.txt",
+            environment={
+                "RANK": str(rank),
+                "LOCAL_RANK": str(rank),
+                "WORLD_SIZE": str(count),
+                "LOCAL_WORLD_SIZE": str(count),
+                "MASTER_ADDR": "127.0.0.1",
+                "MASTER_PORT": str(port),
+            },
+        )
+        for rank in range(count)
+    ]
+
+
+def _run(
+    arguments: list[str], output: Path, environment: dict[str, str], memory_bytes: int | None
+) -> None:
+    import torch
+
+    os.environ.update({"OMP_NUM_THREADS": "1", "COLUMNS": "200"} | environment)
+    torch.set_num_threads(1)
+    written = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    os.dup2(written, 1)
+    os.dup2(written, 2)
+    # The server ignores it, and leaves that to those that it forks.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    if memory_bytes is not None:
+        pages = int(Path("/proc/self/statm").read_text().split()[0])
+        bound = pages * resource.getpagesize() + memory_bytes
+        resource.setrlimit(resource.RLIMIT_AS, (bound, bound))
+    sys.argv = ["swiftlet", *arguments]
+    main()

@@ -1,0 +1,110 @@
+"""A run's directory: who may write there, and what may be gone on with."""
+
+import json
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from accelerate import PartialState
+
+from retrieval.errors import InvalidArgumentError
+from retrieval.manifest import FILE_NAME
+from retrieval.publication import discard, locked_working_directory, storage_errors
+from training.context import CHECKPOINT
+from training.errors import RecipeError
+from training.recipe import Recipe
+
+RECIPE_FILE = "recipe.json"
+
+_OF_NO_CONSEQUENCE = {
+    "optimiser.micro_batch_size",
+    "query_encoder.gradient_checkpointing",
+    "document_encoder.gradient_checkpointing",
+    "tensorboard",
+    "keep_stages",
+    "frozen_outputs",
+}
+"""Settings that may change while a run is interrupted: memory may have been the reason."""
+
+
+def is_main_process() -> bool:
+    """Whether this process is the one that writes and prints."""
+    return bool(PartialState().is_main_process)
+
+
+@contextmanager
+def run_directory(out: Path, recipe: Recipe, *, resume: bool, overwrite: bool) -> Iterator[None]:
+    """Make `out`, with the recipe in it, and hold it alone while inside.
+
+    A run that never got to a checkpoint is begun anew.
+
+    :raises InvalidArgumentError: When `out` has something else, or a run that is not to be touched.
+    :raises RecipeError: When the run there was begun with another recipe.
+    :raises ArtefactError: When another process is training there.
+    :raises StorageError: When the file system refuses.
+    """
+    if not is_main_process():
+        PartialState().wait_for_everyone()
+        yield
+        return
+    _check(out, resume=resume, overwrite=overwrite)
+    with locked_working_directory(out) as lock:
+        try:
+            with storage_errors(out):
+                _prepare(out, recipe, overwrite=overwrite)
+            PartialState().wait_for_everyone()
+            yield
+        finally:
+            discard(lock)
+
+
+def _check(out: Path, *, resume: bool, overwrite: bool) -> None:
+    if out.exists() and not out.is_dir():
+        raise InvalidArgumentError(f"{out} exists and is not a directory")
+    if not out.is_dir() or not any(out.iterdir()):
+        return
+    if not (out / RECIPE_FILE).is_file():
+        raise InvalidArgumentError(f"{out} is not empty and has no {RECIPE_FILE}: it is no run")
+    if overwrite:
+        return
+    if (out / FILE_NAME).is_file():
+        raise InvalidArgumentError(
+            f"{out} has a finished run; choose another place or pass --overwrite"
+        )
+    if (out / CHECKPOINT).is_dir() and not resume:
+        raise InvalidArgumentError(
+            f"{out} has an unfinished run; pass --resume to go on or --overwrite to begin anew"
+        )
+
+
+def _prepare(out: Path, recipe: Recipe, *, overwrite: bool) -> None:
+    content = recipe.model_dump(mode="json")
+    if overwrite and out.exists():
+        shutil.rmtree(out)
+    if (out / CHECKPOINT).is_dir():
+        _check_same(json.loads((out / RECIPE_FILE).read_text("utf-8")), content, out)
+    out.mkdir(parents=True, exist_ok=True)
+    (out / RECIPE_FILE).write_text(json.dumps(content, indent=1), "utf-8")
+
+
+def _check_same(earlier: Mapping[str, Any], content: Mapping[str, Any], out: Path) -> None:
+    different = sorted(set(_differences(earlier, content)) - _OF_NO_CONSEQUENCE)
+    if different:
+        raise RecipeError(
+            f"{out} was begun with another recipe, with a different {', '.join(different)}: use "
+            "the same, or begin anew elsewhere"
+        )
+
+
+def _differences(
+    earlier: Mapping[str, Any], content: Mapping[str, Any], within: str = ""
+) -> Iterator[str]:
+    """The settings that are not the same, as `table.setting`."""
+    for name in {*earlier, *content}:
+        before, now = earlier.get(name), content.get(name)
+        if isinstance(before, Mapping) and isinstance(now, Mapping):
+            yield from _differences(before, now, f"{within}{name}.")
+        elif before != now:
+            yield within + name

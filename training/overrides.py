@@ -1,0 +1,46 @@
+"""Settings of a recipe that a command changes."""
+
+import tomllib
+from typing import Any
+
+from retrieval.errors import InvalidArgumentError
+
+
+def apply_override(content: dict[str, Any], override: str) -> None:
+    """Set what `key.of.table=value` says: a TOML value, or else a string; nothing for the default.
+
+    :raises InvalidArgumentError: When it is not of that form, or there is no such place.
+    """
+    key, equals, text = override.partition("=")
+    names = key.strip().split(".")
+    if not equals or not all(names):
+        raise InvalidArgumentError(f"--set {override!r} is not of the form key=value")
+    try:
+        value = tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        value = text.strip()
+    table: Any = content
+    for name in names[:-1]:
+        table = _inner(table, name, key)
+    if isinstance(table, list):
+        table[_number(table, names[-1], key)] = value
+    elif text.strip():
+        table[names[-1]] = value
+    else:
+        table.pop(names[-1], None)
+
+
+def _number(entries: list[Any], name: str, key: str) -> int:
+    if not name.isdecimal() or int(name) >= len(entries):
+        raise InvalidArgumentError(
+            f"--set {key}: {name!r} is no number of the {len(entries)} entries, from 0"
+        )
+    return int(name)
+
+
+def _inner(table: Any, name: str, key: str) -> Any:
+    is_list = isinstance(table, list)
+    inner = table[_number(table, name, key)] if is_list else table.setdefault(name, {})
+    if not isinstance(inner, dict | list):
+        raise InvalidArgumentError(f"--set {key}: {name} is a value, not a table")
+    return inner
