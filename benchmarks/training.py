@@ -23,12 +23,12 @@ sys.path.sort(key=lambda entry: Path(entry).resolve() == Path(__file__).parent)
 
 import numpy as np
 import torch
-from accelerate import Accelerator
 from torch.nn import functional
 
 from evaluation.machine import describe_machine
 from indexing.progress import Silence
 from retrieval.processors import available_processors
+from training.devices import make_accelerator
 from training.dual_encoder import PARTS
 from training.encoding import BatchEncoder
 from training.frozen_outputs import Passages
@@ -38,7 +38,7 @@ from training.negatives.choice import make_sampler
 from training.negatives.sampler import QueryBatch, Rows
 from training.optimisation import Optimisation
 from training.positives import KnownPositives
-from training.recipe import Recipe, parse_recipe
+from training.recipe import FEWEST_QUERIES, Recipe, parse_recipe
 from training.step import LossSettings, TrainingTexts, loss_and_gradient
 
 PACKAGES = ["torch", "transformers", "accelerate", "bm25s", "faiss-cpu", "numpy"]
@@ -86,7 +86,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--batch-size", type=int, default=32)
     parser.add_argument("--negatives", type=int, default=8, help="for each query")
     parser.add_argument("--precision", default="fp32", help="fp32, bf16 or fp16")
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=4.0, help="of training, at least, a round")
     return parser.parse_args()
 
@@ -103,7 +103,7 @@ def make_recipe(arguments: argparse.Namespace, negatives: dict[str, Any]) -> Rec
             "query_encoder": {"model": model, "layers": [0, 5], "max_tokens": MAX_TOKENS},
             "document_encoder": {"model": model, "max_tokens": MAX_TOKENS},
             "passages": {"tokens": MAX_TOKENS, "truncate": True},
-            "validation": {"queries": 1},
+            "validation": {"queries": FEWEST_QUERIES},
             "negatives": {**negatives, "per_query": arguments.negatives},
             "optimiser": {"batch_size": arguments.batch_size, "precision": arguments.precision},
         },
@@ -146,8 +146,8 @@ class Side:
 def work(connection: Connection, recipe: Recipe, folder: Path) -> None:
     """Prepare a sampler, then train for so many seconds as often as asked."""
     steps = Steps(recipe, folder)
-    connection.send(steps.prepare_seconds)
     steps.take()  # warm-up
+    connection.send(steps.prepare_seconds)
     while (seconds := connection.recv()) is not None:
         began, count = time.perf_counter(), 0
         while time.perf_counter() - began < seconds:
@@ -162,9 +162,8 @@ class Steps:
 
     def __init__(self, recipe: Recipe, folder: Path) -> None:
         torch.set_num_threads(available_processors())
-        precision = recipe.optimiser.precision
         self.recipe = recipe
-        self.accelerator = Accelerator(mixed_precision="no" if precision == "fp32" else precision)
+        self.accelerator = make_accelerator(recipe)
         dual_encoder = make_dual_encoder(recipe)
         data, _ = load_data(recipe, dual_encoder.document_tower, folder, Silence())
         dual_encoder.to(self.accelerator.device).train_only(frozenset(PARTS))

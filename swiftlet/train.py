@@ -7,7 +7,7 @@ from rich.table import Table
 
 from retrieval.errors import InvalidArgumentError
 from swiftlet.terminal import StageBars, output
-from training.directory import is_main_process
+from training.devices import is_main_process
 from training.plan import Plan, make_plan
 from training.recipe import read_recipe
 from training.train import train

@@ -14,12 +14,16 @@ from collections.abc import Callable, Mapping
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
+from sentence_transformers.sentence_transformer import modules
+from transformers import BertModel, RobertaModel
+
+import swiftlet.main
+import training.train
+from evaluation.metrics import load_ranx
 from swiftlet.__main__ import main
-from swiftlet.main import app
-from training.train import train
 
-__all__ = ["app", "train"]
-
+# What the server imports, so that those that it forks need not.
+IMPORTED = (modules, BertModel, RobertaModel, swiftlet.main, training.train, load_ranx())
 _CONTEXT = multiprocessing.get_context("forkserver")
 _CONTEXT.set_forkserver_preload([__name__])
 
@@ -42,13 +46,16 @@ class Command:
         self._process: BaseProcess = _CONTEXT.Process(
             target=_run,
             args=([*map(str, arguments)], output, {**(environment or {})}, memory_bytes),
+            daemon=True,
         )
         self._process.start()
 
     def wait(self) -> int:
         """Wait until it ends; its exit status, negative for a signal."""
         self._process.join(timeout=100)
-        assert self._process.exitcode is not None, "the command does not end"
+        if self._process.exitcode is None:
+            self._process.kill()
+            raise AssertionError(f"the command does not end: {self.text}")
         return self._process.exitcode
 
     def send(self, number: signal.Signals) -> None:

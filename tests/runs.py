@@ -44,14 +44,14 @@ class Listener:
         self.notes.append(text)
 
 
-def write_collection(folder: Path, num_pairs: int = NUM_PAIRS) -> Path:
+def write_collection(folder: Path, num_pairs: int = NUM_PAIRS, num_words: int = 6) -> Path:
     """A BEIR folder: each query has two words of its document, which no other has both of."""
     chance = random.Random(5)
     (folder / "qrels").mkdir(parents=True)
     pairs = chance.sample([(a, b) for a in WORDS for b in WORDS if a < b], num_pairs)
     documents, queries, qrels = [], [], ["query-id\tcorpus-id\tscore"]
     for number, pair in enumerate(pairs):
-        words = [*pair, *chance.choices(WORDS, k=4)]
+        words = [*pair, *chance.choices(WORDS, k=num_words - 2)]
         chance.shuffle(words)
         documents.append({"_id": f"d{number}", "title": "", "text": " ".join(words)})
         queries.append({"_id": f"q{number}", "text": " ".join(pair)})

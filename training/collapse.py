@@ -82,7 +82,7 @@ class CollapseMonitor:
 
     cosine: float = 0.95
     effective_rank: float = 3.0
-    loss_share: float = 0.95
+    loss_share: float = 0.9
     patience: int = 2
     seen: int = 0
 

@@ -7,12 +7,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from accelerate import PartialState
-
 from retrieval.errors import InvalidArgumentError
 from retrieval.manifest import FILE_NAME
 from retrieval.publication import discard, locked_working_directory, storage_errors
 from training.context import CHECKPOINT
+from training.devices import is_main_process, processes
 from training.errors import RecipeError
 from training.recipe import Recipe
 
@@ -29,11 +28,6 @@ _OF_NO_CONSEQUENCE = {
 """Settings that may change while a run is interrupted: memory may have been the reason."""
 
 
-def is_main_process() -> bool:
-    """Whether this process is the one that writes and prints."""
-    return bool(PartialState().is_main_process)
-
-
 @contextmanager
 def run_directory(out: Path, recipe: Recipe, *, resume: bool, overwrite: bool) -> Iterator[None]:
     """Make `out`, with the recipe in it, and hold it alone while inside.
@@ -46,7 +40,7 @@ def run_directory(out: Path, recipe: Recipe, *, resume: bool, overwrite: bool) -
     :raises StorageError: When the file system refuses.
     """
     if not is_main_process():
-        PartialState().wait_for_everyone()
+        processes().wait_for_everyone()
         yield
         return
     _check(out, resume=resume, overwrite=overwrite)
@@ -54,7 +48,7 @@ def run_directory(out: Path, recipe: Recipe, *, resume: bool, overwrite: bool) -
         try:
             with storage_errors(out):
                 _prepare(out, recipe, overwrite=overwrite)
-            PartialState().wait_for_everyone()
+            processes().wait_for_everyone()
             yield
         finally:
             discard(lock)

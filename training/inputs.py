@@ -1,40 +1,18 @@
-"""From a recipe to the things it names: devices, encoders and data."""
+"""From a recipe to the things it names: encoders and data."""
 
 from collections.abc import Iterable
 from pathlib import Path
-
-import torch
-from accelerate import Accelerator
-from accelerate.state import AcceleratorState
 
 from indexing.progress import Progress
 from retrieval.tokenizer import Tokenizer
 from training.data import TrainingData, read_training_data
 from training.dual_encoder import DualEncoder
 from training.encoders import Tower
-from training.errors import RecipeError, TrainingDataError
+from training.errors import TrainingDataError
 from training.loading import truncating_tokenizer
 from training.recipe import FEWEST_QUERIES, Recipe, Source
 from training.sources import DataSource
 from training.validation import ValidationSet, hold_out, validation_from
-
-
-def make_accelerator(recipe: Recipe) -> Accelerator:
-    """The devices and processes of a run, and the precision it computes in.
-
-    :raises RecipeError: When they do not suit the recipe.
-    """
-    precision = recipe.optimiser.precision
-    if precision == "fp16" and not torch.cuda.is_available():
-        raise RecipeError("optimiser.precision fp16 needs a GPU: use bf16 or fp32 on this machine")
-    AcceleratorState._reset_state()  # noqa: SLF001 - or else the precision of an earlier run remains
-    accelerator = Accelerator(mixed_precision="no" if precision == "fp32" else precision)
-    if recipe.optimiser.batch_size < accelerator.num_processes:
-        raise RecipeError(
-            f"optimiser.batch_size is {recipe.optimiser.batch_size}, fewer than the "
-            f"{accelerator.num_processes} processes"
-        )
-    return accelerator
 
 
 def make_dual_encoder(recipe: Recipe) -> DualEncoder:

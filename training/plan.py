@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from indexing.progress import Progress
+from training.devices import make_accelerator
 from training.dual_encoder import DualEncoder
 from training.encoders import Tower
-from training.inputs import load_data, make_accelerator, make_dual_encoder
+from training.inputs import load_data, make_dual_encoder
 from training.recipe import Recipe
 
 # AdamW in float32: the weight, its gradient and two moments.

@@ -131,7 +131,7 @@ class Negatives(_Table):
     shared: bool = False
     gradient: NegativeGradient = "cached"
     cache_fraction: Annotated[float, Field(gt=0, le=1)] = 1.0
-    refresh_fraction: Fraction = 0.01
+    refresh_fraction: Fraction = 0.001
     cache_precision: Literal["float32", "float16"] = "float32"
     depth: Count = 200
     refresh_every: Count = 1000
@@ -201,7 +201,7 @@ class Collapse(_Table):
     stop: bool = True
     cosine: Fraction = 0.95
     effective_rank: Annotated[float, Field(ge=1)] = 3.0
-    loss_share: Fraction = 0.95
+    loss_share: Fraction = 0.9
     patience: Count = 2
 
 

@@ -81,6 +81,7 @@ class StageRun:
         )
         self._order: NDArray[np.int64] = np.empty(0, np.int64)
         self._order_of = -1
+        self._begins = resumed is None
         self._results: list[StepResult] = []
         self._unlogged: list[StepResult] = []
         if resumed is not None:
@@ -96,7 +97,7 @@ class StageRun:
         context.progress.stage(
             f"Stage {position.stage + 1}: {self._stage.name}", self._num_steps, position.step
         )
-        if position.step == 0:
+        if self._begins:
             context.dual_encoder.train_only(self._stage.trains(0))
             self._sampler.prepare(self._encode)
             self._evaluate()

@@ -10,12 +10,13 @@ import torch
 
 from retrieval.manifest import Manifest, describe_files, write_manifest
 from training.context import BEST, CHECKPOINT, TrainingContext, TrainingProgress
+from training.devices import make_accelerator
 from training.directory import RECIPE_FILE, run_directory
 from training.encoders import Tower
 from training.encoding import BatchEncoder
 from training.fingerprint import embedding_space
 from training.frozen_outputs import FrozenOutputs
-from training.inputs import load_data, make_accelerator, make_dual_encoder
+from training.inputs import load_data, make_dual_encoder
 from training.log import FILE_NAME as LOG_FILE
 from training.log import TrainingLog
 from training.negatives.choice import make_sampler

@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from safetensors.numpy import load_file
 
 from tests.processes import Command
 from tests.runs import records, run, tables, write_recipe
@@ -49,11 +48,10 @@ def has_logged(out: Path, stage: str, step: int) -> bool:
 
 def assert_same_result(out: Path, whole: Path) -> None:
     assert records(out) == records(whole)
-    for tower in ("query_encoder", "document_encoder"):
-        files = sorted(path.relative_to(whole) for path in whole.rglob("*.safetensors"))
-        assert len(files) == 4
-        for file in files:
-            assert (out / file).read_bytes() == (whole / file).read_bytes(), file
+    files = sorted(path.relative_to(whole) for path in whole.rglob("*.safetensors"))
+    assert len(files) == 4
+    for file in files:
+        assert (out / file).read_bytes() == (whole / file).read_bytes(), file
     assert sorted(entry.name for entry in out.iterdir()) == [
         "document_encoder", "manifest.json", "metrics.jsonl", "query_encoder", "recipe.json"
     ]  # fmt: skip
@@ -105,10 +103,3 @@ def test_a_run_killed_before_its_first_checkpoint_begins_anew(
     (out / "metrics.jsonl").write_text('{"kind": "evaluation", "stage": "alignment", "step": 0}\n')
     run(read_recipe(recipe), out)
     assert_same_result(out, expected)
-
-
-def test_weights_of_a_run_are_what_its_towers_hold(whole: tuple[Path, Path]) -> None:
-    _, out = whole
-    for tower in ("query_encoder", "document_encoder"):
-        dense = load_file(out / tower / "2_Dense" / "model.safetensors")
-        assert dense["linear.weight"].shape == (32, 32)

@@ -1,0 +1,76 @@
+"""A plan says what a run would take, and does nothing."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from indexing.progress import Silence
+from retrieval.errors import CollectionError, InvalidArgumentError
+from tests.runs import recipe, records, run, write_collection
+from training.plan import Plan, make_plan
+
+
+@pytest.fixture
+def plan(checkpoints: dict[str, Path], collection: Path) -> Any:
+    """Makes plans."""
+
+    def make(**settings: Any) -> Plan:
+        place = settings.pop("place", collection)
+        return make_plan(
+            recipe(place, checkpoints["roberta"], checkpoints["bert"], **settings), Silence()
+        )
+
+    return make
+
+
+def test_sizes_and_steps_are_those_of_the_run(
+    plan: Any, checkpoints: dict[str, Path], collection: Path, tmp_path: Path
+) -> None:
+    settings: dict[str, Any] = {"alignment__max_epochs": 1.3, "fine_tuning__epochs": 0.6}
+    found = plan(**settings)
+    assert (found.num_pairs, found.num_queries, found.num_passages) == (32, 32, 44)
+    assert (found.num_validation_queries, found.num_searched_passages) == (12, 44)
+    assert found.steps_per_epoch == 4
+    run(recipe(collection, checkpoints["roberta"], checkpoints["bert"], **settings), tmp_path / "r")
+    done = {record["stage"]: record["step"] for record in records(tmp_path / "r", "step")}
+    assert found.most_steps == done == {"alignment": 6, "fine-tuning": 3}
+
+
+@pytest.mark.parametrize("name", ["contrastive", "alternating"])
+def test_the_other_recipes_have_one_stage(
+    name: str, plan: Any, checkpoints: dict[str, Path], collection: Path, tmp_path: Path
+) -> None:
+    found = plan(recipe=name)
+    settings = recipe(collection, checkpoints["roberta"], checkpoints["bert"], recipe=name)
+    run(settings, tmp_path / "run")
+    assert {*found.most_steps} == {record["stage"] for record in records(tmp_path / "run", "step")}
+
+
+def test_memory_counts_weights_moments_and_the_cache(plan: Any) -> None:
+    found = plan(dual_encoder={"dim": 10}, negatives__cache_fraction=0.5)
+    projection = 32 * 10 + 10
+    parameters = found.query_parameters + found.document_parameters + projection
+    assert found.training_bytes == 16 * parameters
+    assert found.cache_bytes == 22 * 10 * 4
+    assert plan(negatives__cache_precision="float16").cache_bytes == 44 * 32 * 2
+    assert plan(negatives__samplers=["in_batch"]).cache_bytes == 0
+
+
+def test_smaller_micro_batches_and_fewer_bits_need_less_for_activations(plan: Any) -> None:
+    whole = plan().activation_bytes
+    assert plan(optimiser__micro_batch_size=2).activation_bytes == whole / 4
+    assert plan(optimiser__precision="bf16").activation_bytes == whole / 2
+    assert plan(optimiser__micro_batch_size=500).activation_bytes == whole
+
+
+def test_a_recipe_that_could_not_run_is_refused(plan: Any, narrow: Path, tmp_path: Path) -> None:
+    with pytest.raises(InvalidArgumentError, match="24 wide"):
+        plan(query_encoder__model=str(narrow), dual_encoder={"projection": "none"})
+    folder = write_collection(tmp_path / "words")
+    documents = (folder / "corpus.jsonl").read_text().splitlines()
+    kept = [line for line in documents if json.loads(line)["_id"] != "d7"]
+    (folder / "corpus.jsonl").write_text("\n".join(kept))
+    with pytest.raises(CollectionError, match="'d7', relevant to the query 'q7'"):
+        plan(place=folder)

@@ -1,0 +1,391 @@
+"""What training leaves behind, and what it says when it cannot go on."""
+
+import json
+import math
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from sentence_transformers import SentenceTransformer
+
+from export.source import load_source
+from retrieval.errors import (
+    ArtefactError,
+    CollectionError,
+    CorruptArtefactError,
+    InvalidArgumentError,
+    RetrievalError,
+    StorageError,
+)
+from retrieval.manifest import read_manifest, verify_files
+from retrieval.publication import locked_working_directory
+from tests.processes import Command
+from tests.runs import Listener, recipe, records, run, tables, write_collection, write_recipe
+from tests.small_disk import small_disk
+from training.checkpoints import read_checkpoint
+from training.errors import (
+    CollapsedError,
+    RecipeError,
+    TrainingDataError,
+    TrainingStoppedError,
+)
+from training.fingerprint import embedding_space
+from training.plan import make_plan
+from training.quiet import quiet
+from training.recipe import Recipe
+from training.train import train
+
+__all__ = ["small_disk"]
+
+Make = Callable[..., Recipe]
+
+
+@pytest.fixture(scope="module")
+def make(checkpoints: dict[str, Path], collection: Path) -> Make:
+    """Makes a recipe of two short stages."""
+
+    def make_recipe(**settings: Any) -> Recipe:
+        short = {"alignment__max_epochs": 0.5, "fine_tuning__epochs": 0.5}
+        settings = short | {"query": "roberta", "document": "bert"} | settings
+        query, document = (checkpoints[settings.pop(name)] for name in ("query", "document"))
+        place = settings.pop("collection", collection)
+        return recipe(place, query, document, **settings)
+
+    return make_recipe
+
+
+@pytest.fixture(scope="module")
+def finished(make: Make, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A finished run; read only."""
+    out = tmp_path_factory.mktemp("finished") / "run"
+    run(make(), out)
+    return out
+
+
+def refused(kind: type[RetrievalError], settings: Recipe, out: Path, **options: bool) -> str:
+    with pytest.raises(kind) as caught:
+        run(settings, out, **options)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    return {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_a_finished_run_is_an_artefact_whose_files_are_whole(finished: Path) -> None:
+    manifest = read_manifest(finished, "model")
+    verify_files(finished, manifest)
+    present = {
+        path.relative_to(finished).as_posix() for path in finished.rglob("*") if path.is_file()
+    }
+    assert {*manifest.files, "manifest.json"} == present
+    assert manifest.dim == 32
+    assert manifest.details["recipe"]["recipe"] == "daft"
+    assert manifest.details["best"]["stage"] == "fine-tuning"
+    assert manifest.details["validation"]["num_queries"] == 12
+    assert sorted(entry.name for entry in finished.parent.iterdir()) == ["run"]
+
+
+def test_both_encoders_load_in_sentence_transformers_and_for_export(finished: Path) -> None:
+    texts = ["kalo mine", "pura"]
+    for name in ("query_encoder", "document_encoder"):
+        with quiet():
+            model = SentenceTransformer(str(finished / name), device="cpu")
+            embeddings = model.encode(texts, convert_to_tensor=True, show_progress_bar=False)
+        torch.testing.assert_close(embeddings.norm(dim=1), torch.ones(2))
+        source = load_source(finished / name)
+        assert (source.dim, source.max_tokens, source.pooling) == (32, 24, "mean")
+        if name == "document_encoder":
+            assert embedding_space(source.model) == read_manifest(finished).embedding_space
+
+
+def test_a_finished_run_is_neither_overwritten_nor_gone_on_with_unless_told(
+    make: Make, finished: Path, tmp_path: Path
+) -> None:
+    before = content(finished)
+    for resume in (False, True):
+        message = refused(InvalidArgumentError, make(), finished, resume=resume)
+        assert message.endswith("has a finished run; choose another place or pass --overwrite")
+    assert content(finished) == before
+    copy = Path(shutil.copytree(finished, tmp_path / "run"))
+    run(make(seed=1), copy, overwrite=True)
+    assert records(copy) != records(finished)
+
+
+def test_a_place_that_is_no_run_is_left_alone(make: Make, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("mine")
+    assert "is not a directory" in refused(InvalidArgumentError, make(), tmp_path / "file")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "thesis.txt").write_text("mine")
+    message = refused(InvalidArgumentError, make(), tmp_path / "folder", overwrite=True)
+    assert "has no recipe.json: it is no run" in message
+    assert (tmp_path / "folder" / "thesis.txt").read_text() == "mine"
+
+
+def test_two_processes_cannot_train_into_one_place(make: Make, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    with locked_working_directory(out):
+        message = refused(ArtefactError, make(), out)
+    assert message == f"another process is writing {out}"
+
+
+@pytest.fixture
+def stopped(make: Make, tmp_path: Path) -> Path:
+    """A run that stopped, since its loss was no number, after a checkpoint."""
+    out = tmp_path / "run"
+    with pytest.raises(TrainingStoppedError):
+        run(make(**DIVERGING), out)
+    return out
+
+
+DIVERGING: dict[str, Any] = {
+    "recipe": "contrastive",
+    "fine_tuning__epochs": 2,
+    "validation__every": 2,
+    # By then of the last rates the first checkpoint is written.
+    "optimiser": {"learning_rate": 1e30, "batch_size": 8, "warmup_steps": 0},
+}
+
+
+def test_an_unfinished_run_is_gone_on_with_only_when_told_and_with_the_same_recipe(
+    make: Make, stopped: Path
+) -> None:
+    before = content(stopped)
+    message = refused(InvalidArgumentError, make(**DIVERGING), stopped)
+    assert "has an unfinished run; pass --resume to go on or --overwrite to begin anew" in message
+    other = make(**DIVERGING | {"seed": 3, "loss__score_factor": 10.0})
+    message = refused(RecipeError, other, stopped, resume=True)
+    assert "with a different loss.score_factor, seed: use the same" in message
+    assert content(stopped) == before
+
+
+def test_settings_that_change_no_result_may_change_before_a_run_goes_on(
+    make: Make, stopped: Path
+) -> None:
+    changed = make(**DIVERGING | {"keep_stages": True})
+    changed = changed.model_copy(
+        update={"optimiser": changed.optimiser.model_copy(update={"micro_batch_size": 2})}
+    )
+    assert "not a finite number" in refused(TrainingStoppedError, changed, stopped, resume=True)
+    assert json.loads((stopped / "recipe.json").read_text())["keep_stages"] is True
+
+
+@pytest.mark.parametrize("every", [1, 2])
+def test_a_loss_that_is_no_number_ends_the_run_with_the_last_good_checkpoint(
+    every: int, make: Make, tmp_path: Path
+) -> None:
+    out = tmp_path / "run"
+    settings = make(**DIVERGING | {"validation__every": every})
+    message = refused(TrainingStoppedError, settings, out)
+    what = "an embedding is" if every == 1 else "the loss is"
+    step = 1 if every == 1 else 2
+    assert message == (
+        f"{what} not a finite number at step {step} of stage fine-tuning: lower "
+        f"optimiser.learning_rate or use precision fp32; the last checkpoint is {out}/checkpoint"
+    )
+    state = read_checkpoint(out / "checkpoint")
+    assert state["position"]["step"] == 0
+    assert all(bool(value.isfinite().all()) for value in state["model"].values())
+    # Going on from there comes to the same end.
+    assert refused(TrainingStoppedError, settings, out, resume=True) == message
+    assert [record["step"] for record in records(out, "evaluation")] == [0]
+    assert not (out / "manifest.json").exists()
+
+
+def test_an_altered_checkpoint_is_not_gone_on_from(make: Make, stopped: Path) -> None:
+    place = stopped / "checkpoint" / "state.safetensors"
+    altered = bytearray(place.read_bytes())
+    altered[-1] ^= 1
+    place.write_bytes(altered)
+    message = refused(CorruptArtefactError, make(**DIVERGING), stopped, resume=True)
+    assert f"{place} has been altered" in message
+
+
+def test_a_collapsed_run_ends_and_says_by_what_figures(make: Make, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    collapsing = make(
+        recipe="contrastive",
+        fine_tuning__epochs=20,
+        validation__every=2,
+        optimiser={"learning_rate": 0.1, "batch_size": 8, "warmup_steps": 0},
+        collapse={"stop": True},
+    )
+    message = refused(CollapsedError, collapsing, out)
+    assert "the embeddings have collapsed (" in message
+    for figure in ("loss ", "ln(|D⁻| + 1) is ", "mean cosine ", "effective rank "):
+        assert figure in message
+    assert message.endswith(f"; the last checkpoint is {out}/checkpoint")
+    evaluations = records(out, "evaluation")
+    # Twice in a row, but not before the first step.
+    assert [record["collapse"] != "none" for record in evaluations[-2:]] == [True, True]
+    last = evaluations[-1]
+    assert f"loss {last['loss']:.3f}" in message
+    assert read_checkpoint(out / "checkpoint")["position"]["step"] == last["step"] - 2
+    # Collapsed, it sees no difference between documents.
+    assert last["query_cosine"] > 0.95 or last["query_effective_rank"] <= 3
+
+
+def test_a_collapsed_run_goes_on_where_it_may(make: Make, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    collapsing = make(
+        recipe="contrastive",
+        fine_tuning__epochs=4,
+        optimiser={"learning_rate": 0.1, "batch_size": 8, "warmup_steps": 0},
+        collapse={"stop": False},
+    )
+    run(collapsing, out)
+    assert [record["collapse"] for record in records(out, "evaluation")][-1] != "none"
+
+
+def test_memory_that_runs_out_is_told_with_the_settings_to_lower(
+    checkpoints: dict[str, Path], collection: Path, tmp_path: Path
+) -> None:
+    settings = tables(
+        collection,
+        checkpoints["roberta"],
+        checkpoints["bert"],
+        # Of 4 MB is each embedding, and of 128 the projection.
+        dual_encoder__dim=1_000_000,
+    )
+    path = write_recipe(tmp_path / "recipe.toml", settings)
+    command = Command(
+        "train", path, "--out", tmp_path / "run", output=tmp_path / "output", memory_bytes=6 * 10**8
+    )
+    assert command.wait() == 2, command.text
+    assert command.refusal == (
+        "memory ran out in stage alignment: lower optimiser.micro_batch_size (now 8), "
+        "document_encoder.max_tokens or negatives.cache_fraction, or set "
+        "document_encoder.gradient_checkpointing; there is no checkpoint yet"
+    )
+
+
+def test_a_full_disk_leaves_the_last_checkpoint_to_go_on_from(
+    make: Make, small_disk: Path, tmp_path: Path
+) -> None:
+    out = small_disk / "run"
+    settings = make(recipe="contrastive", fine_tuning__epochs=4)
+    message = refused(StorageError, settings, out)
+    assert "cannot write" in message
+    assert "No space left" in message
+    position = read_checkpoint(out / "checkpoint")["position"]
+    assert position["step"] < 16
+    # With more room, it goes on.
+    elsewhere = Path(shutil.copytree(out, tmp_path / "run"))
+    run(settings, elsewhere, resume=True)
+    run(settings, tmp_path / "whole")
+    assert records(elsewhere) == records(tmp_path / "whole")
+
+
+def test_towers_of_different_widths_need_a_projection(
+    make: Make, narrow: Path, tmp_path: Path
+) -> None:
+    settings = make(query_encoder__model=str(narrow), dual_encoder__projection="none")
+    message = refused(InvalidArgumentError, settings, tmp_path / "run")
+    assert "the query tower is 24 wide and the document tower 32: without a projection" in message
+
+
+def test_half_precision_needs_a_gpu(make: Make, tmp_path: Path) -> None:
+    if torch.cuda.is_available():
+        pytest.skip("this machine has one")
+    settings = make(optimiser__precision="fp16")
+    message = refused(RecipeError, settings, tmp_path / "run")
+    assert message.startswith("optimiser.precision fp16 needs a GPU")
+    with pytest.raises(RecipeError, match="needs a GPU"):
+        make_plan(settings, Listener())
+
+
+def test_precisions_may_follow_each_other_in_one_process(make: Make, tmp_path: Path) -> None:
+    for precision in ("bf16", "fp32", "bf16"):
+        settings = make(recipe="contrastive", optimiser__precision=precision)
+        run(settings, tmp_path / precision, overwrite=True)
+
+
+BAD_DATA: dict[str, tuple[type[RetrievalError], str, list[str], str]] = {
+    "no pair": (
+        TrainingDataError,
+        "qrels/train.tsv",
+        ["query-id\tcorpus-id\tscore", "q0\td0\t0"],
+        "no document is relevant to any query: 44 of the 44 queries",
+    ),
+    "one pair": (
+        TrainingDataError,
+        "qrels/train.tsv",
+        ["query-id\tcorpus-id\tscore", "q0\td0\t1"],
+        "the training set has 1 pair of a query and a relevant passage: at least 2 are needed",
+    ),
+    "a positive that is not in the corpus": (
+        CollectionError,
+        "qrels/train.tsv",
+        ["query-id\tcorpus-id\tscore", "q0\tnowhere\t1", "q1\td1\t1"],
+        "the document 'nowhere', relevant to the query 'q0', is not in the corpus",
+    ),
+    "a query that is not there": (
+        CollectionError,
+        "qrels/train.tsv",
+        ["query-id\tcorpus-id\tscore", "nobody\td0\t1"],
+        "nobody",
+    ),
+    "fewer queries than are held out": (
+        TrainingDataError,
+        "qrels/train.tsv",
+        ["query-id\tcorpus-id\tscore", *(f"q{n}\td{n}\t1" for n in range(10))],
+        "12 queries cannot be held out: 1 to 9 of the 10 different ones",
+    ),
+    "an empty corpus": (RetrievalError, "corpus.jsonl", [], "corpus.jsonl"),
+    "no queries": (RetrievalError, "queries.jsonl", [], "queries.jsonl"),
+}
+
+
+@pytest.mark.parametrize("fault", [*BAD_DATA])
+def test_data_that_cannot_be_trained_on_are_named(fault: str, make: Make, tmp_path: Path) -> None:
+    kind, file, lines, complaint = BAD_DATA[fault]
+    folder = write_collection(tmp_path / "bad")
+    (folder / file).write_text("\n".join(lines))
+    assert complaint in refused(kind, make(collection=folder), tmp_path / "run")
+
+
+def test_what_was_refused_can_be_mended_and_run_into_the_same_place(
+    make: Make, tmp_path: Path
+) -> None:
+    folder = write_collection(tmp_path / "words")
+    whole = (folder / "queries.jsonl").read_text()
+    (folder / "queries.jsonl").write_text("")
+    settings = make(collection=folder, recipe="contrastive")
+    refused(RetrievalError, settings, tmp_path / "run")
+    (folder / "queries.jsonl").write_text(whole)
+    run(settings, tmp_path / "run")
+
+
+def test_queries_without_a_relevant_document_are_counted_and_left_out(
+    make: Make, tmp_path: Path
+) -> None:
+    folder = write_collection(tmp_path / "words")
+    with (folder / "queries.jsonl").open("a") as file:
+        file.write('\n{"_id": "lonely", "text": "nothing is relevant"}')
+    listener = Listener()
+    train(make(collection=folder, recipe="contrastive"), tmp_path / "run", progress=listener)
+    assert any("1 of the 45 queries" in note for note in listener.notes)
+
+
+def test_too_few_validation_queries_are_refused(make: Make, tmp_path: Path) -> None:
+    few = write_collection(tmp_path / "few", num_pairs=5)
+    settings = make(validation={"data": [{"corpus": str(few), "qrels": "train"}]})
+    message = refused(TrainingDataError, settings, tmp_path / "run")
+    assert message == "there are 5 validation queries: at least 8 are needed to measure with"
+
+
+def test_a_batch_larger_than_the_training_set_is_the_whole_set(make: Make, tmp_path: Path) -> None:
+    settings = make(
+        recipe="contrastive",
+        optimiser={"batch_size": 1000, "warmup_steps": 0},
+        negatives={"samplers": ["in_batch"]},
+        fine_tuning__epochs=2,
+    )
+    run(settings, tmp_path / "run")
+    assert [record["step"] for record in records(tmp_path / "run", "step")] == [1, 2]
+    evaluation = records(tmp_path / "run", "evaluation")[-1]
+    assert evaluation["collapsed_loss"] == pytest.approx(math.log(32))
