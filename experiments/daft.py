@@ -124,7 +124,6 @@ _START = CACHED | UNALIGNED | {"fine_tuning.epochs": steps(100)}
 MAP = [
     Variant("cached-unaligned", CACHED | UNALIGNED, tested=("ended",)),
     Variant("map-rate-1e-5", _START | {"optimiser.learning_rate": "1e-5"}),
-    Variant("map-rate-3e-5", _START | {"optimiser.learning_rate": "3e-5"}),
     Variant(
         "map-mean-pooling",
         _START | {"query_encoder.pooling": '"mean"', "document_encoder.pooling": '"mean"'},
@@ -135,15 +134,13 @@ MAP = [
         _START | {"query_encoder.permute_basis": "", "query_encoder.layers": "[0, 1, 2, 3, 4, 5]"},
     ),
     Variant("map-in-batch", _START | {"negatives.samplers": '["in_batch"]'}),
-    Variant("map-mixed", _START | {"negatives.samplers": '["cache", "in_batch"]'}),
     Variant("map-score-factor-5", _START | {"loss.score_factor": "5.0"}),
-    Variant("map-score-factor-50", _START | {"loss.score_factor": "50.0"}),
     *(
         Variant(
             f"map-aligned-{count}",
             CACHED | {"alignment.max_epochs": steps(count), "fine_tuning.epochs": steps(100)},
         )
-        for count in (25, 50, 100)
+        for count in (25, 100)
     ),
     Variant("cached", CACHED, tested=("ended",)),
 ]

@@ -32,7 +32,8 @@ _OF_NO_CONSEQUENCE = {
 def run_directory(out: Path, recipe: Recipe, *, resume: bool, overwrite: bool) -> Iterator[None]:
     """Make `out`, with the recipe in it, and hold it alone while inside.
 
-    A run that never got to a checkpoint is begun anew.
+    A run that never got to a checkpoint is begun anew. One that is overwritten comes back if the
+    new one does not get there either.
 
     :raises InvalidArgumentError: When `out` has something else, or a run that is not to be touched.
     :raises RecipeError: When the run there was begun with another recipe.
@@ -45,12 +46,16 @@ def run_directory(out: Path, recipe: Recipe, *, resume: bool, overwrite: bool) -
         return
     _check(out, resume=resume, overwrite=overwrite)
     with locked_working_directory(out) as lock:
+        earlier = lock / "earlier"
+        _bring_back(earlier, out)  # where a process was killed
         try:
+            _check(out, resume=resume, overwrite=overwrite)
             with storage_errors(out):
-                _prepare(out, recipe, overwrite=overwrite)
+                _prepare(out, recipe, earlier if overwrite else None)
             processes().wait_for_everyone()
             yield
         finally:
+            _bring_back(earlier, out)
             discard(lock)
 
 
@@ -73,10 +78,19 @@ def _check(out: Path, *, resume: bool, overwrite: bool) -> None:
         )
 
 
-def _prepare(out: Path, recipe: Recipe, *, overwrite: bool) -> None:
+def _bring_back(earlier: Path, out: Path) -> None:
+    got_somewhere = (out / CHECKPOINT).is_dir() or (out / FILE_NAME).is_file()
+    if earlier.is_dir() and not got_somewhere:
+        with storage_errors(out):
+            shutil.rmtree(out, ignore_errors=True)
+            earlier.rename(out)
+
+
+def _prepare(out: Path, recipe: Recipe, earlier: Path | None) -> None:
+    """Write the recipe; what is overwritten goes to `earlier`."""
     content = recipe.model_dump(mode="json")
-    if overwrite and out.exists():
-        shutil.rmtree(out)
+    if earlier is not None and out.exists():
+        out.rename(earlier)
     if (out / CHECKPOINT).is_dir():
         _check_same(json.loads((out / RECIPE_FILE).read_text("utf-8")), content, out)
     out.mkdir(parents=True, exist_ok=True)

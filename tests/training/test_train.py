@@ -73,7 +73,11 @@ def refused(kind: type[RetrievalError], settings: Recipe, out: Path, **options: 
 
 
 def content(folder: Path) -> dict[str, bytes]:
-    return {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
 
 
 def test_a_finished_run_is_an_artefact_whose_files_are_whole(finished: Path) -> None:
@@ -114,6 +118,23 @@ def test_a_finished_run_is_neither_overwritten_nor_gone_on_with_unless_told(
     copy = Path(shutil.copytree(finished, tmp_path / "run"))
     run(make(seed=1), copy, overwrite=True)
     assert records(copy) != records(finished)
+
+
+def test_a_run_that_was_to_be_overwritten_comes_back_if_the_new_one_cannot_begin(
+    make: Make, finished: Path, tmp_path: Path
+) -> None:
+    copy = Path(shutil.copytree(finished, tmp_path / "run"))
+    broken = make(data=[{"corpus": str(tmp_path / "nowhere"), "qrels": "train"}])
+    refused(CollectionError, broken, copy, overwrite=True)
+    assert content(copy) == content(finished)
+    # As a killed process leaves it.
+    hidden = tmp_path / ".run.partial"
+    hidden.mkdir()
+    copy.rename(hidden / "earlier")
+    copy.mkdir()
+    (copy / "recipe.json").write_text("{}")
+    assert "has a finished run" in refused(InvalidArgumentError, make(), copy)
+    assert content(copy) == content(finished)
 
 
 def test_a_place_that_is_no_run_is_left_alone(make: Make, tmp_path: Path) -> None:
