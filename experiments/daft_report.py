@@ -380,10 +380,10 @@ ONNX int8 on one thread, tokenising included, medians of 1,500 in alternating ro
 PROJECTION = """\
 ## The projection
 
-`projection-frozen` leaves W, b as they began during the alignment. `projection-orthogonal` begins
-with a matrix that keeps angles as far as 128 of 384 dimensions allow. `pretrained-space` begins
-with a square orthogonal one and mean pooling: all that the document encoder knew is kept, and
-`start, document encoder for both` is all-MiniLM-L6-v2 as it comes, reading 48 tokens.
+`projection-frozen` leaves W, b as they began during the alignment. `pretrained-space` begins with a
+square orthogonal matrix, which keeps all angles, and has mean pooling: what the document encoder
+knew is kept, and `start, document encoder for both` is all-MiniLM-L6-v2 as it comes, reading 48
+tokens.
 
 {figures}
 
