@@ -7,17 +7,18 @@ from numpy.typing import NDArray
 Keys = NDArray[np.float64]
 Numbers = NDArray[np.int64]
 
-NUM_PERTURBED = 2048
-"""Items of a line that get their noise explicitly, at least."""
+NUM_BLOCKS = 2048
+"""Blocks of columns, the best of a line, that get their noise one by one."""
 
-_PERTURBED_PER_DRAWN = 16
+_BLOCK = 16
+_BLOCKS_PER_DRAWN = 16
 
 
 def gumbel_top_k(
     scores: torch.Tensor,
     count: int,
     random: np.random.Generator,
-    num_perturbed: int = NUM_PERTURBED,
+    num_blocks: int = NUM_BLOCKS,
 ) -> Numbers:
     """For each line of `scores` (n, m) the columns with the largest score + Gumbel noise.
 
@@ -25,32 +26,49 @@ def gumbel_top_k(
     over those not drawn yet (Gumbel-max trick, Plackett-Luce model).
 
     To add noise to millions of scores would take longer than to compute them. It isn't needed:
-    only the best `num_perturbed` columns get their noise one by one, and of the others only those
+    only the columns of the best blocks get their noise one by one, and of the others only those
     are drawn that overtake the last of the winners so far (after Mussmann et al., "Fast amortized
     inference and learning in log-linear models with randomly perturbed approximate nearest
-    neighbor search", 2017). The distribution is exactly the same.
+    neighbor search", 2017). The distribution is exactly the same. Every score is read once, for
+    its block's maximum; all else costs the same whatever m.
 
     :param scores: Finite or -inf, which is never drawn; overwritten.
     :returns: (n, count), the largest first, -1 where a line has no more.
     """
-    size = scores.shape[1]
-    num_perturbed = min(size, max(num_perturbed, _PERTURBED_PER_DRAWN * count))
-    best = scores.topk(num_perturbed, dim=1, sorted=False)
-    heads = best.values.cpu().double().numpy()
+    chosen, bounds = _best_columns(scores, max(num_blocks, _BLOCKS_PER_DRAWN * count))
+    heads = scores.gather(1, chosen).cpu().double().numpy()
     keys = heads - np.log(random.standard_exponential(heads.shape))
-    if count <= num_perturbed:
-        thresholds = np.partition(keys, num_perturbed - count, axis=1)[:, num_perturbed - count]
+    num_heads = keys.shape[1]
+    if count <= num_heads:
+        thresholds = np.partition(keys, num_heads - count, axis=1)[:, num_heads - count]
     else:
         thresholds = np.full(len(keys), -np.inf)
     lines, places = np.nonzero((keys >= thresholds[:, np.newaxis]) & (keys > -np.inf))
-    columns, keys = best.indices.cpu().numpy()[lines, places], keys[lines, places]
-    if num_perturbed < size:
-        scores.scatter_(1, best.indices, -torch.inf)
-        more = _overtaking(scores, heads.min(axis=1), thresholds, random)
+    columns, keys = chosen.cpu().numpy()[lines, places], keys[lines, places]
+    if num_heads < scores.shape[1]:
+        scores.scatter_(1, chosen, -torch.inf)
+        more = _overtaking(scores, bounds, thresholds, random)
         lines, columns, keys = (
             np.concatenate(parts) for parts in zip((lines, columns, keys), more, strict=True)
         )
     return _largest(lines, columns, keys, scores.shape[0], count)
+
+
+def _best_columns(scores: torch.Tensor, num_blocks: int) -> tuple[torch.Tensor, Keys]:
+    """The columns (n, h) of each line's best blocks, and what no other score exceeds, (n,)."""
+    num_lines, size = scores.shape
+    whole = size // _BLOCK
+    columns = torch.arange(size, device=scores.device)
+    if whole <= num_blocks:
+        return columns.expand(num_lines, -1), np.full(num_lines, -np.inf)
+    # The columns of a block are `whole` apart: so maxima are taken of neighbours in memory at once.
+    maxima = scores[:, : whole * _BLOCK].unflatten(1, (_BLOCK, whole)).amax(1)
+    # One more than is taken: its maximum bounds all that are not.
+    best = maxima.topk(num_blocks + 1, dim=1)
+    blocks = columns[: whole * _BLOCK].view(_BLOCK, whole).T[best.indices[:, :-1]]
+    rest = columns[whole * _BLOCK :].expand(num_lines, -1)
+    bounds: Keys = best.values[:, -1].cpu().double().numpy()
+    return torch.cat((blocks.flatten(1), rest), dim=1), bounds
 
 
 def _overtaking(

@@ -23,9 +23,9 @@ def plackett_luce(scores: np.ndarray, count: int) -> dict[tuple[int, ...], float
     return probabilities
 
 
-def draws(scores: np.ndarray, lines: int, count: int, perturbed: int, seed: int = 0) -> np.ndarray:
+def draws(scores: np.ndarray, lines: int, count: int, blocks: int, seed: int = 0) -> np.ndarray:
     random = np.random.default_rng(seed)
-    return gumbel_top_k(torch.tensor(np.tile(scores, (lines, 1))), count, random, perturbed)
+    return gumbel_top_k(torch.tensor(np.tile(scores, (lines, 1))), count, random, blocks)
 
 
 @pytest.mark.parametrize("count", [1, 3])
@@ -39,18 +39,19 @@ def test_sequences_follow_the_plackett_luce_model(count):
 
 @pytest.mark.parametrize("spread", [0.0, 0.5, 1.0, 4.0])
 def test_noise_for_the_best_columns_alone_draws_what_noise_for_all_draws(spread):
-    lines, size, count = 400, 2000, 4
+    lines, size, count = 400, 2003, 4
     scores = spread * np.random.default_rng(1).normal(size=size)
-    drawn = draws(scores, lines, count, perturbed=1, seed=2)
+    drawn = draws(scores, lines, count, blocks=1, seed=2)
     assert (np.diff(np.sort(drawn, axis=1)) > 0).all()
     # Compared in twenty groups of ascending scores with noise for all.
     groups = np.argsort(np.argsort(scores)) * 20 // size
-    all_perturbed = draws(scores, 10 * lines, count, perturbed=size, seed=3)
+    all_perturbed = draws(scores, 10 * lines, count, blocks=size, seed=3)
     for place in range(count):
         table = [
             np.bincount(groups[found[:, place]], minlength=20) for found in (drawn, all_perturbed)
         ]
-        filled = np.sum(table, axis=0) > 0
+        # The test is unreliable where a few draws are expected in a cell.
+        filled = np.sum(table, axis=0) >= 55
         assert stats.chi2_contingency(np.array(table)[:, filled]).pvalue > 0.001
     if spread == 0:
         assert (drawn >= 0).all()
@@ -71,7 +72,7 @@ def test_what_overtakes_a_threshold_has_gumbel_noise_beyond_it():
 
 def test_a_first_draw_from_many_columns_follows_the_softmax():
     scores = np.concatenate([np.full(900, -2.0), np.full(90, 0.0), np.full(10, 2.0)])
-    drawn = draws(scores, 5000, 1, perturbed=1)[:, 0]
+    drawn = draws(scores, 5000, 1, blocks=1)[:, 0]
     observed = np.histogram(drawn, [0, 900, 990, 1000])[0]
     weights = np.array([900 * np.exp(-2), 90, 10 * np.exp(2)])
     assert stats.chisquare(observed, 5000 * weights / weights.sum()).pvalue > 0.01
