@@ -89,7 +89,10 @@ class _Report:
         variants = self._experiments["collapse"]
         tested = {name: values for v in variants for name, values in self._tests(v).items()}
         return COLLAPSE.format(
-            figures=self._course_table(variants), tests=_comparison(tested), folder=self._folder
+            figures=self._course_table(variants),
+            tests=_comparison(tested),
+            stops=self._stopping_table(),
+            folder=self._folder,
         )
 
     def _ablation(self) -> str:
@@ -146,7 +149,6 @@ class _Report:
         variants = self._experiments["map"]
         return MAP.format(
             figures=self._course_table(variants),
-            stops=self._stopping_table(),
             correlations=self._correlations(variants),
         )
 
@@ -318,8 +320,8 @@ Everything is in miniature. The document tower is all-MiniLM-L6-v2 (6 layers, 38
 48 tokens; the query tower has its layers 0 and 5 in a permuted and sign-flipped basis: as good a
 model as before, but a stranger to the document tower, as two independently pre-trained models are
 to each other. Both end in the first token's output and a projection to 128 dimensions that begins
-at random. Training: squad-dev train, medquad and boolq dev, 26,600 pairs and 23,357 passages in one
-corpus; 400 other queries validate, among 1,500 passages. Batches have 32 pairs, arithmetic is bf16.
+at random. Training: squad-dev train, medquad and boolq dev in one corpus, 840 batches of 32 pairs an
+epoch; 400 other queries validate, among 1,500 passages. Arithmetic is bf16.
 The settings are in `experiments/daft.toml`; what a run changes of them is in `experiments/daft.py`.
 An alignment has at most 308 steps, the stage in which both towers train 154.
 
@@ -334,9 +336,10 @@ COLLAPSE = """\
 `default` draws 64 negatives a query from the cache, which only the query encoder learns from, and
 lets the batch's other positives carry gradient to both towers. `cached` has the cache's constants
 alone and a higher rate (1e-4, constant): there is nothing that pushes documents apart. Each with
-alignment and without (`unaligned`). `document-frozen` is the query encoder alone, aligned for as
-many steps as `default` trains in all. `long` aligns for three epochs and trains both towers for
-three quarters of one.
+alignment and without (`unaligned`). `document-frozen` aligns the query encoder alone for 450 steps,
+more than `default` trains in both stages. `long` aligns for three epochs and trains both towers for
+three quarters of one. What `start, document encoder for both` finds is the untrained document tower
+by itself.
 
 {figures}
 
@@ -348,6 +351,10 @@ Embeddings of 400 queries and 400 documents of squad-dev test; without alignment
 checkpoint before the run was stopped:
 
 ![Principal components]({folder}/embeddings.png)
+
+Where each criterion would have ended the alignment of `document-frozen`, evaluated every 50 steps:
+
+{stops}
 
 On the test collections, of which no query was trained on:
 
@@ -416,8 +423,4 @@ How well what is known before both towers train predicts what is left of nDCG@10
 these runs:
 
 {correlations}
-
-Where each criterion would have ended the alignment of `document-frozen`, evaluated every 50 steps:
-
-{stops}
 """

@@ -21,9 +21,11 @@ from accelerate import Accelerator
 from numpy.typing import NDArray
 
 from evaluation.metrics import evaluate_per_query
+from retrieval.manifest import FILE_NAME as MANIFEST
 from retrieval.tokenizer import Tokenizer
 from training.checkpoints import read_checkpoint
 from training.context import CHECKPOINT, STAGES
+from training.devices import make_accelerator
 from training.dual_encoder import DualEncoder
 from training.encoders import Tower, TowerSettings
 from training.encoding import BatchEncoder
@@ -112,13 +114,13 @@ def run(workplace: Workplace, variant: Variant) -> None:
     """Train and test one variant, unless that was done."""
     directory = workplace.directory(variant)
     environment = {**os.environ, "OMP_NUM_THREADS": str(workplace.threads)}
-    if not (directory / "outcome.json").is_file():
+    if not (directory / "outcome.json").is_file() and not _is_finished(workplace, directory):
         arguments = [str(BASE), "--out", str(directory / "run"), "--resume"]
         for key, value in workplace.settings(variant).items():
             arguments += ["--set", f"{key}={value}"]
         directory.mkdir(parents=True, exist_ok=True)
         print(f"{variant.name}: training", flush=True)
-        with (directory / "output.txt").open("ab") as output:
+        with (directory / "output.txt").open("wb") as output:
             process = subprocess.run(
                 [sys.executable, "-m", "swiftlet", "train", *arguments],
                 env=environment,
@@ -130,12 +132,24 @@ def run(workplace: Workplace, variant: Variant) -> None:
         collapsed = process.returncode == REFUSED and "have collapsed" in said
         if process.returncode and not collapsed:
             raise SystemExit(f"{variant.name} failed: {said.strip().splitlines()[-1]}")
-        outcome = {"collapsed": collapsed, "threads": workplace.threads}
-        (directory / "outcome.json").write_text(json.dumps(outcome))
+        _write_outcome(workplace, directory, collapsed=collapsed)
     if variant.tested and not (directory / "tested.json").is_file():
         print(f"{variant.name}: testing", flush=True)
         script = [sys.executable, __file__, str(workplace.data), str(directory), *variant.tested]
         subprocess.run(script, env=environment, check=True)
+
+
+def _is_finished(workplace: Workplace, directory: Path) -> bool:
+    """Whether training ended after the process that had started it was stopped."""
+    finished = (directory / "run" / MANIFEST).is_file()
+    if finished:
+        _write_outcome(workplace, directory, collapsed=False)
+    return finished
+
+
+def _write_outcome(workplace: Workplace, directory: Path, *, collapsed: bool) -> None:
+    outcome = {"collapsed": collapsed, "threads": workplace.threads}
+    (directory / "outcome.json").write_text(json.dumps(outcome))
 
 
 def outcome(workplace: Workplace, variant: Variant) -> dict[str, Any]:
@@ -160,9 +174,12 @@ def test(data: Path, directory: Path, states: Sequence[str]) -> None:
         output_key(dual_encoder.document_tower, recipe),
         dual_encoder.document_tower.width,
     )
+    accelerator = make_accelerator(recipe)
     figures: dict[str, Any] = {}
     embeddings = {}
-    for state, state_encoder in _states(directory / "run", dual_encoder, frozen):
+    for state, state_encoder in _states(
+        directory / "run", dual_encoder.to(accelerator.device), frozen, accelerator
+    ):
         embeddings |= _embeddings(state_encoder, collections[0], state)
         if state in states:
             figures[state] = {
@@ -183,7 +200,7 @@ def _collection(
     tower = dual_encoder.document_tower
     return validation_from(
         [DataSource(corpus=str(data / test[0]), qrels=test[1])],
-        directory.parent / "tests" / f"{os.getpid()}",
+        directory.parent / "tests",
         tokenizer=Tokenizer(truncating_tokenizer(tower.encoder, tower.max_tokens)),
         passage_tokens=recipe.passages.tokens,
         overlap_tokens=recipe.passages.overlap_tokens,
@@ -192,10 +209,9 @@ def _collection(
 
 
 def _states(
-    run: Path, dual_encoder: DualEncoder, frozen: FrozenOutputs
+    run: Path, dual_encoder: DualEncoder, frozen: FrozenOutputs, accelerator: Accelerator
 ) -> Iterator[tuple[str, BatchEncoder]]:
     """The encoders untrained, "aligned" if there was such a stage, and as the run "ended"."""
-    accelerator = Accelerator(mixed_precision="bf16")
     encoder = BatchEncoder(dual_encoder, accelerator, micro_batch_size=32, frozen_outputs=frozen)
     yield "start", encoder
     # How well the document encoder would answer by itself, untrained.
@@ -210,7 +226,7 @@ def _states(
         yield "aligned", encoder
     if (run / "query_encoder").is_dir():
         towers = [Tower.load(TowerSettings(model=run / name)) for name in TOWERS]
-        dual_encoder = DualEncoder(*towers, projection="none")
+        dual_encoder = DualEncoder(*towers, projection="none").to(accelerator.device)
     else:  # collapsed
         dual_encoder.load_state_dict(read_checkpoint(run / CHECKPOINT)["model"])
     yield "ended", BatchEncoder(dual_encoder, accelerator, micro_batch_size=32)
@@ -223,8 +239,8 @@ def _embeddings(
     rows = [collection.passages.document_ids.index(document) for document in relevant[:EMBEDDED]]
     chosen = collection.queries[:: max(1, len(collection.queries) // EMBEDDED)][:EMBEDDED]
     return {
-        f"{state} queries": encoder.queries(chosen).numpy(),
-        f"{state} documents": encoder.passages(collection.passages, np.array(rows)).numpy(),
+        f"{state} queries": encoder.queries(chosen).cpu().numpy(),
+        f"{state} documents": encoder.passages(collection.passages, np.array(rows)).cpu().numpy(),
     }
 
 
