@@ -31,12 +31,12 @@ from retrieval.processors import available_processors
 from training.devices import make_accelerator
 from training.dual_encoder import PARTS
 from training.encoding import BatchEncoder
-from training.frozen_outputs import Passages
 from training.inputs import load_data, make_dual_encoder
 from training.negatives.cache import NegativeCache
 from training.negatives.choice import make_sampler
 from training.negatives.sampler import QueryBatch, Rows
 from training.optimisation import Optimisation
+from training.passages import PassageTexts
 from training.positives import KnownPositives
 from training.recipe import FEWEST_QUERIES, Recipe, parse_recipe
 from training.step import LossSettings, TrainingTexts, loss_and_gradient
@@ -223,7 +223,7 @@ class Steps:
 class CountedPassages:
     """The passages of a store, and how many were read."""
 
-    def __init__(self, passages: Passages) -> None:
+    def __init__(self, passages: PassageTexts) -> None:
         self._passages = passages
         self.num_passages, self.key = passages.num_passages, passages.key
         self.count = 0

@@ -1,7 +1,7 @@
 """Several runs side by side on several collections, as in Table 2 of paper 001."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import combinations
 from statistics import fmean
 from string import ascii_lowercase
@@ -78,7 +78,7 @@ class Comparison:
     significance_level: float
     correction: Correction
     num_pairs: int
-    plain_columns: tuple[PlainColumn, ...] = field(default=())
+    plain_columns: tuple[PlainColumn, ...] = ()
 
 
 def compare(

@@ -41,7 +41,7 @@ COLLAPSE = [
         "document-frozen",
         {
             "alignment.max_epochs": steps(450),
-            "alignment.threshold": "-1e9",
+            "alignment.threshold": "false",
             "fine_tuning.epochs": steps(1),
         },
         tested=("aligned",),
@@ -51,7 +51,7 @@ COLLAPSE = [
         "long",
         {
             "alignment.max_epochs": "3.0",
-            "alignment.threshold": "-1e9",
+            "alignment.threshold": "false",
             "fine_tuning.epochs": "0.75",
             "validation.every": "210",
         },

@@ -11,7 +11,7 @@ from daft_runs import Variant, Workplace
 from export.encoder_directory import export_encoder
 from retrieval.encoder import OnnxEncoder
 
-QUERY = "which layers does a small query encoder need"
+QUERY = "what is the capital city of south africa"
 TOKENS = 10
 ROUNDS = 30
 QUERIES_A_ROUND = 50

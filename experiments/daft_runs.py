@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from evaluation.metrics import evaluate_per_query
 from retrieval.manifest import FILE_NAME as MANIFEST
+from retrieval.passages import PassageSplitter
 from retrieval.tokenizer import Tokenizer
 from training.checkpoints import read_checkpoint
 from training.context import CHECKPOINT, STAGES
@@ -201,10 +202,12 @@ def _collection(
     return validation_from(
         [DataSource(corpus=str(data / test[0]), qrels=test[1])],
         directory.parent / "tests",
-        tokenizer=Tokenizer(truncating_tokenizer(tower.encoder, tower.max_tokens)),
-        passage_tokens=recipe.passages.tokens,
-        overlap_tokens=recipe.passages.overlap_tokens,
-        truncate=True,
+        PassageSplitter(
+            Tokenizer(truncating_tokenizer(tower.encoder, tower.max_tokens)),
+            recipe.passages.tokens,
+            recipe.passages.overlap_tokens,
+            truncate=True,
+        ),
     )
 
 

@@ -348,7 +348,7 @@ def export(
 
 @app.command()
 def inspect(
-    directory: Annotated[Path, typer.Argument(help="Index or encoder directory.")],
+    directory: Annotated[Path, typer.Argument(help="Index, encoder or training directory.")],
 ) -> None:
     """Say what an artefact is, where it came from, and whether it is whole."""
     import json

@@ -25,9 +25,10 @@ def train_recipe(
     """Train what the recipe at `path` says into `out`, or with `dry_run` say what that would be."""
     recipe = read_recipe(path, overrides)
     if dry_run:
-        with StageBars() as progress:
+        with StageBars(visible=is_main_process()) as progress:
             plan = make_plan(recipe, progress)
-        output.print(_table(plan, str(path)))
+        if is_main_process():
+            output.print(_table(plan, str(path)))
         return
     if out is None:
         raise InvalidArgumentError("--out is missing: the directory that the run is kept in")

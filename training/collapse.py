@@ -1,12 +1,16 @@
 """Whether the embeddings still tell texts apart (001, section 3.2)."""
 
 import math
-from dataclasses import asdict, dataclass
+from collections.abc import Collection
+from dataclasses import asdict, dataclass, field
 from typing import Literal
 
 import torch
 
 Verdict = Literal["none", "dimensional", "complete"]
+TowerName = Literal["query", "document"]
+
+TOWERS: tuple[TowerName, ...] = ("query", "document")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,12 +57,16 @@ class CollapseFigures:
     loss: float
     collapsed_loss: float
 
+    def of(self, tower: TowerName) -> Spread:
+        """How the embeddings of one tower differ."""
+        return self.queries if tower == "query" else self.documents
+
     def as_metrics(self) -> dict[str, float]:
         """The figures by the names that they have in metrics.jsonl."""
         return {
             f"{tower}_{name}": value
-            for tower, spread in (("query", self.queries), ("document", self.documents))
-            for name, value in asdict(spread).items()
+            for tower in TOWERS
+            for name, value in asdict(self.of(tower)).items()
         } | {"loss": self.loss, "collapsed_loss": self.collapsed_loss}
 
     def __str__(self) -> str:
@@ -72,27 +80,41 @@ class CollapseFigures:
 
 @dataclass(slots=True)
 class CollapseMonitor:
-    """Tells a collapsed run from one that is merely bad.
+    """Tells a collapsed run from one that is merely bad, by the towers that train.
 
-    Complete: the loss is within `loss_share` of ln(|D⁻| + 1), and both towers give nearly one
-    vector (mean cosine from `cosine` on). Dimensional: the effective rank of a tower that trains
-    has fallen to `effective_rank` or below. Encoders often look like this before any training; so
-    only an evaluation after the first steps counts, and only `patience` in a row end a run.
+    Complete: the loss is within `loss_share` of ln(|D⁻| + 1), and all towers in `trained` give
+    nearly one vector (mean cosine from `cosine` on). Dimensional: the effective rank of one of them
+    has fallen to `effective_rank` or below, and below half of what it was at first. Encoders often
+    look like this before any training; so only an evaluation after the first steps counts, and only
+    `patience` in a row end a run.
+
+    `first_ranks` are what `begin` took down, and `seen` the collapsed evaluations in a row so far:
+    both are needed to go on.
     """
 
     cosine: float = 0.95
     effective_rank: float = 3.0
     loss_share: float = 0.9
     patience: int = 2
+    trained: Collection[TowerName] = TOWERS
+    first_ranks: dict[str, float] = field(default_factory=dict)
     seen: int = 0
+
+    def begin(self, figures: CollapseFigures) -> None:
+        """Take down what the towers are like before the first step."""
+        self.first_ranks = {tower: figures.of(tower).effective_rank for tower in TOWERS}
 
     def verdict(self, figures: CollapseFigures) -> Verdict:
         """What one evaluation shows."""
-        alike = min(figures.queries.cosine, figures.documents.cosine) >= self.cosine
+        alike = min(figures.of(tower).cosine for tower in self.trained) >= self.cosine
         if alike and figures.loss >= self.loss_share * figures.collapsed_loss:
             return "complete"
-        ranks = (figures.queries.effective_rank, figures.documents.effective_rank)
-        return "dimensional" if min(ranks) <= self.effective_rank else "none"
+        is_flat = any(
+            figures.of(tower).effective_rank <= self.effective_rank
+            and figures.of(tower).effective_rank < self.first_ranks.get(tower, math.inf) / 2
+            for tower in self.trained
+        )
+        return "dimensional" if is_flat else "none"
 
     def has_collapsed(self, figures: CollapseFigures) -> bool:
         """Take note of an evaluation after training steps; whether the run is lost."""

@@ -1,9 +1,9 @@
 """What all stages of a run share."""
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 from accelerate import Accelerator
@@ -59,30 +59,8 @@ class TrainingContext:
         """Whole batches in the pairs."""
         return len(self.pairs) // self.batch_size
 
-    def last_checkpoint(self) -> str:
-        """Where a run that stops can go on from, as the end of a sentence."""
-        place = self.directory / CHECKPOINT
-        return (
-            f"; the last checkpoint is {place}"
-            if place.is_dir()
-            else "; there is no checkpoint yet"
-        )
 
-
-@dataclass(slots=True)
-class Position:
-    """How far a run has come: finished stages, and what the one that follows has seen."""
-
-    stage: int = 0
-    step: int = 0
-    seconds: float = 0.0
-    best_ndcg: float = -1.0
-    best_step: int = -1
-    collapse_seen: int = 0
-    kl_best: float = float("inf")
-    kl_waited: int = 0
-    is_over: bool = False
-
-    def as_state(self) -> dict[str, Any]:
-        """For a checkpoint."""
-        return asdict(self)
+def last_checkpoint(directory: Path) -> str:
+    """Where a run in `directory` that stops can go on from, as the end of a sentence."""
+    place = directory / CHECKPOINT
+    return f"; the last checkpoint is {place}" if place.is_dir() else "; there is no checkpoint yet"

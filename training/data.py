@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -10,12 +9,12 @@ from numpy.typing import NDArray
 
 from indexing.progress import Progress, Silence
 from retrieval.passages import PassageSplitter
-from retrieval.tokenizer import Tokenizer
 from training.errors import TrainingDataError
 from training.judgements import JudgedQueries, Judgements, read_judgements
 from training.passages import Passages, store_passages
 from training.positive_passages import PositivePassage, choose_passages
 from training.positives import KnownPositives
+from training.same_words import same_words
 from training.sources import DataSource, distinct_corpora
 
 FEWEST_PAIRS = 2
@@ -29,8 +28,9 @@ class TrainingData:
     `pairs` (p, 2) are numbers of a query and the row of a passage that is relevant to it, one for
     each relevant document or each triple; `given_negatives` (p,) are the rows of the triples'
     negatives, -1 where there is none, or None without triples. `known` has all passages of all
-    documents that are relevant to a query, `judgements` (j, 3) numbers of a query and a document,
-    and the grade. Each query has a relevant document. `notes` are sentences for the user to read.
+    documents that are relevant to a query or to one of the same words, `judgements` (j, 3) numbers
+    of a query and a document, and the grade. Each query has a relevant document. `notes` are
+    sentences for the user to read.
     """
 
     passages: Passages
@@ -56,29 +56,27 @@ class TrainingData:
         check_pairs(len(pairs))
         negatives = self.given_negatives
         chosen = np.flatnonzero(kept).tolist()
+        queries = [self.queries[number] for number in chosen]
         return replace(
             self,
             query_ids=[self.query_ids[number] for number in chosen],
-            queries=[self.queries[number] for number in chosen],
+            queries=queries,
             pairs=pairs,
             given_negatives=None if negatives is None else negatives[of_pairs],
             judgements=judgements,
-            known=known_positives(self.passages, judgements, len(chosen)),
+            known=known_positives(self.passages, judgements, same_words(queries)),
         )
 
 
 def read_training_data(
     sources: Sequence[DataSource],
     directory: Path,
+    splitter: PassageSplitter,
     *,
-    tokenizer: Tokenizer,
-    passage_tokens: int,
-    overlap_tokens: int,
-    truncate: bool = False,
     positive: PositivePassage = "lexical",
     progress: Progress | None = None,
 ) -> TrainingData:
-    """Read all `sources`; documents are cut as by `PassageSplitter` and stored in `directory`.
+    """Read all `sources`; documents are cut by `splitter` and stored in `directory`.
 
     Documents are never in memory together: MS MARCO's 8.8 million passages take about 0.5 GB
     there, and each pair 16 bytes, 24 with a given negative. A store that was made earlier of the
@@ -87,28 +85,20 @@ def read_training_data(
     :param positive: Which passage of a relevant document is paired with the query.
     :raises CollectionError: When a file is bad, or names a query or a document that is not there.
     :raises TrainingDataError: When there are fewer than two pairs, or a store is damaged.
-    :raises InvalidArgumentError: When passages cannot be cut so.
     :raises ArtefactError: When another process is writing the same store.
     :raises StorageError: When the file system refuses.
     """
-    passages, judged = read_sources(
-        sources,
-        directory,
-        tokenizer=tokenizer,
-        passage_tokens=passage_tokens,
-        overlap_tokens=overlap_tokens,
-        truncate=truncate,
-        progress=progress,
-    )
+    passages, judged = read_sources(sources, directory, splitter, progress)
     check_pairs(len(judged.triples))
     queries, positives, negatives = judged.triples.T.astype(np.int64)
     pairs = np.column_stack((queries, positives))
     pairs[:, 1] = choose_passages(passages, judged.queries, pairs, positive)
     notes = list(judged.notes)
+    same = same_words(judged.queries)
     given: NDArray[np.int64] | None = None
     if (negatives >= 0).any():
         usable = negatives >= 0
-        relevant = usable & _are_relevant(judged.judgements, queries, negatives, passages)
+        relevant = usable & _are_relevant(judged.judgements, same, queries, negatives)
         if relevant.any():
             notes.append(
                 f"{relevant.sum():,} given negatives are relevant to their query and not used"
@@ -124,7 +114,7 @@ def read_training_data(
         pairs,
         given,
         judged.judgements,
-        known_positives(passages, judged.judgements, len(judged.queries)),
+        known_positives(passages, judged.judgements, same),
         tuple(notes),
     )
 
@@ -132,11 +122,7 @@ def read_training_data(
 def read_sources(
     sources: Sequence[DataSource],
     directory: Path,
-    *,
-    tokenizer: Tokenizer,
-    passage_tokens: int,
-    overlap_tokens: int,
-    truncate: bool = False,
+    splitter: PassageSplitter,
     progress: Progress | None = None,
 ) -> tuple[Passages, JudgedQueries]:
     """The stored passages of `sources` and their judgements, for training or for validation.
@@ -145,22 +131,23 @@ def read_sources(
     """
     if not sources:
         raise TrainingDataError("there are no sources of training data")
-    splitter = PassageSplitter(tokenizer, passage_tokens, overlap_tokens, truncate)
     corpora = list(distinct_corpora(sources).values())
     passages = store_passages(corpora, directory, splitter, progress or Silence())
     return passages, read_judgements(sources, passages.document_ids)
 
 
-def known_positives(passages: Passages, judgements: Judgements, num_queries: int) -> KnownPositives:
-    """All passages of all relevant documents of each query.
+def known_positives(
+    passages: Passages, judgements: Judgements, same: NDArray[np.int64]
+) -> KnownPositives:
+    """All passages of all documents that are relevant to a query or to one of the same words.
 
-    :param judgements: In the order of their queries.
+    :param same: What `same_words` says of the queries.
     """
     queries, documents, _ = judgements[judgements[:, 2] > 0].T
-    rows = passages.rows_of(documents)
-    row_ends = np.cumsum([0, *np.diff(passages.first_rows)[documents]])
-    ends = row_ends[np.searchsorted(queries, np.arange(num_queries + 1))]
-    return KnownPositives(rows[start:end].tolist() for start, end in pairwise(ends))
+    counts = np.diff(passages.first_rows)[documents]
+    return KnownPositives.of_groups(
+        np.repeat(same[queries], counts), passages.rows_of(documents), same
+    )
 
 
 def check_pairs(count: int) -> None:
@@ -177,10 +164,11 @@ def check_pairs(count: int) -> None:
 
 def _are_relevant(
     judgements: Judgements,
+    same: NDArray[np.int64],
     queries: NDArray[np.int64],
     documents: NDArray[np.int64],
-    passages: Passages,
 ) -> NDArray[np.bool_]:
     relevant = judgements[judgements[:, 2] > 0]
-    keys = relevant[:, 0] * passages.num_documents + relevant[:, 1]
-    return np.isin(queries * passages.num_documents + documents, keys)
+    width = int(documents.max(initial=relevant[:, 1].max())) + 1
+    keys = same[relevant[:, 0]] * width + relevant[:, 1]
+    return np.isin(same[queries] * width + documents, keys)

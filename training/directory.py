@@ -17,7 +17,11 @@ from training.recipe import Recipe
 
 RECIPE_FILE = "recipe.json"
 
-_OF_NO_CONSEQUENCE = {
+_MAY_CHANGE = {
+    "optimiser.learning_rate",
+    "optimiser.document_learning_rate",
+    "optimiser.projection_learning_rate",
+    "alignment.learning_rate",
     "optimiser.micro_batch_size",
     "query_encoder.gradient_checkpointing",
     "document_encoder.gradient_checkpointing",
@@ -25,7 +29,8 @@ _OF_NO_CONSEQUENCE = {
     "keep_stages",
     "frozen_outputs",
 }
-"""Settings that may change while a run is interrupted: memory may have been the reason."""
+"""Settings that may change while a run is interrupted: a loss that was no number may have been the
+reason, or memory; or they change no result."""
 
 
 @contextmanager
@@ -35,11 +40,14 @@ def run_directory(out: Path, recipe: Recipe, *, resume: bool, overwrite: bool) -
     A run that never got to a checkpoint is begun anew. One that is overwritten comes back if the
     new one does not get there either.
 
-    :raises InvalidArgumentError: When `out` has something else, or a run that is not to be touched.
+    :raises InvalidArgumentError: When `out` has something else, or a run that is not to be touched,
+        or when it is to be both gone on with and overwritten.
     :raises RecipeError: When the run there was begun with another recipe.
     :raises ArtefactError: When another process is training there.
     :raises StorageError: When the file system refuses.
     """
+    if resume and overwrite:
+        raise InvalidArgumentError("--resume goes on with a run, --overwrite removes it: pass one")
     if not is_main_process():
         processes().wait_for_everyone()
         yield
@@ -47,7 +55,7 @@ def run_directory(out: Path, recipe: Recipe, *, resume: bool, overwrite: bool) -
     _check(out, resume=resume, overwrite=overwrite)
     with locked_working_directory(out) as lock:
         earlier = lock / "earlier"
-        _bring_back(earlier, out)  # where a process was killed
+        _settle(earlier, out)  # where a process was killed
         try:
             _check(out, resume=resume, overwrite=overwrite)
             with storage_errors(out):
@@ -55,7 +63,7 @@ def run_directory(out: Path, recipe: Recipe, *, resume: bool, overwrite: bool) -
             processes().wait_for_everyone()
             yield
         finally:
-            _bring_back(earlier, out)
+            _settle(earlier, out)
             discard(lock)
 
 
@@ -78,10 +86,15 @@ def _check(out: Path, *, resume: bool, overwrite: bool) -> None:
         )
 
 
-def _bring_back(earlier: Path, out: Path) -> None:
+def _settle(earlier: Path, out: Path) -> None:
+    """Let go of the run that was overwritten, or bring it back if the new one got nowhere."""
+    if not earlier.is_dir():
+        return
     got_somewhere = (out / CHECKPOINT).is_dir() or (out / FILE_NAME).is_file()
-    if earlier.is_dir() and not got_somewhere:
-        with storage_errors(out):
+    with storage_errors(out):
+        if got_somewhere:
+            shutil.rmtree(earlier)
+        else:
             shutil.rmtree(out, ignore_errors=True)
             earlier.rename(out)
 
@@ -98,7 +111,7 @@ def _prepare(out: Path, recipe: Recipe, earlier: Path | None) -> None:
 
 
 def _check_same(earlier: Mapping[str, Any], content: Mapping[str, Any], out: Path) -> None:
-    different = sorted(set(_differences(earlier, content)) - _OF_NO_CONSEQUENCE)
+    different = sorted(set(_differences(earlier, content)) - _MAY_CHANGE)
     if different:
         raise RecipeError(
             f"{out} was begun with another recipe, with a different {', '.join(different)}: use "

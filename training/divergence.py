@@ -1,5 +1,6 @@
 """How far the query encoder's distribution is from the document encoder's (001, section 4.2.2)."""
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -46,14 +47,14 @@ def kl_estimate(sample: torch.Tensor, other: torch.Tensor) -> float:
         across = torch.cdist(points, other.float(), compute_mode="donot_use_mm_for_euclid_dist")
         r, s = (table.min(1).values.clamp_min(SMALLEST_DISTANCE) for table in (within, across))
         total += float((r.double().log() - s.double().log()).sum())
-    return -dim / size * total + torch.log(torch.tensor(len(other) / (size - 1))).item()
+    return -dim / size * total + math.log(len(other) / (size - 1))
 
 
 @dataclass(slots=True)
 class AlignmentStopping:
     """Says when the first stage of DAFT ends (001, section 5.3.1).
 
-    Either the estimate falls below δ, given absolutely (`threshold`), or per dimension
+    Either the estimate is below δ, given absolutely (`threshold`), or else per dimension
     (`threshold_per_dimension`; the paper's is 250/512), which carries over to other sizes; or it
     has not fallen for `patience` evaluations in a row.
     """
@@ -68,10 +69,11 @@ class AlignmentStopping:
     @property
     def delta(self) -> float:
         """δ for this dimension; −∞ when no threshold is set."""
-        given = [] if self.threshold is None else [self.threshold]
+        if self.threshold is not None:
+            return self.threshold
         if self.threshold_per_dimension is not None:
-            given.append(self.threshold_per_dimension * self.dim)
-        return max(given, default=float("-inf"))
+            return self.threshold_per_dimension * self.dim
+        return float("-inf")
 
     def reason_to_stop(self, kl: float) -> str | None:
         """Take note of the next estimate; why to stop, or None to go on."""

@@ -68,12 +68,9 @@ class Tower(nn.Module):
     `width` is that of the output, and `max_tokens` the longest text, special tokens included.
     """
 
-    def __init__(
-        self, encoder: "SentenceTransformer", settings: TowerSettings, max_tokens: int
-    ) -> None:
+    def __init__(self, encoder: "SentenceTransformer", max_tokens: int) -> None:
         super().__init__()
         self.encoder = encoder
-        self.settings = settings
         self.max_tokens = max_tokens
         self.width = int(encoder.get_embedding_dimension() or 0)
         encoder.max_seq_length = max_tokens
@@ -111,7 +108,7 @@ class Tower(nn.Module):
             encoder[0].auto_model.pooler = None
         if settings.permute_basis is not None:
             permute_basis(encoder, settings.permute_basis)
-        return cls(encoder, settings, max_tokens)
+        return cls(encoder, max_tokens)
 
     def tokenise(self, texts: Sequence[str]) -> dict[str, Tensor]:
         """Token ids and attention mask (n, tokens) of `texts`, padded to the longest of them."""

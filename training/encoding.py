@@ -9,8 +9,9 @@ from accelerate import Accelerator
 
 from training.dual_encoder import DualEncoder, Features
 from training.encoders import Tower
-from training.frozen_outputs import FrozenOutputs, Passages
+from training.frozen_outputs import FrozenOutputs
 from training.negatives.sampler import Rows
+from training.passages import PassageTexts
 
 Finish = Callable[[torch.Tensor], torch.Tensor]
 """Projects and normalises a language model's outputs."""
@@ -58,7 +59,7 @@ class BatchEncoder:
         dual = self.dual_encoder
         return self._without_gradient(dual.document_tower, dual.finish_documents, texts)
 
-    def passages(self, passages: Passages, rows: Rows) -> torch.Tensor:
+    def passages(self, passages: PassageTexts, rows: Rows) -> torch.Tensor:
         """Embeddings (n, dim) of passage rows by the document encoder, without gradient."""
         if self.frozen_outputs is None:
             return self.documents(passages.texts(rows))
@@ -71,7 +72,7 @@ class BatchEncoder:
         dual = self.dual_encoder
         return self._with_gradient(dual.query_tower, dual.finish_queries, texts)
 
-    def passages_with_gradient(self, passages: Passages, rows: Rows) -> Encoded:
+    def passages_with_gradient(self, passages: PassageTexts, rows: Rows) -> Encoded:
         """Embeddings of passage rows by the document encoder, for a loss.
 
         Of a frozen language model only the projection gets a gradient.
@@ -85,7 +86,7 @@ class BatchEncoder:
         embeddings = dual.finish_documents(self._frozen(self.frozen_outputs, passages, rows))
         return _cut(embeddings, counts=self._accelerator.is_main_process)
 
-    def _frozen(self, known: FrozenOutputs, passages: Passages, rows: Rows) -> torch.Tensor:
+    def _frozen(self, known: FrozenOutputs, passages: PassageTexts, rows: Rows) -> torch.Tensor:
         tower = self.dual_encoder.document_tower
 
         def compute(missing: Rows) -> torch.Tensor:

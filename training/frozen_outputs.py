@@ -5,55 +5,45 @@ costs a projection a passage, and several runs from one document encoder share w
 """
 
 import hashlib
+import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Protocol
 
 import numpy as np
 import torch
+from accelerate import PartialState
+from accelerate.utils import broadcast_object_list
 from numpy.typing import NDArray
 
 from retrieval.publication import storage_errors
 from training.negatives.sampler import Rows
-
-
-class Passages(Protocol):
-    """The passages of a store; `key` tells them from those of another."""
-
-    @property
-    def num_passages(self) -> int:
-        """How many there are."""
-        ...
-
-    @property
-    def key(self) -> str:
-        """What tells this store from others."""
-        ...
-
-    def texts(self, rows: Rows) -> list[str]:
-        """What the document encoder reads for each of `rows`."""
-        ...
+from training.passages import PassageTexts
 
 
 class FrozenOutputs:
     """Language model outputs that fill themselves as passages are asked for.
 
     For each store of passages there are two sparse files, of which only the rows that were computed
-    take up room: 4 bytes times width for each. In memory each passage takes a byte.
+    take up room: 4 bytes times width for each. In memory each passage takes a byte. Of several
+    processes, the main one says what is missing and writes; all read from one file system.
     """
 
-    def __init__(self, directory: Path, key: str, width: int) -> None:
+    def __init__(
+        self, directory: Path, key: str, width: int, processes: PartialState | None = None
+    ) -> None:
         """Keep outputs (passages, width) in `directory`.
 
         :param key: Whatever changes an output: weights, truncation, precision.
+        :param processes: Those that ask together, each for the same rows; by default one alone.
         """
         self._directory = directory
         self._key = key
         self._width = width
+        self._processes = processes
         self._tables: dict[str, _Table] = {}
 
     def get(
-        self, passages: Passages, rows: Rows, compute: Callable[[Rows], torch.Tensor]
+        self, passages: PassageTexts, rows: Rows, compute: Callable[[Rows], torch.Tensor]
     ) -> torch.Tensor:
         """Outputs (n, width) of `rows` (n,), on the CPU; `compute` is asked for the new ones.
 
@@ -63,16 +53,21 @@ class FrozenOutputs:
             self._tables[passages.key] = self._open(passages)
         return self._tables[passages.key].get(rows, compute)
 
-    def _open(self, passages: Passages) -> "_Table":
+    def _open(self, passages: PassageTexts) -> "_Table":
         named = f"{self._key} {passages.key} {passages.num_passages} {self._width}"
         name = hashlib.sha256(named.encode()).hexdigest()[:16]
         with storage_errors(self._directory):
             self._directory.mkdir(parents=True, exist_ok=True)
-            return _Table(self._directory / name, passages.num_passages, self._width)
+            path = self._directory / name
+            return _Table(path, passages.num_passages, self._width, self._processes)
 
 
 class _Table:
-    def __init__(self, path: Path, num_passages: int, width: int) -> None:
+    def __init__(
+        self, path: Path, num_passages: int, width: int, processes: PartialState | None
+    ) -> None:
+        together = processes is not None and processes.num_processes > 1
+        self._together = processes if together else None
         self._files = path.with_suffix(".outputs"), path.with_suffix(".known")
         for file, row_bytes in zip(self._files, (4 * width, 1), strict=True):
             with file.open("ab") as sized:
@@ -82,11 +77,18 @@ class _Table:
 
     def get(self, rows: Rows, compute: Callable[[Rows], torch.Tensor]) -> torch.Tensor:
         missing = np.unique(rows[self._known[rows] == 0])
+        if self._together is not None:
+            # One that opened the files later, when others had written, would know more.
+            (missing,) = broadcast_object_list([missing])
         if len(missing):
-            _write(self._files[0], missing, compute(missing).float().cpu().numpy())
-            # Only now, so that a row that is known is whole even if the process dies here.
+            outputs = compute(missing).float().cpu().numpy()
+            if self._together is None or self._together.is_main_process:
+                _write(self._files[0], missing, outputs)
+                # Only now, so that a row that is known is whole even if the machine dies here.
+                _write(self._files[1], missing, np.ones(len(missing), np.uint8))
             self._known[missing] = 1
-            _write(self._files[1], missing, self._known[missing])
+            if self._together is not None:
+                self._together.wait_for_everyone()
         return torch.from_numpy(self._outputs[rows])
 
 
@@ -100,3 +102,5 @@ def _write(path: Path, rows: Rows, values: NDArray[np.generic]) -> None:
             content = value.tobytes()
             file.seek(row * len(content))
             file.write(content)
+        file.flush()
+        os.fsync(file.fileno())

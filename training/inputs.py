@@ -1,17 +1,16 @@
 """From a recipe to the things it names: encoders and data."""
 
-from collections.abc import Iterable
 from pathlib import Path
 
 from indexing.progress import Progress
+from retrieval.passages import PassageSplitter
 from retrieval.tokenizer import Tokenizer
 from training.data import TrainingData, read_training_data
 from training.dual_encoder import DualEncoder
 from training.encoders import Tower
 from training.errors import TrainingDataError
 from training.loading import truncating_tokenizer
-from training.recipe import FEWEST_QUERIES, Recipe, Source
-from training.sources import DataSource
+from training.recipe import FEWEST_QUERIES, Recipe
 from training.validation import ValidationSet, hold_out, validation_from
 
 
@@ -41,28 +40,26 @@ def load_data(
 
     :raises CollectionError: When a file is bad, or names what is not there.
     :raises TrainingDataError: When there is too little to train on.
+    :raises InvalidArgumentError: When passages cannot be cut so.
     """
     tokenizer = Tokenizer(truncating_tokenizer(document_tower.encoder, document_tower.max_tokens))
     settings, validation = recipe.passages, recipe.validation
+    splitter = PassageSplitter(
+        tokenizer, settings.tokens, settings.overlap_tokens, settings.truncate
+    )
     data = read_training_data(
-        _sources(recipe.data),
+        [table.data_source() for table in recipe.data],
         directory,
-        tokenizer=tokenizer,
-        passage_tokens=settings.tokens,
-        overlap_tokens=settings.overlap_tokens,
-        truncate=settings.truncate,
+        splitter,
         positive=settings.positive,
         progress=progress,
     )
     if not validation.data:
         return hold_out(data, validation.queries, recipe.seed, max_passages=validation.max_passages)
     held_out = validation_from(
-        _sources(validation.data),
+        [table.data_source() for table in validation.data],
         directory,
-        tokenizer=tokenizer,
-        passage_tokens=settings.tokens,
-        overlap_tokens=settings.overlap_tokens,
-        truncate=settings.truncate,
+        splitter,
         num_queries=validation.queries,
         max_passages=validation.max_passages,
         seed=recipe.seed,
@@ -74,7 +71,3 @@ def load_data(
             "needed to measure with"
         )
     return data, held_out
-
-
-def _sources(tables: Iterable[Source]) -> list[DataSource]:
-    return [DataSource(**table.model_dump()) for table in tables]

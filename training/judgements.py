@@ -13,7 +13,7 @@ from retrieval.identifiers import shown
 from training.errors import TrainingDataError
 from training.identifiers import Identifiers
 from training.passages import corpus_prefix
-from training.sources import DataSource
+from training.sources import DataSource, place
 from training.triples import Triples, read_id_triples, read_text_triples
 
 Judgements = NDArray[np.int64]
@@ -54,7 +54,7 @@ def read_judgements(sources: Sequence[DataSource], documents: Identifiers) -> Ju
     return JudgedQueries(
         reader.query_ids,
         reader.queries,
-        _highest(np.concatenate(reader.judgements)),
+        highest_grades(np.concatenate(reader.judgements)),
         np.concatenate(reader.triples),
         tuple(reader.notes),
     )
@@ -77,9 +77,10 @@ class _Reader:
         if source.corpus is None:
             self._add_text_triples(source)
             return
-        path = source.queries_path
+        path = place(source.queries_path)
         if path not in self._texts:
-            self._texts[path] = {query.query_id: query.text for query in read_queries(path)}
+            queries = read_queries(source.queries_path)
+            self._texts[path] = {query.query_id: query.text for query in queries}
         qrels = source.qrels_path()
         if qrels is not None:
             self._add_qrels(source, self._texts[path], qrels)
@@ -102,7 +103,7 @@ class _Reader:
             )
         if not judged:
             return
-        prefix = self._document_prefixes[source.documents_path]
+        prefix = self._document_prefixes[place(source.documents_path)]
         numbers = self.documents.numbers([prefix + document_id for _, document_id, _ in judged])
         grades = np.array([grade for *_, grade in judged])
         if len(missing := np.flatnonzero((numbers < 0) & (grades > 0))):
@@ -113,7 +114,7 @@ class _Reader:
                 f"the document {shown(document_id)}, relevant to the query {shown(query_id)}, "
                 f"is not in the corpus {source.corpus}{more}",
             )
-        of_query = self._query_prefixes[source.queries_path]
+        of_query = self._query_prefixes[place(source.queries_path)]
         queries = [self._query(of_query + query_id, texts[query_id]) for query_id, *_ in judged]
         judgements = np.column_stack((queries, numbers, grades))[numbers >= 0]
         self.judgements.append(judgements)
@@ -123,20 +124,20 @@ class _Reader:
             self.triples.append(triples)
 
     def _add_id_triples(self, source: DataSource, texts: Mapping[str, str], path: Path) -> None:
-        of_query = self._query_prefixes[source.queries_path]
+        of_query = self._query_prefixes[place(source.queries_path)]
 
         def query_number(query_id: str) -> int | None:
             text = texts.get(query_id)
             return None if text is None else self._query(of_query + query_id, text)
 
-        prefix = self._document_prefixes[source.documents_path]
+        prefix = self._document_prefixes[place(source.documents_path)]
         self._add_triples(read_id_triples(path, query_number, self.documents, prefix))
 
     def _add_text_triples(self, source: DataSource) -> None:
         found = read_text_triples(source.documents_path)
-        of_query = self._query_prefixes[source.queries_path]
+        of_query = self._query_prefixes[place(source.queries_path)]
         numbers = [self._query(f"{of_query}{n}", text) for n, text in enumerate(found.queries)]
-        prefix = self._document_prefixes[source.documents_path]
+        prefix = self._document_prefixes[place(source.documents_path)]
         found.triples[:, 0] = np.array(numbers, np.int32)[found.triples[:, 0]]
         found.triples[:, 1:] += self.documents.numbers([f"{prefix}0"]).astype(np.int32)
         self._add_triples(found.triples)
@@ -158,11 +159,11 @@ class _Reader:
 
 
 def _prefixes(paths: Iterable[Path]) -> dict[Path, str]:
-    distinct = dict.fromkeys(paths)
+    distinct = dict.fromkeys(map(place, paths))
     return {path: corpus_prefix(number, len(distinct)) for number, path in enumerate(distinct)}
 
 
-def _highest(judgements: Judgements) -> Judgements:
+def highest_grades(judgements: Judgements) -> Judgements:
     """Each pair once, with the highest of its grades, in the order of the pairs."""
     query, document, grade = judgements.T
     ordered = judgements[np.lexsort((grade, document, query))]

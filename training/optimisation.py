@@ -36,7 +36,9 @@ class Optimisation:
         self._accelerator = accelerator
         # Not known to the accelerator, which would unscale gradients once more for each stage.
         self._optimiser = AcceleratedOptimizer(
-            torch.optim.AdamW(groups, fused=True), scaler=accelerator.scaler
+            # Fused, it would decide by itself whether to skip a step, and nobody would know.
+            torch.optim.AdamW(groups, fused=accelerator.scaler is None),
+            scaler=accelerator.scaler,
         )
         # More warm-up than steps would mean that the rate never gets where it was set.
         warmup_steps = min(settings.warmup_steps, num_steps // 10)
@@ -50,7 +52,7 @@ class Optimisation:
     @property
     def learning_rate(self) -> float:
         """The largest rate at present."""
-        return float(max(self._schedule.get_last_lr()))
+        return float(max(group["lr"] for group in self._optimiser.param_groups))
 
     def step(self) -> float:
         """Add up the gradient over the processes, clip it, and move; the norm before clipping."""
@@ -74,9 +76,15 @@ class Optimisation:
         }
 
     def restore(self, state: Mapping[str, dict[str, object]]) -> None:
-        """Go on from a state."""
+        """Go on from a state; the learning rates may have been set otherwise since."""
+        rates = self._schedule.base_lrs
         self._optimiser.load_state_dict(state["optimiser"])
         self._schedule.load_state_dict(state["schedule"])
+        groups, before = self._optimiser.param_groups, self._schedule.base_lrs
+        for group, rate, earlier in zip(groups, rates, before, strict=True):
+            group["initial_lr"] = rate
+            group["lr"] *= rate / earlier
+        self._schedule.base_lrs = rates
         if self._accelerator.scaler is not None:
             self._accelerator.scaler.load_state_dict(state["scaler"])
 

@@ -6,6 +6,7 @@ import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,6 +40,24 @@ class Corpus:
     name: str
     files: Sequence[Path]
     documents: Callable[[], Iterator[Document]]
+
+
+class PassageTexts(Protocol):
+    """Where the texts of passages are read from, by row."""
+
+    @property
+    def num_passages(self) -> int:
+        """How many there are."""
+        ...
+
+    @property
+    def key(self) -> str:
+        """What tells these passages from others."""
+        ...
+
+    def texts(self, rows: NDArray[np.int64]) -> list[str]:
+        """What the document encoder reads for each of `rows` (n,), in that order."""
+        ...
 
 
 class Passages:

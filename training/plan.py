@@ -11,7 +11,8 @@ from training.devices import make_accelerator
 from training.dual_encoder import DualEncoder
 from training.encoders import Tower
 from training.inputs import load_data, make_dual_encoder
-from training.recipe import Recipe
+from training.negatives.cache import cache_sizes
+from training.recipe import Recipe, TowerTable
 
 # AdamW in float32: the weight, its gradient and two moments.
 _BYTES_PER_PARAMETER = 16
@@ -23,7 +24,9 @@ class Plan:
 
     Memory is estimated: `training_bytes` for weights, gradients and AdamW's moments, and
     `activation_bytes` for what both towers keep for the backward pass of one micro-batch of texts
-    of the greatest length (Korthikanti et al. 2022, section 4.1).
+    of the greatest length (Korthikanti et al. 2022, section 4.1; with gradient checkpointing the
+    inputs of all layers and the activations of one). `num_refreshed` passages are encoded for the
+    negative cache after each step.
     """
 
     num_pairs: int
@@ -36,6 +39,7 @@ class Plan:
     dim: int
     steps_per_epoch: int
     most_steps: dict[str, int]
+    num_refreshed: int
     training_bytes: int
     activation_bytes: int
     cache_bytes: int
@@ -54,6 +58,7 @@ class Plan:
             ("embeddings", f"{self.dim} dimensions"),
             ("steps per epoch", f"{self.steps_per_epoch:,}"),
             *((f"steps of {name}", f"at most {n:,}") for name, n in self.most_steps.items()),
+            ("passages encoded anew each step", f"{self.num_refreshed:,}"),
             ("memory, about", f"{memory / 2**30:.1f} GiB"),
             ("  weights, gradients, AdamW", f"{self.training_bytes / 2**30:.2f} GiB"),
             ("  activations", f"{self.activation_bytes / 2**30:.2f} GiB"),
@@ -77,6 +82,8 @@ def make_plan(recipe: Recipe, progress: Progress) -> Plan:
         epochs = {name: recipe.fine_tuning.epochs}
         if recipe.recipe == "daft":
             epochs = {"alignment": recipe.alignment.max_epochs, **epochs}
+        cached, num_refreshed = _cached(recipe, data.passages.num_passages)
+        width = 2 if recipe.negatives.cache_precision == "float16" else 4
         return Plan(
             num_pairs=len(data.pairs),
             num_queries=len(data.queries),
@@ -88,9 +95,10 @@ def make_plan(recipe: Recipe, progress: Progress) -> Plan:
             dim=dual_encoder.dim,
             steps_per_epoch=steps,
             most_steps={name: math.ceil(count * steps) for name, count in epochs.items()},
+            num_refreshed=num_refreshed,
             training_bytes=_count(dual_encoder) * _BYTES_PER_PARAMETER,
             activation_bytes=_activation_bytes(recipe, dual_encoder, batch_size),
-            cache_bytes=_cache_bytes(recipe, data.passages.num_passages, dual_encoder.dim),
+            cache_bytes=cached * dual_encoder.dim * width,
             notes=data.notes,
         )
 
@@ -99,23 +107,28 @@ def _count(module: Any) -> int:
     return sum(parameter.numel() for parameter in module.parameters())
 
 
-def _cache_bytes(recipe: Recipe, num_passages: int, dim: int) -> int:
+def _cached(recipe: Recipe, num_passages: int) -> tuple[int, int]:
     negatives = recipe.negatives
     if "cache" not in negatives.samplers:
-        return 0
-    width = 2 if negatives.cache_precision == "float16" else 4
-    return math.ceil(negatives.cache_fraction * num_passages) * dim * width
+        return 0, 0
+    return cache_sizes(num_passages, negatives.cache_fraction, negatives.refresh_fraction)
 
 
 def _activation_bytes(recipe: Recipe, dual_encoder: DualEncoder, batch_size: int) -> int:
     size = min(recipe.optimiser.micro_batch_size or batch_size, batch_size)
     precision = 2 if recipe.optimiser.precision == "fp32" else 1  # relative to 16 bits
-    towers = (dual_encoder.query_tower, dual_encoder.document_tower)
-    return sum(precision * size * _bytes_per_text(tower) for tower in towers)
+    towers = (
+        (dual_encoder.query_tower, recipe.query_encoder),
+        (dual_encoder.document_tower, recipe.document_encoder),
+    )
+    return sum(precision * size * _bytes_per_text(tower, settings) for tower, settings in towers)
 
 
-def _bytes_per_text(tower: Tower) -> int:
+def _bytes_per_text(tower: Tower, settings: TowerTable) -> int:
     config: Any = tower.encoder[0].auto_model.config
     width, heads = config.hidden_size, config.num_attention_heads
     per_layer = tower.max_tokens * (34 * width + 5 * heads * tower.max_tokens)
-    return int(config.num_hidden_layers * per_layer)
+    layers = config.num_hidden_layers
+    if settings.gradient_checkpointing and layers:
+        return int(layers * tower.max_tokens * 2 * width + per_layer)
+    return int(layers * per_layer)

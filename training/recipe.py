@@ -5,13 +5,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, StrictFloat, ValidationError, model_validator
 
 from training.divergence import AlignmentStopping
 from training.dual_encoder import Projection, Start
 from training.encoders import TowerSettings
-from training.errors import RecipeError
+from training.errors import RecipeError, TrainingDataError
 from training.overrides import apply_override
+from training.sources import DataSource
 from training.step import NegativeGradient
 
 Fraction = Annotated[float, Field(ge=0, le=1)]
@@ -46,12 +47,18 @@ class Source(_Table):
 
     @model_validator(mode="after")
     def _is_complete(self) -> Self:
-        if self.triples is None and (self.corpus is None or self.qrels is None):
-            raise ValueError("a source needs corpus and qrels, or triples")
+        try:
+            self.data_source()
+        except TrainingDataError as error:
+            raise ValueError(str(error)) from error
         return self
 
+    def data_source(self) -> DataSource:
+        """The same, as `training.data` takes it."""
+        return DataSource(**self.model_dump())
 
-class Passages(_Table):
+
+class PassagesTable(_Table):
     """[passages]: how documents are cut before they are encoded; tokens are the document tower's.
 
     With `truncate` each is one passage, of which the tower reads the beginning. `positive` says
@@ -81,7 +88,7 @@ class Validation(_Table):
     factory: str | None = None
 
 
-class Towers(_Table):
+class TowerTable(_Table):
     """[query_encoder], [document_encoder]: a checkpoint and what is made of it."""
 
     model: str
@@ -100,7 +107,7 @@ class Towers(_Table):
         return TowerSettings(**self.model_dump(exclude={"gradient_checkpointing"}))
 
 
-class Join(_Table):
+class DualEncoderTable(_Table):
     """[dual_encoder]: the projection W, b and the size a of the embeddings (eqs 10, 11).
 
     `start` "orthogonal" begins with a projection that keeps angles as far as `dim` allows.
@@ -169,22 +176,25 @@ class Optimiser(_Table):
 
 
 class Alignment(_Table):
-    """[alignment]: the first stage of DAFT; the document language model is frozen (section 4)."""
+    """[alignment]: the first stage of DAFT; the document language model is frozen (section 4).
+
+    With `threshold` false patience alone ends it.
+    """
 
     max_epochs: Positive = 20
     train_projection: bool = True
-    threshold: float | None = None
+    threshold: StrictFloat | Literal[False] | None = None
     threshold_per_dimension: float | None = 250 / 512
     patience: Count | None = 3
     learning_rate: Positive | None = None
 
     def stopping(self, dim: int) -> AlignmentStopping:
         """When to stop, for embeddings of this size."""
-        absolute = self.threshold is not None
+        per_dimension = self.threshold_per_dimension if self.threshold is None else None
         return AlignmentStopping(
             dim=dim,
-            threshold=self.threshold,
-            threshold_per_dimension=None if absolute else self.threshold_per_dimension,
+            threshold=None if self.threshold is False else self.threshold,
+            threshold_per_dimension=per_dimension,
             patience=self.patience,
         )
 
@@ -215,10 +225,10 @@ class Recipe(_Table):
     recipe: Literal["daft", "contrastive", "alternating"]
     seed: Seed = 0
     data: Annotated[tuple[Source, ...], Field(min_length=1)]
-    query_encoder: Towers
-    document_encoder: Towers
-    dual_encoder: Join = Join()
-    passages: Passages = Passages()
+    query_encoder: TowerTable
+    document_encoder: TowerTable
+    dual_encoder: DualEncoderTable = DualEncoderTable()
+    passages: PassagesTable = PassagesTable()
     validation: Validation = Validation()
     loss: Loss = Loss()
     negatives: Negatives = Negatives()

@@ -1,16 +1,12 @@
 """A training run: its stages one after the other, from wherever an earlier process left off."""
 
-import re
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from typing import Any
 
 from training.checkpoints import read_checkpoint, write_checkpoint
-from training.context import BEST, CHECKPOINT, STAGES, Position, TrainingContext
-from training.errors import TrainingStoppedError
+from training.context import BEST, CHECKPOINT, STAGES, TrainingContext
+from training.position import Position
 from training.stage import Stage, StageRun
-
-_NO_MEMORY = re.compile("out of memory|allocate memory")
 
 
 class TrainingRun:
@@ -34,7 +30,7 @@ class TrainingRun:
         """Run a stage, or what is left of it, or nothing where an earlier process finished it.
 
         :raises CollapsedError: When the embeddings collapsed.
-        :raises TrainingStoppedError: When the loss is no number any more, or memory ran out.
+        :raises TrainingStoppedError: When the loss is no number any more.
         :raises StorageError: When the file system refuses.
         """
         number = self._num_stages_seen
@@ -43,9 +39,9 @@ class TrainingRun:
             return
         if self._position.stage < number:
             self._position = Position(stage=number, seconds=self._position.seconds)
-        with self._memory_errors(stage):
-            StageRun(self.context, stage, self._position, self._resumed).run()
-        self._resumed = None
+        stage_run = StageRun(self.context, stage, self._position, self._resumed)
+        self._resumed = None  # which would take up memory as long as the stage goes on
+        stage_run.run()
         context = self.context
         if context.recipe.keep_stages and context.accelerator.is_main_process:
             state = {"model": context.dual_encoder.state_dict()}
@@ -55,12 +51,10 @@ class TrainingRun:
     def take_best(self) -> dict[str, Any]:
         """Return to the evaluation with the highest nDCG@10 of the stages that choose.
 
-        :returns: Its stage, step and nDCG@10; empty if no stage chose.
+        :returns: Its stage, step and nDCG@10.
+        :raises ManifestError: When no stage chose.
         """
-        directory = self.context.directory / BEST
-        if not directory.is_dir():
-            return {}
-        best = read_checkpoint(directory)
+        best = read_checkpoint(self.context.directory / BEST)
         self.context.dual_encoder.load_state_dict(best.pop("model"))
         return best
 
@@ -78,18 +72,3 @@ class TrainingRun:
         if self.context.accelerator.is_main_process:
             self.context.log.truncate(size_bytes)
         self.context.accelerator.wait_for_everyone()
-
-    @contextmanager
-    def _memory_errors(self, stage: Stage) -> Iterator[None]:
-        try:
-            yield
-        except (RuntimeError, MemoryError) as error:  # torch's are RuntimeErrors, on every device
-            if isinstance(error, RuntimeError) and not _NO_MEMORY.search(str(error)):
-                raise
-            settings = self.context.recipe.optimiser
-            size = settings.micro_batch_size or settings.batch_size
-            raise TrainingStoppedError(
-                f"memory ran out in stage {stage.name}: lower optimiser.micro_batch_size (now "
-                f"{size}), document_encoder.max_tokens or negatives.cache_fraction, or set "
-                f"document_encoder.gradient_checkpointing{self.context.last_checkpoint()}"
-            ) from error

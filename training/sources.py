@@ -6,6 +6,7 @@ from functools import partial
 from pathlib import Path
 
 from retrieval.collections import corpus_files, qrels_path, read_documents
+from retrieval.errors import CollectionError
 from retrieval.irds import is_dataset
 from training.errors import TrainingDataError
 from training.passages import Corpus
@@ -37,7 +38,9 @@ class DataSource:
             )
         if self.qrels is None and self.triples is None:
             raise TrainingDataError(
-                f"{self.corpus or 'a source of training data'}: there must be qrels or triples"
+                f"{self.corpus}: a corpus needs qrels or triples"
+                if self.corpus
+                else "a source needs corpus and qrels, or triples"
             )
 
     @property
@@ -58,10 +61,14 @@ class DataSource:
         if self.qrels is None:
             return None
         path = Path(self.qrels)
-        is_name = len(path.parts) == 1 and not is_dataset(path) and not path.exists()
-        if is_name and self.queries_path.is_dir():
+        if len(path.parts) > 1 or is_dataset(path) or not self.queries_path.is_dir():
+            return path
+        try:
             return qrels_path(self.queries_path, self.qrels)
-        return path
+        except CollectionError:
+            if path.is_file():
+                return path
+            raise
 
     def document_source(self) -> Corpus:
         """The documents, for a store of passages.
@@ -75,7 +82,13 @@ class DataSource:
 
 
 def distinct_corpora(sources: Sequence[DataSource]) -> dict[Path, Corpus]:
-    """The corpora of `sources` by path, in order, each once."""
-    first = {source.documents_path: source for source in reversed(sources)}
-    ordered = dict.fromkeys(source.documents_path for source in sources)
-    return {path: first[path].document_source() for path in ordered}
+    """The corpora of `sources` by their `place`, in order, each once."""
+    first: dict[Path, DataSource] = {}
+    for source in sources:
+        first.setdefault(place(source.documents_path), source)
+    return {path: source.document_source() for path, source in first.items()}
+
+
+def place(path: Path) -> Path:
+    """Where `path` leads, however it is written; a dataset's name stays as it is."""
+    return path if is_dataset(path) else path.resolve()

@@ -12,13 +12,14 @@ from accelerate.utils import broadcast_object_list
 from numpy.typing import NDArray
 
 from training.checkpoints import write_checkpoint
-from training.collapse import CollapseFigures, CollapseMonitor
-from training.context import BEST, CHECKPOINT, Position, TrainingContext
+from training.collapse import CollapseFigures, CollapseMonitor, TowerName, Verdict
+from training.context import BEST, CHECKPOINT, TrainingContext, last_checkpoint
 from training.divergence import AlignmentStopping
 from training.dual_encoder import Part
 from training.errors import CollapsedError, TrainingStoppedError
 from training.negatives.sampler import Rows
 from training.optimisation import Optimisation
+from training.position import Position
 from training.step import LossSettings, StepResult, loss_and_gradient
 
 STEPS_PER_RECORD = 10
@@ -29,8 +30,8 @@ class Stage:
     """A stretch of training.
 
     `trains` says which parts learn in which step, `learning_rates` how fast each part does that
-    ever learns. With `stopping` the stage ends when the towers are aligned; with `chooses_best` the
-    evaluation with the highest nDCG@10 is kept.
+    ever learns. With `stopping` the stage ends when the towers are aligned, perhaps before its
+    first step; with `chooses_best` the evaluation with the highest nDCG@10 is kept.
     """
 
     name: str
@@ -39,6 +40,16 @@ class Stage:
     learning_rates: Mapping[Part, float]
     stopping: AlignmentStopping | None = None
     chooses_best: bool = False
+
+    @property
+    def trained_towers(self) -> frozenset[TowerName]:
+        """The towers whose embeddings change; a projection is part of both."""
+        towers: tuple[tuple[TowerName, Part], ...] = (
+            ("query", "query_encoder"),
+            ("document", "document_encoder"),
+        )
+        learns = self.learning_rates.keys()
+        return frozenset(tower for tower, part in towers if learns & {part, "projection"})
 
 
 class StageRun:
@@ -69,6 +80,8 @@ class StageRun:
             effective_rank=recipe.collapse.effective_rank,
             loss_share=recipe.collapse.loss_share,
             patience=recipe.collapse.patience,
+            trained=stage.trained_towers,
+            first_ranks=position.first_ranks,
             seen=position.collapse_seen,
         )
         self._sampler = context.make_sampler(position.stage)
@@ -172,6 +185,9 @@ class StageRun:
         )
         # Rounded otherwise in another process, they could send it another way.
         figures, kl, quality = broadcast_object_list(list(measured))
+        if position.step == 0:
+            self._monitor.begin(figures)
+            position.first_ranks = self._monitor.first_ranks
         verdict = self._monitor.verdict(figures)
         self._write(
             "evaluation",
@@ -188,18 +204,18 @@ class StageRun:
         if collapsed and context.recipe.collapse.stop:
             raise CollapsedError(
                 f"the embeddings have collapsed ({verdict}) by step {position.step} of stage "
-                f"{self._stage.name}: {figures}{context.last_checkpoint()}"
+                f"{self._stage.name}: {figures}{last_checkpoint(context.directory)}"
             )
         if self._stage.chooses_best and quality["nDCG@10"] > position.best_ndcg:
-            position.best_ndcg, position.best_step = quality["nDCG@10"], position.step
+            position.best_ndcg = quality["nDCG@10"]
             self._write_best()
-        if position.step > 0:
-            self._consider_stopping(kl)
+        self._consider_stopping(kl, verdict)
         self._checkpoint()
 
-    def _consider_stopping(self, kl: float) -> None:
+    def _consider_stopping(self, kl: float, verdict: Verdict) -> None:
         stopping, position = self._stage.stopping, self._position
-        if stopping is None:
+        # Towers that give one point for everything are near each other, but not aligned.
+        if stopping is None or verdict != "none":
             return
         reason = stopping.reason_to_stop(kl)
         position.kl_best, position.kl_waited = stopping.best, stopping.waited
@@ -212,10 +228,13 @@ class StageRun:
 
     def _require_finite(self, what: str, *values: float) -> None:
         if not all(map(math.isfinite, values)):
+            context = self._context
+            precise = context.recipe.optimiser.precision == "fp32"
             raise TrainingStoppedError(
                 f"{what} is not a finite number at step {self._position.step} of stage "
-                f"{self._stage.name}: lower optimiser.learning_rate or use precision fp32"
-                f"{self._context.last_checkpoint()}"
+                f"{self._stage.name}: lower the learning rate, which --resume allows"
+                f"{'' if precise else ', or begin anew with optimiser.precision fp32'}"
+                f"{last_checkpoint(context.directory)}"
             )
 
     def _mean_losses(self) -> tuple[float, float]:

@@ -6,12 +6,13 @@ from typing import Literal
 import numpy as np
 import torch
 from accelerate import Accelerator
+from accelerate.utils import broadcast_object_list
 from numpy.typing import NDArray
 
 from training.encoding import BatchEncoder, Encoded
-from training.frozen_outputs import Passages
 from training.loss import collapsed_loss, contrastive_loss
 from training.negatives.sampler import NO_ROW, NegativeSampler, QueryBatch, Rows
+from training.passages import PassageTexts
 from training.positives import KnownPositives
 
 NegativeGradient = Literal["re-encoded", "cached"]
@@ -46,7 +47,7 @@ class TrainingTexts:
     """What steps read: query texts by number, passages by row, and what is relevant to what."""
 
     queries: list[str]
-    passages: Passages
+    passages: PassageTexts
     known: KnownPositives
 
 
@@ -68,6 +69,8 @@ def loss_and_gradient(
     query_numbers, positives = pairs[:, 0], pairs[:, 1]
     queries = encoder.queries_with_gradient([texts.queries[number] for number in query_numbers])
     drawn = sampler.draw(QueryBatch(query_numbers, positives, queries.embeddings.detach()))
+    if accelerator.num_processes > 1:  # embeddings that were rounded otherwise may draw otherwise
+        (drawn,) = broadcast_object_list([drawn])
     encoded_rows = np.unique(positives)
     if settings.gradient == "re-encoded":
         encoded_rows = np.union1d(encoded_rows, drawn[drawn != NO_ROW])

@@ -10,7 +10,7 @@ import torch
 
 from retrieval.manifest import Manifest, describe_files, write_manifest
 from training.context import BEST, CHECKPOINT, TrainingContext, TrainingProgress
-from training.devices import make_accelerator
+from training.devices import make_accelerator, processes
 from training.directory import RECIPE_FILE, run_directory
 from training.encoders import Tower
 from training.encoding import BatchEncoder
@@ -19,6 +19,7 @@ from training.frozen_outputs import FrozenOutputs
 from training.inputs import load_data, make_dual_encoder
 from training.log import FILE_NAME as LOG_FILE
 from training.log import TrainingLog
+from training.memory import memory_errors
 from training.negatives.choice import make_sampler
 from training.recipe import Recipe
 from training.recipes import RECIPES
@@ -38,7 +39,6 @@ class Outcome:
     chosen: str
     quality: dict[str, float]
     num_queries: int
-    manifest: Manifest
 
 
 def train(
@@ -60,7 +60,10 @@ def train(
     :raises RetrievalError: When the recipe, its data, its models or `out` are not what they must
         be, or the run cannot go on: see `training.errors`.
     """
-    with run_directory(out, recipe, resume=resume, overwrite=overwrite):
+    with (
+        run_directory(out, recipe, resume=resume, overwrite=overwrite),
+        memory_errors(recipe, out),
+    ):
         accelerator = make_accelerator(recipe)
         torch.manual_seed(recipe.seed)
         dual_encoder = make_dual_encoder(recipe)
@@ -73,6 +76,7 @@ def train(
             Path(recipe.frozen_outputs or out / _WORK),
             output_key(dual_encoder.document_tower, recipe),
             dual_encoder.document_tower.width,
+            processes(),
         )
         dual_encoder.to(accelerator.device)
         settings = recipe.optimiser
@@ -120,32 +124,21 @@ def _finish(run: TrainingRun, out: Path) -> Outcome:
     best = run.take_best()
     context.encoder.frozen_outputs = None
     quality = context.validator.quality(context.encoder)
-    space = embedding_space(
-        context.dual_encoder.document_tower.with_projection(
-            context.dual_encoder.document_projection
-        )
-    )
-    manifest = Manifest(
-        kind=KIND, dim=context.dual_encoder.dim, embedding_space=space, files={}, created_by=""
-    )
     if context.accelerator.is_main_process:
         context.log.write("end", **best, **{f"final_{k.lower()}": v for k, v in quality.items()})
         context.log.close()
         with weight_errors(out):
             context.dual_encoder.save(out)
-        manifest = _publish(context, out, space, best, quality)
+        _publish(context, out, best, quality)
     context.accelerator.wait_for_everyone()
     chosen = f"the best checkpoint is that of step {best['step']} of stage {best['stage']}"
-    return Outcome(chosen, quality, len(context.validator.validation.queries), manifest)
+    return Outcome(chosen, quality, len(context.validator.validation.queries))
 
 
 def _publish(
-    context: TrainingContext,
-    out: Path,
-    space: str,
-    best: dict[str, Any],
-    quality: dict[str, float],
-) -> Manifest:
+    context: TrainingContext, out: Path, best: dict[str, Any], quality: dict[str, float]
+) -> None:
+    dual_encoder = context.dual_encoder
     files = [LOG_FILE, RECIPE_FILE]
     for tower in TOWERS:
         files += [
@@ -153,8 +146,10 @@ def _publish(
         ]
     manifest = Manifest(
         kind=KIND,
-        dim=context.dual_encoder.dim,
-        embedding_space=space,
+        dim=dual_encoder.dim,
+        embedding_space=embedding_space(
+            dual_encoder.document_tower.with_projection(dual_encoder.document_projection)
+        ),
         files=describe_files(out, files),
         created_by=f"swiftlet {version('swiftlet-retrieval')}",
         details={
@@ -171,4 +166,3 @@ def _publish(
     # Only now that the result is whole.
     for name in (CHECKPOINT, BEST, _WORK):
         shutil.rmtree(out / name, ignore_errors=True)
-    return manifest

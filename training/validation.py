@@ -8,12 +8,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from indexing.progress import Progress
-from retrieval.tokenizer import Tokenizer
+from retrieval.passages import PassageSplitter
 from retrieval.types import Qrels
 from training.data import FEWEST_PAIRS, TrainingData, read_sources
 from training.errors import TrainingDataError
-from training.judgements import Judgements
+from training.judgements import JudgedQueries, highest_grades
 from training.passages import Passages
+from training.recipe import FEWEST_QUERIES
+from training.same_words import same_words, words_of
 from training.sources import DataSource
 
 
@@ -37,48 +39,35 @@ def hold_out(
 ) -> tuple[TrainingData, ValidationSet]:
     """Take queries away from the training data, chosen by `seed`, to validate with.
 
-    All queries of the same words leave the training data, whatever their ids and case. The
-    documents stay where they are and may serve as negatives.
+    All queries of the same words leave the training data, whatever their ids and case, and the
+    first of them is judged as all of them are. The documents stay where they are and may serve as
+    negatives.
 
     :param max_passages: As in `validation_from`.
     :raises TrainingDataError: When there are too few queries, or too few pairs are left.
     """
-    words = np.array([" ".join(query.casefold().split()) for query in data.queries], dtype=object)
-    first, same = _distinct(words)
-    if not 0 < num_queries < len(first):
-        raise TrainingDataError(
-            f"{num_queries} queries cannot be held out: 1 to {len(first) - 1} of the "
-            f"{len(first)} different ones that have a relevant document can"
-        )
+    same = same_words(data.queries)
+    # By their words, so that the order of the files has no say in it.
+    first = sorted(np.unique(same).tolist(), key=lambda number: words_of(data.queries[number]))
+    _check_number(num_queries, len(first))
     random = np.random.default_rng(seed)
-    chosen = random.permutation(len(first))[:num_queries]
+    chosen = np.sort(random.permutation(first)[:num_queries])
     kept = ~np.isin(same, chosen)
     left = int(kept[data.pairs[:, 0]].sum())
     if left < FEWEST_PAIRS:
         raise TrainingDataError(
-            f"{num_queries} queries cannot be held out: of {len(data.pairs)} pairs {left} would be "
-            f"left to train on, and at least {FEWEST_PAIRS} are needed"
+            f"validation.queries is {num_queries}, but of {len(data.pairs)} pairs that leaves "
+            f"{left} to train on, and at least {FEWEST_PAIRS} are needed"
         )
-    held_out = _validation_set(
-        data.passages,
-        data.query_ids,
-        data.queries,
-        data.judgements,
-        np.sort(first[chosen]),
-        max_passages,
-        random,
-    )
+    held_out = _validation_set(data.passages, data, same, chosen, max_passages, random)
     return data.keep_queries(kept), held_out
 
 
 def validation_from(
     sources: Sequence[DataSource],
     directory: Path,
+    splitter: PassageSplitter,
     *,
-    tokenizer: Tokenizer,
-    passage_tokens: int,
-    overlap_tokens: int,
-    truncate: bool = False,
     num_queries: int | None = None,
     max_passages: int | None = None,
     seed: int = 0,
@@ -86,51 +75,52 @@ def validation_from(
 ) -> ValidationSet:
     """The judged queries of `sources`, to be searched among the passages of their corpora.
 
+    Queries of the same words count once, by the id of the first and the judgements of all.
+
     :param num_queries: At most so many queries, chosen by `seed`; None takes all.
     :param max_passages: Beside those of relevant documents, take others by `seed` up to so many
         passages in all; None takes all.
     :raises RetrievalError: As `read_training_data`, but for the number of pairs.
     """
-    passages, judged = read_sources(
-        sources,
-        directory,
-        tokenizer=tokenizer,
-        passage_tokens=passage_tokens,
-        overlap_tokens=overlap_tokens,
-        truncate=truncate,
-        progress=progress,
-    )
+    passages, judged = read_sources(sources, directory, splitter, progress)
+    same = same_words(judged.queries)
     random = np.random.default_rng(seed)
-    chosen = np.sort(random.permutation(len(judged.queries))[:num_queries])
-    return _validation_set(
-        passages,
-        judged.query_ids,
-        judged.queries,
-        judged.judgements,
-        chosen,
-        max_passages,
-        random,
-    )
+    chosen = np.sort(random.permutation(np.unique(same))[:num_queries])
+    return _validation_set(passages, judged, same, chosen, max_passages, random)
+
+
+def _check_number(num_queries: int, num_distinct: int) -> None:
+    if num_distinct <= FEWEST_QUERIES:
+        raise TrainingDataError(
+            f"{num_distinct} different queries have a relevant document: more than "
+            f"{FEWEST_QUERIES} are needed to hold out validation.queries, which is {num_queries}"
+        )
+    if not FEWEST_QUERIES <= num_queries < num_distinct:
+        raise TrainingDataError(
+            f"validation.queries is {num_queries}, but of the {num_distinct} different queries "
+            f"that have a relevant document {FEWEST_QUERIES} to {num_distinct - 1} can be held out"
+        )
 
 
 def _validation_set(
     passages: Passages,
-    query_ids: list[str],
-    queries: list[str],
-    judgements: Judgements,
+    judged: TrainingData | JudgedQueries,
+    same: NDArray[np.int64],
     chosen: NDArray[np.int64],
     max_passages: int | None,
     random: np.random.Generator,
 ) -> ValidationSet:
-    judgements = judgements[np.isin(judgements[:, 0], chosen)]
-    qrels: Qrels = {query_ids[query]: {} for query in chosen.tolist()}
+    judgements = judged.judgements.copy()
+    judgements[:, 0] = same[judgements[:, 0]]
+    judgements = highest_grades(judgements[np.isin(judgements[:, 0], chosen)])
+    qrels: Qrels = {judged.query_ids[query]: {} for query in chosen.tolist()}
     for query, document, grade in judgements.tolist():
-        qrels[query_ids[query]][passages.document_ids[document]] = grade
+        qrels[judged.query_ids[query]][passages.document_ids[document]] = grade
     relevant = np.unique(judgements[judgements[:, 2] > 0, 1])
     return ValidationSet(
         passages,
         list(qrels),
-        [queries[query] for query in chosen.tolist()],
+        [judged.queries[query] for query in chosen.tolist()],
         qrels,
         _searched_rows(passages, passages.rows_of(relevant), max_passages, random),
     )
@@ -149,9 +139,3 @@ def _searched_rows(
     others = np.flatnonzero(~searched)
     searched[random.choice(others, max(0, max_passages - len(relevant)), replace=False)] = True
     return np.flatnonzero(searched)
-
-
-def _distinct(words: NDArray[np.object_]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The place of the first of each distinct text, and for each text the number of its own."""
-    _, first, same = np.unique(words, return_index=True, return_inverse=True)
-    return first, same.reshape(-1)

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from evaluation.metrics import evaluate
 from indexing.index_type import default_factory, exact_rows, training_size, tune
@@ -19,6 +20,7 @@ from training.validation import ValidationSet
 METRICS = ("nDCG@10", "MRR@10", "R@100")
 _TOP_K = 100
 _TUNED_ON = 200
+_BLOCK = 8192
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,15 +38,19 @@ class Validator:
 
     def divergence(self, encoder: BatchEncoder) -> float:
         """The KL estimate between the towers on the validation queries (001, eq. 9)."""
-        texts = self.validation.queries[: self.sample]
+        texts = self._sampled_queries()
         return kl_estimate(encoder.documents(texts), encoder.queries(texts))
 
     def spreads(self, encoder: BatchEncoder) -> tuple[Spread, Spread]:
         """How queries and passages lie in the space."""
         rows = self.validation.rows
-        chosen = rows[np.linspace(0, len(rows) - 1, min(self.sample, len(rows))).astype(np.int64)]
-        queries = encoder.queries(self.validation.queries[: self.sample])
+        chosen = rows[_evenly(len(rows), self.sample)]
+        queries = encoder.queries(self._sampled_queries())
         return Spread.of(queries), Spread.of(encoder.passages(self.validation.passages, chosen))
+
+    def _sampled_queries(self) -> list[str]:
+        queries = self.validation.queries
+        return [queries[place] for place in _evenly(len(queries), self.sample)]
 
     def quality(self, encoder: BatchEncoder) -> dict[str, float]:
         """`METRICS` of ANN retrieval with the validation queries (001, section 4.2.1)."""
@@ -54,7 +60,11 @@ class Validator:
         """The 100 best documents (maxP) for each validation query."""
         validation = self.validation
         queries = _array(encoder.queries(validation.queries))
-        passages = _array(encoder.passages(validation.passages, validation.rows))
+        passages = np.empty((len(validation.rows), queries.shape[1]), np.float32)
+        # In blocks, so that the accelerator's memory never holds all of them.
+        for start in range(0, len(passages), _BLOCK):
+            rows = validation.rows[start : start + _BLOCK]
+            passages[start : start + _BLOCK] = _array(encoder.passages(validation.passages, rows))
         return self._search(queries, passages)
 
     def _search(self, queries: Embeddings, passages: Embeddings) -> Run:
@@ -80,12 +90,20 @@ def _filled(factory: str | None, queries: Embeddings, passages: Embeddings) -> F
     size, dim = passages.shape
     index = FaissIndex.create(factory or default_factory(size, dim), dim)
     threads = torch.get_num_threads()
-    index.train(passages[: training_size(size)], threads=threads)
+    count = training_size(size)
+    # A collection is seldom in random order.
+    sample = np.sort(np.random.default_rng(0).choice(size, count, replace=False))
+    index.train(passages if count == size else passages[sample], threads=threads)
     index.add(passages, threads=threads)
     if index.most_probes > 1 or index.refines:
-        sample = queries[:_TUNED_ON]
-        tune(index, sample, exact_rows(passages, sample, min(10, size)))
+        tuned_on = queries[:_TUNED_ON]
+        tune(index, tuned_on, exact_rows(passages, tuned_on, min(10, size)))
     return index
+
+
+def _evenly(count: int, sample: int) -> NDArray[np.int64]:
+    """At most `sample` of the numbers below `count`, from the first to the last."""
+    return np.linspace(0, count - 1, min(sample, count)).astype(np.int64)
 
 
 def _array(embeddings: torch.Tensor) -> Embeddings:

@@ -156,7 +156,7 @@ def test_a_dry_run_prints_sizes_memory_and_steps_and_writes_nothing(
 def test_a_run_shows_its_stages_and_what_was_left_out(write: Write, tmp_path: Path) -> None:
     recipe = write(tmp_path / "recipe.toml", alignment={"max_epochs": 3, "threshold": 1e6})
     result = swiftlet("train", recipe, "--out", tmp_path / "run")
-    assert "alignment ends at step 4: the KL estimate" in result.stderr
+    assert "alignment ends at step 0: the KL estimate" in result.stderr
     assert "Stage 2: fine-tuning" in result.stderr
 
 

@@ -51,6 +51,25 @@ def test_one_flat_tower_is_a_dimensional_collapse() -> None:
     assert CollapseMonitor().verdict(figures(SPREAD, LINE, 2.0)) == "dimensional"
 
 
+def test_only_towers_that_train_count() -> None:
+    monitor = CollapseMonitor(trained=("query",))
+    assert monitor.verdict(figures(SPREAD, LINE, 2.0)) == "none"
+    assert monitor.verdict(figures(LINE, SPREAD, 2.0)) == "dimensional"
+    assert monitor.verdict(figures(SPREAD, CONSTANT, 4.17)) == "none"
+    assert monitor.verdict(figures(CONSTANT, SPREAD, 4.17)) == "complete"
+
+
+def test_a_tower_that_was_flat_from_the_start_has_collapsed_only_when_it_is_half_as_wide() -> None:
+    monitor = CollapseMonitor()
+    monitor.begin(figures(LINE, SPREAD, math.nan))
+    assert monitor.verdict(figures(LINE, SPREAD, 2.0)) == "none"
+    flatter = Spread(cosine=0.3, deviation=0.02, effective_rank=1.04)
+    assert monitor.verdict(figures(flatter, SPREAD, 2.0)) == "dimensional"
+    assert monitor.verdict(figures(LINE, LINE, 2.0)) == "dimensional"
+    resumed = CollapseMonitor(first_ranks=monitor.first_ranks)
+    assert resumed.verdict(figures(LINE, SPREAD, 2.0)) == "none"
+
+
 def test_spread_embeddings_with_the_loss_of_chance_have_not_collapsed() -> None:
     assert CollapseMonitor().verdict(figures(SPREAD, SPREAD, 4.17)) == "none"
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from retrieval.encoder import OnnxEncoder
-from retrieval.errors import ArtefactError, CollectionError, InvalidArgumentError, RetrievalError
+from retrieval.errors import ArtefactError, CollectionError, RetrievalError
 from retrieval.passages import PassageSplitter, encoder_text
 from retrieval.publication import locked_working_directory
 from retrieval.types import Document
@@ -29,6 +29,8 @@ CORPUS = {
 }
 QUERIES = {"q1": "what is lava", "q2": "how is bread made", "q3": "how does chess end"}
 QRELS = {"q1": {"d1": 1}, "q2": {"d2": 2, "d4": 0}, "q3": {"d3": 1, "d1": 1}}
+
+CUT = {"max_tokens": 24, "overlap_tokens": 0, "truncate": False}
 
 Read = Callable[..., TrainingData]
 Folder = Callable[..., Path]
@@ -65,9 +67,9 @@ def read(tmp_path: Path, shipped_encoder: OnnxEncoder) -> Read:
     """Reads sources with passages of 24 tokens that do not overlap."""
 
     def read_sources(*sources: DataSource, **settings: Any) -> TrainingData:
-        settings = {"passage_tokens": 24, "overlap_tokens": 0} | settings
-        tokenizer = shipped_encoder.tokenizer
-        return read_training_data(sources, tmp_path / "store", tokenizer=tokenizer, **settings)
+        cut = {name: settings.pop(name) for name in CUT.keys() & settings.keys()}
+        splitter = PassageSplitter(shipped_encoder.tokenizer, **CUT | cut)
+        return read_training_data(sources, tmp_path / "store", splitter, **settings)
 
     return read_sources
 
@@ -121,6 +123,22 @@ def test_qrels_may_be_a_split_or_a_file_and_queries_lie_elsewhere(
         DataSource(corpus, str(beir), "train"),
     ):
         assert shown(read(source)) == expected
+
+
+def test_a_split_goes_before_what_has_its_name_in_the_working_directory(
+    folder: Folder, read: Read, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    beir = folder()
+    expected = shown(read(DataSource(str(beir), qrels="train")))
+    monkeypatch.chdir(tmp_path)
+    Path("train").write_text("q1 0 d4 1\nq2 0 d4 1\n")
+    Path("judged").write_text("q1 0 d4 1\nq2 0 d4 1\n")
+    assert shown(read(DataSource(str(beir), qrels="train"))) == expected
+    others = {(QUERIES["q1"], CORPUS["d4"]), (QUERIES["q2"], CORPUS["d4"])}
+    assert shown(read(DataSource(str(beir), qrels="judged"))) == others
+    Path("train").unlink()
+    Path("train").mkdir()
+    assert shown(read(DataSource(str(beir), qrels="train"))) == expected
 
 
 def test_a_dataset_of_ir_datasets_is_trained_on_by_name(read: Read, tmp_path: Path) -> None:
@@ -179,6 +197,39 @@ def test_two_sources_of_one_corpus_share_documents_and_what_is_known(
     assert len(data.pairs) == 3
     assert texts_of(data, QUERIES["q1"]) == [CORPUS["d1"], CORPUS["d2"]]
     assert data.judgements.tolist() == [[0, 0, 2], [0, 1, 1]]
+
+
+def test_a_corpus_is_one_however_its_path_is_written(
+    folder: Folder, read: Read, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    beir = folder(train={"q1": {"d1": 1}}, more={"q1": {"d2": 1}})
+    monkeypatch.chdir(tmp_path)
+    data = read(DataSource(str(beir), qrels="train"), DataSource(beir.name, qrels="more"))
+    assert list(data.passages.document_ids) == list(CORPUS)
+    assert data.query_ids == ["q1"]
+    assert texts_of(data, QUERIES["q1"]) == [CORPUS["d1"], CORPUS["d2"]]
+
+
+TWINS = {"q1": "What is  lava", "q2": "bread", "q3": "what is lava ", "q4": "what is lava?"}
+
+
+def test_queries_of_the_same_words_know_each_others_positives(folder: Folder, read: Read) -> None:
+    qrels = {"q1": {"d1": 1}, "q2": {"d2": 1}, "q3": {"d3": 2, "d2": 0}, "q4": {"d4": 1}}
+    data = read(DataSource(str(folder(queries=TWINS, train=qrels)), qrels="train"))
+    assert data.pairs.tolist() == [[0, 0], [1, 1], [2, 2], [3, 3]]
+    assert [data.known.of(query).tolist() for query in range(4)] == [[0, 2], [1], [0, 2], [3]]
+    kept = data.keep_queries(np.array([False, True, True, True]))
+    assert [kept.known.of(query).tolist() for query in range(3)] == [[1], [2], [3]]
+    kept = data.keep_queries(np.array([True, False, True, False]))
+    assert [kept.known.of(query).tolist() for query in range(2)] == [[0, 2]] * 2
+
+
+def test_a_given_negative_is_not_relevant_to_a_query_of_the_same_words(
+    folder: Folder, read: Read, tmp_path: Path
+) -> None:
+    triples = triples_file(tmp_path / "t.tsv", "q1|d1|d3", "q3|d3|d2", "q4|d4|d1")
+    data = read(DataSource(str(folder(queries=TWINS)), triples=triples))
+    assert data.given_negatives.tolist() == [-1, 1, 0]
 
 
 LONG = [
@@ -378,15 +429,11 @@ def test_a_source_must_be_one_of_the_known_combinations() -> None:
     needed = "queries and qrels need the corpus they belong to"
     refused(TrainingDataError, needed, lambda: DataSource(qrels="train", triples="t"))
     refused(TrainingDataError, needed, lambda: DataSource(queries="q", triples="t"))
-    refused(TrainingDataError, "^c: there must be qrels or triples", lambda: DataSource("c"))
+    refused(TrainingDataError, "^c: a corpus needs qrels or triples", lambda: DataSource("c"))
+    refused(TrainingDataError, "a source needs corpus and qrels, or triples", DataSource)
 
 
-def test_passages_that_cannot_be_cut_so_and_corpora_that_are_not_there_are_refused(
-    folder: Folder, read: Read, tmp_path: Path
-) -> None:
-    source = DataSource(str(folder()), qrels="train")
-    expected = "a passage of 4 tokens is out of range"
-    refused(InvalidArgumentError, expected, lambda: read(source, passage_tokens=4))
+def test_a_corpus_that_is_not_there_is_refused(read: Read, tmp_path: Path) -> None:
     absent = DataSource(str(tmp_path / "absent"), qrels="train")
     refused(CollectionError, "there is no such file or folder", lambda: read(absent))
     assert not (tmp_path / "store").exists()
@@ -424,7 +471,7 @@ def test_a_store_is_used_again_until_its_sources_or_settings_change(
     os.utime(triples, ns=(status.st_atime_ns, status.st_mtime_ns + 1))
     read(*sources)
     assert len(stores(tmp_path)) == 3
-    read(*sources, passage_tokens=32)
+    read(*sources, max_tokens=32)
     read(*sources, overlap_tokens=2)
     read(*sources, truncate=True)
     read(*reversed(sources))

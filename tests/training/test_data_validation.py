@@ -3,12 +3,14 @@
 import json
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from retrieval.encoder import OnnxEncoder
+from retrieval.passages import PassageSplitter
 from training.data import TrainingData, read_training_data
 from training.errors import TrainingDataError
 from training.sources import DataSource
@@ -23,13 +25,14 @@ Settings = dict[str, object]
 
 @pytest.fixture
 def source(tmp_path: Path) -> DataSource:
-    """25 queries; query n has the documents n (grade 1), n + 1 (grade 2) and 39 (grade 0)."""
+    """Query n of the 25 has the documents n (grade 1), n + 1 (grade 2), n + 20 and 39 (0)."""
     (tmp_path / "qrels").mkdir()
     documents = [{"_id": f"d{n}", "text": f"text {n} " * 30} for n in range(NUM_DOCUMENTS)]
     queries = [{"_id": f"q{n}", "text": text} for n, text in enumerate(QUERIES)]
     for name, records in (("corpus", documents), ("queries", queries)):
         (tmp_path / f"{name}.jsonl").write_text("\n".join(map(json.dumps, records)))
-    lines = [f"q{n}\td{n}\t1\nq{n}\td{n + 1}\t2\nq{n}\td39\t0\n" for n in range(len(QUERIES))]
+    grades = [(n, {n: 1, n + 1: 2, n + 20: 0, 39: 0}) for n in range(len(QUERIES))]
+    lines = [f"q{n}\td{d}\t{grade}\n" for n, found in grades for d, grade in found.items()]
     (tmp_path / "qrels" / "train.tsv").write_text("query-id\tcorpus-id\tscore\n" + "".join(lines))
     return DataSource(str(tmp_path), qrels="train")
 
@@ -38,9 +41,7 @@ def source(tmp_path: Path) -> DataSource:
 def settings(tmp_path: Path, shipped_encoder: OnnxEncoder) -> Settings:
     return {
         "directory": tmp_path / "store",
-        "tokenizer": shipped_encoder.tokenizer,
-        "passage_tokens": 24,
-        "overlap_tokens": 0,
+        "splitter": PassageSplitter(shipped_encoder.tokenizer, 24, 0),
     }
 
 
@@ -53,15 +54,23 @@ def contents(validation: ValidationSet) -> tuple[object, ...]:
     return validation.query_ids, validation.queries, validation.qrels, validation.rows.tolist()
 
 
+def grades_of(number: int) -> dict[str, int]:
+    """What is judged for the words of query `number`, of which 20 … 24 say what 0 … 4 do."""
+    grades = {f"d{number + 20}": 0, "d39": 0, f"d{number}": 1, f"d{number + 1}": 2}
+    if number < 5:
+        grades |= {f"d{number + 20}": 1, f"d{number + 21}": 2}
+    return grades
+
+
 def words(query: str) -> str:
     return " ".join(query.lower().split())
 
 
 @pytest.mark.parametrize("seed", range(8))
 def test_a_held_out_query_is_nowhere_in_the_training_data(data: TrainingData, seed: int) -> None:
-    training, validation = hold_out(data, 7, seed)
+    training, validation = hold_out(data, 8, seed)
     held_out = set(map(words, validation.queries))
-    assert len(held_out) == len(validation.queries) == len(validation.query_ids) == 7
+    assert len(held_out) == len(validation.queries) == len(validation.query_ids) == 8
     assert not held_out & set(map(words, training.queries))
     assert not set(validation.query_ids) & set(training.query_ids)
     left = {words(query) for query in data.queries} - held_out
@@ -72,7 +81,7 @@ def test_a_held_out_query_is_nowhere_in_the_training_data(data: TrainingData, se
 def test_what_is_not_held_out_keeps_its_pairs_judgements_and_positives(
     data: TrainingData, seed: int
 ) -> None:
-    training, _ = hold_out(data, 7, seed)
+    training, _ = hold_out(data, 8, seed)
     assert training.passages is data.passages
 
     def of(some: TrainingData) -> tuple[Counter[object], set[object], dict[str, list[int]]]:
@@ -90,17 +99,19 @@ def test_what_is_not_held_out_keeps_its_pairs_judgements_and_positives(
 
 
 def test_the_seed_alone_decides_who_is_held_out(data: TrainingData) -> None:
-    first, again, other = (hold_out(data, 7, seed, max_passages=60)[1] for seed in (1, 1, 2))
+    first, again, other = (hold_out(data, 8, seed, max_passages=60)[1] for seed in (1, 1, 2))
     assert contents(first) == contents(again)
     assert set(first.query_ids) != set(other.query_ids)
 
 
-def test_validation_queries_keep_the_grades_of_their_documents(data: TrainingData) -> None:
-    _, validation = hold_out(data, 7, 0)
+def test_validation_queries_have_the_grades_of_all_queries_of_their_words(
+    data: TrainingData,
+) -> None:
+    _, validation = hold_out(data, 8, 0)
     for query_id, query in zip(validation.query_ids, validation.queries, strict=True):
         number = int(query_id[1:])
         assert query == QUERIES[number]
-        assert validation.qrels[query_id] == {f"d{number}": 1, f"d{number + 1}": 2, "d39": 0}
+        assert validation.qrels[query_id] == grades_of(number)
     assert validation.rows.tolist() == list(range(data.passages.num_passages))
 
 
@@ -108,7 +119,7 @@ def test_validation_queries_keep_the_grades_of_their_documents(data: TrainingDat
 def test_relevant_passages_are_always_searched_and_others_up_to_the_bound(
     data: TrainingData, max_passages: int
 ) -> None:
-    _, validation = hold_out(data, 3, 0, max_passages=max_passages)
+    _, validation = hold_out(data, 8, 0, max_passages=max_passages)
     relevant = {
         data.passages.document_ids.index(document_id)
         for grades in validation.qrels.values()
@@ -127,7 +138,9 @@ def test_sources_of_their_own_give_validation_queries(
     source: DataSource, settings: Settings
 ) -> None:
     everything = validation_from([source], **settings)
-    assert everything.queries == QUERIES
+    assert everything.queries == QUERIES[:20]
+    assert everything.query_ids == [f"q{n}" for n in range(20)]
+    assert everything.qrels == {f"q{n}": grades_of(n) for n in range(20)}
     assert len(everything.rows) == everything.passages.num_passages
     some = validation_from([source], **settings, num_queries=5, max_passages=100, seed=3)
     again = validation_from([source], **settings, num_queries=5, max_passages=100, seed=3)
@@ -146,19 +159,28 @@ def test_a_single_judged_query_can_validate_but_not_train(
         read_training_data([source], **settings)
 
 
-@pytest.mark.parametrize("count", [0, 20, 1000])
-def test_too_many_or_no_queries_cannot_be_held_out(data: TrainingData, count: int) -> None:
-    message = f"^{count} queries cannot be held out: 1 to 19 of the 20 different ones"
+@pytest.mark.parametrize("count", [0, 7, 20, 1000])
+def test_too_many_or_too_few_queries_cannot_be_held_out(data: TrainingData, count: int) -> None:
+    message = (
+        rf"^validation\.queries is {count}, but of the 20 different queries that have a relevant "
+        "document 8 to 19 can be held out$"
+    )
     with pytest.raises(TrainingDataError, match=message):
         hold_out(data, count, 0)
 
 
+def test_where_no_number_of_queries_can_be_held_out_that_is_said(data: TrainingData) -> None:
+    few = data.keep_queries(np.arange(25) < 8)
+    with pytest.raises(TrainingDataError, match=r"^8 different queries .* more than 8 are needed"):
+        hold_out(few, 8, 0)
+
+
 def test_what_is_left_must_be_enough_to_train_on(data: TrainingData) -> None:
-    few = data.keep_queries(np.arange(25) < 2)
-    first_pairs = np.array([True, False, True, False])
-    few = few.__class__(**{**vars(few), "pairs": few.pairs[first_pairs]})
-    with pytest.raises(TrainingDataError, match="of 2 pairs 1 would be left to train on"):
-        hold_out(few, 1, 0)
+    few = data.keep_queries(np.arange(25) < 20)
+    few = replace(few, pairs=few.pairs[::2])
+    message = r"^validation\.queries is 19, but of 20 pairs that leaves 1 to train on"
+    with pytest.raises(TrainingDataError, match=message):
+        hold_out(few, 19, 0)
 
 
 def test_given_negatives_stay_with_their_pairs(
@@ -167,9 +189,9 @@ def test_given_negatives_stay_with_their_pairs(
     lines = [f"q{n}\td{n}\td{n + 5}\n" for n in range(20)]
     (tmp_path / "triples.tsv").write_text("".join(lines))
     triples = DataSource(source.corpus, triples=str(tmp_path / "triples.tsv"))
-    training, _ = hold_out(read_training_data([triples], **settings), 5, 0)
+    training, _ = hold_out(read_training_data([triples], **settings), 8, 0)
     documents = training.passages.passage_to_document
     assert training.given_negatives is not None
-    assert len(training.given_negatives) == 15
+    assert len(training.given_negatives) == 12
     found: Callable[[np.ndarray], np.ndarray] = documents.__getitem__
     assert (found(training.given_negatives) == found(training.pairs[:, 1]) + 5).all()

@@ -78,6 +78,11 @@ def test_a_threshold_per_dimension_scales_with_the_embeddings() -> None:
     assert stopping.reason_to_stop(62.0) is not None
 
 
+def test_an_absolute_threshold_stands_in_for_one_per_dimension() -> None:
+    assert AlignmentStopping(dim=128, threshold=3.0, threshold_per_dimension=1.0).delta == 3.0
+    assert AlignmentStopping(dim=128).delta == -math.inf
+
+
 def test_alignment_stops_when_the_estimate_has_not_fallen_for_the_patience() -> None:
     stopping = AlignmentStopping(dim=8, threshold=0.0, patience=3)
     values = [9.0, 8.0, 8.5, 7.0, 7.0, 7.1, 7.2]

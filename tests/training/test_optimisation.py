@@ -17,15 +17,16 @@ def make(
     checkpoints: dict[str, Path],
     rates: dict[Part, float] | None = None,
     num_steps: int = 20,
+    scaler: torch.amp.GradScaler | None = None,
     **settings: Any,
 ) -> tuple[DualEncoder, Optimisation]:
     torch.manual_seed(3)
     dual_encoder = DualEncoder(tower(checkpoints["roberta"]), tower(checkpoints["bert"]))
     rates = rates or dict.fromkeys(PARTS, 1e-3)
     optimiser = Optimiser(**{"warmup_steps": 0, "weight_decay": 0.0} | settings)
-    return dual_encoder, Optimisation(
-        dual_encoder, optimiser, rates, num_steps, plain_accelerator()
-    )
+    accelerator = plain_accelerator()
+    accelerator.scaler = scaler
+    return dual_encoder, Optimisation(dual_encoder, optimiser, rates, num_steps, accelerator)
 
 
 def give_gradient(dual_encoder: DualEncoder, seed: int = 0) -> None:
@@ -136,3 +137,34 @@ def test_an_optimiser_goes_on_where_its_state_says(checkpoints: dict[str, Path])
         assert resumed.learning_rate == optimisation.learning_rate
     for name, value in again.state_dict().items():
         assert torch.equal(value, dual_encoder.state_dict()[name]), name
+
+
+def test_an_optimiser_goes_on_with_other_rates_where_they_are_given(
+    checkpoints: dict[str, Path],
+) -> None:
+    dual_encoder, optimisation = make(checkpoints, {"query_encoder": 1e-3, "projection": 1e-2})
+    before = rates(optimisation, dual_encoder, 4)
+    again, resumed = make(checkpoints, {"query_encoder": 1e-4, "projection": 1e-3})
+    resumed.restore(deepcopy(optimisation.state()))
+    found = rates(resumed, again, 4)
+    assert found == pytest.approx([1e-3 * (20 - step) / 20 for step in range(4, 8)])
+    assert before == pytest.approx([1e-2 * (20 - step) / 20 for step in range(4)])
+
+
+def test_a_step_that_overflows_moves_neither_weights_nor_the_schedule(
+    checkpoints: dict[str, Path],
+) -> None:
+    scaler = torch.amp.GradScaler("cpu", init_scale=8.0)
+    dual_encoder, optimisation = make(checkpoints, scaler=scaler)
+    before = weights(dual_encoder)
+    for gradient in (torch.inf, 1.0):
+        scaler.scale(torch.ones(()))  # it must have seen a loss
+        for parameter in dual_encoder.parameters():
+            parameter.grad = torch.full_like(parameter, gradient)
+        optimisation.step()
+        moved = any(
+            not torch.equal(value, before[name])
+            for name, value in dual_encoder.state_dict().items()
+        )
+        assert moved == (gradient == 1.0)
+        assert (optimisation.learning_rate < 1e-3) == moved

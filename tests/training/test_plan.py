@@ -58,6 +58,18 @@ def test_memory_counts_weights_moments_and_the_cache(plan: Any) -> None:
     assert plan(negatives__samplers=["in_batch"]).cache_bytes == 0
 
 
+def test_the_refresh_is_that_of_the_cache(plan: Any) -> None:
+    found = plan(negatives__cache_fraction=0.5, negatives__refresh_fraction=0.1)
+    assert found.num_refreshed == 3  # of 22
+    assert ("passages encoded anew each step", "3") in found.rows()
+    assert plan(negatives__samplers=["in_batch"]).num_refreshed == 0
+
+
+def test_gradient_checkpointing_needs_less_for_activations(plan: Any) -> None:
+    settings = {"document_encoder__gradient_checkpointing": True}
+    assert plan(**settings).activation_bytes < plan().activation_bytes
+
+
 def test_smaller_micro_batches_and_fewer_bits_need_less_for_activations(plan: Any) -> None:
     whole = plan().activation_bytes
     assert plan(optimiser__micro_batch_size=2).activation_bytes == whole / 4

@@ -48,6 +48,29 @@ def test_the_mask_says_of_each_row_whether_it_is_known(rows, data):
         assert mask.tolist() == expected
 
 
+def test_queries_of_a_group_share_its_rows():
+    numbers, rows = np.array([4, 1, 4, 4]), np.array([7, 5, 3, 7])
+    known = KnownPositives.of_groups(numbers, rows, groups=np.array([4, 0, 1, 4, 9]))
+    assert len(known) == 5
+    assert [known.of(query).tolist() for query in range(5)] == [[3, 7], [], [5], [3, 7], []]
+    shared = known.mask(np.array([3, 2, 1, 0]), np.array([3, 5, 7]))
+    assert shared.tolist() == [
+        [True, False, True],
+        [False, True, False],
+        [False, False, False],
+        [True, False, True],
+    ]
+
+
+def test_a_group_is_kept_once_however_many_queries_share_it():
+    count = 100_000
+    known = KnownPositives.of_groups(
+        np.zeros(count, np.int64), np.arange(count), groups=np.zeros(count, np.int64)
+    )
+    assert len(known) == count
+    assert len(known.of(count - 1)) == count
+
+
 @pytest.mark.parametrize("rows", [[], [[]], [[], []]])
 def test_where_nothing_is_known_nothing_is_masked(rows):
     known = KnownPositives(rows)

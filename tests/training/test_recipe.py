@@ -87,9 +87,17 @@ def test_all_faults_are_told_at_once() -> None:
     ("tables", "fault"),
     [
         ({"data": []}, "data is [], but should be"),
-        ({"data": [{"corpus": "c"}]}, "data.0: a source needs corpus and qrels, or triples"),
+        ({"data": [{}]}, "data.0: a source needs corpus and qrels, or triples"),
+        (
+            {"data": [{"queries": "q", "triples": "t"}]},
+            "data.0: q: queries and qrels need the corpus they belong to",
+        ),
+        ({"data": [{"corpus": "c", "queries": "q"}]}, "data.0: c: a corpus needs qrels or triples"),
         ({"validation": {"queries": 7}}, "validation.queries is 7"),
-        ({"validation": {"data": [{"qrels": "q"}]}}, "validation.data.0: a source needs"),
+        (
+            {"validation": {"data": [{"qrels": "q"}]}},
+            "validation.data.0: q: queries and qrels need",
+        ),
         ({"negatives": {"samplers": []}}, "negatives.samplers is []"),
         ({"negatives": {"samplers": ["cache", "cache"]}}, "stands twice"),
         ({"negatives": {"samplers": ["uniform"], "gradient": "cached"}}, "uniform has not"),
@@ -103,6 +111,7 @@ def test_all_faults_are_told_at_once() -> None:
         ),
         ({"alignment": {"max_epochs": float("inf")}}, "max_epochs is inf"),
         ({"optimiser": {"learning_rate": 0}}, "learning_rate is 0, but should be greater than 0"),
+        ({"alignment": {"threshold": True}}, "threshold"),
         ({"seed": -1}, "seed is -1"),
         ({"query_encoder": {"model": "q", "permute_basis": -1}}, "permute_basis is -1"),
     ],
@@ -184,3 +193,11 @@ def test_the_threshold_is_absolute_or_per_dimension() -> None:
     assert recipe.alignment.stopping(512).delta == 12
     recipe = parse_recipe(content(alignment={"threshold_per_dimension": 0.25}), "r")
     assert recipe.alignment.stopping(128).delta == 32
+
+
+def test_without_a_threshold_patience_alone_ends_alignment() -> None:
+    recipe = parse_recipe(content(alignment={"threshold": False}), "r")
+    stopping = recipe.alignment.stopping(128)
+    assert stopping.delta == -float("inf")
+    assert stopping.patience == 3
+    assert Recipe.model_validate(recipe.model_dump(mode="json")) == recipe

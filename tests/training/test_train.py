@@ -33,6 +33,7 @@ from training.errors import (
     TrainingStoppedError,
 )
 from training.fingerprint import embedding_space
+from training.memory import memory_errors
 from training.plan import make_plan
 from training.quiet import quiet
 from training.recipe import Recipe
@@ -137,6 +138,26 @@ def test_a_run_that_was_to_be_overwritten_comes_back_if_the_new_one_cannot_begin
     assert content(copy) == content(finished)
 
 
+def test_a_run_that_was_killed_while_it_replaced_another_can_be_overwritten_in_turn(
+    make: Make, finished: Path, stopped: Path
+) -> None:
+    # As a process leaves it that is killed after the new run's first checkpoint.
+    hidden = stopped.with_name(".run.partial")
+    hidden.mkdir()
+    shutil.copytree(finished, hidden / "earlier")
+    run(make(), stopped, overwrite=True)
+    assert records(stopped) == records(finished)
+    assert not hidden.exists()
+
+
+def test_a_run_is_either_gone_on_with_or_overwritten(make: Make, stopped: Path) -> None:
+    before = content(stopped)
+    settings = make(**DIVERGING)
+    message = refused(InvalidArgumentError, settings, stopped, resume=True, overwrite=True)
+    assert message == "--resume goes on with a run, --overwrite removes it: pass one"
+    assert content(stopped) == before
+
+
 def test_a_place_that_is_no_run_is_left_alone(make: Make, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("mine")
     assert "is not a directory" in refused(InvalidArgumentError, make(), tmp_path / "file")
@@ -184,6 +205,15 @@ def test_an_unfinished_run_is_gone_on_with_only_when_told_and_with_the_same_reci
     assert content(stopped) == before
 
 
+def test_a_run_whose_loss_was_no_number_goes_on_with_a_lower_learning_rate(
+    make: Make, stopped: Path
+) -> None:
+    lower = DIVERGING["optimiser"] | {"learning_rate": 1e-3}
+    run(make(**DIVERGING | {"optimiser": lower}), stopped, resume=True)
+    rates = [record["learning_rate"] for record in records(stopped, "step")]
+    assert rates == pytest.approx([1e-3 * (8 - step) / 8 for step in (2, 4, 6, 8)])
+
+
 def test_settings_that_change_no_result_may_change_before_a_run_goes_on(
     make: Make, stopped: Path
 ) -> None:
@@ -205,8 +235,8 @@ def test_a_loss_that_is_no_number_ends_the_run_with_the_last_good_checkpoint(
     what = "an embedding is" if every == 1 else "the loss is"
     step = 1 if every == 1 else 2
     assert message == (
-        f"{what} not a finite number at step {step} of stage fine-tuning: lower "
-        f"optimiser.learning_rate or use precision fp32; the last checkpoint is {out}/checkpoint"
+        f"{what} not a finite number at step {step} of stage fine-tuning: lower the learning "
+        f"rate, which --resume allows; the last checkpoint is {out}/checkpoint"
     )
     state = read_checkpoint(out / "checkpoint")
     assert state["position"]["step"] == 0
@@ -278,10 +308,29 @@ def test_memory_that_runs_out_is_told_with_the_settings_to_lower(
     )
     assert command.wait() == 2, command.text
     assert command.refusal == (
-        "memory ran out in stage alignment: lower optimiser.micro_batch_size (now 8), "
-        "document_encoder.max_tokens or negatives.cache_fraction, or set "
-        "document_encoder.gradient_checkpointing; there is no checkpoint yet"
+        "memory ran out: lower optimiser.micro_batch_size (now 8) or set "
+        "document_encoder.gradient_checkpointing, which --resume allows, or begin anew with a "
+        "lower document_encoder.max_tokens or negatives.cache_fraction; there is no checkpoint yet"
     )
+
+
+@pytest.mark.parametrize(
+    ("error", "is_of_memory"),
+    [
+        (torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB"), True),
+        (RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate`"), True),
+        (RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to"), True),
+        (MemoryError(), True),
+        (RuntimeError("mat1 and mat2 shapes cannot be multiplied"), False),
+    ],
+)
+def test_every_devices_word_for_too_little_memory_is_known(
+    error: Exception, is_of_memory: bool, make: Make, tmp_path: Path
+) -> None:
+    kind = TrainingStoppedError if is_of_memory else RuntimeError
+    with pytest.raises(kind) as caught, memory_errors(make(), tmp_path):
+        raise error
+    assert (caught.value is error) != is_of_memory
 
 
 def test_a_full_disk_leaves_the_last_checkpoint_to_go_on_from(
@@ -354,7 +403,7 @@ BAD_DATA: dict[str, tuple[type[RetrievalError], str, list[str], str]] = {
         TrainingDataError,
         "qrels/train.tsv",
         ["query-id\tcorpus-id\tscore", *(f"q{n}\td{n}\t1" for n in range(10))],
-        "12 queries cannot be held out: 1 to 9 of the 10 different ones",
+        "validation.queries is 12, but of the 10 different queries that have a relevant document 8",
     ),
     "an empty corpus": (RetrievalError, "corpus.jsonl", [], "corpus.jsonl"),
     "no queries": (RetrievalError, "queries.jsonl", [], "queries.jsonl"),

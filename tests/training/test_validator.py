@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 
+from retrieval.passages import PassageSplitter
 from retrieval.tokenizer import Tokenizer
 from tests.runs import plain_accelerator, tower, write_collection
 from training.collapse import Spread
@@ -40,9 +41,7 @@ def read(
         return validation_from(
             [DataSource(str(collection), qrels="train")],
             store,
-            tokenizer=Tokenizer(backend),
-            passage_tokens=tokens,
-            overlap_tokens=0,
+            PassageSplitter(Tokenizer(backend), tokens, 0),
             **settings,
         )
 
@@ -98,15 +97,15 @@ def test_alignment_and_spread_are_measured_on_a_sample(
 ) -> None:
     validation = read()
     validator = Validator(validation, sample=9)
-    queries = validation.queries[:9]
+    # Of all queries and passages, not of the first.
+    chosen = np.linspace(0, 43, 9).astype(int)
+    queries = [validation.queries[place] for place in chosen]
     assert validator.divergence(encoder) == pytest.approx(
         kl_estimate(encoder.documents(queries), encoder.queries(queries)), rel=1e-4
     )
     of_queries, of_passages = validator.spreads(encoder)
     assert of_queries.cosine == pytest.approx(Spread.of(encoder.queries(queries)).cosine, rel=1e-4)
-    # Of all the collection, not of its beginning.
-    rows = np.linspace(0, 43, 9).astype(int)
-    expected = Spread.of(encoder.passages(validation.passages, rows))
+    expected = Spread.of(encoder.passages(validation.passages, chosen))
     assert of_passages.effective_rank == pytest.approx(expected.effective_rank, rel=1e-4)
 
 

@@ -1,33 +1,21 @@
 """Lexical negatives: passages that share a query's words but are not relevant to it."""
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from retrieval.extras import extra
 from training.errors import TrainingDataError
 from training.negatives.sampler import NO_ROW, EncodeDocuments, QueryBatch, Rows
-from training.negatives.seeded import SeededSampler, at_least, choose
+from training.negatives.seeded import Seed, SeededSampler, at_least, choose
+from training.passages import PassageTexts
 from training.positives import KnownPositives
 
 if TYPE_CHECKING:
     import bm25s
 
 _READ_PASSAGES = 8192
-
-
-class PassageTexts(Protocol):
-    """Where the texts of passages are read from."""
-
-    @property
-    def num_passages(self) -> int:
-        """How many passages there are."""
-        ...
-
-    def texts(self, rows: Rows) -> list[str]:
-        """What stands in `rows` (n,), n texts."""
-        ...
 
 
 class Bm25Sampler(SeededSampler):
@@ -46,7 +34,7 @@ class Bm25Sampler(SeededSampler):
         passages: PassageTexts,
         per_query: int,
         depth: int,
-        seed: int,
+        seed: Seed,
     ) -> None:
         """Draw `per_query` of the best `depth` passages that are not known to be relevant.
 

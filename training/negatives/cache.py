@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from retrieval.errors import InvalidArgumentError
 from training.negatives.gumbel import gumbel_top_k
 from training.negatives.sampler import NO_ROW, EncodeDocuments, QueryBatch, Rows
-from training.negatives.seeded import SeededSampler
+from training.negatives.seeded import Seed, SeededSampler
 from training.positives import KnownPositives
 
 _ENCODED_ROWS = 8192
@@ -43,7 +43,7 @@ class NegativeCache(SeededSampler):
         per_query: int,
         fraction: float,
         refresh_fraction: float,
-        seed: int,
+        seed: Seed,
         score_factor: float = 20.0,
         temperature: float = 1.0,
         device: torch.device | str = "cpu",
@@ -70,8 +70,7 @@ class NegativeCache(SeededSampler):
             )
         if not temperature > 0:
             raise InvalidArgumentError(f"the temperature is {temperature}: it must be positive")
-        self.size = _ceil_of(fraction, num_passages)
-        self.num_refreshed = _ceil_of(refresh_fraction, self.size)
+        self.size, self.num_refreshed = cache_sizes(num_passages, fraction, refresh_fraction)
         self._scale = score_factor / temperature
         self._embeddings = torch.zeros((self.size, dim), dtype=dtype, device=device)
         # Row _order[i] is the i-th to enter in each round, into the slot that is the number of
@@ -175,6 +174,12 @@ class NegativeCache(SeededSampler):
         """Which row each of `slots` in use holds."""
         last = self._entered - 1
         return self._order[(last - (last - slots) % self.size) % len(self._order)]
+
+
+def cache_sizes(num_passages: int, fraction: float, refresh_fraction: float) -> tuple[int, int]:
+    """How many of the passages a cache holds, and how many of those it renews after a step."""
+    size = _ceil_of(fraction, num_passages)
+    return size, _ceil_of(refresh_fraction, size)
 
 
 def _ceil_of(fraction: float, whole: int) -> int:

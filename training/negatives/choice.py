@@ -36,13 +36,14 @@ def make_sampler(
     """
     known, num_passages = data.known, data.passages.num_passages
 
-    def make(name: SamplerName) -> NegativeSampler:
+    def make(name: SamplerName, place: int) -> NegativeSampler:
+        own_seed = (seed, place)  # else all would draw by the same random numbers
         match name:
             case "in_batch":
                 return InBatchSampler(known)
             case "uniform":
                 return UniformSampler(
-                    known, num_passages=num_passages, per_query=settings.per_query, seed=seed
+                    known, num_passages=num_passages, per_query=settings.per_query, seed=own_seed
                 )
             case "bm25":
                 return Bm25Sampler(
@@ -51,7 +52,7 @@ def make_sampler(
                     passages=data.passages,
                     per_query=settings.per_query,
                     depth=settings.depth,
-                    seed=seed,
+                    seed=own_seed,
                 )
             case "mined":
                 return MinedSampler(
@@ -63,7 +64,7 @@ def make_sampler(
                     per_query=settings.per_query,
                     depth=settings.depth,
                     refresh_every=settings.refresh_every,
-                    seed=seed,
+                    seed=own_seed,
                 )
             case "given":
                 if data.given_negatives is None:
@@ -75,7 +76,7 @@ def make_sampler(
                     pairs=data.pairs,
                     given=data.given_negatives,
                     per_query=settings.per_query,
-                    seed=seed,
+                    seed=own_seed,
                 )
             case "cache":
                 return NegativeCache(
@@ -85,12 +86,12 @@ def make_sampler(
                     per_query=settings.per_query,
                     fraction=settings.cache_fraction,
                     refresh_fraction=settings.refresh_fraction,
-                    seed=seed,
+                    seed=own_seed,
                     score_factor=loss.score_factor,
                     temperature=loss.temperature,
                     device=device,
                     dtype=getattr(torch, settings.cache_precision),
                 )
 
-    samplers = [make(name) for name in settings.samplers]
+    samplers = [make(name, place) for place, name in enumerate(settings.samplers)]
     return samplers[0] if len(samplers) == 1 else MixedSampler(samplers)

@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from training.negatives.sampler import NO_ROW, QueryBatch, Rows
-from training.negatives.seeded import SeededSampler, choose
+from training.negatives.seeded import Seed, SeededSampler, choose
 from training.positives import KnownPositives
 
 
@@ -18,7 +18,7 @@ class GivenSampler(SeededSampler):
         pairs: NDArray[np.int64],
         given: Rows,
         per_query: int,
-        seed: int,
+        seed: Seed,
     ) -> None:
         """Take the negative `given` (p,) with each of `pairs` (p, 2), NO_ROW where there is none.
 

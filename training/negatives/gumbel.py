@@ -62,7 +62,7 @@ def _best_columns(scores: torch.Tensor, num_blocks: int) -> tuple[torch.Tensor, 
     if whole <= num_blocks:
         return columns.expand(num_lines, -1), np.full(num_lines, -np.inf)
     # The columns of a block are `whole` apart: so maxima are taken of neighbours in memory at once.
-    maxima = scores[:, : whole * _BLOCK].unflatten(1, (_BLOCK, whole)).amax(1)
+    maxima = scores[:, : whole * _BLOCK].reshape(num_lines, _BLOCK, whole).amax(1)
     # One more than is taken: its maximum bounds all that are not.
     best = maxima.topk(num_blocks + 1, dim=1)
     blocks = columns[: whole * _BLOCK].view(_BLOCK, whole).T[best.indices[:, :-1]]

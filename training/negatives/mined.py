@@ -13,7 +13,7 @@ from retrieval.index import FaissIndex, SearchEffort
 from retrieval.processors import available_processors
 from retrieval.types import Embeddings
 from training.negatives.sampler import NO_ROW, EncodeDocuments, QueryBatch, Rows
-from training.negatives.seeded import SeededSampler, at_least, choose
+from training.negatives.seeded import Seed, SeededSampler, at_least, choose
 from training.positives import KnownPositives
 
 EncodeQueries = Callable[[NDArray[np.int64]], torch.Tensor]
@@ -42,7 +42,7 @@ class MinedSampler(SeededSampler):
         per_query: int,
         depth: int,
         refresh_every: int,
-        seed: int,
+        seed: Seed,
     ) -> None:
         """Draw `per_query` of the `depth` nearest passages, from `prepare` or `restore` on.
 

@@ -9,6 +9,9 @@ from retrieval.errors import InvalidArgumentError
 from training.negatives.sampler import NO_ROW, NegativeSampler, QueryBatch, Rows
 from training.positives import KnownPositives
 
+Seed = int | tuple[int, ...]
+"""A number, or several that make one seed together."""
+
 
 class SeededSampler(NegativeSampler):
     """Draws each batch with a random generator of its own.
@@ -17,7 +20,7 @@ class SeededSampler(NegativeSampler):
     process alike, and so this number is all that must be kept to go on.
     """
 
-    def __init__(self, known: KnownPositives, *, per_query: int, seed: int) -> None:
+    def __init__(self, known: KnownPositives, *, per_query: int, seed: Seed) -> None:
         """Draw `per_query` negatives for each query.
 
         :raises InvalidArgumentError: When `per_query` is not at least 1.

@@ -3,7 +3,7 @@
 import numpy as np
 
 from training.negatives.sampler import NO_ROW, QueryBatch, Rows
-from training.negatives.seeded import SeededSampler
+from training.negatives.seeded import Seed, SeededSampler
 from training.positives import KnownPositives
 
 
@@ -11,7 +11,7 @@ class UniformSampler(SeededSampler):
     """Draws from all passages that are not known to be relevant, each equally likely."""
 
     def __init__(
-        self, known: KnownPositives, *, num_passages: int, per_query: int, seed: int
+        self, known: KnownPositives, *, num_passages: int, per_query: int, seed: Seed
     ) -> None:
         """Draw `per_query` different ones of `num_passages` for each query.
 

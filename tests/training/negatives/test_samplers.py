@@ -267,3 +267,15 @@ def test_every_sampler_tells_what_it_keeps_of_the_rows_that_it_drew(make):
         assert 0 < known.sum() < len(drawn)
     else:
         assert kept is None
+
+
+def test_samplers_that_are_mixed_draw_by_random_numbers_of_their_own():
+    known = KnownPositives(POSITIVES)
+    first, second, alone = (
+        UniformSampler(known, num_passages=NUM_PASSAGES, per_query=5, seed=seed)
+        for seed in ((3, 0), (3, 1), 3)
+    )
+    (batch,) = batches(1)
+    rows = first.draw(batch)
+    assert (rows != second.draw(batch)).any()
+    assert (rows == alone.draw(batch)).all()
