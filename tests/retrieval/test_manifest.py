@@ -130,7 +130,8 @@ def test_what_is_no_json_object_is_refused(artefact, content):
 
 
 @pytest.mark.parametrize(
-    "name", ["../a.bin", "/etc/passwd", "a/b", "..", ".", "", "a/", "./a.bin", "a\0b"]
+    "name",
+    ["../a.bin", "/etc/passwd", "a/../b", "a//b", "a/./b", "..", ".", "", "a/", "./a.bin", "a\0b"],
 )
 def test_a_manifest_names_no_file_outside_its_directory(artefact, name):
     entry = FileEntry(hashlib.sha256(b"").hexdigest(), 0)
