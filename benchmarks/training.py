@@ -351,6 +351,9 @@ the plain product of the queries and as many embeddings; what is over the produc
 "Other" is all else that the cache does in a step, without the encoding: {CACHE_QUERIES} embeddings replaced and
 {CACHE_QUERIES} refreshed. Medians of {2 * arguments.rounds} rounds, milliseconds.
 
+Of the draw's own time the noise is the larger part: up to some 33,000 cached embeddings all get it,
+beyond that a fixed number. What still grows is one reading of the scores, for the maxima of blocks.
+
 | cached | dim | draw | product | over the product | other |
 |---|---|---|---|---|---|
 {cache_table}
