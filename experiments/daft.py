@@ -26,6 +26,12 @@ CACHED = {
     "optimiser.schedule": '"constant"',
 }
 UNALIGNED = {"recipe": '"contrastive"'}
+# Two a query, shown to the whole batch: as many for each as the cache gives, encoded with gradient.
+RE_ENCODED = {
+    "negatives.gradient": '"re-encoded"',
+    "negatives.per_query": "2",
+    "negatives.shared": "true",
+}
 ENDS = ("aligned", "ended")
 ALL = ("start", "start, document encoder for both", *ENDS)
 
@@ -108,15 +114,7 @@ NEGATIVES = [
     DEFAULT,
     Variant("negatives-cached", {"negatives.samplers": '["cache"]'}),
     Variant("negatives-in-batch", {"negatives.samplers": '["in_batch"]'}),
-    Variant(
-        "negatives-re-encoded",
-        {
-            "negatives.samplers": '["cache"]',
-            "negatives.gradient": '"re-encoded"',
-            "negatives.per_query": "2",
-            "negatives.shared": "true",
-        },
-    ),
+    Variant("negatives-re-encoded", RE_ENCODED | {"negatives.samplers": '["cache"]'}),
 ]
 
 # Around the run that collapses, one thing changed at a time.
@@ -134,6 +132,13 @@ MAP = [
         _START | {"query_encoder.permute_basis": "", "query_encoder.layers": "[0, 1, 2, 3, 4, 5]"},
     ),
     Variant("map-in-batch", _START | {"negatives.samplers": '["in_batch"]'}),
+    *(
+        Variant(
+            f"map-{sampler}",
+            _START | RE_ENCODED | {"negatives.samplers": f'["{sampler}"]'},
+        )
+        for sampler in ("uniform", "bm25", "mined")
+    ),
     Variant("map-score-factor-5", _START | {"loss.score_factor": "5.0"}),
     *(
         Variant(
