@@ -163,7 +163,7 @@ class Steps:
     def __init__(self, recipe: Recipe, folder: Path) -> None:
         torch.set_num_threads(available_processors())
         self.recipe = recipe
-        self.accelerator = make_accelerator(recipe)
+        self.accelerator = make_accelerator(recipe.optimiser.precision, recipe.optimiser.batch_size)
         dual_encoder = make_dual_encoder(recipe)
         data, _ = load_data(recipe, dual_encoder.document_tower, folder, Silence())
         dual_encoder.to(self.accelerator.device).train_only(frozenset(PARTS))
@@ -183,7 +183,7 @@ class Steps:
         )
         rates = dict.fromkeys(PARTS, recipe.optimiser.learning_rate)
         self.optimisation = Optimisation(
-            dual_encoder, recipe.optimiser, rates, 10_000, self.accelerator
+            dual_encoder.rated(rates), recipe.optimiser, 10_000, self.accelerator
         )
         self.settings = LossSettings(gradient=recipe.negatives.gradient)
         self.random = np.random.default_rng(0)

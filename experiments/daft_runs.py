@@ -175,7 +175,7 @@ def test(data: Path, directory: Path, states: Sequence[str]) -> None:
         output_key(dual_encoder.document_tower, recipe),
         dual_encoder.document_tower.width,
     )
-    accelerator = make_accelerator(recipe)
+    accelerator = make_accelerator(recipe.optimiser.precision, recipe.optimiser.batch_size)
     figures: dict[str, Any] = {}
     embeddings = {}
     for state, state_encoder in _states(

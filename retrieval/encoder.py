@@ -14,13 +14,22 @@ from retrieval.manifest import Manifest, load_manifest, read_manifest
 from retrieval.tokenizer import Tokenizer
 from retrieval.types import Embeddings
 
-Precision = Literal["fp32", "int8"]
+Precision = Literal["fp32", "int8", "int8_static"]
+"""int8 takes the scales of activations from each text, int8_static has them from calibration."""
 
-MODEL_FILES: dict[Precision, str] = {"fp32": "model.onnx", "int8": "model_int8.onnx"}
+MODEL_FILES: dict[Precision, str] = {
+    "fp32": "model.onnx",
+    "int8": "model_int8.onnx",
+    "int8_static": "model_int8_static.onnx",
+}
 TOKENIZER_FILE = "tokenizer.json"
 CANONICAL_FILE = "canonical.json"
 
-SMALLEST_CANONICAL_COSINE: dict[Precision, float] = {"fp32": 0.9999, "int8": 0.999}
+SMALLEST_CANONICAL_COSINE: dict[Precision, float] = {
+    "fp32": 0.9999,
+    "int8": 0.999,
+    "int8_static": 0.999,
+}
 """How far another machine's arithmetic may move a canonical embedding."""
 
 
@@ -45,7 +54,7 @@ class Encoder(Protocol):
 
 
 class OnnxEncoder:
-    """An encoder directory run by ONNX Runtime on the calling thread, one text a run.
+    """An encoder directory run by ONNX Runtime, one text a run, by default on the calling thread.
 
     Dynamic int8 changes an embedding with whatever shares its batch, so texts never share one: the
     same text has the same embedding, bit for bit, alone or under load. Thread-safe; to use more
@@ -70,21 +79,32 @@ class OnnxEncoder:
 
     @classmethod
     def load(
-        cls, directory: Path, *, precision: Precision | None = None, verify: bool = True
+        cls,
+        directory: Path,
+        *,
+        precision: Precision | None = None,
+        verify: bool = True,
+        threads: int = 1,
     ) -> "OnnxEncoder":
-        """Open an encoder directory; int8 where it has that, unless `precision` says otherwise.
+        """Open an encoder directory at `precision`, by default at the one that its manifest names.
 
-        With `verify`, every file is hashed and the canonical texts are encoded again.
+        A manifest of before there was a choice names none: then int8 is taken where there is one.
 
+        :param verify: Whether every file is hashed and the canonical texts are encoded again.
+        :param threads: How many threads share the work of one text. More than one is for
+            measurements: texts as short as queries gain less than more of them at once do.
         :raises ManifestError: When the directory is no encoder.
         :raises CorruptArtefactError: When a file is damaged, or the canonical embeddings drift.
-        :raises InvalidArgumentError: When the encoder has no model of this `precision`.
+        :raises InvalidArgumentError: When the encoder has no model of this `precision`, or
+            `threads` is below 1.
         """
+        if threads < 1:
+            raise InvalidArgumentError(f"threads is {threads}, but at least 1 is expected")
         read = load_manifest if verify else read_manifest
         manifest = read(directory, "encoder")
         precision = _choose_precision(directory, manifest, precision)
         encoder = cls(
-            session=_open_session(directory / MODEL_FILES[precision]),
+            session=_open_session(directory / MODEL_FILES[precision], threads),
             tokenizer=Tokenizer.load(directory / TOKENIZER_FILE),
             manifest=manifest,
             precision=precision,
@@ -145,7 +165,15 @@ def _choose_precision(
     if not available:
         raise ManifestError(f"{directory} lists no model file")
     if precision is None:
-        return "int8" if "int8" in available else available[0]
+        named = manifest.details.get("default_precision")
+        if named is None:
+            return "int8" if "int8" in available else available[0]
+        if named not in available:
+            raise ManifestError(
+                f"{directory} names {named!r} as its default precision, but has "
+                f"{' and '.join(available)}"
+            )
+        return available[available.index(named)]
     if precision not in available:
         raise InvalidArgumentError(
             f"{directory} has no {precision} model; it has {' and '.join(available)}"
@@ -153,9 +181,9 @@ def _choose_precision(
     return precision
 
 
-def _open_session(path: Path) -> onnxruntime.InferenceSession:
+def _open_session(path: Path, threads: int) -> onnxruntime.InferenceSession:
     options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = 1
+    options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1
     options.execution_mode = onnxruntime.ExecutionMode.ORT_SEQUENTIAL
     # The arena keeps what the longest text ever needed, which max_tokens bounds; without it every

@@ -175,6 +175,24 @@ class FaissIndex:
         found = rows[0] >= 0
         return scores[0][found], rows[0][found]
 
+    def embeddings(self, rows: Rows) -> Embeddings:
+        """What the index keeps of the embeddings at `rows` (n,), by its finest codes, (n, dim).
+
+        :raises InvalidArgumentError: When this type of index cannot give them back.
+        """
+        index = self._index
+        if isinstance(index, faiss.IndexRefine):
+            index = faiss.downcast_index(index.refine_index)
+        try:
+            if (lists := faiss.try_extract_index_ivf(index)) is not None:
+                lists.make_direct_map()
+            found: Embeddings = index.reconstruct_batch(np.ascontiguousarray(rows, np.int64))
+        except RuntimeError as error:
+            raise InvalidArgumentError(
+                f"this type of index gives no embeddings back: {_reason(error)}"
+            ) from error
+        return found
+
     def _parameters(self, wanted: int) -> Any:
         effort = self.effort
         if wanted == self.size:

@@ -47,6 +47,17 @@ def query_from_json(line: str) -> Query:
     return query(query_id, _pop_text(record))
 
 
+def query_text_from_json(line: str) -> str:
+    """The text of a query from a JSON object with "text" or "query"; it needs no id.
+
+    :raises LineError: When the line is no such object.
+    """
+    record = _object(line)
+    if "text" not in record and "query" in record:
+        record["text"] = record.pop("query")
+    return query("without an id", _pop_text(record)).text
+
+
 class DocumentColumns:
     """Reads MS MARCO's tab-separated documents: of passages (pid, text) or of whole documents
     (docid, url, title, body), whichever the first good line of the file is.

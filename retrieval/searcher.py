@@ -203,10 +203,19 @@ def check_embedding_spaces(encoder: Manifest, index: Manifest) -> None:
 
     :raises EmbeddingSpaceMismatch: When their embedding spaces or dimensions differ.
     """
-    if (encoder.embedding_space, encoder.dim) != (index.embedding_space, index.dim):
+    name = f"the query encoder {encoder.details.get('name', '')!r}"
+    check_embedding_space(name, encoder.embedding_space, encoder.dim, index)
+
+
+def check_embedding_space(name: str, embedding_space: str, dim: int, index: Manifest) -> None:
+    """Refuse what embeds into another space than that of an index; `name` is its subject.
+
+    :raises EmbeddingSpaceMismatch: When the embedding spaces or the dimensions differ.
+    """
+    if (embedding_space, dim) != (index.embedding_space, index.dim):
         raise EmbeddingSpaceMismatch(
-            f"the query encoder {encoder.details.get('name', '')!r} is of the embedding space "
-            f"{encoder.embedding_space[:12]} with {encoder.dim} dimensions, but the index was "
+            f"{name} is of the embedding space {embedding_space[:12]} with {dim} dimensions, but "
+            "the index was "
             f"built in {index.embedding_space[:12]} with {index.dim} "
             f"(by the encoder {index.details.get('encoder', '')!r}): name that encoder, or one "
             "trained for its space"

@@ -59,6 +59,21 @@ class PoolingOption(StrEnum):
     cls = "cls"
 
 
+class DistanceOption(StrEnum):
+    """What a distillation minimises."""
+
+    euclidean = "euclidean"
+    cosine = "cosine"
+
+
+class TrainingPrecisionOption(StrEnum):
+    """What training computes in."""
+
+    fp32 = "fp32"
+    bf16 = "bf16"
+    fp16 = "fp16"
+
+
 Encoder = Annotated[
     Path,
     typer.Option(help="Directory that `swiftlet export` wrote.", show_default="shipped"),
@@ -296,6 +311,138 @@ def train(
         resume=resume,
         overwrite=overwrite,
         dry_run=dry_run,
+    )
+
+
+@app.command()
+def distill(
+    teacher: Annotated[
+        str, typer.Option(help="The query encoder to imitate: a folder or a name on the hub.")
+    ],
+    out: Annotated[Path, typer.Option(help="Directory that the run is kept in.")],
+    queries: Annotated[
+        list[Path] | None,
+        typer.Option(help="A query log: text, JSONL, TSV or a BEIR folder; may be repeated."),
+    ] = None,
+    corpus: Annotated[
+        list[Path] | None,
+        typer.Option(help="A corpus to take sentences and titles from; may be repeated."),
+    ] = None,
+    sentences: Annotated[
+        int | None, typer.Option(min=1, help="At most so many of them.", show_default="200000")
+    ] = None,
+    layers: Annotated[
+        str | None, typer.Option(help="Layers that are kept, such as 0,5.", show_default="all")
+    ] = None,
+    student: Annotated[
+        str | None,
+        typer.Option(help="Another checkpoint to start from.", show_default="the teacher"),
+    ] = None,
+    pooling: Annotated[
+        PoolingOption | None, typer.Option(help="For a checkpoint that does not say.")
+    ] = None,
+    projection: Annotated[
+        bool | None,
+        typer.Option(
+            help="Learn a projection to the teacher's width.",
+            show_default="for another checkpoint",
+        ),
+    ] = None,
+    index: Annotated[
+        Path | None, typer.Option(help="Index in the teacher's space to compare the two on.")
+    ] = None,
+    test_queries: Annotated[
+        Path | None, typer.Option(help="Judged queries for the index; needs --qrels.")
+    ] = None,
+    qrels: Annotated[
+        Path | None, typer.Option(help="Their BEIR or TREC qrels; needs --test-queries.")
+    ] = None,
+    distance: Annotated[
+        DistanceOption | None, typer.Option(help="What is minimised.", show_default="euclidean")
+    ] = None,
+    ranking: Annotated[
+        float | None,
+        typer.Option(
+            min=0, help="Weight of a contrastive term on the index's documents.", show_default="0"
+        ),
+    ] = None,
+    epochs: Annotated[
+        float | None, typer.Option(help="Times that each text is read.", show_default="10")
+    ] = None,
+    batch_size: Annotated[
+        int | None, typer.Option(min=2, help="Texts a step.", show_default="128")
+    ] = None,
+    learning_rate: Annotated[
+        float | None, typer.Option(help="After the warm-up.", show_default="0.0001")
+    ] = None,
+    precision: Annotated[
+        TrainingPrecisionOption | None,
+        typer.Option(help="What the student computes in.", show_default="fp32"),
+    ] = None,
+    validation: Annotated[
+        int | None,
+        typer.Option(min=1, help="Texts held out, at most a tenth.", show_default="2000"),
+    ] = None,
+    patience: Annotated[
+        int | None,
+        typer.Option(min=1, help="Evaluations without progress to the end.", show_default="5"),
+    ] = None,
+    max_tokens: Annotated[
+        int | None,
+        typer.Option(min=1, help="Longest query.", show_default="as the teacher's"),
+    ] = None,
+    seed: Annotated[int | None, typer.Option(min=0, show_default="0")] = None,
+    teacher_embeddings: Annotated[
+        Path | None,
+        typer.Option(
+            help="Where the teacher's embeddings are kept for other runs.",
+            show_default="teacher-embeddings beside --out",
+        ),
+    ] = None,
+    trust_remote_code: Annotated[
+        bool, typer.Option("--trust-remote-code", help="Run code that comes with a model.")
+    ] = False,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on from the run's last checkpoint.")
+    ] = False,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Remove an earlier run first.")
+    ] = False,
+) -> None:
+    """Distil a small query encoder into the embedding space of an index you already have."""
+    from retrieval.extras import extra
+
+    with extra("training"):
+        from swiftlet.distill import distill_encoder
+    distill_encoder(
+        out,
+        {
+            "teacher": teacher,
+            "student": student,
+            "layers": layers,
+            "pooling": _value(pooling),
+            "project": projection,
+            "max_tokens": max_tokens,
+            "queries": tuple(map(str, queries or ())),
+            "corpora": tuple(map(str, corpus or ())),
+            "sentences": sentences,
+            "index": None if index is None else str(index),
+            "distance": _value(distance),
+            "ranking": ranking,
+            "epochs": epochs,
+            "batch_size": batch_size,
+            "learning_rate": learning_rate,
+            "precision": _value(precision),
+            "validation": validation,
+            "patience": patience,
+            "seed": seed,
+            "trust_remote_code": trust_remote_code,
+        },
+        test_queries=test_queries,
+        qrels=qrels,
+        teacher_embeddings=teacher_embeddings,
+        resume=resume,
+        overwrite=overwrite,
     )
 
 

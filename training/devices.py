@@ -6,7 +6,7 @@ from accelerate.state import AcceleratorState
 from accelerate.utils import parse_flag_from_env
 
 from training.errors import RecipeError
-from training.recipe import Recipe
+from training.recipe import FloatingPoint
 
 
 def processes() -> PartialState:
@@ -21,21 +21,19 @@ def is_main_process() -> bool:
     return bool(processes().is_main_process)
 
 
-def make_accelerator(recipe: Recipe) -> Accelerator:
+def make_accelerator(precision: FloatingPoint, batch_size: int) -> Accelerator:
     """The devices and processes of a run, and the precision it computes in.
 
-    :raises RecipeError: When they do not suit the recipe.
+    :raises RecipeError: When they do not suit it.
     """
-    precision = recipe.optimiser.precision
     if precision == "fp16" and not torch.cuda.is_available():
-        raise RecipeError("optimiser.precision fp16 needs a GPU: use bf16 or fp32 on this machine")
+        raise RecipeError("precision fp16 needs a GPU: use bf16 or fp32 on this machine")
     mixed_precision = "no" if precision == "fp32" else precision
     on_cpu = processes().device.type == "cpu"
     AcceleratorState._reset_state()  # noqa: SLF001 - keeps the precision of the run before
     accelerator = Accelerator(cpu=on_cpu, mixed_precision=mixed_precision)
-    if recipe.optimiser.batch_size < accelerator.num_processes:
+    if batch_size < accelerator.num_processes:
         raise RecipeError(
-            f"optimiser.batch_size is {recipe.optimiser.batch_size}, fewer than the "
-            f"{accelerator.num_processes} processes"
+            f"the batch size is {batch_size}, fewer than the {accelerator.num_processes} processes"
         )
     return accelerator

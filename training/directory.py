@@ -3,9 +3,12 @@
 import json
 import shutil
 from collections.abc import Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+from pydantic import BaseModel
 
 from retrieval.errors import InvalidArgumentError
 from retrieval.manifest import FILE_NAME
@@ -13,33 +16,20 @@ from retrieval.publication import discard, locked_working_directory, storage_err
 from training.context import CHECKPOINT
 from training.devices import is_main_process, processes
 from training.errors import RecipeError
-from training.recipe import Recipe
 
 RECIPE_FILE = "recipe.json"
 
-_MAY_CHANGE = {
-    "optimiser.learning_rate",
-    "optimiser.document_learning_rate",
-    "optimiser.projection_learning_rate",
-    "alignment.learning_rate",
-    "optimiser.micro_batch_size",
-    "query_encoder.gradient_checkpointing",
-    "document_encoder.gradient_checkpointing",
-    "tensorboard",
-    "keep_stages",
-    "frozen_outputs",
-}
-"""Settings that may change while a run is interrupted: a loss that was no number may have been the
-reason, or memory; or they change no result."""
-
 
 @contextmanager
-def run_directory(out: Path, recipe: Recipe, *, resume: bool, overwrite: bool) -> Iterator[None]:
+def run_directory(
+    out: Path, recipe: BaseModel, may_change: AbstractSet[str], *, resume: bool, overwrite: bool
+) -> Iterator[None]:
     """Make `out`, with the recipe in it, and hold it alone while inside.
 
     A run that never got to a checkpoint is begun anew. One that is overwritten comes back if the
     new one does not get there either.
 
+    :param may_change: Settings, as `table.setting`, that may change while a run is interrupted.
     :raises InvalidArgumentError: When `out` has something else, or a run that is not to be touched,
         or when it is to be both gone on with and overwritten.
     :raises RecipeError: When the run there was begun with another recipe.
@@ -59,7 +49,7 @@ def run_directory(out: Path, recipe: Recipe, *, resume: bool, overwrite: bool) -
         try:
             _check(out, resume=resume, overwrite=overwrite)
             with storage_errors(out):
-                _prepare(out, recipe, earlier if overwrite else None)
+                _prepare(out, recipe, may_change, earlier if overwrite else None)
             processes().wait_for_everyone()
             yield
         finally:
@@ -99,24 +89,22 @@ def _settle(earlier: Path, out: Path) -> None:
             earlier.rename(out)
 
 
-def _prepare(out: Path, recipe: Recipe, earlier: Path | None) -> None:
+def _prepare(
+    out: Path, recipe: BaseModel, may_change: AbstractSet[str], earlier: Path | None
+) -> None:
     """Write the recipe; what is overwritten goes to `earlier`."""
     content = recipe.model_dump(mode="json")
     if earlier is not None and out.exists():
         out.rename(earlier)
     if (out / CHECKPOINT).is_dir():
-        _check_same(json.loads((out / RECIPE_FILE).read_text("utf-8")), content, out)
+        before = json.loads((out / RECIPE_FILE).read_text("utf-8"))
+        if different := sorted(set(_differences(before, content)) - may_change):
+            raise RecipeError(
+                f"{out} was begun with another recipe, with a different {', '.join(different)}: "
+                "use the same, or begin anew elsewhere"
+            )
     out.mkdir(parents=True, exist_ok=True)
     (out / RECIPE_FILE).write_text(json.dumps(content, indent=1), "utf-8")
-
-
-def _check_same(earlier: Mapping[str, Any], content: Mapping[str, Any], out: Path) -> None:
-    different = sorted(set(_differences(earlier, content)) - _MAY_CHANGE)
-    if different:
-        raise RecipeError(
-            f"{out} was begun with another recipe, with a different {', '.join(different)}: use "
-            "the same, or begin anew elsewhere"
-        )
 
 
 def _differences(

@@ -94,6 +94,10 @@ class DualEncoder(nn.Module):
         yield "document_encoder", list(self.document_tower.parameters())
         yield "projection", list(nn.ModuleList(self._linear_maps()).parameters())
 
+    def rated(self, learning_rates: Mapping[Part, float]) -> list[tuple[list[nn.Parameter], float]]:
+        """The parameters of each part that has a rate, with it."""
+        return [(p, learning_rates[part]) for part, p in self.parts() if part in learning_rates]
+
     def train_only(self, parts: frozenset[Part]) -> None:
         """Let `parts` learn; what is frozen also drops nothing out."""
         for name, parameters in self.parts():

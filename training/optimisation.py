@@ -1,6 +1,6 @@
 """AdamW, its learning rates and their schedule."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -9,8 +9,10 @@ from accelerate.optimizer import AcceleratedOptimizer
 from torch import nn
 from transformers import get_scheduler
 
-from training.dual_encoder import DualEncoder, Part
 from training.recipe import Optimiser
+
+Rated = tuple[Sequence[nn.Parameter], float]
+"""Parameters, and the learning rate that is theirs."""
 
 _NOT_DECAYED = 1  # biases and norms have one dimension
 
@@ -20,17 +22,18 @@ class Optimisation:
 
     def __init__(
         self,
-        dual_encoder: DualEncoder,
+        parts: Sequence[Rated],
         settings: Optimiser,
-        learning_rates: Mapping[Part, float],
         num_steps: int,
         accelerator: Accelerator,
     ) -> None:
-        """Train each part at its rate over `num_steps` steps; a part without a rate is left out."""
+        """Train each part at its rate over `num_steps` steps.
+
+        :param settings: All but the learning rates.
+        """
         groups: list[dict[str, Any]] = []
-        for part, parameters in dual_encoder.parts():
-            if part in learning_rates:
-                groups += _groups(parameters, learning_rates[part], settings.weight_decay)
+        for parameters, learning_rate in parts:
+            groups += _groups(parameters, learning_rate, settings.weight_decay)
         self._parameters = [parameter for group in groups for parameter in group["params"]]
         self._max_norm = settings.max_gradient_norm
         self._accelerator = accelerator
@@ -102,7 +105,7 @@ class Optimisation:
 
 
 def _groups(
-    parameters: list[nn.Parameter], learning_rate: float, weight_decay: float
+    parameters: Sequence[nn.Parameter], learning_rate: float, weight_decay: float
 ) -> list[dict[str, Any]]:
     decayed = [p for p in parameters if p.ndim > _NOT_DECAYED]
     others = [p for p in parameters if p.ndim <= _NOT_DECAYED]

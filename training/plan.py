@@ -72,7 +72,7 @@ def make_plan(recipe: Recipe, progress: Progress) -> Plan:
 
     :raises RetrievalError: When the recipe could not be run.
     """
-    make_accelerator(recipe)
+    make_accelerator(recipe.optimiser.precision, recipe.optimiser.batch_size)
     dual_encoder = make_dual_encoder(recipe)
     with tempfile.TemporaryDirectory() as folder:
         data, validation = load_data(recipe, dual_encoder.document_tower, Path(folder), progress)

@@ -23,6 +23,7 @@ Seed = Annotated[int, Field(ge=0, lt=2**32)]
 FEWEST_QUERIES = 8
 """Of fewer points an effective rank says nothing."""
 
+FloatingPoint = Literal["fp32", "bf16", "fp16"]
 SamplerName = Literal["cache", "in_batch", "uniform", "bm25", "mined", "given"]
 
 
@@ -172,7 +173,7 @@ class Optimiser(_Table):
     batch_size: Annotated[int, Field(ge=2)] = 48
     micro_batch_size: Count | None = None
     max_gradient_norm: Positive | None = 1.0
-    precision: Literal["fp32", "bf16", "fp16"] = "fp32"
+    precision: FloatingPoint = "fp32"
 
 
 class Alignment(_Table):

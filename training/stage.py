@@ -86,9 +86,8 @@ class StageRun:
         )
         self._sampler = context.make_sampler(position.stage)
         self._optimisation = Optimisation(
-            context.dual_encoder,
+            context.dual_encoder.rated(stage.learning_rates),
             recipe.optimiser,
-            stage.learning_rates,
             self._num_steps,
             context.accelerator,
         )

@@ -31,6 +31,21 @@ from training.validator import Validator
 
 _WORK = "work"
 
+_MAY_CHANGE = {
+    "optimiser.learning_rate",
+    "optimiser.document_learning_rate",
+    "optimiser.projection_learning_rate",
+    "alignment.learning_rate",
+    "optimiser.micro_batch_size",
+    "query_encoder.gradient_checkpointing",
+    "document_encoder.gradient_checkpointing",
+    "tensorboard",
+    "keep_stages",
+    "frozen_outputs",
+}
+"""Settings that may change while a run is interrupted: a loss that was no number may have been the
+reason, or memory; or they change no result."""
+
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
@@ -61,10 +76,11 @@ def train(
         be, or the run cannot go on: see `training.errors`.
     """
     with (
-        run_directory(out, recipe, resume=resume, overwrite=overwrite),
-        memory_errors(recipe, out),
+        run_directory(out, recipe, _MAY_CHANGE, resume=resume, overwrite=overwrite),
+        memory_errors(memory_advice(recipe), out),
     ):
-        accelerator = make_accelerator(recipe)
+        settings = recipe.optimiser
+        accelerator = make_accelerator(settings.precision, settings.batch_size)
         torch.manual_seed(recipe.seed)
         dual_encoder = make_dual_encoder(recipe)
         # Whoever comes second finds the passages stored.
@@ -79,7 +95,6 @@ def train(
             processes(),
         )
         dual_encoder.to(accelerator.device)
-        settings = recipe.optimiser
         encoder = BatchEncoder(
             dual_encoder,
             accelerator,
@@ -111,6 +126,16 @@ def train(
         run = TrainingRun(context, resume=resume)
         RECIPES[recipe.recipe](run)
         return _finish(run, out)
+
+
+def memory_advice(recipe: Recipe) -> str:
+    """What to do when memory runs out."""
+    size = recipe.optimiser.micro_batch_size or recipe.optimiser.batch_size
+    return (
+        f"lower optimiser.micro_batch_size (now {size}) or set "
+        "document_encoder.gradient_checkpointing, which --resume allows, or begin anew with a "
+        "lower document_encoder.max_tokens or negatives.cache_fraction"
+    )
 
 
 def output_key(tower: Tower, recipe: Recipe) -> str:

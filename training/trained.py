@@ -1,4 +1,4 @@
-"""What training leaves: a directory with two encoders of one embedding space."""
+"""What training leaves: a directory with encoders of one embedding space, named by tower."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -7,7 +7,8 @@ from retrieval.errors import InvalidArgumentError
 from retrieval.manifest import FILE_NAME, read_manifest, verify_files
 
 KIND = "model"
-TOWERS = ("query_encoder", "document_encoder")
+QUERY_ENCODER = "query_encoder"
+TOWERS = (QUERY_ENCODER, "document_encoder")
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +22,7 @@ class TrainedEncoder:
 def trained_encoder(model: str | Path) -> TrainedEncoder | None:
     """What the directory that `model` lies in says about it; None if no training run made it.
 
-    :raises InvalidArgumentError: When `model` is the directory of both encoders.
+    :raises InvalidArgumentError: When `model` is the directory of the run itself.
     :raises ManifestError: When the manifest there cannot be trusted.
     :raises CorruptArtefactError: When a file was altered since.
     """
@@ -29,8 +30,10 @@ def trained_encoder(model: str | Path) -> TrainedEncoder | None:
     if not folder.is_dir():
         return None
     if _is_run(folder):
-        encoders = " and ".join(str(folder / tower) for tower in TOWERS)
-        raise InvalidArgumentError(f"{folder} has two encoders: export {encoders}, one by one")
+        encoders = [str(folder / tower) for tower in TOWERS if (folder / tower).is_dir()]
+        raise InvalidArgumentError(
+            f"{folder} is a training run, not an encoder: take {' or '.join(encoders)}"
+        )
     # Not by its name as given, which may be "." or a link.
     folder = folder.resolve()
     run = folder.parent

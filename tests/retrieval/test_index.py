@@ -88,6 +88,14 @@ def test_the_scores_of_every_index_are_near_the_inner_products(index, factory):
         np.testing.assert_allclose(scores, EMBEDDINGS[rows] @ query, atol=tolerance)
 
 
+def test_every_index_gives_back_about_what_was_added(index, factory):
+    rows = np.array([5, 2999, 17, 5])
+    found = index.embeddings(rows)
+    assert found.shape == (4, DIM)
+    cosines = np.sum(found * EMBEDDINGS[rows], axis=1) / np.linalg.norm(found, axis=1)
+    assert cosines.min() > (0.9999 if factory in EXACT else 0.9)
+
+
 def test_every_index_finds_the_same_after_saving_and_loading(index, tmp_path):
     path = tmp_path / "index"
     index.save(path)

@@ -106,7 +106,8 @@ def test_inspect_says_that_a_run_is_whole(run: Path) -> None:
 def test_the_run_itself_is_no_encoder(run: Path, tmp_path: Path) -> None:
     sentence = refusal(swiftlet("export", run, "--out", tmp_path / "out"))
     assert sentence == (
-        f"{run} has two encoders: export {run}/query_encoder and {run}/document_encoder, one by one"
+        f"{run} is a training run, not an encoder: take {run}/query_encoder or "
+        f"{run}/document_encoder"
     )
 
 

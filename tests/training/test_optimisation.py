@@ -26,7 +26,7 @@ def make(
     optimiser = Optimiser(**{"warmup_steps": 0, "weight_decay": 0.0} | settings)
     accelerator = plain_accelerator()
     accelerator.scaler = scaler
-    return dual_encoder, Optimisation(dual_encoder, optimiser, rates, num_steps, accelerator)
+    return dual_encoder, Optimisation(dual_encoder.rated(rates), optimiser, num_steps, accelerator)
 
 
 def give_gradient(dual_encoder: DualEncoder, seed: int = 0) -> None:

@@ -106,4 +106,4 @@ def test_more_processes_than_pairs_in_a_batch_are_refused(
         folder=tmp_path,
     )  # fmt: skip
     assert [command.wait() for command in together] == [2, 2, 2]
-    assert together[0].refusal == "optimiser.batch_size is 2, fewer than the 3 processes"
+    assert together[0].refusal == "the batch size is 2, fewer than the 3 processes"

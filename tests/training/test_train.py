@@ -37,7 +37,7 @@ from training.memory import memory_errors
 from training.plan import make_plan
 from training.quiet import quiet
 from training.recipe import Recipe
-from training.train import train
+from training.train import memory_advice, train
 
 __all__ = ["small_disk"]
 
@@ -328,7 +328,7 @@ def test_every_devices_word_for_too_little_memory_is_known(
     error: Exception, is_of_memory: bool, make: Make, tmp_path: Path
 ) -> None:
     kind = TrainingStoppedError if is_of_memory else RuntimeError
-    with pytest.raises(kind) as caught, memory_errors(make(), tmp_path):
+    with pytest.raises(kind) as caught, memory_errors(memory_advice(make()), tmp_path):
         raise error
     assert (caught.value is error) != is_of_memory
 
@@ -363,7 +363,7 @@ def test_half_precision_needs_a_gpu(make: Make, tmp_path: Path) -> None:
         pytest.skip("this machine has one")
     settings = make(optimiser__precision="fp16")
     message = refused(RecipeError, settings, tmp_path / "run")
-    assert message.startswith("optimiser.precision fp16 needs a GPU")
+    assert message.startswith("precision fp16 needs a GPU")
     with pytest.raises(RecipeError, match="needs a GPU"):
         make_plan(settings, Listener())
 

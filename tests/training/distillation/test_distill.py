@@ -1,0 +1,209 @@
+"""A distillation from its texts to an encoder in the teacher's space."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sentence_transformers import SentenceTransformer
+
+from export.encoder_directory import export_encoder
+from retrieval.encoder import OnnxEncoder
+from retrieval.errors import InvalidArgumentError, StorageError
+from retrieval.manifest import load_manifest
+from tests.runs import Listener, records
+from tests.small_disk import small_disk
+from tests.training.distillation.conftest import Distil
+from training.distillation.settings import Distillation
+from training.encoders import Tower, TowerSettings
+from training.errors import ModelError, RecipeError, TrainingStoppedError
+from training.fingerprint import embedding_space
+from training.trained import trained_encoder
+
+__all__ = ["small_disk"]
+
+TEXTS = ["kalo mine", "pura soti kami", "lolo"]
+
+
+@pytest.fixture(scope="module")
+def run(distil: Distil, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A finished run; read only."""
+    out = tmp_path_factory.mktemp("distilled") / "run"
+    distil(out)
+    return out
+
+
+def evaluations(run: Path) -> list[dict[str, float]]:
+    return [record for record in records(run) if record["kind"] == "evaluation"]
+
+
+def test_the_student_comes_closer_to_the_teacher(run: Path, teacher: Path) -> None:
+    cosines = [record["cosine"] for record in evaluations(run)]
+    assert cosines[-1] > cosines[0] + 0.02
+    manifest = load_manifest(run, "model")
+    assert manifest.details["best"]["cosine"] == max(cosines)
+    assert manifest.details["num_held_out"] == 38  # a tenth of the distinct ones
+    student, whole = (
+        SentenceTransformer(str(folder), device="cpu")
+        for folder in (run / "query_encoder", teacher)
+    )
+    again = (student.encode(TEXTS) * whole.encode(TEXTS)).sum(axis=1)
+    assert again.min() > cosines[0]
+
+
+def test_a_finished_run_is_an_artefact_without_what_it_worked_with(run: Path) -> None:
+    assert sorted(entry.name for entry in run.iterdir()) == [
+        "manifest.json", "metrics.jsonl", "query_encoder", "recipe.json"
+    ]  # fmt: skip
+    assert (run.parent / "teacher-embeddings").is_dir()
+
+
+def test_its_encoder_is_exported_into_the_space_of_the_teacher(
+    run: Path, teacher: Path, tmp_path: Path
+) -> None:
+    tower = Tower.load(TowerSettings(model=teacher))
+    expected = embedding_space(tower.with_projection(None))
+    manifest = export_encoder(run / "query_encoder", tmp_path / "encoder", precisions=["fp32"])
+    assert manifest.embedding_space == expected
+    assert manifest.details["name"] == "run-query-encoder"
+    exported = OnnxEncoder.load(tmp_path / "encoder")
+    student = SentenceTransformer(str(run / "query_encoder"), device="cpu")
+    np.testing.assert_allclose(exported.encode(TEXTS), student.encode(TEXTS), atol=1e-5)
+
+
+def test_a_student_can_teach_and_stays_in_the_space(
+    run: Path, distil: Distil, tmp_path: Path
+) -> None:
+    trained = trained_encoder(run / "query_encoder")
+    assert trained is not None
+    distil(tmp_path / "second", teacher=str(run / "query_encoder"), epochs=0.1)
+    manifest = load_manifest(tmp_path / "second", "model")
+    assert manifest.embedding_space == trained.embedding_space
+
+
+def test_what_the_teacher_said_is_used_again_by_other_students(
+    distil: Distil, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = tmp_path / "kept"
+    distil(tmp_path / "first", teacher_embeddings=kept, epochs=0.1)
+    before = {path: path.read_bytes() for path in kept.iterdir()}
+    monkeypatch.setattr(
+        "training.distillation.teacher.Teacher.encode",
+        lambda *_: pytest.fail("the teacher was asked again"),
+    )
+    distil(tmp_path / "second", teacher_embeddings=kept, epochs=0.1, layers=(1,))
+    assert {path: path.read_bytes() for path in kept.iterdir()} == before
+
+
+@pytest.mark.parametrize("distance", ["euclidean", "cosine"])
+def test_another_checkpoint_begins_near_and_comes_nearer(
+    distance: str, distil: Distil, checkpoints: dict[str, Path], tmp_path: Path
+) -> None:
+    distil(
+        tmp_path / "run",
+        layers=None,
+        student=str(checkpoints["electra"]),
+        pooling="mean",
+        distance=distance,
+    )
+    cosines = [record["cosine"] for record in evaluations(tmp_path / "run")]
+    assert cosines[0] > 0.5
+    assert cosines[-1] > cosines[0]
+    assert (tmp_path / "run" / "query_encoder" / "2_Dense").is_dir()
+
+
+def test_it_ends_when_it_comes_no_closer_and_keeps_the_best(distil: Distil, tmp_path: Path) -> None:
+    listener = Listener()
+    # A rate at which everything is unlearnt, once the warm-up is over.
+    outcome = distil(
+        tmp_path / "run",
+        listener,
+        learning_rate=0.5,
+        schedule="constant",
+        epochs=40.0,
+        patience=2,
+    )
+    measured = evaluations(tmp_path / "run")
+    assert len(measured) < 40 * 22 // 15
+    assert outcome.cosine == max(record["cosine"] for record in measured)
+    assert [record["step"] for record in measured][-3] == outcome.best_step
+    assert any("have not come closer 2 times in a row" in note for note in listener.notes)
+
+
+def test_an_interrupted_run_goes_on_to_the_same_result(
+    run: Path, distil: Distil, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "run"
+    listener = Listener()
+
+    def interrupt(text: str) -> None:
+        if len(evaluations(out)) == 3:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(listener, "describe", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        distil(out, listener)
+    assert not (out / "manifest.json").exists()
+    with pytest.raises(InvalidArgumentError, match="has an unfinished run; pass --resume to go on"):
+        distil(out)
+    with pytest.raises(RecipeError, match="with a different layers: use the same"):
+        distil(out, resume=True, layers=(1,))
+    distil(out, resume=True)
+    same = [{k: v for k, v in r.items() if k != "seconds"} for r in records(run)]
+    assert [{k: v for k, v in r.items() if k != "seconds"} for r in records(out)] == same
+    weights = Path("query_encoder") / "model.safetensors"
+    assert (out / weights).read_bytes() == (run / weights).read_bytes()
+
+
+def test_a_finished_run_is_not_overwritten_unasked(run: Path, distil: Distil) -> None:
+    before = (run / "manifest.json").read_bytes()
+    with pytest.raises(InvalidArgumentError, match="has a finished run; choose another place"):
+        distil(run)
+    assert (run / "manifest.json").read_bytes() == before
+
+
+def test_a_loss_that_is_no_number_is_told_with_its_step(distil: Distil, tmp_path: Path) -> None:
+    with pytest.raises(
+        TrainingStoppedError,
+        match=r"is not a finite number at step \d+: lower the learning rate.*; the last checkpoint",
+    ):
+        distil(tmp_path / "run", learning_rate=1e30, schedule="constant")
+    assert (tmp_path / "run" / "checkpoint" / "manifest.json").is_file()
+
+
+def test_a_full_disk_is_named(distil: Distil, small_disk: Path) -> None:
+    (small_disk / "filler").write_bytes(bytes(850_000))
+    with pytest.raises(StorageError, match="No space left on device"):
+        distil(small_disk / "run")
+
+
+def test_a_teacher_that_needs_code_of_its_own_is_refused(
+    teacher: Path, distil: Distil, tmp_path: Path
+) -> None:
+    folder = tmp_path / "teacher"
+    folder.mkdir()
+    config = json.loads((teacher / "config.json").read_text())
+    config |= {"model_type": "own", "auto_map": {"AutoConfig": "own.Own", "AutoModel": "own.Own"}}
+    (folder / "config.json").write_text(json.dumps(config))
+    (folder / "own.py").write_text("raise SystemExit('this code ran')")
+    with pytest.raises(ModelError, match="cannot be loaded"):
+        distil(tmp_path / "run", teacher=str(folder), pooling="mean")
+    assert not (tmp_path / "run" / "checkpoint").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"layers": None}, "the student would be the teacher"),
+        ({"queries": ()}, "there is nothing to read"),
+        ({"ranking": 1.0}, "the ranking term needs the index"),
+        ({"layers": (-1,)}, "greater than or equal to 0"),
+        ({"epochs": 0.0}, "greater than 0"),
+    ],
+)
+def test_settings_that_make_no_sense_are_refused(
+    options: dict[str, object], sentence: str, teacher: Path
+) -> None:
+    defaults = {"teacher": str(teacher), "queries": ("log.txt",), "layers": (0,)}
+    with pytest.raises(ValueError, match=sentence):
+        Distillation(**(defaults | options))  # type: ignore[arg-type]

@@ -1,0 +1,43 @@
+"""The distance to the teacher, and to its ranking of documents."""
+
+import pytest
+import torch
+from torch.nn import functional
+
+from training.distillation.loss import distance, ranking_loss
+
+
+def unit(rows: int, seed: int) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    return functional.normalize(torch.randn(rows, 16, generator=generator), dim=-1)
+
+
+def test_the_distance_is_the_squared_euclidean_one_by_the_width() -> None:
+    student, teacher = torch.tensor([[1.0, 2.0]]), torch.tensor([[0.0, 4.0]])
+    assert distance(student, teacher, "euclidean").item() == pytest.approx((1 + 4) / 2)
+
+
+def test_lengths_do_not_count_in_the_cosine() -> None:
+    student, teacher = unit(4, 0), unit(4, 1)
+    expected = 1 - (student * teacher).sum(-1).mean().item()
+    assert distance(3 * student, teacher, "cosine").item() == pytest.approx(expected, abs=1e-6)
+    assert distance(5 * teacher, teacher, "cosine").item() == pytest.approx(0, abs=1e-6)
+
+
+def test_who_ranks_as_the_teacher_does_has_no_loss() -> None:
+    teacher, documents = unit(4, 1), unit(9, 2)
+    assert ranking_loss(teacher, teacher, documents, 20.0).item() == pytest.approx(0, abs=1e-6)
+    # What is perpendicular to all documents does not show in any score.
+    flat = functional.normalize(torch.cat([documents, torch.zeros(9, 1)], 1), dim=-1)
+    leaning = functional.normalize(torch.cat([teacher, torch.ones(4, 1)], 1), dim=-1)
+    tilted = torch.cat([leaning[:, :-1], -leaning[:, -1:]], 1)
+    assert ranking_loss(tilted, leaning, flat, 20.0).item() == pytest.approx(0, abs=1e-6)
+
+
+def test_the_ranking_loss_is_the_divergence_of_the_softmaxes() -> None:
+    student, teacher, documents = unit(3, 0), unit(3, 1), unit(7, 2)
+    wanted = torch.softmax(5 * teacher @ documents.T, -1)
+    found = torch.softmax(5 * student @ documents.T, -1)
+    expected = (wanted * (wanted / found).log()).sum(-1).mean().item()
+    assert expected > 0
+    assert ranking_loss(student, teacher, documents, 5.0).item() == pytest.approx(expected)

@@ -1,0 +1,84 @@
+"""A student is part of its teacher, or another checkpoint with a projection."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from sentence_transformers import SentenceTransformer
+
+from retrieval.errors import InvalidArgumentError
+from tests.checkpoints import SIZES
+from training.distillation.settings import Distillation
+from training.distillation.student import Student
+from training.encoders import Tower, TowerSettings
+
+WIDTH = SIZES["hidden_size"]
+TEXTS = ["kalo mine", "pura soti kami", "lolo"]
+
+
+def settings(teacher: Path, **values: object) -> Distillation:
+    defaults = {"teacher": str(teacher), "queries": ("log.txt",), "pooling": "mean"}
+    return Distillation(**(defaults | values))  # type: ignore[arg-type]
+
+
+def test_a_part_of_the_teacher_keeps_its_embeddings_and_its_pooling(
+    checkpoints: dict[str, Path],
+) -> None:
+    teacher = Tower.load(TowerSettings(model=checkpoints["bert"], pooling="mean"))
+    student = Student.make(settings(checkpoints["bert"], layers=(1,)), WIDTH)
+    assert student.projection is None
+    models = [tower.encoder[0].auto_model for tower in (teacher, student.tower)]
+    whole, part = [model.get_input_embeddings().weight for model in models]
+    assert torch.equal(whole, part)
+    assert len(models[1].encoder.layer) == 1
+    kept = models[0].encoder.layer[1].state_dict()
+    assert all(torch.equal(kept[n], w) for n, w in models[1].encoder.layer[0].state_dict().items())
+
+
+def test_a_layer_that_does_not_exist_is_named(checkpoints: dict[str, Path]) -> None:
+    with pytest.raises(InvalidArgumentError, match=r"layer 7 does not exist: .* has layers 0 to 1"):
+        Student.make(settings(checkpoints["bert"], layers=(0, 7)), WIDTH)
+
+
+def test_another_checkpoint_is_projected_to_the_width_of_the_teacher(
+    checkpoints: dict[str, Path],
+) -> None:
+    student = Student.make(
+        settings(checkpoints["bert"], student=str(checkpoints["distilbert"])), 48
+    )
+    assert student(student.tower.tokenise(TEXTS)).shape == (3, 48)
+
+
+def test_without_a_projection_a_student_of_another_width_is_refused(
+    checkpoints: dict[str, Path],
+) -> None:
+    wider = settings(checkpoints["bert"], student=str(checkpoints["distilbert"]), project=False)
+    with pytest.raises(
+        InvalidArgumentError,
+        match=r"the student is 32 wide and the teacher 16: without a projection they must be equal",
+    ):
+        Student.make(wider, 16)
+
+
+def test_the_projection_begins_where_the_teacher_is_nearest(checkpoints: dict[str, Path]) -> None:
+    torch.manual_seed(0)
+    student = Student.make(
+        settings(checkpoints["bert"], student=str(checkpoints["distilbert"])), 48
+    )
+    outputs = torch.randn(500, WIDTH)
+    matrix, shift = torch.randn(WIDTH, 48), torch.randn(48)
+    student.fit_projection(outputs, outputs @ matrix + shift)
+    assert student.projection is not None
+    torch.testing.assert_close(student.projection.weight, matrix.T, atol=0.02, rtol=0.01)
+    torch.testing.assert_close(student.projection.bias, shift, atol=0.05, rtol=0.01)
+
+
+def test_what_is_saved_is_what_was_trained(checkpoints: dict[str, Path], tmp_path: Path) -> None:
+    student = Student.make(
+        settings(checkpoints["bert"], student=str(checkpoints["distilbert"])), 48
+    ).eval()
+    student.save(tmp_path / "encoder")
+    loaded = SentenceTransformer(str(tmp_path / "encoder"), device="cpu")
+    found = torch.from_numpy(loaded.encode(TEXTS))
+    outputs = student(student.tower.tokenise(TEXTS)).detach()
+    torch.testing.assert_close(found, torch.nn.functional.normalize(outputs, dim=-1))

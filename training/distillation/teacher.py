@@ -1,0 +1,91 @@
+"""The teacher: what it says about each text is computed once, kept on disk and used again."""
+
+from functools import partial
+from pathlib import Path
+from typing import Self
+
+import numpy as np
+import torch
+
+from training.context import TrainingProgress
+from training.distillation.texts import Places, TextMixture, TextSource
+from training.encoders import Tower, TowerSettings
+from training.fingerprint import embedding_space
+from training.frozen_outputs import FrozenOutputs
+from training.negatives.sampler import Rows
+from training.trained import trained_encoder
+
+_BATCH_SIZE = 64
+_BLOCK = 4096
+
+
+class Teacher:
+    """A query encoder that is not trained any more.
+
+    `width` is that of its embeddings, and `embedding_space` the space of the index that it queries.
+    """
+
+    def __init__(
+        self, tower: Tower, space: str, directory: Path, device: torch.device | None = None
+    ) -> None:
+        """Keep what `tower` says in `directory`."""
+        self.tower = tower.eval().to(device or torch.device("cpu"))
+        self.width = tower.width
+        self.embedding_space = space
+        # Not by the space alone, which other encoders share.
+        own = embedding_space(tower.with_projection(None))
+        self._outputs = FrozenOutputs(directory, f"{own} {tower.max_tokens}", tower.width)
+
+    @classmethod
+    def load(cls, settings: TowerSettings, directory: Path, device: torch.device) -> Self:
+        """Load a teacher; one that a training run made embeds into that run's space.
+
+        :raises InvalidArgumentError: When there is no such model.
+        :raises ModelError: When it cannot be loaded or needs code of its own.
+        :raises ArtefactError: When it is no longer what the training run made.
+        """
+        trained = trained_encoder(settings.model)
+        tower = Tower.load(settings)
+        space = embedding_space(tower.with_projection(None))
+        if trained is not None:
+            space = trained.embedding_space
+        return cls(tower, space, directory, device)
+
+    def outputs(self, mixture: TextMixture, places: Places) -> torch.Tensor:
+        """Pooled outputs (n, width) at `places`, not normalised, on the CPU.
+
+        :raises StorageError: When the file system refuses.
+        """
+        outputs = torch.empty(len(places), self.width)
+        for number in np.unique(places.sources).tolist():
+            here = places.sources == number
+            source = mixture.sources[number]
+            found = self._outputs.get(source, places.rows[here], partial(self._compute, source))
+            outputs[torch.from_numpy(here)] = found
+        return outputs
+
+    def prepare(self, mixture: TextMixture, progress: TrainingProgress) -> None:
+        """Compute what is not on disk yet for the whole mixture."""
+        places = [mixture.training, mixture.held_out]
+        progress.stage("The teacher's embeddings", sum(map(len, places)))
+        for part in places:
+            for start in range(0, len(part), _BLOCK):
+                block = part[np.arange(start, min(start + _BLOCK, len(part)))]
+                self.outputs(mixture, block)
+                progress.advance(len(block))
+
+    @torch.inference_mode()
+    def encode(self, texts: list[str]) -> torch.Tensor:
+        """Pooled outputs (n, width) of `texts`, not normalised, on the CPU."""
+        order = np.argsort([len(text) for text in texts], kind="stable")
+        outputs = torch.empty(len(texts), self.width)
+        device = next(self.tower.parameters()).device
+        for start in range(0, len(order), _BATCH_SIZE):
+            chosen = order[start : start + _BATCH_SIZE]
+            features = self.tower.tokenise([texts[place] for place in chosen])
+            on_device = {name: value.to(device) for name, value in features.items()}
+            outputs[torch.from_numpy(chosen)] = self.tower(on_device).float().cpu()
+        return outputs
+
+    def _compute(self, source: TextSource, rows: Rows) -> torch.Tensor:
+        return self.encode(source.texts(rows.tolist()))

@@ -1,0 +1,151 @@
+"""The texts that student and teacher meet on: query logs, and sentences of corpora."""
+
+import hashlib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from retrieval.collections import read_documents, read_queries
+from retrieval.lines import parse_lines
+from retrieval.records import query_text_from_json
+from retrieval.text import normalise
+from training.distillation.sentences import sample_sentences
+from training.distillation.settings import Distillation
+from training.errors import TrainingDataError
+from training.negatives.sampler import Rows
+
+FEWEST_TEXTS = 20
+_MOST_HELD_OUT = 0.1
+_JSON_SUFFIXES = {".jsonl", ".ndjson"}
+
+
+@dataclass(frozen=True, slots=True)
+class TextSource:
+    """Distinct texts from one place, by row; `key` tells them from all others."""
+
+    name: str
+    lines: tuple[str, ...]
+    key: str
+
+    @classmethod
+    def of(cls, name: str, texts: Iterable[str]) -> "TextSource":
+        """The distinct texts among `texts`, as encoders read them."""
+        read = (normalise(text).strip() for text in texts)
+        lines = tuple(dict.fromkeys(text for text in read if text))
+        digest = hashlib.sha256()
+        for line in lines:
+            digest.update(line.encode() + b"\0")
+        return cls(name, lines, digest.hexdigest())
+
+    @property
+    def num_passages(self) -> int:
+        """How many there are."""
+        return len(self.lines)
+
+    def texts(self, rows: Iterable[int]) -> list[str]:
+        """Those at `rows`, in that order."""
+        return [self.lines[row] for row in rows]
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Where texts (n,) stand: the numbers of their sources, and their rows there."""
+
+    sources: NDArray[np.int64]
+    rows: Rows
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, chosen: NDArray[np.int64]) -> "Places":
+        return Places(self.sources[chosen], self.rows[chosen])
+
+
+@dataclass(frozen=True, slots=True)
+class TextMixture:
+    """All sources, with the places of what is trained on and of what is held out."""
+
+    sources: tuple[TextSource, ...]
+    training: Places
+    held_out: Places
+
+    def texts(self, places: Places) -> list[str]:
+        """The texts at `places`, in that order."""
+        return [
+            self.sources[source].lines[row]
+            for source, row in zip(places.sources.tolist(), places.rows.tolist(), strict=True)
+        ]
+
+
+def read_texts(settings: Distillation) -> TextMixture:
+    """Read what `settings` name, and hold texts out of the queries, or else of the sentences.
+
+    What is held out depends on the texts alone, so that mixtures can be compared, and stands
+    nowhere in what is trained on, in upper case or in lower.
+
+    :raises CollectionError: When a file is bad or empty.
+    :raises TrainingDataError: When there are fewer than 20 distinct texts.
+    """
+    logs = [TextSource.of(name, read_query_texts(Path(name))) for name in settings.queries]
+    sampled = []
+    if settings.corpora:
+        documents = chain.from_iterable(read_documents(Path(name)) for name in settings.corpora)
+        found = sample_sentences(documents, settings.sentences, settings.seed)
+        sampled = [TextSource.of("sentences", found)]
+    return hold_out([*logs, *sampled], len(logs), settings.validation)
+
+
+def read_query_texts(path: Path) -> Iterator[str]:
+    """The texts of a query log, which may hold one twice.
+
+    `path` is what `read_queries` takes; lines of JSON need no id here, and may call their text
+    "query".
+
+    :raises CollectionError: When the log is bad or empty.
+    """
+    suffixes = [suffix.lower() for suffix in path.suffixes if suffix.lower() != ".gz"]
+    if path.is_file() and suffixes[-1:] and suffixes[-1] in _JSON_SUFFIXES:
+        return (text for _, text in parse_lines(path, query_text_from_json))
+    return (query.text for query in read_queries(path))
+
+
+def hold_out(sources: Sequence[TextSource], num_logs: int, wanted: int) -> TextMixture:
+    """Hold `wanted` texts out, at most a tenth, of the first `num_logs` sources or else of all.
+
+    :raises TrainingDataError: When there are fewer than 20 distinct texts.
+    """
+    distinct = {line.casefold() for source in sources for line in source.lines}
+    if len(distinct) < FEWEST_TEXTS:
+        names = ", ".join(source.name for source in sources)
+        raise TrainingDataError(
+            f"{names}: {len(distinct)} distinct texts are too few, at least {FEWEST_TEXTS} are "
+            "needed to train on and to measure with"
+        )
+    candidates = {
+        line.casefold() for source in sources[: num_logs or None] for line in source.lines
+    }
+    count = max(1, min(wanted, int(len(candidates) * _MOST_HELD_OUT)))
+    chosen = set(sorted(candidates, key=_digest)[:count])
+    training: list[tuple[int, int]] = []
+    held_out: dict[str, tuple[int, int]] = {}
+    for number, source in enumerate(sources):
+        for row, line in enumerate(source.lines):
+            folded = line.casefold()
+            if folded in chosen:
+                held_out.setdefault(folded, (number, row))
+            else:
+                training.append((number, row))
+    return TextMixture(tuple(sources), _places(training), _places(list(held_out.values())))
+
+
+def _digest(text: str) -> bytes:
+    return hashlib.blake2b(text.encode(), digest_size=8).digest()
+
+
+def _places(pairs: Sequence[tuple[int, int]]) -> Places:
+    array = np.array(pairs, dtype=np.int64).reshape(-1, 2)
+    return Places(array[:, 0], array[:, 1])
