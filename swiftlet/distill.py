@@ -1,6 +1,6 @@
 """`swiftlet distill`: a small query encoder in the space of an index that is there already."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,26 +12,36 @@ from swiftlet.terminal import StageBars, output
 from training.distillation.agreement import Agreement
 from training.distillation.distill import Judged, distill
 from training.distillation.settings import Distillation
+from training.overrides import apply_override
 
 
 def distill_encoder(
     out: Path,
     options: Mapping[str, Any],
     *,
+    overrides: Sequence[str],
     test_queries: Path | None,
     qrels: Path | None,
     teacher_embeddings: Path | None,
     resume: bool,
     overwrite: bool,
 ) -> None:
-    """Distil as `options` say, of which None stands for a default, and print what came of it."""
+    """Distil as `options` say, of which None stands for a default, and print what came of it.
+
+    :param overrides: Settings as key=value, on top of `options`.
+    """
     if (test_queries is None) != (qrels is None):
         raise InvalidArgumentError("--test-queries and --qrels belong together: pass both")
     given = {name: value for name, value in options.items() if value is not None}
     if "layers" in given:
         given["layers"] = _layers(given["layers"])
+    for override in overrides:
+        apply_override(given, override)
     try:
-        settings = Distillation(**given)
+        # Lists are what TOML has, tuples what does not change.
+        settings = Distillation.model_validate(
+            {name: tuple(v) if isinstance(v, list) else v for name, v in given.items()}
+        )
     except ValidationError as error:
         raise InvalidArgumentError("; ".join(map(_sentence, error.errors()))) from error
     judged = None if test_queries is None or qrels is None else Judged(test_queries, qrels)
@@ -69,6 +79,8 @@ def _layers(text: str) -> tuple[int, ...]:
 
 def _sentence(error: Any) -> str:
     place = ".".join(str(part) for part in error["loc"])
+    if error["type"] == "extra_forbidden":
+        return f"{place} is not a setting"
     reason = error["msg"].removeprefix("Value error, ")
     reason = reason[0].lower() + reason[1:]
     return f"--{place.replace('_', '-')}: {reason}" if place else reason

@@ -379,19 +379,12 @@ def distill(
         TrainingPrecisionOption | None,
         typer.Option(help="What the student computes in.", show_default="fp32"),
     ] = None,
-    validation: Annotated[
-        int | None,
-        typer.Option(min=1, help="Texts held out, at most a tenth.", show_default="2000"),
+    overrides: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set", metavar="KEY=VALUE", help="Any other setting; see docs/distillation.md."
+        ),
     ] = None,
-    patience: Annotated[
-        int | None,
-        typer.Option(min=1, help="Evaluations without progress to the end.", show_default="5"),
-    ] = None,
-    max_tokens: Annotated[
-        int | None,
-        typer.Option(min=1, help="Longest query.", show_default="as the teacher's"),
-    ] = None,
-    seed: Annotated[int | None, typer.Option(min=0, show_default="0")] = None,
     teacher_embeddings: Annotated[
         Path | None,
         typer.Option(
@@ -422,7 +415,6 @@ def distill(
             "layers": layers,
             "pooling": _value(pooling),
             "project": projection,
-            "max_tokens": max_tokens,
             "queries": tuple(map(str, queries or ())),
             "corpora": tuple(map(str, corpus or ())),
             "sentences": sentences,
@@ -433,11 +425,9 @@ def distill(
             "batch_size": batch_size,
             "learning_rate": learning_rate,
             "precision": _value(precision),
-            "validation": validation,
-            "patience": patience,
-            "seed": seed,
             "trust_remote_code": trust_remote_code,
         },
+        overrides=overrides or [],
         test_queries=test_queries,
         qrels=qrels,
         teacher_embeddings=teacher_embeddings,
