@@ -1,0 +1,38 @@
+"""docs/distillation.md against the settings that it explains."""
+
+import re
+from pathlib import Path
+
+import typer.main
+
+from swiftlet.main import app
+from training.distillation.settings import Distillation
+
+PAGE = (Path(__file__).parents[3] / "docs" / "distillation.md").read_text("utf-8")
+
+
+def documented() -> dict[str, str]:
+    """The settings of the page's table, and their defaults."""
+    return dict(re.findall(r"^\| `([a-z_]+)` \| ([^|]+?) \|", PAGE, re.MULTILINE))
+
+
+def test_every_setting_is_an_option_on_the_page_or_in_its_table_with_its_default() -> None:
+    rows = documented()
+    options = {"corpora": "--corpus", "project": "--no-projection"}
+    for name, field in Distillation.model_fields.items():
+        option = options.get(name, f"--{name.replace('_', '-')}")
+        if name in rows:
+            default = rows.pop(name)
+            if field.default is not None:
+                assert default == str(field.default).removesuffix(".0")
+        else:
+            assert option in PAGE, name
+    assert not rows, "the page has settings that do not exist"
+
+
+def test_every_option_of_the_page_exists() -> None:
+    command = typer.main.get_command(app).commands["distill"]  # type: ignore[attr-defined]
+    known = {option for parameter in command.params for option in parameter.opts}
+    known |= {option for parameter in command.params for option in parameter.secondary_opts}
+    others = {"--encoder", "--constraint"}
+    assert set(re.findall(r"--[a-z][a-z-]+", PAGE)) - others <= known
