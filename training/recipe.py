@@ -179,13 +179,13 @@ class Optimiser(_Table):
 class Alignment(_Table):
     """[alignment]: the first stage of DAFT; the document language model is frozen (section 4).
 
-    With `threshold` false patience alone ends it.
+    Without a threshold patience alone ends it.
     """
 
     max_epochs: Positive = 20
     train_projection: bool = True
-    threshold: StrictFloat | Literal[False] | None = None
-    threshold_per_dimension: float | None = 250 / 512
+    threshold: StrictFloat | None = None
+    threshold_per_dimension: float | None = None
     patience: Count | None = 3
     learning_rate: Positive | None = None
 
@@ -194,7 +194,7 @@ class Alignment(_Table):
         per_dimension = self.threshold_per_dimension if self.threshold is None else None
         return AlignmentStopping(
             dim=dim,
-            threshold=None if self.threshold is False else self.threshold,
+            threshold=self.threshold,
             threshold_per_dimension=per_dimension,
             patience=self.patience,
         )
