@@ -62,18 +62,6 @@ COLLAPSE = [
         },
         tested=ENDS,
     ),
-    # As much as two cores can do in an hour and a half.
-    Variant(
-        "longer",
-        {
-            "alignment.max_epochs": "6.0",
-            "alignment.threshold_per_dimension": "",
-            "fine_tuning.epochs": "3.0",
-            "optimiser.learning_rate": "5e-5",
-            "validation.every": "420",
-        },
-        tested=ENDS,
-    ),
 ]
 
 ABLATION = [
