@@ -17,36 +17,37 @@ An alignment has at most 308 steps, the stage in which both towers train 154.
 
 What they showed, in a few sentences by hand; the tables follow.
 
-- **The collapse is real, and alignment delays it or cures it, depending on what else there is.** With
-  constants from the cache as the only negatives, towers that were not aligned are one vector within
-  50 steps at 1e-4, and are stopped by name. Aligned first, they collapse at that rate too, 100 steps
-  later: nothing pushes documents apart, and the document tower wears down. At 3e-5 the aligned pair
-  improves instead (0.663 to 0.748), and the other one is all but collapsed after as many steps.
+- **The collapse is real, and alignment delays it or cures it, depending on what else there is.**
+  With constants from the cache as the only negatives, towers that were not aligned are one vector
+  within 50 steps at 1e-4, and are stopped by name. Aligned first, they collapse at that rate too,
+  100 steps later: nothing pushes documents apart, and the document tower wears down. At 3e-5 the
+  aligned pair improves instead (0.663 to 0.748), and the other one is all but collapsed after as
+  many steps.
 - **In-batch negatives beside the cache make fine-tuning raise what alignment reached**, on the
   validation queries and on all three test collections, and more than as many steps of alignment
   alone. Not aligned, the same setting ends near the loss of a collapse and finds next to nothing.
-- **Negatives that carry gradient prevent the collapse without any alignment.** In the setting that
-  collapses, in-batch, uniform and BM25 negatives that are encoded with gradient do not, and with the
-  first, 60 steps give nearly what 150 of alignment give. Constants alone wear down everything: two
-  layers in the document tower's own basis (0.379 to 0.000), towers with mean pooling, even two equal
-  towers (0.840 to 0.067). At 1e-5 the run had neither collapsed nor learnt in 60 steps.
+- **Negatives that carry gradient prevent the collapse without any alignment.** In the setting
+  that collapses, in-batch, uniform and BM25 negatives that are encoded with gradient do not, and
+  with the first, 60 steps give nearly what 150 of alignment give. Constants alone wear down
+  everything: two layers in the document tower's own basis (0.379 to 0.000), towers with mean
+  pooling, even two equal towers (0.840 to 0.067). At 1e-5 the run had neither collapsed nor
+  learnt in 60 steps.
 - **The KL estimate says little by itself.** Over the map it does not predict what is left after
-  training; neither do nDCG@10 before training or any collapse figure: what decides is which negatives
-  carry gradient. The paper's δ per dimension is met where
-  retrieval has become useful with CLS and a random projection; with mean pooling towers that
-  retrieve at random begin below it, and so does the mean of token embeddings after 100 steps.
-  Patience never ended an alignment that went well. Hence the defaults: no δ, patience, and nDCG to
-  watch.
-- **Nothing should be projected away.** Mean pooling and a projection that begins as a rotation give
-  more than CLS and a random one to 128 dimensions, before and after fine-tuning: that is what
-  `recipes/own-corpus.toml` does. A projection frozen during the alignment costs much.
+  training; neither do nDCG@10 before training or any collapse figure: what decides is which
+  negatives carry gradient. The paper's δ per dimension is met where retrieval has become useful
+  with CLS and a random projection; with mean pooling towers that retrieve at random begin below
+  it, and so does the mean of token embeddings after 100 steps. Patience never ended an alignment
+  that went well. Hence the defaults: no δ, patience, and nDCG to watch.
+- **Nothing should be projected away.** Mean pooling and a projection that begins as a rotation
+  give more than CLS and a random one to 128 dimensions, before and after fine-tuning: that is
+  what `recipes/own-corpus.toml` does. A projection frozen during the alignment costs much.
 - **Three thousand steps do not make up for what the query tower has to learn.** Even `long` stays
-  below what the untrained document tower finds by itself. So of the target that a trained pair beats
-  both towers' start, the query tower's half is met and the document tower's is missed. The paper
-  trains some fifty times as many pairs.
+  below what the untrained document tower finds by itself. So of the target that a trained pair
+  beats both towers' start, the query tower's half is met and the document tower's is missed. The
+  paper trains some fifty times as many pairs.
 - **Table 3 in part.** Without pre-training or without self-attention the query tower ends near
-  chance on the tests, though not in a collapse. Without the shared projection nothing was lost: here
-  both towers have one width, and the document tower was trained for retrieval.
+  chance on the tests, though not in a collapse. Without the shared projection nothing was lost:
+  here both towers have one width, and the document tower was trained for retrieval.
 - **Layers:** quality grows up to four, at twice the latency of two; six are no better than four.
 
 "Before" is at the start of that stage, or of the alignment where that collapsed already. A run has
@@ -102,9 +103,8 @@ ABLATION = """\
 LAYERS = """\
 ## Layers of the query encoder (001, Table 2 and Figure 6)
 
-Which layers were kept stands behind their number. Milliseconds are for one query of 10 tokens in
-ONNX int8 on one thread, tokenising included, medians of 1,500 in alternating rounds, on cores that had
-other work too.
+Which layers were kept stands behind their number. Milliseconds are for one query of 10 tokens in ONNX int8 on one thread, tokenising included,
+medians of 1,500 in alternating rounds, on cores that had other work too.
 
 {figures}
 
