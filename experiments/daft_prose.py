@@ -103,8 +103,9 @@ ABLATION = """\
 LAYERS = """\
 ## Layers of the query encoder (001, Table 2 and Figure 6)
 
-Which layers were kept stands behind their number. Milliseconds are for one query of 10 tokens in ONNX int8 on one thread, tokenising included,
-medians of 1,500 in alternating rounds, on cores that had other work too.
+Which layers were kept stands behind their number. Milliseconds are for one query of 10 tokens in
+ONNX int8 on one thread, tokenising included, medians of 1,500 in alternating rounds, on cores
+that had other work too.
 
 {figures}
 
