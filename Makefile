@@ -32,8 +32,9 @@ $(VENV)/base: pyproject.toml constraints.txt | $(VENV)/python
 	$(INSTALL) --editable .
 	@touch $@
 
-# That, and what training, export, evaluation and the tests need.
+# That, and what training, export, evaluation and the tests need; the search page is tested in Chromium.
 $(VENV)/dev: pyproject.toml constraints.txt | $(VENV)/python
+	@sh .ci/system-packages $(PYTHON) chromium
 	$(INSTALL) torch
 	$(INSTALL) --editable '.[dev]'
 	@touch $@ $(VENV)/base

@@ -52,8 +52,11 @@ class StoredPassage(NamedTuple):
 class DocumentStore:
     """Reads documents and passages. Thread-safe: each reading has a connection for itself."""
 
-    def __init__(self, path: Path) -> None:
-        """Open the store at `path`.
+    def __init__(self, path: Path, *, readers: int = 1) -> None:
+        """Open the store at `path` for as many `readers` at once as there will be.
+
+        More of them open it once more, which fails, or finds another store, where the directory
+        has been removed or replaced meanwhile.
 
         :raises CorruptIndexError: When it is no document store.
         """
@@ -63,6 +66,8 @@ class DocumentStore:
         try:
             self.num_documents: int = self._count("documents")
             self.num_passages: int = self._count("passages")
+            while len(self._idle) < readers:
+                self._idle.append(connect_read_only(path))
         except sqlite3.Error as error:
             raise CorruptIndexError(f"{path} is no document store: {error}") from error
 

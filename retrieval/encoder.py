@@ -1,6 +1,7 @@
 """Text to embedding: the protocol of encoders, and the one that runs on ONNX Runtime."""
 
 import json
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal, Protocol
@@ -117,16 +118,17 @@ class OnnxEncoder:
         """Token ids of one text, special tokens included, truncated to `max_tokens`."""
         return self.tokenizer.encode(text)
 
-    def embed(self, token_ids: Sequence[int]) -> Embeddings:
-        """The normalised embedding (dim,) of one tokenised text."""
+    def inputs(self, token_ids: Sequence[int]) -> dict[str, NDArray[np.int64]]:
+        """What the graph takes for one tokenised text, (1, tokens) each."""
         ids = np.array([token_ids], dtype=np.int64)
-        feed: dict[str, NDArray[np.int64]] = {
-            "input_ids": ids,
-            "attention_mask": np.ones_like(ids),
-        }
+        feed = {"input_ids": ids, "attention_mask": np.ones_like(ids)}
         if "token_type_ids" in self._input_names:
             feed["token_type_ids"] = np.zeros_like(ids)
-        embedding: Embeddings = self._session.run(None, feed)[0][0]
+        return feed
+
+    def embed(self, token_ids: Sequence[int]) -> Embeddings:
+        """The normalised embedding (dim,) of one tokenised text."""
+        embedding: Embeddings = self._session.run(None, self.inputs(token_ids))[0][0]
         return embedding
 
     def encode(self, texts: Sequence[str]) -> Embeddings:
@@ -192,9 +194,13 @@ def _open_session(path: Path, threads: int) -> onnxruntime.InferenceSession:
     options.enable_cpu_mem_arena = True
     options.enable_mem_pattern = False
     options.log_severity_level = 3
+    # A model is one file, the one that was verified: what it keeps in others is not looked for.
+    options.add_session_config_entry(
+        "session.model_external_initializers_file_folder_path", os.devnull
+    )
     try:
         return onnxruntime.InferenceSession(
-            str(path), sess_options=options, providers=["CPUExecutionProvider"]
+            path.read_bytes(), sess_options=options, providers=["CPUExecutionProvider"]
         )
     except Exception as error:  # the library raises classes of its own, all from Exception
         raise CorruptArtefactError(f"{path} is not a usable ONNX model: {error}") from error

@@ -6,7 +6,7 @@ from typing import Literal
 
 from retrieval.errors import MissingExtraError
 
-Extra = Literal["evaluation", "export", "irds", "tensorboard", "training"]
+Extra = Literal["evaluation", "export", "irds", "tensorboard", "tracing", "training"]
 
 
 @contextmanager

@@ -96,12 +96,21 @@ class FaissIndex:
 
     @classmethod
     def load(cls, path: Path, effort: SearchEffort | None = None) -> "FaissIndex":
-        """Read an index file; verify its hash first, since FAISS trusts what it reads.
+        """Map an index file into memory, read only, as far as its type allows.
+
+        Verify its hash first, since FAISS trusts what it reads. The file must not be written to
+        while the index is in use; to remove or replace it is fine.
 
         :raises CorruptIndexError: When FAISS cannot read it.
         """
         try:
-            return cls(faiss.read_index(str(path)), effort)
+            size_bytes = path.stat().st_size
+            # A damaged file may claim anything; nothing in it is longer than the whole.
+            faiss.set_deserialization_vector_byte_limit(size_bytes)
+            faiss.set_deserialization_loop_limit(size_bytes)
+            return cls(faiss.read_index(str(path), faiss.IO_FLAG_MMAP_IFC), effort)
+        except OSError as error:
+            raise CorruptIndexError(f"{path} is no FAISS index: {error.strerror}") from error
         except RuntimeError as error:
             raise CorruptIndexError(f"{path} is no FAISS index: {_reason(error)}") from error
 

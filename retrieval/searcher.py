@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
+from typing import Protocol
 
 import numpy as np
 
@@ -19,7 +20,7 @@ from retrieval.errors import (
 from retrieval.index import FaissIndex, SearchEffort, VectorIndex
 from retrieval.manifest import Manifest, load_manifest, read_manifest
 from retrieval.text import has_lone_surrogate, normalise
-from retrieval.types import Document, Hit
+from retrieval.types import Document, Embeddings, Hit
 
 INDEX_FILE = "index.faiss"
 DOCUMENTS_FILE = "documents.sqlite"
@@ -32,9 +33,21 @@ _FEWEST_CANDIDATES = 40
 _WIDENING = 4
 
 
+class EmbeddingCache(Protocol):
+    """Remembers the embeddings of normalised queries, all from one encoder."""
+
+    def get(self, query: str) -> Embeddings | None:
+        """The embedding (dim,) of a normalised query, if it is remembered."""
+        ...
+
+    def put(self, query: str, embedding: Embeddings) -> None:
+        """Remember the embedding (dim,) of a normalised query."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class StageTimes:
-    """Seconds that each stage of one search took."""
+    """Seconds that each stage of one search took; 0 where it did not run."""
 
     tokenise: float
     encode: float
@@ -45,10 +58,11 @@ class StageTimes:
 
 @dataclass(frozen=True, slots=True)
 class SearchResult:
-    """What a search found, best document first."""
+    """What a search found, best document first, and whether the embedding was in its cache."""
 
     hits: list[Hit]
     stage_seconds: StageTimes
+    cached: bool = False
 
 
 class Searcher:
@@ -91,9 +105,11 @@ class Searcher:
         encoder_directory: Path,
         *,
         precision: Precision | None = None,
+        readers: int = 1,
     ) -> "Searcher":
         """Open an index with the query encoder in `encoder_directory`; verifies every file of both.
 
+        :param readers: How many threads will search at once; no file is opened later for them.
         :raises ManifestError: When one is not what it should be, or of a newer format.
         :raises CorruptArtefactError: When a file has been altered.
         :raises EmbeddingSpaceMismatch: When their embedding spaces differ.
@@ -117,7 +133,7 @@ class Searcher:
             encoder=encoder,
             index=FaissIndex.load(index_directory / INDEX_FILE, effort),
             passage_to_document=passage_to_document,
-            store=DocumentStore(index_directory / DOCUMENTS_FILE),
+            store=DocumentStore(index_directory / DOCUMENTS_FILE, readers=readers),
             index_manifest=index_manifest,
             encoder_manifest=encoder.manifest,
         )
@@ -132,9 +148,17 @@ class Searcher:
         """Passages in the index."""
         return self._store.num_passages
 
-    def search(self, query: str, top_k: int = 10, *, include_text: bool = True) -> SearchResult:
+    def search(
+        self,
+        query: str,
+        top_k: int = 10,
+        *,
+        include_text: bool = True,
+        cache: EmbeddingCache | None = None,
+    ) -> SearchResult:
         """The min(top_k, number of documents) best documents for `query`; ties go by document_id.
 
+        :param cache: Embeddings that this searcher's encoder made before.
         :raises QueryError: When the query is blank or not valid text.
         :raises InvalidArgumentError: When `top_k` is below 1.
         """
@@ -142,10 +166,18 @@ class Searcher:
         if top_k < 1:
             raise InvalidArgumentError(f"top_k is {top_k}, but at least 1 is expected")
         watch = _Stopwatch()
-        token_ids = self.encoder.tokenise(query)
-        watch.lap("tokenise")
-        embedding = self.encoder.embed(token_ids)
-        watch.lap("encode")
+        embedding = None
+        if cache is not None:
+            query = normalise(query)
+            embedding = cache.get(query)
+        cached = embedding is not None
+        if embedding is None:
+            token_ids = self.encoder.tokenise(query)
+            watch.lap("tokenise")
+            embedding = self.encoder.embed(token_ids)
+            if cache is not None:
+                cache.put(query, embedding)
+            watch.lap("encode")
         wanted = min(top_k, self.num_documents)
         num_candidates = num_candidates_for(top_k)
         while True:
@@ -166,7 +198,7 @@ class Searcher:
             for score, (passage, title, metadata) in zip(scores.tolist(), found, strict=False)
         ]
         watch.lap("fetch")
-        return SearchResult(hits, StageTimes(**watch.seconds))
+        return SearchResult(hits, StageTimes(**watch.seconds), cached)
 
     def document(self, document_id: str) -> Document:
         """The document with this id.

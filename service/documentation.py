@@ -70,10 +70,9 @@ def _body(document: dict[str, Any]) -> Iterator[str]:
 
 def _fields(operation: dict[str, Any]) -> Iterator[str]:
     body = operation.get("requestBody", {}).get("content", {}).get("application/json", {})
-    schema = body.get("schema", {"properties": {}, "required": []})
-    fields = [
-        (name, field, name in schema["required"]) for name, field in schema["properties"].items()
-    ]
+    schema = body.get("schema", {"properties": {}})
+    required = schema.get("required", [])
+    fields = [(name, field, name in required) for name, field in schema["properties"].items()]
     fields += [
         (parameter["name"], parameter["schema"], parameter["required"])
         for parameter in operation.get("parameters", [])
@@ -84,8 +83,8 @@ def _fields(operation: dict[str, Any]) -> Iterator[str]:
             [
                 (
                     name,
-                    field.get("description", field["type"]),
-                    "" if required else to_json(field["default"]).decode(),
+                    field.get("description") or field["type"],
+                    "" if required else to_json(field.get("default")).decode(),
                 )
                 for name, field, required in fields
             ],

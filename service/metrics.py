@@ -4,7 +4,8 @@ from collections.abc import Iterable
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
 
-from service.observation import STAGES, StageSeconds
+from service.observation import STAGES, Observation
+from service.problems import PROBLEMS
 from service.state import Serving
 
 UNKNOWN_ROUTE = "unknown"
@@ -47,7 +48,7 @@ class Metrics:
         )
         stage_seconds = Histogram(
             "swiftlet_stage_seconds",
-            "Time that each stage of a search took.",
+            "Time that each stage of a search took, where it ran.",
             ["stage"],
             buckets=latency_buckets(),
             registry=registry,
@@ -57,6 +58,23 @@ class Metrics:
             "Requests being answered, this one included.",
             registry=registry,
         )
+        self.queue_depth = Gauge(
+            "swiftlet_queue_depth", "Queries that wait for a thread.", registry=registry
+        )
+        rejected = Counter(
+            "swiftlet_rejected",
+            "Requests that ended in a problem, by its name.",
+            ["reason"],
+            registry=registry,
+        )
+        self._rejected = {kind.name: rejected.labels(kind.name) for kind in PROBLEMS.values()}
+        lookups = Counter(
+            "swiftlet_cache_lookups",
+            "Queries whose embedding was looked for in the cache.",
+            ["result"],
+            registry=registry,
+        )
+        self._lookups = {True: lookups.labels("hit"), False: lookups.labels("miss")}
         self._index = Gauge(
             "swiftlet_index_info",
             "1 for the index at work.",
@@ -99,14 +117,17 @@ class Metrics:
             encoder.embedding_space,
         ).set(1)
 
-    def record(
-        self, route: str, status: int, seconds: float, searches: Iterable[StageSeconds]
-    ) -> None:
-        """Count a finished request, and the stages of each search that it made."""
+    def record(self, route: str, status: int, seconds: float, observation: Observation) -> None:
+        """Count a finished request, the searches that it made, and what problem it met."""
         if (route, status) not in self._answered:
             self.expect(route, [status])
         self._answered[route, status].inc()
         self._seconds_of_route[route].observe(seconds)
-        for search in searches:
-            for histogram, stage in zip(self._seconds_of_stages, search, strict=True):
-                histogram.observe(stage)
+        if observation.problem:
+            self._rejected[observation.problem].inc()
+        for search in observation.searches:
+            if search.cached is not None:
+                self._lookups[search.cached].inc()
+            for histogram, stage in zip(self._seconds_of_stages, search.stage_seconds, strict=True):
+                if stage:
+                    histogram.observe(stage)

@@ -5,6 +5,7 @@ import secrets
 from collections.abc import Iterable
 from dataclasses import dataclass, field, fields
 from time import perf_counter
+from typing import NamedTuple
 
 from starlette.types import Scope
 
@@ -15,8 +16,18 @@ SEARCHER_STAGES = tuple(stage.name for stage in fields(StageTimes))
 STAGES = ("queue", *SEARCHER_STAGES)
 """The stages of a search, in their order; "queue" is the wait for a worker thread."""
 
-StageSeconds = tuple[float, ...]
-"""Seconds of each of `STAGES`."""
+
+class SearchTimes(NamedTuple):
+    """One search: when its first stage began (`perf_counter`), and the seconds of each of `STAGES`.
+
+    A stage that did not run has no time. `cached` says whether the embedding was in the cache, or
+    None where it was not looked for.
+    """
+
+    started: float
+    stage_seconds: tuple[float, ...]
+    cached: bool | None = None
+
 
 _SCOPE_KEY = "swiftlet.observation"
 _SANE_REQUEST_ID = re.compile(r"[A-Za-z0-9._:/+=@~-]{1,128}")
@@ -24,11 +35,12 @@ _SANE_REQUEST_ID = re.compile(r"[A-Za-z0-9._:/+=@~-]{1,128}")
 
 @dataclass(slots=True)
 class Observation:
-    """One request: its id, when it began, and the stages of each search that it made."""
+    """One request: its id, when it began, each search that it made, and what problem it met."""
 
     request_id: str
     started: float
-    searches: list[StageSeconds] = field(default_factory=list)
+    searches: list[SearchTimes] = field(default_factory=list)
+    problem: str = ""
 
     @property
     def seconds(self) -> float:
@@ -37,11 +49,8 @@ class Observation:
 
     def server_timing(self) -> str:
         """The header that a browser draws: milliseconds of each stage over all searches."""
-        totals = (
-            zip(STAGES, map(sum, zip(*self.searches, strict=True)), strict=True)
-            if self.searches
-            else ()
-        )
+        each = [search.stage_seconds for search in self.searches]
+        totals = zip(STAGES, map(sum, zip(*each, strict=True)), strict=True) if each else ()
         stages = [f"{stage};dur={1000 * seconds:.3f}" for stage, seconds in totals]
         return ", ".join([*stages, f"total;dur={1000 * self.seconds:.3f}"])
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import update_wrapper
 from typing import Any
 
 from fastapi import FastAPI
@@ -9,7 +10,14 @@ from pydantic import BaseModel
 from starlette.requests import Request
 from starlette.responses import Response
 
-from service.problems import MEDIA_TYPE, PROBLEMS, InternalError
+from service.keys import KeyLock
+from service.problems import (
+    MEDIA_TYPE,
+    PROBLEMS,
+    InternalError,
+    MissingKeyError,
+    WrongKeyError,
+)
 from service.reading import RequestReader
 from service.schemas import Problem
 
@@ -34,6 +42,7 @@ class Operation:
     body: RequestReader[Any] | None = None
     query_string: RequestReader[Any] | None = None
     path_parameter: str = ""
+    lock: KeyLock | None = None
 
     @property
     def name(self) -> str:
@@ -105,14 +114,29 @@ class Operation:
 
     @property
     def _all_errors(self) -> tuple[type[Exception], ...]:
-        return (*self.errors, InternalError)
+        of_lock = () if self.lock is None else (MissingKeyError, WrongKeyError)
+        return (*of_lock, *self.errors, InternalError)
+
+    @property
+    def guarded(self) -> Endpoint:
+        """The endpoint behind its lock."""
+        lock, endpoint = self.lock, self.endpoint
+        if lock is None:
+            return endpoint
+
+        async def guarded(request: Request) -> Response:
+            lock.check(request)
+            return await endpoint(request)
+
+        return update_wrapper(guarded, endpoint)
 
 
 def add_operation(app: FastAPI, operation: Operation) -> None:
     """Serve an operation and put it into the document; what is got can be asked for with HEAD."""
+    endpoint = operation.guarded
     app.add_api_route(
         operation.path,
-        operation.endpoint,
+        endpoint,
         methods=[operation.method],
         operation_id=operation.name,
         response_model=None,
@@ -121,9 +145,7 @@ def add_operation(app: FastAPI, operation: Operation) -> None:
         openapi_extra=operation.request,
     )
     if operation.method == "GET":
-        app.add_api_route(
-            operation.path, operation.endpoint, methods=["HEAD"], include_in_schema=False
-        )
+        app.add_api_route(operation.path, endpoint, methods=["HEAD"], include_in_schema=False)
 
 
 def openapi_document(app: FastAPI) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """From an error to its answer: one table, and `application/problem+json` as RFC 9457 has it."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from pydantic_core import to_json
 from starlette.responses import Response
@@ -10,6 +11,7 @@ from retrieval.errors import (
     RetrievalError,
     UnknownDocumentError,
 )
+from service.observation import Observation
 
 MEDIA_TYPE = "application/problem+json"
 
@@ -46,6 +48,26 @@ class InvalidRequestError(InvalidArgumentError):
         super().__init__(sentence)
 
 
+class MissingKeyError(RetrievalError):
+    """A request that needs a key has none."""
+
+
+class WrongKeyError(RetrievalError):
+    """The key of a request is not one of those that open its route."""
+
+
+class QueueFullError(RetrievalError):
+    """More work is waiting than the service takes on."""
+
+
+class DeadlineError(RetrievalError):
+    """The deadline of a request passed before its answer was there."""
+
+
+class ReloadRefusedError(RetrievalError):
+    """What is to be loaded cannot be trusted; what was loaded before goes on."""
+
+
 class NotReadyError(RetrievalError):
     """The service does not answer searches now."""
 
@@ -61,6 +83,11 @@ class ProblemKind:
     status: int
     name: str
     title: str
+    headers: Mapping[str, str] = field(default_factory=dict, hash=False)
+
+
+# A full queue is worked off in less.
+_ASK_AGAIN = {"Retry-After": "1"}
 
 
 _INVALID_REQUEST = ProblemKind(422, "invalid-request", "The request is outside its bounds")
@@ -68,16 +95,25 @@ _INTERNAL_ERROR = ProblemKind(500, "internal-error", "The service failed")
 
 PROBLEMS: dict[type[Exception], ProblemKind] = {
     MalformedBodyError: ProblemKind(400, "malformed-body", "The body is not JSON"),
+    MissingKeyError: ProblemKind(
+        401, "missing-key", "The request needs a key", {"WWW-Authenticate": "Bearer"}
+    ),
+    WrongKeyError: ProblemKind(403, "wrong-key", "The key does not open this route"),
     UnknownDocumentError: ProblemKind(404, "unknown-document", "There is no such document"),
     UnknownRouteError: ProblemKind(404, "unknown-route", "There is no such route"),
     MethodNotAllowedError: ProblemKind(
         405, "method-not-allowed", "The route does not take this method"
     ),
+    ReloadRefusedError: ProblemKind(
+        409, "reload-refused", "What is to be loaded cannot be trusted"
+    ),
     TooLargeError: ProblemKind(413, "body-too-large", "The body is too large"),
     TooManyQueriesError: ProblemKind(413, "too-many-queries", "The batch is too large"),
     InvalidArgumentError: _INVALID_REQUEST,
+    QueueFullError: ProblemKind(429, "queue-full", "Too much is waiting", _ASK_AGAIN),
     InternalError: _INTERNAL_ERROR,
-    NotReadyError: ProblemKind(503, "not-ready", "The service is not ready"),
+    NotReadyError: ProblemKind(503, "not-ready", "The service is not ready", _ASK_AGAIN),
+    DeadlineError: ProblemKind(504, "deadline-passed", "The deadline passed"),
 }
 """Error class to problem; a class that is not here is judged by its nearest base."""
 
@@ -89,12 +125,14 @@ def kind_of(error: Exception) -> ProblemKind:
     )
 
 
-def problem_response(error: Exception, request_id: str) -> Response:
-    """The answer to a request that ended in `error`.
+def problem_response(error: Exception, observation: Observation) -> Response:
+    """The answer to the request of `observation`, which ended in `error`.
 
     An internal error's own words stay in the log: they may hold what a client must not see.
     """
     kind = kind_of(error)
+    observation.problem = kind.name
+    request_id = observation.request_id
     fields: dict[str, object] = {
         "type": f"/docs#{kind.name}",
         "title": kind.title,
@@ -106,7 +144,7 @@ def problem_response(error: Exception, request_id: str) -> Response:
         fields["detail"] = f"the log says more under the request id {request_id}"
     if isinstance(error, InvalidRequestError) and error.field:
         fields["field"] = error.field
-    headers = {}
+    headers = {**kind.headers}
     if isinstance(error, MethodNotAllowedError):
         headers["Allow"] = ", ".join(error.allowed)
     return Response(to_json(fields), kind.status, headers, MEDIA_TYPE)

@@ -34,14 +34,15 @@ class RequestReader(Generic[RequestModel]):
         self.schema: dict[str, Any] = self.model.model_json_schema()
         self._limits = limits
 
-    async def from_body(self, request: Request) -> RequestModel:
-        """The request in a JSON body, whatever its Content-Type says.
+    async def from_body(self, request: Request, *, empty: bytes = b"") -> RequestModel:
+        """The request in a JSON body, whatever its Content-Type says; `empty` stands for no body.
 
         :raises TooLargeError: When the body is over the limit; it is not read to its end.
         :raises MalformedBodyError: When the body is not JSON.
         :raises InvalidRequestError: When a field is unknown or outside its bounds.
         """
-        return self._validate(_parse(await _read(request, self._limits.max_body_bytes)))
+        body = await _read(request, self._limits.max_body_bytes)
+        return self._validate(_parse(body or bytearray(empty)))
 
     def from_query_string(self, request: Request) -> RequestModel:
         """The request in a query string, its numbers and truth values written as in JSON.
@@ -81,7 +82,7 @@ class RequestReader(Generic[RequestModel]):
         name, *position = mistake["loc"]
         field = f"{name}[{position[0]}]" if position else str(name)
         if mistake["type"] == "extra_forbidden":
-            known = ", ".join(self.model.model_fields)
+            known = ", ".join(self.model.model_fields) or "none"
             raise InvalidRequestError(
                 _shown(field), f"there is no field {_shown(field)}; the fields are {known}"
             )

@@ -1,5 +1,6 @@
 """What each route does."""
 
+from collections.abc import Callable
 from functools import partial
 from importlib.metadata import version
 from operator import attrgetter
@@ -11,12 +12,17 @@ from pydantic_core import to_json
 from starlette.requests import Request
 from starlette.responses import Response
 
-from retrieval.searcher import Searcher, StageTimes
+from retrieval.searcher import StageTimes
 from retrieval.types import Hit
 from service.metrics import Metrics
-from service.observation import SEARCHER_STAGES, StageSeconds, observation_of
+from service.observation import SEARCHER_STAGES, SearchTimes, observation_of
 from service.reading import RequestReader
-from service.schemas import BatchRequest, Limits, SearchParameters, SearchRequest
+from service.schemas import (
+    BatchRequest,
+    Limits,
+    SearchParameters,
+    SearchRequest,
+)
 from service.state import ServiceState, Serving
 from service.workers import Finished, Workers
 
@@ -27,10 +33,11 @@ _seconds_of_stages = attrgetter(*SEARCHER_STAGES)
 
 
 class _Answer(NamedTuple):
-    """The hits of one query as JSON, and where its time went."""
+    """The hits of one query as JSON, where its time went, and whether the cache had it."""
 
     hits: bytes
     stage_seconds: StageTimes
+    cached: bool | None
 
 
 class Routes:
@@ -57,41 +64,45 @@ class Routes:
 
     async def search(self, request: Request) -> Response:
         """Find the documents that answer a query."""
-        serving = self._state.serving()
+        self._state.check()
         asked = await self.read_search.from_body(request)
-        return await self._search(request, serving, asked.query, asked.top_k, asked.include_text)
+        return await self._search(request, asked.query, asked)
 
     async def search_by_link(self, request: Request) -> Response:
         """Find the documents that answer a query, asked for by an address alone."""
-        serving = self._state.serving()
+        self._state.check()
         asked = self.read_parameters.from_query_string(request)
-        return await self._search(request, serving, asked.q, asked.top_k, asked.include_text)
+        return await self._search(request, asked.q, asked)
 
     async def search_batch(self, request: Request) -> Response:
         """Answer several queries, each of which is searched alone."""
-        serving = self._state.serving()
+        self._state.check()
         asked = await self.read_batch.from_body(request)
-        search = partial(
-            _search, serving.searcher, top_k=asked.top_k, include_text=asked.include_text
+        serving = self._state.serving
+        found = await self._run_each(
+            request,
+            partial(_search, serving, asked.top_k, asked.include_text),
+            asked.queries,
+            asked.timeout_ms,
         )
-        results = []
-        for found in await self._workers.run_each(search, asked.queries):
-            observation_of(request.scope).searches.append(_stages(found))
-            results.append(b'{"hits":%b}' % found.result.hits)
-        return _json(
-            b'{"results":[%b],"index":"%b"}' % (b",".join(results), serving.index.encode())
-        )
+        results = b",".join(b'{"hits":%b}' % each.hits for each in found)
+        return _json(b'{"results":[%b],"index":"%b"}' % (results, serving.index.encode()))
 
     async def document(self, request: Request) -> Response:
         """Give a stored document."""
-        searcher = self._state.serving().searcher
-        document_id = request.path_params["document_id"]
-        found = await self._workers.run(_document, searcher, document_id)
+        self._state.check()
+        found = await self._workers.run(
+            partial(_document, self._state.serving),
+            request.path_params["document_id"],
+            deadline=observation_of(request.scope).started + self._limits.timeout_ms / 1000,
+            receive=request.receive,
+        )
         return _json(found.result)
 
     async def info(self, request: Request) -> Response:  # noqa: ARG002
         """Say which index and encoder are at work, and within which limits."""
-        serving = self._state.serving()
+        self._state.check()
+        serving = self._state.serving
         index, encoder = serving.searcher.index_manifest, serving.searcher.encoder_manifest
         return _json(
             _dump(
@@ -126,34 +137,57 @@ class Routes:
 
     async def ready(self, request: Request) -> Response:  # noqa: ARG002
         """Say whether searches are answered."""
-        self._state.serving()
+        self._state.check()
         return _json(b'{"status":"ready"}')
 
     async def metrics(self, request: Request) -> Response:
         """Give the figures that Prometheus collects."""
         if self._state.current is not None:
             self._metrics.describe(self._state.current)
+        self._metrics.queue_depth.set(self._workers.queued)
         encode, media_type = choose_encoder(request.headers.get("accept", ""))
         return Response(encode(self._metrics.registry), media_type=media_type)
 
     async def _search(
-        self, request: Request, serving: Serving, query: str, top_k: int, include_text: bool
+        self, request: Request, query: str, asked: SearchRequest | SearchParameters
     ) -> Response:
-        found = await self._workers.run(
-            _search, serving.searcher, query, top_k=top_k, include_text=include_text
+        serving = self._state.serving
+        (found,) = await self._run_each(
+            request,
+            partial(_search, serving, asked.top_k, asked.include_text),
+            [query],
+            asked.timeout_ms,
         )
-        observation_of(request.scope).searches.append(_stages(found))
-        return _json(b'{"hits":%b,"index":"%b"}' % (found.result.hits, serving.index.encode()))
+        return _json(b'{"hits":%b,"index":"%b"}' % (found.hits, serving.index.encode()))
+
+    async def _run_each(
+        self,
+        request: Request,
+        search: Callable[[str], _Answer],
+        queries: list[str],
+        timeout_ms: int,
+    ) -> list[_Answer]:
+        observation = observation_of(request.scope)
+        finished = await self._workers.run_each(
+            search,
+            queries,
+            deadline=observation.started + timeout_ms / 1000,
+            receive=request.receive,
+        )
+        observation.searches += map(_times, finished)
+        return [each.result for each in finished]
 
 
-def _search(searcher: Searcher, query: str, *, top_k: int, include_text: bool) -> _Answer:
-    found = searcher.search(query, top_k, include_text=include_text)
+def _search(serving: Serving, top_k: int, include_text: bool, query: str) -> _Answer:
+    found = serving.searcher.search(query, top_k, include_text=include_text, cache=serving.cache)
     hits = [_hit_fields(hit, include_text=include_text) for hit in found.hits]
-    return _Answer(_dump(hits), found.stage_seconds)
+    return _Answer(
+        _dump(hits), found.stage_seconds, None if serving.cache is None else found.cached
+    )
 
 
-def _document(searcher: Searcher, document_id: str) -> bytes:
-    document = searcher.document(document_id)
+def _document(serving: Serving, document_id: str) -> bytes:
+    document = serving.searcher.document(document_id)
     return _dump(
         {
             "document_id": document.document_id,
@@ -164,8 +198,13 @@ def _document(searcher: Searcher, document_id: str) -> bytes:
     )
 
 
-def _stages(found: Finished[_Answer]) -> StageSeconds:
-    return (found.queue_seconds, *_seconds_of_stages(found.result.stage_seconds))
+def _times(finished: Finished[_Answer]) -> SearchTimes:
+    result = finished.result
+    return SearchTimes(
+        finished.began - finished.queue_seconds,
+        (finished.queue_seconds, *_seconds_of_stages(result.stage_seconds)),
+        result.cached,
+    )
 
 
 def _hit_fields(hit: Hit, *, include_text: bool) -> dict[str, Any]:

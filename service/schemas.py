@@ -1,9 +1,16 @@
 """What requests and answers look like; the OpenAPI document is made from these models."""
 
 from dataclasses import dataclass
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, create_model
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    create_model,
+)
 from pydantic_core import PydanticCustomError
 
 from retrieval.errors import QueryError
@@ -22,6 +29,7 @@ class Limits:
     max_top_k: int = 1_000
     max_batch_queries: int = 64
     max_body_bytes: int = 4 * 1024 * 1024
+    timeout_ms: int = 5_000
 
 
 class _Request(BaseModel):
@@ -35,6 +43,7 @@ class SearchRequest(_Request):
     query: str
     top_k: int = _DEFAULT_TOP_K
     include_text: bool = True
+    timeout_ms: int = 0
 
 
 class SearchParameters(_Request):
@@ -43,6 +52,7 @@ class SearchParameters(_Request):
     q: str
     top_k: int = _DEFAULT_TOP_K
     include_text: bool = True
+    timeout_ms: int = 0
 
 
 class BatchRequest(_Request):
@@ -51,6 +61,21 @@ class BatchRequest(_Request):
     queries: list[str]
     top_k: int = _DEFAULT_TOP_K
     include_text: bool = True
+    timeout_ms: int = 0
+
+
+class EmbeddingRequest(_Request):
+    """The body of `POST /v1/embeddings`."""
+
+    input: list[str]
+    model: str = ""
+    encoding_format: Literal["float", "base64"] = "float"
+    dimensions: int | None = None
+    user: str = ""
+
+
+class ReloadRequest(_Request):
+    """The body of `POST /admin/reload`, which has no fields."""
 
 
 def bounded(model: type[RequestModel], limits: Limits) -> type[RequestModel]:
@@ -84,12 +109,40 @@ def bounded(model: type[RequestModel], limits: Limits) -> type[RequestModel]:
         ),
     ]
     include_text = Annotated[bool, Field(description="true or false")]
+    timeout_ms = Annotated[
+        int,
+        Field(
+            ge=1,
+            le=limits.timeout_ms,
+            description=f"a whole number of milliseconds from 1 to {limits.timeout_ms}",
+        ),
+    ]
+    texts = Annotated[
+        queries,
+        BeforeValidator(_listed),
+        Field(
+            description=f"a text, or a list of 1 to {limits.max_batch_queries} texts",
+            json_schema_extra={"type": ["string", "array"]},
+        ),
+    ]
     bounds: dict[str, Any] = {
         "query": (query_text, ...),
         "q": (query_text, ...),
         "queries": (queries, ...),
         "top_k": (top_k, min(_DEFAULT_TOP_K, limits.max_top_k)),
         "include_text": (include_text, True),
+        "timeout_ms": (timeout_ms, limits.timeout_ms),
+        "input": (texts, ...),
+        "model": (Annotated[str, Field(description="any text, which changes nothing")], ""),
+        "encoding_format": (
+            Annotated[Literal["float", "base64"], Field(description="float or base64")],
+            "float",
+        ),
+        "dimensions": (
+            Annotated[int | None, Field(description="the dimensions of the encoder, or null")],
+            None,
+        ),
+        "user": (Annotated[str, Field(description="any text, which changes nothing")], ""),
     }
     return create_model(
         model.__name__,
@@ -97,6 +150,10 @@ def bounded(model: type[RequestModel], limits: Limits) -> type[RequestModel]:
         __doc__=model.__doc__,
         **{name: bounds[name] for name in model.model_fields},
     )
+
+
+def _listed(given: object) -> object:
+    return [given] if isinstance(given, str) else given
 
 
 def _searchable(text: str) -> str:
@@ -156,6 +213,41 @@ class DocumentAnswer(BaseModel):
     metadata: dict[str, Any]
 
 
+class EmbeddingAnswer(BaseModel):
+    """One embedding."""
+
+    object: Literal["embedding"]
+    index: int = Field(description="The place of its text in the input.")
+    embedding: list[float] | str = Field(
+        description="Numbers; with base64, float32 in little-endian order."
+    )
+
+
+class UsageAnswer(BaseModel):
+    """How many tokens were read."""
+
+    prompt_tokens: int
+    total_tokens: int
+
+
+class EmbeddingsAnswer(BaseModel):
+    """The answer of `/v1/embeddings`."""
+
+    object: Literal["list"]
+    data: list[EmbeddingAnswer]
+    model: str = Field(description="The name of the encoder at work.")
+    usage: UsageAnswer
+
+
+class ReloadAnswer(BaseModel):
+    """The answer of `/admin/reload`."""
+
+    index: str = Field(description="Fingerprint of the index that answers from now on.")
+    encoder: str = Field(description="Fingerprint of its query encoder.")
+    num_documents: int
+    num_passages: int
+
+
 class EncoderAnswer(BaseModel):
     """The query encoder at work."""
 
@@ -185,6 +277,7 @@ class LimitsAnswer(BaseModel):
     max_top_k: int
     max_batch_queries: int
     max_body_bytes: int
+    timeout_ms: int
 
 
 class InfoAnswer(BaseModel):

@@ -1,26 +1,36 @@
 """The process that serves: bind, load, warm up, answer, drain."""
 
+import asyncio
 import errno
 import logging
 import os
 import signal
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from functools import partial
 from types import FrameType
+from typing import TYPE_CHECKING
 
 import uvicorn
 from prometheus_client import CollectorRegistry
+from pydantic import SecretStr
 
 from retrieval.errors import InvalidArgumentError
-from retrieval.searcher import Searcher
+from retrieval.extras import extra
 from service.app import create_app
-from service.settings import Settings
+from service.headers import CrossOrigin
+from service.keys import KeyLock
+from service.logs import configure_log
+from service.reload import Reloader, open_searcher, warm_up
+from service.settings import Settings, listed
 from service.state import ServiceState
 from service.workers import Workers
 
+if TYPE_CHECKING:  # its packages come with an extra
+    from service.tracing import Tracing
+
 _BACKLOG = 2048
-# Of several lengths, since what a length allocates it allocates on its first use.
-_WARM_UP_QUERIES = ["warm up", "how long does the first answer take " * 4, "many words " * 200]
 
 logger = logging.getLogger(__name__)
 
@@ -33,22 +43,37 @@ def serve(settings: Settings, *, on_ready: Callable[[str], None] | None = None) 
     :raises InvalidArgumentError: When the address is taken or not one of this machine.
     :raises ArtefactError: When the index or the encoder cannot be trusted.
     """
-    _configure_log(settings.log_level)
+    # Until there is something to reload, a signal to do so must not end the process.
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    configure_log(settings.log_level, settings.log_format)
     logger.info("settings: %s", " ".join(settings.lines()))
+    origins = listed(settings.cors_origins)
     # First, so that a taken port shows before the index is read; clients wait in the backlog.
     with listen(settings.host, settings.port) as listener:
         address = _address(settings.host, listener)
-        searcher = Searcher.open(settings.index, settings.encoder, precision=settings.precision)
-        workers = Workers(settings.threads)
-        try:
-            workers.run_on_every_thread(lambda: _warm_up(searcher))
-            state = ServiceState(searcher)
+        state, registry = ServiceState(cache_bytes=settings.cache_bytes), CollectorRegistry()
+        with ExitStack() as stack:
+            tracing = stack.enter_context(_tracing()) if settings.tracing else None
+            searcher = open_searcher(settings)
+            state.publish(searcher)
+            stack.callback(_close_searcher, state)
+            workers = Workers(settings.threads, max_queued=settings.max_queued_queries)
+            stack.callback(workers.close)
+            workers.run_on_every_thread(partial(warm_up, searcher))
+            del searcher
+            reloader = Reloader(state, partial(open_searcher, settings), registry)
+            stack.callback(reloader.close)
             app = create_app(
                 state,
                 limits=settings.limits,
                 workers=workers,
-                registry=CollectorRegistry(),
+                registry=registry,
                 access_log=settings.access_log,
+                reloader=reloader,
+                search_lock=_lock(settings.search_keys, "SWIFTLET_SEARCH_KEYS"),
+                admin_lock=_lock(settings.admin_keys, "SWIFTLET_ADMIN_KEYS"),
+                cross_origin=CrossOrigin(origins) if origins else None,
+                tracing=tracing,
             )
             config = uvicorn.Config(
                 app,
@@ -69,26 +94,29 @@ def serve(settings: Settings, *, on_ready: Callable[[str], None] | None = None) 
                 if on_ready is not None:
                     on_ready(address)
 
-            _Server(config, state, announce).run([listener])
-            logger.info("stopped")
-        finally:
-            workers.close()
-            searcher.close()
+            _Server(config, state, reloader, announce).run([listener])
+        logger.info("stopped")
 
 
 class _Server(uvicorn.Server):
     """Says when it listens, and takes a signal for a request to stop rather than for an error."""
 
     def __init__(
-        self, config: uvicorn.Config, state: ServiceState, announce: Callable[[], None]
+        self,
+        config: uvicorn.Config,
+        state: ServiceState,
+        reloader: Reloader,
+        announce: Callable[[], None],
     ) -> None:
         super().__init__(config)
         self._state = state
+        self._reloader = reloader
         self._announce = announce
         self._signal = ""
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
+        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._reloader.request)
         self._announce()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
@@ -102,15 +130,6 @@ class _Server(uvicorn.Server):
         # Whoever insists does not want to wait.
         self.force_exit = self.should_exit
         self.should_exit = True
-
-
-def _configure_log(level: str) -> None:
-    logging.basicConfig(
-        level=level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s"
-    )
-    # It tells each step of its own and, in two warnings, each request that is not HTTP, with which
-    # any client could fill the log.
-    logging.getLogger("uvicorn").setLevel(logging.ERROR)
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -138,6 +157,21 @@ def _address(host: str, listener: socket.socket) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-def _warm_up(searcher: Searcher) -> None:
-    for query in _WARM_UP_QUERIES:
-        searcher.search(query)
+def _lock(keys: SecretStr, variable: str) -> KeyLock | None:
+    return KeyLock(listed(keys), variable=variable) if listed(keys) else None
+
+
+def _close_searcher(state: ServiceState) -> None:
+    """Close the searcher that is at work by then."""
+    state.serving.searcher.close()
+
+
+@contextmanager
+def _tracing() -> Iterator["Tracing"]:
+    with extra("tracing"):
+        from service.tracing import Tracing, otlp_spans
+    tracing = Tracing(otlp_spans())
+    try:
+        yield tracing
+    finally:
+        tracing.close()

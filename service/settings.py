@@ -3,16 +3,18 @@
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, ValidationError
-from pydantic_core import ErrorDetails
+from pydantic import AfterValidator, Field, SecretStr, ValidationError, model_validator
+from pydantic_core import ErrorDetails, PydanticCustomError
 from pydantic_settings import BaseSettings, SettingsConfigDict, SettingsError
 
 from retrieval.encoder import Precision
 from retrieval.errors import InvalidArgumentError
 from retrieval.processors import available_processors
+from service.logs import LogFormat
 from service.schemas import Limits
+from service.workers import DEFAULT_MAX_QUEUED
 
 PREFIX = "SWIFTLET_"
 
@@ -20,6 +22,24 @@ OTHER_VARIABLES = frozenset({"SWIFTLET_DATA"})
 """Variables with the prefix that are not the service's: the tests' collections."""
 
 _LIMITS = Limits()
+
+_ORIGINS = r"^(\*|https?://[^\s/,*]+(\s*,\s*https?://[^\s/,*]+)*)?$"
+_SHORTEST_KEY = 16
+
+
+def _check_keys(keys: SecretStr) -> SecretStr:
+    # Seen characters of ASCII are what every client can send in a header.
+    for key in listed(keys):
+        if len(key) < _SHORTEST_KEY or not all("!" <= character <= "~" for character in key):
+            raise ValueError
+    return keys
+
+
+Keys = Annotated[
+    SecretStr,
+    AfterValidator(_check_keys),
+    Field(description=f"keys of at least {_SHORTEST_KEY} letters, digits and signs, with commas"),
+]
 
 Count = Annotated[int, Field(ge=1, description="a whole number from 1")]
 
@@ -33,7 +53,7 @@ class Settings(BaseSettings):
 
     index: Path = Field(description="the path of an index directory")
     encoder: Path = Field(description="the path of an encoder directory")
-    precision: Precision | None = Field(None, description="int8 or fp32")
+    precision: Precision | None = Field(None, description="int8, int8_static or fp32")
     host: str = Field("127.0.0.1", description="an address of this machine")
     port: int = Field(8000, ge=0, le=65_535, description="a whole number from 0 to 65535")
     threads: Count = Field(default_factory=available_processors)
@@ -41,11 +61,21 @@ class Settings(BaseSettings):
     max_top_k: Count = _LIMITS.max_top_k
     max_batch_queries: Count = _LIMITS.max_batch_queries
     max_body_bytes: Count = _LIMITS.max_body_bytes
+    max_queued_queries: Count = DEFAULT_MAX_QUEUED
+    timeout_ms: Count = _LIMITS.timeout_ms
+    cache_bytes: int = Field(16 * 1024 * 1024, ge=0, description="a whole number from 0")
+    search_keys: Keys = SecretStr("")
+    admin_keys: Keys = SecretStr("")
+    cors_origins: str = Field(
+        "", pattern=_ORIGINS, description="* or origins such as https://example.org, with commas"
+    )
     drain_timeout_seconds: Count = 30
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         "info", description="debug, info, warning or error"
     )
+    log_format: LogFormat = Field("text", description="text or json")
     access_log: bool = Field(False, description="true or false")
+    tracing: bool = Field(False, description="true or false")
 
     @property
     def limits(self) -> Limits:
@@ -55,13 +85,35 @@ class Settings(BaseSettings):
             max_top_k=self.max_top_k,
             max_batch_queries=self.max_batch_queries,
             max_body_bytes=self.max_body_bytes,
+            timeout_ms=self.timeout_ms,
         )
+
+    @model_validator(mode="after")
+    def _a_whole_batch_can_wait(self) -> Self:
+        if self.max_queued_queries < self.max_batch_queries:
+            raise PydanticCustomError(
+                "queue_too_short",
+                "{prefix}MAX_QUEUED_QUERIES is {queued}; at least {prefix}MAX_BATCH_QUERIES, "
+                "which is {batch}, is expected",
+                {
+                    "prefix": PREFIX,
+                    "queued": self.max_queued_queries,
+                    "batch": self.max_batch_queries,
+                },
+            )
+        return self
 
     def lines(self) -> Iterator[str]:
         """The settings as variables, to be printed at the start; secrets show as asterisks."""
         for name, value in self:
             if value is not None:
                 yield f"{PREFIX}{name.upper()}={value}"
+
+
+def listed(setting: SecretStr | str) -> list[str]:
+    """The entries of a setting that takes several, with commas between them."""
+    text = setting.get_secret_value() if isinstance(setting, SecretStr) else setting
+    return [entry.strip() for entry in text.split(",") if entry.strip()]
 
 
 def load_settings(*, default_encoder: Path | None = None, **given: Any) -> Settings:
@@ -94,6 +146,8 @@ def _check_names(environment: Mapping[str, str]) -> None:
 
 
 def _sentence(mistake: ErrorDetails) -> str:
+    if not mistake["loc"]:
+        return mistake["msg"]
     name = str(mistake["loc"][0])
     variable = f"{PREFIX}{name.upper()}"
     if name not in Settings.model_fields:
@@ -101,4 +155,6 @@ def _sentence(mistake: ErrorDetails) -> str:
     expected = Settings.model_fields[name].description
     if mistake["type"] == "missing":
         return f"{variable} is not set; {expected} is expected"
+    if Settings.model_fields[name].annotation is SecretStr:
+        return f"{variable} is wrong; {expected} is expected"
     return f"{variable} is {mistake['input']!r}; {expected} is expected"

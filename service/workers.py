@@ -1,83 +1,203 @@
 """The threads that search: as many as there are cores, each with one query at a time."""
 
 import asyncio
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from threading import Barrier
+import math
+from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import Future
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+from queue import SimpleQueue
+from threading import Barrier, Thread
 from time import perf_counter
-from typing import Generic, ParamSpec, TypeVar
+from typing import Any, Generic, TypeVar
 
-Arguments = ParamSpec("Arguments")
+from starlette.requests import ClientDisconnect
+from starlette.types import Receive
+
+from service.line import Line, Place, Turn
+from service.problems import DeadlineError
+
 Argument = TypeVar("Argument")
 Result = TypeVar("Result")
+
+DEFAULT_MAX_QUEUED = 256
 
 
 @dataclass(frozen=True, slots=True)
 class Finished(Generic[Result]):
-    """What a function returned, and how many seconds it waited for a thread."""
+    """What a function returned, when it began (`perf_counter`), and its wait before that."""
 
     result: Result
+    began: float
     queue_seconds: float
 
 
-class Workers:
-    """Runs functions beside the event loop, at most `threads` of them at once, in turn."""
+@dataclass(slots=True, eq=False)
+class _Job(Place):
+    """A request's work: one function, called once for each argument."""
 
-    def __init__(self, threads: int) -> None:
+    function: Callable[[Any], Any] = field(kw_only=True)
+    arguments: Sequence[Any] = field(kw_only=True)
+    answer: asyncio.Future[list[Any]] = field(kw_only=True)
+    results: dict[int, Finished[Any]] = field(default_factory=dict)
+
+    def call(self, turn: Turn) -> Callable[[], None]:
+        """Do the work of `turn`; what comes back is to be called on the event loop."""
+        began = perf_counter()
+        try:
+            result = self.function(self.arguments[turn.number])
+        except BaseException as error:  # noqa: BLE001 - it is raised where it was asked for
+            # Other threads are to begin no more of it, before the event loop hears of this.
+            self.deadline = -math.inf
+            return partial(self.fail, error)
+        return partial(self._finish, turn.number, Finished(result, began, turn.queue_seconds))
+
+    def fail(self, error: BaseException) -> None:
+        """End with `error`, unless there is an end already."""
+        if not self.answer.done():
+            self.answer.set_exception(error)
+
+    def expire(self) -> None:
+        """End because the deadline has passed."""
+        self.fail(DeadlineError("the deadline passed before there was an answer"))
+
+    def _finish(self, number: int, finished: Finished[Any]) -> None:
+        self.results[number] = finished
+        if len(self.results) == self.turns and not self.answer.done():
+            self.answer.set_result([self.results[number] for number in range(self.turns)])
+
+
+class Workers:
+    """Runs functions beside the event loop, at most `threads` of them at once, in fair turns."""
+
+    def __init__(self, threads: int, *, max_queued: int = DEFAULT_MAX_QUEUED) -> None:
+        """Start the threads; at most `max_queued` calls wait for one."""
         self.threads = threads
-        # A batch leaves half of the threads to others, who would wait behind all of it otherwise.
-        self._batch_share = max(1, threads // 2)
-        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="search")
+        self._line = Line(max_queued)
+        # None says that somebody may stand in the line.
+        self._calls: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        self._closed = False
+        self._threads = [
+            Thread(target=self._work, name=f"search-{number}", daemon=True)
+            for number in range(threads)
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    @property
+    def queued(self) -> int:
+        """How many calls wait for a thread."""
+        return self._line.waiting
 
     async def run(
         self,
-        function: Callable[Arguments, Result],
-        *args: Arguments.args,
-        **kwargs: Arguments.kwargs,
+        function: Callable[[Argument], Result],
+        argument: Argument,
+        *,
+        deadline: float = math.inf,
+        receive: Receive | None = None,
     ) -> Finished[Result]:
-        """Call `function` on a worker thread; what it raises is raised here."""
-        submitted = perf_counter()
-
-        def call() -> Finished[Result]:
-            queue_seconds = perf_counter() - submitted
-            return Finished(function(*args, **kwargs), queue_seconds)
-
-        return await asyncio.wrap_future(self._pool.submit(call))
+        """As `run_each`, for one argument."""
+        (finished,) = await self.run_each(function, [argument], deadline=deadline, receive=receive)
+        return finished
 
     async def run_each(
-        self, function: Callable[[Argument], Result], arguments: Sequence[Argument]
+        self,
+        function: Callable[[Argument], Result],
+        arguments: Sequence[Argument],
+        *,
+        deadline: float = math.inf,
+        receive: Receive | None = None,
     ) -> list[Finished[Result]]:
         """The results of `function` for each of `arguments`, in their order.
 
-        :raises Exception: The first that `function` raises; what has not begun then never will.
+        However it ends, what has not begun by then never will.
+
+        :param deadline: The latest time for all of it, as `perf_counter` gives it.
+        :param receive: Where the client of a request says that it has left.
+        :raises QueueFullError: When too much is waiting already.
+        :raises DeadlineError: When the deadline passes first.
+        :raises ClientDisconnect: When the client leaves while its work is waiting.
+        :raises Exception: The first that `function` raises.
         """
-        results: dict[int, Finished[Result]] = {}
-        waiting = iter(enumerate(arguments))
-
-        async def work() -> None:
-            for position, argument in waiting:
-                results[position] = await self.run(function, argument)
-
+        if not arguments:
+            return []
+        loop = asyncio.get_running_loop()
+        job = _Job(
+            len(arguments),
+            deadline,
+            function=function,
+            arguments=arguments,
+            answer=loop.create_future(),
+        )
+        has_to_wait = self._line.join(job) > self.threads
+        for _ in arguments:
+            self._calls.put(None)
+        timer = watcher = None
+        if deadline < math.inf:
+            timer = loop.call_later(deadline - perf_counter(), job.expire)
+        # Work that begins at once is done before a client's leaving could stop it.
+        if has_to_wait and receive is not None:
+            watcher = loop.create_task(_fail_if_client_leaves(job, receive))
         try:
-            async with asyncio.TaskGroup() as group:
-                for _ in range(min(self._batch_share, len(arguments))):
-                    group.create_task(work())
-        except ExceptionGroup as failures:
-            raise failures.exceptions[0] from None
-        return [results[position] for position in range(len(arguments))]
+            return await job.answer
+        finally:
+            self._line.leave(job)
+            if timer is not None:
+                timer.cancel()
+            if watcher is not None:
+                watcher.cancel()
 
     def run_on_every_thread(self, function: Callable[[], object]) -> None:
         """Run `function` once on each thread, and wait: whatever a thread sets up is set up."""
         everyone = Barrier(self.threads)
+        ends: list[Future[None]] = [Future() for _ in self._threads]
 
-        def run() -> None:
+        def run(end: Future[None]) -> None:
             everyone.wait()
-            function()
+            try:
+                function()
+            except BaseException as error:  # noqa: BLE001 - it is raised where it was asked for
+                end.set_exception(error)
+            else:
+                end.set_result(None)
 
-        for future in [self._pool.submit(run) for _ in range(self.threads)]:
-            future.result()
+        for end in ends:
+            self._calls.put(partial(run, end))
+        for end in ends:
+            end.result()
 
     def close(self) -> None:
         """Finish what has begun and end the threads."""
-        self._pool.shutdown(cancel_futures=True)
+        self._closed = True
+        for _ in self._threads:
+            self._calls.put(None)
+        for thread in self._threads:
+            thread.join()
+
+    def _work(self) -> None:
+        while True:
+            call = self._calls.get()
+            if self._closed:
+                return
+            # No variable of this loop may hold a job: an index is given back with its last one.
+            (call or self._take_turn)()
+            del call
+
+    def _take_turn(self) -> None:
+        turn = self._line.next()
+        if turn is None:
+            return
+        job = turn.place
+        assert isinstance(job, _Job)  # noqa: S101 - nothing else joins
+        answer_on_loop = job.call(turn)
+        self._line.done()
+        with suppress(RuntimeError):  # the event loop has ended, and nobody waits any more
+            job.answer.get_loop().call_soon_threadsafe(answer_on_loop)
+
+
+async def _fail_if_client_leaves(job: _Job, receive: Callable[[], Awaitable[Any]]) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+    job.fail(ClientDisconnect())

@@ -91,3 +91,16 @@ def test_a_file_that_is_no_document_store_is_refused_by_name(tmp_path, content):
     with pytest.raises(CorruptIndexError, match=r"documents\.sqlite is no document store: "):
         DocumentStore(path)
     assert content is not None or not path.exists()
+
+
+def test_a_replaced_file_changes_nothing_for_as_many_readers_as_were_announced(
+    store: DocumentStore, tmp_path: Path
+) -> None:
+    path = tmp_path / "store.sqlite"
+    path.write_bytes(store._path.read_bytes())
+    opened = DocumentStore(path, readers=3)
+    path.unlink()
+    path.write_bytes(b"another file")
+    with opened._connection(), opened._connection():
+        assert opened.document("whole") == DOCUMENTS[1]
+    opened.close()

@@ -1,7 +1,9 @@
 import json
 import random
+import re
 import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,7 +11,7 @@ import pytest
 from models import DEFAULT_ENCODER
 from retrieval.encoder import CANONICAL_FILE, MODEL_FILES, TOKENIZER_FILE, OnnxEncoder
 from retrieval.errors import CorruptArtefactError, InvalidArgumentError, ManifestError
-from retrieval.manifest import read_manifest
+from retrieval.manifest import describe_files, read_manifest, write_manifest
 
 TEXTS = [
     "How are embeddings made?",
@@ -130,3 +132,44 @@ def test_a_precision_that_an_encoder_does_not_have_is_refused(altered_encoder):
 def test_an_encoder_without_a_model_is_refused(altered_encoder):
     with pytest.raises(ManifestError, match=r"encoder lists no model file$"):
         OnnxEncoder.load(altered_encoder(without=MODEL_FILES.values()))
+
+
+def test_the_precision_that_a_manifest_names_is_the_default(altered_encoder):
+    details = dict(read_manifest(DEFAULT_ENCODER).details)
+    # Of before there was a choice: int8 where there is one.
+    assert "default_precision" not in details
+    assert OnnxEncoder.load(DEFAULT_ENCODER).precision == "int8"
+    static = MODEL_FILES["int8_static"]
+    directory = altered_encoder(details={**details, "default_precision": "int8_static"})
+    (directory / static).symlink_to(DEFAULT_ENCODER / MODEL_FILES["int8"])
+    files = describe_files(directory, [*read_manifest(directory).files, static])
+    write_manifest(directory, replace(read_manifest(directory), files=files))
+    assert OnnxEncoder.load(directory, verify=False).precision == "int8_static"
+    assert OnnxEncoder.load(directory, precision="int8").precision == "int8"
+
+
+@pytest.mark.parametrize("named", ["fp32", "int4", ["int8"]])
+def test_a_default_precision_that_is_not_there_is_refused(altered_encoder, named):
+    details = {**read_manifest(DEFAULT_ENCODER).details, "default_precision": named}
+    directory = altered_encoder(details=details)
+    with pytest.raises(
+        ManifestError,
+        match=rf"names {re.escape(repr(named))} as its default precision, but has int8$",
+    ):
+        OnnxEncoder.load(directory)
+    assert OnnxEncoder.load(directory, precision="int8").precision == "int8"
+
+
+def test_more_threads_share_the_work_and_give_the_same_embeddings(shipped_encoder):
+    threaded = OnnxEncoder.load(DEFAULT_ENCODER, threads=2)
+    everywhere, here = time.process_time(), time.thread_time()
+    embeddings = threaded.encode(TEXTS * 5)
+    everywhere, here = time.process_time() - everywhere, time.thread_time() - here
+    assert everywhere > 1.2 * here
+    np.testing.assert_allclose(embeddings[: len(TEXTS)], shipped_encoder.encode(TEXTS), atol=1e-5)
+
+
+@pytest.mark.parametrize("threads", [0, -1])
+def test_fewer_threads_than_one_are_refused(threads):
+    with pytest.raises(InvalidArgumentError, match=rf"^threads is {threads}, but at least 1 is"):
+        OnnxEncoder.load(DEFAULT_ENCODER, threads=threads)

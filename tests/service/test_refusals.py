@@ -16,6 +16,7 @@ from service.problems import PROBLEMS, kind_of
 from service.schemas import Limits
 
 TEXT = "a text of 1 to 10000 characters, not all blank is expected"
+MILLISECONDS = "a whole number of milliseconds from 1 to 5000 is expected"
 WHOLE = "a whole number from 1 to 1000 is expected"
 
 
@@ -62,7 +63,10 @@ def check(answer: httpx.Response, status: int, field: str | None, sentence: str)
         (b'{"query":"a","top_k":"10"}', 422, "top_k", f"top_k is a text; {WHOLE}"),
         (b'{"query":"a","top_k":' + b"9" * 4000 + b"}", 422, "top_k", f"…; {WHOLE}"),
         (b'{"query":"a","include_text":1}', 422, "include_text", "is 1; true or false is expected"),
-        (b'{"query":"a","timeout_ms":5}', 422, "timeout_ms", "the fields are query, top_k, incl"),
+        (b'{"query":"a","timeout_ms":0}', 422, "timeout_ms", f"is 0; {MILLISECONDS}"),
+        (b'{"query":"a","timeout_ms":5001}', 422, "timeout_ms", f"is 5001; {MILLISECONDS}"),
+        (b'{"query":"a","timeout_ms":null}', 422, "timeout_ms", f"is null; {MILLISECONDS}"),
+        (b'{"query":"a","timeout":5}', 422, "timeout", "the fields are query, top_k, include_t"),
         (b'{"query":"a","%b":5}' % (b"k" * 999), 422, "k" * 24 + "…", "there is no field kkkk"),
         (b'{"query":"a","\\ud800":5}', 422, None, "a field's name holds half of a surrogate pair"),
     ],
@@ -107,7 +111,8 @@ def test_a_bad_batch_is_refused_in_one_sentence(
         ("q=a&top_k=1001", "top_k", f"top_k is 1001; {WHOLE}"),
         ("q=a&include_text=yes", "include_text", "true or false is expected"),
         ("query=a", "q", "q is missing"),
-        ("q=a&timeout_ms=5", "timeout_ms", "there is no field timeout_ms"),
+        ("q=a&timeout_ms=1s", "timeout_ms", MILLISECONDS),
+        ("q=a&timeout=5", "timeout", "there is no field timeout"),
     ],
 )
 def test_a_bad_link_is_refused_in_one_sentence(
@@ -121,7 +126,7 @@ def test_a_bad_link_is_refused_in_one_sentence(
     [
         ("GET", "/nothing", 404, "no route has this path"),
         ("GET", "/search/", 404, "no route has this path"),
-        ("POST", "/", 404, "no route has this path"),
+        ("POST", "/nowhere", 404, "no route has this path"),
         ("GET", "/documents/no/such", 404, "no document has the id 'no/such'"),
         ("GET", "/documents/", 404, "no document has the id ''"),
         ("GET", "/documents/%ED%A0%80", 404, "no document has the id"),

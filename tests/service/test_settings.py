@@ -1,11 +1,10 @@
 from pathlib import Path
 
 import pytest
-from pydantic import SecretStr
 
 from retrieval.errors import InvalidArgumentError
 from retrieval.processors import available_processors
-from service.settings import OTHER_VARIABLES, Settings, load_settings
+from service.settings import OTHER_VARIABLES, Settings, listed, load_settings
 
 DOCUMENTATION = Path(__file__).parents[2] / "docs" / "settings.md"
 
@@ -43,7 +42,19 @@ def test_the_default_encoder_is_for_those_who_name_none(monkeypatch: pytest.Monk
         ("PORT", "65536", "SWIFTLET_PORT is '65536'; a whole number from 0 to 65535 is expected"),
         ("THREADS", "0", "SWIFTLET_THREADS is '0'; a whole number from 1 is expected"),
         ("MAX_TOP_K", "many", "SWIFTLET_MAX_TOP_K is 'many'; a whole number from 1 is expected"),
-        ("PRECISION", "fp16", "SWIFTLET_PRECISION is 'fp16'; int8 or fp32 is expected"),
+        ("PRECISION", "fp16", "is 'fp16'; int8, int8_static or fp32 is expected"),
+        ("TIMEOUT_MS", "0", "SWIFTLET_TIMEOUT_MS is '0'; a whole number from 1 is expected"),
+        ("LOG_FORMAT", "xml", "SWIFTLET_LOG_FORMAT is 'xml'; text or json is expected"),
+        ("CORS_ORIGINS", "example.org", "is 'example.org'; * or origins such as https://exam"),
+        ("CORS_ORIGINS", "https://a.org/path", "* or origins such as"),
+        ("SEARCH_KEYS", "k3y", "SWIFTLET_SEARCH_KEYS is wrong; keys of at least 16 letters, dig"),
+        ("ADMIN_KEYS", "0123456789abcdef,short", "SWIFTLET_ADMIN_KEYS is wrong; keys of at"),
+        ("ADMIN_KEYS", "sixteen characters", "SWIFTLET_ADMIN_KEYS is wrong; keys of at"),
+        (
+            "MAX_QUEUED_QUERIES",
+            "63",
+            "SWIFTLET_MAX_QUEUED_QUERIES is 63; at least SWIFTLET_MAX_BATCH_QUERIES, which is 64,",
+        ),
         ("LOG_LEVEL", "loud", "is 'loud'; debug, info, warning or error is expected"),
         ("ACCESS_LOG", "perhaps", "SWIFTLET_ACCESS_LOG is 'perhaps'; true or false is expected"),
         ("INDEXES", "a", "SWIFTLET_INDEXES is no setting of Swiftlet; docs/settings.md lists"),
@@ -78,14 +89,16 @@ def test_every_setting_is_documented_with_its_default() -> None:
         if field.is_required():
             assert default == "required"
         elif field.default_factory is None and field.default is not None:
-            assert default == str(field.default).replace("False", "false")
+            plain = field.default.get_secret_value() if name.endswith("keys") else field.default
+            assert default == str(plain).replace("False", "false")
     assert all(variable in DOCUMENTATION.read_text() for variable in OTHER_VARIABLES)
 
 
 def test_secrets_are_printed_as_asterisks() -> None:
-    class WithSecret(Settings):
-        key: SecretStr = SecretStr("open sesame")
-
-    lines = list(WithSecret(index=Path("i"), encoder=Path("e")).lines())
-    assert "SWIFTLET_KEY=**********" in lines
+    keys = "0123456789abcdef, another/key+of_16"
+    settings = load_settings(index="i", encoder="e", search_keys=keys)
+    assert listed(settings.search_keys) == ["0123456789abcdef", "another/key+of_16"]
+    lines = list(settings.lines())
+    assert "SWIFTLET_SEARCH_KEYS=**********" in lines
+    assert not any("0123" in line for line in lines)
     assert "SWIFTLET_INDEX=i" in lines

@@ -1,0 +1,124 @@
+// Draws what the service answered. All text is put in as text: documents are anybody's.
+
+import { unitOffset } from "./service.js";
+
+const number = new Intl.NumberFormat("en-GB");
+
+/** An element with a class and its children: strings become text, never markup. */
+function element(name, className = "", ...children) {
+  const made = document.createElement(name);
+  if (className) made.className = className;
+  made.append(...children);
+  return made;
+}
+
+/** "1 document", "2 documents". */
+export function counted(count, noun) {
+  return `${number.format(count)} ${noun}${count === 1 ? "" : "s"}`;
+}
+
+/** Milliseconds with as many decimals as tell something: 0.09, 4.9, 37. */
+export function rounded(milliseconds) {
+  if (milliseconds < 1) return milliseconds.toFixed(2);
+  return milliseconds < 10 ? milliseconds.toFixed(1) : number.format(Math.round(milliseconds));
+}
+
+/** The address of a query, or of a document found by it. */
+export function addressOf(query, documentId = null) {
+  const parameters = new URLSearchParams();
+  if (query) parameters.set("q", query);
+  if (documentId !== null) parameters.set("document", documentId);
+  return parameters.size ? `?${parameters}` : "./";
+}
+
+/** One hit of a list: title, score, passage. */
+export function drawHit(hit, query) {
+  const link = element("a", "", hit.title.trim() || hit.document_id);
+  link.href = addressOf(query, hit.document_id);
+  link.dataset.documentId = hit.document_id;
+  const filled = element("span");
+  filled.style.inlineSize = `${100 * Math.min(1, Math.max(0, hit.score))}%`;
+  const bar = element("span", "bar", filled);
+  bar.ariaHidden = "true";
+  return element(
+    "li",
+    "hit",
+    element("h3", "", link),
+    element("p", "score", element("span", "spoken", "Score "), bar, hit.score.toFixed(3)),
+    element("p", "passage", hit.passage.text.trim().replace(/\n\s*\n/g, "\n")),
+    element("p", "identity", hit.document_id),
+  );
+}
+
+/** The stages' times, as a stacked bar and in words. */
+export function drawStages(stages) {
+  const whole = stages.reduce((sum, [, duration]) => sum + duration, 0);
+  const bar = element("div", "stacked");
+  bar.ariaHidden = "true";
+  const names = element("ul", "legend");
+  for (const [name, duration] of stages) {
+    const part = element("span", `stage-${name}`);
+    part.style.flexGrow = String((100 * duration) / whole);
+    bar.append(part);
+    const swatch = element("span", `swatch stage-${name}`);
+    const time = element("span", "figure", rounded(duration), element("span", "spoken", " ms"));
+    names.append(element("li", "", swatch, `${name} `, time));
+  }
+  return [bar, names];
+}
+
+/** A document's text, with the passage marked, if there is one; offsets count code points. */
+export function drawText(text, passage) {
+  if (!passage) return [text];
+  const start = unitOffset(text, passage.start);
+  const end = start + unitOffset(text.slice(start), passage.end - passage.start);
+  const mark = element("mark", "", text.slice(start, end));
+  mark.id = "passage";
+  return [text.slice(0, start), mark, text.slice(end)];
+}
+
+/** Where in its document a passage stands, in words. */
+export function whereabouts(text, passage) {
+  if (!passage) return "";
+  const length = number.format([...text].length);
+  const [start, end] = [number.format(passage.start + 1), number.format(passage.end)];
+  return `The passage found: characters ${start} to ${end} of ${length}`;
+}
+
+/** Names and values, nested ones as JSON; null and empty ones are left out. */
+export function drawEntries(entries) {
+  return entries
+    .filter(([, value]) => value !== null && value !== undefined && value !== "")
+    .map(([name, value]) =>
+      element("div", "", element("dt", "", name.replace(/^num_/, "").replaceAll("_", " ")), element("dd", "", plain(value))),
+    );
+}
+
+function plain(value) {
+  if (typeof value === "number") return Number.isInteger(value) ? number.format(value) : String(value);
+  return typeof value === "object" ? JSON.stringify(value) : String(value);
+}
+
+/** What `/info` says, as the drawer shows it. */
+export function drawInfo(info) {
+  const { encoder, index, limits, versions, ...service } = info;
+  const { details: encoderDetails, ...encoderFields } = encoder;
+  const { details: indexDetails, recall, ...indexFields } = index;
+  const sections = [
+    ["Index", Object.entries(indexFields)],
+    ["Recall against exact search", Object.entries(recall ?? {})],
+    ["Query encoder", Object.entries(encoderFields)],
+    ["Service", Object.entries(service)],
+    ["Limits of a request", Object.entries(limits)],
+    ["Versions", Object.entries(versions)],
+  ];
+  const drawn = sections
+    .filter(([, entries]) => entries.length)
+    .flatMap(([title, entries]) => [
+      element("h3", "", title),
+      element("dl", "metadata", ...drawEntries(entries)),
+    ]);
+  const whole = JSON.stringify({ index: indexDetails, encoder: encoderDetails }, null, 2);
+  const details = element("details", "", element("summary", "", "Manifests"), element("pre", "", whole));
+  return [...drawn, details];
+}

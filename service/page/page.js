@@ -1,0 +1,393 @@
+// The search page: what is asked, what is shown, and the address that says so.
+
+import { addressOf, counted, drawEntries, drawHit, drawInfo, drawStages, drawText, rounded, whereabouts } from "./drawing.js";
+import { Problem, fetchDocument, fetchInfo, keepKey, search } from "./service.js";
+
+const TYPING_PAUSE_MS = 150;
+const SLOW_AFTER_MS = 400;
+const READ_AFTER_MS = 2000;
+const MOST_RETRIES = 5;
+
+const HEADINGS = {
+  0: "The service cannot be reached",
+  401: "This service asks for a key",
+  403: "This key is not accepted",
+  429: "The service is busy",
+  503: "Not ready for searches",
+  504: "The search ran out of time",
+};
+const WORDS = {
+  0: "It may have stopped, or this device has no connection to it.",
+  401: "Whoever runs it can give you one.",
+  403: "Check it for a missing character, or ask for another one.",
+};
+// What asking again, unchanged, cannot mend.
+const FINAL = new Set([400, 401, 403, 404, 405, 413, 422]);
+
+const $ = (id) => document.getElementById(id);
+const box = $("query");
+const views = ["home", "notice", "results", "document"].map($);
+
+/** The answered query, and when its hits were shown; null until there is one. */
+let shown = null;
+/** Whether the query of the address was asked for outright, and so keeps its entry. */
+let entered = true;
+let underway = new AbortController();
+let typing = 0;
+let retry = 0;
+let retries = 0;
+let again = () => {};
+let placeInResults = { scroll: 0, documentId: null };
+
+// What is on the screen
+
+function show(name) {
+  for (const view of views) view.hidden = view.id !== name;
+}
+
+function announce(sentence) {
+  $("announcement").textContent = sentence;
+}
+
+function setSlow(slow) {
+  $("slow").hidden = !slow;
+  $("progress").hidden = !slow;
+  document.querySelector("main").ariaBusy = String(slow);
+  if (slow) announce("Still searching");
+}
+
+function showHome() {
+  shown = null;
+  document.title = "Swiftlet";
+  announce("");
+  show("home");
+}
+
+function showHits(query, answer) {
+  placeInResults = { scroll: 0, documentId: null };
+  shown = { query, hits: answer.hits, at: performance.now() };
+  document.title = `${query} · Swiftlet`;
+  const time = rounded(answer.milliseconds);
+  const found = counted(answer.hits.length, "document");
+  $("count").textContent = `${found} in ${time} ms`;
+  $("stages").replaceChildren(...drawStages(answer.stages));
+  $("hits").replaceChildren(...answer.hits.map((hit) => drawHit(hit, query)));
+  announce(`${found} found in ${time} milliseconds`);
+  if (answer.hits.length) show("results");
+  else showEmpty();
+}
+
+// A dense search finds something for every query, unless there is nothing to find.
+function showEmpty() {
+  shown = null;
+  showNotice({ heading: "Nothing found", detail: "This index holds no documents yet." });
+}
+
+function showDocument(found, passage) {
+  const title = found.title.trim() || found.document_id;
+  document.title = `${title} · Swiftlet`;
+  $("back").href = addressOf(address().query);
+  $("document-title").textContent = title;
+  $("document-where").textContent = whereabouts(found.text, passage);
+  $("document-metadata").replaceChildren(...drawEntries(Object.entries({ id: found.document_id, ...found.metadata })));
+  $("document-text").replaceChildren(...drawText(found.text, passage));
+  announce("");
+  show("document");
+  $("document-title").focus({ preventScroll: true });
+  if (passage) $("passage").scrollIntoView({ block: "center" });
+  else window.scrollTo(0, 0);
+}
+
+function showResults() {
+  document.title = `${shown.query} · Swiftlet`;
+  show("results");
+}
+
+/** The results as they were left to open a document. */
+function returnToResults() {
+  showResults();
+  window.scrollTo(0, placeInResults.scroll);
+  hitLinks()
+    .find((link) => link.dataset.documentId === placeInResults.documentId)
+    ?.focus({ preventScroll: true });
+}
+
+function showProblem(problem) {
+  const { status, requestId } = problem;
+  const heading = HEADINGS[status] ?? problem.message;
+  const detail = sentence(WORDS[status] ?? problem.detail);
+  // Each time twice as long, so that the page does not keep up the load that it waits for.
+  const wait = problem.retryAfterSeconds;
+  const seconds = wait === null || retries === MOST_RETRIES ? null : wait * 2 ** retries;
+  const asksForKey = status === 401 || status === 403;
+  shown = null;
+  showNotice({ heading, detail, requestId, asksForKey, mayRetry: !FINAL.has(status) });
+  if (asksForKey) $("key").focus();
+  announce(seconds === null ? heading : `${heading}. Trying again in ${counted(seconds, "second")}`);
+  if (seconds !== null) countDown(seconds);
+}
+
+function showNotice({ heading, detail, requestId = "", asksForKey = false, mayRetry = false }) {
+  $("notice-title").textContent = heading;
+  $("notice-detail").textContent = detail;
+  $("notice-request").hidden = !requestId;
+  $("notice-request").querySelector("code").textContent = requestId;
+  $("notice-back").hidden = address().documentId === null;
+  $("notice-back").href = addressOf(address().query);
+  $("key-form").hidden = !asksForKey;
+  $("again").hidden = !mayRetry;
+  $("again").textContent = "Try again";
+  $("countdown").textContent = "";
+  show("notice");
+}
+
+function sentence(text) {
+  return text && text[0].toUpperCase() + text.slice(1) + (/[.!?]$/.test(text) ? "" : ".");
+}
+
+function countDown(seconds) {
+  $("again").textContent = "Try now";
+  $("countdown").textContent = `Trying again in ${counted(seconds, "second")}`;
+  retry = setTimeout(() => {
+    // A page that nobody looks at need not add to the load.
+    if (seconds > 1 || document.hidden) countDown(Math.max(1, seconds - 1));
+    else {
+      retries += 1;
+      again();
+    }
+  }, 1000);
+}
+
+// What is asked
+
+/** Give up what is underway; whatever it still answers is not shown. */
+function stop() {
+  underway.abort();
+  clearTimeout(typing);
+  clearTimeout(retry);
+  setSlow(false);
+}
+
+/** Ask by `request(signal)` and hand over its answer; `again` then asks the same once more. */
+async function ask(request, onAnswer) {
+  stop();
+  again = () => ask(request, onAnswer);
+  underway = new AbortController();
+  const { signal } = underway;
+  const slow = setTimeout(setSlow, SLOW_AFTER_MS, true);
+  signal.addEventListener("abort", () => clearTimeout(slow));
+  let answer;
+  let problem = null;
+  try {
+    answer = await request(signal);
+  } catch (error) {
+    if (!signal.aborted && !(error instanceof Problem)) throw error;
+    problem = error;
+  }
+  if (signal.aborted) return;
+  clearTimeout(slow);
+  setSlow(false);
+  if (problem) {
+    showProblem(problem);
+  } else {
+    retries = 0;
+    await onAnswer(answer);
+  }
+}
+
+function searchFor(query, onAnswer = () => {}) {
+  return ask(
+    (signal) => search(query, signal),
+    (answer) => {
+      showHits(query, answer);
+      return onAnswer();
+    },
+  );
+}
+
+function openDocument(documentId) {
+  const hit = shown?.hits.find((candidate) => candidate.document_id === documentId);
+  return ask(
+    (signal) => fetchDocument(documentId, signal),
+    (found) => showDocument(found, hit?.passage),
+  );
+}
+
+// The address
+
+function address() {
+  const parameters = new URLSearchParams(location.search);
+  return { query: (parameters.get("q") ?? "").trim(), documentId: parameters.get("document") };
+}
+
+/** Show what the address says. */
+async function follow() {
+  const { query, documentId } = address();
+  if (box.value.trim() !== query) box.value = query;
+  entered = true;
+  stop();
+  const open = () => documentId !== null && openDocument(documentId);
+  if (query && query !== shown?.query) {
+    await searchFor(query, open);
+  } else if (documentId !== null) {
+    await open();
+  } else if (query) {
+    returnToResults();
+  } else {
+    showHome();
+  }
+}
+
+/** Write a query into the address: as a new entry if the one before has been read, or in its place. */
+function record(query) {
+  const before = address();
+  if (before.query === query && before.documentId === null) return;
+  const wasRead = shown !== null && performance.now() - shown.at > READ_AFTER_MS;
+  const keepsEntry = entered || wasRead || !before.query || before.documentId !== null;
+  history[keepsEntry ? "pushState" : "replaceState"](null, "", addressOf(query));
+  entered = false;
+}
+
+function searchForTyped() {
+  clearTimeout(typing);
+  const query = box.value.trim();
+  record(query);
+  if (!query) showHome();
+  else if (query === shown?.query) showResults();
+  else searchFor(query);
+}
+
+function open(documentId) {
+  placeInResults = { scroll: window.scrollY, documentId };
+  history.pushState({ fromResults: true }, "", addressOf(box.value.trim(), documentId));
+  openDocument(documentId);
+}
+
+function goBack() {
+  if (history.state?.fromResults) {
+    history.back();
+  } else {
+    history.replaceState(null, "", addressOf(address().query));
+    follow();
+  }
+}
+
+// Typing, keys, clicks
+
+box.addEventListener("input", (event) => {
+  if (event.isComposing) return;
+  stop();
+  retries = 0;
+  typing = setTimeout(searchForTyped, TYPING_PAUSE_MS);
+});
+box.addEventListener("compositionend", () => box.dispatchEvent(new InputEvent("input")));
+
+$("search").addEventListener("submit", (event) => {
+  event.preventDefault();
+  stop();
+  searchForTyped();
+  entered = true;
+  if (matchMedia("(pointer: coarse)").matches) box.blur();
+});
+
+$("key-form").addEventListener("submit", (event) => {
+  event.preventDefault();
+  keepKey($("key").value);
+  $("key").value = "";
+  again();
+  showSize();
+});
+
+$("again").addEventListener("click", () => again());
+
+$("hits").addEventListener("click", (event) => {
+  const link = event.target.closest(".hit")?.querySelector("a");
+  const elsewhere = event.metaKey || event.ctrlKey || event.shiftKey || event.altKey;
+  if (!link || elsewhere || !getSelection().isCollapsed) return;
+  event.preventDefault();
+  open(link.dataset.documentId);
+});
+
+for (const link of [$("back"), $("notice-back")]) {
+  link.addEventListener("click", (event) => {
+    event.preventDefault();
+    goBack();
+  });
+}
+
+$("home-link").addEventListener("click", (event) => {
+  event.preventDefault();
+  box.value = "";
+  stop();
+  searchForTyped();
+  box.focus();
+});
+
+function hitLinks() {
+  return [...$("hits").querySelectorAll("a")];
+}
+
+function move(by) {
+  const links = hitLinks();
+  const from = links.indexOf(document.activeElement);
+  if ($("results").hidden || (from < 0 && document.activeElement !== box)) return false;
+  const to = from + by;
+  if (to < 0) box.focus();
+  else links[Math.min(to, links.length - 1)]?.focus();
+  return true;
+}
+
+document.addEventListener("keydown", (event) => {
+  if (event.isComposing || event.ctrlKey || event.metaKey || event.altKey || $("about").open) return;
+  const writes = event.target.matches("input, textarea");
+  let handled = true;
+  if (event.key === "/" && !writes) {
+    box.focus();
+    box.select();
+  } else if (event.key === "ArrowDown") {
+    handled = move(1);
+  } else if (event.key === "ArrowUp") {
+    handled = document.activeElement !== box && move(-1);
+  } else if (event.key === "Escape" && address().documentId !== null) {
+    goBack();
+  } else if (event.key === "Escape" && document.activeElement !== box) {
+    box.focus();
+  } else {
+    handled = false;
+  }
+  if (handled) event.preventDefault();
+});
+
+addEventListener("popstate", follow);
+
+// What is searched
+
+async function showSize() {
+  try {
+    const { index } = await fetchInfo();
+    const [documents, passages] = [index.num_documents, index.num_passages];
+    $("home-size").textContent = `${counted(documents, "document")} in ${counted(passages, "passage")}.`;
+  } catch {
+    $("home-size").textContent = "";
+  }
+}
+
+$("about-open").addEventListener("click", async () => {
+  $("about-content").replaceChildren();
+  $("about").showModal();
+  try {
+    $("about-content").replaceChildren(...drawInfo(await fetchInfo()));
+  } catch (error) {
+    if (!(error instanceof Problem)) throw error;
+    const heading = HEADINGS[error.status] ?? error.message;
+    $("about-content").textContent = `${heading}. ${sentence(WORDS[error.status] ?? error.detail)}`;
+  }
+});
+$("about-close").addEventListener("click", () => $("about").close());
+$("about").addEventListener("click", (event) => {
+  if (event.target === $("about")) $("about").close();
+});
+
+history.scrollRestoration = "manual";
+follow();
+showSize();

@@ -1,0 +1,120 @@
+// Talks to the service: requests, its problems (RFC 9457), its stage times, its offsets.
+
+const KEY = "swiftlet.key";
+const STAGES = ["queue", "tokenise", "encode", "search", "aggregate", "fetch"];
+const DEFAULT_RETRY_SECONDS = 5;
+
+/** An answer that is not a success, or none at all (status 0). */
+export class Problem extends Error {
+  constructor(status, fields = {}, retryAfterSeconds = null) {
+    super(fields.title || `The service answered ${status}`);
+    this.status = status;
+    this.detail = typeof fields.detail === "string" ? fields.detail : "";
+    this.requestId = typeof fields.request_id === "string" ? fields.request_id : "";
+    this.retryAfterSeconds = retryAfterSeconds;
+  }
+}
+
+/** The hits of a query, and the milliseconds that each stage took. */
+export async function search(query, signal) {
+  const started = performance.now();
+  const response = await ask("search", {
+    method: "POST",
+    headers: { "Content-Type": "application/json" },
+    body: JSON.stringify({ query }),
+    signal,
+  });
+  const { hits } = await read(response);
+  const times = serverTiming(response.headers.get("Server-Timing") ?? "");
+  return { hits, ...stagesOf(times, performance.now() - started) };
+}
+
+/** A stored document. */
+export async function fetchDocument(documentId, signal) {
+  return read(await ask(`documents/${encodeURIComponent(documentId)}`, { signal }));
+}
+
+/** What the service says of its index and encoder. */
+export async function fetchInfo() {
+  return read(await ask("info"));
+}
+
+/** Keep a key for this tab, and send it from now on. */
+export function keepKey(key) {
+  try {
+    sessionStorage.setItem(KEY, key);
+  } catch {
+    // A browser that keeps nothing: the key then lasts as long as the page.
+  }
+  keyOfThisPage = key;
+}
+
+let keyOfThisPage = null;
+
+function currentKey() {
+  try {
+    return keyOfThisPage ?? sessionStorage.getItem(KEY);
+  } catch {
+    return keyOfThisPage;
+  }
+}
+
+async function ask(path, options = {}) {
+  const key = currentKey();
+  const authorisation = key ? { Authorization: `Bearer ${key}` } : {};
+  let response;
+  try {
+    response = await fetch(path, { ...options, headers: { ...options.headers, ...authorisation } });
+  } catch (error) {
+    throw error.name === "AbortError" ? error : new Problem(0);
+  }
+  if (response.ok) return response;
+  const fields = await response.json().catch(() => ({}));
+  throw new Problem(response.status, fields ?? {}, retryAfterSeconds(response));
+}
+
+async function read(response) {
+  try {
+    return await response.json();
+  } catch (error) {
+    throw error.name === "AbortError" ? error : new Problem(0);
+  }
+}
+
+function retryAfterSeconds(response) {
+  if (response.status !== 429 && response.status !== 503) return null;
+  const seconds = Number.parseInt(response.headers.get("Retry-After") ?? "", 10);
+  return Number.isNaN(seconds) ? DEFAULT_RETRY_SECONDS : Math.max(1, seconds);
+}
+
+function serverTiming(header) {
+  const times = new Map();
+  for (const metric of header.split(",")) {
+    const [name, ...parameters] = metric.split(";").map((part) => part.trim());
+    const duration = parameters.find((parameter) => parameter.startsWith("dur="));
+    if (duration) times.set(name, Number(duration.slice("dur=".length)));
+  }
+  return times;
+}
+
+// Without the header, as behind a proxy that drops it, the whole is what the browser measured.
+function stagesOf(times, measured) {
+  const milliseconds = times.get("total") ?? measured;
+  const stages = STAGES.filter((name) => times.has(name)).map((name) => [name, times.get(name)]);
+  const rest = milliseconds - stages.reduce((sum, [, duration]) => sum + duration, 0);
+  if (stages.length && rest > 0) stages.push(["other", rest]);
+  return { milliseconds, stages };
+}
+
+/**
+ * Where the character number `characters` begins in a JavaScript string.
+ *
+ * The service counts code points; a string here counts UTF-16 units, two for an emoji.
+ */
+export function unitOffset(text, characters) {
+  let unit = 0;
+  for (let character = 0; character < characters && unit < text.length; character += 1) {
+    unit += text.codePointAt(unit) > 0xffff ? 2 : 1;
+  }
+  return unit;
+}

@@ -1,0 +1,146 @@
+"""Who may ask, and what browsers are told."""
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import httpx
+import pytest
+
+from retrieval.searcher import Searcher
+from service.headers import CrossOrigin
+from service.keys import KeyLock
+from service.page import PAGE_FILES
+
+SEARCH, ADMIN = "a search key of the tests", "an admin key of the tests"
+LOCKED = [
+    ("POST", "/search"),
+    ("GET", "/search?q=bread"),
+    ("POST", "/search/batch"),
+    ("POST", "/v1/embeddings"),
+    ("GET", "/documents/bread-1"),
+    ("HEAD", "/documents/bread-1"),
+    ("GET", "/info"),
+]
+OPEN = ["/health/live", "/health/ready", "/metrics", "/openapi.json", "/docs"]
+
+
+@pytest.fixture
+def locked(make_application: Callable[..., Any], small_searcher: Searcher) -> Any:
+    return make_application(
+        small_searcher,
+        search_lock=KeyLock([SEARCH, "another one"], variable="SWIFTLET_SEARCH_KEYS"),
+        admin_lock=KeyLock([ADMIN], variable="SWIFTLET_ADMIN_KEYS"),
+        load=lambda: pytest.fail("nobody was allowed to"),
+    )
+
+
+def bearer(key: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {key}"}
+
+
+@pytest.mark.parametrize(("method", "path"), [*LOCKED, ("POST", "/admin/reload")])
+def test_a_locked_route_answers_401_without_a_key_and_403_with_a_wrong_one(
+    locked: Any, method: str, path: str
+) -> None:
+    for headers in ({}, {"Authorization": "Basic YTpi"}, {"Authorization": SEARCH}):
+        without = locked.ask(method, path, headers=headers)
+        assert without.status_code == 401
+        assert without.headers["www-authenticate"] == "Bearer"
+    other = SEARCH if "admin" in path else ADMIN
+    for key in ("", "no such key", other, SEARCH[:-1], "ä"):
+        wrong = locked.ask(method, path, headers={b"Authorization": f"Bearer {key}".encode()})
+        assert wrong.status_code == 403
+        assert key == "" or key not in wrong.text
+
+
+def test_each_key_opens_what_it_is_for(locked: Any) -> None:
+    for key in (SEARCH, "another one"):
+        for headers in (bearer(key), {"authorization": f"bearer  {key} "}):
+            assert locked.ask("GET", "/search?q=bread", headers=headers).status_code == 200
+
+
+def test_watching_needs_no_key(locked: Any) -> None:
+    assert {locked.ask("GET", path).status_code for path in OPEN} == {200}
+
+
+def test_refusals_name_the_setting_and_are_counted(locked: Any) -> None:
+    missing = locked.ask("GET", "/info").json()
+    assert "one of SWIFTLET_SEARCH_KEYS is expected" in missing["detail"]
+    assert locked.ask("GET", "/info", headers=bearer("wrong")).json()["detail"] == (
+        "the key is none of SWIFTLET_SEARCH_KEYS"
+    )
+    text = locked.ask("GET", "/metrics").text
+    assert 'swiftlet_rejected_total{reason="missing-key"} 1.0' in text
+    assert 'swiftlet_rejected_total{reason="wrong-key"} 1.0' in text
+    assert 'swiftlet_rejected_total{reason="queue-full"} 0.0' in text
+
+
+def test_without_an_admin_key_nobody_reloads(
+    make_application: Callable[..., Any], small_searcher: Searcher
+) -> None:
+    application = make_application(small_searcher, load=lambda: pytest.fail("allowed"))
+    for headers in ({}, bearer(""), bearer("anything")):
+        answer = application.ask("POST", "/admin/reload", headers=headers)
+        assert answer.status_code == 403
+        assert "SWIFTLET_ADMIN_KEYS is not set" in answer.json()["detail"]
+
+
+@pytest.mark.parametrize(
+    "path", ["/search?q=bread", "/search?q=", "/nothing", "/docs", "/metrics", *PAGE_FILES]
+)
+def test_every_answer_tells_browsers_to_be_careful(client: httpx.Client, path: str) -> None:
+    headers = client.get(path).headers
+    assert headers["x-content-type-options"] == "nosniff"
+    assert headers["x-frame-options"] == "DENY"
+    assert headers["referrer-policy"] == "no-referrer"
+    assert headers.get_list("content-security-policy")[0].startswith("default-src 'none'")
+    assert len(headers.get_list("content-security-policy")) == 1
+
+
+@pytest.fixture
+def shared(make_application: Callable[..., Any], small_searcher: Searcher) -> Any:
+    origins = ["https://a.example", "http://localhost:3000"]
+    return make_application(small_searcher, cross_origin=CrossOrigin(origins))
+
+
+def test_pages_of_the_origins_that_are_set_may_read_answers(shared: Any) -> None:
+    for path, status in (("/search?q=bread", 200), ("/search?q=", 422), ("/nothing", 404)):
+        answer = shared.ask("GET", path, headers={"Origin": "http://localhost:3000"})
+        assert answer.status_code == status
+        assert answer.headers["access-control-allow-origin"] == "http://localhost:3000"
+        assert "server-timing" in answer.headers["access-control-expose-headers"]
+        assert answer.headers["vary"] == "Origin"
+
+
+@pytest.mark.parametrize("origin", ["https://b.example", "https://a.example.evil", "null", ""])
+def test_pages_of_other_origins_may_not(shared: Any, origin: str) -> None:
+    headers = {"Origin": origin, "Access-Control-Request-Method": "POST"}
+    for method in ("GET", "OPTIONS"):
+        answer = shared.ask(method, "/search?q=bread", headers=headers)
+        assert "access-control-allow-origin" not in answer.headers
+        assert answer.headers["vary"] == "Origin"
+
+
+def test_browsers_may_ask_first_what_they_may_ask(shared: Any) -> None:
+    asked = {"Origin": "https://a.example", "Access-Control-Request-Method": "POST"}
+    answer = shared.ask("OPTIONS", "/search", headers=asked)
+    assert (answer.status_code, answer.content) == (204, b"")
+    assert answer.headers["access-control-allow-origin"] == "https://a.example"
+    assert "POST" in answer.headers["access-control-allow-methods"]
+    assert "authorization" in answer.headers["access-control-allow-headers"]
+    assert "access-control-allow-credentials" not in answer.headers
+    assert shared.ask("OPTIONS", "/search").status_code == 405
+    text = shared.ask("GET", "/metrics").text
+    assert 'swiftlet_requests_total{route="unknown",status="204"} 1.0' in text
+
+
+def test_all_origins_may_be_let_in_and_none_is_by_default(
+    make_application: Callable[..., Any], small_searcher: Searcher
+) -> None:
+    headers = {"Origin": "https://anybody.example"}
+    everybody = make_application(small_searcher, cross_origin=CrossOrigin(["*"]))
+    answer = everybody.ask("GET", "/search?q=a", headers=headers)
+    assert answer.headers["access-control-allow-origin"] == "*"
+    nobody = make_application(small_searcher).ask("GET", "/search?q=a", headers=headers)
+    assert not [name for name in nobody.headers if re.match("access-control|vary", name)]

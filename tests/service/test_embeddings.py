@@ -1,0 +1,82 @@
+import base64
+from collections.abc import Callable
+from typing import Any
+
+import httpx
+import numpy as np
+import openai
+import pytest
+
+from retrieval.searcher import Searcher
+from service.schemas import EmbeddingsAnswer, Limits
+
+TEXTS = ["how is bread baked", "ICE ❄ café", "who dances\tfor honey?"]
+
+
+@pytest.fixture
+def openai_client(server: Any) -> openai.OpenAI:
+    return openai.OpenAI(base_url=f"{server.url}/v1", api_key="anything", max_retries=0)
+
+
+@pytest.mark.parametrize("encoding_format", ["float", "base64", None])
+def test_the_openai_package_gets_the_encoders_embeddings(
+    openai_client: openai.OpenAI, small_searcher: Searcher, encoding_format: str | None
+) -> None:
+    options = {"encoding_format": encoding_format} if encoding_format else {}
+    answer = openai_client.embeddings.create(model="any", input=TEXTS, **options)
+    found = [
+        np.frombuffer(base64.b64decode(each.embedding), "<f4")
+        if isinstance(each.embedding, str)
+        else np.array(each.embedding, np.float32)
+        for each in answer.data
+    ]
+    assert np.array_equal(found, small_searcher.encoder.encode(TEXTS))
+    assert [each.index for each in answer.data] == [0, 1, 2]
+    assert answer.model == small_searcher.encoder_manifest.details["name"]
+    tokens = sum(len(small_searcher.encoder.tokenise(text)) for text in TEXTS)
+    assert answer.usage.prompt_tokens == answer.usage.total_tokens == tokens
+
+
+def test_the_openai_package_understands_a_refusal(openai_client: openai.OpenAI) -> None:
+    with pytest.raises(openai.UnprocessableEntityError) as refusal:
+        openai_client.embeddings.create(model="any", input="a", dimensions=3)
+    assert "dimensions is 3; 384 or nothing is expected" in refusal.value.body["detail"]
+
+
+def test_a_single_text_is_a_list_of_one(client: httpx.Client) -> None:
+    asked = {"model": "any", "encoding_format": "float", "dimensions": 384, "user": "me"}
+    one = client.post("/v1/embeddings", json={"input": TEXTS[0], **asked})
+    assert one.json() == client.post("/v1/embeddings", json={"input": TEXTS[:1]}).json()
+    read = EmbeddingsAnswer.model_validate_json(one.content, strict=True)
+    assert read.model_dump(exclude_unset=True) == one.json()
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "sentence"),
+    [
+        ({"input": ""}, 422, "input[0] is empty; a text of 1 to 10000 characters"),
+        ({"input": ["a", " "]}, 422, "input[1]: the query is empty"),
+        ({"input": [1, 2, 3]}, 422, "input[0] is 1; a text of 1 to 10000 characters"),
+        ({"input": None}, 422, "input is null; a text, or a list of 1 to 64 texts is expected"),
+        ({"input": []}, 422, "input is empty; a text, or a list of 1 to 64 texts is expected"),
+        ({"input": ["a"] * 65}, 413, "input has 65 entries; a text, or a list of 1 to 64 texts"),
+        ({"model": "any"}, 422, "input is missing"),
+        ({"input": "a", "dimensions": 256}, 422, "dimensions is 256; 384 or nothing is expected"),
+        ({"input": "a", "encoding_format": "hex"}, 422, "is a text; float or base64 is expected"),
+        ({"input": "a", "top_k": 3}, 422, "there is no field top_k; the fields are input, model"),
+    ],
+)
+def test_what_cannot_be_embedded_is_refused_in_one_sentence(
+    client: httpx.Client, body: object, status: int, sentence: str
+) -> None:
+    answer = client.post("/v1/embeddings", json=body)
+    assert answer.status_code == status
+    assert sentence in answer.json()["detail"]
+
+
+def test_the_limits_hold_for_embeddings_too(
+    make_application: Callable[..., Any], small_searcher: Searcher
+) -> None:
+    ask = make_application(small_searcher, Limits(max_batch_queries=1)).ask
+    assert ask("POST", "/v1/embeddings", json={"input": ["a"]}).status_code == 200
+    assert ask("POST", "/v1/embeddings", json={"input": ["a", "b"]}).status_code == 413

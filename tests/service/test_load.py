@@ -1,0 +1,220 @@
+"""What happens to requests when there are too many of them, or the service is to end."""
+
+import asyncio
+import json
+import re
+import socket
+import threading
+from collections import Counter
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import count
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx
+import pytest
+
+from models import DEFAULT_ENCODER
+from retrieval.encoder import OnnxEncoder
+from retrieval.searcher import Searcher
+from retrieval.types import Embeddings
+from service.schemas import Limits
+
+LONG_QUERY = "many long words " * 600
+
+
+class GatedEncoder(OnnxEncoder):
+    """Encodes when it is let, and counts how often it has begun to."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.begun, self.gate = threading.Semaphore(0), threading.Event()
+        self.runs = 0
+
+    def embed(self, token_ids: Sequence[int]) -> Embeddings:
+        self.runs += 1
+        self.begun.release()
+        self.gate.wait(20)
+        return super().embed(token_ids)
+
+
+@pytest.fixture
+def gated_searcher(small_searcher: Searcher) -> Searcher:
+    return Searcher(
+        encoder=GatedEncoder.load(DEFAULT_ENCODER, verify=False),
+        index=small_searcher.index,
+        passage_to_document=small_searcher._passage_to_document,
+        store=small_searcher._store,
+        index_manifest=small_searcher.index_manifest,
+        encoder_manifest=small_searcher.encoder_manifest,
+    )
+
+
+def value(metrics: str, series: str) -> float:
+    return float(re.search(rf"^{re.escape(series)} (.*)$", metrics, re.MULTILINE)[1])
+
+
+def test_work_whose_deadline_passed_is_answered_504_and_never_started(
+    make_application: Callable[..., Any], gated_searcher: Searcher
+) -> None:
+    encoder = gated_searcher.encoder
+    application = make_application(gated_searcher, threads=1)
+
+    async def ask() -> list[httpx.Response]:
+        transport = httpx.ASGITransport(application.app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://service") as client:
+            first = asyncio.create_task(client.post("/search", json={"query": "first"}))
+            await asyncio.to_thread(encoder.begun.acquire, timeout=20)
+            late = await asyncio.gather(
+                client.post("/search", json={"query": "late", "timeout_ms": 30}),
+                client.get("/search", params={"q": "late", "timeout_ms": 30}),
+                client.post("/search/batch", json={"queries": ["late"] * 9, "timeout_ms": 30}),
+            )
+            encoder.gate.set()
+            return [await first, *late]
+
+    first, *late = asyncio.run(ask())
+    assert first.status_code == 200
+    for answer in late:
+        assert answer.status_code == 504
+        assert answer.json()["detail"] == "the deadline passed before there was an answer"
+    # What comes afterwards finds an empty line.
+    assert application.ask("GET", "/search?q=next").status_code == 200
+    assert encoder.runs == 2
+    metrics = application.ask("GET", "/metrics").text
+    assert value(metrics, 'swiftlet_rejected_total{reason="deadline-passed"}') == 3
+    assert value(metrics, "swiftlet_queue_depth") == 0
+
+
+def test_a_deadline_that_passes_during_the_work_is_a_504_too(
+    make_application: Callable[..., Any], gated_searcher: Searcher
+) -> None:
+    application = make_application(gated_searcher, threads=1)
+    body = {"query": "slow", "timeout_ms": 30}
+    assert application.ask("POST", "/search", json=body).status_code == 504
+    gated_searcher.encoder.gate.set()
+
+
+def test_a_full_queue_answers_429_at_once_and_says_when_to_ask_again(
+    make_application: Callable[..., Any], gated_searcher: Searcher
+) -> None:
+    encoder = gated_searcher.encoder
+    limits = Limits(timeout_ms=60_000)
+    application = make_application(gated_searcher, limits, threads=1, max_queued=4)
+
+    async def ask() -> list[httpx.Response]:
+        transport = httpx.ASGITransport(application.app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://service") as client:
+            first = asyncio.create_task(client.get("/search?q=first"))
+            await asyncio.to_thread(encoder.begun.acquire, timeout=20)
+            waiting = asyncio.create_task(
+                client.post("/search/batch", json={"queries": ["waiting"] * 3})
+            )
+            while application.workers.queued != 3:
+                await asyncio.sleep(0)
+            metrics = (await client.get("/metrics")).text
+            assert value(metrics, "swiftlet_queue_depth") == 3
+            refused = await client.post("/search/batch", json={"queries": ["too many"] * 2})
+            encoder.gate.set()
+            return [refused, await first, await waiting]
+
+    refused, *accepted = asyncio.run(ask())
+    assert refused.status_code == 429
+    assert int(refused.headers["retry-after"]) >= 1
+    assert refused.json()["detail"] == (
+        "3 queries are waiting and 2 more were asked for; at most 4 may wait"
+    )
+    assert {answer.status_code for answer in accepted} == {200}
+
+
+def test_an_overloaded_service_answers_200_429_and_504_alone(
+    start_server: Callable[..., Any],
+) -> None:
+    server = start_server(
+        threads=1, max_queued_queries=6, max_batch_queries=4, timeout_ms=400, cache_bytes=0
+    )
+
+    def ask(number: int) -> list[int]:
+        with server.client() as client:
+            batch = {"queries": [LONG_QUERY] * 2}
+            return [
+                client.post("/search/batch", json=batch).status_code
+                if number % 4 == 0
+                else client.post("/search", json={"query": LONG_QUERY}).status_code
+                for _ in range(6)
+            ]
+
+    with ThreadPoolExecutor(16) as pool:
+        statuses = Counter(status for each in pool.map(ask, range(16)) for status in each)
+    assert statuses.total() == 96
+    assert {200, 429} <= set(statuses) <= {200, 429, 504}
+    with server.client() as client:
+        metrics = client.get("/metrics").text
+        assert client.get("/search?q=afterwards").status_code == 200
+    assert value(metrics, 'swiftlet_rejected_total{reason="queue-full"}') == statuses[429]
+    assert value(metrics, 'swiftlet_rejected_total{reason="deadline-passed"}') == statuses[504]
+
+
+def test_a_client_that_leaves_takes_its_waiting_work_along(
+    start_server: Callable[..., Any],
+) -> None:
+    server = start_server(threads=1)
+    address = urlsplit(server.url)
+    body = json.dumps({"queries": [LONG_QUERY] * 64}).encode()
+    head = b"POST /search/batch HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n" % len(body)
+    with server.client() as client:
+        with socket.create_connection((address.hostname, address.port), timeout=10) as connection:
+            connection.sendall(head + body)
+            for _ in count():
+                if value(client.get("/metrics").text, "swiftlet_queue_depth"):
+                    break
+        left = 'swiftlet_requests_total{route="/search/batch",status="499"}'
+        for _ in count():
+            metrics = client.get("/metrics").text
+            if value(metrics, left):
+                break
+        assert value(metrics, "swiftlet_queue_depth") == 0
+        assert value(metrics, 'swiftlet_stage_seconds_count{stage="encode"}') == 0
+
+
+def test_sigterm_under_load_loses_no_request_that_was_accepted(
+    start_server: Callable[..., Any],
+) -> None:
+    server = start_server(access_log="true", threads=2)
+    under_way = threading.Semaphore(0)
+
+    def ask_on() -> Counter[int]:
+        statuses: Counter[int] = Counter()
+        with server.client() as client:
+            while True:
+                try:
+                    answer = client.post("/search", json={"query": "bread", "top_k": 3})
+                except httpx.TransportError:
+                    return statuses  # nobody listens any more
+                assert answer.status_code == 503 or len(answer.json()["hits"]) == 3
+                statuses[answer.status_code] += 1
+                under_way.release()
+
+    with ThreadPoolExecutor() as pool:
+        asking = [pool.submit(ask_on) for _ in range(8)]
+        for _ in range(100):
+            assert under_way.acquire(timeout=20)
+        server.process.terminate()
+        received = sum((each.result() for each in asking), Counter[int]())
+    assert server.ended() == 0
+    log = "".join(server.log)
+    answered = Counter(int(status) for status in re.findall(r"POST /search (\d+) ", log))
+    assert received == answered
+    assert set(received) <= {200, 503}
+
+
+def test_from_sigterm_on_answers_ask_for_another_connection(
+    make_application: Callable[..., Any], small_searcher: Searcher
+) -> None:
+    application = make_application(small_searcher)
+    assert "connection" not in application.ask("GET", "/search?q=bread").headers
+    application.state.drain()
+    answer = application.ask("GET", "/search?q=bread")
+    assert (answer.status_code, answer.headers["connection"]) == (503, "close")
+    assert answer.headers["retry-after"]

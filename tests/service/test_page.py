@@ -1,0 +1,727 @@
+"""The search page, in a real Chromium against a real server."""
+
+import json
+import os
+import re
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import httpx
+import pytest
+from playwright.sync_api import Browser, Error, Locator, Page, Route, expect, sync_playwright
+
+from indexing.build import build_index
+from models import DEFAULT_ENCODER
+from retrieval.types import Document
+from service.page import CONTENT_SECURITY_POLICY, PAGE_FILES
+
+# One worker, so that one browser serves all tests.
+pytestmark = pytest.mark.xdist_group("page")
+
+QUERY = "how is bread baked"
+SCHEMES = ["light", "dark"]
+STAGES = ["queue", "tokenise", "encode", "search", "aggregate", "fetch"]
+TYPING_PAUSE_MS = 150
+WAIT_MS = 20_000
+HOSTILE_TITLE = "Foxes 🦊 <script>window.owned = 1</script>"
+HOSTILE_TEXT = (
+    "🎉 Fireworks 🎆 light the sky over the harbour at midnight. " * 30
+    + "A fox 🦊 sleeps in its den <img src=x onerror='window.owned = 1'> below the old oak. " * 8
+    + "🚂 Trains carry coal and passengers over the mountain pass. " * 30
+)
+
+# Of every text that shows: its contrast with what lies behind it, as WCAG 2 computes it.
+LOW_CONTRASTS = """
+() => {
+  const context = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
+  const channels = (colour) => {
+    context.clearRect(0, 0, 1, 1);
+    context.fillStyle = colour;
+    context.fillRect(0, 0, 1, 1);
+    return [...context.getImageData(0, 0, 1, 1).data];
+  };
+  const luminance = (colour) => {
+    const [r, g, b] = channels(colour).map((value) => {
+      const share = value / 255;
+      return share <= 0.04045 ? share / 12.92 : ((share + 0.055) / 1.055) ** 2.4;
+    });
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+  };
+  const behind = (element) => {
+    for (let at = element; at; at = at.parentElement) {
+      const colour = getComputedStyle(at).backgroundColor;
+      if (channels(colour)[3] === 255) return colour;
+    }
+    throw new Error("nothing opaque lies behind");
+  };
+  const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  const low = [];
+  let seen = 0;
+  while (walker.nextNode()) {
+    const element = walker.currentNode.parentElement;
+    const text = walker.currentNode.data.trim();
+    if (!text || !element.checkVisibility({ visibilityProperty: true })) continue;
+    if (element.matches("noscript, .spoken")) continue;
+    seen += 1;
+    const pair = [luminance(getComputedStyle(element).color), luminance(behind(element))];
+    const ratio = (Math.max(...pair) + 0.05) / (Math.min(...pair) + 0.05);
+    if (ratio < 4.5) low.push([text.slice(0, 40), ratio]);
+  }
+  return { low, seen };
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    executable = shutil.which("chromium")
+    if executable is None:
+        message = "the page is tested in Chromium; on Debian: apt-get install chromium"
+        if os.environ.get("CI"):
+            pytest.fail(message)
+        pytest.skip(message)
+    arguments = ["--no-sandbox"] if os.getuid() == 0 else []
+    expect.set_options(timeout=WAIT_MS)
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=executable, args=arguments)
+        yield browser
+        browser.close()
+
+
+OpenPage = Callable[..., Page]
+
+
+@pytest.fixture
+def open_page(browser: Browser, request: pytest.FixtureRequest) -> Iterator[OpenPage]:
+    """Opens pages of the service; none of them may have thrown or met its own policy's refusal."""
+    faults: list[str] = []
+    contexts = []
+
+    def open_one(
+        address: str = "/", url: str = "", clock: bool = False, search: Any = None, **options: Any
+    ) -> Page:
+        url = url or request.getfixturevalue("server").url
+        context = browser.new_context(base_url=url, viewport={"width": 1280, "height": 800})
+        contexts.append(context)
+        context.set_default_timeout(WAIT_MS)
+        page = context.new_page()
+        if width := options.pop("width", None):
+            page.set_viewport_size({"width": width, "height": 740})
+        page.emulate_media(**options)
+        page.on("pageerror", lambda error: faults.append(str(error)))
+        page.on(
+            "console",
+            lambda message: (
+                faults.append(message.text) if "Content Security Policy" in message.text else None
+            ),
+        )
+        if search is not None:
+            page.route("**/search", search)
+        if clock:
+            page.clock.install()
+        page.goto(address)
+        if clock:
+            page.clock.pause_at(page.evaluate("Date.now() + 1000"))
+        return page
+
+    yield open_one
+    for context in contexts:
+        context.close()
+    assert not faults
+
+
+@pytest.fixture(scope="module")
+def hostile_index(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An index of one document that is full of markup and emoji, and a plain one."""
+    documents = [
+        Document(
+            document_id="den/1 ?&#",
+            title=HOSTILE_TITLE,
+            text=HOSTILE_TEXT,
+            metadata={"note": "<b>bold</b>"},
+        ),
+        Document(document_id="plain", title="", text="Ships sail by the wind.", metadata={}),
+    ]
+    out = tmp_path_factory.mktemp("hostile") / "index"
+    build_index(documents, DEFAULT_ENCODER, out)
+    return out
+
+
+def box(page: Page) -> Locator:
+    return page.get_by_role("searchbox", name="Search the documents")
+
+
+def links(page: Page) -> Locator:
+    return page.locator("#hits a")
+
+
+def fill(page: Page, query: str) -> None:
+    """Write into the box of a page whose clock stands, and pause as long as it waits for."""
+    box(page).fill(query)
+    page.clock.run_for(TYPING_PAUSE_MS)
+
+
+def announcement(page: Page) -> Locator:
+    return page.get_by_role("status")
+
+
+def found(query: str) -> str:
+    return f"/?q={quote(query)}"
+
+
+def answer(
+    route: Route, title: str = "Answer", status: int = 200, timing: str = "", **headers: str
+) -> None:
+    """Fulfil a search with one hit of that title, or with a problem of that title."""
+    content: dict[str, Any] = {
+        "title": title,
+        "status": status,
+        "detail": f"details of {title}",
+        "request_id": "0123456789abcdef",
+    }
+    if status == 200:
+        passage = {"passage_id": "a#0", "text": "Some text", "start": 0, "end": 9}
+        hit = {"document_id": "a", "score": 0.25, "title": title, "passage": passage}
+        content = {"hits": [{**hit, "metadata": {}}], "index": "0"}
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    kind = "application/json" if status == 200 else "application/problem+json"
+    route.fulfill(
+        status=status,
+        body=json.dumps(content),
+        headers={"Content-Type": kind, "Server-Timing": timing, **named},
+    )
+
+
+# What is served
+
+
+def test_every_file_of_the_page_is_in_the_package_and_is_served() -> None:
+    folder = files("service") / "page"
+    assert {file.name for file in folder.iterdir()} == {name for name, _ in PAGE_FILES.values()}
+    assert "/" in PAGE_FILES
+    for file in folder.iterdir():
+        assert 0 < len(file.read_bytes()) < 20_000
+
+
+@pytest.mark.parametrize("path", PAGE_FILES)
+def test_each_file_has_its_type_its_policy_and_is_sent_once(
+    client: httpx.Client, path: str
+) -> None:
+    name, media_type = PAGE_FILES[path]
+    first = client.get(path)
+    assert first.content == (files("service") / "page" / name).read_bytes()
+    assert first.headers["content-type"] == f"{media_type}; charset=utf-8"
+    assert first.headers["content-security-policy"] == CONTENT_SECURITY_POLICY
+    assert "unsafe" not in CONTENT_SECURITY_POLICY
+    assert first.headers["cache-control"] == "no-cache"
+    etag = first.headers["etag"]
+    for tags in (etag, f"W/{etag}", f'"other", {etag}', "*"):
+        again = client.get(path, headers={"If-None-Match": tags})
+        assert (again.status_code, again.content) == (304, b"")
+        assert again.headers["etag"] == etag
+        assert again.headers["content-security-policy"] == CONTENT_SECURITY_POLICY
+    assert client.get(path, headers={"If-None-Match": '"other"'}).content == first.content
+    head = client.head(path)
+    assert (head.status_code, head.content, head.headers["etag"]) == (200, b"", etag)
+    assert client.post(path).status_code == 405
+
+
+def test_the_page_is_counted_from_the_first_scrape_and_is_no_part_of_the_contract(
+    client: httpx.Client,
+) -> None:
+    scrape = client.get("/metrics").text
+    paths = client.get("/openapi.json").json()["paths"]
+    for path in PAGE_FILES:
+        assert f'swiftlet_requests_total{{route="{path}",status="304"}}' in scrape
+        assert path not in paths
+
+
+def test_the_markup_holds_no_script_style_or_handler_of_its_own(client: httpx.Client) -> None:
+    markup = client.get("/").text
+    assert re.findall(r"<script(?![^>]* src=)|<style|\sstyle=|\son\w+=", markup) == []
+    for path in PAGE_FILES:
+        foreign = re.findall(r"(?:https?:)?//[a-z][^'\"\s]*", client.get(path).text)
+        assert set(foreign) <= {"http://www.w3.org/2000/svg"}  # a name, which nothing fetches
+
+
+# Searching
+
+
+def test_the_page_asks_nobody_but_its_own_service(open_page: OpenPage, server: Any) -> None:
+    page = open_page()
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.goto(found(QUERY))
+    expect(links(page)).to_have_count(10)
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Enter")
+    expect(page.locator("#passage")).to_be_visible()
+    document = quote(page.locator("#document-metadata dd").first.inner_text())
+    paths = {url.removeprefix(server.url).split("?")[0] for url in asked if url[:5] != "data:"}
+    assert {*PAGE_FILES, "/search", "/info", f"/documents/{document}"} == paths
+
+
+def test_one_search_is_asked_once_typing_stops(open_page: OpenPage) -> None:
+    asked: list[str] = []
+
+    def search(route: Route) -> None:
+        asked.append(route.request.post_data_json["query"])
+        route.continue_()
+
+    page = open_page(clock=True, search=search)
+    expect(box(page)).to_be_focused()
+    for letter in QUERY:
+        page.keyboard.type(letter)
+        page.clock.run_for(TYPING_PAUSE_MS - 1)
+    assert asked == []
+    page.clock.run_for(1)
+    expect(links(page)).to_have_count(10)
+    assert asked == [QUERY]
+    fill(page, f"{QUERY}  ")  # the same query still
+    fill(page, "violin")
+    expect(links(page).first).to_have_text(re.compile("Violin"))
+    assert asked == [QUERY, "violin"]
+
+
+def test_hits_are_those_of_the_service_with_title_score_and_passage(
+    open_page: OpenPage, client: httpx.Client
+) -> None:
+    hits = client.post("/search", json={"query": QUERY}).json()["hits"]
+    page = open_page(found(QUERY))
+    expect(links(page)).to_have_text([hit["title"] for hit in hits])
+    expect(page.locator(".passage")).to_have_text([hit["passage"]["text"] for hit in hits])
+    expect(page.locator(".score")).to_have_text(
+        [re.compile(rf"^Score\s*{hit['score']:.3f}$") for hit in hits]
+    )
+    for hit, bar in zip(hits, page.locator(".bar").all(), strict=True):
+        widths = bar.evaluate("bar => [bar, bar.firstChild].map((e) => e.offsetWidth)")
+        assert widths[1] == pytest.approx(max(0, hit["score"]) * widths[0], abs=1)
+    names = page.locator(".legend li").all_inner_texts()
+    assert [name.split()[0] for name in names][:6] == STAGES
+
+
+def test_the_stages_are_drawn_to_scale_and_said(open_page: OpenPage) -> None:
+    timing = "queue;dur=1, tokenise;dur=1, encode;dur=6, search;dur=2, total;dur=12.4"
+    page = open_page(found("x"), search=lambda route: answer(route, timing=timing))
+    expect(page.get_by_role("heading", level=2)).to_have_text("1 document in 12 ms")
+    expect(announcement(page)).to_have_text("1 document found in 12 milliseconds")
+    expect(page.locator(".legend li")).to_have_text(
+        ["queue 1.0 ms", "tokenise 1.0 ms", "encode 6.0 ms", "search 2.0 ms", "other 2.4 ms"]
+    )
+    widths = page.locator(".stacked span").evaluate_all("spans => spans.map((s) => s.offsetWidth)")
+    shares = [width / sum(widths) for width in widths]
+    assert shares == pytest.approx([1 / 12.4, 1 / 12.4, 6 / 12.4, 2 / 12.4, 2.4 / 12.4], abs=0.01)
+
+
+def test_an_older_search_is_given_up_and_its_answer_never_shown(open_page: OpenPage) -> None:
+    held: list[Route] = []
+
+    def search(route: Route) -> None:
+        if route.request.post_data_json["query"] == "old":
+            held.append(route)
+        else:
+            answer(route, "New")
+
+    page = open_page(search=search)
+    with page.expect_event("requestfailed") as failed:
+        with page.expect_request("**/search"):
+            box(page).fill("old")
+        box(page).fill("new")
+    assert failed.value.post_data_json == {"query": "old"}
+    expect(links(page)).to_have_text(["New"])
+    with suppress(Error):  # Chromium may know already that nobody waits for it
+        answer(held[0], "Old")
+    box(page).fill("newer")
+    expect(page).to_have_url(re.compile(r"q=newer$"))
+    expect(links(page)).to_have_text(["New"])
+
+
+def test_an_empty_box_goes_home_and_says_how_much_is_searched(open_page: OpenPage) -> None:
+    page = open_page(found(QUERY))
+    expect(links(page)).to_have_count(10)
+    box(page).fill(" ")
+    expect(page.get_by_role("heading", level=2)).to_have_text("Search by meaning, not by words.")
+    expect(page.locator("#home-size")).to_have_text(re.compile("^60 documents in [0-9]+ passages"))
+    expect(page).to_have_url(re.compile("/$"))
+
+
+# The document
+
+
+def test_the_passage_is_marked_where_it_stands_after_emoji_and_markup(
+    open_page: OpenPage, start_server: Callable[..., Any], hostile_index: Path
+) -> None:
+    server = start_server(index=hostile_index)
+    query = "a fox sleeps in its den"
+    with server.client() as client:
+        hit = client.post("/search", json={"query": query}).json()["hits"][0]
+    passage = hit["passage"]
+    assert 0 < passage["start"] < passage["end"] < len(HOSTILE_TEXT)
+    page = open_page(found(query), url=server.url)
+    expect(links(page).first).to_have_text(HOSTILE_TITLE)
+    expect(links(page).nth(1)).to_have_text("plain")  # what has no title is called by its id
+    links(page).first.click()
+    mark = page.locator("mark")
+    expect(mark).to_be_in_viewport()
+    assert mark.evaluate("mark => mark.textContent") == passage["text"]
+    text = page.locator("#document-text")
+    assert text.evaluate("text => text.textContent") == HOSTILE_TEXT
+    before = text.evaluate("text => text.firstChild.data")
+    assert before == HOSTILE_TEXT[: passage["start"]]
+    expect(page.get_by_role("heading", level=2)).to_have_text(HOSTILE_TITLE)
+    expect(page.locator("#document-metadata")).to_contain_text("<b>bold</b>")
+    assert page.locator("main :is(script, img, b)").count() == 0
+    assert page.evaluate("window.owned") is None
+    page.reload()
+    expect(mark).to_be_in_viewport()
+
+
+def test_an_unknown_document_says_so_and_leads_back(open_page: OpenPage) -> None:
+    page = open_page(f"{found(QUERY)}&document=nothing")
+    expect(page.get_by_role("heading", level=2)).to_have_text("There is no such document")
+    expect(page.get_by_role("button", name="Try again")).to_be_hidden()
+    page.get_by_role("link", name="Results").click()
+    expect(links(page)).to_have_count(10)
+    expect(page).to_have_url(re.compile(r"\?q=how\+is\+bread\+baked$"))
+
+
+# Keys and addresses
+
+
+def test_the_whole_way_is_gone_by_keys(open_page: OpenPage) -> None:
+    page = open_page(found(QUERY))
+    expect(links(page)).to_have_count(10)
+    page.get_by_role("button", name="About this index").focus()
+    page.keyboard.press("/")
+    expect(box(page)).to_be_focused()
+    expect(box(page)).to_have_value(QUERY)
+    page.keyboard.press("ArrowDown")
+    expect(links(page).nth(0)).to_be_focused()
+    page.keyboard.press("ArrowDown")
+    expect(links(page).nth(1)).to_be_focused()
+    title = links(page).nth(1).inner_text()
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", level=2)).to_have_text(title)
+    expect(page.get_by_role("heading", level=2)).to_be_focused()
+    page.keyboard.press("Escape")
+    expect(links(page).nth(1)).to_be_focused()
+    page.keyboard.press("ArrowUp")
+    page.keyboard.press("ArrowUp")
+    expect(box(page)).to_be_focused()
+    for _ in range(12):
+        page.keyboard.press("ArrowDown")
+    expect(links(page).last).to_be_focused()
+    page.keyboard.press("Escape")
+    expect(box(page)).to_be_focused()
+
+
+def test_each_query_that_was_read_has_an_address_to_go_back_to(open_page: OpenPage) -> None:
+    page = open_page(clock=True)
+    fill(page, "how is")
+    expect(page).to_have_url(re.compile(r"\?q=how\+is$"))
+    expect(links(page)).to_have_count(10)
+    page.clock.run_for(1500)
+    fill(page, "how is bread made & sold?")  # the same thought, typed on
+    expect(page).to_have_url(re.compile(r"\?q=how\+is\+bread\+made\+%26\+sold%3F$"))
+    page.keyboard.press("Enter")
+    expect(links(page).first).to_have_text(re.compile("Bread"))
+    fill(page, "tides")
+    expect(links(page).first).to_have_text(re.compile("Tides"))
+    page.clock.run_for(3000)  # read for a while
+    fill(page, "who dances for honey")
+    expect(page).to_have_url(re.compile("dances"))
+    expect(links(page).first).to_have_text(re.compile("Bees"))
+    links(page).first.click()
+    expect(page).to_have_url(re.compile(r"dances.*&document=bees-\d+$"))
+    expect(page.locator("#passage")).to_be_visible()
+    page.go_back()
+    expect(links(page).first).to_be_visible()
+    page.go_forward()
+    expect(page.locator("#passage")).to_be_visible()
+    page.go_back()
+    page.go_back()
+    expect(box(page)).to_have_value("tides")
+    page.go_back()
+    expect(box(page)).to_have_value("how is bread made & sold?")
+    expect(links(page).first).to_have_text(re.compile("Bread"))
+    page.go_back()
+    expect(box(page)).to_have_value("")
+    expect(page.locator("#home")).to_be_visible()
+
+
+# States
+
+
+def test_a_slow_search_says_so_and_leaves_the_old_hits_in_place(open_page: OpenPage) -> None:
+    held: list[Route] = []
+    page = open_page(found(QUERY))
+    expect(links(page)).to_have_count(10)
+    page.route("**/search", lambda route: held.append(route))  # noqa: PLW0108 Playwright marks it
+    page.clock.install()
+    page.clock.pause_at(page.evaluate("Date.now() + 1000"))
+    with page.expect_request("**/search"):
+        fill(page, "slow")
+    slow = page.get_by_text("Still searching. The service is slower than usual.")
+    page.clock.run_for(399)
+    expect(slow).to_be_hidden()
+    page.clock.run_for(1)
+    expect(slow).to_be_visible()
+    expect(announcement(page)).to_have_text("Still searching")
+    expect(page.get_by_role("main")).to_have_attribute("aria-busy", "true")
+    expect(links(page)).to_have_count(10)
+    answer(held[0], "Late")
+    expect(links(page)).to_have_text(["Late"])
+    expect(slow).to_be_hidden()
+    expect(page.get_by_role("main")).to_have_attribute("aria-busy", "false")
+
+
+@pytest.mark.parametrize(("status", "heading"), [(429, "is busy"), (503, "Not ready")])
+def test_overload_counts_down_and_asks_again_with_patience(
+    open_page: OpenPage, status: int, heading: str
+) -> None:
+    refusals = 2
+    asked: list[Route] = []
+
+    def search(route: Route) -> None:
+        asked.append(route)
+        if len(asked) > refusals:
+            answer(route)
+        else:
+            answer(route, "Too much is waiting", status, Retry_After="3")
+
+    page = open_page(clock=True, search=search)
+    fill(page, "x")
+    expect(page.get_by_role("heading", level=2)).to_have_text(re.compile(heading))
+    countdown = page.locator("#countdown")
+    expect(announcement(page)).to_have_text(re.compile("Trying again in 3 seconds$"))
+    for seconds in ("3 seconds", "2 seconds", "1 second"):
+        expect(countdown).to_have_text(f"Trying again in {seconds}")
+        assert len(asked) == 1
+        page.clock.run_for(1000)
+    expect(countdown).to_have_text("Trying again in 6 seconds")
+    assert len(asked) == 2
+    page.clock.run_for(6000)
+    expect(links(page)).to_have_text(["Answer"])
+    assert len(asked) == 3
+
+
+def test_a_page_that_is_refused_again_and_again_leaves_it_to_the_button(
+    open_page: OpenPage,
+) -> None:
+    asked: list[Route] = []
+
+    def search(route: Route) -> None:
+        asked.append(route)
+        answer(route, "Too much is waiting", 429, Retry_After="1")
+
+    page = open_page(clock=True, search=search)
+    fill(page, "x")
+    for refused in range(1, 6):
+        expect(page.locator("#countdown")).to_have_text(re.compile(f" {2 ** (refused - 1)} second"))
+        page.clock.run_for(1000 * 2 ** (refused - 1))
+    expect(page.locator("#countdown")).to_have_text("")
+    assert len(asked) == 6
+    page.clock.run_for(600_000)
+    with page.expect_request("**/search"):
+        page.get_by_role("button", name="Try again").click()
+
+
+@pytest.mark.parametrize(
+    ("status", "heading", "again"),
+    [
+        (422, "Problem", False),
+        (500, "Problem", True),
+        (504, "The search ran out of time", True),
+        (0, "The service cannot be reached", True),
+    ],
+)
+def test_an_error_is_told_and_asked_again_where_that_may_help(
+    open_page: OpenPage, status: int, heading: str, again: bool
+) -> None:
+    failing = True
+
+    def search(route: Route) -> None:
+        if not failing:
+            answer(route)
+        elif status:
+            answer(route, "Problem", status)
+        else:
+            route.abort()
+
+    page = open_page(found("x"), search=search)
+    notice = page.get_by_role("region", name=heading)
+    expect(notice).to_be_visible()
+    expect(announcement(page)).to_have_text(heading)
+    if status:
+        expect(notice).to_contain_text("Details of Problem.")
+        expect(notice).to_contain_text("0123456789abcdef")
+    button = page.get_by_role("button", name="Try again")
+    failing = False
+    if again:
+        button.click()
+    else:
+        expect(button).to_be_hidden()
+        box(page).fill("shorter")
+    expect(links(page)).to_have_text(["Answer"])
+    expect(notice).to_be_hidden()
+
+
+def test_an_answer_that_is_no_problem_document_is_told_too(open_page: OpenPage) -> None:
+    def search(route: Route) -> None:
+        route.fulfill(status=502, body="<h1>Bad gateway</h1>")
+
+    page = open_page(found("x"), search=search)
+    expect(page.get_by_role("heading", level=2)).to_have_text("The service answered 502")
+
+
+def test_an_empty_index_is_told(open_page: OpenPage) -> None:
+    page = open_page(found("x"), search=lambda route: route.fulfill(json={"hits": []}))
+    expect(page.get_by_role("heading", level=2)).to_have_text("Nothing found")
+    expect(announcement(page)).to_have_text(re.compile("^0 documents found"))
+
+
+def test_a_key_is_asked_for_and_kept_in_this_tab_only(open_page: OpenPage) -> None:
+    sent: list[str | None] = []
+
+    def search(route: Route) -> None:
+        sent.append(route.request.headers.get("authorization"))
+        if sent[-1] == "Bearer right":
+            route.continue_()
+        else:
+            answer(route, "Key", 401 if sent[-1] is None else 403)
+
+    page = open_page(found(QUERY), search=search)
+    field = page.get_by_label("Search key")
+    expect(page.get_by_role("heading", level=2)).to_have_text("This service asks for a key")
+    expect(field).to_be_focused()
+    expect(field).to_have_attribute("type", "password")
+    field.fill("wrong")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", level=2)).to_have_text("This key is not accepted")
+    expect(field).to_have_value("")
+    field.fill("right")
+    page.get_by_role("button", name="Use this key").click()
+    expect(links(page)).to_have_count(10)
+    assert sent == [None, "Bearer wrong", "Bearer right"]
+    kept = page.evaluate("[Object.values(sessionStorage), localStorage.length, document.cookie]")
+    assert kept == [["right"], 0, ""]
+    assert "right" not in page.url
+    page.reload()
+    expect(links(page)).to_have_count(10)
+    assert sent[-1] == "Bearer right"
+
+
+def test_the_drawer_tells_what_is_searched_and_gives_the_focus_back(
+    open_page: OpenPage, client: httpx.Client
+) -> None:
+    info = client.get("/info").json()
+    page = open_page()
+    button = page.get_by_role("button", name="About this index")
+    button.focus()
+    page.keyboard.press("Enter")
+    drawer = page.get_by_role("dialog", name="About this index")
+    expect(drawer.locator("dt", has_text=re.compile("^documents$"))).to_be_visible()
+    for value in ("60", info["encoder"]["name"], info["index"]["fingerprint"]):
+        expect(drawer).to_contain_text(value)
+    page.keyboard.press("Escape")
+    expect(drawer).to_be_hidden()
+    expect(button).to_be_focused()
+
+
+# For everyone
+
+
+def every_view(page: Page) -> Iterator[str]:
+    """Bring one view after the other onto the page, and name it."""
+    expect(page.locator("#home-size")).to_contain_text("documents")
+    yield "home"
+    box(page).fill(QUERY)
+    expect(links(page)).to_have_count(10)
+    links(page).first.hover()
+    yield "results"
+    links(page).first.click()
+    expect(page.locator("#passage")).to_be_visible()
+    yield "document"
+    page.get_by_role("button", name="About this index").click()
+    expect(page.locator("#about-content h3").first).to_be_visible()
+    page.locator("summary").click()
+    yield "drawer"
+    page.keyboard.press("Escape")
+    page.route("**/search", lambda route: answer(route, "X" * 200, 401))
+    box(page).fill("x")
+    expect(page.get_by_label("Search key")).to_be_visible()
+    yield "notice"
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_every_text_has_the_contrast_of_level_aa(open_page: OpenPage, scheme: str) -> None:
+    page = open_page(color_scheme=scheme, reduced_motion="reduce")
+    dark = page.evaluate("getComputedStyle(document.documentElement).backgroundColor")
+    assert (dark == "rgb(21, 24, 28)") == (scheme == "dark")
+    for view in every_view(page):
+        contrasts = page.evaluate(LOW_CONTRASTS)
+        assert contrasts["seen"] > 5, view
+        assert contrasts["low"] == [], view
+
+
+def test_nothing_is_wider_than_a_narrow_phone(open_page: OpenPage) -> None:
+    page = open_page(width=360)
+    for view in every_view(page):
+        assert page.evaluate("document.documentElement.scrollWidth") <= 360, view
+        too_wide = "[...document.querySelectorAll('body *')].filter((e) => e.checkVisibility()"
+        too_wide += " && e.getBoundingClientRect().right > 361).map((e) => e.outerHTML)"
+        assert page.evaluate(too_wide) == [], view
+
+
+def test_a_screen_reader_finds_landmarks_names_and_headings(open_page: OpenPage) -> None:
+    page = open_page(found(QUERY))
+    expect(links(page)).to_have_count(10)
+    for landmark in ("banner", "search", "main", "contentinfo"):
+        expect(page.get_by_role(landmark)).to_have_count(1)  # type: ignore[arg-type]
+    assert page.locator("html").get_attribute("lang") == "en"
+    expect(page).to_have_title(f"{QUERY} · Swiftlet")
+    headings = page.get_by_role("heading").evaluate_all("all => all.map((h) => h.tagName)")
+    assert headings == ["H1", "H2", *["H3"] * 10]
+    expect(page.get_by_role("region", name=re.compile("^10 documents"))).to_be_visible()
+    expect(page.locator("ol").get_by_role("listitem")).to_have_count(10)
+    for role in ("button", "link", "searchbox"):
+        for control in page.get_by_role(role).all():  # type: ignore[arg-type]
+            expect(control).to_have_accessible_name(re.compile(r"\w"))
+
+
+def test_whatever_has_the_focus_shows_it(open_page: OpenPage) -> None:
+    page = open_page(found(QUERY))
+    expect(links(page)).to_have_count(10)
+    shown = """() => {
+      const at = document.activeElement;
+      if (at === document.body) return ["", false];
+      const parts = [at, at.closest(".field"), at.closest(".hit")].filter(Boolean);
+      const shows = (e) => getComputedStyle(e).outlineStyle !== "none"
+        || getComputedStyle(e).boxShadow !== "none";
+      return [at.id || at.textContent.trim(), parts.some(shows)];
+    }"""
+    seen = {}
+    page.locator("#home-link").focus()
+    while True:
+        name, shows = page.evaluate(shown)
+        if name in seen or not name:
+            break
+        seen[name] = shows
+        page.keyboard.press("Tab")
+    assert {"about-open", "query"} < set(seen)
+    assert len(seen) >= 14
+    assert all(seen.values()), seen
+
+
+@pytest.mark.parametrize("motion", ["reduce", "no-preference"])
+def test_nothing_moves_for_those_who_asked_for_stillness(open_page: OpenPage, motion: str) -> None:
+    page = open_page(found("x"), search=lambda route: None, reduced_motion=motion)
+    expect(page.locator("#slow")).to_be_visible()
+    page.get_by_role("button", name="About this index").click()
+    moving = page.evaluate("document.getAnimations().length")
+    assert (moving == 0) == (motion == "reduce")

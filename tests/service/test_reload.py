@@ -1,0 +1,265 @@
+"""Other indexes are published, whole and broken, while a service goes on."""
+
+import logging
+import os
+import shutil
+import signal
+import weakref
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from functools import partial
+from itertools import count
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+import httpx
+import pytest
+
+from indexing.build import build_index
+from models import DEFAULT_ENCODER
+from retrieval.manifest import read_manifest, write_manifest
+from retrieval.searcher import Searcher
+from retrieval.types import Document
+from service.keys import KeyLock
+from service.reload import open_searcher
+from service.settings import Settings
+
+KEY = "the-key-of-the-tests"
+BEARER = {"Authorization": f"Bearer {KEY}"}
+
+
+@pytest.fixture(scope="module")
+def other_index(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("other") / "index"
+    texts = {"tea": "Leaves in hot water.", "ski": "Down a slope on boards.", "tax": "For a state."}
+    build_index([Document(name, text) for name, text in texts.items()], DEFAULT_ENCODER, out)
+    return out
+
+
+def kill_the_build(index: Path) -> None:
+    (index / "manifest.json").unlink()
+
+
+def copy_half(index: Path) -> None:
+    (index / "documents.sqlite").unlink()
+
+
+def cut_short(index: Path) -> None:
+    os.truncate(index / "index.faiss", 100)
+
+
+def flip_a_byte(index: Path) -> None:
+    content = bytearray((index / "passage_to_document.npy").read_bytes())
+    content[-1] ^= 1
+    (index / "passage_to_document.npy").write_bytes(content)
+
+
+def move_to_another_space(index: Path) -> None:
+    write_manifest(index, replace(read_manifest(index), embedding_space="f" * 64))
+
+
+BROKEN = {
+    kill_the_build: ("bad_manifest", "has no manifest.json"),
+    copy_half: ("corrupt_file", "documents.sqlite is missing"),
+    cut_short: ("corrupt_file", "index.faiss has 100 bytes"),
+    flip_a_byte: ("corrupt_file", "passage_to_document.npy has been altered"),
+    move_to_another_space: ("other_embedding_space", "is of the embedding space"),
+    shutil.rmtree: ("bad_manifest", "is not a directory"),
+}
+
+
+class Versions:
+    """Version directories, and the link `current` to one of them."""
+
+    def __init__(self, folder: Path, first: Path) -> None:
+        self.folder = folder
+        self.current = folder / "current"
+        self.publish(first)
+
+    def publish(self, index: Path, breakage: Callable[[Path], object] | None = None) -> Path:
+        version = self.folder / f"version-{len(list(self.folder.iterdir()))}"
+        shutil.copytree(index, version)
+        if breakage is not None:
+            breakage(version)
+        link = self.folder / "next"
+        link.symlink_to(version.name)
+        link.rename(self.current)
+        return version
+
+    def settings(self) -> Settings:
+        return Settings(index=self.current, encoder=DEFAULT_ENCODER, threads=2)
+
+
+@pytest.fixture
+def versions(tmp_path: Path, small_index: Path) -> Versions:
+    return Versions(tmp_path, small_index)
+
+
+@pytest.fixture
+def application(make_application: Callable[..., Any], versions: Versions) -> Any:
+    load = partial(open_searcher, versions.settings())
+    lock = KeyLock([KEY], variable="SWIFTLET_ADMIN_KEYS")
+    return make_application(load(), load=load, admin_lock=lock)
+
+
+def reload(application: Any) -> httpx.Response:
+    return application.ask("POST", "/admin/reload", headers=BEARER)
+
+
+def outcomes(metrics: str) -> dict[str, float]:
+    prefix = "swiftlet_reloads_total{outcome="
+    lines = [line.removeprefix(prefix) for line in metrics.splitlines() if line.startswith(prefix)]
+    return {name.strip('"}'): float(value) for name, value in (line.split() for line in lines)}
+
+
+def test_a_reload_takes_what_the_link_leads_to_now(
+    application: Any, versions: Versions, other_index: Path
+) -> None:
+    versions.publish(other_index)
+    assert len(application.ask("GET", "/search?q=tea").json()["hits"]) == 10
+    answer = reload(application)
+    assert answer.status_code == 200
+    found = application.ask("GET", "/search?q=a+hot+drink").json()
+    assert found["hits"][0]["document_id"] == "tea"
+    assert found["index"] == answer.json()["index"]
+    assert (answer.json()["num_documents"], answer.json()["num_passages"]) == (3, 3)
+    metrics = application.ask("GET", "/metrics").text
+    assert outcomes(metrics)["loaded"] == 1
+    assert f'fingerprint="{found["index"]}"' in metrics
+
+
+@pytest.mark.parametrize("breakage", BROKEN, ids=lambda breakage: breakage.__name__)
+def test_what_is_broken_is_refused_and_the_old_index_goes_on(
+    application: Any,
+    versions: Versions,
+    other_index: Path,
+    breakage: Callable[[Path], object],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    before = application.ask("GET", "/search?q=bread").content
+    version = versions.publish(other_index, breakage)
+    answer = reload(application)
+    outcome, reason = BROKEN[breakage]
+    assert answer.status_code == 409
+    detail = answer.json()["detail"]
+    assert reason in detail
+    assert "/" not in reason
+    if breakage is not move_to_another_space:
+        assert str(version) in detail
+    assert detail.endswith(" goes on")
+    assert reason in caplog.text
+    found = outcomes(application.ask("GET", "/metrics").text)
+    assert found.pop(outcome) == 1
+    assert not any(found.values())
+    assert application.ask("GET", "/search?q=bread").content == before
+    assert application.ask("GET", "/health/ready").status_code == 200
+
+
+def test_what_nobody_foresaw_is_refused_too(
+    make_application: Callable[..., Any], small_searcher: Searcher, caplog: pytest.LogCaptureFixture
+) -> None:
+    def load() -> Searcher:
+        raise MemoryError("no room")
+
+    lock = KeyLock([KEY], variable="SWIFTLET_ADMIN_KEYS")
+    application = make_application(small_searcher, load=load, admin_lock=lock)
+    with caplog.at_level(logging.INFO):
+        assert reload(application).status_code == 500
+    assert "no room" in caplog.text
+    assert outcomes(application.ask("GET", "/metrics").text)["failed"] == 1
+    assert application.ask("GET", "/search?q=bread").status_code == 200
+
+
+def test_an_index_that_is_replaced_while_it_is_read_is_refused(
+    versions: Versions, other_index: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = Searcher.open
+
+    def publish_meanwhile(*args: Any, **kwargs: Any) -> Searcher:
+        searcher = opened(*args, **kwargs)
+        versions.publish(other_index)
+        return searcher
+
+    monkeypatch.setattr(Searcher, "open", publish_meanwhile)
+    with pytest.raises(Exception, match="current was replaced while it was read"):
+        open_searcher(versions.settings())
+
+
+def test_the_old_index_is_given_back_after_its_last_request_and_not_before(
+    application: Any, versions: Versions, other_index: Path
+) -> None:
+    in_use = application.state.current
+    given_back = Event()
+    weakref.finalize(in_use.searcher, given_back.set)
+    old = versions.current.resolve()
+    assert f"{old}/" in Path("/proc/self/maps").read_text()
+    new = versions.publish(other_index)
+    assert reload(application).status_code == 200
+    assert in_use.searcher.search("bread").hits
+    assert not given_back.is_set()
+    del in_use
+    assert given_back.wait(20)
+    # And with it everything that was mapped from its directory; the last of it a moment later.
+    while f"{old}/" in Path("/proc/self/maps").read_text():
+        pass
+    assert f"{new}/" in Path("/proc/self/maps").read_text()
+
+
+@pytest.mark.parametrize(("body", "status"), [(b"", 200), (b"{}", 200), (b'{"index":"/x"}', 422)])
+def test_a_reload_takes_no_fields(application: Any, body: bytes, status: int) -> None:
+    answer = application.ask("POST", "/admin/reload", headers=BEARER, content=body)
+    assert answer.status_code == status
+
+
+def test_requests_go_on_through_reloads_half_of_which_are_broken(
+    start_server: Callable[..., Any], versions: Versions, small_index: Path, other_index: Path
+) -> None:
+    server = start_server(index=versions.current, admin_keys=KEY, threads=2)
+    stop = Event()
+
+    def ask_on() -> list[tuple[int, str, int]]:
+        answers = []
+        with server.client() as client:
+            while not stop.is_set():
+                answer = client.post("/search", json={"query": "bread"})
+                found = answer.json()
+                answers.append((answer.status_code, found["index"], len(found["hits"])))
+        return answers
+
+    with server.client() as client, ThreadPoolExecutor() as pool:
+        fingerprints = {client.get("/info").json()["index"]["fingerprint"]: 10}
+        asking = [pool.submit(ask_on) for _ in range(3)]
+        try:
+            for number, breakage in enumerate(BROKEN):
+                versions.publish(other_index, breakage)
+                assert client.post("/admin/reload", headers=BEARER).status_code == 409
+                index, hits = ((other_index, 3), (small_index, 10))[number % 2]
+                versions.publish(index)
+                answer = client.post("/admin/reload", headers=BEARER)
+                fingerprints[answer.json()["index"]] = hits
+        finally:
+            stop.set()
+        answers = {answer for each in asking for answer in each.result()}
+    assert answers == {(200, fingerprint, hits) for fingerprint, hits in fingerprints.items()}
+
+
+def test_sighup_reloads_too(
+    start_server: Callable[..., Any], versions: Versions, other_index: Path
+) -> None:
+    server = start_server(index=versions.current)
+    with server.client() as client:
+        for breakage, outcome in ((flip_a_byte, "corrupt_file"), (None, "loaded")):
+            versions.publish(other_index, breakage)
+            server.process.send_signal(signal.SIGHUP)
+            for _ in count():
+                if outcomes(client.get("/metrics").text)[outcome]:
+                    break
+        assert client.get("/info").json()["index"]["num_documents"] == 3
+    server.process.terminate()
+    assert server.ended() == 0
+    log = "".join(server.log)
+    assert "reload refused, nothing has changed: " in log
+    assert "passage_to_document.npy has been altered" in log
+    assert "Traceback" not in log
