@@ -32,7 +32,7 @@ def products(model: onnx.ModelProto, weights: Mapping[str, Weights]) -> Iterator
 
 def add_weights(model: onnx.ModelProto, name: str, values: NDArray[np.generic]) -> str:
     """Add the constant `name`, and return its name."""
-    model.graph.initializer.append(numpy_helper.from_array(np.ascontiguousarray(values), name))
+    model.graph.initializer.append(numpy_helper.from_array(np.asarray(values, order="C"), name))
     return name
 
 

@@ -1,16 +1,17 @@
 """Clears the outliers of a transformer out of the way of int8, leaving its function as it was.
 
-Dynamic quantisation gives each input of a product one scale, over all tokens and channels, so that
-a few outliers leave little resolution to all else. Transformers have them at two known places.
+Quantisation gives each input of a product one scale, over all tokens and channels, so that a few
+outliers leave little resolution to all else. Transformers have them at two known places.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import onnx
 from numpy.typing import NDArray
 from onnx import helper
 
+from export.activations import Inputs, observe
 from export.graph_edits import (
     Weights,
     add_weights,
@@ -19,9 +20,6 @@ from export.graph_edits import (
     replace_nodes,
     replace_weights,
 )
-
-Inputs = Mapping[str, NDArray[np.int64]]
-"""The inputs of an encoder's graph for one text: name -> (1, tokens)."""
 
 # A neuron is an outlier if its largest outgoing weight is this many times the median neuron's.
 _OUTLIER_RATIO = 8.0
@@ -109,21 +107,9 @@ def _ranges(
     model: onnx.ModelProto, names: list[str], sample: Sequence[Inputs]
 ) -> dict[str, Weights]:
     """The largest magnitude that each channel (last axis) of `names` takes over the sample."""
-    import onnxruntime
-
-    if not names:  # to which a session would answer with every output
-        return {}
-    tapped = onnx.ModelProto()
-    tapped.CopyFrom(model)
-    tapped.graph.output.extend(helper.make_empty_tensor_value_info(name) for name in names)
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 3
-    session = onnxruntime.InferenceSession(
-        tapped.SerializeToString(), options, providers=["CPUExecutionProvider"]
-    )
     ranges: dict[str, Weights] = {}
-    for feed in sample:
-        for name, values in zip(names, session.run(names, dict(feed)), strict=True):
+    for activations in observe(model, names, sample):
+        for name, values in activations.items():
             largest = np.abs(values).reshape(-1, values.shape[-1]).max(axis=0)
             ranges[name] = np.maximum(ranges.get(name, largest), largest)
     return ranges

@@ -38,7 +38,22 @@ class Collection:
         return cls(folder.resolve().name, split, documents, queries, qrels)
 
 
+@dataclass(frozen=True, slots=True)
+class QualityChange:
+    """nDCG@10 on a collection in fp32 and in int8, both to four decimals."""
+
+    collection: str
+    split: str
+    fp32: float
+    quantised: float
+
+    @property
+    def change(self) -> float:
+        """What int8 gains; a loss is below zero."""
+        return round(self.quantised - self.fp32, 4)
+
+
 def exact_quality(encoder: Encoder, collection: Collection) -> float:
-    """nDCG@10 of exact search with `encoder` for queries and documents."""
+    """nDCG@10 of exact search with `encoder` for queries and documents, to four decimals."""
     run = exact_run(encoder, encoder, collection.documents, collection.queries, _TOP_K)
-    return evaluate(run, collection.qrels, [METRIC])[METRIC]
+    return round(evaluate(run, collection.qrels, [METRIC])[METRIC], 4)

@@ -3,7 +3,6 @@
 import numpy as np
 from tokenizers import Tokenizer
 
-_SEED = 0
 _LONGEST_DENSE = 32
 _SPARSE_LENGTHS = 48
 
@@ -20,16 +19,17 @@ def lengths_to_sample(max_tokens: int, num_special_tokens: int) -> list[int]:
     return sorted({*dense, *sparse, *near_the_end})
 
 
-def sample_texts(tokenizer_json: str, lengths: list[int]) -> list[str]:
+def sample_texts(tokenizer_json: str, lengths: list[int], *, seed: int = 0) -> list[str]:
     """One text of about as many tokens as each of `lengths`; the same texts on every machine.
 
     They are random words of the vocabulary: no language, but what a tokenizer has seen most.
+    Another `seed` gives other texts.
     """
     tokenizer = Tokenizer.from_str(tokenizer_json)
     tokenizer.no_truncation()
     special = tokenizer.num_special_tokens_to_add(is_pair=False)
     words = _words(tokenizer)
-    generator = np.random.default_rng(_SEED)
+    generator = np.random.default_rng(seed)
     texts = []
     for length in lengths:
         chosen = [words[n] for n in generator.integers(0, len(words), length - special)]

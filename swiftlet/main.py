@@ -50,6 +50,7 @@ class PrecisionOption(StrEnum):
 
     fp32 = "fp32"
     int8 = "int8"
+    int8_static = "int8_static"
 
 
 class PoolingOption(StrEnum):
@@ -80,7 +81,7 @@ Encoder = Annotated[
 ]
 Precision = Annotated[
     PrecisionOption | None,
-    typer.Option(help="Which model of the encoder to use.", show_default="int8 where there is one"),
+    typer.Option(help="Which model of the encoder to use.", show_default="what its export chose"),
 ]
 IndexDirectory = Annotated[Path, typer.Argument(help="Index directory.", metavar="INDEX")]
 TopK = Annotated[int, typer.Option("--top-k", "-k", min=1, help="Documents to return.")]
@@ -441,7 +442,7 @@ def export(
     model: Annotated[
         str, typer.Argument(help="Sentence Transformers or Hugging Face model, a folder or a name.")
     ],
-    out: Annotated[Path, typer.Option(help="Encoder directory to write.")],
+    out: Annotated[Path, typer.Option(help="Encoder directory to write, or to verify.")],
     name: Annotated[
         str | None, typer.Option(help="What to call it.", show_default="the model's name")
     ] = None,
@@ -453,34 +454,43 @@ def export(
     ] = None,
     precision: Annotated[
         list[PrecisionOption] | None,
-        typer.Option(help="May be repeated.", show_default="fp32 and int8"),
+        typer.Option(help="May be repeated.", show_default="all"),
+    ] = None,
+    calibrate: Annotated[
+        Path | None,
+        typer.Option(
+            help="Queries or a corpus to fit int8 to.", show_default="random words", metavar="FILE"
+        ),
     ] = None,
     collection: Annotated[
         Path | None, typer.Option(help="BEIR folder to measure the nDCG change of int8 on.")
     ] = None,
     split: Annotated[str, typer.Option(help="Which qrels of the collection.")] = "test",
+    verify: Annotated[
+        bool,
+        typer.Option(
+            "--verify", help="Write nothing: measure parity, quality and latency of what is there."
+        ),
+    ] = False,
     overwrite: Overwrite = False,
 ) -> None:
-    """Write a model as an ONNX encoder directory and measure its parity with torch."""
+    """Write a model as an ONNX encoder directory, or measure one against its model again."""
     from retrieval.extras import extra
 
     with extra("export"):
-        from export.encoder_directory import export_encoder
-    manifest = export_encoder(
+        from swiftlet.export import export_model, verify_export
+    (verify_export if verify else export_model)(
         model,
         out,
         name=name,
         pooling=_value(pooling),
         max_tokens=max_tokens,
-        precisions=[_value(option) for option in precision or PrecisionOption],
+        precisions=[_value(option) for option in precision or ()],
+        calibrate=calibrate,
         collection=collection,
         split=split,
         overwrite=overwrite,
-        progress=lambda stage: messages.print(f"{stage} …"),
     )
-    output.print(f"[bold]{out}[/]: {manifest.dim} dimensions, parity with torch:")
-    for of_precision, parity in manifest.details["parity"].items():
-        output.print(f"  {of_precision}  {_listed(parity)}")
 
 
 @app.command()
@@ -511,13 +521,6 @@ def _list_skipped(skipped: Any) -> None:
         messages.print(f"  {message}", markup=False, soft_wrap=True)
     if skipped.count > len(skipped.messages):
         messages.print(f"  and {skipped.count - len(skipped.messages):,} more")
-
-
-def _listed(figures: dict[str, Any]) -> str:
-    return ", ".join(
-        f"{name} ({_listed(value)})" if isinstance(value, dict) else f"{name} {value}"
-        for name, value in figures.items()
-    )
 
 
 def _value(option: StrEnum | None) -> Any:

@@ -1,4 +1,4 @@
-"""Models to export."""
+"""Models to export, and what they are exported to."""
 
 from pathlib import Path
 
@@ -7,6 +7,7 @@ import torch
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer import modules
 
+from export.encoder_directory import export_encoder
 from tests.checkpoints import checkpoints
 from training.quiet import quiet
 
@@ -25,3 +26,13 @@ def projecting(checkpoints: dict[str, Path], tmp_path_factory: pytest.TempPathFa
             modules=[transformer, modules.Pooling(32, "mean"), dense], device="cpu"
         ).save(str(folder))
     return folder
+
+
+@pytest.fixture(scope="session")
+def exported_bert(checkpoints: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The encoder directory of the tiny BERT in all precisions, int8 by default; read only."""
+    out = tmp_path_factory.mktemp("encoders") / "bert"
+    assert export_encoder(checkpoints["bert"], out, pooling="mean").details["precisions"] == [
+        "fp32", "int8", "int8_static"
+    ]  # fmt: skip
+    return out

@@ -59,22 +59,23 @@ def test_every_kind_of_model_gives_the_embeddings_of_torch(kind, exported):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_int8_stays_near_and_its_parity_stands_in_the_manifest(kind, exported):
+@pytest.mark.parametrize("precision", ["int8", "int8_static"])
+def test_int8_stays_near_and_its_parity_stands_in_the_manifest(precision, kind, exported):
     _, _, directory = exported[kind]
     details = read_manifest(directory, "encoder").details
     fp32 = OnnxEncoder.load(directory, precision="fp32").encode(TEXTS)
-    int8 = OnnxEncoder.load(directory, precision="int8").encode(TEXTS)
+    int8 = OnnxEncoder.load(directory, precision=precision).encode(TEXTS)
     cosines = (fp32 * int8).sum(axis=1)
     assert cosines.min() > 0.98
     assert not np.array_equal(fp32, int8)
     assert details["parity"]["fp32"]["min_cosine"] >= 0.99999
-    assert 0.98 < details["parity"]["int8"]["min_cosine"] < 1
-    assert details["parity"]["int8"]["shortest_tokens"] <= 3
-    assert details["parity"]["int8"]["longest_tokens"] == details["max_tokens"]
+    assert 0.98 < details["parity"][precision]["min_cosine"] < 1
+    assert details["parity"][precision]["shortest_tokens"] <= 3
+    assert details["parity"][precision]["longest_tokens"] == details["max_tokens"]
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("file", ["model.onnx", "model_int8.onnx"])
+@pytest.mark.parametrize("file", ["model.onnx", "model_int8.onnx", "model_int8_static.onnx"])
 def test_the_graph_is_one_file_with_one_output_and_free_axes(kind, file, exported):
     _, _, directory = exported[kind]
     model = onnx.load_model(directory / file, load_external_data=False)
@@ -88,7 +89,8 @@ def test_the_graph_is_one_file_with_one_output_and_free_axes(kind, file, exporte
         assert [dim.dim_param for dim in node.type.tensor_type.shape.dim] == ["batch", "tokens"]
     assert not [t for t in model.graph.initializer if t.data_location == t.EXTERNAL]
     assert {entry.name for entry in directory.iterdir()} == {
-        "manifest.json", "model.onnx", "model_int8.onnx", "tokenizer.json", "canonical.json"
+        "manifest.json", "model.onnx", "model_int8.onnx", "model_int8_static.onnx",
+        "tokenizer.json", "canonical.json",
     }  # fmt: skip
 
 
@@ -127,7 +129,7 @@ def test_the_tokenizer_truncates_where_the_export_is_told_to(checkpoints, tmp_pa
 
 
 def test_a_graph_that_differs_from_torch_is_refused(checkpoints, tmp_path, monkeypatch):
-    monkeypatch.setattr("export.encoder_directory.SMALLEST_FP32_COSINE", 1.5)
+    monkeypatch.setattr("export.variants.SMALLEST_FP32_COSINE", 1.5)
     with pytest.raises(ExportError, match=r"smallest cosine is 1\.0.*at least 1\.5"):
         export_encoder(checkpoints["bert"], tmp_path / "out", pooling="mean")
     assert not list(tmp_path.iterdir())

@@ -9,7 +9,8 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from export.outliers import balance_channels, separate_outlier_neurons
-from export.quantisation import quantise
+from export.quantisation import prepare, quantise_dynamically
+from export.static_quantisation import quantise_statically
 
 WORDS, WIDTH, NEURONS = 5000, 32, 128
 OUTLIER_NEURON, OUTLIER_CHANNEL = 77, 5
@@ -58,6 +59,14 @@ def run(model: onnx.ModelProto | Path, feed: dict[str, np.ndarray]) -> np.ndarra
     return onnxruntime.InferenceSession(content, options).run(None, feed)[0]
 
 
+def quantise(precision: str, source: Path, target: Path) -> None:
+    prepared = prepare(source, SAMPLE)
+    if precision == "int8":
+        quantise_dynamically(prepared, target)
+    else:
+        quantise_statically(prepared, target, SAMPLE)
+
+
 def copied(model: onnx.ModelProto) -> onnx.ModelProto:
     return onnx.ModelProto.FromString(model.SerializeToString())
 
@@ -95,12 +104,13 @@ def test_a_block_without_outliers_is_left_alone(block):
     assert [n.op_type for n in plain.graph.node] == [n.op_type for n in block.graph.node]
 
 
-def test_int8_loses_less_than_the_quantiser_alone(block, tmp_path):
+@pytest.mark.parametrize("precision", ["int8", "int8_static"])
+def test_int8_loses_less_than_the_quantiser_alone(precision, block, tmp_path):
     from onnxruntime.quantization import quantize_dynamic
 
     source, ours, theirs = (tmp_path / f"{name}.onnx" for name in ("fp32", "ours", "theirs"))
     onnx.save_model(block, source)
-    quantise(source, ours, SAMPLE)
+    quantise(precision, source, ours)
     extra = {"DefaultTensorType": TensorProto.FLOAT}
     quantize_dynamic(source, theirs, per_channel=True, reduce_range=True, extra_options=extra)
 
@@ -114,14 +124,15 @@ def test_int8_loses_less_than_the_quantiser_alone(block, tmp_path):
     assert ours.stat().st_size < 0.4 * source.stat().st_size
 
 
-def test_weights_leave_room_for_processors_whose_products_saturate(block, tmp_path):
+@pytest.mark.parametrize("precision", ["int8", "int8_static"])
+def test_weights_leave_room_for_processors_whose_products_saturate(precision, block, tmp_path):
     source, target = tmp_path / "fp32.onnx", tmp_path / "int8.onnx"
     onnx.save_model(block, source)
-    quantise(source, target, SAMPLE)
+    quantise(precision, source, target)
     matrices = [
         numpy_helper.to_array(tensor)
         for tensor in onnx.load_model(target).graph.initializer
-        if tensor.data_type == TensorProto.INT8 and tensor.name.endswith("_quantized")
+        if tensor.data_type == TensorProto.INT8 and tensor.dims in ([32, 128], [128, 32])
     ]
     assert len(matrices) == 2
     # Two products of 255 with such weights still fit 16 bits.

@@ -75,7 +75,7 @@ def test_a_precision_that_is_not_known(precisions, bert, tmp_path):
     message = refused(
         InvalidArgumentError, bert, tmp_path / "out", pooling="mean", precisions=precisions
     )
-    assert "choose among fp32, int8" in message
+    assert "choose among fp32, int8, int8_static" in message
 
 
 def test_an_output_that_exists_is_kept_unless_told_otherwise(bert, tmp_path):

@@ -1,0 +1,83 @@
+"""How long encoders take for texts of a few tokens, measured in turns."""
+
+import time
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from statistics import median
+from typing import TypeVar
+
+import tokenizers
+
+from export.sample_texts import sample_texts
+from retrieval.encoder import Encoder
+from retrieval.tokenizer import Tokenizer
+
+LENGTHS = (4, 8, 16, 32, 64)
+"""Tokens of a text, special tokens included: most queries have between 4 and 16."""
+
+Name = TypeVar("Name", bound=Hashable)
+
+_ROUNDS = 20
+_FEWEST_ROUNDS = 3
+_RUNS_A_TURN = 5
+_TEXTS = 5
+_ATTEMPTS = 10
+# Where a text begins, a word may be cut into more pieces than within it.
+_PIECES_MORE = 2
+
+
+def measure_latencies(
+    encoders: Mapping[Name, Encoder],
+    texts: Mapping[int, Sequence[str]],
+    *,
+    rounds: int = _ROUNDS,
+    seconds: float = 5.0,
+    clock: Callable[[], float] = time.perf_counter,
+) -> dict[Name, dict[int, float]]:
+    """Median seconds to encode one of `texts`, tokenising included: encoder -> length -> seconds.
+
+    The encoders take turns of five runs, so that whatever else the machine does meets all of them
+    alike. Before each turn one run does not count, which finds the caches full of the others'
+    weights.
+
+    :param texts: Some texts of each length, as `texts_of_length` gives them.
+    :param rounds: How many turns each encoder has at each length.
+    :param seconds: At a length that has taken so long, three turns are enough.
+    :param clock: What is read before and after a run, in seconds.
+    """
+    taken: dict[Name, dict[int, float]] = {name: {} for name in encoders}
+    for length, choice in texts.items():
+        timings: dict[Name, list[float]] = {name: [] for name in encoders}
+        end = time.perf_counter() + seconds
+        for turn in range(rounds):
+            if turn >= _FEWEST_ROUNDS and time.perf_counter() > end:
+                break
+            text = [choice[turn % len(choice)]]
+            for name, encoder in encoders.items():
+                encoder.encode(text)
+                for _ in range(_RUNS_A_TURN):
+                    began = clock()
+                    encoder.encode(text)
+                    timings[name].append(clock() - began)
+        for name, values in timings.items():
+            taken[name][length] = median(values)
+    return taken
+
+
+def texts_of_length(tokenizer_json: str, lengths: Sequence[int] = LENGTHS) -> dict[int, list[str]]:
+    """Up to five texts for each of `lengths` that the tokenizer reads as exactly so many tokens.
+
+    Lengths that it cuts off, or that its special tokens alone fill, are left out.
+    """
+    tokenizer = Tokenizer(tokenizers.Tokenizer.from_str(tokenizer_json))
+    shortest = tokenizer.num_special_tokens + 1
+    asked = [
+        max(length - pieces, shortest)
+        for length in lengths
+        if shortest <= length <= tokenizer.max_tokens
+        for pieces in range(_PIECES_MORE + 1)
+        for _ in range(_ATTEMPTS)
+    ]
+    candidates: dict[int, list[str]] = {}
+    for text in dict.fromkeys(sample_texts(tokenizer_json, asked)):
+        candidates.setdefault(len(tokenizer.encode(text)), []).append(text)
+    return {length: candidates[length][:_TEXTS] for length in lengths if length in candidates}
