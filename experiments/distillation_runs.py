@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from distillation_data import DEVELOPMENT, TESTS, Collection, Prepared, prepare, weights
+from distillation_data import DEVELOPMENT, TESTS, Collection, Prepared, prepare
+from minilm_weights import weights
 
 from evaluation.experiment import run_queries
 from evaluation.metrics import evaluate_per_query

@@ -85,6 +85,8 @@ Precision = Annotated[
 ]
 IndexDirectory = Annotated[Path, typer.Argument(help="Index directory.", metavar="INDEX")]
 TopK = Annotated[int, typer.Option("--top-k", "-k", min=1, help="Documents to return.")]
+Resume = Annotated[bool, typer.Option("--resume", help="Go on from the run's last checkpoint.")]
+OverwriteRun = Annotated[bool, typer.Option("--overwrite", help="Remove an earlier run first.")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace an artefact already there.")]
 
 
@@ -290,15 +292,11 @@ def train(
         list[str] | None,
         typer.Option("--set", metavar="KEY=VALUE", help="Override a setting; may be repeated."),
     ] = None,
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Go on from the run's last checkpoint.")
-    ] = False,
+    resume: Resume = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Validate; print sizes, memory and steps.")
     ] = False,
-    overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Remove an earlier run first.")
-    ] = False,
+    overwrite: OverwriteRun = False,
 ) -> None:
     """Train a pair of encoders: DAFT, contrastive or alternating."""
     from retrieval.extras import extra
@@ -396,12 +394,8 @@ def distill(
     trust_remote_code: Annotated[
         bool, typer.Option("--trust-remote-code", help="Run code that comes with a model.")
     ] = False,
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Go on from the run's last checkpoint.")
-    ] = False,
-    overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Remove an earlier run first.")
-    ] = False,
+    resume: Resume = False,
+    overwrite: OverwriteRun = False,
 ) -> None:
     """Distil a small query encoder into the embedding space of an index you already have."""
     from retrieval.extras import extra
