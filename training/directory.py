@@ -26,8 +26,8 @@ def run_directory(
 ) -> Iterator[None]:
     """Make `out`, with the recipe in it, and hold it alone while inside.
 
-    A run that never got to a checkpoint is begun anew. One that is overwritten comes back if the
-    new one does not get there either.
+    A run that never got to a checkpoint is begun anew, and one that did nothing leaves nothing. One
+    that is overwritten comes back if the new one does not get there either.
 
     :param may_change: Settings, as `table.setting`, that may change while a run is interrupted.
     :raises InvalidArgumentError: When `out` has something else, or a run that is not to be touched,
@@ -54,6 +54,7 @@ def run_directory(
             yield
         finally:
             _settle(earlier, out)
+            _leave_nothing_but_work(out)
             discard(lock)
 
 
@@ -87,6 +88,13 @@ def _settle(earlier: Path, out: Path) -> None:
         else:
             shutil.rmtree(out, ignore_errors=True)
             earlier.rename(out)
+
+
+def _leave_nothing_but_work(out: Path) -> None:
+    """Remove what a run leaves that was refused before it did anything: its recipe alone."""
+    with storage_errors(out):
+        if out.is_dir() and [entry.name for entry in out.iterdir()] == [RECIPE_FILE]:
+            shutil.rmtree(out)
 
 
 def _prepare(
