@@ -85,7 +85,7 @@ def distill(
     ):
         accelerator = make_accelerator(settings.precision, settings.batch_size)
         torch.manual_seed(settings.seed)
-        teacher = Teacher.load(settings.teacher_tower(), kept, accelerator.device)
+        teacher = Teacher.load(settings.teacher_tower(), kept, accelerator)
         agreement = None if settings.index is None else _open(Path(settings.index), teacher)
         student = Student.make(settings, teacher.width).to(accelerator.device)
         mixture = read_texts(settings)

@@ -6,6 +6,7 @@ from typing import Self
 
 import numpy as np
 import torch
+from accelerate import Accelerator
 
 from training.context import TrainingProgress
 from training.distillation.texts import Places, TextMixture, TextSource
@@ -25,19 +26,19 @@ class Teacher:
     `width` is that of its embeddings, and `embedding_space` the space of the index that it queries.
     """
 
-    def __init__(
-        self, tower: Tower, space: str, directory: Path, device: torch.device | None = None
-    ) -> None:
-        """Keep what `tower` says in `directory`."""
-        self.tower = tower.eval().to(device or torch.device("cpu"))
+    def __init__(self, tower: Tower, space: str, directory: Path, accelerator: Accelerator) -> None:
+        """Keep what `tower` says, in the precision of the run, in `directory`."""
+        self.tower = tower.eval().to(accelerator.device)
         self.width = tower.width
         self.embedding_space = space
+        self._accelerator = accelerator
         # Not by the space alone, which other encoders share.
         own = embedding_space(tower.with_projection(None))
-        self._outputs = FrozenOutputs(directory, f"{own} {tower.max_tokens}", tower.width)
+        key = f"{own} {tower.max_tokens} {accelerator.mixed_precision}"
+        self._outputs = FrozenOutputs(directory, key, tower.width)
 
     @classmethod
-    def load(cls, settings: TowerSettings, directory: Path, device: torch.device) -> Self:
+    def load(cls, settings: TowerSettings, directory: Path, accelerator: Accelerator) -> Self:
         """Load a teacher; one that a training run made embeds into that run's space.
 
         :raises InvalidArgumentError: When there is no such model.
@@ -49,7 +50,7 @@ class Teacher:
         space = embedding_space(tower.with_projection(None))
         if trained is not None:
             space = trained.embedding_space
-        return cls(tower, space, directory, device)
+        return cls(tower, space, directory, accelerator)
 
     def outputs(self, mixture: TextMixture, places: Places) -> torch.Tensor:
         """Pooled outputs (n, width) at `places`, not normalised, on the CPU.
@@ -79,12 +80,14 @@ class Teacher:
         """Pooled outputs (n, width) of `texts`, not normalised, on the CPU."""
         order = np.argsort([len(text) for text in texts], kind="stable")
         outputs = torch.empty(len(texts), self.width)
-        device = next(self.tower.parameters()).device
+        device = self._accelerator.device
         for start in range(0, len(order), _BATCH_SIZE):
             chosen = order[start : start + _BATCH_SIZE]
             features = self.tower.tokenise([texts[place] for place in chosen])
             on_device = {name: value.to(device) for name, value in features.items()}
-            outputs[torch.from_numpy(chosen)] = self.tower(on_device).float().cpu()
+            with self._accelerator.autocast():
+                found = self.tower(on_device)
+            outputs[torch.from_numpy(chosen)] = found.float().cpu()
         return outputs
 
     def _compute(self, source: TextSource, rows: Rows) -> torch.Tensor:

@@ -95,6 +95,17 @@ def test_what_the_teacher_said_is_used_again_by_other_students(
     assert {path: path.read_bytes() for path in kept.iterdir()} == before
 
 
+def test_what_the_teacher_said_in_one_precision_is_not_used_in_another(
+    distil: Distil, tmp_path: Path
+) -> None:
+    kept = tmp_path / "kept"
+    for precision in ("fp32", "bf16"):
+        distil(tmp_path / precision, teacher_embeddings=kept, precision=precision, epochs=0.1)
+    first, second = (np.fromfile(path, np.float32) for path in sorted(kept.glob("*.outputs")))
+    assert not np.array_equal(first, second)
+    np.testing.assert_allclose(first, second, atol=0.05)
+
+
 @pytest.mark.parametrize("distance", ["euclidean", "cosine"])
 def test_another_checkpoint_begins_near_and_comes_nearer(
     distance: str, distil: Distil, checkpoints: dict[str, Path], tmp_path: Path
