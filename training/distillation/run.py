@@ -15,7 +15,7 @@ from torch.nn import functional
 
 from training.checkpoints import read_checkpoint, write_checkpoint
 from training.context import BEST, CHECKPOINT, TrainingProgress, last_checkpoint
-from training.distillation.batches import length_bucketed_batches
+from training.distillation.batches import length_bucketed_batches, token_counts
 from training.distillation.loss import distance, ranking_loss
 from training.distillation.neighbours import Neighbours
 from training.distillation.settings import Distillation
@@ -69,7 +69,7 @@ class DistillationRun:
         self._context = context
         self._at = Progressed()
         texts = context.mixture.texts(context.mixture.training)
-        self._lengths = np.array([len(text) for text in texts], dtype=np.int64)
+        self._lengths = token_counts(context.student.tower, texts)
         self._batch_size = min(settings.batch_size, len(texts))
         self._steps_per_epoch = len(texts) // self._batch_size
         self._num_steps = max(1, math.ceil(settings.epochs * self._steps_per_epoch))
@@ -192,7 +192,7 @@ class DistillationRun:
         """Outputs (n, width) of `model`, on the CPU."""
         context = self._context
         model.eval()
-        order = np.argsort([len(text) for text in texts], kind="stable")
+        order = np.argsort(token_counts(context.student.tower, texts), kind="stable")
         pieces = []
         for start in range(0, len(order), _BATCH_SIZE):
             chosen = [texts[place] for place in order[start : start + _BATCH_SIZE]]

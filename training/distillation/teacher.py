@@ -9,6 +9,7 @@ import torch
 from accelerate import Accelerator
 
 from training.context import TrainingProgress
+from training.distillation.batches import token_counts
 from training.distillation.texts import Places, TextMixture, TextSource
 from training.encoders import Tower, TowerSettings
 from training.fingerprint import embedding_space
@@ -78,7 +79,7 @@ class Teacher:
     @torch.inference_mode()
     def encode(self, texts: list[str]) -> torch.Tensor:
         """Pooled outputs (n, width) of `texts`, not normalised, on the CPU."""
-        order = np.argsort([len(text) for text in texts], kind="stable")
+        order = np.argsort(token_counts(self.tower, texts), kind="stable")
         outputs = torch.empty(len(texts), self.width)
         device = self._accelerator.device
         for start in range(0, len(order), _BATCH_SIZE):

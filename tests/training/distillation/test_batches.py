@@ -1,8 +1,11 @@
 """Batches hold equally long texts, and an epoch holds each text once."""
 
+from pathlib import Path
+
 import numpy as np
 
-from training.distillation.batches import length_bucketed_batches
+from training.distillation.batches import length_bucketed_batches, token_counts
+from training.encoders import Tower, TowerSettings
 
 LENGTHS = np.random.default_rng(0).integers(1, 200, 10_000)
 
@@ -36,3 +39,9 @@ def test_each_epoch_has_other_batches_and_each_seed_the_same() -> None:
     )
     assert (first == again).all()
     assert (first != other).any()
+
+
+def test_length_is_counted_in_tokens_as_the_model_reads_them(checkpoints: dict[str, Path]) -> None:
+    tower = Tower.load(TowerSettings(model=checkpoints["bert"], pooling="mean", max_tokens=8))
+    texts = ["", "kalo", "kalo mine pura", "kalo " * 30] * 400
+    assert token_counts(tower, texts).tolist() == [2, 3, 5, 8] * 400
