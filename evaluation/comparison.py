@@ -14,8 +14,7 @@ from evaluation.significance import (
     paired_t_test,
     randomisation_test,
 )
-from retrieval.errors import InvalidArgumentError
-from retrieval.identifiers import shown
+from retrieval.errors import InvalidArgumentError, shown
 
 RunValues = Mapping[str, Mapping[str, Mapping[str, float]]]
 """One run's values: collection -> metric -> query_id -> value."""

@@ -8,9 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evaluation.figures import DOCUMENT_COLOUR, QUERY_COLOUR, new_figure
-from retrieval.errors import InvalidArgumentError
+from retrieval.errors import InvalidArgumentError, shown
 from retrieval.extras import extra
-from retrieval.identifiers import shown
 from retrieval.types import Embeddings
 
 if TYPE_CHECKING:

@@ -9,8 +9,7 @@ from typing import TypeVar
 from evaluation.errors import EvaluationError
 from evaluation.retrievers import Retriever
 from retrieval.collections import check_qrels
-from retrieval.errors import CollectionError, RetrievalError
-from retrieval.identifiers import shown
+from retrieval.errors import CollectionError, RetrievalError, shown
 from retrieval.processors import available_processors
 from retrieval.types import Qrels, Query, Run
 

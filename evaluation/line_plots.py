@@ -8,8 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evaluation.figures import COLOURS, INK, new_figure
-from retrieval.errors import InvalidArgumentError
-from retrieval.identifiers import shown
+from retrieval.errors import InvalidArgumentError, shown
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

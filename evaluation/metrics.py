@@ -22,9 +22,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evaluation.errors import EvaluationError
-from retrieval.errors import InvalidArgumentError
+from retrieval.errors import InvalidArgumentError, shown
 from retrieval.extras import extra
-from retrieval.identifiers import shown
 from retrieval.types import Qrels, Run
 
 DEFAULT_METRICS = ("ndcg@10", "mrr@10", "recall@100")

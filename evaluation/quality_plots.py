@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from evaluation.figures import COLOURS, INK, new_figure
-from retrieval.errors import InvalidArgumentError
+from retrieval.errors import InvalidArgumentError, shown
 from retrieval.extras import extra
-from retrieval.identifiers import shown
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

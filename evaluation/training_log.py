@@ -9,8 +9,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from retrieval.errors import CollectionError
-from retrieval.identifiers import shown
+from retrieval.errors import CollectionError, shown
 from retrieval.lines import LineError, parse_lines
 
 _MEASURED = ("step", "evaluation")

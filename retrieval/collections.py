@@ -6,8 +6,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from retrieval.errors import CollectionError
-from retrieval.identifiers import SeenIds, shown
+from retrieval.errors import CollectionError, shown
+from retrieval.identifiers import SeenIds
 from retrieval.irds import (
     Entity,
     check_dataset,

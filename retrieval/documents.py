@@ -7,6 +7,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from pydantic_core import from_json
+
 from retrieval.errors import CorruptIndexError, UnknownDocumentError
 from retrieval.types import Document, Passage
 
@@ -32,12 +34,15 @@ CREATE TABLE passages (
 # Columns stand in the order in which they are needed: what follows a long text costs a walk
 # through all of its pages.
 
-_PASSAGE = """
-SELECT documents.document_id, title, metadata, number, start, end, {text}
-FROM passages JOIN documents USING (document) WHERE passage = ?
+# One statement for all rows, in their order, since nothing can be looked up before its row.
+_PASSAGES = """
+SELECT document_id, title, metadata, number, start, end, {text}
+FROM json_each(?) AS wanted
+LEFT JOIN passages ON passages.passage = wanted.value
+LEFT JOIN documents USING (document)
 """
-_PASSAGE_WITH_TEXT = _PASSAGE.format(text="coalesce(passages.text, documents.text)")
-_PASSAGE_WITHOUT_TEXT = _PASSAGE.format(text="''")
+_PASSAGES_WITH_TEXT = _PASSAGES.format(text="coalesce(passages.text, documents.text)")
+_PASSAGES_WITHOUT_TEXT = _PASSAGES.format(text="''")
 _NO_METADATA: Mapping[str, object] = {}
 
 
@@ -76,21 +81,16 @@ class DocumentStore:
 
         :raises CorruptIndexError: When the store has no such row.
         """
-        statement = _PASSAGE_WITH_TEXT if include_text else _PASSAGE_WITHOUT_TEXT
-        found = []
+        statement = _PASSAGES_WITH_TEXT if include_text else _PASSAGES_WITHOUT_TEXT
         with self._connection() as connection:
-            for row in rows:
-                record = connection.execute(statement, (row,)).fetchone()
-                if record is None:
-                    raise CorruptIndexError(f"{self._path} has no passage {row}")
-                document_id, title, metadata, number, start, end, text = record
-                found.append(
-                    StoredPassage(
-                        Passage(f"{document_id}#{number}", document_id, text, start, end),
-                        title,
-                        _parse_metadata(metadata),
-                    )
-                )
+            records = connection.execute(statement, (json.dumps([*rows]),)).fetchall()
+        found = []
+        for row, record in zip(rows, records, strict=True):
+            document_id, title, metadata, number, start, end, text = record
+            if document_id is None:
+                raise CorruptIndexError(f"{self._path} has no passage {row}")
+            passage = Passage(f"{document_id}#{number}", document_id, text, start, end)
+            found.append(StoredPassage(passage, title, _parse_metadata(metadata)))
         return found
 
     def document(self, document_id: str) -> Document:
@@ -152,4 +152,11 @@ def connect_read_only(path: Path) -> sqlite3.Connection:
 
 
 def _parse_metadata(text: str) -> Mapping[str, Any]:
-    return json.loads(text) if text != "{}" else _NO_METADATA
+    if text == "{}":
+        return _NO_METADATA
+    metadata: Mapping[str, Any]
+    try:
+        metadata = from_json(text)
+    except ValueError:  # the fast parser gives up on what is nested deeply
+        metadata = json.loads(text)
+    return metadata

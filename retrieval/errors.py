@@ -5,6 +5,15 @@ HTTP status. Anything that is not a `RetrievalError` is a fault of Swiftlet's ow
 """
 
 from pathlib import Path
+from reprlib import Repr
+
+_SHORT = Repr()
+_SHORT.maxstring = _SHORT.maxother = 80
+
+
+def shown(value: object) -> str:
+    """How a value is quoted in an error: on one line, and shortened if it is long."""
+    return _SHORT.repr(value)
 
 
 class RetrievalError(Exception):
@@ -23,7 +32,7 @@ class UnknownDocumentError(RetrievalError, KeyError):
     """No document of the index has the given id."""
 
     def __init__(self, document_id: str) -> None:
-        super().__init__(f"no document has the id {document_id!r}")
+        super().__init__(f"no document has the id {shown(document_id)}")
 
     def __str__(self) -> str:
         return str(self.args[0])

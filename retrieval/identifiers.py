@@ -1,21 +1,14 @@
 """What may be the id of a document or a query, and whether one was seen before."""
 
 import re
-import reprlib
 from array import array
 
+from retrieval.errors import shown
 from retrieval.lines import LineError
 
 # Control characters break lines and terminals, U+FEFF at the start of a file is no part of an id,
 # and half of a surrogate pair cannot be stored.
 _FORBIDDEN = re.compile("[\x00-\x1f\x7f-\x9f\ufeff\ud800-\udfff]")
-_SHORT = reprlib.Repr()
-_SHORT.maxstring = _SHORT.maxother = 80
-
-
-def shown(value: object) -> str:
-    """How a value is quoted in an error: on one line, and shortened if it is long."""
-    return _SHORT.repr(value)
 
 
 def check_id(value: object, name: str) -> str:

@@ -9,9 +9,9 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-from retrieval.errors import CollectionError
+from retrieval.errors import CollectionError, shown
 from retrieval.extras import extra
-from retrieval.identifiers import check_id, shown
+from retrieval.identifiers import check_id
 from retrieval.lines import LineError, SkippedLines, refuse
 from retrieval.records import query
 from retrieval.text import has_lone_surrogate

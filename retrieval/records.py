@@ -4,7 +4,8 @@ import json
 import math
 from typing import Any, NoReturn
 
-from retrieval.identifiers import check_id, shown
+from retrieval.errors import shown
+from retrieval.identifiers import check_id
 from retrieval.lines import LineError, wrong_columns
 from retrieval.text import has_lone_surrogate
 from retrieval.types import Document, Query

@@ -9,8 +9,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
 
-from retrieval.errors import CollectionError, InvalidArgumentError
-from retrieval.identifiers import check_id, shown
+from retrieval.errors import CollectionError, InvalidArgumentError, shown
+from retrieval.identifiers import check_id
 from retrieval.irds import is_dataset, parse_dataset
 from retrieval.lines import LineError, parse_lines, read_errors, wrong_columns
 from retrieval.publication import storage_errors

@@ -54,7 +54,9 @@ def _body(document: dict[str, Any]) -> Iterator[str]:
             yield f'<h2 id="{escape(operation["operationId"])}">'
             yield f"<code>{method.upper()} {escape(path)}</code></h2>"
             yield f"<p>{escape(operation['description'])}</p>"
-            yield from _fields(operation)
+            for requirement in operation.get("security", []):
+                yield f"<p>Needs a key, one of {escape(', '.join(requirement))}.</p>"
+            yield from _fields(operation, document["components"]["schemas"])
             yield from _table(
                 ("Status", "Meaning"),
                 [
@@ -68,9 +70,10 @@ def _body(document: dict[str, Any]) -> Iterator[str]:
         yield f"<p>{problem.status}: {escape(problem.title)}.</p>"
 
 
-def _fields(operation: dict[str, Any]) -> Iterator[str]:
+def _fields(operation: dict[str, Any], schemas: dict[str, Any]) -> Iterator[str]:
     body = operation.get("requestBody", {}).get("content", {}).get("application/json", {})
-    schema = body.get("schema", {"properties": {}})
+    _, _, name = body.get("schema", {"$ref": ""})["$ref"].rpartition("/")
+    schema = schemas.get(name, {"properties": {}})
     required = schema.get("required", [])
     fields = [(name, field, name in required) for name, field in schema["properties"].items()]
     fields += [

@@ -17,7 +17,7 @@ class KeyLock:
     def __init__(self, keys: Iterable[str], *, variable: str) -> None:
         """Make the lock of the keys that the setting `variable` holds."""
         self._digests = [sha256(key.encode()).digest() for key in keys]
-        self._variable = variable
+        self.variable = variable
 
     def check(self, request: Request) -> None:
         """Let a request with a key pass.
@@ -26,14 +26,14 @@ class KeyLock:
         :raises WrongKeyError: When it has another one, or there is none that would do.
         """
         if not self._digests:
-            raise WrongKeyError(f"nobody may do this by HTTP, since {self._variable} is not set")
+            raise WrongKeyError(f"nobody may do this by HTTP, since {self.variable} is not set")
         scheme, _, key = request.headers.get("authorization", "").partition(" ")
         if scheme.lower() != _SCHEME:
             raise MissingKeyError(
-                f"the request has no key; `Authorization: Bearer KEY` with one of {self._variable} "
+                f"the request has no key; `Authorization: Bearer KEY` with one of {self.variable} "
                 "is expected"
             )
         # All digests are compared, each in constant time: the time tells nothing of any key.
         given = sha256(key.strip().encode("latin-1")).digest()
         if not sum(compare_digest(given, digest) for digest in self._digests):
-            raise WrongKeyError(f"the key is none of {self._variable}")
+            raise WrongKeyError(f"the key is none of {self.variable}")

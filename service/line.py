@@ -40,12 +40,11 @@ class Line:
         """Make a line in which at most `max_waiting` turns wait."""
         self.max_waiting = max_waiting
         self.waiting = 0
-        self._running = 0
         self._places: deque[Place] = deque()
         self._lock = Lock()
 
-    def join(self, place: Place) -> int:
-        """Stand in line, and learn how many turns are now waiting or under way.
+    def join(self, place: Place) -> None:
+        """Stand in line.
 
         :raises QueueFullError: When not all turns of `place` fit into the line.
         """
@@ -58,10 +57,9 @@ class Line:
             self.waiting += place.turns
             place.waiting_since = perf_counter()
             self._places.append(place)
-            return self.waiting + self._running
 
     def next(self) -> Turn | None:
-        """Begin the next turn, to be ended by `done`; whose deadline has passed has lost its turns.
+        """Begin the next turn; whose deadline has passed has lost its turns.
 
         None where nobody waits.
         """
@@ -75,17 +73,11 @@ class Line:
                 turn = Turn(place, place.begun, now - place.waiting_since)
                 place.begun += 1
                 self.waiting -= 1
-                self._running += 1
                 if place.begun < place.turns:
                     place.waiting_since = now
                     self._places.append(place)
                 return turn
         return None
-
-    def done(self) -> None:
-        """End a turn."""
-        with self._lock:
-            self._running -= 1
 
     def leave(self, place: Place) -> None:
         """Give up all turns of `place` that have not begun."""

@@ -1,6 +1,6 @@
-"""The contract as a document: every route with its request, its answer and its errors."""
+"""The contract as a document: every route with its request, its answer, its errors and its key."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import update_wrapper
 from typing import Any
@@ -26,8 +26,12 @@ Endpoint = Callable[[Request], Awaitable[Response]]
 _HEADERS = {
     "X-Request-Id": "The id of this request in the log; the client's own, if it sent one.",
     "Server-Timing": "Milliseconds of each stage.",
+    "Connection": "Says that the connection is closed after this answer.",
+    "Retry-After": "Seconds after which to ask again.",
+    "WWW-Authenticate": "How the key is to be sent.",
 }
-_PROBLEM = {"$ref": "#/components/schemas/Problem"}
+_ON_EVERY_ANSWER = ("X-Request-Id", "Server-Timing")
+_JSON = "application/json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,29 +68,34 @@ class Operation:
         """The OpenAPI responses; several errors may share a status."""
         responses: dict[int | str, dict[str, Any]] = {}
         for status in self.statuses[1:]:
-            titles = [
-                PROBLEMS[error].title
-                for error in self._all_errors
-                if PROBLEMS[error].status == status
+            kinds = [
+                PROBLEMS[error] for error in self._all_errors if PROBLEMS[error].status == status
             ]
             responses[status] = {
-                "description": "; or: ".join(titles),
-                "content": {MEDIA_TYPE: {"schema": _PROBLEM}},
+                "description": "; or: ".join(kind.title for kind in kinds),
+                "headers": _headers([*_ON_EVERY_ANSWER, *kinds[0].headers]),
+                "content": {MEDIA_TYPE: {"schema": _reference("schemas", Problem.__name__)}},
             }
-        responses[200] = {"description": "The answer"}
+        responses[200] = {"description": "The answer", "headers": _headers(_ON_EVERY_ANSWER)}
         if isinstance(self.answer, str):
-            responses[200]["content"] = {self.answer: {"schema": {"type": "string"}}}
+            schema = {"type": "object" if self.answer == _JSON else "string"}
+            responses[200]["content"] = {self.answer: {"schema": schema}}
         else:
             responses[200]["model"] = self.answer
         return responses
 
     @property
     def request(self) -> dict[str, Any]:
-        """The OpenAPI request body and parameters."""
+        """The OpenAPI request body and parameters, and what opens the lock."""
         request: dict[str, Any] = {}
+        if self.lock is not None:
+            request["security"] = [{self.lock.variable: []}]
         if self.body is not None:
-            content = {"application/json": {"schema": self.body.schema}}
-            request["requestBody"] = {"required": True, "content": content}
+            schema = self.body.schema
+            request["requestBody"] = {
+                "required": "required" in schema,
+                "content": {_JSON: {"schema": schema}},
+            }
         parameters = []
         if self.query_string is not None:
             schema = self.query_string.schema
@@ -152,15 +161,43 @@ def openapi_document(app: FastAPI) -> dict[str, Any]:
     """The OpenAPI document of `app`."""
     if app.openapi_schema is None:
         document = app.openapi()
-        schemas = document.setdefault("components", {}).setdefault("schemas", {})
-        schemas["Problem"] = Problem.model_json_schema()
-        headers = {
-            name: {"description": description, "schema": {"type": "string"}}
+        components = document.setdefault("components", {})
+        components["headers"] = {
+            name: {"description": description, "required": True, "schema": {"type": "string"}}
             for name, description in _HEADERS.items()
         }
-        for path in document["paths"].values():
-            for operation in path.values():
-                for response in operation["responses"].values():
-                    response["headers"] = headers
+        schemas = components.setdefault("schemas", {})
+        schemas[Problem.__name__] = Problem.model_json_schema()
+        for operation in _operations(document):
+            for variable in _variables(operation):
+                components.setdefault("securitySchemes", {})[variable] = {
+                    "type": "http",
+                    "scheme": "bearer",
+                    "description": f"One of the keys that {variable} holds.",
+                }
+            if "requestBody" in operation:
+                # By name, as generators call the class that they make of it.
+                content = operation["requestBody"]["content"][_JSON]
+                name = content["schema"]["title"]
+                schemas[name] = content["schema"]
+                content["schema"] = _reference("schemas", name)
         app.openapi_schema = document
     return app.openapi_schema
+
+
+def _operations(document: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    for path in document["paths"].values():
+        yield from path.values()
+
+
+def _variables(operation: dict[str, Any]) -> Iterator[str]:
+    for requirement in operation.get("security", []):
+        yield from requirement
+
+
+def _headers(names: Iterable[str]) -> dict[str, Any]:
+    return {name: _reference("headers", name) for name in names}
+
+
+def _reference(kind: str, name: str) -> dict[str, str]:
+    return {"$ref": f"#/components/{kind}/{name}"}

@@ -32,6 +32,10 @@ class MethodNotAllowedError(RetrievalError):
         super().__init__(f"the method is {method}; {' or '.join(allowed)} is expected")
 
 
+class BodyTimeoutError(RetrievalError):
+    """The body of a request did not come in time."""
+
+
 class TooLargeError(RetrievalError):
     """The body of a request is over the limit."""
 
@@ -103,6 +107,10 @@ PROBLEMS: dict[type[Exception], ProblemKind] = {
     UnknownRouteError: ProblemKind(404, "unknown-route", "There is no such route"),
     MethodNotAllowedError: ProblemKind(
         405, "method-not-allowed", "The route does not take this method"
+    ),
+    # What else comes of the body would be taken for the next request.
+    BodyTimeoutError: ProblemKind(
+        408, "body-timeout", "The body did not come in time", {"Connection": "close"}
     ),
     ReloadRefusedError: ProblemKind(
         409, "reload-refused", "What is to be loaded cannot be trusted"

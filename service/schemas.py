@@ -18,6 +18,12 @@ from retrieval.searcher import check_query
 
 RequestModel = TypeVar("RequestModel", bound=BaseModel)
 
+SEARCHABLE = (
+    r"^[^\u0000]*[^\u0000-\u0020\u007f-\u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]"
+    r"[^\u0000]*$"
+)
+"""What `check_query` takes, as a regular expression of JSON Schema: no NUL, and not all blank."""
+
 _DEFAULT_TOP_K = 10
 
 
@@ -29,6 +35,7 @@ class Limits:
     max_top_k: int = 1_000
     max_batch_queries: int = 64
     max_body_bytes: int = 4 * 1024 * 1024
+    body_timeout_ms: int = 5_000
     timeout_ms: int = 5_000
 
 
@@ -89,6 +96,7 @@ def bounded(model: type[RequestModel], limits: Limits) -> type[RequestModel]:
             min_length=1,
             max_length=limits.max_query_chars,
             description=f"a text of 1 to {limits.max_query_chars} characters, not all blank",
+            json_schema_extra={"pattern": SEARCHABLE},
         ),
         AfterValidator(_searchable),
     ]
@@ -119,11 +127,8 @@ def bounded(model: type[RequestModel], limits: Limits) -> type[RequestModel]:
     ]
     texts = Annotated[
         queries,
-        BeforeValidator(_listed),
-        Field(
-            description=f"a text, or a list of 1 to {limits.max_batch_queries} texts",
-            json_schema_extra={"type": ["string", "array"]},
-        ),
+        BeforeValidator(_listed, json_schema_input_type=query_text | queries),
+        Field(description=f"a text, or a list of 1 to {limits.max_batch_queries} texts"),
     ]
     bounds: dict[str, Any] = {
         "query": (query_text, ...),
@@ -277,6 +282,7 @@ class LimitsAnswer(BaseModel):
     max_top_k: int
     max_batch_queries: int
     max_body_bytes: int
+    body_timeout_ms: int
     timeout_ms: int
 
 

@@ -61,6 +61,7 @@ class Settings(BaseSettings):
     max_top_k: Count = _LIMITS.max_top_k
     max_batch_queries: Count = _LIMITS.max_batch_queries
     max_body_bytes: Count = _LIMITS.max_body_bytes
+    body_timeout_ms: Count = _LIMITS.body_timeout_ms
     max_queued_queries: Count = DEFAULT_MAX_QUEUED
     timeout_ms: Count = _LIMITS.timeout_ms
     cache_bytes: int = Field(16 * 1024 * 1024, ge=0, description="a whole number from 0")
@@ -85,6 +86,7 @@ class Settings(BaseSettings):
             max_top_k=self.max_top_k,
             max_batch_queries=self.max_batch_queries,
             max_body_bytes=self.max_body_bytes,
+            body_timeout_ms=self.body_timeout_ms,
             timeout_ms=self.timeout_ms,
         )
 

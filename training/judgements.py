@@ -8,8 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from retrieval.collections import check_qrels, read_qrels, read_queries
-from retrieval.errors import CollectionError
-from retrieval.identifiers import shown
+from retrieval.errors import CollectionError, shown
 from training.errors import TrainingDataError
 from training.identifiers import Identifiers
 from training.passages import corpus_prefix

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from retrieval.errors import CollectionError
-from retrieval.identifiers import SeenIds, shown
+from retrieval.errors import CollectionError, shown
+from retrieval.identifiers import SeenIds
 from retrieval.lines import LineError, parse_lines, wrong_columns
 from retrieval.records import query
 from retrieval.types import Document

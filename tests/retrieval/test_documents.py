@@ -1,3 +1,4 @@
+import json
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -7,16 +8,17 @@ from indexing.document_writer import write_documents
 from indexing.progress import Silence
 from retrieval.documents import DocumentStore
 from retrieval.encoder import OnnxEncoder
-from retrieval.errors import CorruptIndexError, UnknownDocumentError
+from retrieval.errors import CorruptIndexError, UnknownDocumentError, shown
 from retrieval.passages import PassageSplitter
 from retrieval.types import Document, Passage
 
 TEXT = "First section, with 'quotes'.\n\nSecond: 光合作用 👩‍👩‍👧 and a NUL \0 in it."
+DEEP = json.loads("[" * 400 + "]" * 400)
 DOCUMENTS = [
     Document("z last", TEXT, "A title", {"year": 1999, "tags": ["ä", None]}, ((0, 29), (31, 67))),
     Document("whole", "A short text."),
     Document("'; DROP TABLE documents; --", "", "Only a title"),
-    Document("long", "word " * 500),
+    Document("long", "word " * 500, metadata={"deep": DEEP, "large": 10**200, "small": -1e-300}),
 ]
 
 
@@ -68,7 +70,8 @@ def test_a_row_that_is_not_there_is_a_corrupt_index(store, row):
 def test_an_unknown_document_is_named(store, document_id):
     with pytest.raises(UnknownDocumentError) as caught:
         store.document(document_id)
-    assert str(caught.value) == f"no document has the id {document_id!r}"
+    assert str(caught.value) == f"no document has the id {shown(document_id)}"
+    assert len(str(caught.value)) < 120
 
 
 def test_threads_that_come_and_go_leave_no_open_files_behind(store):

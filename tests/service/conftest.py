@@ -12,8 +12,8 @@ from pathlib import Path
 
 import httpx
 import pytest
-from fastapi import FastAPI
 from prometheus_client import CollectorRegistry
+from starlette.types import ASGIApp
 
 from models import DEFAULT_ENCODER
 from retrieval.searcher import Searcher
@@ -22,6 +22,7 @@ from service.reload import Reloader
 from service.schemas import Limits
 from service.state import ServiceState
 from service.workers import Workers
+from tests.service.attacker import Attacker
 
 START = """
 import sys
@@ -43,6 +44,7 @@ class Server:
     process: subprocess.Popen[str]
     url: str
     log: list[str]
+    settings: dict[str, object]
 
     def client(self) -> httpx.Client:
         return httpx.Client(base_url=self.url, timeout=30)
@@ -75,7 +77,7 @@ def start(index: Path, **settings: object) -> Server:
         stderr=subprocess.PIPE,
         text=True,
     )
-    server = Server(process, "", [])
+    server = Server(process, "", [], settings)
     assert process.stdout is not None
     server.url = process.stdout.readline().strip()
     return server
@@ -107,6 +109,29 @@ def server(small_index: Path) -> Iterator[Server]:
 
 
 @pytest.fixture(scope="session")
+def locked_server(small_index: Path) -> Iterator[Server]:
+    """One server with keys, for all tests that leave it as it was."""
+    keys = {"search_keys": "a-search-key-of-the-tests", "admin_keys": "an-admin-key-of-the-tests"}
+    server = start(small_index, **keys)
+    assert server.url, server.log
+    yield server
+    server.process.terminate()
+    assert server.ended() == 0, server.log
+
+
+@pytest.fixture(scope="module")
+def attacker(locked_server: Server) -> Iterator[Attacker]:
+    """Nothing has failed inside the service after all tests of this module."""
+    settings = locked_server.settings
+    keys = {"search": settings["search_keys"], "admin": settings["admin_keys"]}
+    yield Attacker(locked_server.url, keys)
+    metrics = httpx.get(f"{locked_server.url}/metrics").text
+    assert 'swiftlet_rejected_total{reason="internal-error"} 0.0' in metrics
+    assert "Traceback" not in "".join(locked_server.log)
+    assert httpx.get(f"{locked_server.url}/health/ready").status_code == 200
+
+
+@pytest.fixture(scope="session")
 def client(server: Server) -> Iterator[httpx.Client]:
     with server.client() as client:
         yield client
@@ -116,7 +141,7 @@ def client(server: Server) -> Iterator[httpx.Client]:
 class Application:
     """An application in this process, with the parts it was made from."""
 
-    app: FastAPI
+    app: ASGIApp
     state: ServiceState
     registry: CollectorRegistry
     workers: Workers

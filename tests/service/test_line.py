@@ -39,19 +39,6 @@ def test_whose_deadline_has_passed_gets_no_turn_and_leaves_room() -> None:
     assert line.waiting == 0
 
 
-def test_those_who_arrive_learn_whether_they_have_to_wait() -> None:
-    line = Line(10)
-    assert line.join(Place(2, math.inf)) == 2
-    line.next()
-    assert line.join(Place(1, math.inf)) == 3
-    line.done()
-    line.next()
-    line.next()
-    line.done()
-    line.done()
-    assert line.join(Place(1, math.inf)) == 1
-
-
 @given(st.lists(st.one_of(st.integers(1, 5), st.sampled_from(["next", "leave"])), max_size=60))
 def test_turns_go_round_whatever_comes_and_goes(steps: list[int | str]) -> None:
     """Between two turns of one request, each request that waited all the time had exactly one."""

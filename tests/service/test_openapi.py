@@ -1,11 +1,14 @@
 import re
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import httpx
 import pytest
 
-from retrieval.searcher import Searcher
+from retrieval.errors import QueryError
+from retrieval.searcher import Searcher, check_query
+from service.keys import KeyLock
 from service.problems import PROBLEMS
 from service.schemas import Limits
 
@@ -23,16 +26,24 @@ ROUTES = {
     "/admin/reload": {"post"},
 }
 STATUSES = {
-    ("post", "/search"): {200, 400, 413, 422, 429, 500, 503, 504},
+    ("post", "/search"): {200, 400, 408, 413, 422, 429, 500, 503, 504},
     ("get", "/search"): {200, 422, 429, 500, 503, 504},
-    ("post", "/search/batch"): {200, 400, 413, 422, 429, 500, 503, 504},
-    ("post", "/v1/embeddings"): {200, 400, 413, 422, 429, 500, 503, 504},
+    ("post", "/search/batch"): {200, 400, 408, 413, 422, 429, 500, 503, 504},
+    ("post", "/v1/embeddings"): {200, 400, 408, 413, 422, 429, 500, 503, 504},
     ("get", "/documents/{document_id}"): {200, 404, 429, 500, 503, 504},
-    ("post", "/admin/reload"): {200, 400, 401, 403, 409, 413, 422, 500},
+    ("post", "/admin/reload"): {200, 400, 401, 403, 408, 409, 413, 422, 500},
     ("get", "/info"): {200, 500, 503},
     ("get", "/health/live"): {200, 500},
     ("get", "/health/ready"): {200, 500, 503},
 }
+SEARCHING = [
+    ("post", "/search"),
+    ("get", "/search"),
+    ("post", "/search/batch"),
+    ("post", "/v1/embeddings"),
+    ("get", "/documents/{document_id}"),
+    ("get", "/info"),
+]
 
 
 @pytest.fixture(scope="module")
@@ -58,13 +69,18 @@ def test_every_route_documents_every_status_it_can_end_in(document: dict[str, An
         for status, response in responses.items():
             (media_type,) = response["content"]
             assert (media_type == "application/problem+json") == (status != "200")
-            assert set(response["headers"]) == {"X-Request-Id", "Server-Timing"}
+            headers = {"X-Request-Id", "Server-Timing"}
+            headers |= {"Retry-After"} if status in {"429", "503"} else set()
+            headers |= {"Connection"} if status == "408" else set()
+            headers |= {"WWW-Authenticate"} if status == "401" else set()
+            assert set(response["headers"]) == headers
 
 
 def test_the_document_holds_together(document: dict[str, Any]) -> None:
     assert document["openapi"].startswith("3.1")
     for reference in set(references(document)):
-        assert reference.removeprefix("#/components/schemas/") in document["components"]["schemas"]
+        _, components, kind, name = reference.split("/")
+        assert name in document[components][kind]
     operations = [op for path in document["paths"].values() for op in path.values()]
     assert len({operation["operationId"] for operation in operations}) == len(operations)
     for path, methods in document["paths"].items():
@@ -77,18 +93,64 @@ def test_the_document_states_the_bounds_at_work(
     make_application: Callable[..., Any], small_searcher: Searcher
 ) -> None:
     limits = Limits(max_query_chars=7, max_top_k=5, max_batch_queries=3)
-    paths = make_application(small_searcher, limits).ask("GET", "/openapi.json").json()["paths"]
-    body = paths["/search"]["post"]["requestBody"]["content"]["application/json"]["schema"]
+    document = make_application(small_searcher, limits).ask("GET", "/openapi.json").json()
+    schemas = document["components"]["schemas"]
+    body = schemas["SearchRequest"]
     query, top_k = body["properties"]["query"], body["properties"]["top_k"]
     assert (query["minLength"], query["maxLength"]) == (1, 7)
     assert (top_k["minimum"], top_k["maximum"], top_k["default"]) == (1, 5, 5)
     assert (body["required"], body["additionalProperties"]) == (["query"], False)
-    batch = paths["/search/batch"]["post"]["requestBody"]["content"]["application/json"]["schema"]
-    assert batch["properties"]["queries"]["maxItems"] == 3
-    assert batch["properties"]["queries"]["items"]["maxLength"] == 7
-    parameters = {p["name"]: p for p in paths["/search"]["get"]["parameters"]}
+    queries = schemas["BatchRequest"]["properties"]["queries"]
+    assert (queries["maxItems"], queries["items"]["maxLength"]) == (3, 7)
+    text, texts = schemas["EmbeddingRequest"]["properties"]["input"]["anyOf"]
+    assert (text["type"], text["maxLength"]) == ("string", 7)
+    assert (texts["type"], texts["maxItems"], texts["items"]) == ("array", 3, text)
+    parameters = {p["name"]: p for p in document["paths"]["/search"]["get"]["parameters"]}
     assert [name for name, p in parameters.items() if p["required"]] == ["q"]
     assert parameters["top_k"]["schema"]["maximum"] == 5
+
+
+def is_searchable(text: str) -> bool:
+    try:
+        check_query(text)
+    except QueryError:
+        return False
+    return True
+
+
+def test_the_pattern_of_a_query_is_what_the_searcher_takes(document: dict[str, Any]) -> None:
+    pattern = re.compile(
+        document["components"]["schemas"]["SearchRequest"]["properties"]["query"]["pattern"]
+    )
+    characters = [chr(code) for code in range(sys.maxunicode + 1) if not 0xD800 <= code <= 0xDFFF]
+    for text in [*characters, "", "a\0", "\0a", " a\n", "\n \n"]:
+        assert bool(pattern.search(text)) == is_searchable(text), ascii(text)
+
+
+def test_the_document_says_which_key_opens_which_route(
+    make_application: Callable[..., Any], small_searcher: Searcher
+) -> None:
+    search, admin = (
+        KeyLock(["key"], variable=f"SWIFTLET_{who}_KEYS") for who in ("SEARCH", "ADMIN")
+    )
+    application = make_application(
+        small_searcher, load=pytest.fail, search_lock=search, admin_lock=admin
+    )
+    document = application.ask("GET", "/openapi.json").json()
+    locked = {
+        (method, path): operation["security"]
+        for path, methods in document["paths"].items()
+        for method, operation in methods.items()
+        if "security" in operation
+    }
+    assert locked.pop(("post", "/admin/reload")) == [{admin.variable: []}]
+    assert locked == {route: [{search.variable: []}] for route in SEARCHING}
+    schemes = document["components"]["securitySchemes"]
+    assert {(scheme["type"], scheme["scheme"]) for scheme in schemes.values()} == {
+        ("http", "bearer")
+    }
+    page = application.ask("GET", "/docs").text
+    assert page.count("Needs a key, one of SWIFTLET_SEARCH_KEYS.") == len(SEARCHING)
 
 
 def test_the_page_of_the_document_needs_no_other_host(

@@ -1,6 +1,8 @@
 import logging
 import socket
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from itertools import count
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -41,7 +43,7 @@ def check(answer: httpx.Response, status: int, field: str | None, sentence: str)
         (b'{"query":"\xff"}', 400, None, "the body is not JSON"),
         (b'{"query":"a","top_k":NaN}', 400, None, "the body is not JSON"),
         (b'{"query":"a\\ud800","top_k":NaN}', 400, None, "the body is not JSON"),
-        (b'{"query":"a","top_k":' + b"9" * 9000 + b"}", 400, None, "number out of range"),
+        (b'{"query":"a","top_k":' + b"9" * 9000 + b"}", 422, "top_k", f"is Infinity; {WHOLE}"),
         (b"[" * 1_000_000, 400, None, "recursion limit"),
         (b'"\\ud800' + b"[" * 100_000, 400, None, "the body is not JSON"),
         (b'{"a":"\\ud800","b":' + b"[" * 9000 + b"]" * 9000 + b"}", 400, None, "is not JSON"),
@@ -168,6 +170,36 @@ def test_a_large_body_is_refused_before_it_has_come(server: Any, length_header: 
             # Not the last chunk: what follows would be without end.
             connection.sendall(b"500000\r\n" + b" " * 0x500000 + b"\r\n")
         assert connection.recv(1000).startswith(b"HTTP/1.1 413 ")
+
+
+def test_a_body_that_comes_too_slowly_is_refused_and_holds_up_nobody(
+    start_server: Callable[..., Any],
+) -> None:
+    server = start_server(threads=1, body_timeout_ms=300)
+    address = urlsplit(server.url)
+    slow = b"POST /search HTTP/1.1\r\nHost: a\r\nContent-Length: 4000000\r\n\r\n"
+    with ExitStack() as stack, server.client() as client:
+        connections = [
+            stack.enter_context(socket.create_connection((address.hostname, address.port), 20))
+            for _ in range(20)
+        ]
+        for connection in connections:
+            connection.sendall(slow + b"{")
+        # They are under way, and the only worker is free.
+        assert client.post("/search", json={"query": "bread"}).status_code == 200
+        dribbling = connections.pop()
+        with pytest.raises(ConnectionError):
+            any(dribbling.sendall(b" ") for _ in count())
+        for connection in connections:
+            answer = b""
+            while received := connection.recv(1000):
+                answer += received
+            assert answer.startswith(b"HTTP/1.1 408 ")
+            assert b"\r\nconnection: close\r\n" in answer
+            assert b"the body had not come after 300 ms, which is the limit" in answer
+        metrics = client.get("/metrics").text
+    assert 'swiftlet_requests_total{route="/search",status="408"} 20.0' in metrics
+    assert 'swiftlet_rejected_total{reason="body-timeout"} 20.0' in metrics
 
 
 def test_before_the_index_is_there_only_searching_has_to_wait(

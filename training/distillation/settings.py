@@ -51,8 +51,8 @@ class Distillation(BaseModel):
     documents: Count = 8
     score_factor: Positive = 20.0
     epochs: Positive = 10.0
-    batch_size: Annotated[int, Field(ge=2)] = 128
-    learning_rate: Positive = 1e-4
+    batch_size: Annotated[int, Field(ge=2)] = 64
+    learning_rate: Positive = 5e-4
     warmup_steps: Annotated[int, Field(ge=0)] = 1000
     schedule: Literal["linear", "cosine", "constant"] = "linear"
     weight_decay: Annotated[float, Field(ge=0)] = 0.01

@@ -1,0 +1,62 @@
+"""The search service as it is usually written: FastAPI, Sentence Transformers, a flat FAISS index.
+
+    CORPUS=folder MODEL=folder uvicorn plain:app
+
+`CORPUS` holds passages.jsonl and their embeddings as passages.faiss, in the same order. Nothing
+here is slow on purpose: it is what a good afternoon's work looks like.
+"""
+
+import json
+import os
+from pathlib import Path
+
+import faiss
+import torch
+from fastapi import FastAPI
+from pydantic import BaseModel, Field
+from sentence_transformers import SentenceTransformer
+
+# As many threads as the cores that it may use; more of them would only get in each other's way.
+torch.set_num_threads(len(os.sched_getaffinity(0)))
+faiss.omp_set_num_threads(len(os.sched_getaffinity(0)))
+
+app = FastAPI()
+corpus = Path(os.environ["CORPUS"])
+model = SentenceTransformer(os.environ["MODEL"], device="cpu")
+index = faiss.read_index(str(corpus / "passages.faiss"))
+with (corpus / "passages.jsonl").open(encoding="utf-8") as lines:
+    passages = [json.loads(line) for line in lines]
+
+
+class SearchRequest(BaseModel):
+    query: str = Field(min_length=1, max_length=10_000)
+    top_k: int = Field(default=10, ge=1, le=1_000)
+
+
+class Hit(BaseModel):
+    passage_id: str
+    document_id: str
+    title: str
+    text: str
+    score: float
+
+
+class SearchResponse(BaseModel):
+    hits: list[Hit]
+
+
+@app.get("/health")
+def health() -> dict[str, str]:
+    return {"status": "ready"}
+
+
+@app.post("/search")
+def search(request: SearchRequest) -> SearchResponse:
+    embedding = model.encode([request.query], normalize_embeddings=True, show_progress_bar=False)
+    scores, rows = index.search(embedding, request.top_k)
+    return SearchResponse(
+        hits=[
+            Hit(score=score, **passages[row])
+            for score, row in zip(scores[0].tolist(), rows[0].tolist(), strict=True)
+        ]
+    )

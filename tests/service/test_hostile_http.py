@@ -1,0 +1,184 @@
+"""Transfers, headers, methods and addresses that nobody means well with; none is a 500."""
+
+import re
+import time
+from typing import Any
+from urllib.parse import quote
+
+import httpx
+import pytest
+
+from tests.service.attacker import SEARCH, Attacker, read_problem
+
+
+def test_a_body_may_come_in_pieces(attacker: Attacker) -> None:
+    whole = attacker.post("/search", SEARCH).body
+    chunked = b"Transfer-Encoding: chunked"
+    pieces = b"".join(b"1;name=value\r\n%c\r\n" % byte for byte in SEARCH)
+    for end in (b"0\r\n\r\n", b"0000\r\nTrailer: x\r\n\r\n"):
+        assert attacker.post("/search", pieces + end, chunked).body == whole
+    assert attacker.post("/search", SEARCH, b"Expect: 100-continue").body == whole
+    assert attacker.post("/search", b"0\r\n\r\n", chunked).status == 400
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"Content-Length: 1000\r\n\r\n" + SEARCH,
+        b"Transfer-Encoding: chunked\r\n\r\n3\r\n{}",
+        b"Content-Length: 9",
+    ],
+)
+def test_a_client_that_leaves_before_the_end_of_its_body_is_forgotten(
+    attacker: Attacker, locked_server: Any, sent: bytes
+) -> None:
+    def forgotten() -> float:
+        metrics = httpx.get(f"{locked_server.url}/metrics").text
+        return float(re.search(r'{route="/admin/reload",status="499"} (.*)', metrics)[1])
+
+    before = forgotten()
+    key = f"Authorization: Bearer {attacker.keys['admin']}\r\n".encode()
+    head = b"POST /admin/reload HTTP/1.1\r\nHost: a\r\n" + key
+    assert attacker.exchange(head + sent, then_leave=True) is None
+    if b"\r\n\r\n" in sent:
+        deadline = time.monotonic() + 30
+        while forgotten() != before + 1:
+            assert time.monotonic() < deadline
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"POST /search HTTP/1.1\r\nContent-Length: 17\r\nContent-Length: 3\r\n\r\n" + SEARCH,
+        b"POST /search HTTP/1.1\r\nContent-Length: -1\r\n\r\n",
+        b"POST /search HTTP/1.1\r\nContent-Length: 1e3\r\n\r\n",
+        b"POST /search HTTP/1.1\r\nContent-Length: " + b"9" * 5000 + b"\r\n\r\n",
+        b"POST / HTTP/1.1\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        b"POST /search HTTP/1.1\r\nTransfer-Encoding: gzip\r\n\r\n",
+        b"POST /search HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+        b"POST /search HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n" + b"f" * 17 + b"\r\n",
+        b"BREW /search HTTP/1.1\r\n\r\n",
+        b"get /search HTTP/1.1\r\n\r\n",
+        b"A" * 1_000_000,
+        b"GET /" + b"a" * 70_000 + b" HTTP/1.1\r\n\r\n",
+        b"GET /search?q=" + b"%F0%9F%8D%9E" * 10_000 + b" HTTP/1.1\r\n\r\n",
+        b"GET /documents/a\0b HTTP/1.1\r\n\r\n",
+        b"GET /documents/\xff HTTP/1.1\r\n\r\n",
+        b"GET /info HTTP/1.1\r\nX: a\0b\r\n\r\n",
+        b"GET /info HTTP/1.1\r\nX : a\r\n\r\n",
+        b"GET /info HTTP/9.9\r\n\r\n",
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(300),
+    ],
+    ids=lambda sent: repr(sent[:60]),
+)
+def test_what_is_not_http_gets_a_plain_400(attacker: Attacker, sent: bytes) -> None:
+    answer = attacker.exchange(sent)
+    assert answer is not None
+    assert answer.is_plain
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        b"X: " + b"a" * 1_000_000,
+        b"a" * 100_000 + b": x",
+        b"\r\n".join(b"X-%d: a" % number for number in range(10_000)),
+        b"Cookie: " + b"a=b;" * 100_000,
+        b"X-Request-Id: " + b"a" * 100_000,
+        b"X-Request-Id: \xff\xfe",
+        b"Traceparent: 00-zz",
+        b"Accept: " + b"\xff" * 1000,
+        b"Range: bytes=-1",
+        b"Origin: null\r\nAccess-Control-Request-Method: \xff",
+    ],
+    ids=lambda header: repr(header[:30]),
+)
+def test_a_search_is_answered_whatever_its_headers(attacker: Attacker, header: bytes) -> None:
+    answer = attacker.post("/search", SEARCH, header)
+    assert answer.body == attacker.post("/search", SEARCH).body
+    assert re.fullmatch("[0-9a-f]{16}", answer.headers["x-request-id"])
+
+
+@pytest.mark.parametrize("key", [b"a" * 1_000_000, b"\xff\xfe", b"\xc3\xa4", b"", b"a b", b"\t"])
+def test_a_hostile_key_is_wrong(attacker: Attacker, key: bytes) -> None:
+    for route, body in (("/search", SEARCH), ("/admin/reload", b"")):
+        answer = attacker.post(route, body, b"Authorization: Bearer " + key)
+        assert answer.status in {401, 403}
+
+
+@pytest.mark.parametrize(
+    "method",
+    [
+        *("CONNECT", "COPY", "DELETE", "LINK", "M-SEARCH", "OPTIONS", "PATCH", "PROPFIND"),
+        *("PURGE", "PUT", "QUERY", "TRACE"),
+    ],
+)
+def test_a_method_that_no_route_takes_is_told_those_that_do(
+    attacker: Attacker, method: str
+) -> None:
+    for path, methods in attacker.document["paths"].items():
+        answer = attacker.send(method, path.replace("{document_id}", "bread-1"))
+        assert answer.status == 405
+        assert read_problem(answer)["detail"].startswith(f"the method is {method}; ")
+        allowed = {name.upper() for name in methods} | ({"HEAD"} if "get" in methods else set())
+        assert set(answer.headers["allow"].split(", ")) == allowed
+    assert attacker.send(method, "/nothing").status == 404
+
+
+@pytest.mark.parametrize(
+    "document_id",
+    [
+        *("a%00b", "%00", "%2500", "%ff", "%", "%zz", "%ED%A0%80", "%22%7D", "a#b", "a?q=%00"),
+        *("..", "../../etc/passwd", "%2e%2e/%2e%2e/a"),
+        *("a" * 60_000, "%F0%9F%8D%9E" * 5000, "%E2%80%AE" * 100),
+    ],
+    ids=lambda document_id: document_id[:30],
+)
+def test_no_document_has_a_hostile_id(attacker: Attacker, document_id: str) -> None:
+    answer = attacker.send("GET", f"/documents/{document_id}")
+    attacker.documented("/documents/{document_id}", "get", answer)
+    assert answer.status == 404
+    assert "no document has the id" in read_problem(answer)["detail"]
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        *("/search%00", "//search", "/search/.", "/SEARCH", "*", "/%ff", "/\u202e" * 100),
+        *("/page/../../etc/passwd", "/page/style.css%00", "/documents/%0aSet-Cookie:a=b"),
+        "/" * 60_000,
+    ],
+    ids=lambda path: ascii(path[:30]),
+)
+def test_no_route_has_a_hostile_path(attacker: Attacker, path: str) -> None:
+    answer = attacker.send("GET", quote(path, safe="/%*:="))
+    assert answer.status == 404
+    assert read_problem(answer)["detail"].startswith("no route has this path")
+
+
+@pytest.mark.parametrize(
+    ("query_string", "field"),
+    [
+        ("q=" + "a" * 10_001, "q"),
+        ("q=" + "a" * 60_000, "q"),
+        ("q=" + "+" * 60_000, "q"),
+        ("q=a%00", "q"),
+        ("q=a&top_k=%00", "top_k"),
+        ("q=a&top_k=" + "[" * 50_000, "top_k"),
+        ("q=a&include_text=%22true%22", "include_text"),
+        ("&".join(["q=a"] * 10_000), "q"),
+        ("&".join(f"p{number}=a" for number in range(5000)), "p0"),
+        ("q=a&" + "k" * 60_000 + "=1", "k" * 24 + "…"),
+        ("q=a&__proto__=1", "__proto__"),
+        ("q=%ED%A0%80", None),
+        ("q=a&%FF=1", None),
+    ],
+    ids=lambda value: str(value)[:30],
+)
+def test_a_hostile_query_string_is_refused_by_the_name_of_its_field(
+    attacker: Attacker, query_string: str, field: str | None
+) -> None:
+    answer = attacker.send("GET", f"/search?{query_string}")
+    attacker.documented("/search", "get", answer)
+    assert (answer.status, read_problem(answer).get("field")) == (422, field)
