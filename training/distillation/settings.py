@@ -9,7 +9,7 @@ from training.recipe import FloatingPoint, Optimiser
 
 Distance = Literal["euclidean", "cosine"]
 Count = Annotated[int, Field(ge=1)]
-Positive = Annotated[float, Field(gt=0)]
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
 class Distillation(BaseModel):
@@ -47,7 +47,7 @@ class Distillation(BaseModel):
     sentences: Count = 200_000
     distance: Distance = "euclidean"
     index: str | None = None
-    ranking: Annotated[float, Field(ge=0)] = 0.0
+    ranking: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
     documents: Count = 8
     score_factor: Positive = 20.0
     epochs: Positive = 10.0
