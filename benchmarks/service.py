@@ -65,7 +65,9 @@ def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", type=Path, required=True, help="folder of collections")
     parser.add_argument("--before", default=FIRST_REVISION, help="git revision to compare with")
-    parser.add_argument("--encoder", type=Path, default=models.DEFAULT_ENCODER, help="for queries")
+    parser.add_argument(
+        "--encoder", type=Path, default=models.DEFAULT_QUERY_ENCODER, help="for queries"
+    )
     parser.add_argument("--index", type=Path, help="an index of that documentation made earlier")
     parser.add_argument("--queries", type=int, default=300)
     parser.add_argument("--rounds", type=int, default=9)

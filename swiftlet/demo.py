@@ -32,7 +32,11 @@ def run_demo(directory: Path | None, *, host: str, port: int) -> None:
     """Build the index in `directory` unless it is there, serve it, and show what it answers."""
     index = (directory or _cache_directory()) / f"python-{platform.python_version()}"
     settings = load_settings(
-        index=index, encoder=models.DEFAULT_ENCODER, host=host, port=port, log_level="warning"
+        index=index,
+        encoder=models.DEFAULT_QUERY_ENCODER,
+        host=host,
+        port=port,
+        log_level="warning",
     )
     with listen(host, port):
         pass  # so that a taken port shows before the index is built

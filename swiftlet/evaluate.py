@@ -96,7 +96,9 @@ def _open(target: str, encoder: Path | None, precision: Precision | None) -> Ite
         with ServiceRetriever.connect(target) as retriever:
             yield retriever
         return
-    searcher = Searcher.open(Path(target), encoder or models.DEFAULT_ENCODER, precision=precision)
+    searcher = Searcher.open(
+        Path(target), encoder or models.DEFAULT_QUERY_ENCODER, precision=precision
+    )
     try:
         yield SearcherRetriever(searcher)
     finally:

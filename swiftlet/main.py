@@ -77,7 +77,9 @@ class TrainingPrecisionOption(StrEnum):
 
 Encoder = Annotated[
     Path,
-    typer.Option(help="Directory that `swiftlet export` wrote.", show_default="shipped"),
+    typer.Option(
+        help="Directory that `swiftlet export` wrote.", show_default="the one that ships for it"
+    ),
 ]
 Precision = Annotated[
     PrecisionOption | None,
@@ -177,7 +179,7 @@ def search(
     index: IndexDirectory,
     query: Annotated[str, typer.Argument(help="What to look for.")],
     top_k: TopK = 10,
-    encoder: Encoder = models.DEFAULT_ENCODER,
+    encoder: Encoder = models.DEFAULT_QUERY_ENCODER,
     precision: Precision = None,
 ) -> None:
     """Search an index from the terminal."""
@@ -223,7 +225,7 @@ def serve(
     from service.settings import load_settings
 
     settings = load_settings(
-        default_encoder=models.DEFAULT_ENCODER,
+        default_encoder=models.DEFAULT_QUERY_ENCODER,
         index=index,
         encoder=encoder,
         precision=_value(precision),
@@ -369,10 +371,10 @@ def distill(
         float | None, typer.Option(help="Times that each text is read.", show_default="10")
     ] = None,
     batch_size: Annotated[
-        int | None, typer.Option(min=2, help="Texts a step.", show_default="128")
+        int | None, typer.Option(min=2, help="Texts a step.", show_default="64")
     ] = None,
     learning_rate: Annotated[
-        float | None, typer.Option(help="After the warm-up.", show_default="0.0001")
+        float | None, typer.Option(help="After the warm-up.", show_default="0.0005")
     ] = None,
     precision: Annotated[
         TrainingPrecisionOption | None,
