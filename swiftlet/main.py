@@ -245,7 +245,7 @@ def evaluate(
     ],
     qrels: Annotated[Path, typer.Option(help="BEIR or TREC qrels, or irds:NAME.")],
     encoder: Annotated[
-        Path | None, typer.Option(help="For an index: its encoder.", show_default="shipped")
+        Path | None, typer.Option(help="For an index: the query encoder.", show_default="shipped")
     ] = None,
     precision: Precision = None,
     metric: Annotated[

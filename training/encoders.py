@@ -124,7 +124,9 @@ class Tower(nn.Module):
 
     def forward(self, features: dict[str, Tensor]) -> Tensor:
         """Pooled outputs (n, width) of tokenised texts, neither projected nor normalised."""
-        with _attention(features["input_ids"]):
+        # A forward pass that is done again on the way back would go another way through attention.
+        again = self.encoder[0].auto_model.is_gradient_checkpointing
+        with nullcontext() if again else _attention(features["input_ids"]):
             outputs: Tensor = self.encoder(dict(features))["sentence_embedding"]
         return outputs
 

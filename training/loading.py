@@ -91,6 +91,11 @@ def load_model(
                 transformer = Transformer(str(folder), **arguments)
                 model = SentenceTransformer(modules=[transformer], device="cpu")
         except Exception as error:  # whatever a broken checkpoint makes the libraries raise
+            if "trust_remote_code" in str(error):
+                raise ModelError(
+                    f"{folder} cannot be loaded without code of its own, which runs only where "
+                    "trust_remote_code (--trust-remote-code) allows it"
+                ) from error
             raise ModelError(f"{folder} cannot be loaded: {_first_line(error)}") from error
         if whole:
             _check_encoder(folder, model)

@@ -355,7 +355,7 @@ def test_code_that_comes_with_a_model_runs_only_if_it_is_trusted(bert, tmp_path,
         },
     }
     (bert / "config.json").write_text(json.dumps(config))
-    assert "cannot be loaded" in refused(ModelError, bert)
+    assert "runs only where trust_remote_code" in refused(ModelError, bert)
     assert not (tmp_path / "ran").exists()
     tower = Tower.load(TowerSettings(bert, pooling="mean", trust_remote_code=True))
     assert type(tower.encoder[0].auto_model).__name__ == "HomemadeModel"
