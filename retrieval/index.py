@@ -108,7 +108,9 @@ class FaissIndex:
             # A damaged file may claim anything; nothing in it is longer than the whole.
             faiss.set_deserialization_vector_byte_limit(size_bytes)
             faiss.set_deserialization_loop_limit(size_bytes)
-            return cls(faiss.read_index(str(path), faiss.IO_FLAG_MMAP_IFC), effort)
+            # Without tables that inner products do not need, for which FAISS would allocate more.
+            flags = faiss.IO_FLAG_MMAP_IFC | faiss.IO_FLAG_SKIP_PRECOMPUTE_TABLE
+            return cls(faiss.read_index(str(path), flags), effort)
         except OSError as error:
             raise CorruptIndexError(f"{path} is no FAISS index: {error.strerror}") from error
         except RuntimeError as error:

@@ -15,6 +15,7 @@ APPROXIMATE = [
     "PQ16x4fs,Refine(Flat)",
     "IVF8,PQ16x4fs,Refine(SQ8)",
     "OPQ4_32,IVF8,PQ16np",
+    "IVF64,PQ16np",
     "PCA28,IVF8,SQ8",
     "HNSW16",
 ]
