@@ -69,8 +69,8 @@ nDCG@10 by exact search among passages of 128 tokens, which all-MiniLM-L6-v2 emb
 On average {mean:.1%} are kept. The documents of squad-dev and boolq were among the prose that it
 learnt from, without their queries; those of the other three were not.
 
-Size of `model_int8.onnx`: {size:.1f} MB. What a query costs is in
-`docs/results/query-encoding.md`, how it was trained and chosen in `docs/results/distillation.md`.
+Size of `model_int8.onnx`: {size:.1f} MB. What a query costs,
+and how the encoder was trained and chosen, is in `docs/results/distillation.md`.
 
 ## Limits
 

@@ -16,8 +16,8 @@ Endpoint = Callable[[Request], Awaitable[Response]]
 class RouteTable:
     """The routes of an application; one without parameters is found at once.
 
-    FastAPI's own way from a request to an endpoint, through its middleware, exit stacks and
-    dependencies that nothing here has, takes a twentieth of a search.
+    FastAPI's own way from a request to an endpoint leads through middleware, exit stacks and
+    dependencies that nothing here has.
     """
 
     def __init__(self, routes: Iterable[BaseRoute]) -> None:

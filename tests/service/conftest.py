@@ -6,7 +6,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -98,25 +98,29 @@ def start_server(small_index: Path) -> Iterator[Callable[..., Server]]:
         server.ended()
 
 
-@pytest.fixture(scope="session")
-def server(small_index: Path) -> Iterator[Server]:
-    """One server for all tests that leave it as it was."""
-    server = start(small_index, access_log="true")
+@contextmanager
+def running(index: Path, **settings: object) -> Iterator[Server]:
+    """A server that must stop cleanly in the end."""
+    server = start(index, **settings)
     assert server.url, server.log
     yield server
     server.process.terminate()
     assert server.ended() == 0, server.log
+
+
+@pytest.fixture(scope="session")
+def server(small_index: Path) -> Iterator[Server]:
+    """One server for all tests that leave it as it was."""
+    with running(small_index, access_log="true") as server:
+        yield server
 
 
 @pytest.fixture(scope="session")
 def locked_server(small_index: Path) -> Iterator[Server]:
     """One server with keys, for all tests that leave it as it was."""
     keys = {"search_keys": "a-search-key-of-the-tests", "admin_keys": "an-admin-key-of-the-tests"}
-    server = start(small_index, **keys)
-    assert server.url, server.log
-    yield server
-    server.process.terminate()
-    assert server.ended() == 0, server.log
+    with running(small_index, **keys) as server:
+        yield server
 
 
 @pytest.fixture(scope="module")
