@@ -19,14 +19,14 @@ os.environ["OMP_NUM_THREADS"] = "1"
 import numpy as np
 import torch
 import transformers
-from minilm_weights import weights
 
-import models
 from evaluation.figures import save_figure
 from evaluation.line_plots import Curve, LinePanel, plot_lines
 from evaluation.machine import describe_machine
+from evaluation.markdown import table
 from export.encoder_directory import export_encoder
 from export.latency import measure_latencies, texts_of_length
+from models import DEFAULT_ENCODER, torch_weights
 from retrieval.encoder import OnnxEncoder
 from retrieval.types import Embeddings
 from training.encoders import Tower, TowerSettings
@@ -104,12 +104,12 @@ def measure_shipped(rounds: int) -> dict[str, dict[int, float]]:
     from sentence_transformers import SentenceTransformer
 
     with quiet():
-        teacher = SentenceTransformer(str(weights()), device="cpu")
+        teacher = SentenceTransformer(str(torch_weights()), device="cpu")
     encoders: dict[str, Torch | OnnxEncoder] = {TEACHER: Torch(teacher)}
     for directory in shipped_encoders():
         encoder = OnnxEncoder.load(directory)
         encoders[f"{directory.name}, {encoder.precision}"] = encoder
-    texts = texts_of_length(tokenizer_json(models.DEFAULT_ENCODER), SHIPPED_LENGTHS)
+    texts = texts_of_length(tokenizer_json(DEFAULT_ENCODER), SHIPPED_LENGTHS)
     return in_milliseconds(measure_latencies(encoders, texts, rounds=rounds, seconds=120))
 
 
@@ -133,7 +133,7 @@ def measure_paper_sizes(folder: Path, rounds: int) -> dict[tuple[int, str], dict
 def random_tower(folder: Path, layers: int) -> Tower:
     """BERT-base with so many layers and random weights, and the teacher's word pieces."""
     torch.manual_seed(layers)
-    tokenizer = transformers.AutoTokenizer.from_pretrained(weights())
+    tokenizer = transformers.AutoTokenizer.from_pretrained(torch_weights())
     config = transformers.BertConfig(vocab_size=len(tokenizer), num_hidden_layers=layers)
     plain = folder.with_name(f"{folder.name}-plain")
     with quiet():
@@ -147,7 +147,7 @@ def random_tower(folder: Path, layers: int) -> Tower:
 
 def shipped_encoders() -> Iterator[Path]:
     """Every encoder directory of models/."""
-    for manifest in sorted(Path(models.__file__).parent.glob("*/manifest.json")):
+    for manifest in sorted(DEFAULT_ENCODER.parent.glob("*/manifest.json")):
         yield manifest.parent
 
 
@@ -209,12 +209,6 @@ def render(
         ratio=f"{paper[most, 'torch'][COMPARED_AT] / paper[least, 'int8'][COMPARED_AT]:.1f}",
         picture=PAGE.with_suffix(".png").name,
     )
-
-
-def table(rows: Sequence[Sequence[str]]) -> str:
-    """Rows of cells, the first of which is the head, in Markdown."""
-    head, *others = ["| " + " | ".join(row) + " |" for row in rows]
-    return "\n".join([head, "|---" * len(rows[0]) + "|", *others])
 
 
 WORDS = """\

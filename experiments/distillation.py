@@ -66,10 +66,10 @@ def on_everything(name: str, layers: list[int], epochs: str) -> Variant:
     return Variant(f"{name}-on-everything", settings | {"learning_rate": RATE}, why=why)
 
 
-def on_queries(name: str) -> Variant:
+def on_queries(name: str, epochs: str = "2.0") -> Variant:
     """The run after it, on what will be asked."""
-    settings = {"epochs": "2.0", "batch_size": "64", "every": "1000", "learning_rate": "5e-4"}
-    why = "and 2 of queries"
+    settings = {"epochs": epochs, "batch_size": "64", "every": "1000", "learning_rate": "5e-4"}
+    why = f"and {epochs} of queries"
     return Variant(name, settings, prose=False, why=why, after=f"{name}-on-everything")
 
 
@@ -83,7 +83,7 @@ LONG = [
 FINALS = {
     on_queries("one-layer"): 0.92,
     on_queries(SHIPPED): 0.97,
-    on_queries("three-layers"): 0.99,
+    on_queries("three-layers", epochs="4.0"): 0.99,
 }
 EXPERIMENTS = {"path": PATH, "layers": LAYERS, "finals": [*LONG, *FINALS]}
 

@@ -9,10 +9,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from minilm_weights import weights
-
 from export.encoder_directory import export_encoder
 from indexing.build import BuildSettings, build_index
+from models import torch_weights
 from retrieval.collections import read_documents, read_qrels, read_queries
 from retrieval.types import Query
 from swiftlet.terminal import StageBars
@@ -102,7 +101,7 @@ def prepare(data: Path, wordnet: Path, folder: Path) -> Prepared:
     encoder = folder / "teacher"
     if not encoder.is_dir():
         export_encoder(
-            weights(), encoder, name="all-MiniLM-L6-v2", max_tokens=256, precisions=["fp32"]
+            torch_weights(), encoder, name="all-MiniLM-L6-v2", max_tokens=256, precisions=["fp32"]
         )
     for name in sorted({collection.name for collection in (*TESTS, *DEVELOPMENT)}):
         if not prepared.index(name).is_dir():

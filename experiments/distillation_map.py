@@ -9,10 +9,10 @@ from itertools import combinations, islice
 
 import torch
 from distillation_data import Prepared
-from minilm_weights import weights
 from torch import nn
 from torch.nn import functional
 
+from models import torch_weights
 from training.devices import make_accelerator
 from training.distillation.student import Student
 from training.distillation.teacher import Teacher
@@ -48,7 +48,7 @@ def _measure(prepared: Prepared) -> Iterator[tuple[tuple[int, ...], Start]]:
 def _outputs(
     prepared: Prepared, texts: list[str], layers: tuple[int, ...] | None = None
 ) -> torch.Tensor:
-    settings = TowerSettings(model=weights(), layers=layers)
+    settings = TowerSettings(model=torch_weights(), layers=layers)
     folder = prepared.folder / "teacher-embeddings"
     return Teacher.load(settings, folder, make_accelerator("bf16", 1)).encode(texts)
 

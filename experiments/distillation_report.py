@@ -21,6 +21,7 @@ from distillation_shipped import QUANTISED, measure_int8, query_latencies
 
 from evaluation.figures import COLOURS, new_figure, save_figure
 from evaluation.machine import describe_machine
+from evaluation.markdown import table
 from evaluation.quality_plots import QualityPoint, plot_quality
 
 Rows = Sequence[Sequence[str]]
@@ -58,12 +59,6 @@ def write_report(
     _draw_finals(workplace, finals, picture.with_stem(f"{picture.stem}-latency"))
     out.write_text("\n".join([page, *sections]), "utf-8")
     print(f"wrote {out}")
-
-
-def table(rows: Rows) -> str:
-    """Rows of cells, the first of which is the head, in Markdown."""
-    head, *others = ["| " + " | ".join(row) + " |" for row in rows]
-    return "\n".join([head, "|---" * len(rows[0]) + "|", *others])
 
 
 def _final_rows(workplace: Workplace, finals: Mapping[Variant, float]) -> Rows:

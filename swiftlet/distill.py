@@ -12,6 +12,7 @@ from swiftlet.terminal import StageBars, output
 from training.distillation.agreement import Agreement
 from training.distillation.distill import Judged, distill
 from training.distillation.settings import Distillation
+from training.faults import faults
 from training.overrides import apply_override
 
 
@@ -43,7 +44,9 @@ def distill_encoder(
             {name: tuple(v) if isinstance(v, list) else v for name, v in given.items()}
         )
     except ValidationError as error:
-        raise InvalidArgumentError("; ".join(map(_sentence, error.errors()))) from error
+        raise InvalidArgumentError(
+            faults(error, Distillation, lambda name: _option(name, options))
+        ) from error
     judged = None if test_queries is None or qrels is None else Judged(test_queries, qrels)
     with StageBars() as progress:
         outcome = distill(
@@ -77,13 +80,11 @@ def _layers(text: str) -> tuple[int, ...]:
         ) from error
 
 
-def _sentence(error: Any) -> str:
-    place = ".".join(str(part) for part in error["loc"])
-    if error["type"] == "extra_forbidden":
-        return f"{place} is not a setting"
-    reason = error["msg"].removeprefix("Value error, ")
-    reason = reason[0].lower() + reason[1:]
-    return f"--{place.replace('_', '-')}: {reason}" if place else reason
+def _option(setting: str, options: Mapping[str, Any]) -> str:
+    """What a user of the command calls a setting."""
+    name, *within = setting.split(".")
+    option = f"--{name.replace('_', '-')}" if name in options else f"--set {name}"
+    return ".".join([option, *within])
 
 
 def _table(agreements: list[Agreement]) -> Table:

@@ -26,8 +26,8 @@ class _Front(TyperGroup):
             print_refusal(str(error))
         except typer.BadParameter as error:
             print_refusal(error.format_message())
-        except KeyboardInterrupt:
-            print_refusal("interrupted")
+        except KeyboardInterrupt as interrupt:
+            print_refusal(str(interrupt) or "interrupted")
         except OSError as error:
             if isinstance(error, BrokenPipeError):
                 raise

@@ -35,6 +35,7 @@ def run_directory(
     :raises RecipeError: When the run there was begun with another recipe.
     :raises ArtefactError: When another process is training there.
     :raises StorageError: When the file system refuses.
+    :raises KeyboardInterrupt: When that came from inside, and with it how to go on.
     """
     if resume and overwrite:
         raise InvalidArgumentError("--resume goes on with a run, --overwrite removes it: pass one")
@@ -52,6 +53,10 @@ def run_directory(
                 _prepare(out, recipe, may_change, earlier if overwrite else None)
             processes().wait_for_everyone()
             yield
+        except KeyboardInterrupt:
+            if not (out / CHECKPOINT).is_dir():
+                raise
+            raise KeyboardInterrupt("interrupted: the same with --resume goes on") from None
         finally:
             _settle(earlier, out)
             _leave_nothing_but_work(out)
@@ -106,10 +111,15 @@ def _prepare(
         out.rename(earlier)
     if (out / CHECKPOINT).is_dir():
         before = json.loads((out / RECIPE_FILE).read_text("utf-8"))
-        if different := sorted(set(_differences(before, content)) - may_change):
+        different = [
+            f"{name} {_short(then)}, not {_short(now)}"
+            for name, then, now in _differences(before, content)
+            if name not in may_change
+        ]
+        if different:
             raise RecipeError(
-                f"{out} was begun with another recipe, with a different {', '.join(different)}: "
-                "use the same, or begin anew elsewhere"
+                f"{out} was begun with another recipe: {'; '.join(sorted(different))}: use the "
+                "same, or begin anew elsewhere"
             )
     out.mkdir(parents=True, exist_ok=True)
     (out / RECIPE_FILE).write_text(json.dumps(content, indent=1), "utf-8")
@@ -117,11 +127,15 @@ def _prepare(
 
 def _differences(
     earlier: Mapping[str, Any], content: Mapping[str, Any], within: str = ""
-) -> Iterator[str]:
-    """The settings that are not the same, as `table.setting`."""
+) -> Iterator[tuple[str, Any, Any]]:
+    """The settings that are not the same, as `table.setting`, with both values."""
     for name in {*earlier, *content}:
         before, now = earlier.get(name), content.get(name)
         if isinstance(before, Mapping) and isinstance(now, Mapping):
             yield from _differences(before, now, f"{within}{name}.")
         elif before != now:
-            yield within + name
+            yield within + name, before, now
+
+
+def _short(value: Any) -> str:
+    return f"{json.dumps(value):.60}"

@@ -11,6 +11,7 @@ from training.divergence import AlignmentStopping
 from training.dual_encoder import Projection, Start
 from training.encoders import TowerSettings
 from training.errors import RecipeError, TrainingDataError
+from training.faults import faults
 from training.overrides import apply_override
 from training.sources import DataSource
 from training.step import NegativeGradient
@@ -276,17 +277,4 @@ def parse_recipe(content: dict[str, Any], name: str) -> Recipe:
     try:
         return Recipe.model_validate(content)
     except ValidationError as error:
-        faults = [_fault(found) for found in error.errors()]
-        raise RecipeError(f"{name}: {'; '.join(faults)}") from error
-
-
-def _fault(error: Any) -> str:
-    place = ".".join(map(str, error["loc"])) or "the recipe"
-    if error["type"] == "extra_forbidden":
-        return f"{place} is not a setting"
-    if error["type"] == "missing":
-        return f"{place} is missing"
-    message = error["msg"].removeprefix("Value error, ").removeprefix("Input should be ")
-    if error["type"] == "value_error":
-        return f"{place}: {message}"
-    return f"{place} is {error['input']!r:.60}, but should be {message}"
+        raise RecipeError(f"{name}: {faults(error, Recipe)}") from error

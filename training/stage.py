@@ -20,6 +20,7 @@ from training.errors import CollapsedError, TrainingStoppedError
 from training.negatives.sampler import Rows
 from training.optimisation import Optimisation
 from training.position import Position
+from training.seed import seed_step
 from training.step import LossSettings, StepResult, loss_and_gradient
 
 STEPS_PER_RECORD = 10
@@ -128,7 +129,8 @@ class StageRun:
         context.dual_encoder.train_only(parts)
         if "document_encoder" in parts:
             context.encoder.frozen_outputs = None
-        _seed(context.recipe.seed, position, context.accelerator.process_index)
+        process = context.accelerator.process_index
+        seed_step(context.recipe.seed, position.stage, position.step, process)
         result = loss_and_gradient(
             context.encoder,
             context.texts,
@@ -280,9 +282,3 @@ class StageRun:
             }
             write_checkpoint(context.directory / BEST, state, dim=context.dual_encoder.dim)
         context.accelerator.wait_for_everyone()
-
-
-def _seed(seed: int, position: Position, process: int) -> None:
-    """Make what drops out depend on nothing but the place in the run, so that resuming is exact."""
-    entropy = np.random.SeedSequence([seed, position.stage, position.step, process])
-    torch.manual_seed(int(entropy.generate_state(1, np.uint64)[0] >> 1))

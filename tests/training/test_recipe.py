@@ -73,7 +73,7 @@ def test_all_faults_are_told_at_once() -> None:
     assert message.startswith("r.toml: ")
     for fault in (
         "recipe is 'raft', but should be 'daft', 'contrastive' or 'alternating'",
-        "query_encoder.layer is not a setting",
+        "query_encoder.layer is not a setting, but one of these may be meant: model, layers, ",
         "query_encoder.dropout is 1.5, but should be less than 1",
         "document_encoder.model is missing",
         "optimiser.batch_size is 1, but should be greater than or equal to 2",

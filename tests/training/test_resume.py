@@ -87,7 +87,7 @@ def test_a_run_that_was_interrupted_says_so_and_can_go_on(
     command.wait_until(lambda: has_logged(out, "alignment", EVERY + 5))
     command.send(signal.SIGINT)
     assert command.wait() == 2
-    assert command.refusal == "interrupted"
+    assert command.refusal == "interrupted: the same with --resume goes on"
     assert not out.with_name(f".{out.name}.partial").exists()
     run(read_recipe(recipe), out, resume=True)
     assert_same_result(out, expected)

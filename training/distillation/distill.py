@@ -16,7 +16,7 @@ from training.directory import RECIPE_FILE, run_directory
 from training.distillation.agreement import Agreement, IndexAgreement, TorchEncoder
 from training.distillation.neighbours import Neighbours
 from training.distillation.run import DistillationContext, DistillationRun, Progressed
-from training.distillation.settings import MAY_CHANGE, Distillation
+from training.distillation.settings import Distillation
 from training.distillation.student import Student
 from training.distillation.teacher import Teacher
 from training.distillation.texts import TextMixture, read_texts
@@ -80,7 +80,7 @@ def distill(
     kept = teacher_embeddings or out.parent / "teacher-embeddings"
     advice = f"begin anew with a batch size below {settings.batch_size}"
     with (
-        run_directory(out, settings, MAY_CHANGE, resume=resume, overwrite=overwrite),
+        run_directory(out, settings, settings.may_change(), resume=resume, overwrite=overwrite),
         memory_errors(advice, out),
     ):
         accelerator = make_accelerator(settings.precision, settings.batch_size)

@@ -25,6 +25,7 @@ from training.distillation.texts import Places, TextMixture
 from training.errors import TrainingStoppedError
 from training.log import TrainingLog
 from training.optimisation import Optimisation
+from training.seed import seed_step
 
 STEPS_PER_RECORD = 50
 _BATCH_SIZE = 64
@@ -125,7 +126,7 @@ class DistillationRun:
         context, at = self._context, self._at
         began = time.perf_counter()
         places = context.mixture.training[self._batch()]
-        _seed(context.settings.seed, at.step)
+        seed_step(context.settings.seed, at.step)
         context.student.train()
         teacher = context.teacher.outputs(context.mixture, places)
         losses = self._loss(context.mixture.texts(places), teacher)
@@ -253,9 +254,3 @@ class DistillationRun:
         self._context.log.write(
             kind, stage="distillation", step=at.step, epoch=epoch, **values, seconds=at.seconds
         )
-
-
-def _seed(seed: int, step: int) -> None:
-    """Make what drops out depend on nothing but the step, so that resuming is exact."""
-    entropy = np.random.SeedSequence([seed, step])
-    torch.manual_seed(int(entropy.generate_state(1, np.uint64)[0] >> 1))

@@ -110,6 +110,7 @@ class Distillation(BaseModel):
             precision=self.precision,
         )
 
-
-MAY_CHANGE = frozenset({"learning_rate", "epochs", "patience"})
-"""Settings that may change while a run is interrupted."""
+    def may_change(self) -> frozenset[str]:
+        """Settings that may change while a run is interrupted."""
+        only_compared = set() if self.ranking else {"index"}
+        return frozenset({"learning_rate", "epochs", "patience", *only_compared})

@@ -157,7 +157,7 @@ def test_an_interrupted_run_goes_on_to_the_same_result(
     assert not (out / "manifest.json").exists()
     with pytest.raises(InvalidArgumentError, match="has an unfinished run; pass --resume to go on"):
         distil(out)
-    with pytest.raises(RecipeError, match="with a different layers: use the same"):
+    with pytest.raises(RecipeError, match=r"another recipe: layers \[0\], not \[1\]: use"):
         distil(out, resume=True, layers=(1,))
     distil(out, resume=True)
     same = [{k: v for k, v in r.items() if k != "seconds"} for r in records(run)]
@@ -218,3 +218,10 @@ def test_settings_that_make_no_sense_are_refused(
     defaults = {"teacher": str(teacher), "queries": ("log.txt",), "layers": (0,)}
     with pytest.raises(ValueError, match=sentence):
         Distillation(**(defaults | options))  # type: ignore[arg-type]
+
+
+def test_an_index_that_is_only_compared_may_come_later(teacher: Path) -> None:
+    settings = Distillation(teacher=str(teacher), queries=("log.txt",), layers=(0,))
+    assert "index" in settings.may_change()
+    ranked = settings.model_copy(update={"index": "index", "ranking": 1.0})
+    assert "index" not in ranked.may_change()
