@@ -9,8 +9,6 @@ import argparse
 import json
 import os
 import statistics
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -19,13 +17,15 @@ from pathlib import Path
 
 import httpx
 import numpy as np
+from processes import ROOT, serve
 
-import models
 from evaluation.machine import describe_machine
 from indexing.build import build_index
+from models import DEFAULT_ENCODER, DEFAULT_QUERY_ENCODER, torch_weights
 from retrieval.collections import read_documents, read_queries
 from retrieval.encoder import OnnxEncoder
 from retrieval.encoding import encode_texts
+from retrieval.manifest import load_manifest
 from retrieval.passages import PassageSplitter, encoder_text
 from retrieval.processors import available_processors
 from retrieval.searcher import Searcher
@@ -35,22 +35,20 @@ PACKAGES = [
     "onnxruntime", "faiss-cpu", "tokenizers", "fastapi", "uvicorn", "sentence-transformers",
     "torch",
 ]  # fmt: skip
-START_TIMEOUT_SECONDS = 60
 
 
 def main() -> None:
     arguments = parse_arguments()
-    root = Path(__file__).parents[1]
     collection = arguments.data / arguments.collection
     with tempfile.TemporaryDirectory() as folder:
         index = Path(folder) / "index"
-        build_index(read_documents(collection), models.DEFAULT_ENCODER, index)
+        build_index(read_documents(collection), DEFAULT_ENCODER, index)
         queries = test_queries(collection, arguments.split, arguments.queries)
         latencies = measure_search(index, queries, arguments.rounds)
-        details = Searcher.open(index, models.DEFAULT_ENCODER).index_manifest.details
+        details = load_manifest(index, "index").details
     speeds = measure_encoding(collection, arguments.documents, arguments.rounds)
     page = render(arguments, details, len(queries), latencies, speeds)
-    (root / "docs" / "results" / "search.md").write_text(page)
+    (ROOT / "docs" / "results" / "search.md").write_text(page)
     print(page)
 
 
@@ -72,7 +70,7 @@ def test_queries(collection: Path, split: str, count: int) -> list[str]:
 
 def measure_search(index: Path, queries: Sequence[str], rounds: int) -> dict[str, list[float]]:
     """Seconds of each stage, of the whole in process, and of the HTTP request, query by query."""
-    searcher = Searcher.open(index, models.DEFAULT_ENCODER)
+    searcher = Searcher.open(index, DEFAULT_QUERY_ENCODER)
     seconds: dict[str, list[float]] = {}
 
     def in_process(query: str) -> None:
@@ -82,9 +80,9 @@ def measure_search(index: Path, queries: Sequence[str], rounds: int) -> dict[str
         for stage, spent in asdict(result.stage_seconds).items():
             seconds.setdefault(stage, []).append(spent)
 
-    server, address = start_server(index)
+    server = serve(ROOT, index, DEFAULT_QUERY_ENCODER, cores=[max(os.sched_getaffinity(0))])
     try:
-        with httpx.Client(base_url=address) as client:
+        with httpx.Client(base_url=server.address) as client:
 
             def over_http(query: str) -> None:
                 started = time.perf_counter()
@@ -97,8 +95,7 @@ def measure_search(index: Path, queries: Sequence[str], rounds: int) -> dict[str
             seconds.clear()
             alternate([in_process, over_http], queries, rounds)
     finally:
-        server.terminate()
-        server.wait(timeout=START_TIMEOUT_SECONDS)
+        server.close()
         searcher.close()
     return seconds
 
@@ -110,21 +107,6 @@ def alternate(sides: Sequence[Callable[[str], None]], queries: Sequence[str], ro
                 side(query)
 
 
-def start_server(index: Path) -> tuple[subprocess.Popen[str], str]:
-    server = subprocess.Popen(
-        [sys.executable, "-m", "swiftlet", "serve", str(index),
-         "--port", "0"],
-        env={**os.environ, "SWIFTLET_THREADS": "1"},
-        stderr=subprocess.PIPE,
-        text=True,
-    )  # fmt: skip
-    assert server.stderr is not None
-    for line in server.stderr:
-        if "listening on " in line:
-            return server, line.split("listening on ")[1].strip()
-    raise SystemExit("the server did not start")
-
-
 def measure_encoding(collection: Path, count: int, rounds: int) -> dict[str, list[float]]:
     """Passages a second of both libraries with all cores, round by round."""
     import torch
@@ -132,9 +114,9 @@ def measure_encoding(collection: Path, count: int, rounds: int) -> dict[str, lis
 
     threads = available_processors()
     torch.set_num_threads(threads)
-    encoder = OnnxEncoder.load(models.DEFAULT_ENCODER)
+    encoder = OnnxEncoder.load(DEFAULT_ENCODER)
     texts = passage_texts(collection, encoder, count)
-    reference = SentenceTransformer(str(models.torch_weights()), device="cpu")
+    reference = SentenceTransformer(str(torch_weights()), device="cpu")
     reference.max_seq_length = encoder.max_tokens
 
     def ours() -> None:
@@ -196,9 +178,9 @@ Made by `{command}`.
 ## A search, stage by stage
 
 {arguments.collection}: {details["num_documents"]:,} documents, {details["num_passages"]:,}
-passages, index `{details["factory"]}` ({json.dumps(details["search_effort"])}), encoder
-all-MiniLM-L6-v2 int8, {num_queries} test queries, top_k 10, {arguments.rounds} alternating rounds;
-one client that keeps its connection, server and client on the same machine.
+passages, index `{details["factory"]}` ({json.dumps(details["search_effort"])}), queries through
+{DEFAULT_QUERY_ENCODER.name} in int8, {num_queries} test queries, top_k 10, {arguments.rounds}
+alternating rounds; one client that keeps its connection, server and client on the same machine.
 
 | milliseconds | p50 | p95 | p99 |
 |---|---|---|---|
