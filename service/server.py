@@ -19,6 +19,7 @@ from pydantic import SecretStr
 from retrieval.errors import InvalidArgumentError
 from retrieval.extras import extra
 from service.app import create_app
+from service.connection import bounded_connection
 from service.headers import CrossOrigin
 from service.keys import KeyLock
 from service.logs import configure_log
@@ -78,7 +79,7 @@ def serve(settings: Settings, *, on_ready: Callable[[str], None] | None = None) 
             config = uvicorn.Config(
                 app,
                 loop="uvloop",
-                http="httptools",
+                http=bounded_connection(settings.body_timeout_ms),
                 ws="none",
                 lifespan="off",
                 log_config=None,

@@ -29,10 +29,9 @@ class Answer:
     headers: dict[str, str]
     body: bytes
 
-    @property
-    def is_plain(self) -> bool:
-        """Whether it is what docs/http.md says of a request that is not HTTP."""
-        return self.status == 400 and self.headers["content-type"].startswith("text/plain")
+    def is_plain(self, status: int) -> bool:
+        """Whether it is what docs/http.md says of a request that the service never sees."""
+        return self.status == status and self.headers["content-type"].startswith("text/plain")
 
 
 @dataclass(frozen=True)

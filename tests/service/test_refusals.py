@@ -202,6 +202,28 @@ def test_a_body_that_comes_too_slowly_is_refused_and_holds_up_nobody(
     assert 'swiftlet_rejected_total{reason="body-timeout"} 20.0' in metrics
 
 
+def test_a_connection_that_asks_for_nothing_in_time_is_ended(
+    start_server: Callable[..., Any],
+) -> None:
+    server = start_server(threads=1, body_timeout_ms=300)
+    address = urlsplit(server.url)
+    with ExitStack() as stack:
+        silent, unfinished, dribbling = (
+            stack.enter_context(socket.create_connection((address.hostname, address.port), 20))
+            for _ in range(3)
+        )
+        # Its first request is answered, and the next one never ends.
+        unfinished.sendall(b"GET /health/live HTTP/1.1\r\n\r\n")
+        assert unfinished.recv(1000).endswith(b'{"status":"alive"}')
+        unfinished.sendall(b"POST /search HT")
+        with pytest.raises(ConnectionError):
+            any(dribbling.sendall(b"\r\nX: " if at % 9 else b"GET / HTTP/1.1") for at in count())
+        assert silent.recv(1000) == b""
+        answer = unfinished.recv(1000)
+    assert answer.startswith(b"HTTP/1.1 408 ")
+    assert answer.endswith(b"the head of the request had not come after 300 ms, which is the limit")
+
+
 def test_before_the_index_is_there_only_searching_has_to_wait(
     make_application: Callable[..., Any], small_searcher: Searcher
 ) -> None:
