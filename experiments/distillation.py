@@ -69,6 +69,8 @@ def on_everything(name: str, layers: list[int], epochs: str) -> Variant:
 def on_queries(name: str, epochs: str = "2.0") -> Variant:
     """The run after it, on what will be asked."""
     settings = {"epochs": epochs, "batch_size": "64", "every": "1000", "learning_rate": "5e-4"}
+    # Warming up again first loses what only the end of the schedule brings back, and more.
+    settings["patience"] = "20"
     why = f"and {epochs} of queries"
     return Variant(name, settings, prose=False, why=why, after=f"{name}-on-everything")
 

@@ -9,8 +9,11 @@ from retrieval.index import FaissIndex, Rows, SearchEffort
 from retrieval.searcher import num_candidates_for
 from retrieval.types import Embeddings
 
-EXACT_UP_TO = 20_000
-"""Passages up to which comparing a query with every embedding takes about a millisecond."""
+EXACT_UP_TO = 2_000
+"""Passages up to which comparing a query with every embedding takes no longer than to be clever."""
+
+SCANNED_UP_TO = 50_000
+"""Passages up to which comparing it with every code takes no longer than with lists of them."""
 
 TARGET_RECALL = 0.995
 """recall@10 that the search effort is raised to; what it costs is in docs/results/index.md."""
@@ -27,14 +30,18 @@ _EXACT_BLOCK = 65_536
 def default_factory(num_passages: int, dim: int) -> str:
     """The FAISS factory string for a corpus of this size.
 
-    Exact for a small corpus; above, inverted lists of four-bit product codes in the fast-scan
-    layout, whose best candidates are scored again with eight-bit scalar codes.
+    Exact for a small corpus; above, four-bit product codes in the fast-scan layout, in a large
+    corpus in inverted lists, and the best candidates are scored again in half precision. Eight bits
+    a number instead would confuse near neighbours, which no effort in a search makes good.
     """
     if num_passages <= EXACT_UP_TO:
         return "Flat"
-    lists = min(int(4 * num_passages**0.5), num_passages // _TRAINING_POINTS_PER_LIST, _MOST_LISTS)
     subquantisers = next(count for count in range(dim // 2, 0, -1) if dim % count == 0)
-    return f"IVF{lists},PQ{subquantisers}x4fs,Refine(SQ8)"
+    codes = f"PQ{subquantisers}x4fs,Refine(SQfp16)"
+    if num_passages <= SCANNED_UP_TO:
+        return codes
+    lists = min(int(4 * num_passages**0.5), num_passages // _TRAINING_POINTS_PER_LIST, _MOST_LISTS)
+    return f"IVF{lists},{codes}"
 
 
 def training_size(num_passages: int) -> int:

@@ -1,3 +1,5 @@
+import re
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -5,6 +7,7 @@ from hypothesis import strategies as st
 
 from indexing.index_type import (
     EXACT_UP_TO,
+    SCANNED_UP_TO,
     TARGET_RECALL,
     TUNED_CANDIDATES,
     default_factory,
@@ -43,9 +46,11 @@ def built(factory: str) -> FaissIndex:
     [
         (1, "Flat"),
         (EXACT_UP_TO, "Flat"),
-        (EXACT_UP_TO + 1, "IVF512,PQ192x4fs,Refine(SQ8)"),
-        (1_000_000, "IVF4000,PQ192x4fs,Refine(SQ8)"),
-        (10**9, "IVF65536,PQ192x4fs,Refine(SQ8)"),
+        (EXACT_UP_TO + 1, "PQ192x4fs,Refine(SQfp16)"),
+        (SCANNED_UP_TO, "PQ192x4fs,Refine(SQfp16)"),
+        (SCANNED_UP_TO + 1, "IVF894,PQ192x4fs,Refine(SQfp16)"),
+        (1_000_000, "IVF4000,PQ192x4fs,Refine(SQfp16)"),
+        (10**9, "IVF65536,PQ192x4fs,Refine(SQfp16)"),
     ],
 )
 def test_the_type_follows_the_size(num_passages, factory):
@@ -55,22 +60,20 @@ def test_the_type_follows_the_size(num_passages, factory):
 @given(st.integers(1, 10**9), st.integers(2, 1100))
 def test_every_size_and_width_has_an_index_that_can_be_trained(num_passages, dim):
     factory = default_factory(num_passages, dim)
-    if factory != "Flat":
-        lists, subquantisers = (
-            int("".join(filter(str.isdigit, part)))
-            for part in factory.replace("x4fs", "").split(",")[:2]
-        )
-        assert dim % subquantisers == 0
-        assert 39 * lists <= training_size(num_passages) <= num_passages
+    if found := re.search(r"PQ(\d+)x4fs", factory):
+        assert dim % int(found[1]) == 0
+    if found := re.search(r"IVF(\d+),", factory):
+        assert 39 * int(found[1]) <= training_size(num_passages) <= num_passages
 
 
 @pytest.mark.parametrize("dim", [32, 48, 100, 384])
-def test_faiss_builds_the_type_for_any_width(dim):
-    embeddings = np.random.default_rng(0).normal(size=(EXACT_UP_TO + 1, dim)).astype(np.float32)
-    factory = default_factory(len(embeddings), dim).replace("IVF512", "IVF4")
+@pytest.mark.parametrize("num_passages", [EXACT_UP_TO + 1, SCANNED_UP_TO + 1])
+def test_faiss_builds_the_type_for_any_width(dim, num_passages):
+    embeddings = np.random.default_rng(0).normal(size=(1000, dim)).astype(np.float32)
+    factory = default_factory(num_passages, dim).replace("IVF894", "IVF4")
     index = FaissIndex.create(factory, dim)
-    index.train(embeddings[:1000])
-    index.add(embeddings[:1000])
+    index.train(embeddings)
+    index.add(embeddings)
     assert len(index.search(embeddings[0], 1000)[1]) == 1000
 
 
