@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from pydantic_core import to_json
 
-_RECEIVED_BYTES = 1 << 18
+RECEIVED_BYTES = 1 << 18
 _LENGTH = re.compile(rb"\r\ncontent-length: (\d+)\r\n")
 _SUCCESS = b"HTTP/1.1 200 "
 _END_OF_HEAD = b"\r\n\r\n"
@@ -60,7 +60,7 @@ def search_request(query: str, top_k: int = 10) -> bytes:
 def one_by_one(address: str, requests: Sequence[bytes]) -> Load:
     """Send each request once over one connection; its latency is from sending to the last byte."""
     latencies, answers = [], []
-    with _connect(address) as connection:
+    with connect(address) as connection:
         began, cpu_began = time.perf_counter(), time.process_time()
         for request in requests:
             sent = time.perf_counter()
@@ -74,7 +74,7 @@ def one_by_one(address: str, requests: Sequence[bytes]) -> Load:
 def saturate(address: str, requests: Sequence[bytes], *, connections: int, seconds: float) -> Load:
     """Keep `connections` requests under way for so many seconds, taking turns of `requests`."""
     following = cycle(requests)
-    clients = {client.fileno(): client for client in map(_connect, [address] * connections)}
+    clients = {client.fileno(): client for client in map(connect, [address] * connections)}
     received = dict.fromkeys(clients, b"")
     poll = select.epoll()
     for descriptor in clients:
@@ -87,8 +87,8 @@ def saturate(address: str, requests: Sequence[bytes], *, connections: int, secon
     while (now := time.perf_counter()) < end:
         for descriptor, _ in poll.poll(end - now):
             client = clients[descriptor]
-            answer = received[descriptor] + client.recv(_RECEIVED_BYTES)
-            if _is_whole(answer):
+            answer = received[descriptor] + client.recv(RECEIVED_BYTES)
+            if _is_whole_success(answer):
                 answers += 1
                 client.sendall(next(following))
                 answer = b""
@@ -101,16 +101,28 @@ def saturate(address: str, requests: Sequence[bytes], *, connections: int, secon
     return load
 
 
-def _connect(address: str) -> socket.socket:
+def connect(address: str) -> socket.socket:
+    """A connection to the service at `address`, which sends at once what it is given."""
     url = urlsplit(address)
     connection = socket.create_connection((url.hostname, url.port), timeout=_TIMEOUT_SECONDS)
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return connection
 
 
+def is_whole(answer: bytes) -> bool:
+    """Whether `answer` is an HTTP answer from its first byte to its last, whatever its status."""
+    end_of_head = answer.find(_END_OF_HEAD)
+    if end_of_head < 0:
+        return False
+    length = _LENGTH.search(answer, 0, end_of_head + 2)
+    if length is None:
+        raise SystemExit(f"the service answered {answer[:end_of_head]!r}")
+    return len(answer) == end_of_head + len(_END_OF_HEAD) + int(length[1])
+
+
 def _receive(connection: socket.socket, answer: bytes = b"") -> bytes:
-    while not _is_whole(answer):
-        answer += connection.recv(_RECEIVED_BYTES)
+    while not _is_whole_success(answer):
+        answer += connection.recv(RECEIVED_BYTES)
     return answer
 
 
@@ -119,11 +131,8 @@ def _stages(answer: bytes) -> dict[str, float]:
     return {stage: float(milliseconds) / 1000 for stage, milliseconds in _STAGE.findall(head)}
 
 
-def _is_whole(answer: bytes) -> bool:
-    end_of_head = answer.find(_END_OF_HEAD)
-    if end_of_head < 0:
-        return False
-    length = _LENGTH.search(answer, 0, end_of_head + 2)
-    if not answer.startswith(_SUCCESS) or length is None:
-        raise SystemExit(f"the service answered {answer[:end_of_head]!r}")
-    return len(answer) == end_of_head + len(_END_OF_HEAD) + int(length[1])
+def _is_whole_success(answer: bytes) -> bool:
+    whole = is_whole(answer)
+    if whole and not answer.startswith(_SUCCESS):
+        raise SystemExit(f"the service answered {answer.partition(_END_OF_HEAD)[0]!r}")
+    return whole

@@ -17,20 +17,19 @@ from pathlib import Path
 
 import numpy as np
 from load import Load, one_by_one, saturate, search_request
-from minilm_weights import weights
 from processes import ROOT, InProcess, Service, check_out, pin, serve, serve_plain
+from queries import sample_queries
 from service_speed import AFTER, BEFORE, Rates, Results, Start, Trip, write_speed
 
 import models
 from indexing.build import build_index
 from indexing.standard_library import read_standard_library
-from retrieval.collections import read_queries
+from models import torch_weights
 from retrieval.documents import DocumentStore
 from retrieval.index import FaissIndex
 from retrieval.searcher import DOCUMENTS_FILE, INDEX_FILE
 
 FIRST_REVISION = "a7c2dd4"
-QUERY_SEED = 5
 WARM_UP_SECONDS = 1.0
 STARTS = 5
 
@@ -138,7 +137,7 @@ class Bench:
         with ExitStack() as stack:
             services = {
                 "swiftlet": self._serve(stack, [self._serving]),
-                "plain": serve_plain(corpus, weights(), [self._serving]),
+                "plain": serve_plain(corpus, torch_weights(), [self._serving]),
             }
             stack.callback(services["plain"].close)
             self._saturate(services["plain"], WARM_UP_SECONDS)
@@ -183,13 +182,6 @@ class Bench:
         for number in range(self._arguments.rounds):
             for name in sides if number % 2 == 0 else reversed(list(sides)):
                 measure(name)
-
-
-def sample_queries(collection: Path, count: int) -> list[str]:
-    """Queries of a collection, each as likely as any other."""
-    queries = read_queries(collection)
-    chosen = np.random.default_rng(QUERY_SEED).choice(len(queries), count, replace=False)
-    return [queries[number].text for number in chosen]
 
 
 def write_corpus(index: Path, corpus: Path) -> None:

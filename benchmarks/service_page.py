@@ -1,7 +1,6 @@
 """docs/results/service.md, whose sections are written by several scripts."""
 
 import re
-from collections.abc import Sequence
 from pathlib import Path
 
 TITLE = "# The service\n"
@@ -18,9 +17,3 @@ def write_section(page: Path, heading: str, text: str) -> None:
         content += f"\n{section}"
     page.write_text(f"{content.strip()}\n", "utf-8")
     print(section)
-
-
-def table(rows: Sequence[Sequence[str]]) -> str:
-    """Rows of cells, the first of which is the head, in Markdown."""
-    head, *others = ["| " + " | ".join(row) + " |" for row in rows]
-    return "\n".join([head, "|---" * len(rows[0]) + "|", *others])

@@ -6,9 +6,10 @@ from pathlib import Path
 from statistics import median
 
 from load import Load
-from service_page import table, write_section
+from service_page import write_section
 
 from evaluation.machine import describe_machine
+from evaluation.markdown import table
 
 BEFORE, AFTER = "before", "after"
 STAGES = ("queue", "tokenise", "encode", "search", "aggregate", "fetch")

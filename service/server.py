@@ -15,14 +15,17 @@ from typing import TYPE_CHECKING
 import uvicorn
 from prometheus_client import CollectorRegistry
 from pydantic import SecretStr
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from retrieval.errors import InvalidArgumentError
 from retrieval.extras import extra
+from service.acceptor import Acceptor
 from service.app import create_app
 from service.connection import bounded_connection
 from service.headers import CrossOrigin
 from service.keys import KeyLock
 from service.logs import configure_log
+from service.memory_limit import check_memory_limit, memory_limit
 from service.reload import Reloader, open_searcher, warm_up
 from service.settings import Settings, listed
 from service.state import ServiceState
@@ -41,13 +44,21 @@ def serve(settings: Settings, *, on_ready: Callable[[str], None] | None = None) 
 
     `on_ready` is called with the service's address as soon as it answers.
 
-    :raises InvalidArgumentError: When the address is taken or not one of this machine.
+    :raises InvalidArgumentError: When the address is taken or not one of this machine, or the
+        memory limit is too small.
     :raises ArtefactError: When the index or the encoder cannot be trusted.
     """
     # Until there is something to reload, a signal to do so must not end the process.
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     configure_log(settings.log_level, settings.log_format)
     logger.info("settings: %s", " ".join(settings.lines()))
+    check_memory_limit(
+        settings.index,
+        settings.encoder,
+        threads=settings.threads,
+        cache_bytes=settings.cache_bytes,
+        limit_bytes=memory_limit(),
+    )
     origins = listed(settings.cors_origins)
     # First, so that a taken port shows before the index is read; clients wait in the backlog.
     with listen(settings.host, settings.port) as listener:
@@ -76,10 +87,11 @@ def serve(settings: Settings, *, on_ready: Callable[[str], None] | None = None) 
                 cross_origin=CrossOrigin(origins) if origins else None,
                 tracing=tracing,
             )
+            connection = bounded_connection(settings.body_timeout_ms)
             config = uvicorn.Config(
                 app,
                 loop="uvloop",
-                http=bounded_connection(settings.body_timeout_ms),
+                http=connection,
                 ws="none",
                 lifespan="off",
                 log_config=None,
@@ -95,7 +107,7 @@ def serve(settings: Settings, *, on_ready: Callable[[str], None] | None = None) 
                 if on_ready is not None:
                     on_ready(address)
 
-            _Server(config, state, reloader, announce).run([listener])
+            _Server(config, connection, state, reloader, announce).run([listener])
         logger.info("stopped")
 
 
@@ -105,23 +117,37 @@ class _Server(uvicorn.Server):
     def __init__(
         self,
         config: uvicorn.Config,
+        connection: type[HttpToolsProtocol],
         state: ServiceState,
         reloader: Reloader,
         announce: Callable[[], None],
     ) -> None:
         super().__init__(config)
+        self._connection = connection
         self._state = state
         self._reloader = reloader
         self._announce = announce
         self._signal = ""
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
+        await super().startup([])
+        (listener,) = sockets or []
+        self._acceptor = Acceptor(
+            listener,
+            partial(
+                self._connection,
+                self.config,
+                server_state=self.server_state,
+                app_state=self.lifespan.state,
+            ),
+        )
         asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._reloader.request)
         self._announce()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         logger.info("%s: finishing what was asked", self._signal)
+        if not self.force_exit:
+            await self._acceptor.close(self.server_state.connections)
         await super().shutdown(sockets)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:  # noqa: ARG002

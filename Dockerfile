@@ -1,0 +1,86 @@
+# The service in an image; docs/image.md says how to build, run and harden it.
+# Nothing here needs BuildKit: any builder of Dockerfiles will do.
+ARG BASE_IMAGE=python:3.11-slim-bookworm
+
+# What serving and indexing need of others, in a virtual environment that has no pip.
+FROM ${BASE_IMAGE} AS dependencies
+# pip's own variables, for another package index than the public one.
+ARG PIP_INDEX_URL
+ARG PIP_EXTRA_INDEX_URL
+ARG PIP_TRUSTED_HOST
+ENV PIP_CONSTRAINT=/build/constraints.txt \
+    PIP_DISABLE_PIP_VERSION_CHECK=1 \
+    PIP_NO_CACHE_DIR=1 \
+    PIP_NO_COMPILE=1 \
+    PIP_QUIET=1
+WORKDIR /build
+COPY constraints.txt pyproject.toml image/requirements.py ./
+RUN python3 -m venv tools \
+    && tools/bin/python requirements.py > requirements.txt \
+    && python3 -m venv --without-pip /opt/swiftlet/venv \
+    && tools/bin/pip --python /opt/swiftlet/venv/bin/python3 install --requirement requirements.txt \
+    && echo /opt/swiftlet/app > "$(echo /opt/swiftlet/venv/lib/python3*/site-packages)/swiftlet.pth" \
+    && find /opt/swiftlet/venv/lib -depth -type d -name tests -exec rm -r {} + \
+    && tools/bin/python -m compileall -q --invalidation-mode unchecked-hash /opt/swiftlet/venv/lib
+
+# Swiftlet itself, what it serves without a volume, and the bill of materials.
+FROM dependencies AS project
+RUN tools/bin/pip install cyclonedx-bom hatchling
+COPY README.md LICENSE ./
+COPY evaluation evaluation
+COPY export export
+COPY image image
+COPY indexing indexing
+COPY models models
+COPY retrieval retrieval
+COPY service service
+COPY swiftlet swiftlet
+COPY training training
+RUN tools/bin/pip wheel --no-deps --no-build-isolation --wheel-dir dist . \
+    && tools/bin/pip --python /opt/swiftlet/venv/bin/python3 install --no-deps \
+        --target /opt/swiftlet/app dist/*.whl \
+    && mkdir /opt/swiftlet/image \
+    && cp image/start.py image/healthcheck.py /opt/swiftlet/image/ \
+    && tools/bin/python -m compileall -q --invalidation-mode unchecked-hash /opt/swiftlet/app \
+    && tools/bin/python image/sbom.py /opt/swiftlet/venv/bin/python3 /opt/swiftlet/sbom.cdx.json
+# Folders in the build context: an index, and an encoder for queries, in place of the demo's.
+ARG INDEX=image/none
+ARG ENCODER=image/none
+COPY ${INDEX} /build/given/index/
+COPY ${ENCODER} /build/given/encoder/
+RUN /opt/swiftlet/venv/bin/python3 -I image/artefacts.py \
+    given/index given/encoder /opt/swiftlet/artefacts
+
+FROM ${BASE_IMAGE}
+# What installs packages has no place where nothing is to be installed; and a file system that is
+# read only leaves no room for bytecode, of which some base images have none.
+RUN library="$(python3 -c 'import sysconfig; print(sysconfig.get_path("stdlib"))')" \
+    && rm -rf "$library/ensurepip" /usr/share/python-wheels /usr/local/bin/pip* \
+        "$library"/site-packages/pip* "$library"/site-packages/setuptools* \
+        "$library"/site-packages/wheel* "$library"/site-packages/_distutils_hack \
+        "$library"/site-packages/pkg_resources "$library"/site-packages/distutils-precedence.pth \
+    && python3 -m compileall -q -x "/tests?/" "$library"
+COPY --from=dependencies /opt/swiftlet/venv /opt/swiftlet/venv
+COPY --from=project /opt/swiftlet/artefacts /opt/swiftlet/artefacts
+COPY --from=project /opt/swiftlet/app /opt/swiftlet/app
+COPY --from=project /opt/swiftlet/image /opt/swiftlet/image
+COPY --from=project /opt/swiftlet/sbom.cdx.json /opt/swiftlet/sbom.cdx.json
+ENV LANG=C.UTF-8 \
+    PATH=/opt/swiftlet/app/bin:/opt/swiftlet/venv/bin:/usr/local/bin:/usr/bin:/bin \
+    PYTHONDONTWRITEBYTECODE=1 \
+    SWIFTLET_HOST=0.0.0.0
+# A number, so that whoever runs it can tell that it is not root.
+USER 10001:10001
+EXPOSE 8000
+STOPSIGNAL SIGTERM
+HEALTHCHECK --interval=10s --timeout=6s --start-period=30s --retries=3 \
+    CMD ["/opt/swiftlet/venv/bin/python3", "-I", "-S", "/opt/swiftlet/image/healthcheck.py"]
+ENTRYPOINT ["/opt/swiftlet/venv/bin/python3", "-I", "/opt/swiftlet/image/start.py"]
+CMD ["serve"]
+ARG VERSION=unknown
+ARG REVISION=unknown
+LABEL org.opencontainers.image.title="swiftlet" \
+      org.opencontainers.image.description="Dense retrieval that answers on a CPU in about a millisecond" \
+      org.opencontainers.image.licenses="Apache-2.0" \
+      org.opencontainers.image.version="${VERSION}" \
+      org.opencontainers.image.revision="${REVISION}"

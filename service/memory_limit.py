@@ -1,0 +1,73 @@
+"""Whether the memory limit (cgroup) leaves room to serve: too little, and the kernel only kills."""
+
+import logging
+from pathlib import Path
+
+from retrieval.errors import InvalidArgumentError
+
+MEBIBYTE = 2**20
+
+BASE_BYTES = 70 * MEBIBYTE
+"""What Python and the packages take, and cannot give back."""
+
+_BYTES_A_MODEL_BYTE = 3
+_BYTES_A_THREAD = 6 * MEBIBYTE
+"""Both found by measurement, with one to eight threads and both encoders that ship."""
+
+_CGROUP = Path("/sys/fs/cgroup")
+# What cgroup v1 has for "no limit" is the largest multiple of a page.
+_NO_LIMIT = 2**60
+
+logger = logging.getLogger(__name__)
+
+
+def memory_limit(cgroup: Path = _CGROUP) -> int | None:
+    """The memory limit (cgroup v2 or v1) in bytes, or None where there is none."""
+    for name in ("memory.max", "memory/memory.limit_in_bytes"):
+        try:
+            limit = int((cgroup / name).read_text())
+        except (OSError, ValueError):  # "max" means no limit
+            continue
+        return limit if limit < _NO_LIMIT else None
+    return None
+
+
+def check_memory_limit(
+    index: Path, encoder: Path, *, threads: int, cache_bytes: int, limit_bytes: int | None
+) -> None:
+    """Refuse a limit under which the service would be killed at the start or soon after.
+
+    An index is mapped from its files, which the kernel may read again: a limit that has no room for
+    them makes searches slow, and is a warning.
+
+    :raises InvalidArgumentError: When the limit is too small.
+    """
+    models = [path.stat().st_size for path in encoder.glob("*.onnx")]
+    # Of several precisions the smallest, since which one is used is not known yet.
+    needed = BASE_BYTES + _BYTES_A_MODEL_BYTE * min(models, default=0)
+    needed += _BYTES_A_THREAD * threads + cache_bytes
+    check_bytes(needed, limit_bytes)
+    mapped = sum(path.stat().st_size for path in index.glob("*") if path.is_file())
+    if limit_bytes is not None and needed + mapped > limit_bytes:
+        logger.warning(
+            "the memory limit of %d MiB is less than the %d MiB of index and service: searches "
+            "will read from the disk",
+            limit_bytes // MEBIBYTE,
+            _mebibytes(needed + mapped),
+        )
+
+
+def check_bytes(needed: int, limit_bytes: int | None) -> None:
+    """Refuse a limit below `needed` bytes.
+
+    :raises InvalidArgumentError: When the limit is too small.
+    """
+    if limit_bytes is not None and limit_bytes < needed:
+        raise InvalidArgumentError(
+            f"the memory limit is {limit_bytes // MEBIBYTE} MiB; at least {_mebibytes(needed)} MiB "
+            "is expected"
+        )
+
+
+def _mebibytes(size_bytes: int) -> int:
+    return -(-size_bytes // MEBIBYTE)

@@ -1,0 +1,95 @@
+"""A real Prometheus with the rules and the scrape configuration of deploy/prometheus."""
+
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import httpx
+import yaml
+
+from tests.deploy.tools import DEPLOY, path_of
+
+Result = TypeVar("Result")
+
+TIMEOUT_SECONDS = 60
+"""Of a machine that has other work too."""
+
+
+@dataclass(frozen=True)
+class Prometheus:
+    """Where one listens, and what it says."""
+
+    url: str
+
+    def get(self, path: str, **parameters: str) -> Any:
+        """The data of an answer of its API, which must be a success."""
+        answer = httpx.get(f"{self.url}/api/v1/{path}", params=parameters, timeout=TIMEOUT_SECONDS)
+        assert answer.json()["status"] == "success", (parameters, answer.json())
+        return answer.json()["data"]
+
+    def query(self, expression: str) -> list[dict[str, Any]]:
+        """The series that an expression has now."""
+        result: list[dict[str, Any]] = self.get("query", query=expression)["result"]
+        return result
+
+
+def poll(function: Callable[[], Result]) -> Result:
+    """What a function returns once it is true, for at most a minute."""
+    deadline = time.monotonic() + TIMEOUT_SECONDS
+    while not (result := function()):
+        assert time.monotonic() < deadline, "it does not come about"
+        time.sleep(0.05)
+    return result
+
+
+@contextmanager
+def scraping(target: str, folder: Path) -> Iterator[Prometheus]:
+    """One that keeps its data in `folder` and has scraped `target`, and does so every second.
+
+    Nothing else differs from deploy/prometheus/prometheus.yml.
+    """
+    shutil.copytree(DEPLOY / "prometheus", folder / "configuration")
+    configuration = folder / "configuration" / "prometheus.yml"
+    settings = yaml.safe_load(configuration.read_text())
+    settings["global"] = {"scrape_interval": "1s", "evaluation_interval": "1s"}
+    (job,) = settings["scrape_configs"]
+    assert job["static_configs"] == [{"targets": ["swiftlet:8000"]}]
+    job["static_configs"] = [{"targets": [target]}]
+    configuration.write_text(yaml.safe_dump(settings))
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+    log = folder / "log.txt"
+    with log.open("w") as output:
+        process = subprocess.Popen(
+            [
+                path_of("prometheus"),
+                f"--config.file={configuration}",
+                f"--storage.tsdb.path={folder / 'data'}",
+                f"--web.listen-address={address}",
+            ],
+            stdout=output,
+            stderr=output,
+        )
+    try:
+        poll(lambda: process.poll() is not None or _is_ready(address))
+        assert process.poll() is None, log.read_text()
+        prometheus = Prometheus(f"http://{address}")
+        poll(lambda: prometheus.query('up{job="swiftlet"} == 1'))
+        yield prometheus
+    finally:
+        process.terminate()
+        process.wait(timeout=30)
+
+
+def _is_ready(address: str) -> bool:
+    try:
+        return httpx.get(f"http://{address}/-/ready").is_success
+    except httpx.TransportError:
+        return False

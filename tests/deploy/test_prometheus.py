@@ -1,0 +1,107 @@
+"""The alerts, as Prometheus and promtool take them."""
+
+import re
+from pathlib import Path
+
+import httpx
+import pytest
+import yaml
+from prometheus_client.parser import text_string_to_metric_families
+
+from tests.deploy.conftest import SEARCHES
+from tests.deploy.prometheus import TIMEOUT_SECONDS, Prometheus, poll
+from tests.deploy.tools import DEPLOY, ROOT, output_of
+from tests.service.conftest import Server
+
+# One worker, so that one service and one Prometheus are started.
+pytestmark = pytest.mark.xdist_group("deploy")
+
+RULES = [
+    rule
+    for group in yaml.safe_load((DEPLOY / "prometheus" / "alerts.yml").read_text())["groups"]
+    for rule in group["rules"]
+]
+ALERTS = {rule["alert"]: rule for rule in RULES if "alert" in rule}
+RECORDED = {rule["record"] for rule in RULES if "record" in rule}
+
+
+def metrics_of(expression: str) -> set[str]:
+    return set(re.findall(r"\b(?:swiftlet|process)_\w+", expression))
+
+
+def served_by(service: Server) -> set[str]:
+    families = text_string_to_metric_families(
+        httpx.get(f"{service.url}/metrics", timeout=TIMEOUT_SECONDS).text
+    )
+    return {sample.name for family in families for sample in family.samples}
+
+
+def test_promtool_accepts_the_configuration() -> None:
+    output_of("promtool", "check", "config", DEPLOY / "prometheus" / "prometheus.yml")
+
+
+def test_promtool_sees_each_alert_fire_and_not_fire() -> None:
+    tests = DEPLOY / "prometheus" / "alerts_test.yml"
+    output_of("promtool", "test", "rules", tests)
+    cases = [case for test in yaml.safe_load(tests.read_text())["tests"]
+             for case in test["alert_rule_test"]]  # fmt: skip
+    assert {case["alertname"] for case in cases if case.get("exp_alerts")} == set(ALERTS)
+    assert {case["alertname"] for case in cases if not case.get("exp_alerts")} == set(ALERTS)
+
+
+@pytest.mark.parametrize("name", ALERTS)
+def test_an_alert_says_whom_it_calls_and_has_a_section_in_the_operations_guide(name: str) -> None:
+    rule = ALERTS[name]
+    assert rule["labels"]["severity"] in {"page", "ticket"}
+    page, anchor = rule["annotations"]["runbook_url"].split("#")
+    guide = (ROOT / page).read_text()
+    sections = dict(re.findall(r"^### (\w+)\n\n(.+?)(?=\n#|\Z)", guide, re.DOTALL | re.MULTILINE))
+    assert anchor == name.lower()
+    assert "**Do:**" in sections[name]
+
+
+def test_every_alert_of_the_operations_guide_exists() -> None:
+    guide = (ROOT / "docs" / "operations.md").read_text()
+    assert set(re.findall(r"\bSwiftlet[A-Z]\w+", guide)) == set(ALERTS)
+
+
+def test_every_metric_that_a_rule_names_is_served(service: Server) -> None:
+    named = set().union(*(metrics_of(rule["expr"]) for rule in RULES))
+    assert named
+    assert named - served_by(service) == set()
+
+
+def test_every_recorded_series_that_a_rule_names_is_recorded() -> None:
+    named = set().union(*(re.findall(r"\bswiftlet:[\w:]+", rule["expr"]) for rule in RULES))
+    assert named == RECORDED
+
+
+def test_prometheus_evaluates_every_rule_and_a_service_that_is_well_alerts_nobody(
+    prometheus: Prometheus,
+) -> None:
+    def states() -> dict[str, tuple[str, str]]:
+        groups = prometheus.get("rules")["groups"]
+        rules = [rule for group in groups for rule in group["rules"]]
+        return {rule["name"]: (rule["health"], rule.get("state", "")) for rule in rules}
+
+    poll(lambda: all(health != "unknown" for health, _ in states().values()))
+    expected = dict.fromkeys(ALERTS, ("ok", "inactive"))
+    assert states() == expected | dict.fromkeys(RECORDED, ("ok", ""))
+
+
+def test_prometheus_counts_what_was_asked(prometheus: Prometheus) -> None:
+    counted = 'swiftlet_requests_total{route="/search", status="200"}'
+    (series,) = poll(lambda: prometheus.query(f"{counted} >= {SEARCHES}"))
+    assert float(series["value"][1]) == SEARCHES
+
+
+def test_the_limit_of_memory_that_alerts_know_is_that_of_compose_and_kubernetes(
+    prometheus: Prometheus,
+) -> None:
+    (limit,) = poll(lambda: prometheus.query("swiftlet:memory_limit_bytes"))
+    compose = yaml.safe_load((DEPLOY / "compose.yaml").read_text())["services"]["swiftlet"]
+    deployment = yaml.safe_load(Path(DEPLOY / "kubernetes/base/deployment.yaml").read_text())
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    assert compose["mem_limit"] == "1g"
+    assert container["resources"]["limits"]["memory"] == "1Gi"
+    assert float(limit["value"][1]) == 2**30

@@ -1,0 +1,59 @@
+"""The operators' own tools, which must be there where CI is set."""
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+DEPLOY = ROOT / "deploy"
+
+SOURCES = {
+    "docker-compose": "Debian's docker-compose, or Docker's own",
+    "hadolint": "the extra dev",
+    "kubectl": "Kubernetes' own packages, 1.27 or newer: Debian's is too old",
+    "prometheus": "Debian's prometheus",
+    "promtool": "Debian's prometheus",
+    "swiftlet": "this project",
+}
+
+
+NOT_PACKAGED = {"kubectl"}
+"""What neither Debian nor PyPI has in a version of today, so that CI cannot ask for it."""
+
+
+def path_of(tool: str) -> str:
+    """Where a program is; a missing one fails the run where CI is set, and else skips the test."""
+    beside_python = Path(sys.executable).parent
+    found = shutil.which(tool, path=f"{beside_python}{os.pathsep}{os.environ['PATH']}")
+    if found is None:
+        message = f"{tool} is needed, from {SOURCES[tool]}"
+        if os.environ.get("CI") and tool not in NOT_PACKAGED:
+            pytest.fail(message)
+        pytest.skip(message)
+    return found
+
+
+def ask(
+    tool: str, *arguments: object, environment: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run a tool to its end, whatever it finds."""
+    return subprocess.run(
+        [path_of(tool), *map(str, arguments)],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=100,
+        env={**os.environ, **(environment or {})},
+    )
+
+
+def output_of(tool: str, *arguments: object, environment: Mapping[str, str] | None = None) -> str:
+    """What a tool prints that must find nothing wrong."""
+    result = ask(tool, *arguments, environment=environment)
+    assert result.returncode == 0, result.stdout + result.stderr
+    return result.stdout

@@ -1,0 +1,69 @@
+import logging
+from pathlib import Path
+
+import pytest
+
+from models import DEFAULT_QUERY_ENCODER
+from retrieval.errors import InvalidArgumentError
+from service.memory_limit import MEBIBYTE, check_memory_limit, memory_limit
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "limit"),
+    [
+        ("memory.max", "134217728\n", 128 * MEBIBYTE),
+        ("memory.max", "max\n", None),
+        ("memory/memory.limit_in_bytes", "134217728\n", 128 * MEBIBYTE),
+        ("memory/memory.limit_in_bytes", "9223372036854771712\n", None),
+        ("cpu.max", "max 100000\n", None),
+    ],
+)
+def test_the_limit_is_that_of_either_version_of_cgroups(
+    tmp_path: Path, file: str, content: str, limit: int | None
+) -> None:
+    (tmp_path / file).parent.mkdir(exist_ok=True)
+    (tmp_path / file).write_text(content)
+    assert memory_limit(tmp_path) == limit
+
+
+def check(index: Path, limit_bytes: int | None, *, threads: int = 1, cache_bytes: int = 0) -> None:
+    check_memory_limit(
+        index,
+        DEFAULT_QUERY_ENCODER,
+        threads=threads,
+        cache_bytes=cache_bytes,
+        limit_bytes=limit_bytes,
+    )
+
+
+def test_a_limit_without_room_for_the_service_is_refused_with_both_figures(
+    small_index: Path,
+) -> None:
+    with pytest.raises(
+        InvalidArgumentError, match=r"the memory limit is 64 MiB; at least 1\d\d MiB is expected"
+    ):
+        check(small_index, 64 * MEBIBYTE)
+
+
+def test_threads_and_the_cache_need_memory_too(small_index: Path) -> None:
+    check(small_index, 160 * MEBIBYTE)
+    with pytest.raises(InvalidArgumentError):
+        check(small_index, 160 * MEBIBYTE, threads=16)
+    with pytest.raises(InvalidArgumentError):
+        check(small_index, 160 * MEBIBYTE, cache_bytes=100 * MEBIBYTE)
+
+
+def test_a_limit_without_room_for_the_files_of_the_index_is_a_warning(
+    small_index: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING):
+        check(small_index, 200 * MEBIBYTE)
+        assert not caplog.messages
+        with (tmp_path / "index.faiss").open("wb") as file:
+            file.truncate(1024 * MEBIBYTE)
+        check(tmp_path, 200 * MEBIBYTE)
+    assert "searches will read from the disk" in caplog.text
+
+
+def test_where_there_is_no_limit_nothing_is_refused(small_index: Path) -> None:
+    check(small_index, None, threads=1000)
