@@ -15,8 +15,8 @@ from collections.abc import Callable, Collection, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 
-import numpy as np
 from load import Load, one_by_one, saturate, search_request
+from plain_corpus import write_corpus
 from processes import ROOT, InProcess, Service, check_out, pin, serve, serve_plain
 from queries import sample_queries
 from service_speed import AFTER, BEFORE, Rates, Results, Start, Trip, write_speed
@@ -25,9 +25,8 @@ import models
 from indexing.build import build_index
 from indexing.standard_library import read_standard_library
 from models import torch_weights
-from retrieval.documents import DocumentStore
 from retrieval.index import FaissIndex
-from retrieval.searcher import DOCUMENTS_FILE, INDEX_FILE
+from retrieval.searcher import INDEX_FILE
 
 FIRST_REVISION = "a7c2dd4"
 WARM_UP_SECONDS = 1.0
@@ -182,27 +181,6 @@ class Bench:
         for number in range(self._arguments.rounds):
             for name in sides if number % 2 == 0 else reversed(list(sides)):
                 measure(name)
-
-
-def write_corpus(index: Path, corpus: Path) -> None:
-    """What the plain service serves: the passages of `index`, and their embeddings in fp32."""
-    corpus.mkdir()
-    embeddings = FaissIndex.load(index / INDEX_FILE)
-    rows = np.arange(embeddings.size)
-    flat = FaissIndex.create("Flat", embeddings.dim)
-    flat.add(embeddings.embeddings(rows))
-    flat.save(corpus / "passages.faiss")
-    store = DocumentStore(index / DOCUMENTS_FILE)
-    with (corpus / "passages.jsonl").open("w", encoding="utf-8") as file:
-        for passage, title, _ in store.passages(rows.tolist()):
-            fields = {
-                "passage_id": passage.passage_id,
-                "document_id": passage.document_id,
-                "title": title,
-                "text": passage.text,
-            }
-            print(json.dumps(fields), file=file)
-    store.close()
 
 
 if __name__ == "__main__":

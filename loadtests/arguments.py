@@ -1,0 +1,125 @@
+"""The arguments of `python -m loadtests`, checked before anything is started."""
+
+import argparse
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from loadtests.command_line import LoadTestError, Parser, number
+from loadtests.measure import Plan
+from loadtests.queries import read_queries
+from loadtests.traffic import Mix
+
+DEMO_QUERIES = Path(__file__).with_name("demo-queries.txt")
+PERCENTS = (20.0, 50.0, 80.0, 95.0, 150.0)
+_WARM_UP_SHARE = 0.1
+_LONGEST_WARM_UP_SECONDS = 3.0
+_LONGEST_STEP_SECONDS = 5.0
+
+
+def parse_arguments(arguments: Sequence[str]) -> tuple[argparse.Namespace, Plan]:
+    """The options as they were given, and the plan that follows from them.
+
+    :raises LoadTestError: When the queries cannot be read, the mix is empty, or there are no such
+        cores.
+    """
+    options = _parser().parse_args(arguments)
+    mix = Mix(
+        options.single,
+        options.batch,
+        options.cached,
+        batch_queries=options.batch_queries,
+        top_k=options.top_k,
+    )
+    service_cores, generator_cores = _share_out(options)
+    plan = Plan(
+        queries_file=options.queries.resolve(),
+        queries=read_queries(options.queries),
+        mix=mix,
+        percents=sorted(set(options.rates)),
+        seconds=options.duration,
+        warm_up=min(_LONGEST_WARM_UP_SECONDS, _WARM_UP_SHARE * options.duration),
+        step_seconds=min(_LONGEST_STEP_SECONDS, options.duration),
+        seed=options.seed,
+        service_cores=service_cores,
+        generator_cores=generator_cores,
+        with_locust=options.locust,
+    )
+    return options, plan
+
+
+def _parser() -> Parser:
+    parser = Parser(
+        prog="loadtests",
+        description="Start services, load them at rates around their saturation, write a report.",
+    )
+    add = parser.add_argument
+    add(
+        "--index",
+        action="append",
+        default=[],
+        metavar="NAME=DIR",
+        help="index to serve, once or several times; without it and --service the demo's",
+    )
+    add("--encoder", type=Path, help="query encoder for them; default: the one that ships")
+    add(
+        "--setting",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="setting of `swiftlet serve` as docs/settings.md names it, such as SWIFTLET_THREADS=1",
+    )
+    add(
+        "--service",
+        action="append",
+        default=[],
+        metavar="NAME=COMMAND",
+        help="another service to put beside it; {port} in the command becomes a free port",
+    )
+    add("--service-ready", default="/health", help="path that such a service answers 200 if ready")
+    add("--queries", type=Path, default=DEMO_QUERIES, help="file of queries, or BEIR folder")
+    add(
+        "--rates",
+        type=number(0.1, 1000),
+        nargs="+",
+        default=PERCENTS,
+        metavar="PERCENT",
+        help="per cent of the saturation rate",
+    )
+    add("--duration", type=number(1, 3600), default=30.0, help="seconds of each rate")
+    add("--single", type=number(0, 1e6), default=1.0, help="weight of single queries")
+    add("--batch", type=number(0, 1e6), default=0.0, help="weight of batches")
+    add("--cached", type=number(0, 1e6), default=0.0, help="weight of popular queries")
+    add("--batch-queries", type=number(1, 10_000, int), default=8, help="queries of a batch")
+    add("--top-k", type=number(1, 10_000, int), default=10)
+    add("--seed", type=number(0, 2**31, int), default=0)
+    add("--service-cores", type=_cores, help="such as 0,1; default: all but the last")
+    add("--generator-cores", type=_cores, help="default: the last")
+    add("--start-timeout", type=number(0.1, 3600), default=180.0, help="seconds to readiness")
+    add("--no-locust", dest="locust", action="store_false", help="leave Locust out")
+    add("--no-requests", dest="requests", action="store_false", help="keep no single requests")
+    add("--strict", action="store_true", help="status 1 where figures are not to be trusted")
+    add("--out", type=Path, required=True, help="folder of the report")
+    return parser  # fmt: skip
+
+
+def _share_out(options: argparse.Namespace) -> tuple[list[int], list[int]]:
+    """The cores of the service and of the generator: their own ones, where there are two."""
+    available = sorted(os.sched_getaffinity(0))
+    service = options.service_cores or available[:-1] or available
+    generator = options.generator_cores or available[-1:]
+    for core in [*service, *generator]:
+        if core not in available:
+            raise LoadTestError(
+                f"core {core} is not to be had; there are {', '.join(map(str, available))}"
+            )
+    return service, generator
+
+
+def _cores(text: str) -> list[int]:
+    try:
+        return sorted({int(core) for core in text.split(",")})
+    except ValueError:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is given; numbers of cores such as 0,1 are expected"
+        ) from None

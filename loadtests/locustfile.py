@@ -1,0 +1,146 @@
+"""Users of the service, for Locust.
+
+    locust -f loadtests/locustfile.py --headless --host http://127.0.0.1:8000 \\
+        --queries QUERIES --users 50 --request-rate 200 --run-time 30s
+
+The stages that the service reports in Server-Timing are rows of the type "stage"; rejections (429,
+503, 504) are rows of the type "rejected" and no failures. Run it from the project's root.
+"""
+
+import sys
+import time
+from argparse import Namespace
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import locust.stats
+import numpy as np
+from locust import FastHttpUser, events, task
+from locust.argument_parser import LocustArgumentParser
+from locust.env import Environment
+
+from loadtests.answers import OK, REJECTIONS, stage_times
+from loadtests.command_line import LoadTestError, refuse
+from loadtests.processes import get
+from loadtests.queries import read_queries
+from loadtests.traffic import Mix, Request, traffic
+
+READY_PATH = "/health/ready"
+
+
+def three_digits(milliseconds: float) -> float:
+    """As which response times are kept: Locust's whole milliseconds are too coarse here."""
+    return float(f"{milliseconds:.3g}")
+
+
+locust.stats.bucket_response_time = three_digits  # type: ignore[assignment]
+
+
+@events.init_command_line_parser.add_listener
+def add_arguments(parser: LocustArgumentParser) -> None:
+    """What this file adds to Locust's own options."""
+    group = parser.add_argument_group("search")
+    group.add_argument("--queries", default="", help="file of queries, or BEIR folder")
+    group.add_argument("--single", type=float, default=1.0, help="weight of single queries")
+    group.add_argument("--batch", type=float, default=0.0, help="weight of batches")
+    group.add_argument("--cached", type=float, default=0.0, help="weight of popular queries")
+    group.add_argument("--batch-queries", type=int, default=8, help="queries of a batch")
+    group.add_argument("--top-k", type=int, default=10)
+    group.add_argument("--seed", type=int, default=0)
+    group.add_argument(
+        "--request-rate",
+        type=float,
+        default=0.0,
+        help="requests a second of all users together, at exponential intervals; 0: no pause",
+    )
+    group.add_argument("--ready-path", default=READY_PATH, help="answered 200 by a ready service")
+
+
+@events.init.add_listener
+def prepare(environment: Environment, **_others: Any) -> None:
+    """Read the queries and look whether somebody is there to be asked."""
+    options = environment.parsed_options
+    assert options is not None
+    try:
+        SearchUser.requests = _requests(options)
+        if environment.host or options.headless:
+            _check_host(environment.host, options.ready_path)
+    except LoadTestError as error:
+        refuse(error)
+    SearchUser.users = max(1, options.num_users or 1)
+    SearchUser.request_rate = options.request_rate
+    SearchUser.chance = np.random.default_rng(options.seed)
+
+
+def _check_host(host: str | None, ready_path: str) -> None:
+    if not host:
+        raise LoadTestError("no service is named; --host http://ADDRESS:PORT is expected")
+    get(host.rstrip("/") + ready_path)
+
+
+def _requests(options: Namespace) -> Iterator[Request]:
+    if not options.queries:
+        raise LoadTestError("no queries are named; --queries FILE is expected")
+    mix = Mix(
+        options.single,
+        options.batch,
+        options.cached,
+        batch_queries=options.batch_queries,
+        top_k=options.top_k,
+    )
+    return traffic(read_queries(Path(options.queries)), mix, seed=options.seed)
+
+
+class SearchUser(FastHttpUser):
+    """Asks one request after the other, at exponential intervals if there is a rate.
+
+    A user waits for its answer: what was due meanwhile follows at once, but its time counts from
+    then on. That is coordinated omission; `python -m loadtests` has an open loop without it.
+    """
+
+    requests: Iterator[Request]
+    users: int
+    request_rate: float
+    chance: np.random.Generator
+    due: float = 0.0
+
+    def wait_time(self) -> float:
+        """Seconds until the next request is due."""
+        if not self.request_rate:
+            return 0.0
+        now = time.monotonic()
+        self.due = (self.due or now) + self.chance.exponential(self.users / self.request_rate)
+        return max(0.0, self.due - now)
+
+    def on_start(self) -> None:
+        """Not all users ask at once."""
+        self.wait()
+
+    @task
+    def ask(self) -> None:
+        """Send the next request."""
+        kind, path, body = next(self.requests)
+        headers = {"Content-Type": "application/json"}
+        with self.client.post(
+            path, data=body.decode(), headers=headers, name=f"{path} {kind}", catch_response=True
+        ) as response:
+            if response.status_code in REJECTIONS:
+                response.request_meta["request_type"] = "rejected"
+                response.request_meta["name"] = f"{path} {response.status_code}"
+                response.success()
+            elif response.status_code == OK:
+                self._log_stages(response.headers.get("server-timing", ""))
+
+    def _log_stages(self, server_timing: str) -> None:
+        # Not as requests: these would count in the "Aggregated" row.
+        for stage, milliseconds in stage_times(server_timing).items():
+            self.environment.stats.get(stage, "stage").log(milliseconds, 0)
+
+
+@events.quitting.add_listener
+def fail_if_nothing_was_answered(environment: Environment, **_others: Any) -> None:
+    """A test that met nobody has failed."""
+    if environment.stats.total.num_requests == 0:
+        print("loadtests: no request was answered within the time", file=sys.stderr)
+        environment.process_exit_code = 1

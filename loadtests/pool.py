@@ -1,0 +1,103 @@
+"""Connections to one service, and requests that wait for one of them."""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+
+from loadtests.connection import Connection, Exchange, connect
+
+
+class Pool:
+    """At most `size` connections, opened as they are needed and used in turns.
+
+    In turns, so that none is idle for long: servers close those. `on_end` is called with each
+    exchange that has ended, answered or not.
+    """
+
+    def __init__(self, address: str, size: int, on_end: Callable[[Exchange], None]) -> None:
+        self._address, self._size, self._on_end = address, size, on_end
+        self._idle: deque[Connection] = deque()
+        self._all: set[Connection] = set()
+        self._waiting: deque[Exchange] = deque()
+        self._opening: set[asyncio.Task[None]] = set()
+        self._loop = asyncio.get_running_loop()
+        self.repeated = 0
+
+    async def open(self, count: int) -> None:
+        """Open `count` connections in advance.
+
+        :raises OSError: When nobody listens.
+        """
+        for _ in range(count):
+            self._use(await self._connect())
+
+    def begin(self, exchange: Exchange) -> None:
+        """Send the request on a free connection, or as soon as there is one."""
+        exchange.begun = self._loop.time()
+        self._send(exchange)
+
+    def close(self) -> None:
+        """Close all connections; what is under way or waits ends without an answer."""
+        waiting, self._waiting = self._waiting, deque()
+        for task in self._opening:
+            task.cancel()
+        for connection in list(self._all):
+            connection.abort()
+        for exchange in waiting:
+            self._give_up(exchange)
+
+    def answered(self, connection: Connection, exchange: Exchange) -> None:
+        """Called by a connection."""
+        if connection.usable:
+            self._use(connection)
+        self._on_end(exchange)
+
+    def lost(self, connection: Connection, exchange: Exchange | None) -> None:
+        """Called by a connection."""
+        self._all.discard(connection)
+        if exchange is not None and connection.closed_while_idle:
+            self.repeated += 1
+            self._send(exchange)
+        elif exchange is not None:
+            self._on_end(exchange)
+        if self._waiting:
+            self._open_another()
+
+    def _send(self, exchange: Exchange) -> None:
+        while self._idle:
+            connection = self._idle.popleft()
+            if connection.usable:
+                connection.send(exchange, was_idle=True)
+                return
+        self._waiting.append(exchange)
+        self._open_another()
+
+    def _use(self, connection: Connection) -> None:
+        if self._waiting:
+            connection.send(self._waiting.popleft(), was_idle=False)
+        else:
+            self._idle.append(connection)
+
+    def _open_another(self) -> None:
+        if len(self._all) + len(self._opening) < self._size:
+            task = self._loop.create_task(self._open_one())
+            self._opening.add(task)
+            task.add_done_callback(self._opening.discard)
+
+    async def _open_one(self) -> None:
+        try:
+            connection = await self._connect()
+        except OSError:
+            if self._waiting:
+                self._give_up(self._waiting.popleft())
+        else:
+            self._use(connection)
+
+    async def _connect(self) -> Connection:
+        connection = await connect(self._address, self)
+        self._all.add(connection)
+        return connection
+
+    def _give_up(self, exchange: Exchange) -> None:
+        exchange.finished = self._loop.time()
+        self._on_end(exchange)

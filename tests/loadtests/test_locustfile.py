@@ -1,0 +1,124 @@
+"""The Locust file, run as its documentation says."""
+
+import json
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tests.loadtests.counters import assert_counted, counted
+from tests.service.conftest import Server, running
+
+ROOT = Path(__file__).parents[2]
+
+
+def locust(*arguments: object) -> "subprocess.CompletedProcess[str]":
+    command = [sys.executable, "-m", "locust", "-f", "loadtests/locustfile.py", "--headless"]
+    return subprocess.run(
+        [*command, *map(str, arguments)], cwd=ROOT, check=False, capture_output=True, text=True,
+        timeout=120,
+    )  # fmt: skip
+
+
+def rows(file: Path) -> dict[tuple[str, str], dict[str, object]]:
+    entries = json.loads(file.with_suffix(".json").read_text())
+    return {(entry["method"], entry["name"]): entry for entry in entries}
+
+
+def test_it_asks_the_mix_and_the_service_counts_the_same_requests(
+    loaded_server: Server, queries_file: Path, tmp_path: Path
+) -> None:
+    before = counted(loaded_server.url)
+    ended = locust(
+        "--host", loaded_server.url, "--queries", queries_file, "--users", 4, "--spawn-rate", 4,
+        "--request-rate", 60, "--single", 2, "--batch", 1, "--cached", 1, "--batch-queries", 3,
+        "--run-time", "2s", "--stop-timeout", 5, "--json-file", tmp_path / "found",
+    )  # fmt: skip
+    assert ended.returncode == 0, ended.stderr
+    found = rows(tmp_path / "found")
+    numbers = {
+        name: entry["num_requests"] for (kind, name), entry in found.items() if kind == "POST"
+    }
+    assert set(numbers) == {"/search single", "/search/batch batch", "/search cached"}
+    assert 20 < sum(numbers.values()) < 200
+    asked = Counter(
+        {
+            ("/search", 200): numbers["/search single"] + numbers["/search cached"],
+            ("/search/batch", 200): numbers["/search/batch batch"],
+        }
+    )
+    assert_counted(loaded_server.url, before + asked)
+    stages = {name: entry for (kind, name), entry in found.items() if kind == "stage"}
+    assert set(stages) == {
+        "queue", "tokenise", "encode", "search", "aggregate", "fetch", "total",
+    }  # fmt: skip
+    assert {entry["num_requests"] for entry in stages.values()} == {sum(numbers.values())}
+    # Whole milliseconds would say nothing about them.
+    assert any(not float(time).is_integer() for time in stages["encode"]["response_times"])
+
+
+def test_rejections_are_rows_of_their_own_and_no_failures(
+    small_index: Path, queries_file: Path, tmp_path: Path
+) -> None:
+    settings = {"threads": 1, "max_queued_queries": 1, "max_batch_queries": 1, "cache_bytes": 0}
+    with running(small_index, **settings) as server:
+        ended = locust(
+            "--host", server.url, "--queries", queries_file, "--users", 12, "--spawn-rate", 12,
+            "--run-time", "2s", "--stop-timeout", 5, "--json-file", tmp_path / "found",
+        )  # fmt: skip
+        found = rows(tmp_path / "found")
+        rejected = found["rejected", "/search 429"]["num_requests"]
+        answered = found["POST", "/search single"]["num_requests"]
+        asked = Counter({("/search", 200): answered, ("/search", 429): rejected})
+        assert_counted(server.url, asked)
+    assert ended.returncode == 0, ended.stderr
+    assert rejected > 0
+    assert found["rejected", "/search 429"]["num_failures"] == 0
+
+
+def test_answers_that_are_neither_are_failures(loaded_server: Server, queries_file: Path) -> None:
+    ended = locust(
+        "--host", loaded_server.url, "--queries", queries_file, "--users", 1, "--top-k", 100_000,
+        "--request-rate", 20, "--run-time", "1s",
+    )  # fmt: skip
+    assert ended.returncode == 1
+    assert "422" in ended.stdout + ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["--queries", "{queries}"], "no service is named; --host http://ADDRESS:PORT is expected"),
+        (
+            ["--host", "http://127.0.0.1:1", "--queries", "{queries}"],
+            "nobody answers at http://127.0.0.1:1/health/ready: Connection refused",
+        ),
+        (
+            ["--host", "127.0.0.1", "--queries", "{queries}"],
+            "nobody answers at 127.0.0.1/health/ready: unknown url type: '127.0.0.1/health/ready'",
+        ),
+        (
+            ["--host", "{host}", "--ready-path", "/nothing", "--queries", "{queries}"],
+            "{host}/nothing is answered 404; 200 is expected",
+        ),
+        (["--host", "{host}"], "no queries are named; --queries FILE is expected"),
+        (
+            ["--host", "{host}", "--queries", "/nowhere.txt"],
+            "the queries /nowhere.txt cannot be read: No such file or directory",
+        ),
+        (
+            ["--host", "{host}", "--queries", "{queries}", "--single", "0"],
+            "--single, --batch and --cached are all 0; one must be above",
+        ),
+    ],
+)
+def test_what_it_cannot_run_with_is_one_sentence(
+    loaded_server: Server, queries_file: Path, arguments: list[str], sentence: str
+) -> None:
+    names = {"host": loaded_server.url, "queries": queries_file}
+    ended = locust(*(argument.format(**names) for argument in arguments))
+    assert ended.returncode == 2
+    lines = [line for line in ended.stderr.splitlines() if "/INFO/" not in line]
+    assert lines == [f"loadtests: {sentence.format(**names)}"]
