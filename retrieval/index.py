@@ -20,6 +20,8 @@ Rows = NDArray[np.int64]
 # What FAISS accepts, and then ends the process or never returns: a number that is zero, and graphs
 # with too few neighbours.
 _FATAL = re.compile(r"(?:[A-Za-z_]+0+|HNSW1|NSG[1-9])(?![0-9])")
+_MOST_PARAMETERS = 64
+_UNKNOWN = object()
 
 
 class VectorIndex(Protocol):
@@ -75,6 +77,7 @@ class FaissIndex:
 
     def __init__(self, index: Any, effort: SearchEffort | None = None) -> None:
         self._index = index
+        self._parameters_of: dict[tuple[int, int, SearchEffort], Any] = {}
         self.effort = effort or SearchEffort()
 
     @classmethod
@@ -205,6 +208,17 @@ class FaissIndex:
         return found
 
     def _parameters(self, wanted: int) -> Any:
+        """Those of a search for so many candidates, which take a while to make."""
+        key = wanted, self.size, self.effort
+        parameters = self._parameters_of.get(key, _UNKNOWN)
+        if parameters is not _UNKNOWN:  # None is what some types take
+            return parameters
+        if len(self._parameters_of) >= _MOST_PARAMETERS:
+            self._parameters_of = {}  # not cleared: another thread may just look into it
+        parameters = self._parameters_of[key] = self._make_parameters(wanted)
+        return parameters
+
+    def _make_parameters(self, wanted: int) -> Any:
         effort = self.effort
         if wanted == self.size:
             return _search_parameters(self._index, self.most_probes, 1)

@@ -26,6 +26,9 @@ DEFAULT_MAX_QUEUED = 256
 _PATIENCE_SECONDS = 0.05
 """Until then nobody looks whether a client has left: most answers are there earlier."""
 
+_LONGEST_TURNS_SECONDS = 0.01
+"""For which nothing else is done on a core that searching and everything else share."""
+
 
 async def _silence() -> Message:
     return await asyncio.Future()
@@ -58,6 +61,8 @@ class _Job(Place):
             # Other threads are to begin no more of it, before the event loop hears of this.
             self.deadline = -math.inf
             return partial(self.fail, error)
+        if self.deadline <= perf_counter():
+            return self.expire
         return partial(self._finish, turn.number, Finished(result, began, turn.queue_seconds))
 
     def fail(self, error: BaseException) -> None:
@@ -76,11 +81,7 @@ class _Job(Place):
 
 
 class Workers:
-    """Runs functions beside the event loop, at most `threads` of them at once, in fair turns.
-
-    On one core too: to search on the event loop itself saves two changes of threads, and was no
-    faster at one client, while nobody else is answered.
-    """
+    """Runs functions beside the event loop, at most `threads` of them at once, in fair turns."""
 
     def __init__(self, threads: int, *, max_queued: int = DEFAULT_MAX_QUEUED) -> None:
         """Start the threads; at most `max_queued` calls wait for one."""
@@ -143,8 +144,7 @@ class Workers:
             answer=loop.create_future(),
         )
         self._line.join(job)
-        for _ in arguments:
-            self._calls.put(None)
+        self._summon(len(arguments))
         watcher: asyncio.Task[None] | None = None
 
         def watch() -> None:
@@ -187,6 +187,11 @@ class Workers:
         for thread in self._threads:
             thread.join()
 
+    def _summon(self, turns: int) -> None:
+        """Have so many turns taken."""
+        for _ in range(turns):
+            self._calls.put(None)
+
     def _work(self) -> None:
         while True:
             call = self._calls.get()
@@ -197,14 +202,72 @@ class Workers:
             del call
 
     def _take_turn(self) -> None:
+        job, answer_on_loop = self._next()
+        if job is not None:
+            with suppress(RuntimeError):  # the event loop has ended, and nobody waits any more
+                job.answer.get_loop().call_soon_threadsafe(answer_on_loop)
+
+    def _next(self) -> tuple[_Job | None, Callable[[], None]]:
+        """Do the work of whoever is next, if anybody is, and say what the event loop is to call."""
         turn = self._line.next()
         if turn is None:
-            return
+            return None, _nothing
         job = turn.place
         assert isinstance(job, _Job)  # noqa: S101 - nothing else joins
-        answer_on_loop = job.call(turn)
-        with suppress(RuntimeError):  # the event loop has ended, and nobody waits any more
-            job.answer.get_loop().call_soon_threadsafe(answer_on_loop)
+        return job, job.call(turn)
+
+
+class LoopWorker(Workers):
+    """Runs functions on the event loop itself, one turn at a time, for a service of one core.
+
+    There, a thread of its own could work only while the event loop waits, and the two would take
+    the core and the interpreter from each other several times a request. Requests are still read,
+    and those that are too many refused, between any two turns.
+    """
+
+    def __init__(self, *, max_queued: int = DEFAULT_MAX_QUEUED) -> None:
+        """Start no thread; at most `max_queued` calls wait."""
+        super().__init__(0, max_queued=max_queued)
+        self.threads = 1
+        self._summoned = False
+        self._ended = 0.0
+
+    def run_on_every_thread(self, function: Callable[[], object]) -> None:
+        """Run `function` on this thread, which is the one that everything runs on."""
+        function()
+
+    def _summon(self, turns: int) -> None:  # noqa: ARG002 - it takes turns until nobody waits
+        if not self._summoned:
+            self._summoned = True
+            asyncio.get_running_loop().call_soon(self._take_turns)
+
+    def _take_turns(self) -> None:
+        """One turn, or as many as take as long as everything else since the last one.
+
+        So half of the time is left for searching even where to refuse takes all there is.
+        """
+        began = perf_counter()
+        end = began + min(began - self._ended, _LONGEST_TURNS_SECONDS)
+        while True:
+            _, answer = self._next()
+            answer()
+            self._ended = perf_counter()
+            if not self._line.waiting or self._ended >= end:
+                break
+        self._summoned = bool(self._line.waiting)
+        if self._summoned:
+            asyncio.get_running_loop().call_soon(self._take_turns)
+
+
+def _nothing() -> None:
+    pass
+
+
+def make_workers(threads: int, *, max_queued: int) -> Workers:
+    """What suits so many cores; at most `max_queued` calls wait."""
+    if threads == 1:
+        return LoopWorker(max_queued=max_queued)
+    return Workers(threads, max_queued=max_queued)
 
 
 async def _end_without_answer(job: _Job, receive: Receive) -> None:

@@ -1,13 +1,13 @@
 import asyncio
 import threading
 from collections.abc import Callable, Iterator
-from time import perf_counter
+from time import perf_counter, sleep
 
 import pytest
 from starlette.requests import ClientDisconnect
 
 from service.problems import DeadlineError, QueueFullError
-from service.workers import Workers
+from service.workers import Workers, make_workers
 
 
 @pytest.fixture
@@ -210,3 +210,83 @@ def test_every_thread_can_be_set_up(workers: Workers) -> None:
 def test_what_fails_on_one_of_the_threads_fails_the_setting_up(workers: Workers) -> None:
     with pytest.raises(ZeroDivisionError):
         workers.run_on_every_thread(lambda: 1 / 0)
+
+
+@pytest.fixture
+def loop_worker() -> Workers:
+    """As the service has it on one core; at most a hundred calls wait."""
+    return make_workers(1, max_queued=100)
+
+
+def test_on_one_core_work_runs_where_everything_runs(loop_worker: Workers) -> None:
+    finished = asyncio.run(loop_worker.run(lambda _: threading.current_thread(), None))
+    assert finished.result is threading.current_thread()
+    threads = []
+    loop_worker.run_on_every_thread(lambda: threads.append(threading.current_thread()))
+    assert threads == [threading.current_thread()]
+    assert loop_worker.threads == 1
+    loop_worker.close()
+
+
+def test_on_one_core_too_a_batch_gives_way_to_a_single_query(loop_worker: Workers) -> None:
+    order: list[object] = []
+
+    async def ask() -> None:
+        batch = asyncio.create_task(loop_worker.run_each(order.append, range(64)))
+        single = asyncio.create_task(loop_worker.run(order.append, "single"))
+        await asyncio.gather(batch, single)
+
+    asyncio.run(ask())
+    assert order == [0, "single", *range(1, 64)]
+
+
+def test_on_one_core_what_is_done_too_late_is_not_answered_and_the_rest_never_begun(
+    loop_worker: Workers,
+) -> None:
+    begun: list[int] = []
+
+    def work(number: int) -> None:
+        begun.append(number)
+        sleep(0.03)
+
+    async def ask() -> None:
+        with pytest.raises(DeadlineError):
+            await loop_worker.run_each(work, range(50), deadline=perf_counter() + 0.02)
+        assert loop_worker.queued == 0
+
+    asyncio.run(ask())
+    assert begun == [0]
+
+
+def test_on_one_core_what_fails_and_what_is_too_much_is_told(loop_worker: Workers) -> None:
+    async def ask() -> None:
+        with pytest.raises(ZeroDivisionError):
+            await loop_worker.run(lambda number: 1 / number, 0)
+        with pytest.raises(QueueFullError, match="0 queries are waiting and 101 more"):
+            await loop_worker.run_each(abs, range(101))
+        assert (await loop_worker.run(abs, -1)).result == 1
+
+    asyncio.run(ask())
+
+
+def test_on_one_core_searching_gets_its_half_of_the_time_from_whatever_else_there_is(
+    loop_worker: Workers,
+) -> None:
+    """Such as thousands of requests that are refused: else one search a round would be all."""
+    spent = dict.fromkeys(("searching", "else"), 0.0)
+
+    def take(name: str, seconds: float) -> None:
+        began = perf_counter()
+        sleep(seconds)
+        spent[name] += perf_counter() - began
+
+    async def ask() -> None:
+        searches = asyncio.create_task(
+            loop_worker.run_each(lambda _: take("searching", 0.001), range(100))
+        )
+        while not searches.done():
+            await asyncio.sleep(0)
+            take("else", 0.005)
+
+    asyncio.run(ask())
+    assert 0.4 < spent["searching"] / spent["else"] < 2.5
