@@ -25,8 +25,7 @@ import models
 from indexing.build import build_index
 from indexing.standard_library import read_standard_library
 from models import torch_weights
-from retrieval.index import FaissIndex
-from retrieval.searcher import INDEX_FILE
+from retrieval.manifest import read_manifest
 
 FIRST_REVISION = "a7c2dd4"
 WARM_UP_SECONDS = 1.0
@@ -44,10 +43,12 @@ def main() -> None:
         if arguments.index is None:
             build_index(read_standard_library(), models.DEFAULT_ENCODER, index)
         bench = Bench(arguments, folder, index, cores)
+        details = read_manifest(index, "index").details
         results = Results(
             command=f"python benchmarks/service.py --data DATA --before {arguments.before}",
             encoder=arguments.encoder.name,
-            passages=FaissIndex.load(index / INDEX_FILE).size,
+            passages=details["num_passages"],
+            factory=details["factory"],
             queries=len(bench.queries),
             connections=arguments.connections,
             trips=bench.measure_trips(),

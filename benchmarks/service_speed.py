@@ -62,6 +62,7 @@ class Results:
     command: str
     encoder: str
     passages: int
+    factory: str
     queries: int
     connections: int
     trips: Mapping[str, Sequence[Trip]]
@@ -81,6 +82,7 @@ def write_speed(results: Results, page: Path) -> None:
             machine=describe_machine(PACKAGES, threads="one a core"),
             encoder=results.encoder,
             passages=f"{results.passages:,}",
+            factory=results.factory,
             queries=results.queries,
             connections=results.connections,
             trips=trip_table(results.trips),
@@ -160,10 +162,10 @@ def rate_table(rates: Rates, other: str) -> str:
 WORDS = """\
 Made by `{command}`. {machine}
 
-The documentation of Python's standard library, {passages} passages, a flat index, query encoder
-{encoder}; {queries} queries of the kinds that people type into search engines, top_k 10, no cache
-of embeddings. What is compared takes turns in one run; figures are medians of the rounds, ratios
-medians of the rounds' ratios. The service has one core, the load generator another.
+The documentation of Python's standard library, {passages} passages, index `{factory}`, query
+encoder {encoder}; {queries} queries of the kinds that people type into search engines, top_k 10, no
+cache of embeddings. What is compared takes turns in one run; figures are medians of the rounds,
+ratios medians of the rounds' ratios. The service has one core, the load generator another.
 
 ### What HTTP costs
 

@@ -83,7 +83,7 @@ class DocumentStore:
         """
         statement = _PASSAGES_WITH_TEXT if include_text else _PASSAGES_WITHOUT_TEXT
         with self._connection() as connection:
-            records = connection.execute(statement, (json.dumps([*rows]),)).fetchall()
+            records = connection.execute(statement, (f"[{','.join(map(str, rows))}]",)).fetchall()
         found = []
         for row, record in zip(rows, records, strict=True):
             document_id, title, metadata, number, start, end, text = record

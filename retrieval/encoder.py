@@ -77,6 +77,8 @@ class OnnxEncoder:
         self.embedding_space = manifest.embedding_space
         self._session = session
         self._input_names = {node.name for node in session.get_inputs()}
+        # What texts of one length have in common; there are no more than max_tokens lengths.
+        self._inputs_of_length: dict[int, dict[str, NDArray[np.int64]]] = {}
 
     @classmethod
     def load(
@@ -120,11 +122,14 @@ class OnnxEncoder:
 
     def inputs(self, token_ids: Sequence[int]) -> dict[str, NDArray[np.int64]]:
         """What the graph takes for one tokenised text, (1, tokens) each."""
+        length = len(token_ids)
+        if length not in self._inputs_of_length:
+            constant = {"attention_mask": np.ones((1, length), np.int64)}
+            if "token_type_ids" in self._input_names:
+                constant["token_type_ids"] = np.zeros((1, length), np.int64)
+            self._inputs_of_length[length] = constant
         ids = np.array([token_ids], dtype=np.int64)
-        feed = {"input_ids": ids, "attention_mask": np.ones_like(ids)}
-        if "token_type_ids" in self._input_names:
-            feed["token_type_ids"] = np.zeros_like(ids)
-        return feed
+        return {"input_ids": ids, **self._inputs_of_length[length]}
 
     def embed(self, token_ids: Sequence[int]) -> Embeddings:
         """The normalised embedding (dim,) of one tokenised text."""

@@ -122,8 +122,11 @@ class Searcher:
         encoder = OnnxEncoder.load(encoder_directory, precision=precision)
         try:
             effort = SearchEffort(**index_manifest.details["search_effort"])
-            passage_to_document = np.load(
-                index_directory / PASSAGE_TO_DOCUMENT_FILE, mmap_mode="r", allow_pickle=False
+            # As a plain array, whose elements are found several times as fast.
+            passage_to_document = np.asarray(
+                np.load(
+                    index_directory / PASSAGE_TO_DOCUMENT_FILE, mmap_mode="r", allow_pickle=False
+                )
             )
         except KeyError as error:
             raise ManifestError(f"the manifest of {index_directory} lacks {error}") from error

@@ -29,6 +29,9 @@ class SearchTimes(NamedTuple):
     cached: bool | None = None
 
 
+_TOTAL_TIMING = "total;dur=%.3f"
+_SEARCH_TIMING = ", ".join([*(f"{stage};dur=%.3f" for stage in STAGES), _TOTAL_TIMING])
+
 _SCOPE_KEY = "swiftlet.observation"
 _SANE_REQUEST_ID = re.compile(r"[A-Za-z0-9._:/+=@~-]{1,128}")
 
@@ -49,10 +52,11 @@ class Observation:
 
     def server_timing(self) -> str:
         """The header that a browser draws: milliseconds of each stage over all searches."""
-        each = [search.stage_seconds for search in self.searches]
-        totals = zip(STAGES, map(sum, zip(*each, strict=True)), strict=True) if each else ()
-        stages = [f"{stage};dur={1000 * seconds:.3f}" for stage, seconds in totals]
-        return ", ".join([*stages, f"total;dur={1000 * self.seconds:.3f}"])
+        if not self.searches:
+            return _TOTAL_TIMING % (1000 * self.seconds)
+        first, *others = [search.stage_seconds for search in self.searches]
+        totals = map(sum, zip(first, *others, strict=True)) if others else first
+        return _SEARCH_TIMING % (*(1000 * seconds for seconds in totals), 1000 * self.seconds)
 
 
 def observe(scope: Scope) -> Observation:

@@ -1,6 +1,6 @@
 """How fast each negative sampler trains, in how much memory, and what a large cache costs.
 
-    python benchmarks/training.py --data ../shared/data
+    python benchmarks/training_speed.py --data ../shared/data
 
 Each sampler trains in a process of its own, so that its peak memory is its own; the processes take
 turns, round by round. Writes docs/results/training.md.
@@ -328,7 +328,7 @@ def render(
     machine = describe_machine(PACKAGES, threads="all cores")
     return f"""# Training speed and memory
 
-Made by `python benchmarks/training.py --data DATA`.
+Made by `python benchmarks/training_speed.py --data DATA`.
 {machine}{f" Accelerator: {accelerator}." if accelerator else ""}
 
 ## Negative samplers
