@@ -42,7 +42,7 @@ from retrieval.passages import PassageSplitter
 from retrieval.processors import available_processors
 from retrieval.types import Embeddings, Qrels
 
-COLLECTIONS = [("squad-dev-v1.1", "test"), ("scifact", "test"), ("medquad", "all")]
+COLLECTIONS = [("squad-dev-v1.1", "test"), ("scifact", "test")]
 SPANS = 400
 METRIC = "nDCG@10"
 

@@ -71,7 +71,7 @@ def on_queries(name: str, epochs: str = "2.0") -> Variant:
     settings = {"epochs": epochs, "batch_size": "64", "every": "1000", "learning_rate": "5e-4"}
     # Warming up again first loses what only the end of the schedule brings back, and more.
     settings["patience"] = "20"
-    why = f"and {epochs} of queries"
+    why = f"and {float(epochs):g} of queries"
     return Variant(name, settings, prose=False, why=why, after=f"{name}-on-everything")
 
 

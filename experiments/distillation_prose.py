@@ -21,7 +21,11 @@ query of the other tests; the documents of squad-dev and boolq are in the prose.
 
 Milliseconds are for one query of 10 tokens in int8 on one thread, tokenising included. `int8` is
 quantised dynamically and what ships; `int8_static` has fixed ranges, calibrated on web-queries. The
-cores had other work meanwhile.
+cores had other work meanwhile; [query encoding](query-encoding.md) has other lengths, and the
+teacher in torch.
+
+Three layers miss what was wanted of them: the queries that follow the long run bring them closer to
+the teacher, but their shares no higher.
 
 {shares}
 

@@ -15,12 +15,22 @@ _MOST_WAITING = 4096
 """More than can wait in a listening socket, which a flood of clients may fill without an end."""
 _SECONDS_UNTIL_NEXT_ATTEMPT = 0.2
 _GRACE_SECONDS = 0.1
-"""How long who has just asked or connected may take to ask again, to hear that it is the end."""
+"""How long may be taken to connect, and then to ask, or to ask again and hear of the end."""
 _MOST_SECONDS = 2.0
 """For reading all that was sent: there may be clients who never stop sending."""
 
 _SO_ATTACH_FILTER = 26
-_DROP_EVERYTHING = struct.pack("HBBI", 6, 0, 0, 0)  # BPF: return 0, the bytes that are kept
+# BPF, over a packet from its TCP header on: whoever first asks to connect is not heard. What else
+# comes is kept: to drop it would leave clients alone who believe that they are connected.
+_DROP_NEW = b"".join(
+    struct.pack("HBBI", *instruction)
+    for instruction in (
+        (0x30, 0, 0, 13),  # load the byte of flags
+        (0x45, 0, 1, 0x02),  # go on if SYN is among them, else skip one
+        (0x06, 0, 0, 0),  # keep nothing
+        (0x06, 0, 0, 0xFFFF),  # keep all
+    )
+)
 
 logger = logging.getLogger(__name__)
 
@@ -50,13 +60,14 @@ class Acceptor:
         So nothing is lost when idle ones of `connections`, which may change, are closed thereafter.
         """
         _turn_away(self._listener)
+        await asyncio.sleep(_GRACE_SECONDS)  # for who is just connecting
         self._accept()
         if self._next_attempt is not None:
             self._next_attempt.cancel()
         self._loop.remove_reader(self._listener)
         self._listener.close()
         await asyncio.gather(*self._arriving)
-        await asyncio.sleep(_GRACE_SECONDS)
+        await asyncio.sleep(_GRACE_SECONDS)  # for who has just connected, or asks again
         with suppress(TimeoutError):
             async with asyncio.timeout(_MOST_SECONDS):
                 while _have_unread(connections):
@@ -89,10 +100,10 @@ def _turn_away(listener: socket.socket) -> None:
 
     To close the socket would reset them. Clients who try meanwhile are refused once it is closed.
     """
-    code = ctypes.create_string_buffer(_DROP_EVERYTHING)
+    code = ctypes.create_string_buffer(_DROP_NEW)
     with suppress(OSError):  # a system without such filters: there is a moment for a loss
         listener.setsockopt(
-            socket.SOL_SOCKET, _SO_ATTACH_FILTER, struct.pack("HP", 1, ctypes.addressof(code))
+            socket.SOL_SOCKET, _SO_ATTACH_FILTER, struct.pack("HP", 4, ctypes.addressof(code))
         )
 
 

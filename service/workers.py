@@ -26,7 +26,7 @@ DEFAULT_MAX_QUEUED = 256
 _PATIENCE_SECONDS = 0.05
 """Until then nobody looks whether a client has left: most answers are there earlier."""
 
-_LONGEST_TURNS_SECONDS = 0.01
+_LONGEST_TURNS_SECONDS = 0.1
 """For which nothing else is done on a core that searching and everything else share."""
 
 
@@ -239,10 +239,11 @@ class LoopWorker(Workers):
     def _summon(self, turns: int) -> None:  # noqa: ARG002 - it takes turns until nobody waits
         if not self._summoned:
             self._summoned = True
+            self._ended = perf_counter()
             asyncio.get_running_loop().call_soon(self._take_turns)
 
     def _take_turns(self) -> None:
-        """One turn, or as many as take as long as everything else since the last one.
+        """One turn, or as many as take as long as everything else since the last one ended.
 
         So half of the time is left for searching even where to refuse takes all there is.
         """
