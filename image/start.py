@@ -6,6 +6,7 @@ with. SWIFTLET_INDEX and SWIFTLET_ENCODER come before both.
 """
 
 import os
+import signal
 import sys
 from pathlib import Path
 
@@ -36,6 +37,8 @@ def check_memory() -> None:
 
 
 if __name__ == "__main__":
+    # The first process of a container is ended by no signal that it does not handle itself.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     name_artefacts()
     if sys.argv[1:2] == ["serve"]:
         check_memory()

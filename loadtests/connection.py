@@ -62,7 +62,7 @@ class Connection(asyncio.Protocol):
         return self._was_idle and not self._heard
 
     def send(self, exchange: Exchange, *, was_idle: bool) -> None:
-        """Send the request of `exchange` now; say whether nothing was under way just before."""
+        """Send the request of `exchange` now; say whether it was idle for long before."""
         self._was_idle = was_idle
         request = exchange.request
         self._exchange, self._heard = exchange, False

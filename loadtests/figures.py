@@ -110,6 +110,11 @@ class Figures:
     def distrust(self) -> list[str]:
         """Why the generator, not the service, may have made these figures; empty if it did not."""
         reasons = []
+        if self.load.repeated:
+            reasons.append(
+                f"{self.load.repeated} requests were sent again, on new connections, since the "
+                "service had closed theirs"
+            )
         if self.generator_share > BUSY_SHARE:
             reasons.append(
                 f"the generator took {self.generator_share:.0%} of a core, "

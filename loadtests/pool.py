@@ -6,6 +6,9 @@ from collections.abc import Callable
 
 from loadtests.connection import Connection, Exchange, connect
 
+_SOONEST_CLOSED_SECONDS = 1.0
+"""After so long at rest a server may close a connection; sooner, it has dropped a request."""
+
 
 class Pool:
     """At most `size` connections, opened as they are needed and used in turns.
@@ -16,11 +19,13 @@ class Pool:
 
     def __init__(self, address: str, size: int, on_end: Callable[[Exchange], None]) -> None:
         self._address, self._size, self._on_end = address, size, on_end
-        self._idle: deque[Connection] = deque()
+        # With when it was used last.
+        self._idle: deque[tuple[Connection, float]] = deque()
         self._all: set[Connection] = set()
         self._waiting: deque[Exchange] = deque()
         self._opening: set[asyncio.Task[None]] = set()
         self._loop = asyncio.get_running_loop()
+        self._closed = False
         self.repeated = 0
 
     async def open(self, count: int) -> None:
@@ -38,6 +43,7 @@ class Pool:
 
     def close(self) -> None:
         """Close all connections; what is under way or waits ends without an answer."""
+        self._closed = True
         waiting, self._waiting = self._waiting, deque()
         for task in self._opening:
             task.cancel()
@@ -55,19 +61,20 @@ class Pool:
     def lost(self, connection: Connection, exchange: Exchange | None) -> None:
         """Called by a connection."""
         self._all.discard(connection)
-        if exchange is not None and connection.closed_while_idle:
+        if exchange is not None and connection.closed_while_idle and not self._closed:
             self.repeated += 1
             self._send(exchange)
         elif exchange is not None:
             self._on_end(exchange)
-        if self._waiting:
+        if self._waiting and not self._closed:
             self._open_another()
 
     def _send(self, exchange: Exchange) -> None:
         while self._idle:
-            connection = self._idle.popleft()
+            connection, since = self._idle.popleft()
             if connection.usable:
-                connection.send(exchange, was_idle=True)
+                was_idle = self._loop.time() - since >= _SOONEST_CLOSED_SECONDS
+                connection.send(exchange, was_idle=was_idle)
                 return
         self._waiting.append(exchange)
         self._open_another()
@@ -76,7 +83,7 @@ class Pool:
         if self._waiting:
             connection.send(self._waiting.popleft(), was_idle=False)
         else:
-            self._idle.append(connection)
+            self._idle.append((connection, self._loop.time()))
 
     def _open_another(self) -> None:
         if len(self._all) + len(self._opening) < self._size:

@@ -66,7 +66,7 @@ class Acceptor:
             self._next_attempt.cancel()
         self._loop.remove_reader(self._listener)
         self._listener.close()
-        await asyncio.gather(*self._arriving)
+        await asyncio.gather(*self._arriving, return_exceptions=True)
         await asyncio.sleep(_GRACE_SECONDS)  # for who has just connected, or asks again
         with suppress(TimeoutError):
             async with asyncio.timeout(_MOST_SECONDS):
@@ -79,16 +79,19 @@ class Acceptor:
     def _accept(self) -> None:
         try:
             for _ in range(_MOST_WAITING):
-                connection, _ = self._listener.accept()
-                arrival = self._loop.create_task(self._take_in(connection))
-                self._arriving.add(arrival)
-                arrival.add_done_callback(self._arriving.discard)
-        except (BlockingIOError, ConnectionAbortedError):
+                with suppress(ConnectionAbortedError):  # one that has left; others wait
+                    self._welcome(self._listener.accept()[0])
+        except BlockingIOError:
             pass
         except OSError as error:  # too many files are open: some will be closed
             logger.warning("new connections have to wait: %s", error.strerror)
             self._loop.remove_reader(self._listener)
             self._next_attempt = self._loop.call_later(_SECONDS_UNTIL_NEXT_ATTEMPT, self._listen)
+
+    def _welcome(self, connection: socket.socket) -> None:
+        arrival = self._loop.create_task(self._take_in(connection))
+        self._arriving.add(arrival)
+        arrival.add_done_callback(self._arriving.discard)
 
     async def _take_in(self, connection: socket.socket) -> None:
         with suppress(OSError):  # whoever it was may have left

@@ -24,7 +24,7 @@ class BoundedConnection(HttpToolsProtocol):
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self._in_head = self._in_body = False
-        self._head_bytes = 0
+        self._heads_begun = self._head_bytes = 0
         self._head_timer: TimerHandle | None = None
 
     def connection_made(self, transport: Transport) -> None:  # type: ignore[override]
@@ -45,19 +45,23 @@ class BoundedConnection(HttpToolsProtocol):
             data = data[room:]
         if self.transport.is_closing():
             return
+        rested, self._heads_begun = self._rests, 0
         super().data_received(data)
-        if not self._in_head or self.transport.is_closing():
+        if self.transport.is_closing():
             return
-        self._head_bytes += len(data)
+        # Of requests one upon the other, the last head begins somewhere in the middle of the data.
+        if self._in_head and self._heads_begun <= rested:
+            self._head_bytes += len(data)
         if self._head_bytes >= MAX_HEAD_BYTES:
             self._refuse(431, f"the head of the request is longer than {MAX_HEAD_BYTES} bytes")
-        elif self._head_timer is None:
+        elif self._head_timer is None and (self._in_head or self._rests):
             # Only here: a head that comes in one piece, as nearly all do, needs no timer.
             self._start_timer()
 
     def on_message_begin(self) -> None:
         """A head begins."""
         self._in_head = True
+        self._heads_begun += 1
         super().on_message_begin()
 
     def on_headers_complete(self) -> None:
@@ -70,6 +74,16 @@ class BoundedConnection(HttpToolsProtocol):
         """What follows is another head."""
         self._in_body = False
         super().on_message_complete()
+
+    @property
+    def _is_asked(self) -> bool:
+        """Whether a request waits for its answer."""
+        return self.cycle is not None and not self.cycle.response_complete
+
+    @property
+    def _rests(self) -> bool:
+        """Whether what comes next is the beginning of a head."""
+        return not (self._is_asked or self._in_head or self._in_body)
 
     def _start_timer(self) -> None:
         self._head_timer = self.loop.call_later(self.head_timeout_ms / 1000, self._time_out)
@@ -87,7 +101,9 @@ class BoundedConnection(HttpToolsProtocol):
             self.transport.close()
 
     def _refuse(self, status: int, sentence: str) -> None:
-        head = b"content-type: text/plain; charset=utf-8\r\nconnection: close\r\n"
-        length = b"content-length: %d\r\n\r\n" % len(sentence)
-        self.transport.write(STATUS_LINE[status] + head + length + sentence.encode())
+        # While another request is under way, this would be taken for its answer.
+        if not self._is_asked:
+            head = b"content-type: text/plain; charset=utf-8\r\nconnection: close\r\n"
+            length = b"content-length: %d\r\n\r\n" % len(sentence)
+            self.transport.write(STATUS_LINE[status] + head + length + sentence.encode())
         self.transport.close()

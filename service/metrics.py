@@ -59,7 +59,7 @@ class Metrics:
             registry=registry,
         )
         self.queue_depth = Gauge(
-            "swiftlet_queue_depth", "Queries that wait for a thread.", registry=registry
+            "swiftlet_queue_depth", "Queries that wait for their turn.", registry=registry
         )
         rejected = Counter(
             "swiftlet_rejected",

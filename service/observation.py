@@ -14,7 +14,7 @@ from retrieval.searcher import StageTimes
 SEARCHER_STAGES = tuple(stage.name for stage in fields(StageTimes))
 
 STAGES = ("queue", *SEARCHER_STAGES)
-"""The stages of a search, in their order; "queue" is the wait for a worker thread."""
+"""The stages of a search, in their order; "queue" is the wait for a turn."""
 
 
 class SearchTimes(NamedTuple):

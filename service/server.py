@@ -6,6 +6,7 @@ import logging
 import os
 import signal
 import socket
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
@@ -50,6 +51,8 @@ def serve(settings: Settings, *, on_ready: Callable[[str], None] | None = None) 
     """
     # Until there is something to reload, a signal to do so must not end the process.
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    # As the first process of a container, it would otherwise not be ended by this one either.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     configure_log(settings.log_level, settings.log_format)
     logger.info("settings: %s", " ".join(settings.lines()))
     check_memory_limit(

@@ -99,7 +99,7 @@ class Workers:
 
     @property
     def queued(self) -> int:
-        """How many calls wait for a thread."""
+        """How many calls wait for their turn."""
         return self._line.waiting
 
     async def run(
@@ -249,15 +249,17 @@ class LoopWorker(Workers):
         """
         began = perf_counter()
         end = began + min(began - self._ended, _LONGEST_TURNS_SECONDS)
-        while True:
-            _, answer = self._next()
-            answer()
-            self._ended = perf_counter()
-            if not self._line.waiting or self._ended >= end:
-                break
-        self._summoned = bool(self._line.waiting)
-        if self._summoned:
-            asyncio.get_running_loop().call_soon(self._take_turns)
+        try:
+            while True:
+                _, answer = self._next()
+                answer()
+                self._ended = perf_counter()
+                if not self._line.waiting or self._ended >= end:
+                    break
+        finally:
+            self._summoned = bool(self._line.waiting)
+            if self._summoned:
+                asyncio.get_running_loop().call_soon(self._take_turns)
 
 
 def _nothing() -> None:

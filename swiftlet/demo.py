@@ -12,6 +12,7 @@ from rich.markup import escape
 
 import models
 from indexing.build import build_index
+from indexing.index_type import default_factory
 from indexing.standard_library import read_standard_library
 from retrieval.errors import ArtefactError
 from retrieval.manifest import read_manifest
@@ -61,12 +62,15 @@ def _cache_directory() -> Path:
 
 
 def _is_current(index: Path) -> bool:
-    """Whether `index` is there and made by the encoder that ships now."""
+    """Whether `index` is there, made by the encoder that ships now and of the type of now."""
     try:
-        found = read_manifest(index, "index").details.get("encoder_fingerprint")
+        manifest = read_manifest(index, "index")
     except ArtefactError:
         return False
-    return bool(found == read_manifest(models.DEFAULT_ENCODER, "encoder").fingerprint)
+    encoder = read_manifest(models.DEFAULT_ENCODER, "encoder").fingerprint
+    factory = default_factory(manifest.details.get("num_passages", 0), manifest.dim)
+    found = manifest.details.get("encoder_fingerprint"), manifest.details.get("factory")
+    return found == (encoder, factory)
 
 
 def _show(address: str) -> None:

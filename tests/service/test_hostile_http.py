@@ -1,9 +1,10 @@
 """Transfers, headers, methods and addresses that nobody means well with; none is a 500."""
 
 import re
+import socket
 import time
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 import httpx
 import pytest
@@ -92,6 +93,17 @@ def test_a_head_that_is_too_long_is_refused(attacker: Attacker, head: bytes) -> 
     assert answer is not None
     assert answer.is_plain(431)
     assert answer.body == b"the head of the request is longer than 65536 bytes"
+
+
+def test_many_requests_at_once_are_no_long_head(attacker: Attacker) -> None:
+    ask = b"GET /health/live HTTP/1.1\r\nHost: a\r\nX: " + b"a" * 500 + b"\r\n\r\n"
+    last = ask.replace(b"Host: a", b"Connection: close")
+    address = urlsplit(attacker.url)
+    with socket.create_connection((address.hostname, address.port), timeout=30) as connection:
+        connection.sendall(ask * 299 + last)
+        answers = b"".join(iter(lambda: connection.recv(1 << 16), b""))
+    assert answers.count(b"HTTP/1.1 200 OK\r\n") == 300
+    assert answers.count(b"HTTP/1.1 ") == 300
 
 
 def test_a_head_may_be_as_long_as_the_limit(attacker: Attacker) -> None:

@@ -208,9 +208,9 @@ def test_a_connection_that_asks_for_nothing_in_time_is_ended(
     server = start_server(threads=1, body_timeout_ms=300)
     address = urlsplit(server.url)
     with ExitStack() as stack:
-        silent, unfinished, dribbling = (
+        silent, unfinished, dribbling, empty = (
             stack.enter_context(socket.create_connection((address.hostname, address.port), 20))
-            for _ in range(3)
+            for _ in range(4)
         )
         # Its first request is answered, and the next one never ends.
         unfinished.sendall(b"GET /health/live HTTP/1.1\r\n\r\n")
@@ -220,6 +220,8 @@ def test_a_connection_that_asks_for_nothing_in_time_is_ended(
         unfinished.sendall(b"POST /search HT")
         with pytest.raises(ConnectionError):
             any(dribbling.sendall(b"\r\nX: " if at % 9 else b"GET / HTTP/1.1") for at in count())
+        with pytest.raises(ConnectionError):
+            any(empty.sendall(b"\r\n") for _ in count())
         assert silent.recv(1000) == b""
         answer = unfinished.recv(1000)
     assert answer.startswith(b"HTTP/1.1 408 ")

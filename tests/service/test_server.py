@@ -1,3 +1,4 @@
+import os
 import re
 import signal
 import socket
@@ -11,6 +12,9 @@ from typing import Any
 
 import httpx
 import pytest
+
+from models import DEFAULT_ENCODER
+from tests.service.conftest import START
 
 LONG_QUERY = "many long words " * 600
 
@@ -44,6 +48,24 @@ def test_a_signal_lets_requests_under_way_finish_and_ends_the_process_well(
     assert "Traceback" not in log
     with pytest.raises(httpx.ConnectError):
         httpx.get(server.url)
+
+
+def test_a_stop_before_it_is_ready_is_a_stop_too(small_index: Path) -> None:
+    settings = {"INDEX": str(small_index), "ENCODER": str(DEFAULT_ENCODER), "PORT": "0"}
+    others = {name: value for name, value in os.environ.items() if "SWIFTLET" not in name}
+    process = subprocess.Popen(
+        [sys.executable, "-c", START],
+        env=others
+        | {name: str(value) for name, value in settings.items()}
+        | {"SWIFTLET_PORT": "0"},
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stderr is not None
+    assert "settings: " in process.stderr.readline()
+    process.terminate()
+    assert process.communicate(timeout=30)[1] == ""
+    assert process.returncode == 0
 
 
 def test_a_search_that_takes_longer_than_the_drain_timeout_does_not_keep_the_process(
