@@ -55,9 +55,7 @@ def test_a_stop_before_it_is_ready_is_a_stop_too(small_index: Path) -> None:
     others = {name: value for name, value in os.environ.items() if "SWIFTLET" not in name}
     process = subprocess.Popen(
         [sys.executable, "-c", START],
-        env=others
-        | {name: str(value) for name, value in settings.items()}
-        | {"SWIFTLET_PORT": "0"},
+        env=others | {f"SWIFTLET_{name}": value for name, value in settings.items()},
         stderr=subprocess.PIPE,
         text=True,
     )
