@@ -169,7 +169,7 @@ def test_any_text_is_searched_and_embedded_the_same_by_every_way(
     [
         *(b"", b"text/plain", b"application/xml", b"application/x-www-form-urlencoded"),
         *(b"multipart/form-data; boundary=x", b"application/json; charset=utf-16"),
-        *(b"\xff\xfe", b"a" * 100_000),
+        *(b"\xff\xfe", b"a" * 60_000),
     ],
     ids=lambda header: repr(header[:20]),
 )

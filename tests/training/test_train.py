@@ -201,7 +201,7 @@ def test_an_unfinished_run_is_gone_on_with_only_when_told_and_with_the_same_reci
     assert "has an unfinished run; pass --resume to go on or --overwrite to begin anew" in message
     other = make(**DIVERGING | {"seed": 3, "loss__score_factor": 10.0})
     message = refused(RecipeError, other, stopped, resume=True)
-    assert "with a different loss.score_factor, seed: use the same" in message
+    assert "another recipe: loss.score_factor 20.0, not 10.0; seed 0, not 3: use" in message
     assert content(stopped) == before
 
 
