@@ -5,7 +5,8 @@
 All checks of Schemathesis at every route: documented statuses, media types, headers and schemas;
 what the document allows is accepted, what it forbids is refused, and no key means no answer. It
 serves a part of the documentation of Python's standard library, or takes the service at --url.
-Exit status 1 if anything was found. The same seeds make the same requests.
+Writes its section of docs/results/service.md. Exit status 1 if anything was found. The same seeds
+make the same requests.
 """
 
 import argparse
@@ -26,7 +27,9 @@ from threading import Thread
 from typing import Any
 
 import httpx
+from processes import ROOT
 from prometheus_client.parser import text_string_to_metric_families
+from service_page import write_section
 
 import models
 from evaluation.machine import describe_machine
@@ -90,7 +93,8 @@ def main() -> None:
             build_index(documents, models.DEFAULT_ENCODER, folder / "index")
             with served(folder / "index") as url:
                 found, answers = measure(url, arguments, folder)
-    print(*found.reports, render(found, answers), sep="\n")
+    print(*found.reports, sep="\n")
+    write_section(ROOT / "docs" / "results" / "service.md", "Contract", render(found, answers))
     sys.exit(bool(found.failures))
 
 
@@ -208,7 +212,9 @@ def render(found: Findings, answers: Counter[tuple[str, str]]) -> str:
     ]
     failures = [f"- {title}: {count}" for title, count in found.failures.items()]
     return "\n".join([
-        describe_machine(["schemathesis", "fastapi", "uvicorn"], threads="all cores"),
+        "Made by `python benchmarks/contract.py --cases 10000`: Schemathesis makes requests of the",
+        "service's own OpenAPI document, good and bad ones, and holds every answer against it. "
+        + describe_machine(["schemathesis", "fastapi", "uvicorn"], threads="all cores"),
         "",
         f"{found.cases:,} cases, {answers.total():,} requests, {found.failures.total()} failures.",
         *failures,
