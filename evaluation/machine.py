@@ -10,7 +10,7 @@ from retrieval.processors import available_processors
 
 def describe_machine(packages: Sequence[str], *, threads: str) -> str:
     """One Markdown line: processor, cores, memory, system, versions of `packages`, threads."""
-    versions = []
+    versions = [f"Python {platform.python_version()}"]
     for package in packages:
         try:
             versions.append(f"{package} {version(package)}")
@@ -18,8 +18,7 @@ def describe_machine(packages: Sequence[str], *, threads: str) -> str:
             continue
     return (
         f"Machine: {_processor()}, {available_processors()} cores, {_memory_gib()} GiB, "
-        f"{platform.system()} {platform.machine()}. Python {platform.python_version()}, "
-        f"{', '.join(versions)}. Threads: {threads}."
+        f"{platform.system()} {platform.machine()}. {', '.join(versions)}. Threads: {threads}."
     )
 
 
