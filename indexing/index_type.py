@@ -12,7 +12,7 @@ from retrieval.types import Embeddings
 EXACT_UP_TO = 2_000
 """Passages up to which comparing a query with every embedding takes no longer than to be clever."""
 
-SCANNED_UP_TO = 50_000
+SCANNED_UP_TO = 250_000
 """Passages up to which comparing it with every code takes no longer than with lists of them."""
 
 TARGET_RECALL = 0.995

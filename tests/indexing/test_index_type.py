@@ -48,7 +48,7 @@ def built(factory: str) -> FaissIndex:
         (EXACT_UP_TO, "Flat"),
         (EXACT_UP_TO + 1, "PQ192x4fs,Refine(SQfp16)"),
         (SCANNED_UP_TO, "PQ192x4fs,Refine(SQfp16)"),
-        (SCANNED_UP_TO + 1, "IVF894,PQ192x4fs,Refine(SQfp16)"),
+        (SCANNED_UP_TO + 1, "IVF2000,PQ192x4fs,Refine(SQfp16)"),
         (1_000_000, "IVF4000,PQ192x4fs,Refine(SQfp16)"),
         (10**9, "IVF65536,PQ192x4fs,Refine(SQfp16)"),
     ],
@@ -70,7 +70,7 @@ def test_every_size_and_width_has_an_index_that_can_be_trained(num_passages, dim
 @pytest.mark.parametrize("num_passages", [EXACT_UP_TO + 1, SCANNED_UP_TO + 1])
 def test_faiss_builds_the_type_for_any_width(dim, num_passages):
     embeddings = np.random.default_rng(0).normal(size=(1000, dim)).astype(np.float32)
-    factory = default_factory(num_passages, dim).replace("IVF894", "IVF4")
+    factory = default_factory(num_passages, dim).replace("IVF2000", "IVF4")
     index = FaissIndex.create(factory, dim)
     index.train(embeddings)
     index.add(embeddings)

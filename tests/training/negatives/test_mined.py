@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import torch
 
-from indexing.index_type import SCANNED_UP_TO
+from indexing.index_type import EXACT_UP_TO
 from retrieval.errors import InvalidArgumentError
 from training.negatives.mined import MinedSampler
 from training.negatives.sampler import NO_ROW, QueryBatch, Rows
@@ -96,7 +96,7 @@ def test_before_anything_is_mined_nothing_is_drawn():
 
 
 def test_an_approximate_index_finds_most_of_the_nearest_and_encodes_each_passage_once():
-    size = SCANNED_UP_TO + 1000
+    size = EXACT_UP_TO + 1000
     documents = normalised(size, 3)
     nearest = (QUERIES @ documents.T).topk(50, dim=1).indices.numpy()
     encoded = np.zeros(size, np.int64)
