@@ -3,8 +3,9 @@
     python benchmarks/conduct.py --data ../shared/data all
 
 Real processes over the documentation of Python's standard library, asked real queries: one core
-serves, another one asks. Each part writes its own section of docs/results/service.md. Exit status 1
-if a bound was missed. Needs two cores, for the part `prometheus` that program, and the extra `dev`.
+serves and another one asks, or the two of them share both. Each part writes its own section of
+docs/results/service.md. Exit status 1 if a bound was missed. Needs two cores, for the part
+`prometheus` that program, and the extra `dev`.
 """
 
 import argparse
@@ -13,7 +14,7 @@ import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from conduct_bench import Bench, Section
 from conduct_memory import memory
@@ -43,6 +44,19 @@ PARTS: dict[str, tuple[Callable[[Bench, Any], Section], str]] = {
     "prometheus": (prometheus, "seconds"),
 }
 """Each part, and the option that says how much of it."""
+
+
+class Cores(NamedTuple):
+    """How a page says how many cores serve."""
+
+    heading: str
+    threads: str
+
+
+CORES = {
+    1: Cores("", "one, on a core of its own"),
+    2: Cores(" on two cores", "two, whose two cores the load shares"),
+}
 PACKAGES = ["onnxruntime", "faiss-cpu", "tokenizers", "uvicorn", "uvloop", "httptools"]
 
 
@@ -58,15 +72,16 @@ def main() -> None:
         if arguments.index is None:
             build_index(read_standard_library(), models.DEFAULT_ENCODER, index)
         queries = sample_queries(arguments.data / "web-queries", arguments.queries)
-        serving, asking = cores
-        bench = Bench(folder, index, arguments.encoder, queries, serving, asking, arguments.rate)
+        serving, asking = (cores[:1], cores[1:]) if arguments.cores == 1 else (cores, cores)
+        bench = Bench(folder, index, arguments.encoder, queries, serving, arguments.rate)
         for name in PARTS if arguments.part == ALL else [arguments.part]:
             part, option = PARTS[name]
-            pin([asking])
+            pin(asking)
             section = part(bench, getattr(arguments, option))
             pin(cores)
             made_by = describe(arguments, name, FaissIndex.load(index / INDEX_FILE).size)
-            write_section(arguments.out, section.heading, section.render(made_by))
+            heading = section.heading + CORES[arguments.cores].heading
+            write_section(arguments.out, heading, section.render(made_by))
             missed |= not section.kept
     sys.exit(missed)
 
@@ -81,8 +96,9 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--index", type=Path, help="an index of that documentation made earlier")
     parser.add_argument("--queries", type=int, default=300)
     parser.add_argument(
-        "--rate", type=float, help="searches a second of one core; measured where it is not given"
+        "--rate", type=float, help="searches a second it can do; measured where it is not given"
     )
+    parser.add_argument("--cores", type=int, choices=CORES, default=1, help="that serve")
     parser.add_argument("--starts", type=int, default=20)
     parser.add_argument("--stops", type=int, default=20)
     parser.add_argument("--reloads", type=int, default=100)
@@ -98,10 +114,12 @@ def describe(arguments: argparse.Namespace, part: str, passages: int) -> str:
     """By which command a section was made, on what machine, over what."""
     _, option = PARTS[part]
     given = f"--{option} {getattr(arguments, option):g}"
+    if arguments.cores > 1:
+        given += f" --cores {arguments.cores}"
     if arguments.rate is not None:
         given += f" --rate {arguments.rate:g}"
     command = f"python benchmarks/conduct.py --data DATA {given} {part}"
-    machine = describe_machine(PACKAGES, threads="one, on a core of its own")
+    machine = describe_machine(PACKAGES, threads=CORES[arguments.cores].threads)
     return (
         f"Made by `{command}`. {machine} {passages:,} passages, query encoder "
         f"{arguments.encoder.name}, {arguments.queries} queries."

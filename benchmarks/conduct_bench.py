@@ -82,20 +82,19 @@ class Running:
 
 @dataclass(frozen=True, slots=True)
 class Bench:
-    """One index and its queries; one core serves, another one asks."""
+    """One index and its queries, and the cores that serve."""
 
     folder: Path
     index: Path
     encoder: Path
     queries: Sequence[str]
-    serving: int
-    asking: int
+    cores: Sequence[int]
     rate: float | None = None
 
     @contextmanager
     def serve(self, index: Path | None = None, **settings: object) -> Iterator[Running]:
-        """A service on the serving core, whose log is read so that it never waits for a reader."""
-        service = serve(ROOT, index or self.index, self.encoder, [self.serving], **settings)
+        """A service on its cores, whose log is read so that it never waits for a reader."""
+        service = serve(ROOT, index or self.index, self.encoder, self.cores, **settings)
         running = Running(service)
         lines = service.process.stderr
         assert lines is not None

@@ -62,7 +62,7 @@ class _Memory:
 
 
 def memory(bench: Bench, minutes: float) -> Section:
-    """Let searches arrive at 80% of what one core can answer, and look on."""
+    """Let searches arrive at 80% of what the service can answer, and look on."""
     store = DocumentStore(bench.index / DOCUMENTS_FILE)
     passages = store.passages(list(range(min(_PASSAGES, store.num_passages))))
     store.close()
@@ -145,7 +145,7 @@ def _section(found: _Memory) -> Section:
 
 
 WORDS = """
-{minutes} minutes at {share}% of what one core can answer of these queries ({capacity} a second):
+{minutes} minutes at {share}% of what the service can answer of these queries ({capacity} a second):
 real words, from 1 to {longest} characters, lengths spread evenly over their logarithm, a Poisson
 process. No cache of embeddings.
 

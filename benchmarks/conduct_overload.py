@@ -114,7 +114,7 @@ def _section(found: _Overload) -> Section:
 
 
 WORDS = """
-For {seconds} s, {times} times as many searches arrive as one core can answer when it is always
+For {seconds} s, {times} times as many searches arrive as the service can answer when it is always
 asked for more ({capacity} a second): {due} of them, {rate} a second, a Poisson process over at most
 {connections} connections. A latency counts from when a request was due. {unsent} requests found
 every connection waiting for an answer, and were not sent.
@@ -122,7 +122,7 @@ every connection waiting for an answer, and were not sent.
 {statuses}
 
 {accepted} searches a second were answered 200, p50 {p50}. A refusal (429) took {refused_p50} at p50
-and {refused_p99} at p99. The generator used {share}% of its core. 504 is the answer to a request
+and {refused_p99} at p99. The generator used {share}% of a core. 504 is the answer to a request
 whose deadline passed while it waited.
 
 Recovery is from the end of the arrivals to the end of the first {probes} searches of one client

@@ -236,7 +236,7 @@ def _count_table(sent: Counts, counted: Counts) -> str:
 
 WORDS = """
 Prometheus {version} scrapes the service every second, while requests of many kinds arrive at
-{share}% of what one core can answer, and then for {burst_seconds} s {burst} times as much as it
+{share}% of what the service can answer, and then for {burst_seconds} s {burst} times as much as it
 can. Of the first part, the p99 of `/search` is {prometheus_p99} by `histogram_quantile` over `rate`
 in PromQL, and {client_p99} by the client, from when a request was due to its last byte: what a
 request waits before the service reads it, no service can see.

@@ -103,7 +103,7 @@ class _Reloads:
 
 
 def reload(bench: Bench, times: int) -> Section:
-    """Reload so many times while half as many searches arrive as one core can answer."""
+    """Reload so many times while searches arrive, a quarter of what the service can answer."""
     versions = bench.folder / "versions"
     versions.mkdir()
     current = versions / "current"
@@ -272,7 +272,7 @@ def _kind_table(reloads: Sequence[_Reload]) -> str:
 
 WORDS = """
 {times} reloads, one after the other, each of a directory of its own that a link leads to, while
-searches arrive at {share}% of what one core can answer. Every other directory is broken. Resident
+searches arrive at {share}% of what the service can answer. Every other directory is broken. Resident
 memory is that of the whole process, mapped files included, once all but one version are unmapped,
 and the least of half a second; medians of five reloads each.
 

@@ -53,7 +53,7 @@ def start(bench: Bench, times: int) -> Section:
 
 
 WORDS = """
-{times} starts on one core, files in the page cache, from the start of the process to the first 200
+{times} starts, files in the page cache, from the start of the process to the first 200
 of `/health/ready`: median {median} s.
 
 The last one answered {queries} queries. Its resident memory was {at_first} when it was ready and

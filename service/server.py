@@ -30,7 +30,7 @@ from service.memory_limit import check_memory_limit, memory_limit
 from service.reload import Reloader, open_searcher, warm_up
 from service.settings import Settings, listed
 from service.state import ServiceState
-from service.workers import make_workers
+from service.workers import Workers
 
 if TYPE_CHECKING:  # its packages come with an extra
     from service.tracing import Tracing
@@ -72,7 +72,7 @@ def serve(settings: Settings, *, on_ready: Callable[[str], None] | None = None) 
             searcher = open_searcher(settings)
             state.publish(searcher)
             stack.callback(_close_searcher, state)
-            workers = make_workers(settings.threads, max_queued=settings.max_queued_queries)
+            workers = Workers(settings.threads, max_queued=settings.max_queued_queries)
             stack.callback(workers.close)
             workers.run_on_every_thread(partial(warm_up, searcher))
             del searcher

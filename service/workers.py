@@ -1,14 +1,15 @@
-"""The threads that search: as many as there are cores, each with one query at a time."""
+"""What searches: the event loop and threads beside it, each with one query at a time."""
 
 import asyncio
 import math
+from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from queue import SimpleQueue
-from threading import Barrier, Thread
+from threading import Thread
 from time import perf_counter
 from typing import Any, Generic, TypeVar
 
@@ -81,18 +82,30 @@ class _Job(Place):
 
 
 class Workers:
-    """Runs functions beside the event loop, at most `threads` of them at once, in fair turns."""
+    """Runs functions on the event loop and on threads beside it, one on each, in fair turns.
+
+    A thread that rests is asked first, so that the event loop goes on reading requests; where none
+    does, the event loop takes the next turn itself. With a thread for each core and one more for
+    the event loop, there would be more to run than cores, and each would wait for the interpreter
+    that another one has: under overload, for refusals nearly all of the time. Alone on one core,
+    the event loop does all of it, and nothing is handed to and fro.
+    """
 
     def __init__(self, threads: int, *, max_queued: int = DEFAULT_MAX_QUEUED) -> None:
-        """Start the threads; at most `max_queued` calls wait for one."""
+        """Start `threads` - 1 of them beside the event loop; at most `max_queued` calls wait."""
         self.threads = threads
         self._line = Line(max_queued)
-        # None says that somebody may stand in the line.
-        self._calls: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        self._loop_is_summoned = False
+        self._last_turn_ended = 0.0
         self._closed = False
+        # What each of the threads beside the event loop waits for: None stands for turns to take.
+        self._calls: list[SimpleQueue[Callable[[], None] | None]] = [
+            SimpleQueue() for _ in range(threads - 1)
+        ]
+        self._resting = deque(self._calls)
         self._threads = [
-            Thread(target=self._work, name=f"search-{number}", daemon=True)
-            for number in range(threads)
+            Thread(target=self._work, args=[calls], name=f"search-{number}", daemon=True)
+            for number, calls in enumerate(self._calls)
         ]
         for thread in self._threads:
             thread.start()
@@ -144,7 +157,7 @@ class Workers:
             answer=loop.create_future(),
         )
         self._line.join(job)
-        self._summon(len(arguments))
+        self._summon(job.turns)
         watcher: asyncio.Task[None] | None = None
 
         def watch() -> None:
@@ -161,116 +174,94 @@ class Workers:
                 watcher.cancel()
 
     def run_on_every_thread(self, function: Callable[[], object]) -> None:
-        """Run `function` once on each thread, and wait: whatever a thread sets up is set up."""
-        everyone = Barrier(self.threads)
-        ends: list[Future[None]] = [Future() for _ in self._threads]
+        """Run `function` on this thread, the event loop's, and on each of the others, and wait.
 
-        def run(end: Future[None]) -> None:
-            everyone.wait()
-            try:
-                function()
-            except BaseException as error:  # noqa: BLE001 - it is raised where it was asked for
-                end.set_exception(error)
-            else:
-                end.set_result(None)
-
-        for end in ends:
-            self._calls.put(partial(run, end))
+        Whatever a thread sets up is set up then.
+        """
+        ends: list[Future[object]] = [Future() for _ in self._calls]
+        for calls, end in zip(self._calls, ends, strict=True):
+            calls.put(partial(_settle, end, function))
+        function()
         for end in ends:
             end.result()
 
     def close(self) -> None:
         """Finish what has begun and end the threads."""
         self._closed = True
-        for _ in self._threads:
-            self._calls.put(None)
+        for calls in self._calls:
+            calls.put(None)
         for thread in self._threads:
             thread.join()
 
     def _summon(self, turns: int) -> None:
         """Have so many turns taken."""
         for _ in range(turns):
-            self._calls.put(None)
+            try:
+                calls = self._resting.pop()
+            except IndexError:
+                break
+            calls.put(None)
+        else:
+            return
+        if not self._loop_is_summoned:
+            self._loop_is_summoned = True
+            self._last_turn_ended = perf_counter()
+            asyncio.get_running_loop().call_soon(self._take_turns_on_loop)
 
-    def _work(self) -> None:
+    def _work(self, calls: "SimpleQueue[Callable[[], None] | None]") -> None:
         while True:
-            call = self._calls.get()
+            call = calls.get()
             if self._closed:
                 return
-            # No variable of this loop may hold a job: an index is given back with its last one.
-            (call or self._take_turn)()
-            del call
+            if call is not None:
+                call()
+                del call
+                continue
+            self._take_turns_beside_loop()
+            # Whoever joins the line between its last turn and this finds nobody who rests, and
+            # summons the event loop.
+            self._resting.append(calls)
 
-    def _take_turn(self) -> None:
-        job, answer_on_loop = self._next()
-        if job is not None:
+    def _take_turns_beside_loop(self) -> None:
+        # No variable of a thread that rests may hold a job: an index is given back with its last.
+        while (turn := self._line.next()) is not None:
+            job, tell = _take(turn)
             with suppress(RuntimeError):  # the event loop has ended, and nobody waits any more
-                job.answer.get_loop().call_soon_threadsafe(answer_on_loop)
+                job.answer.get_loop().call_soon_threadsafe(tell)
 
-    def _next(self) -> tuple[_Job | None, Callable[[], None]]:
-        """Do the work of whoever is next, if anybody is, and say what the event loop is to call."""
-        turn = self._line.next()
-        if turn is None:
-            return None, _nothing
-        job = turn.place
-        assert isinstance(job, _Job)  # noqa: S101 - nothing else joins
-        return job, job.call(turn)
-
-
-class LoopWorker(Workers):
-    """Runs functions on the event loop itself, one turn at a time, for a service of one core.
-
-    There, a thread of its own could work only while the event loop waits, and the two would take
-    the core and the interpreter from each other several times a request. Requests are still read,
-    and those that are too many refused, between any two turns.
-    """
-
-    def __init__(self, *, max_queued: int = DEFAULT_MAX_QUEUED) -> None:
-        """Start no thread; at most `max_queued` calls wait."""
-        super().__init__(0, max_queued=max_queued)
-        self.threads = 1
-        self._summoned = False
-        self._ended = 0.0
-
-    def run_on_every_thread(self, function: Callable[[], object]) -> None:
-        """Run `function` on this thread, which is the one that everything runs on."""
-        function()
-
-    def _summon(self, turns: int) -> None:  # noqa: ARG002 - it takes turns until nobody waits
-        if not self._summoned:
-            self._summoned = True
-            self._ended = perf_counter()
-            asyncio.get_running_loop().call_soon(self._take_turns)
-
-    def _take_turns(self) -> None:
+    def _take_turns_on_loop(self) -> None:
         """One turn, or as many as take as long as everything else since the last one ended.
 
         So half of the time is left for searching even where to refuse takes all there is.
         """
         began = perf_counter()
-        end = began + min(began - self._ended, _LONGEST_TURNS_SECONDS)
+        end = began + min(began - self._last_turn_ended, _LONGEST_TURNS_SECONDS)
         try:
-            while True:
-                _, answer = self._next()
-                answer()
-                self._ended = perf_counter()
-                if not self._line.waiting or self._ended >= end:
+            while (turn := self._line.next()) is not None:
+                _, tell = _take(turn)
+                tell()
+                self._last_turn_ended = perf_counter()
+                if self._last_turn_ended >= end:
                     break
         finally:
-            self._summoned = bool(self._line.waiting)
-            if self._summoned:
-                asyncio.get_running_loop().call_soon(self._take_turns)
+            self._loop_is_summoned = self._line.waiting > 0
+            if self._loop_is_summoned:
+                asyncio.get_running_loop().call_soon(self._take_turns_on_loop)
 
 
-def _nothing() -> None:
-    pass
+def _take(turn: Turn) -> tuple[_Job, Callable[[], None]]:
+    """Do the work of `turn`, and say whose it was and what the event loop is to call."""
+    job = turn.place
+    assert isinstance(job, _Job)  # noqa: S101 - nothing else joins
+    return job, job.call(turn)
 
 
-def make_workers(threads: int, *, max_queued: int) -> Workers:
-    """What suits so many cores; at most `max_queued` calls wait."""
-    if threads == 1:
-        return LoopWorker(max_queued=max_queued)
-    return Workers(threads, max_queued=max_queued)
+def _settle(end: Future[object], function: Callable[[], object]) -> None:
+    """Give `end` what `function` returns or raises."""
+    try:
+        end.set_result(function())
+    except BaseException as error:  # noqa: BLE001 - it is raised where it was asked for
+        end.set_exception(error)
 
 
 async def _end_without_answer(job: _Job, receive: Receive) -> None:

@@ -7,7 +7,7 @@ import pytest
 from starlette.requests import ClientDisconnect
 
 from service.problems import DeadlineError, QueueFullError
-from service.workers import Workers, make_workers
+from service.workers import Workers
 
 
 @pytest.fixture
@@ -18,32 +18,9 @@ def workers() -> Iterator[Workers]:
 
 
 @pytest.fixture
-def worker() -> Iterator[Workers]:
-    """One thread, and at most a hundred calls that wait for it."""
-    worker = Workers(1, max_queued=100)
-    yield worker
-    worker.close()
-
-
-class Held:
-    """Keeps the only thread busy until it is let go."""
-
-    def __init__(self, worker: Workers) -> None:
-        self._worker = worker
-        self._begun, self._release = threading.Event(), threading.Event()
-
-    async def __aenter__(self) -> Callable[[], None]:
-        self._task = asyncio.create_task(self._worker.run(self._wait, None))
-        await asyncio.to_thread(self._begun.wait, 20)
-        return self._release.set
-
-    async def __aexit__(self, *_: object) -> None:
-        self._release.set()
-        await self._task
-
-    def _wait(self, _: None) -> None:
-        self._begun.set()
-        self._release.wait(20)
+def worker() -> Workers:
+    """As the service has it on one core; at most a hundred calls wait."""
+    return Workers(1, max_queued=100)
 
 
 async def until(condition: Callable[[], bool]) -> None:
@@ -76,18 +53,62 @@ def test_a_batch_alone_takes_every_thread(workers: Workers) -> None:
     asyncio.run(workers.run_each(lambda _: together.wait(), range(4)))
 
 
+def test_where_every_other_thread_is_busy_work_runs_on_the_event_loop() -> None:
+    workers = Workers(2)
+    begun, let_go = threading.Event(), threading.Event()
+
+    def hold(_: None) -> None:
+        begun.set()
+        let_go.wait(20)
+
+    async def ask() -> None:
+        held = asyncio.create_task(workers.run(hold, None))
+        await until(begun.is_set)
+        for _ in range(3):
+            finished = await workers.run(lambda _: threading.current_thread(), None)
+            assert finished.result is threading.current_thread()
+        let_go.set()
+        await held
+
+    asyncio.run(ask())
+    workers.close()
+
+
+def test_a_thread_takes_turns_until_nobody_waits(workers: Workers) -> None:
+    threads: list[threading.Thread] = []
+
+    def work(seconds: float) -> None:
+        threads.append(threading.current_thread())
+        sleep(seconds)
+
+    asyncio.run(workers.run_each(work, [0.005] * 100))
+    assert len(set(threads)) == 4
+    assert all(threads.count(thread) > 1 for thread in set(threads))
+
+
+def test_no_call_is_forgotten_however_often_threads_rest_and_are_summoned(
+    workers: Workers,
+) -> None:
+    async def ask(seconds: float) -> None:
+        for number in range(300):
+            await workers.run(sleep, seconds * (number % 3))
+            await asyncio.sleep(seconds * (number % 2))
+
+    async def ask_together() -> None:
+        async with asyncio.timeout(60):
+            await asyncio.gather(*map(ask, [0, 0.0001, 0.0002, 0.0003, 0.0005, 0.001]))
+
+    asyncio.run(ask_together())
+    assert workers.queued == 0
+
+
 def test_a_single_query_waits_for_one_of_a_batch_and_not_for_all(worker: Workers) -> None:
     order: list[object] = []
 
     async def ask() -> None:
-        async with Held(worker) as release:
-            batch = asyncio.create_task(worker.run_each(order.append, range(64)))
-            await until(lambda: worker.queued == 64)
-            single = asyncio.create_task(worker.run(order.append, "single"))
-            await until(lambda: worker.queued == 65)
-            release()
-            await single
-            await batch
+        batch = asyncio.create_task(worker.run_each(order.append, range(64)))
+        single = asyncio.create_task(worker.run(order.append, "single"))
+        await asyncio.gather(batch, single)
 
     asyncio.run(ask())
     assert order == [0, "single", *range(1, 64)]
@@ -97,38 +118,48 @@ def test_two_batches_take_turns(worker: Workers) -> None:
     order: list[str] = []
 
     async def ask() -> None:
-        async with Held(worker) as release:
-            batches = [
-                asyncio.create_task(worker.run_each(order.append, [name] * 8)) for name in "ab"
-            ]
-            await until(lambda: worker.queued == 16)
-            release()
-            await asyncio.gather(*batches)
+        await asyncio.gather(*(worker.run_each(order.append, [name] * 8) for name in "ab"))
 
     asyncio.run(ask())
     assert "".join(order) == "ab" * 8
+
+
+def test_what_is_done_too_late_is_not_answered_and_the_rest_never_begun(worker: Workers) -> None:
+    begun: list[int] = []
+
+    def work(number: int) -> None:
+        begun.append(number)
+        sleep(0.03)
+
+    async def ask() -> None:
+        with pytest.raises(DeadlineError):
+            await worker.run_each(work, range(50), deadline=perf_counter() + 0.02)
+        assert worker.queued == 0
+
+    asyncio.run(ask())
+    assert begun == [0]
 
 
 def test_what_waits_beyond_its_deadline_is_answered_then_and_never_begun(worker: Workers) -> None:
     begun: list[int] = []
 
     async def ask() -> None:
-        async with Held(worker) as release:
-            with pytest.raises(DeadlineError):
-                await worker.run_each(begun.append, range(50), deadline=perf_counter() + 0.02)
-            assert worker.queued == 0
-            release()
-        await worker.run(abs, 1)
+        others = asyncio.create_task(worker.run_each(sleep, [0.01] * 50))
+        await until(lambda: worker.queued > 0)
+        with pytest.raises(DeadlineError):
+            await worker.run_each(begun.append, range(50), deadline=perf_counter())
+        assert 0 < worker.queued < 50
+        await others
 
     asyncio.run(ask())
     assert begun == []
 
 
-def test_a_deadline_that_passes_during_the_work_ends_the_wait(worker: Workers) -> None:
+def test_a_deadline_that_passes_during_the_work_ends_the_wait(workers: Workers) -> None:
     async def ask() -> None:
         let_go = threading.Event()
         with pytest.raises(DeadlineError):
-            await worker.run(let_go.wait, 20, deadline=perf_counter() + 0.02)
+            await workers.run(let_go.wait, 20, deadline=perf_counter() + 0.02)
         let_go.set()
 
     asyncio.run(ask())
@@ -138,6 +169,10 @@ def test_a_deadline_that_passes_during_the_work_ends_the_wait(worker: Workers) -
 def test_work_that_nobody_waits_for_any_more_is_never_begun(worker: Workers, way: str) -> None:
     begun: list[int] = []
 
+    def work(number: int) -> None:
+        begun.append(number)
+        sleep(0.01)
+
     async def ask() -> None:
         left = asyncio.Event()
 
@@ -145,37 +180,47 @@ def test_work_that_nobody_waits_for_any_more_is_never_begun(worker: Workers, way
             await left.wait()
             return {"type": "http.disconnect"}
 
-        async with Held(worker) as release:
-            asked = asyncio.create_task(worker.run_each(begun.append, range(50), receive=receive))
-            await until(lambda: worker.queued == 50)
-            if way == "the client leaves":
-                left.set()
-                with pytest.raises(ClientDisconnect):
-                    await asked
-            else:
-                asked.cancel()
-                with pytest.raises(asyncio.CancelledError):
-                    await asked
-            assert worker.queued == 0
-            release()
+        asked = asyncio.create_task(worker.run_each(work, range(100), receive=receive))
+        await until(lambda: len(begun) > 1)
+        if way == "the client leaves":
+            left.set()
+            with pytest.raises(ClientDisconnect):
+                await asked
+        else:
+            asked.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await asked
+        assert worker.queued == 0
+        assert 1 < len(begun) < 100
+        done = list(begun)
         await worker.run(abs, 1)
+        assert begun == done
 
     asyncio.run(ask())
-    assert begun == []
 
 
 def test_more_than_may_wait_is_refused_at_once(worker: Workers) -> None:
     async def ask() -> None:
-        async with Held(worker):
-            waiting = [asyncio.create_task(worker.run(abs, -1)) for _ in range(100)]
-            await until(lambda: worker.queued == 100)
-            with pytest.raises(QueueFullError, match="100 queries are waiting and 1 more"):
-                await worker.run(abs, -1)
-            waiting[0].cancel()
-            await until(lambda: worker.queued == 99)
-            waiting.append(asyncio.create_task(worker.run(abs, -1)))
-        answers = await asyncio.gather(*waiting, return_exceptions=True)
-        assert [type(answer).__name__ for answer in answers].count("Finished") == 100
+        waiting = [asyncio.create_task(worker.run(abs, -1)) for _ in range(100)]
+        refused = asyncio.create_task(worker.run(abs, -1))
+        answers = await asyncio.gather(*waiting)
+        assert [answer.result for answer in answers] == [1] * 100
+        with pytest.raises(QueueFullError, match="100 queries are waiting and 1 more"):
+            await refused
+        with pytest.raises(QueueFullError, match="0 queries are waiting and 101 more"):
+            await worker.run_each(abs, range(101))
+        assert (await worker.run(abs, -1)).result == 1
+
+    asyncio.run(ask())
+
+
+def test_whoever_leaves_makes_room_for_another(worker: Workers) -> None:
+    async def ask() -> None:
+        waiting = asyncio.create_task(worker.run_each(sleep, [0.01] * 100))
+        await asyncio.sleep(0)
+        waiting.cancel()
+        await asyncio.wait([waiting])
+        assert len(await worker.run_each(abs, range(100))) == 100
 
     asyncio.run(ask())
 
@@ -189,12 +234,8 @@ def test_after_a_failure_the_rest_of_a_batch_is_not_begun(worker: Workers) -> No
             raise ValueError("three")
 
     async def ask() -> None:
-        async with Held(worker) as release:
-            asked = asyncio.create_task(worker.run_each(work, range(100)))
-            await until(lambda: worker.queued == 100)
-            release()
-            with pytest.raises(ValueError, match="three"):
-                await asked
+        with pytest.raises(ValueError, match="three"):
+            await worker.run_each(work, range(100))
         assert worker.queued == 0
 
     asyncio.run(ask())
@@ -212,65 +253,17 @@ def test_what_fails_on_one_of_the_threads_fails_the_setting_up(workers: Workers)
         workers.run_on_every_thread(lambda: 1 / 0)
 
 
-@pytest.fixture
-def loop_worker() -> Workers:
-    """As the service has it on one core; at most a hundred calls wait."""
-    return make_workers(1, max_queued=100)
-
-
-def test_on_one_core_work_runs_where_everything_runs(loop_worker: Workers) -> None:
-    finished = asyncio.run(loop_worker.run(lambda _: threading.current_thread(), None))
+def test_on_one_core_work_runs_where_everything_runs(worker: Workers) -> None:
+    finished = asyncio.run(worker.run(lambda _: threading.current_thread(), None))
     assert finished.result is threading.current_thread()
     threads = []
-    loop_worker.run_on_every_thread(lambda: threads.append(threading.current_thread()))
+    worker.run_on_every_thread(lambda: threads.append(threading.current_thread()))
     assert threads == [threading.current_thread()]
-    assert loop_worker.threads == 1
-    loop_worker.close()
-
-
-def test_on_one_core_too_a_batch_gives_way_to_a_single_query(loop_worker: Workers) -> None:
-    order: list[object] = []
-
-    async def ask() -> None:
-        batch = asyncio.create_task(loop_worker.run_each(order.append, range(64)))
-        single = asyncio.create_task(loop_worker.run(order.append, "single"))
-        await asyncio.gather(batch, single)
-
-    asyncio.run(ask())
-    assert order == [0, "single", *range(1, 64)]
-
-
-def test_on_one_core_what_is_done_too_late_is_not_answered_and_the_rest_never_begun(
-    loop_worker: Workers,
-) -> None:
-    begun: list[int] = []
-
-    def work(number: int) -> None:
-        begun.append(number)
-        sleep(0.03)
-
-    async def ask() -> None:
-        with pytest.raises(DeadlineError):
-            await loop_worker.run_each(work, range(50), deadline=perf_counter() + 0.02)
-        assert loop_worker.queued == 0
-
-    asyncio.run(ask())
-    assert begun == [0]
-
-
-def test_on_one_core_what_fails_and_what_is_too_much_is_told(loop_worker: Workers) -> None:
-    async def ask() -> None:
-        with pytest.raises(ZeroDivisionError):
-            await loop_worker.run(lambda number: 1 / number, 0)
-        with pytest.raises(QueueFullError, match="0 queries are waiting and 101 more"):
-            await loop_worker.run_each(abs, range(101))
-        assert (await loop_worker.run(abs, -1)).result == 1
-
-    asyncio.run(ask())
+    worker.close()
 
 
 def test_on_one_core_searching_gets_its_half_of_the_time_from_whatever_else_there_is(
-    loop_worker: Workers,
+    worker: Workers,
 ) -> None:
     """Such as thousands of requests that are refused: else one search a round would be all."""
     spent = dict.fromkeys(("searching", "else"), 0.0)
@@ -282,7 +275,7 @@ def test_on_one_core_searching_gets_its_half_of_the_time_from_whatever_else_ther
 
     async def ask() -> None:
         searches = asyncio.create_task(
-            loop_worker.run_each(lambda _: take("searching", 0.001), range(100))
+            worker.run_each(lambda _: take("searching", 0.001), range(100))
         )
         while not searches.done():
             await asyncio.sleep(0)
