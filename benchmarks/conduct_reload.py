@@ -272,9 +272,9 @@ def _kind_table(reloads: Sequence[_Reload]) -> str:
 
 WORDS = """
 {times} reloads, one after the other, each of a directory of its own that a link leads to, while
-searches arrive at {share}% of what the service can answer. Every other directory is broken. Resident
-memory is that of the whole process, mapped files included, once all but one version are unmapped,
-and the least of half a second; medians of five reloads each.
+searches arrive at {share}% of what the service can answer. Every other directory is broken.
+Resident memory is that of the whole process, mapped files included, once all but one version are
+unmapped, and the least of half a second; medians of five reloads each.
 
 {kinds}
 
