@@ -114,7 +114,7 @@ class Bench:
         contents = [request.content for request in requests]
         for seconds in (_WARM_UP_SECONDS, _CAPACITY_SECONDS):
             load = saturate(
-                running.address, contents, connections=_CAPACITY_CONNECTIONS, seconds=seconds
+                [running.address], contents, connections=_CAPACITY_CONNECTIONS, seconds=seconds
             )
         return load.rate
 

@@ -9,7 +9,7 @@ import socket
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import cycle
+from itertools import cycle, islice
 from urllib.parse import urlsplit
 
 from pydantic_core import to_json
@@ -71,10 +71,17 @@ def one_by_one(address: str, requests: Sequence[bytes]) -> Load:
     return Load(len(requests), seconds, cpu_seconds, latencies, list(map(_stages, answers)))
 
 
-def saturate(address: str, requests: Sequence[bytes], *, connections: int, seconds: float) -> Load:
-    """Keep `connections` requests under way for so many seconds, taking turns of `requests`."""
+def saturate(
+    addresses: Sequence[str], requests: Sequence[bytes], *, connections: int, seconds: float
+) -> Load:
+    """Keep `connections` requests under way for so many seconds, taking turns of `requests`.
+
+    The connections are spread evenly over `addresses`.
+    """
     following = cycle(requests)
-    clients = {client.fileno(): client for client in map(connect, [address] * connections)}
+    clients = {
+        client.fileno(): client for client in map(connect, islice(cycle(addresses), connections))
+    }
     received = dict.fromkeys(clients, b"")
     poll = select.epoll()
     for descriptor in clients:

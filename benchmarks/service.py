@@ -19,7 +19,18 @@ from load import Load, one_by_one, saturate, search_request
 from plain_corpus import write_corpus
 from processes import ROOT, InProcess, Service, check_out, pin, serve, serve_plain
 from queries import sample_queries
-from service_speed import AFTER, BEFORE, Rates, Results, Start, Trip, write_speed
+from service_speed import (
+    AFTER,
+    BEFORE,
+    ONE_CORE,
+    TWO_CORES,
+    TWO_SERVICES,
+    Rates,
+    Results,
+    Start,
+    Trip,
+    write_speed,
+)
 
 import models
 from indexing.build import build_index
@@ -115,15 +126,19 @@ class Bench:
         return trips
 
     def measure_cores(self) -> Rates:
-        """Answers a second of one core and of two, which the load shares with the service."""
-        sides = {"one core": [self._serving], "two cores": [self._serving, self._asking]}
+        """Answers a second of one core and of two, which the load shares with what serves."""
+        one, two = [self._serving], [self._serving, self._asking]
+        # The cores of each service of each side.
+        sides = {ONE_CORE: [one], TWO_CORES: [two], TWO_SERVICES: [one, [self._asking]]}
         rates: Rates = {name: [] for name in sides}
         with ExitStack() as stack:
-            services = {name: self._serve(stack, cores) for name, cores in sides.items()}
+            services = {
+                name: [self._serve(stack, cores) for cores in side] for name, side in sides.items()
+            }
 
             def measure(name: str) -> None:
-                pin(sides[name])
-                rates[name].append(self._saturate(services[name]))
+                pin({core for cores in sides[name] for core in cores})
+                rates[name].append(self._saturate(*services[name]))
 
             self._in_turns(sides, measure)
         return rates
@@ -140,7 +155,7 @@ class Bench:
                 "plain": serve_plain(corpus, torch_weights(), [self._serving]),
             }
             stack.callback(services["plain"].close)
-            self._saturate(services["plain"], WARM_UP_SECONDS)
+            self._saturate(services["plain"], seconds=WARM_UP_SECONDS)
 
             def measure(name: str) -> None:
                 rates[name].append(self._saturate(services[name]))
@@ -167,12 +182,12 @@ class Bench:
         service = serve(tree, self._index, self._arguments.encoder, cores)
         stack.callback(service.close)
         if warm:
-            self._saturate(service, WARM_UP_SECONDS)
+            self._saturate(service, seconds=WARM_UP_SECONDS)
         return service
 
-    def _saturate(self, service: Service, seconds: float | None = None) -> Load:
+    def _saturate(self, *services: Service, seconds: float | None = None) -> Load:
         return saturate(
-            service.address,
+            [service.address for service in services],
             self._requests,
             connections=self._arguments.connections,
             seconds=seconds or self._arguments.seconds,

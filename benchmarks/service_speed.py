@@ -12,6 +12,8 @@ from evaluation.machine import describe_machine
 from evaluation.markdown import table
 
 BEFORE, AFTER = "before", "after"
+ONE_CORE, TWO_CORES = "one core", "two cores"
+TWO_SERVICES = "two services of one core each"
 STAGES = ("queue", "tokenise", "encode", "search", "aggregate", "fetch")
 PACKAGES = [
     "onnxruntime", "faiss-cpu", "tokenizers", "uvicorn", "uvloop", "httptools", "fastapi",
@@ -73,7 +75,7 @@ class Results:
 
 def write_speed(results: Results, page: Path) -> None:
     """Put the section into the page, in place of the one that is there."""
-    one, two = (results.cores[name] for name in ("one core", "two cores"))
+    one, two = (results.cores[name] for name in (ONE_CORE, TWO_CORES))
     write_section(
         page,
         "Speed",
@@ -89,7 +91,7 @@ def write_speed(results: Results, page: Path) -> None:
             trips=trip_table(results.trips),
             stages=stage_table(results.trips),
             generator=f"{median(load.cpu_microseconds for load in one + two):.0f}",
-            cores=rate_table(results.cores, "one core"),
+            cores=rate_table(results.cores, ONE_CORE),
             plain=rate_table(results.plain, "plain"),
             seconds=f"{median(start.seconds for start in results.starts):.2f}",
             first_mib=f"{median(start.first_mib for start in results.starts):.0f}",
@@ -106,7 +108,7 @@ def target_table(results: Results) -> str:
          median(trip.latency_ratio for trip in after), "at most", 1.5),
         ("`POST /search` over in process, rate at full load",
          median(trip.rate_ratio for trip in after), "at least", 0.8),
-        ("two cores over one", rate_ratio(results.cores, "two cores", "one core"), "at least", 1.7),
+        ("two cores over one", rate_ratio(results.cores, TWO_CORES, ONE_CORE), "at least", 1.7),
         ("swiftlet over the plain service",
          rate_ratio(results.plain, "swiftlet", "plain"), "at least", 20.0),
     ]  # fmt: skip
@@ -200,8 +202,8 @@ Where something was missed: a profile showed most of the service's time at a ful
 `Searcher.search`, most of that in ONNX Runtime; the rest in the kernel's sockets and in many small
 steps of Python, none of which stands out. The faster the searcher, the more they weigh. Beside the
 plain service, encoding is many times as fast ([query encoding](query-encoding.md)); searching,
-reading documents and HTTP are what both have to do. Two cores share the interpreter's lock, and
-here the load generator too.
+reading documents and HTTP are what both have to do. Two cores share the interpreter's lock, and two
+services of one core each do not: [below](#two-cores) is what that makes.
 
 ### What HTTP costs
 
@@ -218,8 +220,8 @@ are HTTP, the event loop, the sockets, metrics, and waking up client and server.
 
 ### Two cores
 
-Here the load generator has no core of its own in either case, so that both pay for it: it takes
-{generator} µs of CPU time for a request.
+Here the load generator has no core of its own in any case, so that all pay for it: it takes
+{generator} µs of CPU time for a request. Two services share nothing but the machine.
 
 {cores}
 

@@ -5,6 +5,8 @@ from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
+from service.joined_writes import JoinedWrites
+
 MAX_HEAD_BYTES = 65_536
 
 
@@ -29,7 +31,8 @@ class BoundedConnection(HttpToolsProtocol):
 
     def connection_made(self, transport: Transport) -> None:  # type: ignore[override]
         """Wait for the first request; for later ones the server's own protocol does."""
-        super().connection_made(transport)
+        self._joined = JoinedWrites(transport)
+        super().connection_made(self._joined)  # type: ignore[arg-type]
         self._start_timer()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -74,6 +77,11 @@ class BoundedConnection(HttpToolsProtocol):
         """What follows is another head."""
         self._in_body = False
         super().on_message_complete()
+
+    def on_response_complete(self) -> None:
+        """An answer without a body is whole as well."""
+        self._joined.flush()
+        super().on_response_complete()
 
     @property
     def _is_asked(self) -> bool:
