@@ -46,10 +46,10 @@ RUN tools/bin/pip wheel --no-deps --no-build-isolation --wheel-dir dist . \
 # Folders in the build context: an index, and an encoder for queries, in place of the demo's.
 ARG INDEX=image/none
 ARG ENCODER=image/none
-COPY ${INDEX} /build/given/index/
-COPY ${ENCODER} /build/given/encoder/
+COPY ${INDEX} /build/given/${INDEX}/
+COPY ${ENCODER} /build/given/${ENCODER}/
 RUN /opt/swiftlet/venv/bin/python3 -I image/artefacts.py \
-    given/index given/encoder /opt/swiftlet/artefacts
+    "given/${INDEX}" "given/${ENCODER}" /opt/swiftlet/artefacts
 
 FROM ${BASE_IMAGE}
 # What installs packages has no place where nothing is to be installed; and a file system that is
@@ -73,7 +73,7 @@ ENV LANG=C.UTF-8 \
 USER 10001:10001
 EXPOSE 8000
 STOPSIGNAL SIGTERM
-HEALTHCHECK --interval=10s --timeout=6s --start-period=30s --retries=3 \
+HEALTHCHECK --interval=10s --timeout=6s --start-period=5m --retries=3 \
     CMD ["/opt/swiftlet/venv/bin/python3", "-I", "-S", "/opt/swiftlet/image/healthcheck.py"]
 ENTRYPOINT ["/opt/swiftlet/venv/bin/python3", "-I", "/opt/swiftlet/image/start.py"]
 CMD ["serve"]

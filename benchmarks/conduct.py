@@ -23,9 +23,9 @@ from conduct_prometheus import prometheus
 from conduct_reload import reload
 from conduct_start import start
 from conduct_stop import stop
-from processes import ROOT, pin
+from processes import pin
 from queries import sample_queries
-from service_page import write_section
+from service_page import PAGE, write_section
 
 import models
 from evaluation.machine import describe_machine
@@ -104,9 +104,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--reloads", type=int, default=100)
     parser.add_argument("--seconds", type=float, default=60, help="of overload, and of Prometheus")
     parser.add_argument("--minutes", type=float, default=10, help="of the part memory")
-    parser.add_argument(
-        "--out", type=Path, default=ROOT / "docs" / "results" / "service.md", help="the page"
-    )
+    parser.add_argument("--out", type=Path, default=PAGE, help="the page")
     return parser.parse_args()
 
 

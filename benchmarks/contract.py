@@ -1,6 +1,6 @@
 """Holds a running service against its own OpenAPI document, with requests that Schemathesis makes.
 
-    python benchmarks/contract.py --cases 10000
+    python benchmarks/contract.py
 
 All checks of Schemathesis at every route: documented statuses, media types, headers and schemas;
 what the document allows is accepted, what it forbids is refused, and no key means no answer. It
@@ -27,9 +27,8 @@ from threading import Thread
 from typing import Any
 
 import httpx
-from processes import ROOT
 from prometheus_client.parser import text_string_to_metric_families
-from service_page import write_section
+from service_page import PAGE, command_of, write_section
 
 import models
 from evaluation.machine import describe_machine
@@ -83,7 +82,8 @@ class Findings:
 
 
 def main() -> None:
-    arguments = parse_arguments()
+    parser = make_parser()
+    arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         if arguments.url:
@@ -94,11 +94,12 @@ def main() -> None:
             with served(folder / "index") as url:
                 found, answers = measure(url, arguments, folder)
     print(*found.reports, sep="\n")
-    write_section(ROOT / "docs" / "results" / "service.md", "Contract", render(found, answers))
+    command = command_of(parser, arguments)
+    write_section(arguments.out, "Contract", render(command, found, answers))
     sys.exit(bool(found.failures))
 
 
-def parse_arguments() -> argparse.Namespace:
+def make_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--cases", type=int, default=10_000, help="at least so many")
     parser.add_argument("--per-route", type=int, default=300, help="at most, of one client")
@@ -107,7 +108,8 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--url", help="a service that has the keys below")
     parser.add_argument("--search-key", default=SEARCH_KEY)
     parser.add_argument("--admin-key", default=ADMIN_KEY)
-    return parser.parse_args()
+    parser.add_argument("--out", type=Path, default=PAGE, help="the page")
+    return parser
 
 
 @contextmanager
@@ -204,7 +206,7 @@ def answers_of(url: str) -> Counter[tuple[str, str]]:
     )
 
 
-def render(found: Findings, answers: Counter[tuple[str, str]]) -> str:
+def render(command: str, found: Findings, answers: Counter[tuple[str, str]]) -> str:
     statuses = sorted({status for _, status in answers})
     rows = [
         f"| `{route}` | " + " | ".join(f"{answers[route, status]:,}" for status in statuses) + " |"
@@ -212,7 +214,7 @@ def render(found: Findings, answers: Counter[tuple[str, str]]) -> str:
     ]
     failures = [f"- {title}: {count}" for title, count in found.failures.items()]
     return "\n".join([
-        "Made by `python benchmarks/contract.py --cases 10000`: Schemathesis makes requests of the",
+        f"Made by `{command}`: Schemathesis makes requests of the",
         "service's own OpenAPI document, good and bad ones, and holds every answer against it. "
         + describe_machine(["schemathesis", "fastapi", "uvicorn"], threads="all cores"),
         "",

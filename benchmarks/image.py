@@ -168,7 +168,7 @@ def stop_table(stops: Sequence[Stop]) -> str:
         [
             ["stopped under load", f"{len(stops)} times"],
             *([f"answers {status}", f"{count:,}"] for status, count in sorted(answers.items())),
-            ["requests that the service answered and no client received", lost_of(stops)],
+            ["requests lost, read by the service or not", lost_of(stops)],
             ["exit statuses", ", ".join(map(str, sorted({stop.exit_status for stop in stops})))],
             ["seconds that `docker stop` took, at most", f"{max(seconds):.1f}"],
         ]
@@ -213,8 +213,8 @@ $ {curl}
 ## Stopping under load
 
 `docker stop` while {clients} clients search, each asking again as soon as it has its answer, after
-{seconds} s of load. What the service says in its access log is compared with what the clients
-received, by request id.
+{seconds} s of load. A request is lost if it was sent and no answer came, or another than the
+service says in its access log, by request id; whether the service had read it makes no difference.
 
 {stops}
 

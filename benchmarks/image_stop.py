@@ -1,7 +1,8 @@
-"""`docker stop` under load: whether a client lacks an answer that the service gave."""
+"""`docker stop` under load: whether a client lacks the answer to a request that it has sent."""
 
 import http.client
 import re
+import select
 import socket
 import subprocess
 import time
@@ -12,6 +13,7 @@ from dataclasses import dataclass
 from itertools import count
 from threading import Event
 
+from conduct_load import NO_ANSWER
 from load import RECEIVED_BYTES, connect, is_whole
 from pydantic_core import to_json
 
@@ -23,8 +25,9 @@ _LOGGED = re.compile(r" service\.asgi: (\S+) POST /search (\d+) ")
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """One stop: answers that clients received by status, and how many of the service's are missing.
+    """One stop: answers that clients received by status, and how many requests were lost.
 
+    Lost is what was sent and not answered as the service's log says, whether or not it had read it.
     `seconds` are those that `docker stop` took.
     """
 
@@ -48,11 +51,11 @@ def stop_under_load(tag: str, *, seconds: float, clients: int) -> Stop:
             try:
                 time.sleep(seconds)
                 began = time.perf_counter()
-                _docker("stop", f"--time={_PATIENCE_SECONDS}", container)
+                _docker("stop", "-t", str(_PATIENCE_SECONDS), container)
                 stop_seconds = time.perf_counter() - began
             finally:
                 enough.set()
-            received = {key: status for each in asking for key, status in each.result().items()}
+            asked = {key: status for each in asking for key, status in each.result().items()}
         exit_status = int(_docker("wait", container))
         log = subprocess.run(
             ["docker", "logs", container], check=True, capture_output=True, text=True
@@ -60,40 +63,52 @@ def stop_under_load(tag: str, *, seconds: float, clients: int) -> Stop:
     finally:
         _docker("rm", "--force", container)
     answered = {found[1]: int(found[2]) for found in map(_LOGGED.search, log.splitlines()) if found}
-    lost = sum(received.get(key) != status for key, status in answered.items())
-    return Stop(Counter(received.values()), lost, exit_status, stop_seconds)
+    lost = sum(answered.get(key) != status for key, status in asked.items())
+    answers = Counter(status for status in asked.values() if status != NO_ANSWER)
+    return Stop(answers, lost, exit_status, stop_seconds)
 
 
 def _ask_on(url: str, name: str, enough: Event) -> dict[str, int]:
-    """Search until nobody listens any more; the status of each answer, by request id."""
-    received: dict[str, int] = {}
+    """Search until nobody listens any more; the status of each request's answer, by its id.
+
+    As every HTTP client does, it sends nothing on a connection that it has seen the end of.
+    """
+    asked: dict[str, int] = {}
     numbers = count()
     while not enough.is_set():
         try:
-            with connect(url) as connection:
-                closes = False
-                while not closes:
-                    number = next(numbers)
-                    query = _QUERIES[number % len(_QUERIES)]
-                    connection.sendall(_request(query, f"{name}-{number}"))
-                    answer = _receive(connection)
-                    received[f"{name}-{number}"] = int(answer[9:12])
-                    closes = b"\r\nconnection: close\r\n" in answer
-        except ConnectionResetError:
-            continue  # closed under a request that the service had not read, or else it is missed
+            connection = connect(url)
         except OSError:
-            break
-    return received
+            break  # refused: nothing was accepted
+        with connection:
+            closes = False
+            while not closes and not _has_ended(connection):
+                number = next(numbers)
+                query = _QUERIES[number % len(_QUERIES)]
+                answer = _answer_to(connection, _request(query, f"{name}-{number}"))
+                asked[f"{name}-{number}"] = int(answer[9:12]) if answer else NO_ANSWER
+                closes = not answer or b"\r\nconnection: close\r\n" in answer
+    return asked
 
 
-def _receive(connection: socket.socket) -> bytes:
+def _answer_to(connection: socket.socket, request: bytes) -> bytes:
+    """The whole answer, or nothing where the connection ends before."""
     answer = b""
-    while not is_whole(answer):
-        part = connection.recv(RECEIVED_BYTES)
-        if not part:
-            raise ConnectionResetError
-        answer += part
+    try:
+        connection.sendall(request)
+        while not is_whole(answer):
+            part = connection.recv(RECEIVED_BYTES)
+            if not part:
+                return b""
+            answer += part
+    except OSError:
+        return b""
     return answer
+
+
+def _has_ended(connection: socket.socket) -> bool:
+    # Nothing was asked, so that all there could be to read is its end.
+    return bool(select.select([connection], [], [], 0)[0])
 
 
 def _request(query: str, request_id: str) -> bytes:

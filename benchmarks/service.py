@@ -4,12 +4,14 @@
 
 Real processes over the documentation of Python's standard library, asked real queries. What is
 compared takes turns in one run: A B, B A, A B. Needs two cores, git for the revision --before, and
-the extra `dev`. Writes the section on speed of docs/results/service.md.
+the extra `dev`. Writes the section on speed of docs/results/service.md. Exit status 1 if a bound
+was missed.
 """
 
 import argparse
 import json
 import os
+import sys
 import tempfile
 from collections.abc import Callable, Collection, Mapping
 from contextlib import ExitStack
@@ -19,6 +21,7 @@ from load import Load, one_by_one, saturate, search_request
 from plain_corpus import write_corpus
 from processes import ROOT, InProcess, Service, check_out, pin, serve, serve_plain
 from queries import sample_queries
+from service_page import PAGE, command_of
 from service_speed import (
     AFTER,
     BEFORE,
@@ -44,7 +47,8 @@ STARTS = 5
 
 
 def main() -> None:
-    arguments = parse_arguments()
+    parser = make_parser()
+    arguments = parser.parse_args()
     cores = sorted(os.sched_getaffinity(0))[:2]
     if len(cores) < 2:
         raise SystemExit("two cores are needed: one to serve, one to ask")
@@ -56,7 +60,7 @@ def main() -> None:
         bench = Bench(arguments, folder, index, cores)
         details = read_manifest(index, "index").details
         results = Results(
-            command=f"python benchmarks/service.py --data DATA --before {arguments.before}",
+            command=command_of(parser, arguments),
             encoder=arguments.encoder.name,
             passages=details["num_passages"],
             factory=details["factory"],
@@ -68,10 +72,10 @@ def main() -> None:
             starts=bench.measure_start(),
         )
         pin(cores)
-    write_speed(results, ROOT / "docs" / "results" / "service.md")
+    sys.exit(not write_speed(results, arguments.out))
 
 
-def parse_arguments() -> argparse.Namespace:
+def make_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", type=Path, required=True, help="folder of collections")
     parser.add_argument("--before", default=FIRST_REVISION, help="git revision to compare with")
@@ -83,7 +87,8 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--seconds", type=float, default=1.5, help="of one load")
     parser.add_argument("--connections", type=int, default=16, help="of one load")
-    return parser.parse_args()
+    parser.add_argument("--out", type=Path, default=PAGE, help="the page")
+    return parser
 
 
 class Bench:

@@ -30,7 +30,7 @@ def name_artefacts() -> None:
 def check_memory() -> None:
     """Refuse a memory limit under which not even the packages of `swiftlet serve` can be read."""
     try:
-        check_bytes(BASE_BYTES, memory_limit())
+        check_bytes(BASE_BYTES, memory_limit(), "for Python and its packages alone")
     except InvalidArgumentError as error:
         sys.stderr.write(f"swiftlet: {error}\n")
         sys.exit(2)

@@ -145,7 +145,7 @@ def _in_object(name: str, value: object) -> Iterator[Definition]:
 def _runtime_signature(value: Callable[..., object]) -> str | None:
     try:
         signature = inspect.signature(value)
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, AttributeError):  # of a default that is nowhere yet
         return None
     parameters = list(signature.parameters.values())
     if parameters and parameters[0].name == "self":

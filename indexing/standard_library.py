@@ -1,8 +1,7 @@
 """The documentation of the Python standard library, as the demo's corpus.
 
 A document is a module; its sections are the docstrings of the module and of its functions, classes
-and methods. They are read from source, and nothing is imported for it: what is written in C is
-included as far as the running interpreter has it loaded already.
+and methods. They are read from source; only what has none, since it is written in C, is imported.
 """
 
 import ast
@@ -12,7 +11,9 @@ import sys
 import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass
+from importlib import import_module
 from importlib.machinery import EXTENSION_SUFFIXES
+from importlib.util import find_spec
 from itertools import chain
 from pathlib import Path
 from types import ModuleType
@@ -30,8 +31,10 @@ from retrieval.types import Document
 # Tests, whole programs, one module for each character encoding, and what Python 3.12 removed.
 _LEFT_OUT = frozenset(
     {"test", "tests", "idlelib", "lib2to3", "turtledemo", "ensurepip", "encodings", "pydoc_data"}
-    | {"distutils"}
+    | {"distutils", "audioop", "nis", "ossaudiodev", "spwd"}
 )
+# To import it changes the terminal.
+_NOT_IMPORTED = frozenset({"readline"})
 # Public by their names, but known to users as os and os.path.
 _INTERNAL = frozenset({"posix", "nt", "posixpath", "ntpath", "genericpath", "nturl2path"}) | {
     f"multiprocessing.popen_{way}" for way in ("fork", "forkserver", "spawn_posix", "spawn_win32")
@@ -57,11 +60,11 @@ def read_standard_library(directory: Path | None = None) -> Iterator[Document]:
 
 @dataclass(frozen=True, slots=True)
 class _Library:
-    """The modules by name, internal ones too: those with source, and those of C that are loaded."""
+    """The modules by name, internal ones too: those with source, and those of C."""
 
     directory: Path
     sources: dict[str, Path]
-    loaded: dict[str, ModuleType]
+    compiled: dict[str, ModuleType]
 
     @classmethod
     def find(cls, directory: Path) -> "_Library":
@@ -70,15 +73,16 @@ class _Library:
             raise CollectionError(directory, "the source of Python's standard library is not there")
         if os.path.__name__ in sources:
             sources["os.path"] = sources[os.path.__name__]
-        loaded = {
+        without_source = sys.stdlib_module_names - {*sources, *_LEFT_OUT, *_NOT_IMPORTED}
+        compiled = {
             name: module
-            for name, module in list(sys.modules.items())
-            if name in sys.stdlib_module_names and name not in sources and _is_compiled(module)
+            for name in sorted(without_source)
+            if (module := _import_compiled(name)) is not None
         }
-        return cls(directory, sources, loaded)
+        return cls(directory, sources, compiled)
 
     def public_modules(self) -> list[str]:
-        return sorted(name for name in {*self.sources, *self.loaded} if not _is_internal(name))
+        return sorted(name for name in {*self.sources, *self.compiled} if not _is_internal(name))
 
     def document(self, name: str) -> Document | None:
         """The documentation of one module; None if it has none or cannot be parsed."""
@@ -90,7 +94,7 @@ class _Library:
             definitions = chain(definitions_in_source(tree), self._taken_over(name, tree))
             source = self.sources[name].relative_to(self.directory).as_posix()
         else:
-            module = self.loaded[name]
+            module = self.compiled[name]
             summary = module.__doc__ or ""
             definitions = chain(definitions_in_loaded(module))
             source = "C"
@@ -114,8 +118,8 @@ class _Library:
         for module, names in [*imported, (f"_py{name}", None)]:
             if not _is_internal(module):
                 continue
-            if module in self.loaded:
-                yield from definitions_in_loaded(self.loaded[module], names)
+            if module in self.compiled:
+                yield from definitions_in_loaded(self.compiled[module], names)
             elif module in self.sources and (inner := _parse(self.sources[module])) is not None:
                 for definition in definitions_in_source(inner):
                     if names is None or definition.name.partition(".")[0] in names:
@@ -143,9 +147,16 @@ def _is_internal(name: str) -> bool:
     return name in _INTERNAL or not all(map(is_public, name.split(".")))
 
 
-def _is_compiled(module: ModuleType) -> bool:
-    origin = getattr(getattr(module, "__spec__", None), "origin", None)
-    return origin == "built-in" or str(origin).endswith(tuple(EXTENSION_SUFFIXES))
+def _import_compiled(name: str) -> ModuleType | None:
+    """The module, if it is written in C and this interpreter was built with it."""
+    spec = find_spec(name)
+    origin = None if spec is None else spec.origin
+    if origin != "built-in" and not str(origin).endswith(tuple(EXTENSION_SUFFIXES)):
+        return None
+    try:
+        return import_module(name)
+    except ImportError:
+        return None
 
 
 def _parse(path: Path) -> ast.Module | None:

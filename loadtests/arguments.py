@@ -7,8 +7,8 @@ from pathlib import Path
 
 from loadtests.command_line import LoadTestError, Parser, number
 from loadtests.measure import Plan
+from loadtests.mix_options import add_mix_options, mix_of
 from loadtests.queries import read_queries
-from loadtests.traffic import Mix
 
 DEMO_QUERIES = Path(__file__).with_name("demo-queries.txt")
 PERCENTS = (20.0, 50.0, 80.0, 95.0, 150.0)
@@ -24,13 +24,7 @@ def parse_arguments(arguments: Sequence[str]) -> tuple[argparse.Namespace, Plan]
         cores.
     """
     options = _parser().parse_args(arguments)
-    mix = Mix(
-        options.single,
-        options.batch,
-        options.cached,
-        batch_queries=options.batch_queries,
-        top_k=options.top_k,
-    )
+    mix = mix_of(options)
     service_cores, generator_cores = _share_out(options)
     plan = Plan(
         queries_file=options.queries.resolve(),
@@ -87,12 +81,7 @@ def _parser() -> Parser:
         help="per cent of the saturation rate",
     )
     add("--duration", type=number(1, 3600), default=30.0, help="seconds of each rate")
-    add("--single", type=number(0, 1e6), default=1.0, help="weight of single queries")
-    add("--batch", type=number(0, 1e6), default=0.0, help="weight of batches")
-    add("--cached", type=number(0, 1e6), default=0.0, help="weight of popular queries")
-    add("--batch-queries", type=number(1, 10_000, int), default=8, help="queries of a batch")
-    add("--top-k", type=number(1, 10_000, int), default=10)
-    add("--seed", type=number(0, 2**31, int), default=0)
+    add_mix_options(add)
     add("--service-cores", type=_cores, help="such as 0,1; default: all but the last")
     add("--generator-cores", type=_cores, help="default: the last")
     add("--start-timeout", type=number(0.1, 3600), default=180.0, help="seconds to readiness")

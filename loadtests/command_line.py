@@ -20,10 +20,10 @@ class Parser(argparse.ArgumentParser):
         refuse(message)
 
 
-def refuse(reason: LoadTestError | str) -> NoReturn:
-    """End the process with the sentence and status 2."""
+def refuse(reason: LoadTestError | str, status: int = REFUSED) -> NoReturn:
+    """End the process with the sentence and the status."""
     print(f"loadtests: {reason}", file=sys.stderr, flush=True)
-    sys.exit(REFUSED)
+    sys.exit(status)
 
 
 def number(

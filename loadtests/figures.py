@@ -131,5 +131,10 @@ class Figures:
         return reasons
 
 
+def fewest_requests(percentile: float) -> int:
+    """How many it takes for one of them to be above the percentile."""
+    return round(100 / (100 - percentile))
+
+
 def _percentile(ascending: NDArray[np.float64], percentile: float) -> float:
     return float(np.percentile(ascending, percentile)) if len(ascending) else math.nan

@@ -11,6 +11,9 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+from numpy.typing import NDArray
+
 from loadtests.command_line import LoadTestError
 from loadtests.processes import pinned
 from loadtests.traffic import BATCH_PATH, SEARCH_PATH, Mix
@@ -27,20 +30,23 @@ _GRACE_SECONDS = 60.0
 class LocustFigures:
     """What Locust reports of all searches together; times in milliseconds, to three digits.
 
+    `latencies` ascend.
     `generator_share` is how much of a core Locust took, its start included.
     """
 
     rate: float
     users: int
-    latencies: dict[float, float]
+    latencies: NDArray[np.float64]
     failures: int
     rejections: int
     generator_share: float
     command: str
 
     def latency(self, percentile: float) -> float:
-        """One of the percentiles that were asked for."""
-        return self.latencies[percentile]
+        """The smallest that at least so many per cent do not exceed; NaN where there are none."""
+        if not len(self.latencies):
+            return math.nan
+        return float(np.percentile(self.latencies, percentile, method="inverted_cdf"))
 
 
 def run_locust(
@@ -53,7 +59,6 @@ def run_locust(
     seconds: float,
     seed: int,
     cores: Collection[int],
-    percentiles: Collection[float],
 ) -> LocustFigures:
     """Run Locust on `cores`.
 
@@ -104,30 +109,18 @@ def run_locust(
         for entry in entries
         if entry["method"] == "POST" and entry["name"].startswith((SEARCH_PATH, BATCH_PATH))
     ]
-    counts: dict[float, int] = {}
-    for entry in searches:
-        for milliseconds, count in entry["response_times"].items():
-            counts[float(milliseconds)] = counts.get(float(milliseconds), 0) + count
+    counted = [pair for entry in searches for pair in entry["response_times"].items()]
+    times = np.array([float(milliseconds) for milliseconds, _ in counted])
+    counts = np.array([count for _, count in counted], int)
     return LocustFigures(
         rate=sum(entry["num_requests"] for entry in searches) / seconds,
         users=users,
-        latencies={percentile: _percentile(counts, percentile) for percentile in percentiles},
+        latencies=np.sort(np.repeat(times, counts)),
         failures=sum(entry["num_failures"] for entry in entries),
         rejections=sum(e["num_requests"] for e in entries if e["method"] == "rejected"),
         generator_share=share,
         command=" ".join(command).replace(str(LOCUSTFILE), "loadtests/locustfile.py"),
     )
-
-
-def _percentile(counts: dict[float, int], percentile: float) -> float:
-    """The smallest value that at least so many per cent do not exceed; NaN of none."""
-    wanted = sum(counts.values()) * percentile / 100
-    so_far = 0
-    for value in sorted(counts):
-        so_far += counts[value]
-        if so_far >= wanted:
-            return value
-    return math.nan
 
 
 def _cpu_of_ended_processes() -> float:

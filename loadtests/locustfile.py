@@ -21,10 +21,11 @@ from locust.argument_parser import LocustArgumentParser
 from locust.env import Environment
 
 from loadtests.answers import OK, REJECTIONS, stage_times
-from loadtests.command_line import LoadTestError, refuse
+from loadtests.command_line import LoadTestError, number, refuse
+from loadtests.mix_options import add_mix_options, mix_of
 from loadtests.processes import get
 from loadtests.queries import read_queries
-from loadtests.traffic import Mix, Request, traffic
+from loadtests.traffic import Request, traffic
 
 READY_PATH = "/health/ready"
 
@@ -42,15 +43,10 @@ def add_arguments(parser: LocustArgumentParser) -> None:
     """What this file adds to Locust's own options."""
     group = parser.add_argument_group("search")
     group.add_argument("--queries", default="", help="file of queries, or BEIR folder")
-    group.add_argument("--single", type=float, default=1.0, help="weight of single queries")
-    group.add_argument("--batch", type=float, default=0.0, help="weight of batches")
-    group.add_argument("--cached", type=float, default=0.0, help="weight of popular queries")
-    group.add_argument("--batch-queries", type=int, default=8, help="queries of a batch")
-    group.add_argument("--top-k", type=int, default=10)
-    group.add_argument("--seed", type=int, default=0)
+    add_mix_options(group.add_argument)
     group.add_argument(
         "--request-rate",
-        type=float,
+        type=number(0, 1e6),
         default=0.0,
         help="requests a second of all users together, at exponential intervals; 0: no pause",
     )
@@ -82,14 +78,7 @@ def _check_host(host: str | None, ready_path: str) -> None:
 def _requests(options: Namespace) -> Iterator[Request]:
     if not options.queries:
         raise LoadTestError("no queries are named; --queries FILE is expected")
-    mix = Mix(
-        options.single,
-        options.batch,
-        options.cached,
-        batch_queries=options.batch_queries,
-        top_k=options.top_k,
-    )
-    return traffic(read_queries(Path(options.queries)), mix, seed=options.seed)
+    return traffic(read_queries(Path(options.queries)), mix_of(options), seed=options.seed)
 
 
 class SearchUser(FastHttpUser):

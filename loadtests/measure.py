@@ -1,5 +1,6 @@
 """The whole measurement of one service: saturation, the rates around it, Locust."""
 
+import re
 import sys
 import time
 from collections import Counter
@@ -11,7 +12,7 @@ from pathlib import Path
 from loadtests.arrivals import poisson_arrivals
 from loadtests.command_line import LoadTestError
 from loadtests.connection import NO_ANSWER
-from loadtests.figures import PERCENTILES, Figures
+from loadtests.figures import Figures
 from loadtests.loads import Load, closed_loop, open_loop
 from loadtests.locust_run import LocustFigures, run_locust
 from loadtests.processes import Service, requests_counted
@@ -35,6 +36,11 @@ class Subject:
     ready_path: str
     start: Callable[[], AbstractContextManager[Service]]
     describe: Callable[[Service], Sequence[str]] = lambda _service: ()
+
+
+def file_name(name: str) -> str:
+    """As which the files of a service of that name begin."""
+    return re.sub(r"\W+", "-", name).strip("-")
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +102,8 @@ def _measure(service: Service, subject: Subject, plan: Plan) -> Measurement:
             "are the queries and the mix what it takes?"
         )
     measurement = Measurement(subject, saturation, steps, subject.describe(service))
+    for clients, step in steps.items():
+        measurement.complaints += [f"with {clients} clients: {why}" for why in step.distrust]
     for percent in plan.percents:
         rate = saturation * percent / FULL
         _say(f"{subject.name}: {percent:g}% of saturation, {rate:,.1f} requests a second")
@@ -161,7 +169,6 @@ def _locust(service: Service, subject: Subject, plan: Plan, rate: float) -> Locu
         seconds=plan.seconds,
         seed=plan.seed,
         cores=plan.generator_cores,
-        percentiles=PERCENTILES,
     )
 
 

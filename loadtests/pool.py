@@ -23,7 +23,7 @@ class Pool:
         self._idle: deque[tuple[Connection, float]] = deque()
         self._all: set[Connection] = set()
         self._waiting: deque[Exchange] = deque()
-        self._opening: set[asyncio.Task[None]] = set()
+        self._opening: set[asyncio.Task[Connection]] = set()
         self._loop = asyncio.get_running_loop()
         self._closed = False
         self.repeated = 0
@@ -66,8 +66,7 @@ class Pool:
             self._send(exchange)
         elif exchange is not None:
             self._on_end(exchange)
-        if self._waiting and not self._closed:
-            self._open_another()
+        self._open_another()
 
     def _send(self, exchange: Exchange) -> None:
         while self._idle:
@@ -86,19 +85,22 @@ class Pool:
             self._idle.append((connection, self._loop.time()))
 
     def _open_another(self) -> None:
-        if len(self._all) + len(self._opening) < self._size:
-            task = self._loop.create_task(self._open_one())
+        """Open one for whoever waits without one being opened for it, if there is room."""
+        room = self._size - len(self._all) - len(self._opening)
+        if room > 0 and len(self._opening) < len(self._waiting) and not self._closed:
+            task = self._loop.create_task(self._connect())
             self._opening.add(task)
-            task.add_done_callback(self._opening.discard)
+            task.add_done_callback(self._opened)
 
-    async def _open_one(self) -> None:
-        try:
-            connection = await self._connect()
-        except OSError:
-            if self._waiting:
-                self._give_up(self._waiting.popleft())
-        else:
-            self._use(connection)
+    def _opened(self, task: asyncio.Task[Connection]) -> None:
+        self._opening.discard(task)
+        if task.cancelled():
+            return
+        if not isinstance(task.exception(), OSError):
+            self._use(task.result())
+        elif self._waiting:
+            self._give_up(self._waiting.popleft())
+            self._open_another()
 
     async def _connect(self) -> Connection:
         connection = await connect(self._address, self)

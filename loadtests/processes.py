@@ -1,8 +1,10 @@
 """The services that are loaded: started on cores of their own, awaited, counted, ended."""
 
+import math
 import os
 import re
 import shlex
+import signal
 import socket
 import subprocess
 import sys
@@ -14,8 +16,10 @@ from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from loadtests.command_line import LoadTestError
+from loadtests.signals import held_back
 
 START_TIMEOUT_SECONDS = 180.0
 _STOP_TIMEOUT_SECONDS = 60.0
@@ -32,7 +36,7 @@ _OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """A running service."""
+    """A running service; its process leads a group of its own, with whatever it starts."""
 
     process: subprocess.Popen[bytes]
     address: str
@@ -40,13 +44,12 @@ class Service:
 
     @property
     def cpu_seconds(self) -> float:
-        """What the process has taken so far, of all cores.
+        """What its processes have taken so far, of all cores.
 
         :raises LoadTestError: When it has ended.
         """
         self.check()
-        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / _TICKS_A_SECOND
+        return sum(each.cpu_seconds for each in _group(self.process.pid))
 
     def check(self, timeout: float = 0.0) -> None:
         """See whether it still runs, and goes on to for `timeout` seconds.
@@ -69,14 +72,14 @@ def running(
 ) -> Iterator[Service]:
     """The service that `command` starts, `{port}` in it being a free one; ended with the block.
 
-    Each process takes one thread for arithmetic, unless it decides otherwise itself. Of Swiftlet's
-    variables only those in `settings` are set.
+    What the command starts in turn is ended with it. Each process takes one thread for arithmetic,
+    unless it decides otherwise itself. Of Swiftlet's variables only those in `settings` are set.
 
     :raises LoadTestError: When the command cannot be started, or `ready_path` is not answered 200
         within `start_timeout` seconds.
     """
     port = _free_port()
-    words = shlex.split(command.replace("{port}", str(port)))
+    words = words_of(command.replace("{port}", str(port)))
     others = {name: value for name, value in os.environ.items() if not name.startswith("SWIFTLET_")}
     with tempfile.TemporaryFile() as log:
         try:
@@ -86,29 +89,31 @@ def running(
                     env={"OMP_NUM_THREADS": "1", **others, **(settings or {})},
                     stdout=log,
                     stderr=subprocess.STDOUT,
+                    process_group=0,
                 )
         except OSError as error:
             raise LoadTestError(f"{words[0]} cannot be started: {error.strerror}") from error
         service = Service(process, f"http://{_LOOPBACK}:{port}", command)
         try:
-            if not _becomes_ready(service, ready_path, start_timeout):
-                ended = process.poll() is not None
-                problem = (
-                    "ended before it was ready"
-                    if ended
-                    else f"was not ready within {start_timeout:g} s"
-                )
-                raise LoadTestError(
-                    f"the service {problem} ({command}): {_last_line(log.fileno())}"
-                )
+            _await_ready(service, ready_path, start_timeout, log.fileno())
             yield service
         finally:
-            process.terminate()
-            try:
-                process.wait(_STOP_TIMEOUT_SECONDS)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+            with held_back():
+                _end(process)
+
+
+def words_of(command: str) -> list[str]:
+    """The words of a command, as a shell divides it.
+
+    :raises LoadTestError: When there are none, or a quotation has no end.
+    """
+    try:
+        words = shlex.split(command)
+    except ValueError as error:
+        raise LoadTestError(f"the command {command!r} is not to be read: {error}") from error
+    if not words:
+        raise LoadTestError(f"the command {command!r} is blank; at least 1 word is expected")
+    return words
 
 
 @contextmanager
@@ -160,16 +165,53 @@ def get(url: str) -> bytes:
         ) from error
 
 
-def _becomes_ready(service: Service, path: str, timeout: float) -> bool:
+def _await_ready(service: Service, path: str, timeout: float, log: int) -> None:
     deadline = time.monotonic() + timeout
-    while service.process.poll() is None and time.monotonic() < deadline:
+    while service.process.poll() is None:
         try:
             get(service.address + path)
-        except LoadTestError:
+        except LoadTestError as error:
+            if time.monotonic() > deadline:
+                raise LoadTestError(
+                    f"the service was not ready within {timeout:g} s ({service.command}): "
+                    f"{_last_line(log)}; {error}"
+                ) from error
             time.sleep(_POLL_SECONDS)
         else:
-            return True
-    return False
+            return
+    raise LoadTestError(
+        f"the service ended before it was ready ({service.command}): {_last_line(log)}"
+    )
+
+
+class _Process(NamedTuple):
+    """A process; its CPU time includes that of children which have ended."""
+
+    has_ended: bool
+    cpu_seconds: float
+
+
+def _group(leader: int) -> list[_Process]:
+    """The processes of a group."""
+    found = []
+    for file in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):  # it has ended meanwhile
+            state, _, group, *others = file.read_text().rpartition(")")[2].split()
+            if int(group) == leader:
+                cpu_seconds = sum(map(int, others[8:12])) / _TICKS_A_SECOND
+                found.append(_Process(state in "ZX", cpu_seconds))
+    return found
+
+
+def _end(leader: subprocess.Popen[bytes]) -> None:
+    """End a group; those of it that do not end when they are asked to, are made to."""
+    for way, seconds in ((signal.SIGTERM, _STOP_TIMEOUT_SECONDS), (signal.SIGKILL, math.inf)):
+        with suppress(ProcessLookupError):
+            os.killpg(leader.pid, way)
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline and not all(p.has_ended for p in _group(leader.pid)):
+            time.sleep(_POLL_SECONDS)
+    leader.wait()
 
 
 def _free_port() -> int:

@@ -2,14 +2,15 @@
 
 import csv
 import gzip
-import re
+import math
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from loadtests.answers import TOTAL
-from loadtests.figures import PERCENTILES, Figures
+from loadtests.figures import BUSY_SHARE, PERCENTILES, Figures, fewest_requests
+from loadtests.locust_run import LocustFigures
 from loadtests.machine import threads_of_a_core
-from loadtests.measure import Measurement, Plan
+from loadtests.measure import Measurement, Plan, file_name
 from loadtests.plots import draw_all
 from loadtests.saturation import GROWTH, MOST_CLIENTS
 
@@ -18,6 +19,8 @@ SATURATION_FILE, LOCUST_FILE = "saturation.csv", "locust.csv"
 REQUESTS_FOLDER = "requests"
 
 _MIDDLE = 50.0
+_MOST_TIMES_THE_MIDDLE = 5.0
+_NONE = "-"
 
 
 def write_report(
@@ -31,6 +34,7 @@ def write_report(
     sections = [
         _head(plan, command, machine),
         "## Side by side\n\n" + _table(map(_summary, measurements)),
+        *_bounds(measurements),
         *(f"![{title}]({name})" for name, title in pictures.items()),
         *map(_section, measurements),
     ]
@@ -39,11 +43,16 @@ def write_report(
 
 
 def write_requests(measurements: Iterable[Measurement], folder: Path) -> None:
-    """Write every request of the open loops; times in seconds, from the end of the warm-up on."""
-    folder.mkdir(exist_ok=True)
+    """Write every request of the open loops; times in seconds, from the end of the warm-up on.
+
+    Those of an earlier run are removed.
+    """
+    for earlier in folder.glob("*.csv.gz"):
+        earlier.unlink()
     for measurement in measurements:
+        folder.mkdir(exist_ok=True)
         for percent, figures in measurement.rates.items():
-            name = re.sub(r"\W+", "-", measurement.subject.name).strip("-")
+            name = file_name(measurement.subject.name)
             began = figures.load.began
             with gzip.open(folder / f"{name}-{percent:g}.csv.gz", "wt", encoding="utf-8") as file:
                 writer = csv.writer(file)
@@ -85,6 +94,8 @@ def _head(plan: Plan, command: str, machine: str) -> str:
         seed=plan.seed,
         growth=f"{GROWTH - 1:.0%}",
         most_clients=MOST_CLIENTS,
+        p99_requests=fewest_requests(99.0),
+        p999_requests=fewest_requests(99.9),
     )
 
 
@@ -95,12 +106,29 @@ def _summary(measurement: Measurement) -> dict[str, str]:
     }
     for percent, figures in measurement.rates.items():
         row[f"p50 / p99 at {percent:g}%, ms"] = (
-            f"{_ms(figures.latency(_MIDDLE))} / {_ms(figures.latency(99.0))}"
+            f"{_latency(figures, _MIDDLE) or _NONE} / {_latency(figures, 99.0) or _NONE}"
         )
-    if _MIDDLE in measurement.rates:
-        figures = measurement.rates[_MIDDLE]
-        row["p99 / p50 at 50%"] = f"{figures.latency(99.0) / figures.latency(_MIDDLE):.1f}"
     return row
+
+
+def _bounds(measurements: Iterable[Measurement]) -> list[str]:
+    rows = []
+    for measurement in measurements:
+        figures = measurement.rates.get(_MIDDLE)
+        if figures is None:
+            continue
+        row = {
+            "service": measurement.subject.name,
+            "bound": f"p99 at 50% of saturation is at most {_MOST_TIMES_THE_MIDDLE:g} times p50",
+        }
+        if len(figures.latencies) >= fewest_requests(99.0):
+            times = figures.latency(99.0) / figures.latency(_MIDDLE)
+            kept = "kept" if times <= _MOST_TIMES_THE_MIDDLE else "**missed**"
+            row |= {"measured": f"{times:.2f} times", "": kept}
+        else:
+            row |= {"measured": "", "": "too few requests to tell"}
+        rows.append(row)
+    return ["## Bounds\n\n" + _table(rows)] if rows else []
 
 
 def _section(measurement: Measurement) -> str:
@@ -118,7 +146,7 @@ def _section(measurement: Measurement) -> str:
     ]
     if measurement.locust:
         parts += [
-            "Locust at the same rates, and the open loop over it.",
+            LOCUST.format(busy=f"{BUSY_SHARE:.0%}"),
             _table(_locust_rows(measurement)),
         ]
     if measurement.complaints:
@@ -137,7 +165,7 @@ def _rate_rows(measurement: Measurement) -> list[dict[str, str]]:
             "offered a second": f"{figures.offered:.1f}",
             "came a second": f"{len(figures.measured) / figures.load.seconds:.1f}",
             "answered a second": f"{figures.answered_rate:.1f}",
-            **{f"p{p:g}": _ms(figures.latency(p)) for p in PERCENTILES},
+            **{f"p{p:g}": _latency(figures, p) for p in PERCENTILES},
             "longest": _ms(figures.latency(100.0)),
             "rejected": f"{figures.rejected_share:.1%}",
             "failed": str(figures.failed),
@@ -154,8 +182,7 @@ def _step_rows(measurement: Measurement) -> list[dict[str, str]]:
             "service": measurement.subject.name,
             "clients": str(clients),
             "answered a second": f"{figures.answered_rate:.1f}",
-            "p50": _ms(figures.latency(50.0)),
-            "p99": _ms(figures.latency(99.0)),
+            **{f"p{p:g}": _latency(figures, p) for p in (_MIDDLE, 99.0)},
             **_shares(figures),
         }
         for clients, figures in measurement.steps.items()
@@ -182,10 +209,12 @@ def _locust_rows(measurement: Measurement) -> list[dict[str, str]]:
                 "% of saturation": f"{percent:g}",
                 "users": str(found.users),
                 "answered a second": f"{found.rate:.1f}",
-                **{f"p{p:g}": _ms(found.latency(p)) for p in PERCENTILES},
+                **{f"p{p:g}": _latency(found, p) for p in PERCENTILES},
                 **{
                     f"open loop / Locust, p{p:g}": f"{figures.latency(p) / found.latency(p):.2f}"
-                    for p in (50.0, 99.0)
+                    if _latency(figures, p) and _latency(found, p)
+                    else ""
+                    for p in (_MIDDLE, 99.0)
                 },
                 "failed": str(found.failures),
                 "rejected": str(found.rejections),
@@ -204,10 +233,10 @@ def _shares(figures: Figures) -> dict[str, str]:
 
 
 def _table(rows: Iterable[dict[str, str]]) -> str:
-    """Rows in Markdown; a cell that a row does not have is empty."""
+    """Rows in Markdown; a cell that a row does not have is a dash."""
     listed = list(rows)
     names = list(dict.fromkeys(name for row in listed for name in row))
-    lines = [names, ["---"] * len(names), *([row.get(n, "") for n in names] for row in listed)]
+    lines = [names, ["---"] * len(names), *([row.get(n) or _NONE for n in names] for row in listed)]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
@@ -223,13 +252,25 @@ def _cores(cores: Sequence[int]) -> str:
     return ", ".join(map(str, cores))
 
 
+def _latency(figures: Figures | LocustFigures, percentile: float) -> str:
+    """A percentile of the latencies; nothing where too few requests stand behind it."""
+    enough = len(figures.latencies) >= fewest_requests(percentile)
+    return _ms(figures.latency(percentile)) if enough else ""
+
+
 def _ms(milliseconds: float) -> str:
-    """To three digits, or whole where there are more."""
+    """To three digits, or whole where there are more; nothing for NaN."""
+    if math.isnan(milliseconds):
+        return ""
     return f"{milliseconds:.0f}" if milliseconds >= 100 else f"{milliseconds:.3g}"
 
 
 SIBLINGS = (
     " Some of this machine's cores are threads of one physical core, and slow each other down."
+)
+LOCUST = (
+    "Locust at the same rates, and the open loop over it. Where Locust took more than {busy} of "
+    "its core, its latencies are its own, and longer."
 )
 HEAD = """\
 # Load test
@@ -247,5 +288,7 @@ The saturation rate is the most answers a second of closed loops of {step_second
 clients, until two doublings in a row bring less than {growth}, or there are {most_clients}. The
 rates around it are open loops with Poisson arrivals: latency counts from the moment at which a
 request was to begin, so a late start is charged to the service. Percentiles are of requests that
-were answered 200 or not at all; rejected are 429, 503 and 504.
+were answered 200 or not at all; rejected are 429, 503 and 504. One that has no request above it is
+left out (-): p99 takes {p99_requests:,} requests, p99.9 {p999_requests:,}. Of N requests N/100 are
+above p99: where these are few, it is chance to a large part.
 """

@@ -4,14 +4,14 @@ import argparse
 import json
 import shlex
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
 from loadtests.command_line import LoadTestError
 from loadtests.machine import read_manifest
-from loadtests.measure import Plan, Subject
-from loadtests.processes import Service, get, running, swiftlet_command
+from loadtests.measure import Plan, Subject, file_name
+from loadtests.processes import Service, get, running, swiftlet_command, words_of
 
 READY_PATH = "/health/ready"
 CACHE_SETTING = "SWIFTLET_CACHE_BYTES"
@@ -30,7 +30,10 @@ def subjects(options: argparse.Namespace, plan: Plan) -> Iterator[Subject]:
     named = [_split(other, "--service", "NAME=COMMAND") for other in options.service]
     indexes = [_named_index(index) for index in options.index]
     for index, _ in indexes:
-        read_manifest(index)
+        _passages(index)
+    for _, command in named:
+        words_of(command)
+    _check_names([name for _, name in indexes] + [name for name, _ in named])
     if not indexes and not named:
         indexes = [(_demo_index(plan, options.start_timeout), "demo")]
     for index, name in indexes:
@@ -62,9 +65,8 @@ def _swiftlet(
         settings=settings,
         start_timeout=options.start_timeout,
     )
-    passages = read_manifest(index)["details"]["num_passages"]
     return Subject(
-        f"{name}, {passages:,} passages",
+        f"{name}, {_passages(index):,} passages",
         _shown(command, settings),
         READY_PATH,
         start,
@@ -102,6 +104,26 @@ def _demo_index(plan: Plan, start_timeout: float) -> Path:
         DEMO_FOLDER.glob("*/manifest.json"), key=lambda manifest: manifest.stat().st_mtime
     )
     return indexes[-1].parent
+
+
+def _passages(index: Path) -> int:
+    try:
+        passages: int = read_manifest(index)["details"]["num_passages"]
+    except (KeyError, TypeError) as error:
+        raise LoadTestError(f"{index} is no index: its manifest has no num_passages") from error
+    return passages
+
+
+def _check_names(names: Sequence[str]) -> None:
+    """See to it that each is good for a table and for files of its own."""
+    for name in names:
+        if "|" in name or not name.isprintable() or not file_name(name):
+            raise LoadTestError(
+                f"the name {name!r} is given; letters or digits, and no '|', are expected"
+            )
+    files = [file_name(name) for name in names]
+    if len(set(files)) < len(files):
+        raise LoadTestError(f"two of the services have the same name: {', '.join(names)}")
 
 
 def _named_index(option: str) -> tuple[Path, str]:

@@ -11,11 +11,15 @@ from retrieval.lines import LineError
 _FORBIDDEN = re.compile("[\x00-\x1f\x7f-\x9f\ufeff\ud800-\udfff]")
 
 
+_STEPS = frozenset({".", ".."})
+
+
 def check_id(value: object, name: str) -> str:
     """Return `value` if it may be an id; `name` says of what, such as "document id".
 
-    :raises LineError: When it is no string, blank, or holds a control character, U+FEFF or half of
-        a surrogate pair. Spaces are allowed, though TREC files cannot hold such an id.
+    :raises LineError: When it is no string, blank, a step in a path, or holds a control character,
+        U+FEFF or half of a surrogate pair. Spaces are allowed, though TREC files cannot hold
+        such an id.
     """
     if not isinstance(value, str):
         raise LineError(f"the {name} {shown(value)} is not a string")
@@ -25,6 +29,8 @@ def check_id(value: object, name: str) -> str:
         raise LineError(
             f"the {name} {shown(value)} holds the forbidden character U+{ord(found[0]):04X}"
         )
+    if value in _STEPS:
+        raise LineError(f"the {name} {shown(value)} is a step in a path: no address can name it")
     return value
 
 

@@ -2,12 +2,14 @@
 
 import hashlib
 import json
+import os
+import stat
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from retrieval.errors import CorruptArtefactError, ManifestError
+from retrieval.errors import ArtefactError, CorruptArtefactError, ManifestError
 from retrieval.publication import storage_errors
 
 FORMAT_VERSION = 1
@@ -72,6 +74,7 @@ def read_manifest(directory: Path, kind: str | None = None) -> Manifest:
     if not directory.is_dir():
         raise ManifestError(f"{directory} is not a directory")
     try:
+        _check_is_file(path.stat(), ManifestError(f"{path} is no regular file"))
         content = path.read_bytes()
     except FileNotFoundError:
         raise ManifestError(f"{directory} has no {FILE_NAME}: it is no artefact") from None
@@ -91,7 +94,9 @@ def verify_files(directory: Path, manifest: Manifest) -> None:
     for name, expected in manifest.files.items():
         path = directory / name
         try:
-            size_bytes = path.stat().st_size
+            status = path.stat()
+            _check_is_file(status, CorruptArtefactError(f"{path} is no regular file"))
+            size_bytes = status.st_size
             if size_bytes != expected.size_bytes:
                 raise CorruptArtefactError(
                     f"{path} has {size_bytes} bytes, but its manifest says {expected.size_bytes}"
@@ -116,6 +121,12 @@ def load_manifest(directory: Path, kind: str) -> Manifest:
     manifest = read_manifest(directory, kind)
     verify_files(directory, manifest)
     return manifest
+
+
+def _check_is_file(status: os.stat_result, error: ArtefactError) -> None:
+    # To read a pipe or a device might never end.
+    if not stat.S_ISREG(status.st_mode):
+        raise error
 
 
 def _describe(path: Path) -> FileEntry:

@@ -175,7 +175,7 @@ def reload_operation(route: ReloadRoute, lock: KeyLock) -> Operation:
         "/admin/reload",
         route.reload,
         ReloadAnswer,
-        errors=(*_BAD_BODY, ReloadRefusedError),
+        errors=(*_BAD_BODY, ReloadRefusedError, NotReadyError),
         body=route.read,
         lock=lock,
     )

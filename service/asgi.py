@@ -1,5 +1,6 @@
 """What the server calls: finds a request's route, and watches over it until it is answered."""
 
+import asyncio
 import logging
 from typing import TYPE_CHECKING
 
@@ -10,7 +11,13 @@ from starlette.types import Receive, Scope, Send
 from service.headers import CrossOrigin, security_headers
 from service.metrics import CLIENT_LEFT, UNKNOWN_ROUTE, Metrics
 from service.observation import Observation, observe
-from service.problems import PROBLEMS, InternalError, kind_of, problem_response
+from service.problems import (
+    PROBLEMS,
+    InternalError,
+    NotReadyError,
+    kind_of,
+    problem_response,
+)
 from service.routing import RouteTable
 from service.state import ServiceState
 
@@ -20,6 +27,7 @@ if TYPE_CHECKING:  # its packages come with an extra
 PREFLIGHT_STATUS = 204
 
 _INTERNAL = PROBLEMS[InternalError]
+_ENDED = "the service has ended before there was an answer; ask another one"
 
 logger = logging.getLogger(__name__)
 
@@ -68,6 +76,9 @@ class Application:
             return await self._routes.find(scope)(request)
         except ClientDisconnect:
             raise
+        except asyncio.CancelledError:
+            # Only the server's end does this, and the task ends with the answer.
+            return problem_response(NotReadyError(_ENDED), observation)
         except Exception as error:
             if kind_of(error) is _INTERNAL:
                 logger.exception(

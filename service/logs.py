@@ -2,15 +2,20 @@
 
 import logging
 import sys
+from collections.abc import Iterable
 from datetime import UTC, datetime
-from typing import Literal
+from typing import Literal, TextIO
 
 from pydantic_core import to_json
+
+from retrieval.errors import StorageError
 
 LogFormat = Literal["text", "json"]
 
 _FIELDS = ("request_id", "method", "route", "status", "milliseconds")
 """What a record may say of its request."""
+
+logger = logging.getLogger(__name__)
 
 
 class JsonFormatter(logging.Formatter):
@@ -30,9 +35,21 @@ class JsonFormatter(logging.Formatter):
         return to_json(fields).decode()
 
 
-def configure_log(level: str, log_format: LogFormat) -> None:
-    """Write what is at least of `level` to standard error."""
-    handler = logging.StreamHandler(sys.stderr)
+class _Handler(logging.StreamHandler[TextIO]):
+    """Remembers why a record could not be written; where it would be told is where that failed."""
+
+    error: BaseException | None = None
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: ARG002, N802
+        self.error = sys.exception()
+
+
+def begin_log(level: str, log_format: LogFormat, settings: Iterable[str]) -> None:
+    """Write what is at least of `level` to standard error, beginning with the `settings`.
+
+    :raises StorageError: When there is no standard error, or no room for it.
+    """
+    handler = _Handler(sys.stderr)
     handler.setFormatter(
         JsonFormatter()
         if log_format == "json"
@@ -42,3 +59,7 @@ def configure_log(level: str, log_format: LogFormat) -> None:
     # It tells each step of its own and, in two warnings, each request that is not HTTP, with which
     # any client could fill the log.
     logging.getLogger("uvicorn").setLevel(logging.ERROR)
+    logger.info("settings: %s", " ".join(settings))
+    if handler.error is not None:
+        reason = handler.error.strerror if isinstance(handler.error, OSError) else "it is closed"
+        raise StorageError(f"the log cannot be written to standard error: {reason}")

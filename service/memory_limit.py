@@ -38,7 +38,8 @@ def check_memory_limit(
     """Refuse a limit under which the service would be killed at the start or soon after.
 
     An index is mapped from its files, which the kernel may read again: a limit that has no room for
-    them makes searches slow, and is a warning.
+    them makes searches slow, and is a warning. So is one that has no room for a reload, which has
+    the next index and encoder beside those before.
 
     :raises InvalidArgumentError: When the limit is too small.
     """
@@ -46,26 +47,32 @@ def check_memory_limit(
     # Of several precisions the smallest, since which one is used is not known yet.
     needed = BASE_BYTES + _BYTES_A_MODEL_BYTE * min(models, default=0)
     needed += _BYTES_A_THREAD * threads + cache_bytes
-    check_bytes(needed, limit_bytes)
+    check_bytes(needed, limit_bytes, "to serve")
     mapped = sum(path.stat().st_size for path in index.glob("*") if path.is_file())
-    if limit_bytes is not None and needed + mapped > limit_bytes:
-        logger.warning(
-            "the memory limit of %d MiB is less than the %d MiB of index and service: searches "
-            "will read from the disk",
-            limit_bytes // MEBIBYTE,
-            _mebibytes(needed + mapped),
-        )
+    # All but the packages is there twice while a reload's next searcher takes over.
+    reloading = 2 * (needed + mapped) - BASE_BYTES
+    for wanted, consequence in (
+        (needed + mapped, "of index and service: searches will read from the disk"),
+        (reloading, "that a reload needs: one may end the process"),
+    ):
+        if limit_bytes is not None and wanted > limit_bytes:
+            logger.warning(
+                "the memory limit of %d MiB is less than the %d MiB %s",
+                limit_bytes // MEBIBYTE,
+                _mebibytes(wanted),
+                consequence,
+            )
 
 
-def check_bytes(needed: int, limit_bytes: int | None) -> None:
-    """Refuse a limit below `needed` bytes.
+def check_bytes(needed: int, limit_bytes: int | None, purpose: str) -> None:
+    """Refuse a limit below the `needed` bytes that a purpose takes.
 
     :raises InvalidArgumentError: When the limit is too small.
     """
     if limit_bytes is not None and limit_bytes < needed:
         raise InvalidArgumentError(
             f"the memory limit is {limit_bytes // MEBIBYTE} MiB; at least {_mebibytes(needed)} MiB "
-            "is expected"
+            f"is expected {purpose}"
         )
 
 

@@ -40,16 +40,16 @@ class TooLargeError(RetrievalError):
     """The body of a request is over the limit."""
 
 
-class TooManyQueriesError(RetrievalError):
-    """A batch has too many queries."""
-
-
 class InvalidRequestError(InvalidArgumentError):
     """A field of a request is outside its bounds."""
 
     def __init__(self, field: str, sentence: str) -> None:
         self.field = field
         super().__init__(sentence)
+
+
+class TooManyQueriesError(InvalidRequestError):
+    """A batch has too many queries."""
 
 
 class MissingKeyError(RetrievalError):

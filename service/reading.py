@@ -102,7 +102,7 @@ class RequestReader(Generic[RequestModel]):
         expected = (schema["items"] if position else schema)["description"]
         sentence = f"{field} {_what_is_wrong(mistake)}; {expected} is expected"
         if mistake["type"] == "too_long":
-            raise TooManyQueriesError(sentence)
+            raise TooManyQueriesError(field, sentence)
         raise InvalidRequestError(field, sentence)
 
     def _refuse_unknown(self, field: str) -> NoReturn:

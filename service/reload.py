@@ -7,9 +7,11 @@ import logging
 import os
 import weakref
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
+from contextlib import suppress
 from pathlib import Path
-from threading import Event
+from queue import Empty, SimpleQueue
+from threading import Event, Thread
 
 from prometheus_client import CollectorRegistry, Counter
 from pydantic_core import to_json
@@ -38,6 +40,7 @@ _WARM_UP_QUERIES = ["warm up", "how long does the first answer take " * 4, "many
 _LOADED = "loaded"
 _FAILED = "failed"
 _SECONDS_UNTIL_COLLECTION = 1.0
+_SECONDS_UNTIL_GIVEN_UP = 10
 
 logger = logging.getLogger(__name__)
 
@@ -93,7 +96,10 @@ class Reloader:
     ) -> None:
         self._state = state
         self._load = load
-        self._thread = ThreadPoolExecutor(1, "reload")
+        self._outcomes: SimpleQueue[Future[Serving] | None] = SimpleQueue()
+        # A file system may hold it up for ever, which must not hold up the end of the process.
+        self._thread = Thread(target=self._work, name="reload", daemon=True)
+        self._thread.start()
         reloads = Counter(
             "swiftlet_reloads",
             "Reloads by outcome; all but those loaded were refused, and changed nothing.",
@@ -113,16 +119,29 @@ class Reloader:
     def request(self) -> Future[Serving]:
         """Begin as `reload` does; the log says how it ends."""
         outcome: Future[Serving] = Future()
-        self._thread.submit(self._reload, outcome)
+        self._outcomes.put(outcome)
         return outcome
 
     def close(self) -> None:
-        """Wait for a load that is under way; begin no more."""
-        self._thread.shutdown(cancel_futures=True)
+        """Begin no more, and wait a while for the load that is under way."""
+        with suppress(Empty):
+            while True:
+                if (outcome := self._outcomes.get_nowait()) is not None:
+                    outcome.cancel()
+        self._outcomes.put(None)
+        self._thread.join(_SECONDS_UNTIL_GIVEN_UP)
+        if self._thread.is_alive():
+            logger.warning(
+                "a reload has not ended after %d s and is given up", _SECONDS_UNTIL_GIVEN_UP
+            )
+
+    def _work(self) -> None:
+        while (outcome := self._outcomes.get()) is not None:
+            if outcome.set_running_or_notify_cancel():  # else who asked has given up meanwhile
+                self._reload(outcome)
+            del outcome
 
     def _reload(self, outcome: Future[Serving]) -> None:
-        if not outcome.set_running_or_notify_cancel():
-            return  # who asked has given up meanwhile
         try:
             searcher = self._load()
         except Exception as error:  # noqa: BLE001 - whatever it is, the one before goes on

@@ -4,6 +4,7 @@ import asyncio
 import errno
 import logging
 import os
+import resource
 import signal
 import socket
 import sys
@@ -25,7 +26,7 @@ from service.app import create_app
 from service.connection import bounded_connection
 from service.headers import CrossOrigin
 from service.keys import KeyLock
-from service.logs import configure_log
+from service.logs import begin_log
 from service.memory_limit import check_memory_limit, memory_limit
 from service.reload import Reloader, open_searcher, warm_up
 from service.settings import Settings, listed
@@ -36,6 +37,8 @@ if TYPE_CHECKING:  # its packages come with an extra
     from service.tracing import Tracing
 
 _BACKLOG = 2048
+_FILES = 64
+"""What the process opens beside a document store for each thread, with some connections."""
 
 logger = logging.getLogger(__name__)
 
@@ -53,8 +56,8 @@ def serve(settings: Settings, *, on_ready: Callable[[str], None] | None = None) 
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     # As the first process of a container, it would otherwise not be ended by this one either.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-    configure_log(settings.log_level, settings.log_format)
-    logger.info("settings: %s", " ".join(settings.lines()))
+    begin_log(settings.log_level, settings.log_format, settings.lines())
+    _check_files(settings.threads)
     check_memory_limit(
         settings.index,
         settings.encoder,
@@ -160,6 +163,15 @@ class _Server(uvicorn.Server):
         # Whoever insists does not want to wait.
         self.force_exit = self.should_exit
         self.should_exit = True
+
+
+def _check_files(threads: int) -> None:
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if limit != resource.RLIM_INFINITY and limit < threads + _FILES:
+        raise InvalidArgumentError(
+            f"at most {limit} files may be open at once; at least {threads + _FILES} are expected, "
+            "by ulimit -n or LimitNOFILE"
+        )
 
 
 def listen(host: str, port: int) -> socket.socket:

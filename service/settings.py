@@ -25,6 +25,7 @@ _LIMITS = Limits()
 
 _ORIGINS = r"^(\*|https?://[^\s/,*]+(\s*,\s*https?://[^\s/,*]+)*)?$"
 _SHORTEST_KEY = 16
+_MOST_THREADS = 256
 
 
 def _check_keys(keys: SecretStr) -> SecretStr:
@@ -56,7 +57,12 @@ class Settings(BaseSettings):
     precision: Precision | None = Field(None, description="int8, int8_static or fp32")
     host: str = Field("127.0.0.1", description="an address of this machine")
     port: int = Field(8000, ge=0, le=65_535, description="a whole number from 0 to 65535")
-    threads: Count = Field(default_factory=available_processors)
+    threads: int = Field(
+        default_factory=available_processors,
+        ge=1,
+        le=_MOST_THREADS,
+        description=f"a whole number from 1 to {_MOST_THREADS}",
+    )
     max_query_chars: Count = _LIMITS.max_query_chars
     max_top_k: Count = _LIMITS.max_top_k
     max_batch_queries: Count = _LIMITS.max_batch_queries

@@ -52,6 +52,7 @@ class _Job(Place):
     arguments: Sequence[Any] = field(kw_only=True)
     answer: asyncio.Future[list[Any]] = field(kw_only=True)
     results: dict[int, Finished[Any]] = field(default_factory=dict)
+    error: BaseException | None = None
 
     def call(self, turn: Turn) -> Callable[[], None]:
         """Do the work of `turn`; what comes back is to be called on the event loop."""
@@ -59,8 +60,9 @@ class _Job(Place):
         try:
             result = self.function(self.arguments[turn.number])
         except BaseException as error:  # noqa: BLE001 - it is raised where it was asked for
-            # Other threads are to begin no more of it, before the event loop hears of this.
-            self.deadline = -math.inf
+            # Other threads are to begin no more of it, before the event loop hears of this; and
+            # what they have begun may end before it does.
+            self.error, self.deadline = error, -math.inf
             return partial(self.fail, error)
         if self.deadline <= perf_counter():
             return self.expire
@@ -72,8 +74,8 @@ class _Job(Place):
             self.answer.set_exception(error)
 
     def expire(self) -> None:
-        """End because the deadline has passed."""
-        self.fail(DeadlineError("the deadline passed before there was an answer"))
+        """End because the deadline has passed, or seems to since other work of it has failed."""
+        self.fail(self.error or DeadlineError("the deadline passed before there was an answer"))
 
     def _finish(self, number: int, finished: Finished[Any]) -> None:
         self.results[number] = finished

@@ -1,6 +1,7 @@
 """What the commands print: progress bars, hits and refusals."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from types import TracebackType
 from typing import Self
 
@@ -130,4 +131,5 @@ def print_note(sentence: str) -> None:
 
 def print_refusal(sentence: str) -> None:
     """Say in one sentence on standard error what is wrong."""
-    messages.print(f"[bold red]swiftlet:[/] {escape(sentence)}", soft_wrap=True)
+    with suppress(OSError):  # where there is no room for it, the exit status has to do
+        messages.print(f"[bold red]swiftlet:[/] {escape(sentence)}", soft_wrap=True)

@@ -2,6 +2,7 @@ import hashlib
 import io
 import json
 import os
+import re
 import socket
 import tarfile
 import uuid
@@ -52,22 +53,37 @@ def test_a_volume_that_its_user_may_not_read_is_refused(
 @pytest.mark.parametrize(
     ("memory", "sentence"),
     [
-        ("24m", "the memory limit is 24 MiB; at least 70 MiB is expected"),
-        ("96m", "the memory limit is 96 MiB; at least 1"),
+        ("24m", r"at least 70 MiB is expected for Python and its packages alone"),
+        ("96m", r"at least 1\d\d MiB is expected to serve"),
     ],
 )
 def test_a_memory_limit_without_room_for_it_is_refused_rather_than_killed_for(
     start: Callable[..., Container], memory: str, sentence: str
 ) -> None:
     container = start(f"--memory={memory}")
-    assert container.refusal().startswith(sentence)
+    refusal = container.refusal()
+    assert re.fullmatch(f"the memory limit is {memory[:-1]} MiB; {sentence}", refusal)
     assert not container.inspect(".State.OOMKilled")
 
 
-def test_the_least_memory_that_is_accepted_is_enough(start: Callable[..., Container]) -> None:
-    least = int(start("--memory=96m", "--cpus=1").refusal().split()[-4])
-    container = start(f"--memory={least}m", "--cpus=1")
-    container.wait_until_ready()
+def test_the_least_memory_that_is_accepted_is_enough_to_serve_and_what_is_said_to_reload(
+    start: Callable[..., Container],
+) -> None:
+    refusal = start("--memory=96m", "--cpus=1").refusal()
+    serving = start(f"--memory={mebibytes(refusal, 'is expected to serve')}m", "--cpus=1")
+    serving.wait_until_ready()
+    least = mebibytes(serving.log, "that a reload needs: one may end the process")
+    reloading = start(f"--memory={least}m", "--cpus=1")
+    reloading.wait_until_ready()
+    for number in range(1, 4):
+        docker("kill", "--signal=HUP", reloading.id)
+        reloading.wait_until(lambda number=number: reloading.log.count("reloaded: ") == number)
+    assert "that a reload needs" not in reloading.log
+
+
+def mebibytes(text: str, what: str) -> int:
+    (found,) = re.findall(rf"(\d+) MiB {what}", text)
+    return int(found)
 
 
 def test_a_busy_port_is_refused(start: Callable[..., Container]) -> None:
@@ -82,6 +98,18 @@ def test_a_busy_port_is_refused(start: Callable[..., Container]) -> None:
 
 def test_an_unknown_setting_is_refused(start: Callable[..., Container]) -> None:
     assert "SWIFTLET_THREAD is no setting" in start("--env=SWIFTLET_THREAD=1").refusal()
+
+
+@pytest.mark.parametrize("argument", ["INDEX", "ENCODER"])
+def test_a_folder_that_is_no_artefact_is_not_built_in(
+    image: str, base_image: str, argument: str
+) -> None:
+    tag = f"{image}-test-{uuid.uuid4().hex}"
+    result = build(tag, base_image, "--build-arg", f"{argument}=service")
+    assert result.returncode != 0
+    assert "artefacts.py: given/service has no manifest.json: it is no artefact" in (
+        result.stdout + result.stderr
+    )
 
 
 def test_a_build_without_docker_is_refused(base_image: str, tmp_path: Path) -> None:

@@ -142,7 +142,7 @@ def test_docker_stop_under_load_loses_no_request_that_was_accepted(
         asking = [pool.submit(ask_on) for _ in range(8)]
         for _ in range(100):
             assert under_way.acquire(timeout=20)
-        docker("stop", "--time=35", container.id)
+        docker("stop", "-t", "35", container.id)
         received = sum((each.result() for each in asking), Counter[int]())
     assert container.ended() == 0
     answered = Counter(int(status) for status in re.findall(r"POST /search (\d+) ", container.log))

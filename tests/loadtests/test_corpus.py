@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from loadtests.corpus import main
+from loadtests.command_line import LoadTestError
+from loadtests.corpus import main, write_corpus
 from retrieval.collections import read_documents
 from retrieval.collections import read_queries as read_identified_queries
 
@@ -28,6 +29,10 @@ def collections(tmp_path: Path) -> list[Path]:
     queries = [{"_id": str(number), "text": f"query {number}"} for number in range(50)]
     (folders[0] / "queries.jsonl").write_text("\n".join(map(json.dumps, queries)))
     return folders
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {file.name: file.read_bytes() for file in folder.iterdir()}
 
 
 def write(out: Path, collections: list[Path], *options: str) -> None:
@@ -69,17 +74,14 @@ def test_the_same_arguments_give_the_same_bytes(collections: list[Path], tmp_pat
         (["{0}", "/nowhere"], "/nowhere is no collection: it has no corpus.jsonl"),
         (["{0}", "--every", "0"], "argument --every: '0' is given; a whole number from 1 to 1e+07"),
         (["{0}", "--num-queries", "many"], "argument --num-queries: 'many' is given"),
-        (["{1}"], "{0}/corpus.jsonl, line 2: an object with"),
+        (["{0}", "--out", "{0}"], "--out {0} would write over {0}/corpus.jsonl; another folder"),
+        (["{1}", "--out", "{0}"], "--out {0} would write over {0}/queries.jsonl; another folder"),
     ],
 )
 def test_what_cannot_be_a_corpus_is_one_sentence(
     collections: list[Path], tmp_path: Path, arguments: list[str], sentence: str
 ) -> None:
-    bad = collections[0] if arguments == ["{1}"] else collections[1]
-    if arguments == ["{1}"]:
-        arguments = ["{0}"]
-        with (bad / "corpus.jsonl").open("w") as file:
-            file.write('{"_id": "1", "text": "good"}\n{"_id": "2"}\n')
+    before = contents(collections[0])
     words = [argument.format(*collections) for argument in arguments]
     ended = subprocess.run(
         [sys.executable, "-m", "loadtests.corpus", "--queries", str(collections[0]),
@@ -89,3 +91,28 @@ def test_what_cannot_be_a_corpus_is_one_sentence(
     assert ended.returncode == 2
     (line,) = ended.stderr.splitlines()
     assert line.startswith(f"loadtests: {sentence.format(*collections)}")
+    assert contents(collections[0]) == before
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b'{"_id": "2"}',
+        b'{"_id": "2", "text": 5}',
+        b'{"_id": "2", "title": null, "text": "good"}',
+        b'{"_id": 2, "text": "good"}',
+        b'["2", "good"]',
+        b'{"_id": "2", "text": "Gr\xf6\xdfe"}',
+        b"",
+    ],
+)
+def test_a_line_that_is_no_document_is_named_and_an_earlier_corpus_stays(
+    collections: list[Path], tmp_path: Path, line: bytes
+) -> None:
+    write(tmp_path / "out", collections)
+    before = contents(tmp_path / "out")
+    bad = collections[1] / "corpus.jsonl"
+    bad.write_bytes(b'{"_id": "1", "text": "good"}\n' + line + b"\n")
+    with pytest.raises(LoadTestError, match=rf"^{bad}, line 2: an object with texts in \"_id\""):
+        write_corpus(collections, tmp_path / "out", queries=collections[0], num_queries=1)
+    assert contents(tmp_path / "out") == before

@@ -1,6 +1,7 @@
 """Both kinds of load, on the real service and on servers whose latency is known."""
 
 import subprocess
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -168,6 +169,31 @@ def test_requests_that_a_server_takes_along_when_it_ends_are_failures(
     assert (
         figures.failed == figures.statuses[NO_ANSWER] == len(load.exchanges) - figures.statuses[200]
     )
+
+
+def test_a_closed_loop_whose_server_ends_is_over_in_its_time(
+    paced_server: PacedServer, searches: Iterator[Request]
+) -> None:
+    server = paced_server(end_after=20)
+    began = time.monotonic()
+    load = closed_loop(address_of(server), searches, clients=4, seconds=0.3)
+    assert time.monotonic() - began < 5
+    statuses = Figures(load).statuses
+    assert statuses[200] > 0
+    assert statuses[NO_ANSWER] > 0
+
+
+def test_requests_that_wait_for_more_connections_than_there_can_be_all_end(
+    paced_server: PacedServer, searches: Iterator[Request]
+) -> None:
+    server = paced_server(work_ms=100, end_after=2)
+    moments = poisson_arrivals(200.0, 0.15, seed=1)
+    began = time.monotonic()
+    load = open_loop(
+        address_of(server), searches, moments, warm_up=0.0, seconds=0.15, connections=2
+    )
+    assert time.monotonic() - began < 5
+    assert sum(each.status == NO_ANSWER for each in load.exchanges) > 4
 
 
 def test_requests_without_an_answer_count_with_the_time_that_was_waited(

@@ -80,7 +80,7 @@ def test_rejections_are_rows_of_their_own_and_no_failures(
 
 def test_answers_that_are_neither_are_failures(loaded_server: Server, queries_file: Path) -> None:
     ended = locust(
-        "--host", loaded_server.url, "--queries", queries_file, "--users", 1, "--top-k", 100_000,
+        "--host", loaded_server.url, "--queries", queries_file, "--users", 1, "--top-k", 10_000,
         "--request-rate", 20, "--run-time", "1s",
     )  # fmt: skip
     assert ended.returncode == 1
@@ -122,3 +122,21 @@ def test_what_it_cannot_run_with_is_one_sentence(
     assert ended.returncode == 2
     lines = [line for line in ended.stderr.splitlines() if "/INFO/" not in line]
     assert lines == [f"loadtests: {sentence.format(**names)}"]
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "expected"),
+    [
+        ("--request-rate", "-1", "a number from 0 to 1e+06"),
+        ("--request-rate", "nan", "a number from 0 to 1e+06"),
+        ("--single", "nan", "a number from 0 to 1e+06"),
+        ("--batch-queries", "0", "a whole number from 1 to 10000"),
+        ("--top-k", "0", "a whole number from 1 to 10000"),
+        ("--seed", "-1", "a whole number from 0 to 2.14748e+09"),
+    ],
+)
+def test_numbers_out_of_bounds_are_refused_by_name(option: str, value: str, expected: str) -> None:
+    ended = locust(f"{option}={value}")
+    assert ended.returncode == 2
+    (line,) = ended.stderr.splitlines()
+    assert line.endswith(f"argument {option}: {value!r} is given; {expected} is expected")

@@ -5,17 +5,25 @@ import gzip
 import json
 import os
 import shlex
+import signal
 import subprocess
 import sys
+import uuid
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from matplotlib.image import imread
 
+from loadtests.loads import closed_loop
+from loadtests.processes import running
+from loadtests.traffic import Mix, traffic
+from models import DEFAULT_ENCODER
 from tests.loadtests.conftest import PACED_SERVER
 
 ROOT = Path(__file__).parents[2]
-PACED = f"{shlex.quote(sys.executable)} {shlex.quote(str(PACED_SERVER))} --port {{port}}"
+PYTHON = shlex.quote(sys.executable)
+PACED = f"{PYTHON} {shlex.quote(str(PACED_SERVER))} --port {{port}}"
 PICTURES = {"latency.png", "percentiles.png", "stages.png", "rejections.png"}
 TABLES = {"rates.csv", "saturation.csv", "locust.csv"}
 
@@ -99,7 +107,7 @@ def test_each_service_is_asked_at_the_rates_around_its_own_saturation(
     # One after the other, each in 5 ms: what comes beyond waits ever longer.
     assert 20 < saturation["paced"] < 202
     assert float(found["paced", "40"]["p50"]) >= 5
-    assert float(found["paced", "150"]["p99"]) > float(found["paced", "40"]["p50"])
+    assert float(found["paced", "150"]["p95"]) > float(found["paced", "40"]["p50"])
 
 
 def test_locust_asks_below_saturation(report: tuple[Path, str]) -> None:
@@ -138,6 +146,11 @@ def test_the_service_and_the_generator_counted_the_same(report: tuple[Path, str]
         (["--single", "0"], "--single, --batch and --cached are all 0; one must be above"),
         (["--index", "/nowhere"], "/nowhere is no artefact: /nowhere/manifest.json cannot be read"),
         (["--service", "plain"], "--service 'plain' is given; NAME=COMMAND is expected"),
+        (["--service", "x=  "], "the command '  ' is blank; at least 1 word is expected"),
+        (["--service", "x=a 'b"], 'the command "a \'b" is not to be read: No closing quotation'),
+        (["--service", "x|y=true"], "the name 'x|y' is given; letters or digits, and no '|', are"),
+        (["--service", "a b=true", "--service", "a-b=true"], "two of the services have the same"),
+        (["--index", "{encoder}"], "{encoder} is no index: its manifest has no num_passages"),
         (["--setting", "THREADS"], "--setting 'THREADS' is given; NAME=VALUE is expected"),
         (["--service-cores", "x"], "argument --service-cores: 'x' is given; numbers of cores"),
         (["--service-cores", "4096"], "core 4096 is not to be had; there are "),
@@ -149,11 +162,13 @@ def test_what_it_cannot_run_with_is_one_sentence(
 ) -> None:
     empty = tmp_path / "empty.txt"
     empty.touch()
-    words = [argument.format(empty=empty) for argument in arguments]
+    names = {"empty": empty, "encoder": DEFAULT_ENCODER}
+    words = [argument.format(**names) for argument in arguments]
     ended = load_test("--index", small_index, "--out", tmp_path / "report", *words)
     assert ended.returncode == 2
     (line,) = ended.stderr.splitlines()
-    assert line.startswith(f"loadtests: {sentence.format(empty=empty)}")
+    assert line.startswith(f"loadtests: {sentence.format(**names)}")
+    assert not list(tmp_path.glob("report/*"))
 
 
 @pytest.mark.parametrize(
@@ -161,7 +176,18 @@ def test_what_it_cannot_run_with_is_one_sentence(
     [
         (
             ["--service", "slow=sleep 60", "--start-timeout", "0.5"],
-            "the service was not ready within 0.5 s (sleep 60): it said nothing",
+            "the service was not ready within 0.5 s (sleep 60): it said nothing; nobody answers at",
+        ),
+        (
+            [
+                "--service",
+                f"files={PYTHON} -m http.server --bind 127.0.0.1 {{port}}",
+                "--service-ready",
+                "/nothing",
+                "--start-timeout",
+                "2",
+            ],
+            "/nothing is answered 404; 200 is expected",
         ),
         (
             ["--service", "gone=sh -c 'echo no model here; exit 1'"],
@@ -182,8 +208,74 @@ def test_a_service_that_does_not_stay_is_one_sentence_and_nothing_is_left_runnin
 ) -> None:
     ended = load_test(*arguments, "--duration", "1", "--out", tmp_path / "report")
     assert ended.returncode == 2
-    assert ended.stderr.splitlines()[-1].startswith(f"loadtests: {sentence}")
+    assert sentence in ended.stderr.splitlines()[-1]
     assert "Traceback" not in ended.stderr
+
+
+def processes_with(marker: str) -> list[int]:
+    """The processes that have `marker` among their arguments."""
+    found = []
+    for file in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):
+            if marker in file.read_text().split("\0"):
+                found.append(int(file.parent.name))
+    return found
+
+
+@pytest.fixture
+def marker() -> str:
+    """An argument that no other process has."""
+    return f"--work-ms=0.0{uuid.uuid4().int}"
+
+
+def test_a_service_s_own_processes_are_counted_and_ended_with_it(marker: str) -> None:
+    command = f"sh -c {shlex.quote(f'{PACED} {marker}; true')}"
+    with running(command, ready_path="/", cores=os.sched_getaffinity(0)) as service:
+        assert processes_with(marker)
+        before = service.cpu_seconds
+        closed_loop(service.address, traffic(["a"], Mix(), seed=1), clients=1, seconds=0.5)
+        assert service.cpu_seconds > before + 0.05
+    assert not processes_with(marker)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_ends_the_services_and_leaves_the_report_of_what_was_measured(
+    tmp_path: Path, marker: str, number: signal.Signals
+) -> None:
+    out = tmp_path / "report"
+    process = subprocess.Popen(
+        [sys.executable, "-m", "loadtests", "--service", f"one={PACED} --work-ms 5",
+         "--service", f"other={PACED} {marker}", "--rates", "50", "--duration", "1", "--no-locust",
+         "--out", out],
+        cwd=ROOT, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert process.stderr is not None
+    for line in process.stderr:
+        if line.startswith("loadtests: other: looking for"):
+            break
+    process.send_signal(number)
+    *_, sentence = process.stderr
+    assert process.wait() == 128 + number
+    assert sentence == f"loadtests: {number.name} ended it; measured: one\n"
+    assert not processes_with(marker)
+    assert "\n## one\n" in (out / "report.md").read_text()
+    assert [file.name for file in (out / "requests").iterdir()] == ["one-50.csv.gz"]
+
+
+def test_what_was_measured_stays_when_a_later_service_fails_and_replaces_an_earlier_run(
+    tmp_path: Path,
+) -> None:
+    requests = tmp_path / "report" / "requests"
+    requests.mkdir(parents=True)
+    (requests / "earlier-50.csv.gz").touch()
+    ended = load_test(
+        "--service", f"one={PACED} --work-ms 2", "--service", "none=no-such-program",
+        "--rates", 50, "--duration", 1, "--no-locust", "--out", tmp_path / "report",
+    )  # fmt: skip
+    assert ended.returncode == 2
+    assert ended.stderr.splitlines()[-1].startswith("loadtests: no-such-program cannot be started")
+    assert "\n## one\n" in (tmp_path / "report" / "report.md").read_text()
+    assert [file.name for file in requests.iterdir()] == ["one-50.csv.gz"]
 
 
 def test_an_index_that_cannot_be_served_is_refused_with_the_service_s_own_sentence(

@@ -141,6 +141,7 @@ def test_queries_are_read(write: Write, name: str, content: str, queries: list[Q
         ('{"text": "t"}', "there is no document id: none of the fields _id, id, document_id"),
         ('{"_id": "", "text": "t"}', "the document id is empty"),
         ('{"_id": 7, "text": "t"}', "the document id 7 is not a string"),
+        ('{"_id": "..", "text": "t"}', r"'..' is a step in a path: no address can name it"),
         ('{"_id": "a\\tb", "text": "t"}', r"'a\tb' holds the forbidden character U+0009"),
         ('{"_id": "\\ud800", "text": "t"}', "holds half of a surrogate pair"),
         ('{"_id": "x", "body": "t"}', "there is no \"text\"; besides the id there are ['body']"),

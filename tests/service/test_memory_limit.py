@@ -1,4 +1,5 @@
 import logging
+import re
 from pathlib import Path
 
 import pytest
@@ -40,7 +41,8 @@ def test_a_limit_without_room_for_the_service_is_refused_with_both_figures(
     small_index: Path,
 ) -> None:
     with pytest.raises(
-        InvalidArgumentError, match=r"the memory limit is 64 MiB; at least 1\d\d MiB is expected"
+        InvalidArgumentError,
+        match=r"the memory limit is 64 MiB; at least 1\d\d MiB is expected to serve",
     ):
         check(small_index, 64 * MEBIBYTE)
 
@@ -63,6 +65,24 @@ def test_a_limit_without_room_for_the_files_of_the_index_is_a_warning(
             file.truncate(1024 * MEBIBYTE)
         check(tmp_path, 200 * MEBIBYTE)
     assert "searches will read from the disk" in caplog.text
+
+
+def test_a_limit_without_room_for_a_reload_is_a_warning(
+    small_index: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING):
+        check(small_index, 140 * MEBIBYTE)
+    (warning,) = caplog.messages
+    said = re.fullmatch(
+        r"the memory limit of 140 MiB is less than the (\d+) MiB that a reload needs: "
+        r"one may end the process",
+        warning,
+    )
+    assert said
+    caplog.clear()
+    with caplog.at_level(logging.WARNING):
+        check(small_index, int(said[1]) * MEBIBYTE)
+    assert not caplog.messages
 
 
 def test_where_there_is_no_limit_nothing_is_refused(small_index: Path) -> None:

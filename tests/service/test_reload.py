@@ -16,6 +16,7 @@ from typing import Any
 
 import httpx
 import pytest
+from prometheus_client import CollectorRegistry
 
 from indexing.build import build_index
 from models import DEFAULT_ENCODER
@@ -23,8 +24,9 @@ from retrieval.manifest import read_manifest, write_manifest
 from retrieval.searcher import Searcher
 from retrieval.types import Document
 from service.keys import KeyLock
-from service.reload import open_searcher
+from service.reload import Reloader, open_searcher
 from service.settings import Settings
+from service.state import ServiceState
 
 KEY = "the-key-of-the-tests"
 BEARER = {"Authorization": f"Bearer {KEY}"}
@@ -60,12 +62,27 @@ def move_to_another_space(index: Path) -> None:
     write_manifest(index, replace(read_manifest(index), embedding_space="f" * 64))
 
 
+def make_a_pipe(path: Path) -> None:
+    path.unlink()
+    os.mkfifo(path)
+
+
+def put_a_pipe_for_the_manifest(index: Path) -> None:
+    make_a_pipe(index / "manifest.json")
+
+
+def put_a_pipe_for_the_documents(index: Path) -> None:
+    make_a_pipe(index / "documents.sqlite")
+
+
 BROKEN = {
     kill_the_build: ("bad_manifest", "has no manifest.json"),
     copy_half: ("corrupt_file", "documents.sqlite is missing"),
     cut_short: ("corrupt_file", "index.faiss has 100 bytes"),
     flip_a_byte: ("corrupt_file", "passage_to_document.npy has been altered"),
     move_to_another_space: ("other_embedding_space", "is of the embedding space"),
+    put_a_pipe_for_the_manifest: ("bad_manifest", "manifest.json is no regular file"),
+    put_a_pipe_for_the_documents: ("corrupt_file", "documents.sqlite is no regular file"),
     shutil.rmtree: ("bad_manifest", "is not a directory"),
 }
 
@@ -170,6 +187,27 @@ def test_what_nobody_foresaw_is_refused_too(
     assert "no room" in caplog.text
     assert outcomes(application.ask("GET", "/metrics").text)["failed"] == 1
     assert application.ask("GET", "/search?q=bread").status_code == 200
+
+
+def test_a_reload_that_never_ends_does_not_hold_up_the_end(
+    small_searcher: Searcher, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("service.reload._SECONDS_UNTIL_GIVEN_UP", 0.1)
+    begun, let_go = Event(), Event()
+
+    def load() -> Searcher:
+        begun.set()
+        let_go.wait(60)
+        raise OSError
+
+    reloader = Reloader(ServiceState(small_searcher), load, CollectorRegistry())
+    under_way, waiting = reloader.request(), reloader.request()
+    begun.wait(20)
+    reloader.close()
+    assert not under_way.done()
+    assert waiting.cancelled()
+    assert "a reload has not ended" in caplog.text
+    let_go.set()
 
 
 def test_an_index_that_is_replaced_while_it_is_read_is_refused(

@@ -69,15 +69,29 @@ def test_a_stop_before_it_is_ready_is_a_stop_too(small_index: Path) -> None:
 def test_a_search_that_takes_longer_than_the_drain_timeout_does_not_keep_the_process(
     start_server: Callable[..., Any],
 ) -> None:
-    server = start_server(drain_timeout_seconds=1, threads=1)
+    server = start_server(drain_timeout_seconds=1, threads=1, timeout_ms=60_000, access_log="true")
     with server.client() as client, ThreadPoolExecutor() as pool:
-        slow = pool.submit(
-            server.client().post, "/search/batch", json={"queries": [LONG_QUERY] * 64}
-        )
-        wait_for_requests_in_flight(client, 1)
+        slow = [
+            pool.submit(
+                server.client().post,
+                "/search/batch",
+                json={"queries": [LONG_QUERY] * 64},
+                headers={"X-Request-Id": f"slow-{number}"},
+            )
+            for number in range(4)
+        ]
+        wait_for_requests_in_flight(client, 4)
         server.process.terminate()
         assert server.ended() == 0
-        assert slow.exception() or slow.result()
+        answers = [each.result() for each in slow]
+    for answer in answers:
+        assert answer.status_code == 503
+        assert answer.json()["detail"] == (
+            "the service has ended before there was an answer; ask another one"
+        )
+    log = "".join(server.log)
+    assert {f"slow-{number} POST /search/batch 503" in log for number in range(4)} == {True}
+    assert "Traceback" not in log
 
 
 def test_a_taken_port_is_refused_in_one_sentence(
@@ -104,6 +118,7 @@ def test_a_taken_port_is_refused_in_one_sentence(
         ({"index": "/nowhere"}, "/nowhere is not a directory"),
         ({"port": "http"}, "SWIFTLET_PORT is 'http'; a whole number from 0 to 65535 is expected"),
         ({"colour": "red"}, "SWIFTLET_COLOUR is no setting of Swiftlet"),
+        ({"threads": "257"}, "SWIFTLET_THREADS is '257'; a whole number from 1 to 256 is expected"),
     ],
 )
 def test_a_service_that_cannot_start_says_why_in_one_sentence(
@@ -114,6 +129,29 @@ def test_a_service_that_cannot_start_says_why_in_one_sentence(
     assert server.ended() == 1
     assert server.log[-1].startswith(sentence)
     assert "Traceback" not in "".join(server.log)
+
+
+@pytest.mark.parametrize("log", ["2>/dev/full", "2>&-"])
+def test_without_room_for_its_log_it_does_not_start(small_index: Path, log: str) -> None:
+    command = f"exec '{sys.executable}' -m swiftlet serve '{small_index}' --port 0 {log}"
+    assert subprocess.run(["sh", "-c", command], timeout=60, check=False).returncode == 2
+
+
+def test_with_too_few_files_it_does_not_start(small_index: Path) -> None:
+    command = f"ulimit -n 20; exec '{sys.executable}' -m swiftlet serve '{small_index}' --port 0"
+    ended = subprocess.run(
+        ["sh", "-c", command],
+        env={**os.environ, "SWIFTLET_THREADS": "2"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert ended.returncode == 2
+    assert ended.stderr.splitlines()[-1] == (
+        "swiftlet: at most 20 files may be open at once; at least 66 are expected, "
+        "by ulimit -n or LimitNOFILE"
+    )
 
 
 def test_a_damaged_index_is_not_served(

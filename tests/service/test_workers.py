@@ -242,6 +242,53 @@ def test_after_a_failure_the_rest_of_a_batch_is_not_begun(worker: Workers) -> No
     assert done == [0, 1, 2, 3]
 
 
+@pytest.mark.parametrize("threads", [2, 4])
+def test_a_failure_is_told_whatever_else_of_the_batch_ends_meanwhile(threads: int) -> None:
+    workers = Workers(threads)
+
+    def work(number: int) -> None:
+        if number == 3:
+            raise ValueError("three")
+        sleep(0.0005)
+
+    async def ask() -> None:
+        for _ in range(50):
+            with pytest.raises(ValueError, match="three"):
+                await workers.run_each(work, range(12))
+
+    asyncio.run(ask())
+    workers.close()
+
+
+def test_what_alone_is_done_too_late_is_not_answered(worker: Workers) -> None:
+    async def ask() -> None:
+        with pytest.raises(DeadlineError):
+            await worker.run(sleep, 0.04, deadline=perf_counter() + 0.02)
+
+    asyncio.run(ask())
+
+
+def test_nobody_watches_for_a_client_that_has_its_answer(workers: Workers) -> None:
+    watched = 0
+
+    async def receive() -> dict[str, object]:
+        nonlocal watched
+        watched += 1
+        return await asyncio.Future()
+
+    async def ask() -> None:
+        await workers.run(sleep, 0, receive=receive)
+        await asyncio.sleep(0.1)
+        assert watched == 0
+        await workers.run(sleep, 0.1, receive=receive)
+        assert watched == 1
+        async with asyncio.timeout(20):
+            while len(asyncio.all_tasks()) > 1:
+                await asyncio.sleep(0)
+
+    asyncio.run(ask())
+
+
 def test_every_thread_can_be_set_up(workers: Workers) -> None:
     threads = set()
     workers.run_on_every_thread(lambda: threads.add(threading.get_ident()))
@@ -283,3 +330,18 @@ def test_on_one_core_searching_gets_its_half_of_the_time_from_whatever_else_ther
 
     asyncio.run(ask())
     assert 0.4 < spent["searching"] / spent["else"] < 2.5
+
+
+def test_however_long_it_waited_searching_gives_way_after_a_tenth_of_a_second(
+    worker: Workers,
+) -> None:
+    async def ask() -> None:
+        searches = asyncio.create_task(worker.run_each(sleep, [0.01] * 100))
+        await asyncio.sleep(0)
+        sleep(1)
+        began = perf_counter()
+        await asyncio.sleep(0)
+        assert perf_counter() - began < 0.5
+        await searches
+
+    asyncio.run(ask())

@@ -1,0 +1,48 @@
+"""The tables of figures that the other tests do not meet."""
+
+from pathlib import Path
+
+import pytest
+
+from loadtests.figures import Figures, fewest_requests
+from loadtests.measure import Measurement, Plan, Subject
+from loadtests.report import write_report
+from loadtests.traffic import Mix
+from tests.loadtests.test_figures import load_of
+
+PLAN = Plan(Path("queries.txt"), ["a"], Mix(), [50.0], 1.0, 0.1, 1.0, 0, [0], [1])
+
+
+def report_on(folder: Path, figures: Figures) -> str:
+    subject = Subject("one", "", "/", lambda: pytest.fail("it is not to be started"))
+    measurement = Measurement(subject, 200.0, {1: figures}, (), {50.0: figures})
+    write_report([measurement], PLAN, folder, command="", machine="")
+    return (folder / "report.md").read_text()
+
+
+def figures_of(slow: int, *, requests: int = 100) -> Figures:
+    """Requests of 10 ms, the last `slow` of them of 100 ms."""
+    load = load_of([200] * (50 + requests))
+    for each in load.exchanges[len(load.exchanges) - slow :]:
+        each.finished += 0.09
+    return Figures(load, offered=100.0)
+
+
+@pytest.mark.parametrize(
+    ("figures", "verdict"),
+    [
+        (figures_of(0), "1.00 times | kept"),
+        (figures_of(5), "10.00 times | **missed**"),
+        (figures_of(0, requests=60), "- | too few requests to tell"),
+    ],
+)
+def test_whether_the_bound_was_kept_is_said(tmp_path: Path, figures: Figures, verdict: str) -> None:
+    line = "| one | p99 at 50% of saturation is at most 5 times p50 | "
+    assert f"{line}{verdict} |" in report_on(tmp_path, figures)
+
+
+def test_a_percentile_that_no_request_is_above_is_left_out(tmp_path: Path) -> None:
+    assert [fewest_requests(p) for p in (50.0, 90.0, 95.0, 99.0, 99.9)] == [2, 10, 20, 100, 1_000]
+    text = report_on(tmp_path, figures_of(0, requests=60))
+    assert "| 10 | 10 | 10 | - | - | 10 |" in text
+    assert "p99 takes 100 requests, p99.9 1,000." in text
