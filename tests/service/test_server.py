@@ -4,9 +4,9 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +21,12 @@ LONG_QUERY = "many long words " * 600
 
 def wait_for_requests_in_flight(client: httpx.Client, number: int) -> None:
     """Returns as soon as `number` requests are under way besides the one that asks."""
-    for _ in count():
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
         text = client.get("/metrics").text
         if float(re.search(r"^swiftlet_requests_in_flight (.*)$", text, re.MULTILINE)[1]) > number:
             return
+    pytest.fail(f"there were never {number} requests under way")
 
 
 @pytest.mark.parametrize("stop", [signal.SIGTERM, signal.SIGINT])
@@ -69,13 +71,21 @@ def test_a_stop_before_it_is_ready_is_a_stop_too(small_index: Path) -> None:
 def test_a_search_that_takes_longer_than_the_drain_timeout_does_not_keep_the_process(
     start_server: Callable[..., Any],
 ) -> None:
-    server = start_server(drain_timeout_seconds=1, threads=1, timeout_ms=60_000, access_log="true")
+    server = start_server(
+        drain_timeout_seconds=1,
+        threads=1,
+        timeout_ms=60_000,
+        cache_bytes=0,
+        max_batch_queries=250,
+        max_queued_queries=1000,
+        access_log="true",
+    )
     with server.client() as client, ThreadPoolExecutor() as pool:
         slow = [
             pool.submit(
                 server.client().post,
                 "/search/batch",
-                json={"queries": [LONG_QUERY] * 64},
+                json={"queries": [LONG_QUERY] * 250},
                 headers={"X-Request-Id": f"slow-{number}"},
             )
             for number in range(4)
