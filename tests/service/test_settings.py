@@ -40,7 +40,7 @@ def test_the_default_encoder_is_for_those_who_name_none(monkeypatch: pytest.Monk
     ("name", "value", "sentence"),
     [
         ("PORT", "65536", "SWIFTLET_PORT is '65536'; a whole number from 0 to 65535 is expected"),
-        ("THREADS", "0", "SWIFTLET_THREADS is '0'; a whole number from 1 is expected"),
+        ("THREADS", "0", "SWIFTLET_THREADS is '0'; a whole number from 1 to 256 is expected"),
         ("MAX_TOP_K", "many", "SWIFTLET_MAX_TOP_K is 'many'; a whole number from 1 is expected"),
         ("PRECISION", "fp16", "is 'fp16'; int8, int8_static or fp32 is expected"),
         ("TIMEOUT_MS", "0", "SWIFTLET_TIMEOUT_MS is '0'; a whole number from 1 is expected"),
