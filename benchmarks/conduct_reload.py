@@ -35,7 +35,7 @@ _KEY = "admin-key-of-the-benchmark"
 _SHARE = 0.25
 _WARM = 5
 """One in so many reloads is over before memory is looked at."""
-_SAMPLES = 5
+_SAMPLES = 20
 _MOST_GROWTH = 0.05
 _TIMEOUT_SECONDS = 60
 _POLL_SECONDS = 0.02
@@ -227,6 +227,7 @@ def _section(found: _Reloads) -> Section:
     whole = [reload.seconds for reload in found.reloads if reload.expected == _LOADED]
     words = WORDS.format(
         times=len(found.reloads),
+        samples=_SAMPLES,
         share=f"{100 * _SHARE:.0f}",
         kinds=_kind_table(found.reloads),
         statuses=status_table(statuses),
@@ -274,7 +275,7 @@ WORDS = """
 {times} reloads, one after the other, each of a directory of its own that a link leads to, while
 searches arrive at {share}% of what the service can answer. Every other directory is broken.
 Resident memory is that of the whole process, mapped files included, once all but one version are
-unmapped, and the least of half a second; medians of five reloads each.
+unmapped, and the least of half a second; medians of {samples} reloads each.
 
 {kinds}
 
