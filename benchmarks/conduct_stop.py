@@ -2,7 +2,6 @@
 
 import random
 import re
-import select
 import signal
 import socket
 import time
@@ -16,7 +15,7 @@ from threading import Event
 
 from conduct_bench import Bench, Bound, Section, status_table
 from conduct_load import NO_ANSWER
-from load import RECEIVED_BYTES, connect, is_whole
+from load import RECEIVED_BYTES, connect, has_ended, is_whole
 from pydantic_core import to_json
 
 _KEEPING_CLIENTS, _OPENING_CLIENTS = 12, 4
@@ -99,7 +98,7 @@ def _ask_on(
         except OSError:
             return asked  # refused: nothing was accepted
         with connection:
-            while not _has_ended(connection):
+            while not has_ended(connection):
                 number = next(numbers)
                 request_id = f"stop-{number}"
                 query = queries[number % len(queries)]
@@ -132,11 +131,6 @@ def _ask(connection: socket.socket, query: str, request_id: str, *, keep: bool) 
         except OSError:
             reset = True
     return _Asked(request_id, int(answer[9:12]), reset)
-
-
-def _has_ended(connection: socket.socket) -> bool:
-    # Nothing was asked, so that all there could be to read is its end.
-    return bool(select.select([connection], [], [], 0)[0])
 
 
 def _section(stops: Sequence[_Stop]) -> Section:

@@ -2,7 +2,6 @@
 
 import http.client
 import re
-import select
 import socket
 import subprocess
 import time
@@ -14,7 +13,7 @@ from itertools import count
 from threading import Event
 
 from conduct_load import NO_ANSWER
-from load import RECEIVED_BYTES, connect, is_whole
+from load import RECEIVED_BYTES, connect, has_ended, is_whole
 from pydantic_core import to_json
 
 _QUERIES = ("the most common elements of a list", "read a zip archive", "measure elapsed time")
@@ -82,7 +81,7 @@ def _ask_on(url: str, name: str, enough: Event) -> dict[str, int]:
             break  # refused: nothing was accepted
         with connection:
             closes = False
-            while not closes and not _has_ended(connection):
+            while not closes and not has_ended(connection):
                 number = next(numbers)
                 query = _QUERIES[number % len(_QUERIES)]
                 answer = _answer_to(connection, _request(query, f"{name}-{number}"))
@@ -104,11 +103,6 @@ def _answer_to(connection: socket.socket, request: bytes) -> bytes:
     except OSError:
         return b""
     return answer
-
-
-def _has_ended(connection: socket.socket) -> bool:
-    # Nothing was asked, so that all there could be to read is its end.
-    return bool(select.select([connection], [], [], 0)[0])
 
 
 def _request(query: str, request_id: str) -> bytes:

@@ -116,6 +116,12 @@ def connect(address: str) -> socket.socket:
     return connection
 
 
+def has_ended(connection: socket.socket) -> bool:
+    """Whether a connection on which nothing is asked was closed at its other end."""
+    # All there could be to read is its end.
+    return bool(select.select([connection], [], [], 0)[0])
+
+
 def is_whole(answer: bytes) -> bool:
     """Whether `answer` is an HTTP answer from its first byte to its last, whatever its status."""
     end_of_head = answer.find(_END_OF_HEAD)

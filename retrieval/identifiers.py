@@ -9,8 +9,6 @@ from retrieval.lines import LineError
 # Control characters break lines and terminals, U+FEFF at the start of a file is no part of an id,
 # and half of a surrogate pair cannot be stored.
 _FORBIDDEN = re.compile("[\x00-\x1f\x7f-\x9f\ufeff\ud800-\udfff]")
-
-
 _STEPS = frozenset({".", ".."})
 
 

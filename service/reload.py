@@ -138,7 +138,13 @@ class Reloader:
     def _work(self) -> None:
         while (outcome := self._outcomes.get()) is not None:
             if outcome.set_running_or_notify_cancel():  # else who asked has given up meanwhile
-                self._reload(outcome)
+                try:
+                    self._reload(outcome)
+                except Exception as error:
+                    # Whatever it is, those that follow are to have their turn.
+                    logger.exception("a reload has failed unexpectedly")
+                    if not outcome.done():
+                        outcome.set_exception(error)
             del outcome
 
     def _reload(self, outcome: Future[Serving]) -> None:

@@ -210,6 +210,19 @@ def test_a_reload_that_never_ends_does_not_hold_up_the_end(
     let_go.set()
 
 
+def test_after_a_failure_that_nobody_foresaw_the_next_reload_has_its_turn(
+    small_searcher: Searcher, caplog: pytest.LogCaptureFixture
+) -> None:
+    # It loads what is no searcher, so that only to publish it fails.
+    load: Any = lambda: None  # noqa: E731
+    reloader = Reloader(ServiceState(small_searcher), load, CollectorRegistry())
+    for times in (1, 2):
+        with pytest.raises(AttributeError):
+            reloader.request().result(20)
+        assert caplog.text.count("failed unexpectedly") == times
+    reloader.close()
+
+
 def test_an_index_that_is_replaced_while_it_is_read_is_refused(
     versions: Versions, other_index: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
