@@ -40,9 +40,11 @@ def definitions_in_loaded(
     """
     # Looking at a name may define another.
     for name, value in list(vars(module).items()):
-        own = getattr(value, "__module__", None) == module.__name__
+        # Of a hook that a program may have replaced, such as sys.excepthook.
+        original = vars(module).get(f"__{name}__", value)
+        own = getattr(original, "__module__", None) == module.__name__
         if is_public(name) and (own if names is None else name in names):
-            yield from _in_object(name, value)
+            yield from _in_object(name, original)
 
 
 def imported_names(
