@@ -1,11 +1,9 @@
 """Where connections come in: all that wait are accepted at once, and none is lost at the end."""
 
 import asyncio
-import ctypes
 import logging
 import select
 import socket
-import struct
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 
@@ -19,18 +17,8 @@ _GRACE_SECONDS = 0.1
 _MOST_SECONDS = 2.0
 """For reading all that was sent: there may be clients who never stop sending."""
 
-_SO_ATTACH_FILTER = 26
-# BPF, over a packet from its TCP header on: whoever first asks to connect is not heard. What else
-# comes is kept: to drop it would leave clients alone who believe that they are connected.
-_DROP_NEW = b"".join(
-    struct.pack("HBBI", *instruction)
-    for instruction in (
-        (0x30, 0, 0, 13),  # load the byte of flags
-        (0x45, 0, 1, 0x02),  # go on if SYN is among them, else skip one
-        (0x06, 0, 0, 0),  # keep nothing
-        (0x06, 0, 0, 0xFFFF),  # keep all
-    )
-)
+_SO_BINDTOIFINDEX = 62
+_NO_INTERFACE = 2**31 - 1
 
 logger = logging.getLogger(__name__)
 
@@ -101,13 +89,12 @@ class Acceptor:
 def _turn_away(listener: socket.socket) -> None:
     """Let nobody else connect, while those who have can still be accepted.
 
-    To close the socket would reset them. Clients who try meanwhile are refused once it is closed.
+    To close the socket would reset them. Bound to an interface that is not there, it is not found
+    by whoever first asks to connect, who is refused as if it were closed. Unlike a packet filter,
+    this needs no privilege, which a container rarely has.
     """
-    code = ctypes.create_string_buffer(_DROP_NEW)
-    with suppress(OSError):  # a system without such filters: there is a moment for a loss
-        listener.setsockopt(
-            socket.SOL_SOCKET, _SO_ATTACH_FILTER, struct.pack("HP", 4, ctypes.addressof(code))
-        )
+    with suppress(OSError):  # Linux before 5.7: there is a moment for a loss
+        listener.setsockopt(socket.SOL_SOCKET, _SO_BINDTOIFINDEX, _NO_INTERFACE)
 
 
 def _have_unread(connections: Iterable[asyncio.Protocol]) -> bool:

@@ -3,20 +3,23 @@
 import asyncio
 import http.client
 import json
+import os
 import resource
 import signal
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+import pytest
 import uvloop
 
 from service.acceptor import Acceptor
 
+NOBODY = 65534
 BODY = json.dumps({"query": "bread"}).encode()
 REQUEST = b"POST /search HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n%b" % (len(BODY), BODY)
 
@@ -56,6 +59,41 @@ def test_who_has_connected_and_asked_before_the_end_is_answered(
         statuses = set(pool.map(status_of, [*kept, *new]))
     assert statuses <= {200, 503}
     assert server.ended() == 0
+
+
+@contextmanager
+def unprivileged() -> Iterator[None]:
+    """As the service runs in a container."""
+    user = os.geteuid()
+    os.seteuid(user or NOBODY)
+    try:
+        yield
+    finally:
+        os.seteuid(user)
+
+
+def test_at_the_end_who_has_connected_is_accepted_and_nobody_else() -> None:
+    accepted = []
+
+    class Connection(asyncio.Protocol):
+        def connection_made(self, transport: asyncio.BaseTransport) -> None:
+            accepted.append(transport)
+
+    async def connect_while_it_closes() -> None:
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            address = listener.getsockname()
+            acceptor = Acceptor(listener, Connection)
+            with socket.create_connection(address):
+                closing = asyncio.create_task(acceptor.close([]))
+                await asyncio.sleep(0)
+                assert listener.fileno() >= 0
+                with pytest.raises(ConnectionRefusedError):
+                    socket.create_connection(address, timeout=5)
+                await closing
+        assert len(accepted) == 1
+
+    with unprivileged(), asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(connect_while_it_closes())
 
 
 def test_all_who_wait_are_accepted_in_one_turn_of_the_event_loop() -> None:
