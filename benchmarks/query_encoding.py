@@ -128,7 +128,7 @@ def measure_paper_sizes(folder: Path, rounds: int) -> dict[tuple[int, str], dict
         encoders[layers, "fp32"] = Tokenised(fp32)
         encoders[layers, "int8"] = Tokenised(int8)
     texts = texts_of_length(tokenizer_json(folder / f"onnx-{layers}"), PAPER_LENGTHS)
-    return in_milliseconds(measure_latencies(encoders, texts, rounds=rounds, seconds=300))
+    return in_milliseconds(measure_latencies(encoders, texts, rounds=rounds, seconds=60))
 
 
 def random_tower(folder: Path, layers: int) -> Tower:
