@@ -16,7 +16,7 @@ from loadtests.figures import Figures
 from loadtests.loads import Load, closed_loop, open_loop
 from loadtests.locust_run import LocustFigures, run_locust
 from loadtests.processes import Service, requests_counted
-from loadtests.saturation import find_saturation
+from loadtests.saturation import find_saturation, unsteadiness
 from loadtests.traffic import BATCH_PATH, SEARCH_PATH, Mix, traffic
 
 FULL = 100.0
@@ -62,13 +62,17 @@ class Plan:
 
 @dataclass(slots=True)
 class Measurement:
-    """What was found out about one service; `rates` and `locust` go by per cent of saturation."""
+    """What was found out about one service; `rates` and what follows go by per cent of saturation.
+
+    `saturation_after` is the saturation rate as it was right after that rate.
+    """
 
     subject: Subject
     saturation: float
     steps: Mapping[int, Figures]
     artefacts: Sequence[str]
     rates: dict[float, Figures] = field(default_factory=dict)
+    saturation_after: dict[float, float] = field(default_factory=dict)
     locust: dict[float, LocustFigures] = field(default_factory=dict)
     complaints: list[str] = field(default_factory=list)
 
@@ -104,12 +108,16 @@ def _measure(service: Service, subject: Subject, plan: Plan) -> Measurement:
     measurement = Measurement(subject, saturation, steps, subject.describe(service))
     for clients, step in steps.items():
         measurement.complaints += [f"with {clients} clients: {why}" for why in step.distrust]
+    most_clients = max(steps, key=lambda clients: steps[clients].answered_rate)
     for percent in plan.percents:
         rate = saturation * percent / FULL
         _say(f"{subject.name}: {percent:g}% of saturation, {rate:,.1f} requests a second")
         figures = _open(service, plan, rate, measurement.complaints)
         measurement.rates[percent] = figures
-        measurement.complaints += [f"at {percent:g}%: {why}" for why in figures.distrust]
+        after = _closed(service, plan, most_clients, plan.step_seconds).answered_rate
+        measurement.saturation_after[percent] = after
+        reasons = [*figures.distrust, *unsteadiness(saturation, after)]
+        measurement.complaints += [f"at {percent:g}%: {why}" for why in reasons]
         if plan.with_locust and percent < FULL:
             _say(f"{subject.name}: the same by Locust")
             measurement.locust[percent] = _locust(service, subject, plan, rate)

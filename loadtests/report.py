@@ -162,6 +162,7 @@ def _rate_rows(measurement: Measurement) -> list[dict[str, str]]:
         {
             "service": measurement.subject.name,
             "% of saturation": f"{percent:g}",
+            "saturation right after": f"{measurement.saturation_after[percent]:.1f}",
             "offered a second": f"{figures.offered:.1f}",
             "came a second": f"{len(figures.measured) / figures.load.seconds:.1f}",
             "answered a second": f"{figures.answered_rate:.1f}",
@@ -285,7 +286,8 @@ Machine: {machine}
 of {warm_up} s.
 
 The saturation rate is the most answers a second of closed loops of {step_seconds} s with 1, 2, 4, …
-clients, until two doublings in a row bring less than {growth}, or there are {most_clients}. The
+clients, until two doublings in a row bring less than {growth}, or there are {most_clients}. It is
+measured again right after each rate, since a machine with neighbours is not always as fast. The
 rates around it are open loops with Poisson arrivals: latency counts from the moment at which a
 request was to begin, so a late start is charged to the service. Percentiles are of requests that
 were answered 200 or not at all; rejected are 429, 503 and 504. One that has no request above it is

@@ -6,6 +6,7 @@ from loadtests.figures import Figures
 
 MOST_CLIENTS = 128
 GROWTH = 1.03
+STEADY = 0.1
 
 
 def find_saturation(measure: Callable[[int], Figures]) -> tuple[float, dict[int, Figures]]:
@@ -24,3 +25,18 @@ def find_saturation(measure: Callable[[int], Figures]) -> tuple[float, dict[int,
         without_growth = 0 if rate > GROWTH * best else without_growth + 1
         best, clients = max(best, rate), 2 * clients
     return best, steps
+
+
+def unsteadiness(saturation: float, right_after: float) -> list[str]:
+    """Why a rate is not the share of what the service could do that it is said to be, if so.
+
+    :param right_after: The saturation rate as it was found right after that rate.
+    """
+    change = right_after / saturation - 1
+    if abs(change) <= STEADY:
+        return []
+    less_or_more = f"{abs(change):.0%} {'more' if change > 0 else 'less'}"
+    why = "the machine became faster or slower meanwhile"
+    return [
+        f"right after, the saturation rate was {right_after:,.0f} a second, {less_or_more}: {why}"
+    ]

@@ -15,7 +15,7 @@ from loadtests.connection import NO_ANSWER
 from loadtests.figures import Figures
 from loadtests.loads import Load, closed_loop, open_loop
 from loadtests.queries import read_queries
-from loadtests.saturation import find_saturation
+from loadtests.saturation import find_saturation, unsteadiness
 from loadtests.traffic import Mix, Request, traffic
 from tests.loadtests.counters import assert_counted, counted
 from tests.service.conftest import Server, running
@@ -219,6 +219,21 @@ def test_the_saturation_rate_is_what_a_server_can_do(
     assert 20 < saturation <= 102
     assert list(steps)[:2] == [1, 2]
     assert saturation == max(figures.answered_rate for figures in steps.values())
+
+
+@pytest.mark.parametrize(
+    ("right_after", "change"),
+    [
+        (181.0, ""),
+        (219.0, ""),
+        (160.0, "160 a second, 20% less"),
+        (250.0, "250 a second, 25% more"),
+    ],
+)
+def test_a_machine_whose_speed_changes_is_found_out(right_after: float, change: str) -> None:
+    why = "the machine became faster or slower meanwhile"
+    reason = f"right after, the saturation rate was {change}: {why}"
+    assert unsteadiness(200.0, right_after) == ([reason] if change else [])
 
 
 def test_an_address_where_nobody_listens_is_refused(searches: Iterator[Request]) -> None:

@@ -15,7 +15,7 @@ PLAN = Plan(Path("queries.txt"), ["a"], Mix(), [50.0], 1.0, 0.1, 1.0, 0, [0], [1
 
 def report_on(folder: Path, figures: Figures) -> str:
     subject = Subject("one", "", "/", lambda: pytest.fail("it is not to be started"))
-    measurement = Measurement(subject, 200.0, {1: figures}, (), {50.0: figures})
+    measurement = Measurement(subject, 200.0, {1: figures}, (), {50.0: figures}, {50.0: 170.0})
     write_report([measurement], PLAN, folder, command="", machine="")
     return (folder / "report.md").read_text()
 
