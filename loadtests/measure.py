@@ -64,7 +64,7 @@ class Plan:
 class Measurement:
     """What was found out about one service; `rates` and what follows go by per cent of saturation.
 
-    `saturation_after` is the saturation rate as it was right after that rate.
+    `saturation_around` is the saturation rate as it was right before and right after that rate.
     """
 
     subject: Subject
@@ -72,7 +72,7 @@ class Measurement:
     steps: Mapping[int, Figures]
     artefacts: Sequence[str]
     rates: dict[float, Figures] = field(default_factory=dict)
-    saturation_after: dict[float, float] = field(default_factory=dict)
+    saturation_around: dict[float, tuple[float, float]] = field(default_factory=dict)
     locust: dict[float, LocustFigures] = field(default_factory=dict)
     complaints: list[str] = field(default_factory=list)
 
@@ -109,14 +109,19 @@ def _measure(service: Service, subject: Subject, plan: Plan) -> Measurement:
     for clients, step in steps.items():
         measurement.complaints += [f"with {clients} clients: {why}" for why in step.distrust]
     most_clients = max(steps, key=lambda clients: steps[clients].answered_rate)
+
+    def saturation_now() -> float:
+        return _closed(service, plan, most_clients, plan.step_seconds).answered_rate
+
     for percent in plan.percents:
-        rate = saturation * percent / FULL
+        before = saturation_now()
+        rate = before * percent / FULL
         _say(f"{subject.name}: {percent:g}% of saturation, {rate:,.1f} requests a second")
         figures = _open(service, plan, rate, measurement.complaints)
+        after = saturation_now()
         measurement.rates[percent] = figures
-        after = _closed(service, plan, most_clients, plan.step_seconds).answered_rate
-        measurement.saturation_after[percent] = after
-        reasons = [*figures.distrust, *unsteadiness(saturation, after)]
+        measurement.saturation_around[percent] = before, after
+        reasons = [*figures.distrust, *unsteadiness(before, after)]
         measurement.complaints += [f"at {percent:g}%: {why}" for why in reasons]
         if plan.with_locust and percent < FULL:
             _say(f"{subject.name}: the same by Locust")

@@ -12,7 +12,7 @@ from loadtests.locust_run import LocustFigures
 from loadtests.machine import threads_of_a_core
 from loadtests.measure import Measurement, Plan, file_name
 from loadtests.plots import draw_all
-from loadtests.saturation import GROWTH, MOST_CLIENTS
+from loadtests.saturation import GROWTH, MOST_CLIENTS, unsteadiness
 
 REPORT_FILE, RATES_FILE = "report.md", "rates.csv"
 SATURATION_FILE, LOCUST_FILE = "saturation.csv", "locust.csv"
@@ -124,6 +124,8 @@ def _bounds(measurements: Iterable[Measurement]) -> list[str]:
         if len(figures.latencies) >= fewest_requests(99.0):
             times = figures.latency(99.0) / figures.latency(_MIDDLE)
             kept = "kept" if times <= _MOST_TIMES_THE_MIDDLE else "**missed**"
+            if unsteadiness(*measurement.saturation_around[_MIDDLE]):
+                kept += ", while the machine became faster or slower"
             row |= {"measured": f"{times:.2f} times", "": kept}
         else:
             row |= {"measured": "", "": "too few requests to tell"}
@@ -162,7 +164,8 @@ def _rate_rows(measurement: Measurement) -> list[dict[str, str]]:
         {
             "service": measurement.subject.name,
             "% of saturation": f"{percent:g}",
-            "saturation right after": f"{measurement.saturation_after[percent]:.1f}",
+            "saturation before": f"{measurement.saturation_around[percent][0]:.1f}",
+            "saturation after": f"{measurement.saturation_around[percent][1]:.1f}",
             "offered a second": f"{figures.offered:.1f}",
             "came a second": f"{len(figures.measured) / figures.load.seconds:.1f}",
             "answered a second": f"{figures.answered_rate:.1f}",
@@ -287,10 +290,11 @@ of {warm_up} s.
 
 The saturation rate is the most answers a second of closed loops of {step_seconds} s with 1, 2, 4, …
 clients, until two doublings in a row bring less than {growth}, or there are {most_clients}. It is
-measured again right after each rate, since a machine with neighbours is not always as fast. The
-rates around it are open loops with Poisson arrivals: latency counts from the moment at which a
-request was to begin, so a late start is charged to the service. Percentiles are of requests that
-were answered 200 or not at all; rejected are 429, 503 and 504. One that has no request above it is
-left out (-): p99 takes {p99_requests:,} requests, p99.9 {p999_requests:,}. Of N requests N/100 are
-above p99: where these are few, it is chance to a large part.
+measured again right before each rate, which is a share of that, and right after, since a machine
+with neighbours is not always as fast. The rates are open loops with Poisson arrivals: latency
+counts from the moment at which a request was to begin, so a late start is charged to the service.
+Percentiles are of requests that were answered 200 or not at all; rejected are 429, 503 and 504. One
+that has no request above it is left out (-): p99 takes {p99_requests:,} requests, p99.9
+{p999_requests:,}. Of N requests N/100 are above p99: where these are few, it is chance to a large
+part.
 """

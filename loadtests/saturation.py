@@ -27,16 +27,14 @@ def find_saturation(measure: Callable[[int], Figures]) -> tuple[float, dict[int,
     return best, steps
 
 
-def unsteadiness(saturation: float, right_after: float) -> list[str]:
-    """Why a rate is not the share of what the service could do that it is said to be, if so.
+def unsteadiness(before: float, after: float) -> list[str]:
+    """Why a rate was not the share of what the service could do that it is said to be, if so.
 
-    :param right_after: The saturation rate as it was found right after that rate.
+    :param before: The saturation rate as it was right before, of which the rate is a share.
+    :param after: The saturation rate as it was right after.
     """
-    change = right_after / saturation - 1
+    change = after / before - 1
     if abs(change) <= STEADY:
         return []
-    less_or_more = f"{abs(change):.0%} {'more' if change > 0 else 'less'}"
-    why = "the machine became faster or slower meanwhile"
-    return [
-        f"right after, the saturation rate was {right_after:,.0f} a second, {less_or_more}: {why}"
-    ]
+    was = f"{before:,.0f} a second right before and {after:,.0f} right after"
+    return [f"the saturation rate was {was}: the machine became faster or slower"]

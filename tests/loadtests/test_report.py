@@ -13,9 +13,10 @@ from tests.loadtests.test_figures import load_of
 PLAN = Plan(Path("queries.txt"), ["a"], Mix(), [50.0], 1.0, 0.1, 1.0, 0, [0], [1])
 
 
-def report_on(folder: Path, figures: Figures) -> str:
+def report_on(folder: Path, figures: Figures, *, after: float = 210.0) -> str:
     subject = Subject("one", "", "/", lambda: pytest.fail("it is not to be started"))
-    measurement = Measurement(subject, 200.0, {1: figures}, (), {50.0: figures}, {50.0: 170.0})
+    saturation = {50.0: (200.0, after)}
+    measurement = Measurement(subject, 200.0, {1: figures}, (), {50.0: figures}, saturation)
     write_report([measurement], PLAN, folder, command="", machine="")
     return (folder / "report.md").read_text()
 
@@ -41,8 +42,13 @@ def test_whether_the_bound_was_kept_is_said(tmp_path: Path, figures: Figures, ve
     assert f"{line}{verdict} |" in report_on(tmp_path, figures)
 
 
+def test_a_bound_says_whether_the_machine_was_as_fast_all_the_while(tmp_path: Path) -> None:
+    verdict = "1.00 times | kept, while the machine became faster or slower |"
+    assert verdict in report_on(tmp_path, figures_of(0), after=100.0)
+
+
 def test_a_percentile_that_no_request_is_above_is_left_out(tmp_path: Path) -> None:
     assert [fewest_requests(p) for p in (50.0, 90.0, 95.0, 99.0, 99.9)] == [2, 10, 20, 100, 1_000]
     text = report_on(tmp_path, figures_of(0, requests=60))
     assert "| 10 | 10 | 10 | - | - | 10 |" in text
-    assert "p99 takes 100 requests, p99.9 1,000." in text
+    assert "p99 takes 100 requests, p99.9\n1,000." in text
