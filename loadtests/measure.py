@@ -62,9 +62,10 @@ class Plan:
 
 @dataclass(slots=True)
 class Measurement:
-    """What was found out about one service; `rates` and what follows go by per cent of saturation.
+    """What was found out about one service.
 
-    `saturation_around` is the saturation rate as it was right before and right after that rate.
+    `rates`, `saturation_around` (as it was right before and right after) and `locust` go by per
+    cent of saturation.
     """
 
     subject: Subject
@@ -75,6 +76,12 @@ class Measurement:
     saturation_around: dict[float, tuple[float, float]] = field(default_factory=dict)
     locust: dict[float, LocustFigures] = field(default_factory=dict)
     complaints: list[str] = field(default_factory=list)
+
+    @property
+    def saturations(self) -> list[float]:
+        """Every saturation rate that was measured, ascending."""
+        around = [rate for both in self.saturation_around.values() for rate in both]
+        return sorted([self.saturation, *around])
 
 
 def measure(subject: Subject, plan: Plan) -> Measurement:
@@ -97,9 +104,10 @@ def measure(subject: Subject, plan: Plan) -> Measurement:
 def _measure(service: Service, subject: Subject, plan: Plan) -> Measurement:
     _closed(service, plan, _WARM_UP_CLIENTS, plan.warm_up)
     _say(f"{subject.name}: looking for the saturation rate")
-    saturation, steps = find_saturation(
+    best_clients, steps = find_saturation(
         lambda clients: _closed(service, plan, clients, plan.step_seconds)
     )
+    saturation = steps[best_clients].answered_rate
     if not saturation:
         raise LoadTestError(
             f"{subject.name} answered no request with 200, but {_statuses(steps[1])}; "
@@ -108,24 +116,31 @@ def _measure(service: Service, subject: Subject, plan: Plan) -> Measurement:
     measurement = Measurement(subject, saturation, steps, subject.describe(service))
     for clients, step in steps.items():
         measurement.complaints += [f"with {clients} clients: {why}" for why in step.distrust]
-    most_clients = max(steps, key=lambda clients: steps[clients].answered_rate)
 
-    def saturation_now() -> float:
-        return _closed(service, plan, most_clients, plan.step_seconds).answered_rate
+    def saturation_now(when: str) -> float:
+        figures = _closed(service, plan, best_clients, plan.step_seconds)
+        measurement.complaints += [f"{when}: {why}" for why in figures.distrust]
+        return figures.answered_rate
 
     for percent in plan.percents:
-        before = saturation_now()
+        before = saturation_now(f"before {percent:g}%")
+        if not before:
+            measurement.complaints.append(
+                f"before {percent:g}%: it answered no request with 200 any more; "
+                "from there on nothing was measured"
+            )
+            break
         rate = before * percent / FULL
         _say(f"{subject.name}: {percent:g}% of saturation, {rate:,.1f} requests a second")
         figures = _open(service, plan, rate, measurement.complaints)
-        after = saturation_now()
+        if plan.with_locust and percent < FULL:
+            _say(f"{subject.name}: the same by Locust")
+            measurement.locust[percent] = _locust(service, subject, plan, rate)
+        after = saturation_now(f"after {percent:g}%")
         measurement.rates[percent] = figures
         measurement.saturation_around[percent] = before, after
         reasons = [*figures.distrust, *unsteadiness(before, after)]
         measurement.complaints += [f"at {percent:g}%: {why}" for why in reasons]
-        if plan.with_locust and percent < FULL:
-            _say(f"{subject.name}: the same by Locust")
-            measurement.locust[percent] = _locust(service, subject, plan, rate)
     return measurement
 
 

@@ -1,5 +1,6 @@
 """The pictures of a report; a panel for each service."""
 
+import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -10,7 +11,7 @@ from matplotlib.ticker import LogLocator, NullFormatter
 
 from loadtests.answers import OK, REJECTIONS, TOTAL
 from loadtests.connection import NO_ANSWER
-from loadtests.figures import Figures
+from loadtests.figures import Figures, fewest_requests
 from loadtests.measure import FULL, Measurement
 
 # Okabe and Ito's colours, which people with any colour vision tell apart.
@@ -79,12 +80,18 @@ def _draw(
 def _draw_latency(axes: Axes, measurement: Measurement) -> None:
     rates = [figures.offered for figures in measurement.rates.values()]
     for (percentile, name), colour in zip(_CURVES.items(), _COLOURS, strict=False):
-        latencies = [figures.latency(percentile) for figures in measurement.rates.values()]
+        enough = fewest_requests(percentile)
+        latencies = [
+            figures.latency(percentile) if len(figures.latencies) >= enough else math.nan
+            for figures in measurement.rates.values()
+        ]
         axes.plot(rates, latencies, color=colour, marker="o", markersize=4, label=name)
-    axes.axvline(measurement.saturation, color=_INK, linestyle=":", linewidth=1.2)
+    least, most = measurement.saturations[0], measurement.saturations[-1]
+    axes.axvspan(least, most, color=_INK, alpha=0.12, linewidth=0)
+    axes.axvline(least, color=_INK, linestyle=":", linewidth=1.2)
     axes.annotate(
         "saturation",
-        (measurement.saturation, 1.0),
+        (least, 1.0),
         xycoords=axes.get_xaxis_transform(),
         xytext=(-5, -4),
         textcoords="offset points",

@@ -12,7 +12,7 @@ from loadtests.locust_run import LocustFigures
 from loadtests.machine import threads_of_a_core
 from loadtests.measure import Measurement, Plan, file_name
 from loadtests.plots import draw_all
-from loadtests.saturation import GROWTH, MOST_CLIENTS, unsteadiness
+from loadtests.saturation import CHANGED, GROWTH, MOST_CLIENTS, unsteadiness
 
 REPORT_FILE, RATES_FILE = "report.md", "rates.csv"
 SATURATION_FILE, LOCUST_FILE = "saturation.csv", "locust.csv"
@@ -102,7 +102,7 @@ def _head(plan: Plan, command: str, machine: str) -> str:
 def _summary(measurement: Measurement) -> dict[str, str]:
     row = {
         "service": measurement.subject.name,
-        "saturation, answers a second": f"{measurement.saturation:,.0f}",
+        "saturation, answers a second": _range(measurement.saturations),
     }
     for percent, figures in measurement.rates.items():
         row[f"p50 / p99 at {percent:g}%, ms"] = (
@@ -125,7 +125,7 @@ def _bounds(measurements: Iterable[Measurement]) -> list[str]:
             times = figures.latency(99.0) / figures.latency(_MIDDLE)
             kept = "kept" if times <= _MOST_TIMES_THE_MIDDLE else "**missed**"
             if unsteadiness(*measurement.saturation_around[_MIDDLE]):
-                kept += ", while the machine became faster or slower"
+                kept += f", while {CHANGED}"
             row |= {"measured": f"{times:.2f} times", "": kept}
         else:
             row |= {"measured": "", "": "too few requests to tell"}
@@ -252,6 +252,11 @@ def _write_csv(path: Path, rows: Sequence[dict[str, str]]) -> None:
         writer.writerows(rows)
 
 
+def _range(ascending: Sequence[float]) -> str:
+    least, most = f"{ascending[0]:,.0f}", f"{ascending[-1]:,.0f}"
+    return least if least == most else f"{least} to {most}"
+
+
 def _cores(cores: Sequence[int]) -> str:
     return ", ".join(map(str, cores))
 
@@ -290,11 +295,13 @@ of {warm_up} s.
 
 The saturation rate is the most answers a second of closed loops of {step_seconds} s with 1, 2, 4, …
 clients, until two doublings in a row bring less than {growth}, or there are {most_clients}. It is
-measured again right before each rate, which is a share of that, and right after, since a machine
-with neighbours is not always as fast. The rates are open loops with Poisson arrivals: latency
-counts from the moment at which a request was to begin, so a late start is charged to the service.
+measured again right before each rate, which is a share of that, and right after it and Locust,
+since a machine with neighbours is not always as fast. The rates are open loops with Poisson
+arrivals: latency counts from the moment at which a request was to begin, so a late start is charged
+to the service. What is answered a second is of the requests that came, however long they waited.
+
 Percentiles are of requests that were answered 200 or not at all; rejected are 429, 503 and 504. One
-that has no request above it is left out (-): p99 takes {p99_requests:,} requests, p99.9
+that has no request above it is left out (-): p99 takes {p99_requests:,} requests, p99.9 takes
 {p999_requests:,}. Of N requests N/100 are above p99: where these are few, it is chance to a large
 part.
 """

@@ -1,6 +1,7 @@
 """A server whose latency is known: it works on one request after the other, and at times stalls.
 
-Prints its address, then the beginning and end of every stall on the monotonic clock.
+As soon as the file `--broken-by` is there, it answers 500. Prints its address, then the
+beginning and end of every stall on the monotonic clock.
 """
 
 import argparse
@@ -8,8 +9,9 @@ import asyncio
 import re
 import sys
 import time
+from pathlib import Path
 
-ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nServer-Timing: work;dur=%.3f\r\n\r\n{}"
+ANSWER = b"HTTP/1.1 %d -\r\nContent-Length: 2\r\nServer-Timing: work;dur=%.3f\r\n\r\n{}"
 
 
 def main() -> None:
@@ -19,6 +21,7 @@ def main() -> None:
     parser.add_argument("--stall-ms", type=float, default=0.0)
     parser.add_argument("--stall-every-ms", type=float, default=1000.0)
     parser.add_argument("--close-idle-ms", type=float, default=60_000.0)
+    parser.add_argument("--broken-by", type=Path, default=Path("never"))
     parser.add_argument("--end-after", type=int, default=0, help="requests")
     asyncio.run(serve(parser.parse_args()))
 
@@ -35,7 +38,8 @@ async def serve(options: argparse.Namespace) -> None:
                 length = re.search(rb"content-length: (\d+)", head.lower())
                 await reader.readexactly(int(length[1]) if length else 0)
                 time.sleep(options.work_ms / 1000)  # for everybody: there is one after the other
-                writer.write(ANSWER % options.work_ms)
+                status = 500 if options.broken_by.exists() else 200
+                writer.write(ANSWER % (status, options.work_ms))
                 answered += 1
                 if answered == options.end_after:
                     raise SystemExit
