@@ -1,8 +1,8 @@
 # The service in an image; docs/image.md says how to build, run and harden it.
-# Nothing here needs BuildKit: any builder of Dockerfiles will do.
+# It does not need BuildKit: any builder of Dockerfiles works.
 ARG BASE_IMAGE=python:3.11-slim-bookworm
 
-# What serving and indexing need of others, in a virtual environment that has no pip.
+# The dependencies of serving and indexing, in a virtual environment without pip.
 FROM ${BASE_IMAGE} AS dependencies
 # pip's own variables, for another package index than the public one.
 ARG PIP_INDEX_URL
@@ -14,7 +14,7 @@ ENV PIP_CONSTRAINT=/build/constraints.txt \
     PIP_NO_COMPILE=1 \
     PIP_QUIET=1
 WORKDIR /build
-COPY constraints.txt pyproject.toml image/requirements.py ./
+COPY constraints.txt pyproject.toml deploy/image/requirements.py ./
 RUN python3 -m venv tools \
     && tools/bin/python requirements.py > requirements.txt \
     && python3 -m venv --without-pip /opt/swiftlet/venv \
@@ -23,16 +23,12 @@ RUN python3 -m venv tools \
     && find /opt/swiftlet/venv/lib -depth -type d -name tests -exec rm -r {} + \
     && tools/bin/python -m compileall -q --invalidation-mode unchecked-hash /opt/swiftlet/venv/lib
 
-# Swiftlet itself, what it serves without a volume, and the bill of materials.
+# Swiftlet, the index and encoder that it serves without a volume, and the bill of materials.
 FROM dependencies AS project
 RUN tools/bin/pip install cyclonedx-bom hatchling
 COPY README.md LICENSE ./
-COPY evaluation evaluation
 COPY export export
-COPY image image
-COPY indexing indexing
-COPY models models
-COPY retrieval retrieval
+COPY deploy/image deploy/image
 COPY service service
 COPY swiftlet swiftlet
 COPY training training
@@ -40,20 +36,20 @@ RUN tools/bin/pip wheel --no-deps --no-build-isolation --wheel-dir dist . \
     && tools/bin/pip --python /opt/swiftlet/venv/bin/python3 install --no-deps \
         --target /opt/swiftlet/app dist/*.whl \
     && mkdir /opt/swiftlet/image \
-    && cp image/start.py image/healthcheck.py /opt/swiftlet/image/ \
+    && cp deploy/image/start.py deploy/image/healthcheck.py /opt/swiftlet/image/ \
     && tools/bin/python -m compileall -q --invalidation-mode unchecked-hash /opt/swiftlet/app \
-    && tools/bin/python image/sbom.py /opt/swiftlet/venv/bin/python3 /opt/swiftlet/sbom.cdx.json
+    && tools/bin/python deploy/image/sbom.py /opt/swiftlet/venv/bin/python3 /opt/swiftlet/sbom.cdx.json
 # Folders in the build context: an index, and an encoder for queries, in place of the demo's.
-ARG INDEX=image/none
-ARG ENCODER=image/none
+ARG INDEX=deploy/image/none
+ARG ENCODER=deploy/image/none
 COPY ${INDEX} /build/given/${INDEX}/
 COPY ${ENCODER} /build/given/${ENCODER}/
-RUN /opt/swiftlet/venv/bin/python3 -I image/artefacts.py \
+RUN /opt/swiftlet/venv/bin/python3 -I deploy/image/artefacts.py \
     "given/${INDEX}" "given/${ENCODER}" /opt/swiftlet/artefacts
 
 FROM ${BASE_IMAGE}
-# What installs packages has no place where nothing is to be installed; and a file system that is
-# read only leaves no room for bytecode, of which some base images have none.
+# The image installs no packages, so pip and its like are removed. Bytecode is compiled here: some
+# base images have none, and a read-only file system cannot take it later.
 RUN library="$(python3 -c 'import sysconfig; print(sysconfig.get_path("stdlib"))')" \
     && rm -rf "$library/ensurepip" /usr/share/python-wheels /usr/local/bin/pip* \
         "$library"/site-packages/pip* "$library"/site-packages/setuptools* \
@@ -69,7 +65,7 @@ ENV LANG=C.UTF-8 \
     PATH=/opt/swiftlet/app/bin:/opt/swiftlet/venv/bin:/usr/local/bin:/usr/bin:/bin \
     PYTHONDONTWRITEBYTECODE=1 \
     SWIFTLET_HOST=0.0.0.0
-# A number, so that whoever runs it can tell that it is not root.
+# A number, so that `runAsNonRoot` of Kubernetes can check that it is not root.
 USER 10001:10001
 EXPOSE 8000
 STOPSIGNAL SIGTERM
@@ -80,7 +76,7 @@ CMD ["serve"]
 ARG VERSION=unknown
 ARG REVISION=unknown
 LABEL org.opencontainers.image.title="swiftlet" \
-      org.opencontainers.image.description="Dense retrieval that answers on a CPU in about a millisecond" \
+      org.opencontainers.image.description="Dense retrieval for ordinary CPUs" \
       org.opencontainers.image.licenses="Apache-2.0" \
       org.opencontainers.image.version="${VERSION}" \
       org.opencontainers.image.revision="${REVISION}"

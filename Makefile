@@ -1,14 +1,16 @@
 # make demo   index the Python standard library's documentation and serve it
-# make loadtest   how much the service can do, and how fast it answers then
-# make image  the service as a Docker image; make test-image builds and tests one
-# make test   lint, types, layers and tests, as CI runs them
+# make loadtest   measure how many searches a second the service answers, and their latency
+# make image  build the service as a Docker image; make test-image builds and tests one
+# make test   lint, types, layers and tests
+# make soak   the tests that take minutes; CI runs them after `make test`
+# make explore   property tests with new random examples
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-SOURCES := retrieval indexing service evaluation training export swiftlet models experiments benchmarks image loadtests tests
+SOURCES := swiftlet service training export deploy experiments benchmarks loadtests tests
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 PORT ?= 8080
-# Of `make loadtest`: several indexes may be named; LOADTEST takes whatever `python -m loadtests` does.
+# For `make loadtest`: INDEX may name several indexes; LOADTEST takes options of `python -m loadtests`.
 INDEX ?=
 QUERIES ?= loadtests/demo-queries.txt
 RATES ?= 20 50 80 95 150
@@ -16,13 +18,13 @@ DURATION ?= 30
 OUT ?= runs/loadtest
 LOADTEST ?=
 
-# Of `make image`: DOCKER_BUILD takes whatever `docker build` does, such as --build-arg INDEX=index.
+# For `make image`: DOCKER_BUILD takes options of `docker build`, such as --build-arg INDEX=index.
 TAG ?= swiftlet
 BASE_IMAGE ?= python:3.11-slim-bookworm
 NETWORK ?=
 DOCKER_BUILD ?=
 
-.PHONY: image test-image demo test loadtest lint format tests constraints clean
+.PHONY: image test-image demo test loadtest lint format tests soak explore constraints clean
 
 demo: $(VENV)/base
 	@$(BIN)/swiftlet demo --directory .demo --port $(PORT)
@@ -38,33 +40,39 @@ lint: $(VENV)/dev
 tests: $(VENV)/dev
 	$(BIN)/python -m pytest -n 2 --dist loadgroup
 
+soak: $(VENV)/dev
+	$(BIN)/python -m pytest -n 2 -m soak
+
+explore: $(VENV)/dev
+	$(BIN)/python -m pytest -n 2 --hypothesis-profile explore $(shell grep -rl hypothesis tests --include='test_*.py')
+
 format: $(VENV)/dev
 	$(BIN)/ruff check --fix $(SOURCES)
 	$(BIN)/ruff format $(SOURCES)
 
 image:
-	@image/build $(TAG) $(BASE_IMAGE) "$(NETWORK)" $(DOCKER_BUILD)
+	@deploy/image/build $(TAG) $(BASE_IMAGE) "$(NETWORK)" $(DOCKER_BUILD)
 
 test-image: $(VENV)/dev image
-	IMAGE=$(TAG) BASE_IMAGE=$(BASE_IMAGE) $(BIN)/python -m pytest tests/image \
+	IMAGE=$(TAG) BASE_IMAGE=$(BASE_IMAGE) $(BIN)/python -m pytest tests/deploy/image \
 		tests/deploy/test_in_docker.py
 
 loadtest: $(VENV)/loadtest
 	$(BIN)/python -m loadtests $(foreach index,$(INDEX),--index $(index)) --queries $(QUERIES) \
 		--rates $(RATES) --duration $(DURATION) --out $(OUT) $(LOADTEST)
 
-# What serving and indexing need.
+# The packages of serving and indexing.
 $(VENV)/base: pyproject.toml constraints.txt | $(VENV)/python
 	$(INSTALL) --editable .
 	@touch $@
 
-# That, and what load tests need.
+# The same, and the packages of load tests.
 $(VENV)/loadtest: pyproject.toml constraints.txt | $(VENV)/python
 	$(INSTALL) --editable '.[loadtest]'
 	@touch $@ $(VENV)/base
 
-# That, and what training, export, evaluation and the tests need; the search page is tested in Chromium,
-# deploy/ with Compose and Prometheus.
+# The same, and the packages of training, export, evaluation and the tests. The search page is tested in
+# Chromium, deploy/ with Compose and Prometheus.
 $(VENV)/dev: pyproject.toml constraints.txt | $(VENV)/python
 	@sh .ci/system-packages $(PYTHON) chromium docker-compose prometheus
 	$(INSTALL) torch

@@ -1,9 +1,9 @@
 """Index types compared on real collections: recall, nDCG@10, latency and bytes.
 
-    python benchmarks/index.py --data ../shared/data
+    python -m benchmarks.index --data ../shared/data
 
-Passages as `swiftlet index` cuts them; every type is built on the same embeddings, whatever type
-the size would choose. Writes docs/results/index.md.
+Passages are those of `swiftlet index`; every type is built on the same embeddings. Writes
+docs/results/index.json and its page.
 """
 
 import argparse
@@ -11,36 +11,39 @@ import statistics
 import tempfile
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
 
-import models
-from evaluation.machine import describe_machine
-from evaluation.metrics import evaluate
-from indexing.build import BuildSettings
-from indexing.document_writer import write_documents
-from indexing.index_type import (
-    EXACT_UP_TO,
-    SCANNED_UP_TO,
+from loadtests.results import RESULTS, write
+from swiftlet import encoders
+from swiftlet.evaluation.machine import describe_machine
+from swiftlet.evaluation.metrics import evaluate
+from swiftlet.indexing.build import BuildSettings
+from swiftlet.indexing.document_writer import write_documents
+from swiftlet.indexing.progress import Silence
+from swiftlet.indexing.sample_queries import sample_queries
+from swiftlet.indexing.tuning import (
     TARGET_RECALL,
     TUNED_CANDIDATES,
     exact_rows,
     recall,
-    training_size,
     tune,
 )
-from indexing.progress import Silence
-from indexing.sample_queries import sample_queries
-from retrieval.aggregation import DocumentNumbers, best_passages
-from retrieval.collections import qrels_path, read_documents, read_qrels, read_queries
-from retrieval.encoder import OnnxEncoder
-from retrieval.encoding import encode_texts
-from retrieval.index import FaissIndex
-from retrieval.passages import PassageSplitter
-from retrieval.processors import available_processors
-from retrieval.types import Embeddings, Qrels
+from swiftlet.retrieval.aggregation import DocumentNumbers, best_passages
+from swiftlet.retrieval.corpora.collections import (
+    qrels_path,
+    read_documents,
+    read_qrels,
+    read_queries,
+)
+from swiftlet.retrieval.encoder import OnnxEncoder
+from swiftlet.retrieval.encoding import encode_texts
+from swiftlet.retrieval.engines.faiss_index import EXACT_UP_TO, SCANNED_UP_TO, FaissIndex
+from swiftlet.retrieval.passages import PassageSplitter
+from swiftlet.retrieval.processors import available_processors
+from swiftlet.retrieval.types import Embeddings, Qrels
 
 COLLECTIONS = [("squad-dev-v1.1", "test"), ("scifact", "test")]
 SPANS = 400
@@ -49,7 +52,7 @@ METRIC = "nDCG@10"
 
 @dataclass(frozen=True)
 class Encoded:
-    """A collection with everything encoded."""
+    """A collection with the embeddings of its passages and queries."""
 
     name: str
     passages: Embeddings
@@ -64,17 +67,28 @@ class Encoded:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", type=Path, required=True, help="folder of collections")
-    data = parser.parse_args().data
-    encoder = OnnxEncoder.load(models.DEFAULT_ENCODER)
+    parser.add_argument("--raw", type=Path, default=RESULTS / "index.json")
+    arguments = parser.parse_args()
+    encoder = OnnxEncoder.load(encoders.DEFAULT_ENCODER)
     rows = []
     for name, split in COLLECTIONS:
-        collection = encode_collection(encoder, data / name, split)
+        collection = encode_collection(encoder, arguments.data / name, split)
         for factory in factories(*collection.passages.shape):
             rows.append(measure(factory, collection))
             print(rows[-1], flush=True)
-    page = render(rows)
-    (Path(__file__).parents[1] / "docs" / "results" / "index.md").write_text(page)
-    print(page)
+    threads = "one for searching; all cores for building"
+    figures = {
+        "template": "benchmarks/index.md.j2",
+        "machine": describe_machine(["faiss-cpu", "numpy"], threads=threads),
+        "passage_tokens": BuildSettings().passage_tokens,
+        "target_recall": TARGET_RECALL,
+        "tuned_spans": SPANS // 2,
+        "candidates": TUNED_CANDIDATES,
+        "exact_up_to": EXACT_UP_TO,
+        "scanned_up_to": SCANNED_UP_TO,
+        "rows": [asdict(row) for row in rows],
+    }
+    print(write(arguments.raw, figures))
 
 
 def factories(size: int, dim: int) -> Sequence[str]:
@@ -132,16 +146,22 @@ class Row:
     build_seconds: float
 
 
+def build(factory: str, embeddings: Embeddings) -> FaissIndex:
+    """An index of `embeddings` (n, dim), built with all cores."""
+    index = FaissIndex.create(factory, embeddings.shape[1])
+    index.train(embeddings[: index.training_size(len(embeddings))], threads=available_processors())
+    index.add(embeddings, threads=available_processors())
+    return index
+
+
 def measure(factory: str, collection: Encoded) -> Row:
     started = time.perf_counter()
     embeddings = collection.passages
-    index = FaissIndex.create(factory, embeddings.shape[1])
-    index.train(embeddings[: training_size(len(embeddings))], threads=available_processors())
-    index.add(embeddings, threads=available_processors())
+    index = build(factory, embeddings)
     build_seconds = time.perf_counter() - started
     half = SPANS // 2
     nearest = exact_rows(embeddings, collection.spans, 10)
-    effort = tune(index, collection.spans[:half], nearest[:half])
+    tune(index, collection.spans[:half], nearest[:half])
     run, seconds = {}, []
     for query_id, query in zip(collection.query_ids, collection.queries, strict=True):
         before = time.perf_counter()
@@ -159,8 +179,8 @@ def measure(factory: str, collection: Encoded) -> Row:
         collection=collection.name,
         passages=len(embeddings),
         factory=factory,
-        probes=effort.probes,
-        refine_factor=effort.refine_factor,
+        probes=index.parameters.probes,
+        refine_factor=index.parameters.refine_factor,
         recall_spans=recall(index, collection.spans[half:], nearest[half:], TUNED_CANDIDATES),
         recall_queries=recall(
             index, queries, exact_rows(embeddings, queries, 10), TUNED_CANDIDATES
@@ -171,34 +191,6 @@ def measure(factory: str, collection: Encoded) -> Row:
         bytes_a_passage=size_bytes / len(embeddings),
         build_seconds=build_seconds,
     )
-
-
-def render(rows: Sequence[Row]) -> str:
-    table = "\n".join(
-        f"| {row.collection} | {row.passages:,} | `{row.factory}` | {row.probes} "
-        f"| {row.refine_factor} | {row.recall_spans:.3f} | {row.recall_queries:.3f} "
-        f"| {row.ndcg:.4f} | {row.p50_ms:.3f} | {row.p99_ms:.3f} | {row.bytes_a_passage:.0f} "
-        f"| {row.build_seconds:.1f} |"
-        for row in rows
-    )
-    machine = describe_machine(
-        ["faiss-cpu", "numpy"], threads="one for searching; all cores for building"
-    )
-    return f"""# Index types
-
-Made by `python benchmarks/index.py --data DATA`.
-{machine}
-
-Passages of at most {BuildSettings().passage_tokens} tokens, 384 dimensions, all-MiniLM-L6-v2 int8. The
-effort is tuned to recall@10 of {TARGET_RECALL} on {SPANS // 2} spans of words from the passages; the recall columns
-are other spans, and the collection's test queries. One search fetches {TUNED_CANDIDATES} candidates,
-of which nDCG@10 is that of the ten best documents. Up to {EXACT_UP_TO:,} passages a corpus gets
-`Flat`, up to {SCANNED_UP_TO:,} the type of the second row, above that the type of the third.
-
-| collection | passages | factory | probes | refine factor | recall@10, spans | recall@10, queries | nDCG@10 | p50 ms | p99 ms | bytes a passage | build seconds |
-|---|---|---|---|---|---|---|---|---|---|---|---|
-{table}
-"""  # noqa: E501
 
 
 if __name__ == "__main__":

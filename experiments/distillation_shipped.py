@@ -1,108 +1,77 @@
-"""Finished students exported, and what both kinds of int8 change about their answers."""
+"""Exports finished students, and compares both kinds of int8 with fp32."""
 
-import json
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
 
 import numpy as np
-from distillation_data import Prepared
-from distillation_runs import TEACHER, searcher_of
 
+from experiments.distillation_data import Workplace
+from experiments.distillation_runs import searcher_of
+from experiments.pages import kept
 from export.encoder_directory import export_encoder
-from export.latency import measure_latencies, texts_of_length
-from models import DEFAULT_ENCODER
-from retrieval.encoder import TOKENIZER_FILE, OnnxEncoder, Precision
-from retrieval.types import Embeddings
+from loadtests.results import Figures
+from swiftlet.retrieval.encoder import OnnxEncoder, Precision
+from swiftlet.retrieval.types import Embeddings
 from training.distillation.texts import TextSource, hold_out, read_query_texts
 
 NUM_QUERIES = 1000
 SEARCHED = "boolq"
 THREADS = 4
 TOP = 10
-NUM_TOKENS = 10
 QUANTISED: Sequence[Precision] = ("int8", "int8_static")
 
 
-@dataclass(frozen=True, slots=True)
-class Int8Change:
-    """int8 against fp32 over queries that were held out of the distillation.
-
-    `cosines` are in ascending order, `overlap` is the mean share of the ten best documents that
-    both find, and `other_bytes` the number of queries whose embedding under load, four threads at a
-    time, was not the same to the byte as alone.
-    """
-
-    cosines: list[float]
-    overlap: float
-    other_bytes: int
-
-
-def export_students(prepared: Prepared, names: Sequence[str]) -> None:
-    """Export what is not there yet, calibrated on queries that people typed."""
+def export_students(workplace: Workplace, names: Sequence[str]) -> None:
+    """Export the students that are not exported yet, calibrated on queries typed by people."""
     for name in names:
-        out = prepared.folder / "encoders" / name
+        out = workplace.exported(name)
         if not out.is_dir():
-            run = prepared.folder / "runs" / name / "query_encoder"
-            export_encoder(run, out, name=name, calibrate=prepared.web_queries, progress=print)
+            run = workplace.run(name) / "query_encoder"
+            export_encoder(run, out, name=name, calibrate=workplace.web_queries, progress=print)
 
 
-def measure_int8(prepared: Prepared, name: str, precision: Precision) -> Int8Change:
-    """Compare one of QUANTISED with fp32 of an exported student; kept once measured."""
-    path = prepared.folder / "encoders" / f"{name}.{precision}.json"
-    if not path.is_file():
-        path.write_text(json.dumps(asdict(_compare(prepared, name, precision))))
-    return Int8Change(**json.loads(path.read_text("utf-8")))
+def measure_int8(workplace: Workplace, name: str, precision: Precision) -> Figures:
+    """Compare one of QUANTISED with fp32 of an exported student; measured once and kept.
 
-
-def query_latencies(prepared: Prepared, names: Sequence[str]) -> dict[str, float]:
-    """Milliseconds a query of ten tokens on one thread, by encoder in int8; kept once measured.
-
-    Medians, tokenising included, of the students and of what they were distilled from.
+    `overlap` is the mean overlap@10 of the documents found. `other_bytes` counts the queries for
+    which four threads at once give an embedding with other bytes than one thread.
     """
-    path = prepared.folder / "encoders" / "latencies.json"
-    if path.is_file():
-        kept: dict[str, float] = json.loads(path.read_text("utf-8"))
-        if kept.keys() == {*names, TEACHER}:
-            return kept
-    directories = {name: prepared.folder / "encoders" / name for name in names}
-    encoders = {
-        name: OnnxEncoder.load(directory, precision="int8")
-        for name, directory in {**directories, TEACHER: DEFAULT_ENCODER}.items()
-    }
-    texts = texts_of_length((DEFAULT_ENCODER / TOKENIZER_FILE).read_text("utf-8"), [NUM_TOKENS])
-    seconds = measure_latencies(encoders, texts, rounds=200, seconds=30)
-    latencies = {name: 1000 * by_length[NUM_TOKENS] for name, by_length in seconds.items()}
-    path.write_text(json.dumps(latencies))
-    return latencies
+    path = workplace.exported(f"{name}.{precision}.json")
+    found: Figures = kept(path, lambda: _compare(workplace, name, precision))
+    return found
 
 
-def held_out_queries(prepared: Prepared) -> list[str]:
-    """What no student has learnt from."""
-    paths = [prepared.web_queries, prepared.training_queries]
+def held_out_queries(workplace: Workplace) -> list[str]:
+    """Queries that no student was trained on."""
+    paths = [workplace.web_queries, workplace.training_queries]
     sources = [TextSource.of(path.name, read_query_texts(path)) for path in paths]
     mixture = hold_out(sources, len(sources), 2 * NUM_QUERIES)
     return mixture.texts(mixture.held_out)[:NUM_QUERIES]
 
 
-def _compare(prepared: Prepared, name: str, precision: Precision) -> Int8Change:
-    queries = held_out_queries(prepared)
-    directory = prepared.folder / "encoders" / name
+def _compare(workplace: Workplace, name: str, precision: Precision) -> Figures:
+    queries = held_out_queries(workplace)
+    directory = workplace.exported(name)
     fp32 = OnnxEncoder.load(directory, precision="fp32")
     int8 = OnnxEncoder.load(directory, precision=precision)
     alone = int8.encode(queries)
     cosines = (fp32.encode(queries) * alone).sum(axis=1)
-    return Int8Change(
-        cosines=np.sort(cosines).round(6).tolist(),
-        overlap=_overlap(prepared, (fp32, int8), queries),
-        other_bytes=_other_bytes(int8, queries, alone),
-    )
+    return {
+        "mean": float(np.mean(cosines)),
+        "median": float(np.median(cosines)),
+        "percentile_1": float(np.percentile(cosines, 1)),
+        "smallest": float(np.min(cosines)),
+        "overlap": _overlap(workplace, (fp32, int8), queries),
+        "other_bytes": _other_bytes(int8, queries, alone),
+    }
 
 
-def _overlap(prepared: Prepared, encoders: Sequence[OnnxEncoder], queries: Sequence[str]) -> float:
+def _overlap(
+    workplace: Workplace, encoders: Sequence[OnnxEncoder], queries: Sequence[str]
+) -> float:
     found: list[list[set[str]]] = []
     for encoder in encoders:
-        searcher = searcher_of(prepared, encoder, SEARCHED)
+        searcher = searcher_of(workplace, encoder, SEARCHED)
         hits = [searcher.search(query, TOP, include_text=False).hits for query in queries]
         found.append([{hit.document_id for hit in each} for each in hits])
         searcher.close()
@@ -113,5 +82,5 @@ def _other_bytes(encoder: OnnxEncoder, queries: Sequence[str], alone: Embeddings
     order = np.random.default_rng(0).permutation(len(queries))
     with ThreadPoolExecutor(THREADS) as executor:
         together = list(executor.map(lambda row: encoder.encode([queries[row]])[0], order))
-    same = [one.tobytes() == alone[row].tobytes() for row, one in zip(order, together, strict=True)]
-    return len(same) - sum(same)
+    pairs = zip(order, together, strict=True)
+    return sum(one.tobytes() != alone[row].tobytes() for row, one in pairs)

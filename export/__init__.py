@@ -1,1 +1,1 @@
-"""From a torch encoder to an ONNX encoder directory, with its parity measured."""
+"""Exports torch encoders to ONNX encoder directories, and measures their parity."""

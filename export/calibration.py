@@ -1,4 +1,4 @@
-"""Texts of the user's own, from which the ranges of activations are learned."""
+"""Reads the user's texts for the calibration of activation ranges."""
 
 from collections.abc import Callable, Iterable
 from itertools import islice
@@ -6,11 +6,11 @@ from pathlib import Path
 
 import numpy as np
 
-from retrieval.collections import read_documents, read_queries
-from retrieval.errors import CollectionError
-from retrieval.irds import is_dataset
-from retrieval.passages import encoder_text
-from retrieval.text_files import TEXT_SUFFIXES
+from swiftlet.retrieval.corpora.collections import read_documents, read_queries
+from swiftlet.retrieval.corpora.irds import is_dataset
+from swiftlet.retrieval.corpora.text_files import TEXT_SUFFIXES
+from swiftlet.retrieval.errors import CollectionError
+from swiftlet.retrieval.passages import encoder_text
 
 MOST_TEXTS = 200
 _FIRST_TEXTS = 10_000
@@ -20,12 +20,12 @@ _SEED = 0
 def calibration_texts(path: Path) -> list[str]:
     """At most 200 texts of `path`, drawn with a fixed seed from its first 10,000.
 
-    `path` has queries, in any form that `read_queries` takes, or else a corpus, in any that
-    `read_documents` takes: of a BEIR folder the queries count.
+    `path` has queries, in any form that `read_queries` reads, or else a corpus, in any form that
+    `read_documents` reads. In a BEIR folder, the queries are taken.
 
-    :raises CollectionError: When `path` has neither, or a bad line among those that are read.
+    :raises CollectionError: When `path` has neither, or one of the lines that are read is bad.
     """
-    # A file of queries can mostly be read as documents too, and those are not all held in memory.
+    # Most files of queries can also be read as documents, which are not all kept in memory.
     queries_first = path.is_dir() or is_dataset(path) or path.suffix.lower() in TEXT_SUFFIXES
     readers: list[Callable[[Path], Iterable[str]]] = [_documents, _queries]
     refusals = []
@@ -37,7 +37,7 @@ def calibration_texts(path: Path) -> list[str]:
             continue
         drawn = np.random.default_rng(_SEED).permutation(len(texts))[:MOST_TEXTS]
         return [texts[number] for number in np.sort(drawn)]
-    # The one that came further knows better what the file is.
+    # The reader that read more lines probably fits the format of the file.
     raise max(refusals, key=lambda error: error.line_number or 0)
 
 

@@ -1,11 +1,11 @@
-"""The texts that an encoder embeds again whenever it is loaded."""
+"""The canonical texts, which an encoder embeds again whenever it is loaded."""
 
 import json
 from collections.abc import Mapping
 from pathlib import Path
 
-from retrieval.encoder import Encoder, Precision
-from retrieval.tokenizer import Tokenizer
+from swiftlet.retrieval.encoder import Encoder, Precision
+from swiftlet.retrieval.tokenizer import Tokenizer
 
 _TEXTS = (
     "swiftlet",
@@ -28,7 +28,7 @@ def canonical_texts(tokenizer: Tokenizer) -> list[str]:
 
 
 def write_canonical(path: Path, texts: list[str], encoders: Mapping[Precision, Encoder]) -> None:
-    """Write `texts` and what each of `encoders` makes of them."""
+    """Write `texts` and their embeddings by each of `encoders`."""
     embeddings = {
         precision: [
             [round(float(value), _DECIMALS) for value in row] for row in encoder.encode(texts)

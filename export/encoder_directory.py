@@ -1,4 +1,4 @@
-"""A torch encoder to an encoder directory."""
+"""Exports a torch encoder to an encoder directory."""
 
 from collections.abc import Callable, Sequence
 from importlib.metadata import version
@@ -6,21 +6,21 @@ from pathlib import Path
 
 from export.calibration import calibration_texts
 from export.canonical import canonical_texts, write_canonical
-from export.graph import OPSET, OUTPUT_NAME
+from export.graphs.tracing import OPSET, OUTPUT_NAME
 from export.parity import torch_reference
 from export.quality import Collection
 from export.source import PoolingMode, load_source
 from export.variants import Variants
-from retrieval.encoder import CANONICAL_FILE, MODEL_FILES, TOKENIZER_FILE, Precision
-from retrieval.errors import InvalidArgumentError
-from retrieval.manifest import Manifest, write_manifest
-from retrieval.publication import check_target, published
-from retrieval.tokenizer import Tokenizer
-from training.fingerprint import embedding_space
-from training.trained import trained_encoder
+from swiftlet.retrieval.encoder import CANONICAL_FILE, MODEL_FILES, TOKENIZER_FILE, Precision
+from swiftlet.retrieval.errors import InvalidArgumentError
+from swiftlet.retrieval.manifest import Manifest, write_manifest
+from swiftlet.retrieval.publication import check_target, published
+from swiftlet.retrieval.tokenizer import Tokenizer
+from training.model.fingerprint import embedding_space
+from training.model.trained import trained_encoder
 
 Progress = Callable[[str], None]
-"""Told each stage as it begins."""
+"""Called with the name of each stage when it begins."""
 
 
 def export_encoder(
@@ -39,59 +39,58 @@ def export_encoder(
     space: str | None = None,
     progress: Progress | None = None,
 ) -> Manifest:
-    """Export `model` and publish the encoder directory `out`, whole or not at all.
+    """Export `model` and write the encoder directory `out`, completely or not at all.
 
     :param model: A Sentence Transformers directory, or any Hugging Face checkpoint with `pooling`;
         or the name of either on the hub.
-    :param name: What the encoder is called; by default as its directory or on the hub, or after the
-        training run that made it.
-    :param max_tokens: Texts are cut after so many tokens; by default what the model says.
-    :param precisions: Which models `out` shall hold; the one to use by default is chosen by parity,
-        quality and latency.
-    :param calibrate: Queries or a corpus, from which the ranges inside the model are learned beside
-        texts of random words.
-    :param collection: A BEIR folder on whose `split` the nDCG@10 of int8 is compared with fp32's.
-    :param origin: Where the weights come from, for the manifest; by default as `name`.
+    :param name: The name of the encoder; by default that of its directory, of the model on the hub,
+        or of the training run that made it.
+    :param max_tokens: Texts are truncated to this many tokens; by default the model's own setting.
+    :param precisions: The precisions to write. The default among them is chosen by parity, quality
+        and latency.
+    :param calibrate: Queries or a corpus for calibration, in addition to texts of random words.
+    :param collection: A BEIR folder. The nDCG@10 of int8 and fp32 are compared on its `split`.
+    :param origin: The origin of the weights, for the manifest; by default the name of the model.
     :param space: The embedding space of the document encoder that this query encoder was trained
-        to; by default what the training run that made `model` says, or else its own fingerprint.
+        for; by default that of the training run that made `model`, or else its own fingerprint.
     :raises InvalidArgumentError: When an argument is out of range, or `out` must not be written.
     :raises ModelError: When `model` cannot be loaded.
-    :raises ArtefactError: When `model` is no longer what the training run made.
-    :raises ExportError: When `model` cannot be exported, or the fp32 graph is not within a cosine
-        of 0.99999 of torch on every text.
+    :raises ArtefactError: When `model` was altered after the training run.
+    :raises ExportError: When `model` cannot be exported, or the cosine between fp32 and torch is
+        below 0.99999 on any text.
     :raises CollectionError: When the collection or the texts to calibrate on are bad.
     :raises StorageError: When the file system refuses.
     """
-    say = progress or _ignore
+    report = progress or _ignore
     precisions = _checked(precisions)
     check_target(out, overwrite=overwrite)
     judged = None if collection is None else Collection.read(collection, split)
     texts = [] if calibrate is None else calibration_texts(calibrate)
-    say("Loading the model")
+    report("Loading the model")
     trained = trained_encoder(model)
     source = load_source(model, pooling=pooling, max_tokens=max_tokens)
     if trained is not None:
         name, origin = name or trained.name, origin or trained.name
         space = space or trained.embedding_space
     with published(out, overwrite=overwrite) as directory:
-        say("Encoding with torch")
+        report("Encoding with torch")
         (directory / TOKENIZER_FILE).write_text(source.tokenizer_json, "utf-8")
         tokenizer = Tokenizer.load(directory / TOKENIZER_FILE)
         reference = torch_reference(source, tokenizer)
         variants = Variants(directory, source, reference, space or embedding_space(source.model))
-        say("Exporting the graph")
+        report("Exporting the graph")
         input_names = variants.write_fp32()
         if set(precisions) != {"fp32"}:
-            say("Quantising")
+            report("Quantising")
             variants.quantise(precisions, texts)
             if judged is not None:
-                say(f"Comparing int8 with fp32 on {judged.name}")
+                report(f"Comparing int8 with fp32 on {judged.name}")
                 variants.compare(judged)
         if "fp32" not in precisions:
             (directory / MODEL_FILES["fp32"]).unlink()
-        say("Choosing the default precision")
+        report("Choosing the default precision")
         default = variants.default_precision(precisions)
-        say("Writing the encoder")
+        report("Writing the encoder")
         encoders = {precision: variants.open(precision) for precision in precisions}
         write_canonical(directory / CANONICAL_FILE, canonical_texts(tokenizer), encoders)
         manifest = variants.manifest(

@@ -1,7 +1,7 @@
-"""What can stand in the way of an export."""
+"""Errors of the export."""
 
-from retrieval.errors import RetrievalError
+from swiftlet.retrieval.errors import RetrievalError
 
 
 class ExportError(RetrievalError):
-    """A model cannot be exported, or what was exported is not what torch computes."""
+    """A model cannot be exported, or the exported model does not compute the same as torch."""

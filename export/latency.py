@@ -1,4 +1,4 @@
-"""How long encoders take for texts of a few tokens, measured in turns."""
+"""Measures the latency of encoders on short texts, in alternation."""
 
 import time
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -8,8 +8,8 @@ from typing import TypeVar
 import tokenizers
 
 from export.sample_texts import sample_texts
-from retrieval.encoder import Encoder
-from retrieval.tokenizer import Tokenizer
+from swiftlet.retrieval.encoder import Encoder
+from swiftlet.retrieval.tokenizer import Tokenizer
 
 LENGTHS = (4, 8, 16, 32, 64)
 """Tokens of a text, special tokens included: most queries have between 4 and 16."""
@@ -21,7 +21,7 @@ _FEWEST_ROUNDS = 3
 _RUNS_A_TURN = 5
 _TEXTS = 5
 _ATTEMPTS = 10
-# Where a text begins, a word may be cut into more pieces than within it.
+# At the start of a text, a word may have more tokens than within the text.
 _PIECES_MORE = 2
 
 
@@ -35,14 +35,14 @@ def measure_latencies(
 ) -> dict[Name, dict[int, float]]:
     """Median seconds to encode one of `texts`, tokenising included: encoder -> length -> seconds.
 
-    The encoders take turns of five runs, so that whatever else the machine does meets all of them
-    alike. Before each turn one run does not count, which finds the caches full of the others'
-    weights.
+    The encoders alternate after five runs each, so that other load on the machine affects all of
+    them equally. Before the five runs there is a warm-up run, since the processor's caches have the
+    weights of another encoder.
 
-    :param texts: Some texts of each length, as `texts_of_length` gives them.
-    :param rounds: How many turns each encoder has at each length.
-    :param seconds: At a length that has taken so long, three turns are enough.
-    :param clock: What is read before and after a run, in seconds.
+    :param texts: Some texts of each length, as from `texts_of_length`.
+    :param rounds: The number of rounds at each length.
+    :param seconds: After this time at one length, three rounds are enough.
+    :param clock: Gives the time in seconds.
     """
     taken: dict[Name, dict[int, float]] = {name: {} for name in encoders}
     for length, choice in texts.items():
@@ -64,13 +64,13 @@ def measure_latencies(
 
 
 def texts_of_length(tokenizer_json: str, lengths: Sequence[int] = LENGTHS) -> dict[int, list[str]]:
-    """Up to five texts for each of `lengths` that the tokenizer reads as exactly so many tokens.
+    """Up to five texts of each of `lengths`, in tokens.
 
-    Lengths that it cuts off, or that its special tokens alone fill, are left out.
+    Lengths above `max_tokens`, or too short for any word, are left out.
     """
     tokenizer = Tokenizer(tokenizers.Tokenizer.from_str(tokenizer_json))
     shortest = tokenizer.num_special_tokens + 1
-    asked = [
+    sampled_lengths = [
         max(length - pieces, shortest)
         for length in lengths
         if shortest <= length <= tokenizer.max_tokens
@@ -78,6 +78,6 @@ def texts_of_length(tokenizer_json: str, lengths: Sequence[int] = LENGTHS) -> di
         for _ in range(_ATTEMPTS)
     ]
     candidates: dict[int, list[str]] = {}
-    for text in dict.fromkeys(sample_texts(tokenizer_json, asked)):
+    for text in dict.fromkeys(sample_texts(tokenizer_json, sampled_lengths)):
         candidates.setdefault(len(tokenizer.encode(text)), []).append(text)
     return {length: candidates[length][:_TEXTS] for length in lengths if length in candidates}

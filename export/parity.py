@@ -1,4 +1,4 @@
-"""How close an exported encoder comes to the torch encoder it was made from."""
+"""Measures the parity of an exported encoder with its torch encoder."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,16 +10,16 @@ from numpy.typing import NDArray
 from export.errors import ExportError
 from export.sample_texts import lengths_to_sample, sample_texts
 from export.source import Source
-from retrieval.encoder import Encoder
-from retrieval.text import normalise
-from retrieval.tokenizer import Tokenizer
-from retrieval.types import Embeddings
-from training.quiet import quiet
+from swiftlet.retrieval.encoder import Encoder
+from swiftlet.retrieval.text import normalise
+from swiftlet.retrieval.tokenizer import Tokenizer
+from swiftlet.retrieval.types import Embeddings
+from training.model.quiet import quiet
 
 SMALLEST_FP32_COSINE = 0.99999
 """An fp32 graph below this does not compute the same function."""
 
-# What vocabulary words do not try: spaces, accents, digits, scripts, symbols, words never seen.
+# Cases that random vocabulary words lack: spaces, accents, digits, scripts, symbols, unknown words.
 _AWKWARD_TEXTS = (
     "",
     "   Leading spaces, a tab\tand a line\nbreak.  ",
@@ -34,7 +34,7 @@ _AWKWARD_TEXTS = (
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """What torch gives: embeddings (n, dim) of `texts`, each of so many tokens."""
+    """The embeddings (n, dim) of `texts` by torch, and the numbers of tokens."""
 
     texts: tuple[str, ...]
     num_tokens: tuple[int, ...]
@@ -43,7 +43,7 @@ class Reference:
 
 @dataclass(frozen=True, slots=True)
 class Parity:
-    """Cosines between an encoder's embeddings and torch's, over texts of every length."""
+    """Cosines between the embeddings of an encoder and of torch, over texts of all lengths."""
 
     num_texts: int
     shortest_tokens: int
@@ -53,9 +53,9 @@ class Parity:
 
 
 def torch_reference(source: Source, tokenizer: Tokenizer) -> Reference:
-    """Embeddings by Sentence Transformers of texts of one to `max_tokens` tokens and beyond.
+    """Embeddings by Sentence Transformers of texts with one to more than `max_tokens` tokens.
 
-    :raises ExportError: When it reads a text otherwise than `tokenizer` does, or fails on one.
+    :raises ExportError: When its tokens of a text differ from those of `tokenizer`, or it fails.
     """
     lengths = lengths_to_sample(source.max_tokens, tokenizer.num_special_tokens)
     too_long = 2 * source.max_tokens
@@ -72,10 +72,10 @@ def torch_reference(source: Source, tokenizer: Tokenizer) -> Reference:
                     f"Transformers as {expected[:8]}"
                 )
             num_tokens.append(len(token_ids))
-            # Alone, so that no padding plays a part.
+            # One text per run, without padding.
             try:
                 rows.append(source.model.encode([text], show_progress_bar=False)[0])
-            except Exception as error:  # whatever a model makes of inputs that it does not take
+            except Exception as error:  # a model can raise any type for unsupported inputs
                 reason = (str(error).strip() or type(error).__name__).splitlines()[0]
                 raise ExportError(
                     f"the model fails on a text of {len(token_ids)} tokens: {reason}"
@@ -91,7 +91,7 @@ def measure_parity(encoder: Encoder, reference: Reference) -> Parity:
         num_texts=len(reference.texts),
         shortest_tokens=min(reference.num_tokens),
         longest_tokens=max(reference.num_tokens),
-        # Not a number must not pass for the smallest.
+        # NaN counts as the smallest cosine.
         min_cosine=float(np.nan_to_num(cosines, nan=-1.0).min()),
         mean_cosine=float(np.nan_to_num(cosines, nan=-1.0).mean()),
     )
@@ -99,7 +99,7 @@ def measure_parity(encoder: Encoder, reference: Reference) -> Parity:
 
 @contextmanager
 def _one_thread() -> Iterator[None]:
-    """Texts this short gain nothing from more, and lose much where others use the cores too."""
+    """More threads do not help with short texts, and slow them down on a busy machine."""
     import torch
 
     threads = torch.get_num_threads()

@@ -1,13 +1,19 @@
-"""What int8 costs in retrieval quality, measured on a collection."""
+"""Measures the loss of retrieval quality by int8 on a collection."""
 
 from dataclasses import dataclass
 from pathlib import Path
 
-from evaluation.exact import exact_run
-from evaluation.metrics import evaluate
-from retrieval.collections import check_qrels, qrels_path, read_documents, read_qrels, read_queries
-from retrieval.encoder import Encoder
-from retrieval.types import Document, Qrels, Query
+from swiftlet.evaluation.exact import exact_run
+from swiftlet.evaluation.metrics import evaluate
+from swiftlet.retrieval.corpora.collections import (
+    check_qrels,
+    qrels_path,
+    read_documents,
+    read_qrels,
+    read_queries,
+)
+from swiftlet.retrieval.encoder import Encoder
+from swiftlet.retrieval.types import Document, Qrels, Query
 
 METRIC = "nDCG@10"
 _TOP_K = 10
@@ -15,7 +21,7 @@ _TOP_K = 10
 
 @dataclass(frozen=True, slots=True)
 class Collection:
-    """A corpus, the queries that are judged, and the judgements."""
+    """A corpus, the judged queries and the judgements."""
 
     name: str
     split: str
@@ -49,7 +55,7 @@ class QualityChange:
 
     @property
     def change(self) -> float:
-        """What int8 gains; a loss is below zero."""
+        """The difference between int8 and fp32; a loss is negative."""
         return round(self.quantised - self.fp32, 4)
 
 

@@ -1,4 +1,4 @@
-"""What was measured of an encoder's variants, for manifests and for people."""
+"""Reports of an encoder's measurements, for manifests and as tables."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields
@@ -6,16 +6,16 @@ from typing import Any
 
 from rich.table import Table
 
-from export.choice import shortfall
+from export.default_precision import shortfall
 from export.parity import Parity
 from export.quality import METRIC, QualityChange
-from retrieval.encoder import MODEL_FILES, Precision
-from retrieval.manifest import Manifest
+from swiftlet.retrieval.encoder import MODEL_FILES, Precision
+from swiftlet.retrieval.manifest import Manifest
 
 
 @dataclass(frozen=True, slots=True)
 class VariantReport:
-    """One model of an encoder directory.
+    """The measurements of one precision.
 
     :param seconds: Median seconds to encode a text: threads -> tokens -> seconds.
     """
@@ -29,14 +29,14 @@ class VariantReport:
 
 @dataclass(frozen=True, slots=True)
 class EncoderReport:
-    """All models of an encoder directory, and the one that is used unless another is asked for."""
+    """The measurements of all precisions of an encoder, and its default precision."""
 
     variants: tuple[VariantReport, ...]
     default: Precision
 
     @classmethod
     def of_manifest(cls, manifest: Manifest) -> "EncoderReport":
-        """What the export that wrote `manifest` measured of the models that it left."""
+        """The measurements in `manifest`, which the export wrote."""
         details = manifest.details
         variants = [
             VariantReport(
@@ -49,7 +49,7 @@ class EncoderReport:
         return cls(tuple(variants), details["default_precision"])
 
     def shortfalls(self) -> dict[Precision, str]:
-        """The variants that are not good enough, each with a sentence that says why."""
+        """The precisions that are not good enough, each with the reason as a sentence."""
         found = {v.precision: shortfall(v.precision, v.parity, v.quality) for v in self.variants}
         return {precision: sentence for precision, sentence in found.items() if sentence}
 
@@ -93,7 +93,7 @@ class EncoderReport:
         table.add_column("precision")
         for name in ("threads", *map(str, lengths)):
             table.add_column(name, justify="right")
-        table.caption = "tokenising included, the variants in turns"
+        table.caption = "with tokenising, the precisions measured in alternation"
         for variant in self.variants:
             for threads, of_length in variant.seconds.items():
                 figures = [f"{of_length[n] * 1000:.3f}" for n in lengths]
@@ -104,7 +104,7 @@ class EncoderReport:
 def parity_details(
     precision: Precision, parity: Parity, quality: QualityChange | None
 ) -> dict[str, Any]:
-    """What stands under `precision` in a manifest's parity."""
+    """The entry of `precision` in the parity of a manifest."""
     details = {
         name: round(value, 6) if isinstance(value, float) else value
         for name, value in asdict(parity).items()

@@ -1,4 +1,4 @@
-"""Texts of every length, made of the words that a tokenizer knows."""
+"""Random texts of given lengths, made of words in a tokenizer's vocabulary."""
 
 import numpy as np
 from tokenizers import Tokenizer
@@ -8,9 +8,9 @@ _SPARSE_LENGTHS = 48
 
 
 def lengths_to_sample(max_tokens: int, num_special_tokens: int) -> list[int]:
-    """Lengths from one token to `max_tokens`, each with special tokens included.
+    """Lengths from one token to `max_tokens`, plus special tokens.
 
-    Every length while texts are as short as queries, then ever wider apart.
+    Short lengths, as of queries, are all included. Longer ones are spaced geometrically.
     """
     shortest = num_special_tokens + 1
     dense = range(shortest, min(max_tokens, _LONGEST_DENSE) + 1)
@@ -20,10 +20,9 @@ def lengths_to_sample(max_tokens: int, num_special_tokens: int) -> list[int]:
 
 
 def sample_texts(tokenizer_json: str, lengths: list[int], *, seed: int = 0) -> list[str]:
-    """One text of about as many tokens as each of `lengths`; the same texts on every machine.
+    """A text of about that many tokens for each of `lengths`; the same texts on every machine.
 
-    They are random words of the vocabulary: no language, but what a tokenizer has seen most.
-    Another `seed` gives other texts.
+    The texts are random words of the vocabulary, not sentences. They depend on `seed`.
     """
     tokenizer = Tokenizer.from_str(tokenizer_json)
     tokenizer.no_truncation()
@@ -38,11 +37,11 @@ def sample_texts(tokenizer_json: str, lengths: list[int], *, seed: int = 0) -> l
 
 
 def _words(tokenizer: Tokenizer) -> list[str]:
-    """What single tokens spell, if it is letters or digits and gives one token again."""
+    """The words of letters or digits that are a single token."""
     numbers = range(tokenizer.get_vocab_size())
     spelled = {tokenizer.decode([number]).strip() for number in numbers}
     candidates = sorted(word for word in spelled if word.isalnum())
-    # In the middle of a text, where some tokenizers write a word otherwise than at its start.
+    # Twice, since some tokenizers split a word at the start of a text in another way.
     encodings = tokenizer.encode_batch(
         [f"{word} {word}" for word in candidates], add_special_tokens=False
     )

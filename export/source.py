@@ -1,20 +1,20 @@
-"""A checkpoint on disk or on the hub to a torch encoder that is ready for export."""
+"""Loads a checkpoint from disk or from the hub as a torch encoder for export."""
 
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from retrieval.errors import InvalidArgumentError
-from retrieval.extras import extra
-from training.errors import ModelError
-from training.loading import (
+from swiftlet.retrieval.errors import InvalidArgumentError
+from swiftlet.retrieval.extras import extra
+from training.model.errors import ModelError
+from training.model.loading import (
     choose_max_tokens,
     find_model,
     load_model,
     pooling_of,
     truncating_tokenizer,
 )
-from training.quiet import quiet
+from training.model.quiet import quiet
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -24,7 +24,7 @@ PoolingMode = Literal["mean", "cls"]
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A torch encoder, Transformer → Pooling → … → Normalize, and how it reads text.
+    """A torch encoder, Transformer → Pooling → … → Normalize, and its tokenizer.
 
     `tokenizer_json` truncates to `max_tokens`, special tokens included, and never pads.
     """
@@ -42,19 +42,18 @@ def load_source(
 ) -> Source:
     """Load a Sentence Transformers directory, or any Hugging Face checkpoint with `pooling`.
 
-    `model` is a directory or a name on the hub. A model that does not normalise its embeddings
-    does so from here on. `max_tokens` defaults to what the model itself says. No code that comes
-    with a model is ever run.
+    `model` is a directory or a name on the hub. A normalisation is added if the model has none.
+    `max_tokens` defaults to the model's own setting. Code that comes with a model is never run.
 
     :raises InvalidArgumentError: When there is no such model, `pooling` is missing or contradicts
         the model, or `max_tokens` is out of range.
-    :raises ModelError: When the model cannot be loaded, needs code of its own, lacks weights, is
+    :raises ModelError: When the model cannot be loaded, needs its own code, lacks weights, is
         no text encoder of the kind above, or has no fast tokenizer.
     """
     with extra("export"), quiet():
-        import sentence_transformers  # noqa: F401 - so that its absence is told before the rest
+        import sentence_transformers  # noqa: F401 - fails first if the extra is missing
     folder = find_model(model)
-    # The plain form of attention is the one that ONNX Runtime's optimiser recognises.
+    # The optimiser of ONNX Runtime recognises only eager attention.
     encoder = load_model(folder, attention="eager")
     _complete(encoder, folder, pooling)
     chosen = choose_max_tokens(encoder, max_tokens)
@@ -70,14 +69,13 @@ def load_source(
 
 
 def _complete(encoder: "SentenceTransformer", folder: Path, pooling: PoolingMode | None) -> None:
-    """Add the pooling that a plain checkpoint lacks, and a normalisation where there is none."""
+    """Add pooling and normalisation if they are missing."""
     from sentence_transformers.sentence_transformer.modules import Normalize, Pooling
 
     if len(encoder) == 1:
         if pooling is None:
             raise InvalidArgumentError(
-                f"{folder} does not say how its token embeddings are pooled: pass --pooling mean "
-                "or --pooling cls"
+                f"{folder} does not define a pooling: pass --pooling mean or --pooling cls"
             )
         encoder.append(Pooling(encoder[0].get_embedding_dimension(), pooling))
     elif pooling is not None and pooling != pooling_of(encoder):
@@ -91,5 +89,5 @@ def _complete(encoder: "SentenceTransformer", folder: Path, pooling: PoolingMode
 def _embedding_dimension(model: "SentenceTransformer") -> int:
     dimension = model.get_embedding_dimension()
     if dimension is None:
-        raise ModelError("the model does not say how wide its embeddings are")
+        raise ModelError("the model does not define the size of its embeddings")
     return int(dimension)

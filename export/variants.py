@@ -1,4 +1,4 @@
-"""One encoder in its precisions: each is written, measured, and one made the default."""
+"""Writes and measures the precisions of an encoder, and chooses the default."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -6,27 +6,33 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from export.activations import Inputs
-from export.choice import LENGTHS, choose_precision, shortfall
+from export.default_precision import LENGTHS, choose_precision, shortfall
 from export.errors import ExportError
-from export.graph import export_graph
+from export.graphs.activations import Inputs
+from export.graphs.quantisation import prepare, quantise_dynamically
+from export.graphs.static_quantisation import quantise_statically
+from export.graphs.tracing import export_graph
 from export.latency import measure_latencies, texts_of_length
 from export.parity import SMALLEST_FP32_COSINE, Parity, Reference, measure_parity
 from export.quality import Collection, QualityChange, exact_quality
-from export.quantisation import prepare, quantise_dynamically
 from export.report import parity_details
 from export.sample_texts import lengths_to_sample, sample_texts
 from export.source import Source
-from export.static_quantisation import quantise_statically
-from retrieval.encoder import CANONICAL_FILE, MODEL_FILES, TOKENIZER_FILE, OnnxEncoder, Precision
-from retrieval.manifest import Manifest, describe_files, write_manifest
+from swiftlet.retrieval.encoder import (
+    CANONICAL_FILE,
+    MODEL_FILES,
+    TOKENIZER_FILE,
+    OnnxEncoder,
+    Precision,
+)
+from swiftlet.retrieval.manifest import Manifest, describe_files, write_manifest
 
-# Other texts than those of the parity, which would otherwise tell nothing about new ones.
+# Calibration and parity use different texts, so that parity holds for new texts.
 _CALIBRATION_SEED = 1
 
 
 class Variants:
-    """The working directory of one export, with what was measured of the models in it."""
+    """The working directory of an export, with the measurements of the models in it."""
 
     def __init__(
         self, directory: Path, source: Source, reference: Reference, embedding_space: str
@@ -41,7 +47,7 @@ class Variants:
     def write_fp32(self) -> list[str]:
         """Write the fp32 graph, measure it, and return the names of its inputs.
 
-        :raises ExportError: When there is none that computes what torch computes.
+        :raises ExportError: When no graph computes the same as torch.
         """
 
         def is_right(_path: Path) -> bool:
@@ -58,9 +64,9 @@ class Variants:
             ) from error
 
     def quantise(self, precisions: Sequence[Precision], texts: Sequence[str]) -> None:
-        """Write those of `precisions` that are int8, and measure them.
+        """Write and measure the int8 models among `precisions`.
 
-        :param texts: What to calibrate on beside texts of random words.
+        :param texts: Calibration texts, in addition to texts of random words.
         """
         fp32 = self.open("fp32")
         prepared = prepare(self._path("fp32"), _inputs(fp32, [*self._reference.texts, *texts]))
@@ -75,7 +81,7 @@ class Variants:
             self._measure("int8_static")
 
     def compare(self, collection: Collection) -> None:
-        """Measure what each int8 model costs in quality on `collection`."""
+        """Measure the quality of each int8 model on `collection`."""
         fp32 = exact_quality(self.open("fp32"), collection)
         for precision in self._parity:
             if precision != "fp32":
@@ -85,13 +91,13 @@ class Variants:
                 )
 
     def default_precision(self, precisions: Sequence[Precision]) -> Precision:
-        """The one of `precisions` to use unless another is asked for, by parity and latency."""
+        """The default among `precisions`, by parity, quality and latency."""
         if len(precisions) == 1:
             return precisions[0]
         tokenizer_json, longest = self._source.tokenizer_json, self._source.max_tokens
         texts = texts_of_length(tokenizer_json, [min(length, longest) for length in LENGTHS])
         encoders = {precision: self.open(precision) for precision in precisions}
-        # The processor's time, which is also the thread's own where others keep the machine busy.
+        # The processor time of this thread does not depend on other load.
         taken = measure_latencies(encoders, texts, clock=time.thread_time)
         seconds = {precision: sum(of_length.values()) for precision, of_length in taken.items()}
         acceptable = [
@@ -102,19 +108,19 @@ class Variants:
         return choose_precision(seconds, acceptable)
 
     def parity(self) -> dict[str, Any]:
-        """What was measured, as the manifest has it."""
+        """The measurements for the manifest."""
         return {
             precision: parity_details(precision, parity, self._quality.get(precision))
             for precision, parity in self._parity.items()
         }
 
     def open(self, precision: Precision) -> OnnxEncoder:
-        """The encoder as it stands, under a manifest that the final one replaces."""
+        """Open the encoder with a temporary manifest, which is replaced later."""
         write_manifest(self._directory, self.manifest({}))
         return OnnxEncoder.load(self._directory, precision=precision, verify=False)
 
     def manifest(self, details: Mapping[str, Any]) -> Manifest:
-        """The manifest of the files that are there."""
+        """The manifest of the files in the directory."""
         names = [*MODEL_FILES.values(), TOKENIZER_FILE, CANONICAL_FILE]
         present = [name for name in names if (self._directory / name).is_file()]
         return Manifest(

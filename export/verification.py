@@ -1,4 +1,4 @@
-"""An encoder directory measured again, against the model that it was made from."""
+"""Measures an encoder directory again, against the model that it was exported from."""
 
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -11,12 +11,12 @@ from export.parity import measure_parity, torch_reference
 from export.quality import Collection, QualityChange, exact_quality
 from export.report import EncoderReport, VariantReport
 from export.source import PoolingMode, Source, load_source
-from retrieval.encoder import MODEL_FILES, OnnxEncoder, Precision
-from retrieval.errors import EmbeddingSpaceMismatch, InvalidArgumentError
-from retrieval.manifest import Manifest, read_manifest
-from retrieval.processors import available_processors
-from training.fingerprint import embedding_space
-from training.trained import trained_encoder
+from swiftlet.retrieval.encoder import MODEL_FILES, OnnxEncoder, Precision
+from swiftlet.retrieval.errors import EmbeddingSpaceMismatch, InvalidArgumentError
+from swiftlet.retrieval.manifest import Manifest, read_manifest
+from swiftlet.retrieval.processors import available_processors
+from training.model.fingerprint import embedding_space
+from training.model.trained import trained_encoder
 
 
 def verify_encoder(
@@ -30,44 +30,44 @@ def verify_encoder(
     split: str = "test",
     progress: Progress | None = None,
 ) -> EncoderReport:
-    """Measure the models in `directory` against `model`; nothing there is written.
+    """Measure the models in `directory` against `model` without a change to any file.
 
-    Latency is measured on one thread and on as many as the process may use.
+    Latency is measured on one thread and on all available processors.
 
-    :param pooling: As it was exported with, which is also the default.
-    :param max_tokens: As it was exported with, which is also the default.
-    :param precisions: Which models to measure; by default all that there are.
-    :param collection: A BEIR folder on whose `split` the nDCG@10 of int8 is compared with fp32's.
-    :raises ManifestError: When `directory` is no encoder.
+    :param pooling: The pooling of the export, which is also the default.
+    :param max_tokens: The limit of the export, which is also the default.
+    :param precisions: The precisions to measure; by default all in `directory`.
+    :param collection: A BEIR folder. The nDCG@10 of int8 and fp32 are compared on its `split`.
+    :raises ManifestError: When `directory` is not an encoder.
     :raises CorruptArtefactError: When a file is damaged, or the canonical embeddings drift.
     :raises EmbeddingSpaceMismatch: When `directory` was made from another model.
-    :raises InvalidArgumentError: When it has no model of one of `precisions` or was exported with
+    :raises InvalidArgumentError: When `directory` lacks one of `precisions` or was exported with
         other settings, or there is no such `model`.
     :raises ModelError: When `model` cannot be loaded.
-    :raises ExportError: When the two read a text as different tokens.
+    :raises ExportError: When the tokens of a text differ.
     :raises CollectionError: When the collection is bad.
     """
-    say = progress or (lambda _stage: None)
+    report = progress or (lambda _stage: None)
     manifest = read_manifest(directory, "encoder")
     settings = _settings(directory, manifest, pooling=pooling, max_tokens=max_tokens)
     chosen = precisions or [name for name, file in MODEL_FILES.items() if file in manifest.files]
     encoders = {name: OnnxEncoder.load(directory, precision=name) for name in chosen}
     default = OnnxEncoder.load(directory, verify=False).precision
     judged = None if collection is None else Collection.read(collection, split)
-    say("Loading the model")
+    report("Loading the model")
     source = load_source(model, **settings)
     _check_space(model, source, directory, manifest)
-    say("Encoding with torch")
+    report("Encoding with torch")
     reference = torch_reference(source, next(iter(encoders.values())).tokenizer)
     parities = {name: measure_parity(encoder, reference) for name, encoder in encoders.items()}
     qualities = {}
     if judged is not None:
-        say(f"Comparing int8 with fp32 on {judged.name}")
+        report(f"Comparing int8 with fp32 on {judged.name}")
         qualities = _qualities(encoders, model, settings, judged)
     seconds: dict[Precision, dict[int, dict[int, float]]] = {name: {} for name in encoders}
     texts = texts_of_length(source.tokenizer_json)
     for threads in dict.fromkeys((1, available_processors())):
-        say(f"Measuring latency on {threads} thread{'s' * (threads > 1)}")
+        report(f"Measuring latency on {threads} thread{'s' * (threads > 1)}")
         threaded = {
             name: OnnxEncoder.load(directory, precision=name, verify=False, threads=threads)
             for name in encoders
@@ -87,10 +87,10 @@ def verify_encoder(
     return EncoderReport(tuple(variants), default)
 
 
-def _settings(directory: Path, manifest: Manifest, **asked: Any) -> dict[str, Any]:
-    """What the directory was exported with; refuses to be asked for anything else."""
+def _settings(directory: Path, manifest: Manifest, **requested: Any) -> dict[str, Any]:
+    """The settings of the export; refuses other settings."""
     settings = {}
-    for name, wanted in asked.items():
+    for name, wanted in requested.items():
         found = manifest.details.get(name)
         if wanted is not None and found is not None and wanted != found:
             raise InvalidArgumentError(
@@ -98,7 +98,7 @@ def _settings(directory: Path, manifest: Manifest, **asked: Any) -> dict[str, An
             )
         settings[name] = wanted or found
     if settings["pooling"] not in {"mean", "cls"}:
-        # Which no plain checkpoint is asked for, so the model has it from itself.
+        # Any other pooling is defined by the model itself.
         settings["pooling"] = None
     return settings
 

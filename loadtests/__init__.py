@@ -1,1 +1,1 @@
-"""Load tests of a search service from outside: over HTTP, importing nothing of Swiftlet's."""
+"""Load tests of a search service over HTTP."""

@@ -9,27 +9,33 @@ from pathlib import Path
 
 from loadtests.arguments import parse_arguments
 from loadtests.command_line import LoadTestError, refuse
-from loadtests.machine import describe_machine
 from loadtests.measure import Measurement, measure
 from loadtests.report import REPORT_FILE, REQUESTS_FOLDER, write_report, write_requests
 from loadtests.signals import Stopped, held_back, stop_on_signals
-from loadtests.subjects import subjects
+from loadtests.systems import systems_under_test
+from swiftlet.evaluation.machine import describe_machine
+
+PACKAGES = (
+    "swiftlet-retrieval", "onnxruntime", "faiss-cpu", "tokenizers", "fastapi", "uvicorn", "uvloop",
+    "httptools", "torch", "sentence-transformers", "locust", "gevent", "numpy",
+)  # fmt: skip
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure, write the report; 1 with --strict where something is not to be trusted."""
+    """Measure and write the report; 1 with --strict if there are warnings."""
     given = sys.argv[1:] if arguments is None else arguments
     measurements: list[Measurement] = []
     stop_on_signals()
     try:
         options, plan = parse_arguments(given)
         _prepare(options.out)
-        machine = describe_machine()
+        machine = describe_machine(PACKAGES, threads="one for each core of a service")
         os.sched_setaffinity(0, plan.generator_cores)
         command = "python -m loadtests " + shlex.join(given)
-        for subject in subjects(options, plan):
-            measurements.append(measure(subject, plan))
-            # After each, so that whatever becomes of the next one, what was measured stays.
+        cached = bool(plan.mix.cached)
+        for system in systems_under_test(options, plan.service_cores, cached=cached):
+            measurements.append(measure(system, plan))
+            # After each service, so that the figures are kept if the next one fails.
             with held_back():
                 write_report(measurements, plan, options.out, command=command, machine=machine)
                 requested = measurements if options.requests else ()
@@ -37,14 +43,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except LoadTestError as error:
         refuse(error)
     except Stopped as stop:
-        names = ", ".join(each.subject.name for each in measurements)
-        refuse(f"{stop.signal.name} ended it; measured: {names or 'nothing'}", 128 + stop.signal)
+        names = ", ".join(each.system.name for each in measurements)
+        refuse(f"ended by {stop.signal.name}; measured: {names or 'nothing'}", 128 + stop.signal)
     print(options.out / REPORT_FILE)
-    return int(options.strict and any(each.complaints for each in measurements))
+    return int(options.strict and any(each.warnings for each in measurements))
 
 
 def _prepare(out: Path) -> None:
-    """See to it before hours of measuring that the report can be written."""
+    """Check before hours of measuring that the report can be written."""
     try:
         out.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=out):

@@ -3,12 +3,11 @@
 import argparse
 import os
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from loadtests.command_line import LoadTestError, Parser, number
-from loadtests.measure import Plan
-from loadtests.mix_options import add_mix_options, mix_of
-from loadtests.queries import read_queries
+from loadtests.traffic import Mix, add_mix_options, mix_of, read_queries
 
 DEMO_QUERIES = Path(__file__).with_name("demo-queries.txt")
 PERCENTS = (20.0, 50.0, 80.0, 95.0, 150.0)
@@ -17,11 +16,28 @@ _LONGEST_WARM_UP_SECONDS = 3.0
 _LONGEST_STEP_SECONDS = 5.0
 
 
-def parse_arguments(arguments: Sequence[str]) -> tuple[argparse.Namespace, Plan]:
-    """The options as they were given, and the plan that follows from them.
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How to measure; `percents` refer to the saturation rate, times are in seconds."""
 
-    :raises LoadTestError: When the queries cannot be read, the mix is empty, or there are no such
-        cores.
+    queries_file: Path
+    queries: Sequence[str]
+    mix: Mix
+    percents: Sequence[float]
+    seconds: float
+    warm_up: float
+    step_seconds: float
+    seed: int
+    service_cores: Sequence[int]
+    generator_cores: Sequence[int]
+    with_locust: bool = True
+
+
+def parse_arguments(arguments: Sequence[str]) -> tuple[argparse.Namespace, Plan]:
+    """The options as given, and the plan that follows from them.
+
+    :raises LoadTestError: When the queries cannot be read, the mix is empty, or a core does not
+        exist.
     """
     options = _parser().parse_args(arguments)
     mix = mix_of(options)
@@ -68,9 +84,9 @@ def _parser() -> Parser:
         action="append",
         default=[],
         metavar="NAME=COMMAND",
-        help="another service to put beside it; {port} in the command becomes a free port",
+        help="another service to compare; {port} in the command becomes a free port",
     )
-    add("--service-ready", default="/health", help="path that such a service answers 200 if ready")
+    add("--service-ready", default="/health", help="path it answers 200 when ready")
     add("--queries", type=Path, default=DEMO_QUERIES, help="file of queries, or BEIR folder")
     add(
         "--rates",
@@ -85,22 +101,22 @@ def _parser() -> Parser:
     add("--service-cores", type=_cores, help="such as 0,1; default: all but the last")
     add("--generator-cores", type=_cores, help="default: the last")
     add("--start-timeout", type=number(0.1, 3600), default=180.0, help="seconds to readiness")
-    add("--no-locust", dest="locust", action="store_false", help="leave Locust out")
-    add("--no-requests", dest="requests", action="store_false", help="keep no single requests")
-    add("--strict", action="store_true", help="status 1 where figures are not to be trusted")
+    add("--no-locust", dest="locust", action="store_false", help="do not run Locust")
+    add("--no-requests", dest="requests", action="store_false", help="do not keep each request")
+    add("--strict", action="store_true", help="exit with 1 if there are warnings")
     add("--out", type=Path, required=True, help="folder of the report")
     return parser  # fmt: skip
 
 
 def _share_out(options: argparse.Namespace) -> tuple[list[int], list[int]]:
-    """The cores of the service and of the generator: their own ones, where there are two."""
+    """The cores of the service and of the generator: separate ones if there are two."""
     available = sorted(os.sched_getaffinity(0))
     service = options.service_cores or available[:-1] or available
     generator = options.generator_cores or available[-1:]
     for core in [*service, *generator]:
         if core not in available:
             raise LoadTestError(
-                f"core {core} is not to be had; there are {', '.join(map(str, available))}"
+                f"core {core} is not available; available are {', '.join(map(str, available))}"
             )
     return service, generator
 
@@ -110,5 +126,5 @@ def _cores(text: str) -> list[int]:
         return sorted({int(core) for core in text.split(",")})
     except ValueError:
         raise argparse.ArgumentTypeError(
-            f"{text!r} is given; numbers of cores such as 0,1 are expected"
+            f"{text!r} is given; core numbers such as 0,1 are expected"
         ) from None

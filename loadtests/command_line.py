@@ -1,4 +1,4 @@
-"""How the commands refuse: one sentence, status 2."""
+"""Command-line parsing; bad arguments are refused in one sentence, with status 2."""
 
 import argparse
 import sys
@@ -9,7 +9,7 @@ REFUSED = 2
 
 
 class LoadTestError(Exception):
-    """A load test cannot run; the one sentence names the culprit and the bound."""
+    """A load test cannot run; the message names the culprit and the bound."""
 
 
 class Parser(argparse.ArgumentParser):

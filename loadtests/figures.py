@@ -1,7 +1,8 @@
-"""What a load shows: rates, percentiles, stages, and whether the generator kept up."""
+"""The figures of a load: rates, percentiles, stages, and whether the generator kept up."""
 
 import math
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from statistics import fmean
@@ -9,22 +10,28 @@ from statistics import fmean
 import numpy as np
 from numpy.typing import NDArray
 
-from loadtests.answers import OK, REJECTIONS, stage_times
-from loadtests.connection import NO_ANSWER, Exchange
+from loadtests.http_client import NO_ANSWER, OK, REJECTIONS, Exchange, stage_times
 from loadtests.loads import Load
 
 PERCENTILES = (50.0, 90.0, 95.0, 99.0, 99.9)
+TOTAL = "total"
+"""The name of the whole time of a request inside the service, beside those of the stages."""
+
 BUSY_SHARE = 0.9
 LATE_SHARE = 0.1
+MOST_CLIENTS = 128
+GROWTH = 1.03
+STEADY = 0.1
+CHANGED = "the speed of the machine or of the service changed"
 
 
 @dataclass(frozen=True, eq=False)
 class Figures:
     """The figures of one load; times are in milliseconds.
 
-    Latencies are those of requests that were answered 200 or not at all (these count with the time
-    that was waited), from the scheduled moment on. `offered` is how many requests a second were to
-    come, or None for a closed loop; `service_share` how much of a core the service took.
+    Latencies count from the scheduled moment. They include requests that were answered 200, and
+    requests without an answer, with the time that was waited. `offered` is the intended rate of an
+    open loop, None for a closed one; `service_share` the share of a core that the service used.
     """
 
     load: Load
@@ -33,27 +40,33 @@ class Figures:
 
     @cached_property
     def measured(self) -> list[Exchange]:
-        """Those that were scheduled after the warm-up and before the end."""
+        """Requests that were scheduled after the warm-up and before the end."""
         end = self.load.began + self.load.seconds
         return [each for each in self.load.exchanges if self.load.began <= each.scheduled < end]
 
     @cached_property
     def statuses(self) -> Counter[int]:
-        """How many were answered with each status."""
+        """How many requests were answered with each status."""
         return Counter(exchange.status for exchange in self.measured)
 
     @property
     def answered_rate(self) -> float:
         """Answers a second with status 200.
 
-        Of a closed loop, those that came within the time; of an open one, those to requests that
-        were scheduled within it.
+        For a closed loop, answers that arrived within the time count; for an open one, answers to
+        requests that were scheduled within it.
         """
         if self.offered is not None:
             return self.statuses[OK] / self.load.seconds
         end = self.load.began + self.load.seconds
-        whole = sum(each.status == OK and each.finished <= end for each in self.measured)
-        return whole / self.load.seconds
+        in_time = sum(each.status == OK and each.finished <= end for each in self.measured)
+        return in_time / self.load.seconds
+
+    @property
+    def sent_rate(self) -> float:
+        """Requests a second that were sent within the time."""
+        end = self.load.began + self.load.seconds
+        return sum(each.sent <= end for each in self.measured) / self.load.seconds
 
     @property
     def rejected_share(self) -> float:
@@ -65,36 +78,37 @@ class Figures:
         """Requests that were neither answered nor rejected."""
         return len(self.measured) - sum(self.statuses[status] for status in (OK, *REJECTIONS))
 
+    def of_status(self, *statuses: int) -> NDArray[np.float64]:
+        """The latencies of requests with one of these statuses, ascending, in milliseconds."""
+        return np.sort([1000 * e.latency for e in self.measured if e.status in statuses])
+
     @cached_property
     def latencies(self) -> NDArray[np.float64]:
         """Ascending, in milliseconds."""
-        counted = [each for each in self.measured if each.status in {OK, NO_ANSWER}]
-        return np.sort([1000 * (each.finished - each.scheduled) for each in counted])
+        return self.of_status(OK, NO_ANSWER)
 
     @property
     def mean_latency(self) -> float:
         """The mean latency of requests that were answered 200, in milliseconds; NaN of none."""
-        answered = [each for each in self.measured if each.status == OK]
-        if not answered:
-            return math.nan
-        return 1000 * fmean(each.finished - each.scheduled for each in answered)
+        answered = self.of_status(OK)
+        return float(answered.mean()) if len(answered) else math.nan
 
     @cached_property
     def lateness(self) -> NDArray[np.float64]:
-        """How late the generator itself got to each request, ascending, in milliseconds."""
+        """How late the generator itself began each request, ascending, in milliseconds."""
         return np.sort([1000 * (each.begun - each.scheduled) for each in self.measured])
 
-    def latency(self, percentile: float) -> float:
+    def latency(self, percent: float) -> float:
         """A percentile of the latencies; NaN where there are none."""
-        return _percentile(self.latencies, percentile)
+        return percentile(self.latencies, percent)
 
-    def late(self, percentile: float) -> float:
+    def late(self, percent: float) -> float:
         """A percentile of the generator's own lateness."""
-        return _percentile(self.lateness, percentile)
+        return percentile(self.lateness, percent)
 
     @cached_property
     def stages(self) -> dict[str, float]:
-        """The mean of each stage that the service reports of its answers, and of its `total`."""
+        """The mean of each stage that the service reports in its answers, and of its `total`."""
         reports = [
             stage_times(each.server_timing.decode()) for each in self.measured if each.status == OK
         ]
@@ -103,38 +117,70 @@ class Figures:
 
     @property
     def generator_share(self) -> float:
-        """How much of a core the generator took."""
+        """How much of a core the generator used."""
         return self.load.cpu_seconds / self.load.wall_seconds
 
     @property
-    def distrust(self) -> list[str]:
-        """Why the generator, not the service, may have made these figures; empty if it did not."""
+    def warnings(self) -> list[str]:
+        """Reasons to suspect that the generator, not the service, determined these figures."""
         reasons = []
         if self.load.repeated:
             reasons.append(
-                f"{self.load.repeated} requests were sent again, on new connections, since the "
-                "service had closed theirs"
+                f"{self.load.repeated} requests were sent again on new connections because the "
+                "service had closed idle ones"
             )
         if self.generator_share > BUSY_SHARE:
             reasons.append(
-                f"the generator took {self.generator_share:.0%} of a core, "
+                f"the generator used {self.generator_share:.0%} of a core, "
                 f"more than {BUSY_SHARE:.0%}"
             )
         if self.offered is not None and len(self.latencies):
-            for percentile in (50.0, 99.0):
-                late, latency = self.late(percentile), self.latency(percentile)
+            for percent in (50.0, 99.0):
+                late, latency = self.late(percent), self.latency(percent)
                 if late > LATE_SHARE * latency:
                     reasons.append(
-                        f"the generator's lateness (p{percentile:g} {late:.2f} ms) is more than "
+                        f"the generator's lateness (p{percent:g} {late:.2f} ms) is more than "
                         f"{LATE_SHARE:.0%} of the latency ({latency:.2f} ms)"
                     )
         return reasons
 
 
-def fewest_requests(percentile: float) -> int:
-    """How many it takes for one of them to be above the percentile."""
-    return round(100 / (100 - percentile))
+def fewest_requests(percent: float) -> int:
+    """The number of requests of which one is above the percentile."""
+    return round(100 / (100 - percent))
 
 
-def _percentile(ascending: NDArray[np.float64], percentile: float) -> float:
-    return float(np.percentile(ascending, percentile)) if len(ascending) else math.nan
+def percentile(values: NDArray[np.float64], percent: float) -> float:
+    """A percentile; NaN where there are no values."""
+    return float(np.percentile(values, percent)) if len(values) else math.nan
+
+
+def find_saturation(measure: Callable[[int], Figures]) -> tuple[int, dict[int, Figures]]:
+    """The number of clients with the most answers a second, and the figures of each step.
+
+    The saturation rate is the highest rate of 200s of closed loops with 1, 2, 4, … clients. They
+    are doubled until two doublings in a row gain less than 3% over the best rate so far, or there
+    are 128.
+
+    :param measure: Gives the figures of a closed loop for a number of clients.
+    """
+    steps: dict[int, Figures] = {}
+    best, without_growth, clients = 0.0, 0, 1
+    while clients <= MOST_CLIENTS and without_growth < 2:
+        steps[clients] = measure(clients)
+        rate = steps[clients].answered_rate
+        without_growth = 0 if rate > GROWTH * best else without_growth + 1
+        best, clients = max(best, rate), 2 * clients
+    return max(steps, key=lambda clients: steps[clients].answered_rate), steps
+
+
+def unsteadiness(before: float, after: float) -> list[str]:
+    """A warning if the saturation rate changed by more than 10% around a measurement.
+
+    :param before: The saturation rate right before the measurement, whose rate is a share of it.
+    :param after: The saturation rate right after.
+    """
+    if abs(after / before - 1) <= STEADY:
+        return []
+    was = f"{before:,.0f} a second right before and {after:,.0f} right after"
+    return [f"the saturation rate was {was}: {CHANGED}"]

@@ -1,43 +1,50 @@
-"""The two ways of asking: at moments that were fixed before, or again after each answer.
+"""The two kinds of load: an open loop and a closed loop.
 
-With an open loop the requests come at their moments whatever the service does, as they do from
-users who know nothing of each other; latency counts from the scheduled moment, so that whatever
-delays a start is charged to the service. A closed loop asks less of a service that is slow: good
-for finding out how much it can do, and for nothing else.
+In an open loop requests begin at moments fixed beforehand, like those of independent users.
+Latency counts from the scheduled moment, so it includes every delay. In a closed loop each client
+sends its next request after its answer. This finds the saturation rate, but its latencies are
+misleading, because a slow service gets fewer requests.
 """
 
 import asyncio
+import ctypes
+import gc
 import os
-from collections.abc import Coroutine, Iterator
-from dataclasses import dataclass
+import select
+import selectors
+import sys
+import time
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from math import inf
+from multiprocessing import get_context
 from typing import Any
 
-from loadtests.arrivals import Seconds
+import numpy as np
+from numpy.typing import NDArray
+
 from loadtests.command_line import LoadTestError
-from loadtests.connection import Exchange
-from loadtests.event_loop import run_on_time
-from loadtests.pool import Pool
-from loadtests.traffic import Request
+from loadtests.http_client import Exchange, Pool, Request
 
 CONNECTIONS = 512
-"""The most connections of an open loop; what comes on top waits for one, which is charged too."""
+"""The most connections of an open loop; further requests wait, and their latency includes it."""
 
 ANSWER_TIMEOUT_SECONDS = 30.0
-
-_Work = Coroutine[Any, Any, tuple[float, float, int]]
-"""Ends with when it began, how long it lasted, and how many requests were repeated."""
-
 _OPENED_BEFORE = 32
 _LEAD_SECONDS = 0.05
+_CHECK_SECONDS = 0.1
+_MOST_BEGUN_AT_ONCE = 16
+_PR_SET_TIMERSLACK = 29
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What was asked and answered.
+    """All requests of a load, including the warm-up.
 
-    `seconds` from `began` on were measured, after a warm-up whose exchanges are there too; the
-    generator took `cpu_seconds` of the `wall_seconds` that all of it lasted. `repeated` requests
-    were sent again, since the service had closed an idle connection.
+    `seconds` from `began` on were measured. The whole load took `wall_seconds`, and `cpu_seconds`
+    of processor time in the generator. `repeated` and `resets` are those of `Pool`.
     """
 
     exchanges: list[Exchange]
@@ -45,120 +52,223 @@ class Load:
     seconds: float
     cpu_seconds: float
     wall_seconds: float
-    repeated: int
+    repeated: int = 0
+    resets: int = 0
+
+
+def poisson_arrivals(rate: float, seconds: float, *, seed: int) -> NDArray[np.float64]:
+    """Moments of a Poisson process of `rate` a second within `seconds`, ascending from 0, (n,).
+
+    The gaps are exponential and independent; the same arguments give the same moments.
+    """
+    chance = np.random.default_rng(seed)
+    # Six standard deviations more than expected, so that the last moment is beyond the end.
+    enough = int(rate * seconds + 6 * np.sqrt(rate * seconds) + 10)
+    moments = np.cumsum(chance.exponential(1 / rate, enough))
+    return moments[moments < seconds]
 
 
 def open_loop(
     address: str,
-    requests: Iterator[Request],
-    moments: Seconds,
+    requests: Sequence[Request],
+    moments: Iterable[float],
     *,
-    warm_up: float,
     seconds: float,
+    warm_up: float = 0.0,
     connections: int = CONNECTIONS,
     answer_timeout: float = ANSWER_TIMEOUT_SECONDS,
+    go_on: Callable[[], bool] = lambda: True,
+    start_at: float = 0.0,
 ) -> Load:
-    """Begin a request at each of `moments`, ascending within `warm_up` + `seconds`.
+    """Begin the next one of `requests`, cyclically, at each of `moments`.
 
-    What has no answer `answer_timeout` seconds after the last one is given up.
+    `moments` ascend within `warm_up` + `seconds`; only the latter are measured. Requests
+    without an answer `answer_timeout` seconds after the last one are given up.
 
-    :raises LoadTestError: When nobody listens at `address`.
-    """
-    exchanges = [Exchange(next(requests), float(moment)) for moment in moments]
-    work = _open_loop(address, exchanges, connections, answer_timeout)
-    (start, wall, repeated), cpu = _run(address, work)
-    return Load(exchanges, start + warm_up, seconds, cpu, wall, repeated)
-
-
-def closed_loop(address: str, requests: Iterator[Request], *, clients: int, seconds: float) -> Load:
-    """Keep `clients` requests under way for `seconds`; those that are then, are waited for.
-
-    :raises LoadTestError: When nobody listens at `address`.
+    :param go_on: The load ends as soon as this function returns false.
+    :param start_at: When to start on the monotonic clock; at once if that is past.
+    :raises LoadTestError: When the connection is refused.
     """
     exchanges: list[Exchange] = []
-    work = _closed_loop(address, requests, exchanges, clients, seconds)
-    (start, wall, repeated), cpu = _run(address, work)
-    return Load(exchanges, start, seconds, cpu, wall, repeated)
+
+    async def work() -> Load:
+        loop = asyncio.get_running_loop()
+        all_begun, all_ended, under_way = False, asyncio.Event(), 0
+
+        def on_end(_exchange: Exchange) -> None:
+            nonlocal under_way
+            under_way -= 1
+            if all_begun and not under_way:
+                all_ended.set()
+
+        pool = Pool([address], connections, on_end)
+        await pool.open(min(_OPENED_BEFORE, connections))
+        start = max(start_at, loop.time() + _LEAD_SECONDS)
+        measured = seconds
+        for number, moment in enumerate(moments):
+            if (delay := start + moment - loop.time()) > 0:
+                await asyncio.sleep(delay)
+            elif number % _MOST_BEGUN_AT_ONCE == 0:  # late, but answers must be read meanwhile
+                await asyncio.sleep(0)
+            if not go_on():
+                measured = loop.time() - start - warm_up
+                break
+            exchanges.append(Exchange(requests[number % len(requests)], float(start + moment)))
+            under_way += 1
+            pool.begin(exchanges[-1])
+        all_begun = True
+        if not under_way:
+            all_ended.set()
+        load = await _end(pool, start, exchanges, all_ended, timeout=answer_timeout)
+        return replace(load, began=start + warm_up, seconds=measured)
+
+    return _run(address, work())
 
 
-def _run(address: str, work: _Work) -> tuple[tuple[float, float, int], float]:
-    try:
-        return run_on_time(work)
-    except OSError as error:
-        raise LoadTestError(f"nobody answers at {address}: {_reason(error)}") from error
-
-
-def _reason(error: OSError) -> str:
-    return os.strerror(error.errno) if error.errno else str(error)
-
-
-async def _open_loop(
-    address: str, exchanges: list[Exchange], connections: int, answer_timeout: float
-) -> tuple[float, float, int]:
-    loop = asyncio.get_running_loop()
-    ended, all_ended = 0, loop.create_future()
-
-    def on_end(_exchange: Exchange) -> None:
-        nonlocal ended
-        ended += 1
-        if ended == len(exchanges):
-            all_ended.set_result(None)
-
-    pool = Pool(address, connections, on_end)
-    await pool.open(min(_OPENED_BEFORE, connections, len(exchanges)))
-    start = loop.time() + _LEAD_SECONDS
-    for exchange in exchanges:
-        exchange.scheduled += start
-    following = iter(exchanges)
-
-    def begin_due(exchange: Exchange | None) -> None:
-        while exchange is not None and exchange.scheduled <= loop.time():
-            pool.begin(exchange)
-            exchange = next(following, None)
-        if exchange is not None:
-            loop.call_at(exchange.scheduled, begin_due, exchange)
-
-    begin_due(next(following, None))
-    if exchanges:
-        last = exchanges[-1].scheduled
-        await asyncio.wait([all_ended], timeout=last - loop.time() + answer_timeout)
-    wall = loop.time() - start
-    pool.close()
-    await asyncio.sleep(0)  # connections hear of their end
-    return start, wall, pool.repeated
-
-
-async def _closed_loop(
+def open_loops(
     address: str,
-    requests: Iterator[Request],
-    exchanges: list[Exchange],
-    clients: int,
+    requests: Sequence[Request],
+    *,
+    rate: float,
     seconds: float,
-) -> tuple[float, float, int]:
-    loop = asyncio.get_running_loop()
-    under_way, all_ended = clients, loop.create_future()
+    processes: int,
+    connections: int,
+    start_at: float,
+) -> Load:
+    """A Poisson process of `rate` a second, divided among `processes` generators.
 
-    def on_end(_exchange: Exchange) -> None:
-        nonlocal under_way
-        if loop.time() < start + seconds:
-            begin()
-        else:
+    Each has `connections` of its own and its own seed. All start at `start_at` on the monotonic
+    clock; a process needs about a second before.
+    """
+    with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
+        shares = [
+            pool.submit(
+                open_loop,
+                address,
+                requests,
+                poisson_arrivals(rate / processes, seconds, seed=seed),
+                seconds=seconds,
+                connections=connections,
+                start_at=start_at,
+            )
+            for seed in range(processes)
+        ]
+        loads = [share.result() for share in shares]
+    return replace(
+        loads[0],
+        exchanges=[exchange for load in loads for exchange in load.exchanges],
+        cpu_seconds=sum(load.cpu_seconds for load in loads),
+        wall_seconds=max(load.wall_seconds for load in loads),
+    )
+
+
+def closed_loop(
+    addresses: str | Sequence[str],
+    requests: Iterator[Request],
+    *,
+    clients: int,
+    seconds: float = inf,
+    go_on: Callable[[], bool] = lambda: True,
+) -> Load:
+    """Let each of `clients` send its next request after its answer.
+
+    No request begins after `seconds`, when `requests` are exhausted or when `go_on()` is false. A
+    client ends when its connection is refused. Requests under way are waited for.
+
+    :param addresses: One service, or several over which the clients are spread evenly.
+    :raises LoadTestError: When the first connections are refused.
+    """
+    exchanges: list[Exchange] = []
+    addresses = [addresses] if isinstance(addresses, str) else addresses
+
+    async def work() -> Load:
+        loop = asyncio.get_running_loop()
+        under_way, all_ended = clients, asyncio.Event()
+
+        def on_end(exchange: Exchange | None) -> None:
+            nonlocal under_way
+            refused = exchange is not None and not exchange.was_sent
+            request = None
+            if loop.time() < start + seconds and go_on() and not refused:
+                request = next(requests, None)
+            if request is not None:
+                exchanges.append(Exchange(request, loop.time()))
+                pool.begin(exchanges[-1])
+                return
             under_way -= 1
             if not under_way:
-                all_ended.set_result(None)
+                all_ended.set()
 
-    def begin() -> None:
-        exchange = Exchange(next(requests), loop.time())
-        exchanges.append(exchange)
-        pool.begin(exchange)
+        pool = Pool(addresses, clients, on_end)
+        await pool.open(clients)
+        start = loop.time()
+        for _ in range(clients):
+            on_end(None)
+        load = await _end(
+            pool, start, exchanges, all_ended,
+            go_on=lambda: loop.time() < start + seconds and go_on(),
+        )  # fmt: skip
+        return replace(load, seconds=min(seconds, load.wall_seconds))
 
-    pool = Pool(address, clients, on_end)
-    await pool.open(clients)
-    start = loop.time()
-    for _ in range(clients):
-        begin()
-    await asyncio.wait([all_ended], timeout=seconds + ANSWER_TIMEOUT_SECONDS)
-    wall = loop.time() - start
+    return _run(addresses[0], work())
+
+
+async def _end(
+    pool: Pool,
+    start: float,
+    exchanges: list[Exchange],
+    all_ended: asyncio.Event,
+    *,
+    timeout: float = ANSWER_TIMEOUT_SECONDS,
+    go_on: Callable[[], bool] = lambda: False,
+) -> Load:
+    """Wait until all requests have ended, at most `timeout` seconds from `not go_on()` on."""
+    waited = 0.0
+    while not all_ended.is_set() and waited < timeout:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_CHECK_SECONDS):
+                await all_ended.wait()
+        waited = 0.0 if go_on() else waited + _CHECK_SECONDS
+    wall = asyncio.get_running_loop().time() - start
     pool.close()
-    await asyncio.sleep(0)
-    return start, wall, pool.repeated
+    await asyncio.sleep(0)  # for the callbacks of the closed connections
+    return Load(exchanges, start, wall, 0.0, wall, pool.repeated, pool.resets)
+
+
+def _run(address: str, work: Coroutine[Any, Any, Load]) -> Load:
+    """The load of `work`, with the processor time that this thread used for it.
+
+    The garbage collector, which would delay requests, is off meanwhile.
+    """
+    gc.collect()
+    gc.disable()
+    cpu_before = time.thread_time()
+    try:
+        with asyncio.Runner(loop_factory=_new_loop) as runner:
+            load = runner.run(work)
+        return replace(load, cpu_seconds=time.thread_time() - cpu_before)
+    except OSError as error:
+        reason = os.strerror(error.errno) if error.errno else str(error)
+        raise LoadTestError(f"no service answers at {address}: {reason}") from error
+    finally:
+        gc.enable()
+
+
+def _new_loop() -> asyncio.AbstractEventLoop:
+    if sys.platform != "linux":
+        return asyncio.new_event_loop()
+    # By default, Linux may delay timers by up to 50 µs.
+    ctypes.CDLL(None).prctl(_PR_SET_TIMERSLACK, 1, 0, 0, 0)
+    return asyncio.SelectorEventLoop(_PreciseSelector())
+
+
+if sys.platform == "linux":
+
+    class _PreciseSelector(selectors.EpollSelector):
+        """Waits to the microsecond; epoll itself counts whole milliseconds."""
+
+        def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+            if timeout is not None and timeout > 0:
+                select.select([self.fileno()], [], [], timeout)
+                timeout = 0
+            return super().select(timeout)

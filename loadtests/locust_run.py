@@ -1,26 +1,26 @@
-"""Locust without its web page, at a given rate, and what it found."""
+"""Locust without its web page, at a given rate, and its figures."""
 
 import json
 import math
-import os
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import psutil
 from numpy.typing import NDArray
 
+from loadtests.arguments import Plan
 from loadtests.command_line import LoadTestError
 from loadtests.processes import pinned
-from loadtests.traffic import BATCH_PATH, SEARCH_PATH, Mix
+from loadtests.traffic import BATCH_PATH, SEARCH_PATH
 
 LOCUSTFILE = Path(__file__).with_name("locustfile.py")
 MOST_REQUESTS_A_USER = 10.0
-"""A second; so that a user rarely has a request due before it has its last answer."""
+"""Requests a second per user: so few that a request is rarely due before the last answer."""
 
 _FEWEST_USERS = 10
 _GRACE_SECONDS = 60.0
@@ -28,10 +28,10 @@ _GRACE_SECONDS = 60.0
 
 @dataclass(frozen=True, slots=True)
 class LocustFigures:
-    """What Locust reports of all searches together; times in milliseconds, to three digits.
+    """Locust's report on all searches together; times in milliseconds, to three digits.
 
-    `latencies` ascend.
-    `generator_share` is how much of a core Locust took, its start included.
+    `latencies` ascend; `generator_share` is the share of a core that Locust used, its start
+    included.
     """
 
     rate: float
@@ -40,68 +40,57 @@ class LocustFigures:
     failures: int
     rejections: int
     generator_share: float
-    command: str
 
     def latency(self, percentile: float) -> float:
-        """The smallest that at least so many per cent do not exceed; NaN where there are none."""
+        """The smallest latency that `percentile` % of requests do not exceed; NaN for none."""
         if not len(self.latencies):
             return math.nan
         return float(np.percentile(self.latencies, percentile, method="inverted_cdf"))
 
 
-def run_locust(
-    address: str,
-    *,
-    queries: Path,
-    mix: Mix,
-    ready_path: str,
-    rate: float,
-    seconds: float,
-    seed: int,
-    cores: Collection[int],
-) -> LocustFigures:
-    """Run Locust on `cores`.
+def run_locust(address: str, plan: Plan, *, ready_path: str, rate: float) -> LocustFigures:
+    """Run Locust with `rate` requests a second on the generator's cores.
 
-    :raises LoadTestError: When it refuses, or does not end.
+    :raises LoadTestError: When it fails to start, or does not end.
     """
     users = max(_FEWEST_USERS, math.ceil(rate / MOST_REQUESTS_A_USER))
     with tempfile.TemporaryDirectory() as folder:
         options = {
             "-f": LOCUSTFILE,
             "--host": address,
-            "--queries": queries,
+            "--queries": plan.queries_file,
             "--ready-path": ready_path,
             "--users": users,
             "--spawn-rate": users,
             "--request-rate": f"{rate:g}",
-            "--run-time": f"{seconds:g}s",
-            "--seed": seed,
-            "--single": mix.single,
-            "--batch": mix.batch,
-            "--cached": mix.cached,
-            "--batch-queries": mix.batch_queries,
-            "--top-k": mix.top_k,
+            "--run-time": f"{plan.seconds:g}s",
+            "--seed": plan.seed,
+            "--single": plan.mix.single,
+            "--batch": plan.mix.batch,
+            "--cached": plan.mix.cached,
+            "--batch-queries": plan.mix.batch_queries,
+            "--top-k": plan.mix.top_k,
         }
         words = [str(word) for option in options.items() for word in option]
-        command = ["locust", "--headless", *words]
+        command = [sys.executable, "-m", "locust", "--headless", *words]
         began = time.monotonic()
-        cpu_began = _cpu_of_ended_processes()
+        cpu_before = _cpu_of_ended_children()
         try:
-            with pinned(cores):
+            with pinned(plan.generator_cores):
                 ended = subprocess.run(
-                    [sys.executable, "-m", *command, "--json-file", f"{folder}/found"],
+                    [*command, "--json-file", f"{folder}/found"],
                     cwd=LOCUSTFILE.parents[1],
                     capture_output=True,
                     text=True,
                     check=False,
-                    timeout=seconds + _GRACE_SECONDS,
+                    timeout=plan.seconds + _GRACE_SECONDS,
                 )
         except subprocess.TimeoutExpired as error:
             raise LoadTestError(f"Locust did not end within {error.timeout:g} s") from error
-        share = (_cpu_of_ended_processes() - cpu_began) / (time.monotonic() - began)
+        share = (_cpu_of_ended_children() - cpu_before) / (time.monotonic() - began)
         found = Path(folder, "found.json")
         if not found.is_file():
-            lines = ended.stderr.strip().splitlines() or ["it said nothing"]
+            lines = ended.stderr.strip().splitlines() or ["it wrote nothing"]
             raise LoadTestError(f"Locust ended with status {ended.returncode}: {lines[-1]}")
         entries = json.loads(found.read_text("utf-8"))
     searches = [
@@ -113,16 +102,15 @@ def run_locust(
     times = np.array([float(milliseconds) for milliseconds, _ in counted])
     counts = np.array([count for _, count in counted], int)
     return LocustFigures(
-        rate=sum(entry["num_requests"] for entry in searches) / seconds,
+        rate=sum(entry["num_requests"] for entry in searches) / plan.seconds,
         users=users,
         latencies=np.sort(np.repeat(times, counts)),
         failures=sum(entry["num_failures"] for entry in entries),
         rejections=sum(e["num_requests"] for e in entries if e["method"] == "rejected"),
         generator_share=share,
-        command=" ".join(command).replace(str(LOCUSTFILE), "loadtests/locustfile.py"),
     )
 
 
-def _cpu_of_ended_processes() -> float:
-    times = os.times()
-    return times.children_user + times.children_system
+def _cpu_of_ended_children() -> float:
+    times = psutil.Process().cpu_times()
+    return float(times.children_user + times.children_system)

@@ -20,18 +20,14 @@ from locust import FastHttpUser, events, task
 from locust.argument_parser import LocustArgumentParser
 from locust.env import Environment
 
-from loadtests.answers import OK, REJECTIONS, stage_times
 from loadtests.command_line import LoadTestError, number, refuse
-from loadtests.mix_options import add_mix_options, mix_of
-from loadtests.processes import get
-from loadtests.queries import read_queries
-from loadtests.traffic import Request, traffic
-
-READY_PATH = "/health/ready"
+from loadtests.http_client import OK, REJECTIONS, Request, stage_times
+from loadtests.processes import READY_PATH, get
+from loadtests.traffic import add_mix_options, mix_of, read_queries, traffic
 
 
 def three_digits(milliseconds: float) -> float:
-    """As which response times are kept: Locust's whole milliseconds are too coarse here."""
+    """The precision of response times; Locust's whole milliseconds are too coarse here."""
     return float(f"{milliseconds:.3g}")
 
 
@@ -40,7 +36,7 @@ locust.stats.bucket_response_time = three_digits  # type: ignore[assignment]
 
 @events.init_command_line_parser.add_listener
 def add_arguments(parser: LocustArgumentParser) -> None:
-    """What this file adds to Locust's own options."""
+    """The options that this file adds to Locust's own."""
     group = parser.add_argument_group("search")
     group.add_argument("--queries", default="", help="file of queries, or BEIR folder")
     add_mix_options(group.add_argument)
@@ -55,7 +51,7 @@ def add_arguments(parser: LocustArgumentParser) -> None:
 
 @events.init.add_listener
 def prepare(environment: Environment, **_others: Any) -> None:
-    """Read the queries and look whether somebody is there to be asked."""
+    """Read the queries and check that the service answers."""
     options = environment.parsed_options
     assert options is not None
     try:
@@ -82,10 +78,11 @@ def _requests(options: Namespace) -> Iterator[Request]:
 
 
 class SearchUser(FastHttpUser):
-    """Asks one request after the other, at exponential intervals if there is a rate.
+    """Sends one request after the other, at exponential intervals if there is a rate.
 
-    A user waits for its answer: what was due meanwhile follows at once, but its time counts from
-    then on. That is coordinated omission; `python -m loadtests` has an open loop without it.
+    A user waits for its answer. A request that was due meanwhile follows at once, but its time
+    counts only from then on. That is coordinated omission; `python -m loadtests` has an open loop
+    without it.
     """
 
     requests: Iterator[Request]
@@ -103,16 +100,17 @@ class SearchUser(FastHttpUser):
         return max(0.0, self.due - now)
 
     def on_start(self) -> None:
-        """Not all users ask at once."""
+        """Wait, so that not all users begin at once."""
         self.wait()
 
     @task
     def ask(self) -> None:
         """Send the next request."""
-        kind, path, body = next(self.requests)
+        request = next(self.requests)
+        path, name = request.path, f"{request.path} {request.kind}"
         headers = {"Content-Type": "application/json"}
         with self.client.post(
-            path, data=body.decode(), headers=headers, name=f"{path} {kind}", catch_response=True
+            path, data=request.body.decode(), headers=headers, name=name, catch_response=True
         ) as response:
             if response.status_code in REJECTIONS:
                 response.request_meta["request_type"] = "rejected"
@@ -129,7 +127,7 @@ class SearchUser(FastHttpUser):
 
 @events.quitting.add_listener
 def fail_if_nothing_was_answered(environment: Environment, **_others: Any) -> None:
-    """A test that met nobody has failed."""
+    """Fail the test if there was no answer at all."""
     if environment.stats.total.num_requests == 0:
         print("loadtests: no request was answered within the time", file=sys.stderr)
         environment.process_exit_code = 1

@@ -1,6 +1,6 @@
-"""The services that are loaded: started on cores of their own, awaited, counted, ended."""
+"""The services under test: starts them on cores of their own, observes them, stops them."""
 
-import math
+import http.client
 import os
 import re
 import shlex
@@ -12,51 +12,68 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+
+import psutil
 
 from loadtests.command_line import LoadTestError
 from loadtests.signals import held_back
 
+READY_PATH = "/health/ready"
 START_TIMEOUT_SECONDS = 180.0
 _STOP_TIMEOUT_SECONDS = 60.0
-_POLL_SECONDS = 0.02
-_REQUEST_TIMEOUT_SECONDS = 10.0
-_TICKS_A_SECOND = os.sysconf("SC_CLK_TCK")
+_POLL_SECONDS = 0.005
+_REQUEST_TIMEOUT_SECONDS = 60.0
 _COUNTED = re.compile(
     r'^swiftlet_requests_total\{route="([^"]+)",status="(\d+)"\} (\S+)$', re.MULTILINE
 )
 _LOOPBACK = "127.0.0.1"
-# Without a proxy, which could not reach this machine's own address.
+# Without a proxy: it could not reach this machine's own address.
 _OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """A running service; its process leads a group of its own, with whatever it starts."""
+    """A running service; its process leads a group that contains all processes it starts.
 
-    process: subprocess.Popen[bytes]
+    `seconds_to_ready` is the time from its start to the first 200 of its readiness path.
+    """
+
+    process: psutil.Popen
     address: str
     command: str
+    log_file: Path
+    seconds_to_ready: float = 0.0
 
     @property
     def cpu_seconds(self) -> float:
-        """What its processes have taken so far, of all cores.
+        """Processor time of the service and its children so far, of all cores.
 
         :raises LoadTestError: When it has ended.
         """
         self.check()
-        return sum(each.cpu_seconds for each in _group(self.process.pid))
+        return sum(sum(each.info["cpu_times"][:4]) for each in _group(self.process.pid))
+
+    @property
+    def log(self) -> list[str]:
+        """The lines of its output so far."""
+        return self.log_file.read_text("utf-8", errors="replace").strip().splitlines()
+
+    def resident_bytes(self, *, without: Path | None = None) -> int:
+        """Its resident memory; `without` leaves out the mapped files below a folder."""
+        maps = self.process.memory_maps() if without is not None else ()
+        mapped = sum(each.rss for each in maps if Path(each.path).is_relative_to(without or ""))
+        return int(self.process.memory_info().rss - mapped)
 
     def check(self, timeout: float = 0.0) -> None:
-        """See whether it still runs, and goes on to for `timeout` seconds.
+        """Check that it still runs, and keeps running for `timeout` seconds.
 
         :raises LoadTestError: When it has ended.
         """
-        with suppress(subprocess.TimeoutExpired):
+        with suppress(subprocess.TimeoutExpired, psutil.TimeoutExpired):
             self.process.wait(timeout)
             raise LoadTestError(f"the service has ended: {self.command}")
 
@@ -65,26 +82,27 @@ class Service:
 def running(
     command: str,
     *,
-    ready_path: str,
+    ready_path: str = READY_PATH,
     cores: Collection[int],
     settings: Mapping[str, str] | None = None,
     start_timeout: float = START_TIMEOUT_SECONDS,
 ) -> Iterator[Service]:
-    """The service that `command` starts, `{port}` in it being a free one; ended with the block.
+    """The service that `command` starts, `{port}` in it being a free one; stopped with the block.
 
-    What the command starts in turn is ended with it. Each process takes one thread for arithmetic,
-    unless it decides otherwise itself. Of Swiftlet's variables only those in `settings` are set.
+    All processes that the command starts are stopped with it. Each process uses one thread for
+    arithmetic unless it decides otherwise. Of Swiftlet's variables only `settings` are set.
 
     :raises LoadTestError: When the command cannot be started, or `ready_path` is not answered 200
         within `start_timeout` seconds.
     """
-    port = _free_port()
+    port = free_port()
     words = words_of(command.replace("{port}", str(port)))
     others = {name: value for name, value in os.environ.items() if not name.startswith("SWIFTLET_")}
-    with tempfile.TemporaryFile() as log:
+    with tempfile.NamedTemporaryFile() as log:
+        began = time.perf_counter()
         try:
             with pinned(cores):
-                process = subprocess.Popen(
+                process = psutil.Popen(
                     words,
                     env={"OMP_NUM_THREADS": "1", **others, **(settings or {})},
                     stdout=log,
@@ -93,24 +111,26 @@ def running(
                 )
         except OSError as error:
             raise LoadTestError(f"{words[0]} cannot be started: {error.strerror}") from error
-        service = Service(process, f"http://{_LOOPBACK}:{port}", command)
+        address = f"http://{_LOOPBACK}:{port}"
         try:
-            _await_ready(service, ready_path, start_timeout, log.fileno())
-            yield service
+            service = Service(process, address, command, Path(log.name))
+            _await_ready(service, ready_path, start_timeout)
+            seconds = time.perf_counter() - began
+            yield Service(process, address, command, Path(log.name), seconds)
         finally:
             with held_back():
-                _end(process)
+                _stop(process)
 
 
 def words_of(command: str) -> list[str]:
     """The words of a command, as a shell divides it.
 
-    :raises LoadTestError: When there are none, or a quotation has no end.
+    :raises LoadTestError: When it is blank, or a quotation has no end.
     """
     try:
         words = shlex.split(command)
     except ValueError as error:
-        raise LoadTestError(f"the command {command!r} is not to be read: {error}") from error
+        raise LoadTestError(f"the command {command!r} cannot be parsed: {error}") from error
     if not words:
         raise LoadTestError(f"the command {command!r} is blank; at least 1 word is expected")
     return words
@@ -118,7 +138,7 @@ def words_of(command: str) -> list[str]:
 
 @contextmanager
 def pinned(cores: Collection[int]) -> Iterator[None]:
-    """Processes that are started within the block stay on `cores`."""
+    """Run this thread, and processes that it starts, on `cores` within the block."""
     before = os.sched_getaffinity(0)
     os.sched_setaffinity(0, cores)
     try:
@@ -127,18 +147,20 @@ def pinned(cores: Collection[int]) -> Iterator[None]:
         os.sched_setaffinity(0, before)
 
 
-def swiftlet_command(index: Path, encoder: Path | None) -> str:
-    """`swiftlet serve` of this environment."""
-    words = [sys.executable, "-m", "swiftlet", "serve", str(index), "--port", "{port}"]
-    return shlex.join(words + ([] if encoder is None else ["--encoder", str(encoder)])).replace(
-        "'{port}'", "{port}"
-    )
+SWIFTLET = (sys.executable, "-m", "swiftlet")
 
 
-def requests_counted(service: Service) -> dict[tuple[str, int], int] | None:
-    """How many requests the service has counted by route and status; None if it does not say."""
+def swiftlet_command(index: Path, encoder: Path | None, program: Sequence[str] = SWIFTLET) -> str:
+    """`swiftlet serve` of this environment, or of another `program` with its commands."""
+    words = [*program, "serve", str(index)]
+    words += [] if encoder is None else ["--encoder", str(encoder)]
+    return f"{shlex.join(words)} --port {{port}}"
+
+
+def requests_counted(address: str) -> dict[tuple[str, int], int] | None:
+    """How many requests the service has counted by route and status; None without such metrics."""
     try:
-        text = get(f"{service.address}/metrics").decode()
+        text = get(f"{address}/metrics").decode()
     except LoadTestError:
         return None
     found = {
@@ -152,20 +174,42 @@ def get(url: str) -> bytes:
 
     :raises LoadTestError: When it is not.
     """
+    status, body = call(url)
+    if status != http.client.OK:
+        raise LoadTestError(f"{url} is answered {status}; 200 is expected")
+    return body
+
+
+def call(
+    url: str, body: bytes | None = None, *, method: str | None = None, key: str = ""
+) -> tuple[int, bytes]:
+    """Status and body of one answer; `key` is sent as a bearer token.
+
+    :raises LoadTestError: When there is no answer.
+    """
+    headers = {"Content-Type": "application/json"}
+    headers |= {"Authorization": f"Bearer {key}"} if key else {}
     try:
-        with _OPENER.open(url, timeout=_REQUEST_TIMEOUT_SECONDS) as answer:
-            body: bytes = answer.read()
-            return body
+        request = urllib.request.Request(url, body, headers, method=method)
+        with _OPENER.open(request, timeout=_REQUEST_TIMEOUT_SECONDS) as answer:
+            return answer.status, answer.read()
     except urllib.error.HTTPError as error:
-        raise LoadTestError(f"{url} is answered {error.code}; 200 is expected") from error
+        return error.code, error.read()
     except (OSError, ValueError) as error:
         reason = getattr(error, "reason", error)
         raise LoadTestError(
-            f"nobody answers at {url}: {getattr(reason, 'strerror', None) or reason}"
+            f"no service answers at {url}: {getattr(reason, 'strerror', None) or reason}"
         ) from error
 
 
-def _await_ready(service: Service, path: str, timeout: float, log: int) -> None:
+def free_port() -> int:
+    """A port that is free now."""
+    with socket.create_server((_LOOPBACK, 0)) as free:
+        port: int = free.getsockname()[1]
+        return port
+
+
+def _await_ready(service: Service, path: str, timeout: float) -> None:
     deadline = time.monotonic() + timeout
     while service.process.poll() is None:
         try:
@@ -174,52 +218,38 @@ def _await_ready(service: Service, path: str, timeout: float, log: int) -> None:
             if time.monotonic() > deadline:
                 raise LoadTestError(
                     f"the service was not ready within {timeout:g} s ({service.command}): "
-                    f"{_last_line(log)}; {error}"
+                    f"{_last_line(service)}; {error}"
                 ) from error
             time.sleep(_POLL_SECONDS)
         else:
             return
     raise LoadTestError(
-        f"the service ended before it was ready ({service.command}): {_last_line(log)}"
+        f"the service ended before it was ready ({service.command}): {_last_line(service)}"
     )
 
 
-class _Process(NamedTuple):
-    """A process; its CPU time includes that of children which have ended."""
-
-    has_ended: bool
-    cpu_seconds: float
-
-
-def _group(leader: int) -> list[_Process]:
-    """The processes of a group."""
+def _group(leader: int) -> list[psutil.Process]:
+    """The processes of a group that have not ended."""
     found = []
-    for file in Path("/proc").glob("[0-9]*/stat"):
+    for process in psutil.process_iter(["status", "cpu_times"]):
         with suppress(OSError):  # it has ended meanwhile
-            state, _, group, *others = file.read_text().rpartition(")")[2].split()
-            if int(group) == leader:
-                cpu_seconds = sum(map(int, others[8:12])) / _TICKS_A_SECOND
-                found.append(_Process(state in "ZX", cpu_seconds))
+            ended = process.info["status"] == psutil.STATUS_ZOMBIE
+            if os.getpgid(process.pid) == leader and not ended:
+                found.append(process)
     return found
 
 
-def _end(leader: subprocess.Popen[bytes]) -> None:
-    """End a group; those of it that do not end when they are asked to, are made to."""
-    for way, seconds in ((signal.SIGTERM, _STOP_TIMEOUT_SECONDS), (signal.SIGKILL, math.inf)):
-        with suppress(ProcessLookupError):
-            os.killpg(leader.pid, way)
-        deadline = time.monotonic() + seconds
-        while time.monotonic() < deadline and not all(p.has_ended for p in _group(leader.pid)):
-            time.sleep(_POLL_SECONDS)
+def _stop(leader: psutil.Popen) -> None:
+    """Stop a group with SIGTERM; processes that do not end in time are killed."""
+    deadline = time.monotonic() + _STOP_TIMEOUT_SECONDS
+    with suppress(ProcessLookupError):
+        os.killpg(leader.pid, signal.SIGTERM)
+    while _group(leader.pid):
+        if time.monotonic() > deadline:
+            os.killpg(leader.pid, signal.SIGKILL)
+        time.sleep(_POLL_SECONDS)
     leader.wait()
 
 
-def _free_port() -> int:
-    with socket.create_server((_LOOPBACK, 0)) as free:
-        port: int = free.getsockname()[1]
-        return port
-
-
-def _last_line(log: int) -> str:
-    text = Path(f"/proc/self/fd/{log}").read_text("utf-8", errors="replace").strip()
-    return text.splitlines()[-1] if text else "it said nothing"
+def _last_line(service: Service) -> str:
+    return (service.log or ["it wrote nothing"])[-1]

@@ -1,4 +1,4 @@
-"""Signals that ask the load test to end: it ends its services first, and says so."""
+"""Signals that end the load test, after its services were stopped."""
 
 import signal
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ _ASKED_TO_END = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Stopped(KeyboardInterrupt):
-    """A signal has asked for the end; asyncio lets no other kind of exception pass."""
+    """The process received a signal; asyncio lets only children of KeyboardInterrupt pass."""
 
     def __init__(self, number: int) -> None:
         super().__init__(number)
@@ -17,7 +17,7 @@ class Stopped(KeyboardInterrupt):
 
 
 def stop_on_signals() -> None:
-    """Raise `Stopped` from now on, wherever the process is; what is ignored stays so."""
+    """Raise `Stopped` on these signals from now on; ignored ones stay ignored."""
     for number in _ASKED_TO_END:
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, _stop)
@@ -25,7 +25,7 @@ def stop_on_signals() -> None:
 
 @contextmanager
 def held_back() -> Iterator[None]:
-    """A signal that comes within the block takes effect after it."""
+    """Delay signals within the block until its end."""
     came: list[int] = []
     handlers = {
         number: signal.signal(number, lambda number, _frame: came.append(number))

@@ -1,25 +1,29 @@
-"""Which requests are sent, in which mix."""
+"""The requests of a load test: queries from a file, in a mix of kinds."""
 
+import argparse
 import json
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import cycle
-from typing import NamedTuple
+from pathlib import Path
+from typing import Any
 
-from loadtests.command_line import LoadTestError
+from loadtests.command_line import LoadTestError, number
+from loadtests.http_client import Request
 
 SINGLE, BATCH, CACHED = KINDS = ("single", "batch", "cached")
 SEARCH_PATH, BATCH_PATH = "/search", "/search/batch"
 POPULAR_QUERIES = 16
+QUERIES_FILE = "queries.jsonl"
 
 
 @dataclass(frozen=True, slots=True)
 class Mix:
-    """How often each kind of request comes, as weights, and what is in it.
+    """The weight of each kind of request, and its size.
 
-    `single` asks one query, `batch` several at once, `cached` one of a few popular queries, whose
-    embeddings the service soon has in its cache.
+    `single` has one query, `batch` several, and `cached` one of a few popular queries, which the
+    service soon has in its embedding cache.
     """
 
     single: float = 1.0
@@ -53,18 +57,28 @@ class Mix:
         return f"{', '.join(shares)}, top_k {self.top_k}"
 
 
-class Request(NamedTuple):
-    """One request to send."""
+def add_mix_options(add: Callable[..., Any]) -> None:
+    """Add the options of a mix by a parser's `add_argument`."""
+    add("--single", type=number(0, 1e6), default=1.0, help="weight of single queries")
+    add("--batch", type=number(0, 1e6), default=0.0, help="weight of batches")
+    add("--cached", type=number(0, 1e6), default=0.0, help="weight of popular queries")
+    add("--batch-queries", type=number(1, 10_000, int), default=8, help="queries of a batch")
+    add("--top-k", type=number(1, 10_000, int), default=10)
+    add("--seed", type=number(0, 2**31, int), default=0)
 
-    kind: str
-    path: str
-    body: bytes
+
+def mix_of(options: argparse.Namespace) -> Mix:
+    """The mix from the options.
+
+    :raises LoadTestError: When all weights are 0.
+    """
+    return Mix(options.single, options.batch, options.cached, options.batch_queries, options.top_k)
 
 
 def traffic(queries: Sequence[str], mix: Mix, *, seed: int) -> Iterator[Request]:
-    """Requests without end; the same arguments give the same ones.
+    """An endless sequence of requests; the same arguments give the same requests.
 
-    Queries come in a shuffled order, again from the start after the last one.
+    Queries are in a shuffled order, and repeat after the last one.
     """
     chance = random.Random(seed)
     shuffled = chance.sample(queries, len(queries))
@@ -77,6 +91,42 @@ def traffic(queries: Sequence[str], mix: Mix, *, seed: int) -> Iterator[Request]
         else:
             query = chance.choice(popular) if kind == CACHED else next(rest)
             yield _request(kind, SEARCH_PATH, {"query": query, "top_k": mix.top_k})
+
+
+def read_queries(path: Path) -> list[str]:
+    """The queries of a `.jsonl` file or BEIR folder ("text" of each line), or of a text file.
+
+    Blank lines of a text file are left out.
+
+    :raises LoadTestError: When the file is missing or not UTF-8, has no query, or a line is no
+        object with a text in "text".
+    """
+    file = path / QUERIES_FILE if path.is_dir() else path
+    try:
+        lines = file.read_text("utf-8").splitlines()
+    except OSError as error:
+        raise LoadTestError(f"the queries {file} cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise LoadTestError(f"the queries {file} are not UTF-8: {error}") from error
+    if file.suffix == ".jsonl":
+        queries = [_text(file, number, line) for number, line in enumerate(lines, 1)]
+    else:
+        queries = [line.strip() for line in lines if line.strip()]
+    if not queries:
+        raise LoadTestError(f"{file} contains no query; at least 1 is expected")
+    return queries
+
+
+def _text(file: Path, number: int, line: str) -> str:
+    try:
+        text = json.loads(line)["text"]
+    except (ValueError, KeyError, TypeError):
+        text = None
+    if not isinstance(text, str) or not text.strip():
+        raise LoadTestError(
+            f'{file}, line {number}: an object with a text that is not blank in "text" is expected'
+        )
+    return text
 
 
 def _request(kind: str, path: str, body: dict[str, object]) -> Request:

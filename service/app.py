@@ -1,181 +1,118 @@
-"""The application, put together from its parts."""
+"""The FastAPI application, put together from its parts."""
 
+from collections.abc import Sequence
 from importlib.metadata import version
 from typing import TYPE_CHECKING
 
-from fastapi import FastAPI
-from prometheus_client import CollectorRegistry
+from fastapi import APIRouter, Depends, FastAPI
+from fastapi.middleware.cors import CORSMiddleware
+from fastapi.routing import iter_route_contexts
 
-from retrieval.errors import InvalidArgumentError, UnknownDocumentError
-from service.asgi import PREFLIGHT_STATUS, Application
-from service.documentation import Documentation
-from service.embeddings import EmbeddingRoutes
-from service.headers import CrossOrigin
-from service.keys import KeyLock
+from service.connection import UnreadAnswers
+from service.error_handlers import add_problem_handlers
+from service.executor import SearchExecutor
+from service.keys import ApiKey
+from service.limits import Limits
 from service.metrics import CLIENT_LEFT, UNKNOWN_ROUTE, Metrics
-from service.openapi import Operation, add_operation
-from service.page import add_page
-from service.problems import (
-    PROBLEMS,
-    BodyTimeoutError,
-    DeadlineError,
-    MalformedBodyError,
-    MethodNotAllowedError,
-    NotReadyError,
-    QueueFullError,
-    ReloadRefusedError,
-    TooLargeError,
-    TooManyQueriesError,
-)
-from service.reload import Reloader, ReloadRoute
-from service.routes import Routes
-from service.routing import RouteTable
-from service.schemas import (
-    BatchAnswer,
-    DocumentAnswer,
-    EmbeddingsAnswer,
-    HealthAnswer,
-    InfoAnswer,
-    Limits,
-    ReloadAnswer,
-    SearchAnswer,
-)
-from service.state import ServiceState
-from service.workers import Workers
-
-_BAD_BODY = (MalformedBodyError, BodyTimeoutError, TooLargeError, InvalidArgumentError)
-_NO_TURN = (QueueFullError, DeadlineError)
-_WRONG_METHOD = PROBLEMS[MethodNotAllowedError].status
+from service.middleware import RequestContextMiddleware
+from service.openapi import openapi_of, problems
+from service.problems import MissingKeyError, WrongKeyError
+from service.reload import Reloader
+from service.routes import documents, health
+from service.routes.admin import admin_router
+from service.routes.documentation import documentation_router
+from service.routes.embeddings import embeddings_router
+from service.routes.page import page_router
+from service.routes.search import batch_router, search_router
+from service.state import Service, ServiceState
 
 if TYPE_CHECKING:  # its packages come with an extra
     from service.tracing import Tracing
+
+_METHOD_NOT_ALLOWED = 405
 
 
 def create_app(
     state: ServiceState,
     *,
     limits: Limits,
-    workers: Workers,
-    registry: CollectorRegistry,
+    executor: SearchExecutor,
+    metrics: Metrics,
+    unread: UnreadAnswers | None = None,
     access_log: bool = False,
     reloader: Reloader | None = None,
-    search_lock: KeyLock | None = None,
-    admin_lock: KeyLock | None = None,
-    cross_origin: CrossOrigin | None = None,
+    search_key: ApiKey | None = None,
+    admin_key: ApiKey | None = None,
+    cors_origins: Sequence[str] = (),
     tracing: "Tracing | None" = None,
-) -> Application:
-    """The HTTP application over the searcher in `state`, counting into `registry`.
+) -> FastAPI:
+    """The HTTP application over the searcher in `state`, counting into `metrics`.
 
-    Without `search_lock` anybody may search; without `reloader` there is no route to reload, and
-    without `admin_lock` nobody may take it.
+    Without `search_key`, searches need no key. Without `reloader`, there is no route to reload;
+    without `admin_key`, that route refuses every request.
+
+    :param unread: The connections of the server whose answers wait to be read.
     """
-    # What is offered, and the document of it.
-    contract = FastAPI(
+    app = FastAPI(
         title="Swiftlet",
         description="Dense retrieval. Errors are problems as RFC 9457 has them.",
         version=version("swiftlet-retrieval"),
         openapi_url=None,
         docs_url=None,
         redoc_url=None,
+        redirect_slashes=False,
+        # The middleware has traces and metrics of its own: FastAPI's would record query strings,
+        # and cost time in every request.
+        telemetry={"tracing": False, "metrics": False, "logs": False},
+        generate_unique_id_function=lambda route: route.name,
     )
-    metrics = Metrics(registry)
-    routes = Routes(state, limits, workers, metrics)
-    offered = [
-        *search_operations(routes, EmbeddingRoutes(state, limits, workers), search_lock),
-        *watching_operations(routes, Documentation(contract)),
-    ]
+    app.state.service = Service(state, executor, limits, unread or UnreadAnswers())
+    app.state.metrics = metrics
+    add_problem_handlers(app)
+    # FastAPI tries one router after the other, so the most frequent routes come first.
+    for router in (
+        search_router(limits),
+        batch_router(limits),
+        embeddings_router(limits),
+        documents.router,
+    ):
+        _include(app, router, search_key)
+    for router in (health.router, page_router(), documentation_router(app)):
+        app.include_router(router)
     if reloader is not None:
-        lock = admin_lock or KeyLock([], variable="SWIFTLET_ADMIN_KEYS")
-        offered.append(reload_operation(ReloadRoute(reloader, limits), lock))
-    for operation in offered:
-        add_operation(contract, operation)
-        metrics.expect(operation.label, [*operation.statuses, _WRONG_METHOD, CLIENT_LEFT])
-    add_page(contract, metrics)
-    if cross_origin is not None:
-        metrics.expect(UNKNOWN_ROUTE, [PREFLIGHT_STATUS])
-    return Application(
-        RouteTable(contract.routes),
-        metrics=metrics,
+        key = admin_key or ApiKey([], variable="SWIFTLET_ADMIN_KEYS")
+        _include(app, admin_router(limits, reloader), key)
+    app.openapi = openapi_of(app)  # type: ignore[method-assign]
+    for route in iter_route_contexts(app.routes):
+        if route.path_format is not None:
+            statuses = [200, _METHOD_NOT_ALLOWED, CLIENT_LEFT, *getattr(route, "responses", ())]
+            metrics.expect(route.path_format, map(int, statuses))
+    if cors_origins:
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=cors_origins,
+            allow_methods=["GET", "HEAD", "POST"],
+            allow_headers=["authorization", "content-type", "traceparent", "x-request-id"],
+            expose_headers=["retry-after", "server-timing", "x-request-id"],
+        )
+        metrics.expect(UNKNOWN_ROUTE, [200, 400])
+    app.add_middleware(
+        RequestContextMiddleware,
         state=state,
+        metrics=metrics,
         access_log=access_log,
-        cross_origin=cross_origin,
         tracing=tracing,
     )
+    return app
 
 
-def search_operations(
-    routes: Routes, embedding_routes: EmbeddingRoutes, lock: KeyLock | None
-) -> list[Operation]:
-    """The contract of what gives answers out of the index or the encoder."""
-    return [
-        Operation(
-            "POST",
-            "/search",
-            routes.search,
-            SearchAnswer,
-            errors=(*_BAD_BODY, *_NO_TURN, NotReadyError),
-            body=routes.read_search,
-            lock=lock,
-        ),
-        Operation(
-            "GET",
-            "/search",
-            routes.search_by_link,
-            SearchAnswer,
-            errors=(InvalidArgumentError, *_NO_TURN, NotReadyError),
-            query_string=routes.read_parameters,
-            lock=lock,
-        ),
-        Operation(
-            "POST",
-            "/search/batch",
-            routes.search_batch,
-            BatchAnswer,
-            errors=(*_BAD_BODY, TooManyQueriesError, *_NO_TURN, NotReadyError),
-            body=routes.read_batch,
-            lock=lock,
-        ),
-        Operation(
-            "POST",
-            "/v1/embeddings",
-            embedding_routes.embeddings,
-            EmbeddingsAnswer,
-            errors=(*_BAD_BODY, TooManyQueriesError, *_NO_TURN, NotReadyError),
-            body=embedding_routes.read,
-            lock=lock,
-        ),
-        Operation(
-            "GET",
-            "/documents/{document_id:path}",
-            routes.document,
-            DocumentAnswer,
-            errors=(UnknownDocumentError, *_NO_TURN, NotReadyError),
-            path_parameter="document_id",
-            lock=lock,
-        ),
-        Operation("GET", "/info", routes.info, InfoAnswer, errors=(NotReadyError,), lock=lock),
-    ]
-
-
-def watching_operations(routes: Routes, documentation: Documentation) -> list[Operation]:
-    """The contract of what tells how the service is, and what it offers."""
-    return [
-        Operation("GET", "/health/live", routes.live, HealthAnswer),
-        Operation("GET", "/health/ready", routes.ready, HealthAnswer, errors=(NotReadyError,)),
-        Operation("GET", "/metrics", routes.metrics, "text/plain"),
-        Operation("GET", "/openapi.json", documentation.openapi, "application/json"),
-        Operation("GET", "/docs", documentation.docs, "text/html"),
-    ]
-
-
-def reload_operation(route: ReloadRoute, lock: KeyLock) -> Operation:
-    """The contract of what an operator may do."""
-    return Operation(
-        "POST",
-        "/admin/reload",
-        route.reload,
-        ReloadAnswer,
-        errors=(*_BAD_BODY, ReloadRefusedError, NotReadyError),
-        body=route.read,
-        lock=lock,
-    )
+def _include(app: FastAPI, router: APIRouter, key: ApiKey | None) -> None:
+    """Add the routes of `router`, open to requests with a key if there is one."""
+    if key is None:
+        app.include_router(router)
+    else:
+        app.include_router(
+            router,
+            dependencies=[Depends(key)],
+            responses=problems(MissingKeyError, WrongKeyError, ready=False),
+        )

@@ -1,6 +1,6 @@
-"""A connection whose requests have to begin in time, and with a head of bounded length."""
+"""Limits of connections: the time and size of request heads, and the time to read answers."""
 
-from asyncio import TimerHandle, Transport
+from asyncio import TimerHandle
 from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
@@ -10,107 +10,131 @@ from service.joined_writes import JoinedWrites
 MAX_HEAD_BYTES = 65_536
 
 
-def bounded_connection(head_timeout_ms: int) -> type[HttpToolsProtocol]:
-    """The protocol of a server that waits so long for the head of a request."""
-    return type("Connection", (BoundedConnection,), {"head_timeout_ms": head_timeout_ms})
+class UnreadAnswers:
+    """The connections with more to send than their clients have read."""
+
+    def __init__(self) -> None:
+        self.connections: set[BoundedConnection] = set()
+
+    def size_bytes(self) -> int:
+        """How many bytes of answers wait to be sent."""
+        return sum(connection.transport.get_write_buffer_size() for connection in self.connections)
+
+
+def bounded_connection(
+    *, head_timeout_ms: int, write_timeout_ms: int, unread: UnreadAnswers
+) -> type[HttpToolsProtocol]:
+    """The server's protocol, with time limits for the head of a request and for a slow reader."""
+    bounds = {
+        "head_timeout_ms": head_timeout_ms,
+        "write_timeout_ms": write_timeout_ms,
+        "unread": unread,
+    }
+    return type("Connection", (BoundedConnection,), bounds)
 
 
 class BoundedConnection(HttpToolsProtocol):
-    """Ends a connection that holds memory or a socket without asking for anything.
+    """Ends a connection that holds memory or a socket without using it.
 
-    The server's own protocol bounds neither: a head may be of any size and take for ever.
+    uvicorn bounds neither the size of a head, nor the time that it takes, nor the time that a
+    client takes to read an answer.
     """
 
     head_timeout_ms: int
+    write_timeout_ms: int
+    unread: UnreadAnswers
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
-        self._in_head = self._in_body = False
-        self._heads_begun = self._head_bytes = 0
+        self._head_bytes = 0
         self._head_timer: TimerHandle | None = None
+        self._write_timer: TimerHandle | None = None
 
-    def connection_made(self, transport: Transport) -> None:  # type: ignore[override]
-        """Wait for the first request; for later ones the server's own protocol does."""
+    def connection_made(self, transport: Any) -> None:
+        """Wait for the first request; uvicorn itself bounds the wait for later ones."""
         self._joined = JoinedWrites(transport)
         super().connection_made(self._joined)  # type: ignore[arg-type]
-        self._start_timer()
+        self._start_head_timer()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Forget the request that has not come."""
-        self._stop_timer()
-        super().connection_lost(exc)
+        """Stop both timers."""
+        self._stop_head_timer()
+        super().connection_lost(exc)  # calls `resume_writing`
+        self._stop_write_timer()
+
+    def pause_writing(self) -> None:
+        """Start the time limit for reading: the buffer of unsent bytes is full."""
+        super().pause_writing()
+        self.unread.connections.add(self)
+        self._write_timer = self.loop.call_later(self.write_timeout_ms / 1000, self._abort)
+
+    def resume_writing(self) -> None:
+        """The client has read nearly everything."""
+        self._stop_write_timer()
+        super().resume_writing()
 
     def data_received(self, data: bytes) -> None:
         """Read on, or refuse a head that is too long."""
+        # uvicorn makes a new scope at the first byte of a head, and a cycle for it at the last.
+        cycle = self.cycle
+        in_body = cycle is not None and cycle.more_body and cycle.scope is self.scope
         room = MAX_HEAD_BYTES - self._head_bytes
-        if len(data) > room and not self._in_body:
+        if len(data) > room > 0 and not in_body:
             self.data_received(data[:room])
-            data = data[room:]
+            self.data_received(data[room:])
+            return
         if self.transport.is_closing():
             return
-        rested, self._heads_begun = self._rests, 0
         super().data_received(data)
-        if self.transport.is_closing():
-            return
-        # Of requests one upon the other, the last head begins somewhere in the middle of the data.
-        if self._in_head and self._heads_begun <= rested:
-            self._head_bytes += len(data)
-        if self._head_bytes >= MAX_HEAD_BYTES:
-            self._refuse(431, f"the head of the request is longer than {MAX_HEAD_BYTES} bytes")
-        elif self._head_timer is None and (self._in_head or self._rests):
-            # Only here: a head that comes in one piece, as nearly all do, needs no timer.
-            self._start_timer()
-
-    def on_message_begin(self) -> None:
-        """A head begins."""
-        self._in_head = True
-        self._heads_begun += 1
-        super().on_message_begin()
-
-    def on_headers_complete(self) -> None:
-        """A body begins, which has limits of its own."""
-        self._in_head, self._in_body, self._head_bytes = False, True, 0
-        self._stop_timer()
-        super().on_headers_complete()
-
-    def on_message_complete(self) -> None:
-        """What follows is another head."""
-        self._in_body = False
-        super().on_message_complete()
+        if not self._is_in_head:
+            self._head_bytes = 0
+            if self._head_timer is not None and self.scope is not None:
+                self._stop_head_timer()
+        elif not self.transport.is_closing():
+            # A head that begins after another one or after a body is counted from the next data on.
+            if self.cycle is cycle and not in_body:
+                self._head_bytes += len(data)
+            if self._head_bytes >= MAX_HEAD_BYTES:
+                self._refuse(431, f"the head of the request is longer than {MAX_HEAD_BYTES} bytes")
+            elif self._head_timer is None:
+                self._start_head_timer()
 
     def on_response_complete(self) -> None:
-        """An answer without a body is whole as well."""
+        """Send an answer without a body."""
         self._joined.flush()
         super().on_response_complete()
 
     @property
-    def _is_asked(self) -> bool:
-        """Whether a request waits for its answer."""
-        return self.cycle is not None and not self.cycle.response_complete
+    def _is_in_head(self) -> bool:
+        return self.scope is not None and (self.cycle is None or self.cycle.scope is not self.scope)
 
-    @property
-    def _rests(self) -> bool:
-        """Whether what comes next is the beginning of a head."""
-        return not (self._is_asked or self._in_head or self._in_body)
-
-    def _start_timer(self) -> None:
+    def _start_head_timer(self) -> None:
         self._head_timer = self.loop.call_later(self.head_timeout_ms / 1000, self._time_out)
 
-    def _stop_timer(self) -> None:
+    def _stop_head_timer(self) -> None:
         if self._head_timer is not None:
             self._head_timer.cancel()
             self._head_timer = None
 
+    def _stop_write_timer(self) -> None:
+        self.unread.connections.discard(self)
+        if self._write_timer is not None:
+            self._write_timer.cancel()
+            self._write_timer = None
+
     def _time_out(self) -> None:
-        if self._in_head:
+        if self._is_in_head:
             limit = f"{self.head_timeout_ms} ms, which is the limit"
             self._refuse(408, f"the head of the request had not come after {limit}")
         else:
             self.transport.close()
 
+    def _abort(self) -> None:
+        self.transport.abort()  # `close` would wait for the client to read
+
     def _refuse(self, status: int, sentence: str) -> None:
-        # While another request is under way, this would be taken for its answer.
-        if not self._is_asked:
+        # While another request is answered, this would be taken for its answer.
+        if self.cycle is None or self.cycle.response_complete:
             head = b"content-type: text/plain; charset=utf-8\r\nconnection: close\r\n"
             length = b"content-length: %d\r\n\r\n" % len(sentence)
             self.transport.write(STATUS_LINE[status] + head + length + sentence.encode())

@@ -4,14 +4,14 @@ from asyncio import Transport
 from typing import Any
 
 _HEAD, _INTERIM_HEAD = b"HTTP/1.1 ", b"HTTP/1.1 1"
-"""How heads begin, and those of which another one follows before there is any body."""
+"""The first bytes of all heads, and of those of which another one follows before any body."""
 
 
 class JoinedWrites:
-    """Holds back the head of an answer until its body comes, so that both leave at once.
+    """Holds back the head of an answer until its body comes, so that one system call sends both.
 
-    The server writes the two one after the other, and each would leave by itself: two calls of the
-    kernel, and a client that is woken for half an answer.
+    uvicorn writes the two one after the other, and each would be sent by itself.
+    benchmarks/service_ablation.py measures the difference.
     """
 
     def __init__(self, transport: Transport) -> None:
@@ -24,7 +24,7 @@ class JoinedWrites:
         return getattr(self._transport, name)
 
     def write(self, data: bytes) -> None:
-        """Send `data` and what was held back, or hold it back if it is the head of an answer."""
+        """Send `data` and the head that was held back, or hold `data` back if it is a head."""
         if data.startswith(_HEAD) and not data.startswith(_INTERIM_HEAD):
             self.flush()
             self._head = data
@@ -33,7 +33,7 @@ class JoinedWrites:
             self._head = b""
 
     def flush(self) -> None:
-        """Send what was held back: the answer has no body."""
+        """Send the head of an answer that has no body."""
         if self._head:
             self._transport.write(self._head)
             self._head = b""

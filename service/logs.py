@@ -8,12 +8,12 @@ from typing import Literal, TextIO
 
 from pydantic_core import to_json
 
-from retrieval.errors import StorageError
+from swiftlet.retrieval.errors import StorageError
 
 LogFormat = Literal["text", "json"]
 
 _FIELDS = ("request_id", "method", "route", "status", "milliseconds")
-"""What a record may say of its request."""
+"""The fields of a record that come from its request."""
 
 logger = logging.getLogger(__name__)
 
@@ -22,7 +22,7 @@ class JsonFormatter(logging.Formatter):
     """One JSON object a record, on one line."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """The record with its time, level, logger, message, and what it says of its request."""
+        """The record with its time, level, logger, message, and the fields of its request."""
         fields: dict[str, object] = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
@@ -36,7 +36,7 @@ class JsonFormatter(logging.Formatter):
 
 
 class _Handler(logging.StreamHandler[TextIO]):
-    """Remembers why a record could not be written; where it would be told is where that failed."""
+    """Keeps the error of a record that could not be written."""
 
     error: BaseException | None = None
 
@@ -45,9 +45,9 @@ class _Handler(logging.StreamHandler[TextIO]):
 
 
 def begin_log(level: str, log_format: LogFormat, settings: Iterable[str]) -> None:
-    """Write what is at least of `level` to standard error, beginning with the `settings`.
+    """Log records of at least `level` to standard error; the first one has the `settings`.
 
-    :raises StorageError: When there is no standard error, or no room for it.
+    :raises StorageError: When there is no standard error, or it cannot be written.
     """
     handler = _Handler(sys.stderr)
     handler.setFormatter(
@@ -56,8 +56,8 @@ def begin_log(level: str, log_format: LogFormat, settings: Iterable[str]) -> Non
         else logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s")
     )
     logging.basicConfig(level=level.upper(), handlers=[handler])
-    # It tells each step of its own and, in two warnings, each request that is not HTTP, with which
-    # any client could fill the log.
+    # uvicorn logs its own steps, and two warnings for each request that is not HTTP, with which any
+    # client could fill the log.
     logging.getLogger("uvicorn").setLevel(logging.ERROR)
     logger.info("settings: %s", " ".join(settings))
     if handler.error is not None:

@@ -1,28 +1,28 @@
-"""Whether the memory limit (cgroup) leaves room to serve: too little, and the kernel only kills."""
+"""Checks the memory limit (cgroup): under too small a limit, the kernel kills the process."""
 
 import logging
 from pathlib import Path
 
-from retrieval.errors import InvalidArgumentError
+from swiftlet.retrieval.errors import InvalidArgumentError
 
 MEBIBYTE = 2**20
 
 BASE_BYTES = 70 * MEBIBYTE
-"""What Python and the packages take, and cannot give back."""
+"""The memory of Python and the packages, which is never freed."""
 
 _BYTES_A_MODEL_BYTE = 3
 _BYTES_A_THREAD = 6 * MEBIBYTE
 """Both found by measurement, with one to eight threads and both encoders that ship."""
 
 _CGROUP = Path("/sys/fs/cgroup")
-# What cgroup v1 has for "no limit" is the largest multiple of a page.
+# cgroup v1 writes "no limit" as the largest multiple of a page.
 _NO_LIMIT = 2**60
 
 logger = logging.getLogger(__name__)
 
 
 def memory_limit(cgroup: Path = _CGROUP) -> int | None:
-    """The memory limit (cgroup v2 or v1) in bytes, or None where there is none."""
+    """The memory limit (cgroup v2 or v1) in bytes, or None if there is none."""
     for name in ("memory.max", "memory/memory.limit_in_bytes"):
         try:
             limit = int((cgroup / name).read_text())
@@ -37,19 +37,19 @@ def check_memory_limit(
 ) -> None:
     """Refuse a limit under which the service would be killed at the start or soon after.
 
-    An index is mapped from its files, which the kernel may read again: a limit that has no room for
-    them makes searches slow, and is a warning. So is one that has no room for a reload, which has
-    the next index and encoder beside those before.
+    The files of an index are mapped, so the kernel can drop their pages and read them again. A
+    limit without room for them makes searches slow, and only causes a warning. So does a limit
+    without room for a reload, which holds the next index and encoder beside the present ones.
 
     :raises InvalidArgumentError: When the limit is too small.
     """
     models = [path.stat().st_size for path in encoder.glob("*.onnx")]
-    # Of several precisions the smallest, since which one is used is not known yet.
+    # The precision is not known yet, so the smallest model counts.
     needed = BASE_BYTES + _BYTES_A_MODEL_BYTE * min(models, default=0)
     needed += _BYTES_A_THREAD * threads + cache_bytes
     check_bytes(needed, limit_bytes, "to serve")
     mapped = sum(path.stat().st_size for path in index.glob("*") if path.is_file())
-    # All but the packages is there twice while a reload's next searcher takes over.
+    # During a reload everything but the packages is in memory twice.
     reloading = 2 * (needed + mapped) - BASE_BYTES
     for wanted, consequence in (
         (needed + mapped, "of index and service: searches will read from the disk"),
@@ -65,7 +65,7 @@ def check_memory_limit(
 
 
 def check_bytes(needed: int, limit_bytes: int | None, purpose: str) -> None:
-    """Refuse a limit below the `needed` bytes that a purpose takes.
+    """Refuse a limit below the `needed` bytes; `purpose` ends the error message.
 
     :raises InvalidArgumentError: When the limit is too small.
     """

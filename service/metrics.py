@@ -1,18 +1,18 @@
-"""What Prometheus scrapes."""
+"""The metrics that Prometheus scrapes."""
 
 from collections.abc import Iterable
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
 
-from service.observation import STAGES, Observation
+from service.context import STAGES, RequestContext
 from service.problems import PROBLEMS
-from service.state import Serving
+from service.state import Service
 
 UNKNOWN_ROUTE = "unknown"
-"""The label of every path that no route has, so that no client can make new series."""
+"""The label of all paths without a route, so that clients cannot create new series."""
 
 CLIENT_LEFT = 499
-"""The status of a request whose client left before there was an answer."""
+"""The status of a request if its client left before there was an answer."""
 
 _SMALLEST_SECONDS = 0.0001
 _LARGEST_SECONDS = 30.0
@@ -28,7 +28,7 @@ def latency_buckets() -> list[float]:
 
 
 class Metrics:
-    """The series of one service in one registry, every one there from the first scrape."""
+    """The series of one service in one registry; all of them exist from the first scrape on."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self.registry = registry
@@ -58,8 +58,8 @@ class Metrics:
             "Requests being answered, this one included.",
             registry=registry,
         )
-        self.queue_depth = Gauge(
-            "swiftlet_queue_depth", "Queries that wait for their turn.", registry=registry
+        self._queue_depth = Gauge(
+            "swiftlet_queue_depth", "Queries that wait in the queue.", registry=registry
         )
         rejected = Counter(
             "swiftlet_rejected",
@@ -70,20 +70,20 @@ class Metrics:
         self._rejected = {kind.name: rejected.labels(kind.name) for kind in PROBLEMS.values()}
         lookups = Counter(
             "swiftlet_cache_lookups",
-            "Queries whose embedding was looked for in the cache.",
+            "Queries looked up in the cache of embeddings.",
             ["result"],
             registry=registry,
         )
         self._lookups = {True: lookups.labels("hit"), False: lookups.labels("miss")}
         self._index = Gauge(
             "swiftlet_index_info",
-            "1 for the index at work.",
+            "1 for the index in use.",
             ["fingerprint", "factory", "num_documents", "num_passages", "embedding_space"],
             registry=registry,
         )
         self._encoder = Gauge(
             "swiftlet_encoder_info",
-            "1 for the query encoder at work.",
+            "1 for the query encoder in use.",
             ["fingerprint", "name", "precision", "embedding_space"],
             registry=registry,
         )
@@ -93,39 +93,43 @@ class Metrics:
         self.expect(UNKNOWN_ROUTE, [404])
 
     def expect(self, route: str, statuses: Iterable[int]) -> None:
-        """Make the series of a route, which may end in any of `statuses`."""
+        """Make the series of a route, one for each of `statuses` that its answers may have."""
         self._seconds_of_route[route] = self._seconds.labels(route)
         for status in statuses:
             self._answered[route, status] = self._requests.labels(route, str(status))
 
-    def describe(self, serving: Serving) -> None:
-        """Say which index and encoder are at work."""
-        index, encoder = serving.searcher.index_manifest, serving.searcher.encoder_manifest
+    def update(self, service: Service) -> None:
+        """Bring the gauges up to date: the queue, and the index and encoder in use."""
+        self._queue_depth.set(service.executor.queue.waiting)
+        loaded = service.state.loaded
+        if loaded is None:
+            return
+        index, encoder = loaded.searcher.index_manifest, loaded.searcher.encoder_manifest
         self._index.clear()
         self._index.labels(
-            serving.index,
+            loaded.fingerprint,
             index.details.get("factory", ""),
-            serving.searcher.num_documents,
-            serving.searcher.num_passages,
+            loaded.searcher.num_documents,
+            loaded.searcher.num_passages,
             index.embedding_space,
         ).set(1)
         self._encoder.clear()
         self._encoder.labels(
             encoder.fingerprint,
             encoder.details.get("name", ""),
-            serving.precision,
+            loaded.precision,
             encoder.embedding_space,
         ).set(1)
 
-    def record(self, route: str, status: int, seconds: float, observation: Observation) -> None:
-        """Count a finished request, the searches that it made, and what problem it met."""
+    def record(self, route: str, status: int, seconds: float, context: RequestContext) -> None:
+        """Count a finished request, the searches that it made, and its problem."""
         if (route, status) not in self._answered:
             self.expect(route, [status])
         self._answered[route, status].inc()
         self._seconds_of_route[route].observe(seconds)
-        if observation.problem:
-            self._rejected[observation.problem].inc()
-        for search in observation.searches:
+        if context.problem:
+            self._rejected[context.problem].inc()
+        for search in context.searches:
             if search.cached is not None:
                 self._lookups[search.cached].inc()
             for histogram, stage in zip(self._seconds_of_stages, search.stage_seconds, strict=True):

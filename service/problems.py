@@ -1,23 +1,42 @@
-"""From an error to its answer: one table, and `application/problem+json` as RFC 9457 has it."""
+"""From an error to its answer: one table, and `application/problem+json` (RFC 9457)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from pydantic import BaseModel, Field
 from pydantic_core import to_json
+from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from retrieval.errors import (
+from service.context import RequestContext
+from swiftlet.retrieval.errors import (
     InvalidArgumentError,
     RetrievalError,
     UnknownDocumentError,
 )
-from service.observation import Observation
 
 MEDIA_TYPE = "application/problem+json"
 
 
-class MalformedBodyError(RetrievalError):
+class MalformedBodyError(HTTPException):
     """The body of a request is not JSON."""
+
+    def __init__(self, sentence: str) -> None:
+        super().__init__(400, sentence)
+
+
+class BodyTimeoutError(HTTPException):
+    """The body of a request did not arrive in time."""
+
+    def __init__(self, sentence: str) -> None:
+        super().__init__(408, sentence)
+
+
+class TooLargeError(HTTPException):
+    """The body of a request is over the limit."""
+
+    def __init__(self, sentence: str) -> None:
+        super().__init__(413, sentence)
 
 
 class UnknownRouteError(RetrievalError):
@@ -26,18 +45,6 @@ class UnknownRouteError(RetrievalError):
 
 class MethodNotAllowedError(RetrievalError):
     """The route of a request does not take its method."""
-
-    def __init__(self, method: str, allowed: list[str]) -> None:
-        self.allowed = allowed
-        super().__init__(f"the method is {method}; {' or '.join(allowed)} is expected")
-
-
-class BodyTimeoutError(RetrievalError):
-    """The body of a request did not come in time."""
-
-
-class TooLargeError(RetrievalError):
-    """The body of a request is over the limit."""
 
 
 class InvalidRequestError(InvalidArgumentError):
@@ -57,11 +64,11 @@ class MissingKeyError(RetrievalError):
 
 
 class WrongKeyError(RetrievalError):
-    """The key of a request is not one of those that open its route."""
+    """The key of a request does not open its route."""
 
 
 class QueueFullError(RetrievalError):
-    """More work is waiting than the service takes on."""
+    """More work is waiting than the service accepts."""
 
 
 class DeadlineError(RetrievalError):
@@ -69,7 +76,7 @@ class DeadlineError(RetrievalError):
 
 
 class ReloadRefusedError(RetrievalError):
-    """What is to be loaded cannot be trusted; what was loaded before goes on."""
+    """The artefacts to be loaded are not valid; those loaded before stay in use."""
 
 
 class NotReadyError(RetrievalError):
@@ -77,12 +84,23 @@ class NotReadyError(RetrievalError):
 
 
 class InternalError(Exception):
-    """Stands in the table for everything that no request should be able to cause."""
+    """The entry for every error that no request should be able to cause."""
+
+
+class Problem(BaseModel):
+    """An error, as RFC 9457 defines it."""
+
+    type: str = Field(description="The kind of the problem, as a reference into /docs.")
+    title: str
+    status: int
+    detail: str = Field(description="One sentence that names the culprit and the bound.")
+    request_id: str
+    field: str = Field(default="", description="The field at fault, where there is one.")
 
 
 @dataclass(frozen=True, slots=True)
 class ProblemKind:
-    """What all problems of one kind share; `name` is its anchor on the page /docs."""
+    """The parts that all problems of one kind share; `name` is its anchor on the page /docs."""
 
     status: int
     name: str
@@ -90,12 +108,7 @@ class ProblemKind:
     headers: Mapping[str, str] = field(default_factory=dict, hash=False)
 
 
-# A full queue is worked off in less.
-_ASK_AGAIN = {"Retry-After": "1"}
-
-
-_INVALID_REQUEST = ProblemKind(422, "invalid-request", "The request is outside its bounds")
-_INTERNAL_ERROR = ProblemKind(500, "internal-error", "The service failed")
+_RETRY = {"Retry-After": "1"}  # a full queue is empty again sooner
 
 PROBLEMS: dict[type[Exception], ProblemKind] = {
     MalformedBodyError: ProblemKind(400, "malformed-body", "The body is not JSON"),
@@ -108,51 +121,50 @@ PROBLEMS: dict[type[Exception], ProblemKind] = {
     MethodNotAllowedError: ProblemKind(
         405, "method-not-allowed", "The route does not take this method"
     ),
-    # What else comes of the body would be taken for the next request.
+    # The rest of the body would be read as the next request.
     BodyTimeoutError: ProblemKind(
         408, "body-timeout", "The body did not come in time", {"Connection": "close"}
     ),
     ReloadRefusedError: ProblemKind(
-        409, "reload-refused", "What is to be loaded cannot be trusted"
+        409, "reload-refused", "The new index or encoder cannot be trusted"
     ),
     TooLargeError: ProblemKind(413, "body-too-large", "The body is too large"),
     TooManyQueriesError: ProblemKind(413, "too-many-queries", "The batch is too large"),
-    InvalidArgumentError: _INVALID_REQUEST,
-    QueueFullError: ProblemKind(429, "queue-full", "Too much is waiting", _ASK_AGAIN),
-    InternalError: _INTERNAL_ERROR,
-    NotReadyError: ProblemKind(503, "not-ready", "The service is not ready", _ASK_AGAIN),
+    InvalidArgumentError: ProblemKind(422, "invalid-request", "The request is outside its bounds"),
+    QueueFullError: ProblemKind(429, "queue-full", "Too much is waiting", _RETRY),
+    InternalError: ProblemKind(500, "internal-error", "The service failed"),
+    NotReadyError: ProblemKind(503, "not-ready", "The service is not ready", _RETRY),
     DeadlineError: ProblemKind(504, "deadline-passed", "The deadline passed"),
 }
-"""Error class to problem; a class that is not here is judged by its nearest base."""
+"""Error class to problem; a class that is not here has the problem of its nearest base."""
 
 
 def kind_of(error: Exception) -> ProblemKind:
-    """The kind of problem an error is; `internal-error` for all that is no request's fault."""
+    """The kind of problem that an error is; `internal-error` if no request may cause it."""
     return next(
-        (PROBLEMS[base] for base in type(error).__mro__ if base in PROBLEMS), _INTERNAL_ERROR
+        (PROBLEMS[base] for base in type(error).__mro__ if base in PROBLEMS),
+        PROBLEMS[InternalError],
     )
 
 
-def problem_response(error: Exception, observation: Observation) -> Response:
-    """The answer to the request of `observation`, which ended in `error`.
+def problem_response(error: Exception, context: RequestContext) -> Response:
+    """The answer to the request of `context`, which ended in `error`.
 
-    An internal error's own words stay in the log: they may hold what a client must not see.
+    The message of an internal error is only in the log: it may contain details that a client must
+    not see.
     """
     kind = kind_of(error)
-    observation.problem = kind.name
-    request_id = observation.request_id
-    fields: dict[str, object] = {
+    context.problem = kind.name
+    detail = error.detail if isinstance(error, HTTPException) else str(error)
+    if kind is PROBLEMS[InternalError]:
+        detail = f"the log has the cause under the request id {context.request_id}"
+    problem = {
         "type": f"/docs#{kind.name}",
         "title": kind.title,
         "status": kind.status,
-        "detail": str(error),
-        "request_id": request_id,
+        "detail": detail,
+        "request_id": context.request_id,
     }
-    if kind is _INTERNAL_ERROR:
-        fields["detail"] = f"the log says more under the request id {request_id}"
     if isinstance(error, InvalidRequestError) and error.field:
-        fields["field"] = error.field
-    headers = {**kind.headers}
-    if isinstance(error, MethodNotAllowedError):
-        headers["Allow"] = ", ".join(error.allowed)
-    return Response(to_json(fields), kind.status, headers, MEDIA_TYPE)
+        problem["field"] = error.field
+    return Response(to_json(problem), kind.status, {**kind.headers}, MEDIA_TYPE)

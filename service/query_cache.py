@@ -1,19 +1,19 @@
-"""The embeddings of the latest queries, so that what is asked often is encoded once."""
+"""A cache of the latest queries' embeddings, so that frequent queries are encoded once."""
 
 import sys
 from collections import OrderedDict
 from threading import Lock
 
-from retrieval.types import Embeddings
+from swiftlet.retrieval.types import Embeddings
 
 _ENTRY_BYTES = 250
-"""What an entry takes besides its text and its numbers: the array, and its place in the order."""
+"""The bytes of an entry besides its text and its numbers: the array and its place in the order."""
 
 
 class QueryCache:
-    """Normalised query to embedding (dim,); the least recently used goes first. Thread-safe.
+    """Normalised query to embedding (dim,); evicts the least recently used. Thread-safe.
 
-    It belongs to one encoder: the next one gets a cache of its own.
+    A cache belongs to one encoder: after a reload there is a new cache.
     """
 
     def __init__(self, max_bytes: int) -> None:
@@ -26,7 +26,7 @@ class QueryCache:
         return len(self._embeddings)
 
     def get(self, query: str) -> Embeddings | None:
-        """The embedding of a query, unless it has never been there or has gone."""
+        """The embedding of a query, or None if it is not in the cache."""
         with self._lock:
             embedding = self._embeddings.get(query)
             if embedding is not None:
@@ -34,7 +34,7 @@ class QueryCache:
             return embedding
 
     def put(self, query: str, embedding: Embeddings) -> None:
-        """Keep an embedding, which nobody may change any more."""
+        """Keep an embedding, which becomes read-only."""
         embedding.flags.writeable = False
         with self._lock:
             if query in self._embeddings:

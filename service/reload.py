@@ -1,4 +1,4 @@
-"""Another index and encoder in place of those at work, while searches go on."""
+"""Replaces the index and the encoder while searches continue."""
 
 import asyncio
 import ctypes
@@ -14,11 +14,11 @@ from queue import Empty, SimpleQueue
 from threading import Event, Thread
 
 from prometheus_client import CollectorRegistry, Counter
-from pydantic_core import to_json
-from starlette.requests import Request
-from starlette.responses import Response
 
-from retrieval.errors import (
+from service.problems import ReloadRefusedError
+from service.settings import Settings
+from service.state import LoadedIndex, ServiceState
+from swiftlet.retrieval.errors import (
     ArtefactError,
     CorruptArtefactError,
     EmbeddingSpaceMismatch,
@@ -26,15 +26,10 @@ from retrieval.errors import (
     ManifestError,
     RetrievalError,
 )
-from retrieval.manifest import Manifest, read_manifest
-from retrieval.searcher import Searcher
-from service.problems import ReloadRefusedError
-from service.reading import RequestReader
-from service.schemas import Limits, ReloadRequest
-from service.settings import Settings
-from service.state import ServiceState, Serving
+from swiftlet.retrieval.manifest import Manifest, read_manifest
+from swiftlet.retrieval.searcher import Searcher
 
-# Of several lengths, since what a length allocates it allocates on its first use.
+# Of several lengths, because the first text of a length allocates memory.
 _WARM_UP_QUERIES = ["warm up", "how long does the first answer take " * 4, "many words " * 200]
 
 _LOADED = "loaded"
@@ -56,7 +51,7 @@ _REASONS: dict[type[Exception], str] = {
     ReplacedError: "replaced_meanwhile",
     InvalidArgumentError: "wrong_setting",
 }
-"""Why a reload was refused, as the metric says it; "failed" for all else."""
+"""The outcomes of refused reloads in the metric; all other errors count as "failed"."""
 
 
 def open_searcher(settings: Settings) -> Searcher:
@@ -80,15 +75,15 @@ def open_searcher(settings: Settings) -> Searcher:
 
 
 def warm_up(searcher: Searcher) -> None:
-    """Search a little, so that the first client does not wait for what happens once."""
+    """Run a few searches, so that no client waits for first-time allocations."""
     for query in _WARM_UP_QUERIES:
         searcher.search(query)
 
 
 class Reloader:
-    """Loads on a thread of its own, one after the other, so that there are two searchers at most.
+    """Loads one index after the other on a thread of its own, so two searchers exist at most.
 
-    The one before goes when its last search has ended.
+    The earlier searcher is closed when its last search has ended.
     """
 
     def __init__(
@@ -96,34 +91,34 @@ class Reloader:
     ) -> None:
         self._state = state
         self._load = load
-        self._outcomes: SimpleQueue[Future[Serving] | None] = SimpleQueue()
-        # A file system may hold it up for ever, which must not hold up the end of the process.
+        self._outcomes: SimpleQueue[Future[LoadedIndex] | None] = SimpleQueue()
+        # A daemon, so that a file system that hangs does not keep the process from ending.
         self._thread = Thread(target=self._work, name="reload", daemon=True)
         self._thread.start()
         reloads = Counter(
             "swiftlet_reloads",
-            "Reloads by outcome; all but those loaded were refused, and changed nothing.",
+            "Reloads by outcome; all outcomes but loaded are refusals, which change nothing.",
             ["outcome"],
             registry=registry,
         )
         outcomes = (_LOADED, *_REASONS.values(), _FAILED)
         self._reloads = {outcome: reloads.labels(outcome) for outcome in outcomes}
 
-    async def reload(self) -> Serving:
+    async def reload(self) -> LoadedIndex:
         """Load, and answer searches with it from now on.
 
-        :raises ReloadRefusedError: When what is there cannot be trusted; says why.
+        :raises ReloadRefusedError: When the artefacts are not valid, with the reason.
         """
         return await asyncio.wrap_future(self.request())
 
-    def request(self) -> Future[Serving]:
-        """Begin as `reload` does; the log says how it ends."""
-        outcome: Future[Serving] = Future()
+    def request(self) -> Future[LoadedIndex]:
+        """Begin a reload; the log has its outcome."""
+        outcome: Future[LoadedIndex] = Future()
         self._outcomes.put(outcome)
         return outcome
 
     def close(self) -> None:
-        """Begin no more, and wait a while for the load that is under way."""
+        """Cancel waiting reloads, and wait a while for the one under way."""
         with suppress(Empty):
             while True:
                 if (outcome := self._outcomes.get_nowait()) is not None:
@@ -137,34 +132,34 @@ class Reloader:
 
     def _work(self) -> None:
         while (outcome := self._outcomes.get()) is not None:
-            if outcome.set_running_or_notify_cancel():  # else who asked has given up meanwhile
+            if outcome.set_running_or_notify_cancel():  # else it was cancelled meanwhile
                 try:
                     self._reload(outcome)
                 except Exception as error:
-                    # Whatever it is, those that follow are to have their turn.
+                    # Reloads that follow must still run.
                     logger.exception("a reload has failed unexpectedly")
                     if not outcome.done():
                         outcome.set_exception(error)
             del outcome
 
-    def _reload(self, outcome: Future[Serving]) -> None:
+    def _reload(self, outcome: Future[LoadedIndex]) -> None:
         try:
             searcher = self._load()
-        except Exception as error:  # noqa: BLE001 - whatever it is, the one before goes on
+        except Exception as error:  # noqa: BLE001 - after any error, the earlier index stays in use
             outcome.set_exception(self._refusal(error))
             return
-        earlier = self._state.current
-        serving = self._state.publish(searcher)
-        logger.info("reloaded: index %s", serving.index)
+        earlier = self._state.loaded
+        loaded = self._state.publish(searcher)
+        logger.info("reloaded: index %s", loaded.fingerprint)
         self._reloads[_LOADED].inc()
-        outcome.set_result(serving)
-        del searcher, serving, outcome
+        outcome.set_result(loaded)
+        del searcher, loaded, outcome
         if earlier is not None:
             unused = Event()
             weakref.finalize(earlier, unused.set)
             parts = [earlier.searcher]
             del earlier
-            # Searches that failed may hold it in a cycle of frames and their exception.
+            # A failed search may keep a reference to it, in a cycle of frames and their exception.
             while not unused.wait(_SECONDS_UNTIL_COLLECTION):
                 gc.collect()
             parts.pop().close()
@@ -177,28 +172,8 @@ class Reloader:
         logger.error("reload refused, nothing has changed: %s", error, exc_info=not known)
         if not known:
             return error
-        at_work = self._state.current.index if self._state.current else "none"
-        return ReloadRefusedError(f"{error}; the index {at_work} goes on")
-
-
-class ReloadRoute:
-    """The endpoint by which an operator reloads."""
-
-    def __init__(self, reloader: Reloader, limits: Limits) -> None:
-        self.read = RequestReader(ReloadRequest, limits)
-        self._reloader = reloader
-
-    async def reload(self, request: Request) -> Response:
-        """Load what the paths of the index and the encoder lead to now; SIGHUP does the same."""
-        await self.read.from_body(request, empty=b"{}")
-        serving = await self._reloader.reload()
-        answer = {
-            "index": serving.index,
-            "encoder": serving.searcher.encoder_manifest.fingerprint,
-            "num_documents": serving.searcher.num_documents,
-            "num_passages": serving.searcher.num_passages,
-        }
-        return Response(to_json(answer), media_type="application/json")
+        in_use = self._state.loaded.fingerprint if self._state.loaded else "none"
+        return ReloadRefusedError(f"{error}; the index {in_use} stays in use")
 
 
 def _check_not_replaced(directory: Path, opened: Manifest) -> None:
@@ -211,7 +186,7 @@ def _target(directory: Path) -> Path:
 
 
 def _give_memory_back() -> None:
-    """Let the allocator return what is free to the system, which it would keep for itself."""
+    """Return the allocator's free memory to the system."""
     library = ctypes.CDLL(None)
     if hasattr(library, "malloc_trim"):
         library.malloc_trim(0)

@@ -1,172 +1,87 @@
-"""What requests and answers look like; the OpenAPI document is made from these models."""
+"""The bodies of requests and answers; FastAPI makes the OpenAPI document from them."""
 
-from dataclasses import dataclass
-from typing import Annotated, Any, Literal, TypeVar
+from contextlib import suppress
+from typing import Any, Literal, Protocol
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    create_model,
-)
-from pydantic_core import PydanticCustomError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic_core import from_json
 
-from retrieval.errors import QueryError
-from retrieval.searcher import check_query
-
-RequestModel = TypeVar("RequestModel", bound=BaseModel)
+from service.limits import Limits
+from swiftlet.retrieval.text import check_query
 
 SEARCHABLE = (
     r"^[^\u0000]*[^\u0000-\u0020\u007f-\u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]"
     r"[^\u0000]*$"
 )
-"""What `check_query` takes, as a regular expression of JSON Schema: no NUL, and not all blank."""
+"""The texts that `check_query` accepts, in JSON Schema: no NUL, and not all blank."""
 
 _DEFAULT_TOP_K = 10
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """How much one request may ask for."""
+class RequestModel(BaseModel):
+    """A request. Types are strict: a "10" for a 10 would hide a client's mistake."""
 
-    max_query_chars: int = 10_000
-    max_top_k: int = 1_000
-    max_batch_queries: int = 64
-    max_body_bytes: int = 4 * 1024 * 1024
-    body_timeout_ms: int = 5_000
-    timeout_ms: int = 5_000
-
-
-class _Request(BaseModel):
-    # A "10" for a 10 is a client's mistake that a friendlier service would hide until it matters.
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
 
-class SearchRequest(_Request):
-    """The body of `POST /search`."""
+class SearchOptions(Protocol):
+    """The fields that every request to search has."""
 
-    query: str
-    top_k: int = _DEFAULT_TOP_K
-    include_text: bool = True
-    timeout_ms: int = 0
+    @property
+    def top_k(self) -> int:
+        """How many documents to return."""
 
+    @property
+    def include_text(self) -> bool:
+        """Whether passages come with their text."""
 
-class SearchParameters(_Request):
-    """The query string of `GET /search`."""
-
-    q: str
-    top_k: int = _DEFAULT_TOP_K
-    include_text: bool = True
-    timeout_ms: int = 0
+    @property
+    def timeout_ms(self) -> int:
+        """How long the answer may take."""
 
 
-class BatchRequest(_Request):
-    """The body of `POST /search/batch`."""
+class RequestFields:
+    """The bounds of fields within `limits`.
 
-    queries: list[str]
-    top_k: int = _DEFAULT_TOP_K
-    include_text: bool = True
-    timeout_ms: int = 0
-
-
-class EmbeddingRequest(_Request):
-    """The body of `POST /v1/embeddings`."""
-
-    input: list[str]
-    model: str = ""
-    encoding_format: Literal["float", "base64"] = "float"
-    dimensions: int | None = None
-    user: str = ""
-
-
-class ReloadRequest(_Request):
-    """The body of `POST /admin/reload`, which has no fields."""
-
-
-def bounded(model: type[RequestModel], limits: Limits) -> type[RequestModel]:
-    """A request model whose fields have the bounds of `limits`, and say so in their descriptions.
-
-    The descriptions double as the second half of the sentence that refuses a value.
+    A description is also the second half of the sentence that refuses a value.
     """
-    query_text = Annotated[
-        str,
-        Field(
+
+    def __init__(self, limits: Limits) -> None:
+        self.query: Any = Field(
             min_length=1,
             max_length=limits.max_query_chars,
             description=f"a text of 1 to {limits.max_query_chars} characters, not all blank",
             json_schema_extra={"pattern": SEARCHABLE},
-        ),
-        AfterValidator(_searchable),
-    ]
-    queries = Annotated[
-        list[query_text],
-        Field(
+        )
+        self.queries: Any = Field(
             min_length=1,
             max_length=limits.max_batch_queries,
             description=f"a list of 1 to {limits.max_batch_queries} texts",
-        ),
-    ]
-    top_k = Annotated[
-        int,
-        Field(
-            ge=1,
-            le=limits.max_top_k,
-            description=f"a whole number from 1 to {limits.max_top_k}",
-        ),
-    ]
-    include_text = Annotated[bool, Field(description="true or false")]
-    timeout_ms = Annotated[
-        int,
-        Field(
+        )
+        self.top_k: Any = Field(
+            ge=1, le=limits.max_top_k, description=f"a whole number from 1 to {limits.max_top_k}"
+        )
+        self.default_top_k = min(_DEFAULT_TOP_K, limits.max_top_k)
+        self.include_text: Any = Field(description="true or false")
+        self.timeout_ms: Any = Field(
             ge=1,
             le=limits.timeout_ms,
             description=f"a whole number of milliseconds from 1 to {limits.timeout_ms}",
-        ),
-    ]
-    texts = Annotated[
-        queries,
-        BeforeValidator(_listed, json_schema_input_type=query_text | queries),
-        Field(description=f"a text, or a list of 1 to {limits.max_batch_queries} texts"),
-    ]
-    bounds: dict[str, Any] = {
-        "query": (query_text, ...),
-        "q": (query_text, ...),
-        "queries": (queries, ...),
-        "top_k": (top_k, min(_DEFAULT_TOP_K, limits.max_top_k)),
-        "include_text": (include_text, True),
-        "timeout_ms": (timeout_ms, limits.timeout_ms),
-        "input": (texts, ...),
-        "model": (Annotated[str, Field(description="any text, which changes nothing")], ""),
-        "encoding_format": (
-            Annotated[Literal["float", "base64"], Field(description="float or base64")],
-            "float",
-        ),
-        "dimensions": (
-            Annotated[int | None, Field(description="the dimensions of the encoder, or null")],
-            None,
-        ),
-        "user": (Annotated[str, Field(description="any text, which changes nothing")], ""),
-    }
-    return create_model(
-        model.__name__,
-        __base__=model,
-        __doc__=model.__doc__,
-        **{name: bounds[name] for name in model.model_fields},
-    )
+        )
 
 
-def _listed(given: object) -> object:
-    return [given] if isinstance(given, str) else given
-
-
-def _searchable(text: str) -> str:
-    try:
-        check_query(text)
-    except QueryError as error:
-        raise PydanticCustomError("unsearchable", "{reason}", {"reason": str(error)}) from None
+def _parsed(text: object) -> object:
+    if isinstance(text, str):
+        with suppress(ValueError):
+            return from_json(text, allow_inf_nan=False)
     return text
+
+
+Searchable = AfterValidator(check_query)
+"""Checks that a text can be a query."""
+
+FromJson = BeforeValidator(_parsed)
+"""Reads a parameter of a query string as JSON writes it."""
 
 
 class PassageAnswer(BaseModel):
@@ -189,7 +104,7 @@ class HitAnswer(BaseModel):
 
 
 class HitsAnswer(BaseModel):
-    """What was found for one query of a batch."""
+    """The hits of one query of a batch."""
 
     hits: list[HitAnswer] = Field(description="Best first; equal scores by document_id.")
 
@@ -240,7 +155,7 @@ class EmbeddingsAnswer(BaseModel):
 
     object: Literal["list"]
     data: list[EmbeddingAnswer]
-    model: str = Field(description="The name of the encoder at work.")
+    model: str = Field(description="The name of the encoder in use.")
     usage: UsageAnswer
 
 
@@ -254,36 +169,25 @@ class ReloadAnswer(BaseModel):
 
 
 class EncoderAnswer(BaseModel):
-    """The query encoder at work."""
+    """The query encoder in use."""
 
     name: str
     precision: str
     dim: int
     max_tokens: int
     fingerprint: str
-    details: dict[str, Any] = Field(description="What the encoder's manifest says of it.")
+    details: dict[str, Any] = Field(description="Further fields of the encoder's manifest.")
 
 
 class IndexAnswer(BaseModel):
-    """The index at work."""
+    """The index in use."""
 
     fingerprint: str
     num_documents: int
     num_passages: int
     created_by: str
     recall: dict[str, Any] = Field(description="Measured against exact search at the build.")
-    details: dict[str, Any] = Field(description="What the index's manifest says of it.")
-
-
-class LimitsAnswer(BaseModel):
-    """How much one request may ask for."""
-
-    max_query_chars: int
-    max_top_k: int
-    max_batch_queries: int
-    max_body_bytes: int
-    body_timeout_ms: int
-    timeout_ms: int
+    details: dict[str, Any] = Field(description="Further fields of the index's manifest.")
 
 
 class InfoAnswer(BaseModel):
@@ -292,8 +196,9 @@ class InfoAnswer(BaseModel):
     embedding_space: str
     encoder: EncoderAnswer
     index: IndexAnswer
-    limits: LimitsAnswer
-    threads: int = Field(description="Queries worked on at the same time.")
+    limits: Limits
+    threads: int = Field(description="Queries searched at the same time.")
+    stages: list[str] = Field(description="The stages of a search, as `Server-Timing` names them.")
     versions: dict[str, str]
 
 
@@ -301,14 +206,3 @@ class HealthAnswer(BaseModel):
     """The answer of the health routes."""
 
     status: str
-
-
-class Problem(BaseModel):
-    """An error, as RFC 9457 says."""
-
-    type: str = Field(description="The kind of the problem, as a reference into /docs.")
-    title: str
-    status: int
-    detail: str = Field(description="One sentence that names the culprit and the bound.")
-    request_id: str
-    field: str = Field(default="", description="The field at fault, where there is one.")

@@ -1,4 +1,4 @@
-"""The process that serves: bind, load, warm up, answer, drain."""
+"""The server process: bind, load, warm up, answer, drain."""
 
 import asyncio
 import errno
@@ -9,7 +9,7 @@ import signal
 import socket
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from types import FrameType
 from typing import TYPE_CHECKING
@@ -19,26 +19,29 @@ from prometheus_client import CollectorRegistry
 from pydantic import SecretStr
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from retrieval.errors import InvalidArgumentError
-from retrieval.extras import extra
-from service.acceptor import Acceptor
 from service.app import create_app
-from service.connection import bounded_connection
-from service.headers import CrossOrigin
-from service.keys import KeyLock
+from service.connection import UnreadAnswers, bounded_connection
+from service.executor import SearchExecutor
+from service.keys import ApiKey
 from service.logs import begin_log
 from service.memory_limit import check_memory_limit, memory_limit
+from service.metrics import Metrics
 from service.reload import Reloader, open_searcher, warm_up
 from service.settings import Settings, listed
 from service.state import ServiceState
-from service.workers import Workers
+from swiftlet.retrieval.errors import InvalidArgumentError
+from swiftlet.retrieval.extras import extra
 
 if TYPE_CHECKING:  # its packages come with an extra
     from service.tracing import Tracing
 
 _BACKLOG = 2048
 _FILES = 64
-"""What the process opens beside a document store for each thread, with some connections."""
+"""Files that the process opens besides one document store per thread, with some connections."""
+
+_GRACE_SECONDS = 0.1
+_SO_BINDTOIFINDEX = 62
+_NO_INTERFACE = 2**31 - 1
 
 logger = logging.getLogger(__name__)
 
@@ -52,9 +55,9 @@ def serve(settings: Settings, *, on_ready: Callable[[str], None] | None = None) 
         memory limit is too small.
     :raises ArtefactError: When the index or the encoder cannot be trusted.
     """
-    # Until there is something to reload, a signal to do so must not end the process.
+    # Before there is an index to reload, SIGHUP must not end the process.
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    # As the first process of a container, it would otherwise not be ended by this one either.
+    # The first process of a container would otherwise ignore SIGTERM.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     begin_log(settings.log_level, settings.log_format, settings.lines())
     _check_files(settings.threads)
@@ -65,7 +68,6 @@ def serve(settings: Settings, *, on_ready: Callable[[str], None] | None = None) 
         cache_bytes=settings.cache_bytes,
         limit_bytes=memory_limit(),
     )
-    origins = listed(settings.cors_origins)
     # First, so that a taken port shows before the index is read; clients wait in the backlog.
     with listen(settings.host, settings.port) as listener:
         address = _address(settings.host, listener)
@@ -75,25 +77,31 @@ def serve(settings: Settings, *, on_ready: Callable[[str], None] | None = None) 
             searcher = open_searcher(settings)
             state.publish(searcher)
             stack.callback(_close_searcher, state)
-            workers = Workers(settings.threads, max_queued=settings.max_queued_queries)
-            stack.callback(workers.close)
-            workers.run_on_every_thread(partial(warm_up, searcher))
+            executor = SearchExecutor(settings.threads, max_queued=settings.max_queued_queries)
+            stack.callback(executor.close)
+            executor.run_on_every_thread(partial(warm_up, searcher))
             del searcher
             reloader = Reloader(state, partial(open_searcher, settings), registry)
             stack.callback(reloader.close)
+            unread = UnreadAnswers()
             app = create_app(
                 state,
                 limits=settings.limits,
-                workers=workers,
-                registry=registry,
+                executor=executor,
+                metrics=Metrics(registry),
+                unread=unread,
                 access_log=settings.access_log,
                 reloader=reloader,
-                search_lock=_lock(settings.search_keys, "SWIFTLET_SEARCH_KEYS"),
-                admin_lock=_lock(settings.admin_keys, "SWIFTLET_ADMIN_KEYS"),
-                cross_origin=CrossOrigin(origins) if origins else None,
+                search_key=_api_key(settings.search_keys, "SWIFTLET_SEARCH_KEYS"),
+                admin_key=_api_key(settings.admin_keys, "SWIFTLET_ADMIN_KEYS"),
+                cors_origins=listed(settings.cors_origins),
                 tracing=tracing,
             )
-            connection = bounded_connection(settings.body_timeout_ms)
+            connection = bounded_connection(
+                head_timeout_ms=settings.body_timeout_ms,
+                write_timeout_ms=settings.write_timeout_ms,
+                unread=unread,
+            )
             config = uvicorn.Config(
                 app,
                 loop="uvloop",
@@ -118,7 +126,7 @@ def serve(settings: Settings, *, on_ready: Callable[[str], None] | None = None) 
 
 
 class _Server(uvicorn.Server):
-    """Says when it listens, and takes a signal for a request to stop rather than for an error."""
+    """Reports when it listens, and stops without losing a request."""
 
     def __init__(
         self,
@@ -136,33 +144,61 @@ class _Server(uvicorn.Server):
         self._signal = ""
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup([])
-        (listener,) = sockets or []
-        self._acceptor = Acceptor(
-            listener,
-            partial(
-                self._connection,
-                self.config,
-                server_state=self.server_state,
-                app_state=self.lifespan.state,
-            ),
-        )
+        await super().startup(sockets)
         asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._reloader.request)
         self._announce()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        logger.info("%s: finishing what was asked", self._signal)
+        logger.info("%s: finishing the requests under way", self._signal)
         if not self.force_exit:
-            await self._acceptor.close(self.server_state.connections)
+            for listener in sockets or []:
+                _refuse_new_connections(listener)
+            await asyncio.sleep(_GRACE_SECONDS)  # for clients that are connecting
+            for listener in sockets or []:
+                await self._accept_waiting(listener)
+            await asyncio.sleep(_GRACE_SECONDS)  # for the requests on the accepted connections
+            await asyncio.sleep(0)
         await super().shutdown(sockets)
 
+    async def _accept_waiting(self, listener: socket.socket) -> None:
+        """Accept every open connection: closing the listener would reset those not accepted.
+
+        The event loop accepts only one connection per iteration, and these are long under load.
+        """
+        connect = asyncio.get_running_loop().connect_accepted_socket
+        protocol = partial(
+            self._connection,
+            config=self.config,
+            server_state=self.server_state,
+            app_state=self.lifespan.state,
+        )
+        listener.setblocking(False)
+        while True:
+            try:
+                connection, _ = listener.accept()
+            except ConnectionAbortedError:
+                continue  # that client has left
+            except OSError:
+                return  # none waits, or no file descriptor is free
+            with suppress(OSError):
+                await connect(protocol, connection)
+
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:  # noqa: ARG002
-        # No line into the log here: a signal can come in the middle of another one.
+        # No logging here: the signal may have interrupted the writing of another log line.
         self._signal = signal.Signals(sig).name
         self._state.drain()
-        # Whoever insists does not want to wait.
-        self.force_exit = self.should_exit
+        self.force_exit = self.should_exit  # a second signal ends the wait
         self.should_exit = True
+
+
+def _refuse_new_connections(listener: socket.socket) -> None:
+    """Refuse new connections; those already open can still be accepted.
+
+    Closing the socket would reset the open ones. Bound to an interface that does not exist, the
+    socket gets no new connections. Unlike a packet filter, this needs no privilege.
+    """
+    with suppress(OSError):  # Linux before 5.7: a connection may still be lost
+        listener.setsockopt(socket.SOL_SOCKET, _SO_BINDTOIFINDEX, _NO_INTERFACE)
 
 
 def _check_files(threads: int) -> None:
@@ -199,13 +235,14 @@ def _address(host: str, listener: socket.socket) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-def _lock(keys: SecretStr, variable: str) -> KeyLock | None:
-    return KeyLock(listed(keys), variable=variable) if listed(keys) else None
+def _api_key(keys: SecretStr, variable: str) -> ApiKey | None:
+    return ApiKey(listed(keys), variable=variable) if listed(keys) else None
 
 
 def _close_searcher(state: ServiceState) -> None:
-    """Close the searcher that is at work by then."""
-    state.serving.searcher.close()
+    """Close the searcher in use by then."""
+    assert state.loaded is not None  # noqa: S101 - published at the start
+    state.loaded.searcher.close()
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""What an operator can set, by `SWIFTLET_*` variables or options of the command line."""
+"""The settings of the service, from `SWIFTLET_*` variables or options of the command line."""
 
 import os
 from collections.abc import Iterator, Mapping
@@ -9,17 +9,17 @@ from pydantic import AfterValidator, Field, SecretStr, ValidationError, model_va
 from pydantic_core import ErrorDetails, PydanticCustomError
 from pydantic_settings import BaseSettings, SettingsConfigDict, SettingsError
 
-from retrieval.encoder import Precision
-from retrieval.errors import InvalidArgumentError
-from retrieval.processors import available_processors
+from service.executor import DEFAULT_MAX_QUEUED
+from service.limits import Limits
 from service.logs import LogFormat
-from service.schemas import Limits
-from service.workers import DEFAULT_MAX_QUEUED
+from swiftlet.retrieval.encoder import Precision
+from swiftlet.retrieval.errors import InvalidArgumentError
+from swiftlet.retrieval.processors import available_processors
 
 PREFIX = "SWIFTLET_"
 
 OTHER_VARIABLES = frozenset({"SWIFTLET_DATA"})
-"""Variables with the prefix that are not the service's: the tests' collections."""
+"""Variables with the prefix that are no settings of the service: the folder of test collections."""
 
 _LIMITS = Limits()
 
@@ -29,7 +29,7 @@ _MOST_THREADS = 256
 
 
 def _check_keys(keys: SecretStr) -> SecretStr:
-    # Seen characters of ASCII are what every client can send in a header.
+    # Every client can send visible ASCII characters in a header.
     for key in listed(keys):
         if len(key) < _SHORTEST_KEY or not all("!" <= character <= "~" for character in key):
             raise ValueError
@@ -46,7 +46,7 @@ Count = Annotated[int, Field(ge=1, description="a whole number from 1")]
 
 
 class Settings(BaseSettings):
-    """Every setting, each with its default; docs/settings.md says more about them."""
+    """Every setting, each with its default; docs/settings.md describes them."""
 
     model_config = SettingsConfigDict(
         env_prefix=PREFIX, frozen=True, extra="forbid", env_ignore_empty=True
@@ -66,7 +66,11 @@ class Settings(BaseSettings):
     max_query_chars: Count = _LIMITS.max_query_chars
     max_top_k: Count = _LIMITS.max_top_k
     max_batch_queries: Count = _LIMITS.max_batch_queries
+    max_batch_hits: Count = _LIMITS.max_batch_hits
+    max_search_body_bytes: Count = _LIMITS.max_search_body_bytes
     max_body_bytes: Count = _LIMITS.max_body_bytes
+    max_unread_bytes: Count = _LIMITS.max_unread_bytes
+    write_timeout_ms: Count = 10_000
     body_timeout_ms: Count = _LIMITS.body_timeout_ms
     max_queued_queries: Count = DEFAULT_MAX_QUEUED
     timeout_ms: Count = _LIMITS.timeout_ms
@@ -87,14 +91,7 @@ class Settings(BaseSettings):
     @property
     def limits(self) -> Limits:
         """How much one request may ask for."""
-        return Limits(
-            max_query_chars=self.max_query_chars,
-            max_top_k=self.max_top_k,
-            max_batch_queries=self.max_batch_queries,
-            max_body_bytes=self.max_body_bytes,
-            body_timeout_ms=self.body_timeout_ms,
-            timeout_ms=self.timeout_ms,
-        )
+        return Limits(**{name: getattr(self, name) for name in Limits.model_fields})
 
     @model_validator(mode="after")
     def _a_whole_batch_can_wait(self) -> Self:
@@ -112,7 +109,7 @@ class Settings(BaseSettings):
         return self
 
     def lines(self) -> Iterator[str]:
-        """The settings as variables, to be printed at the start; secrets show as asterisks."""
+        """The settings as variables, for the log at the start; secrets become asterisks."""
         for name, value in self:
             if value is not None:
                 yield f"{PREFIX}{name.upper()}={value}"

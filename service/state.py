@@ -1,72 +1,126 @@
-"""Whether the service answers searches, and with what."""
+"""The state that all routes share: the index in use, the executor, the limits and the metrics."""
 
 from dataclasses import dataclass
+from typing import Annotated
 
-from retrieval.encoder import OnnxEncoder
-from retrieval.searcher import Searcher
-from service.problems import NotReadyError
+from fastapi import Depends, Request
+
+from service.connection import UnreadAnswers
+from service.executor import SearchExecutor
+from service.limits import Limits
+from service.problems import NotReadyError, QueueFullError
 from service.query_cache import QueryCache
+from swiftlet.retrieval.encoder import OnnxEncoder
+from swiftlet.retrieval.searcher import Searcher
 
 _FINGERPRINT_CHARACTERS = 16
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True, eq=False)
-class Serving:
-    """A searcher at work, the short fingerprint of its index, and its queries' embeddings.
+class LoadedIndex:
+    """A searcher, the short fingerprint of its index, and the cache of its queries' embeddings.
 
-    Whoever searches holds it to the end of the search; so an exchange is atomic, and its last
-    reference goes when nothing of the searcher is in use any more.
+    A search keeps a reference until its end. So a reload is atomic, and the last reference to the
+    earlier index is gone when no search uses it any more.
     """
 
     searcher: Searcher
-    index: str
+    fingerprint: str
     cache: QueryCache | None
 
     @property
     def precision(self) -> str:
-        """The precision at which the query encoder runs."""
+        """The precision of the query encoder."""
         encoder = self.searcher.encoder
         return encoder.precision if isinstance(encoder, OnnxEncoder) else ""
 
 
 class ServiceState:
-    """The one reference to the searcher at work."""
+    """The one reference to the index in use, and whether the service is draining."""
 
     def __init__(self, searcher: Searcher | None = None, *, cache_bytes: int = 0) -> None:
-        """Begin with `searcher`, if it is there; embeddings of queries take up `cache_bytes`."""
+        """Begin with `searcher`, if there is one; the cache of embeddings takes `cache_bytes`."""
         self.draining = False
-        self.current: Serving | None = None
+        self.loaded: LoadedIndex | None = None
         self._cache_bytes = cache_bytes
         if searcher is not None:
             self.publish(searcher)
 
-    def publish(self, searcher: Searcher) -> Serving:
+    def publish(self, searcher: Searcher) -> LoadedIndex:
         """Answer with `searcher` from now on."""
         fingerprint = searcher.index_manifest.fingerprint[:_FINGERPRINT_CHARACTERS]
-        # A new one each time, so that no embedding outlives the encoder that made it.
+        # A new cache each time, so that no embedding outlives the encoder that made it.
         cache = QueryCache(self._cache_bytes) if self._cache_bytes else None
-        self.current = serving = Serving(searcher, fingerprint, cache)
-        return serving
+        self.loaded = loaded = LoadedIndex(searcher, fingerprint, cache)
+        return loaded
 
     def drain(self) -> None:
-        """Take no more searches, for good; those under way finish."""
+        """Refuse new searches from now on; those under way finish."""
         self.draining = True
 
-    def check(self) -> None:
-        """Refuse a request that has just come, if it cannot be answered.
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """The parts of one application that its routes use."""
+
+    state: ServiceState
+    executor: SearchExecutor
+    limits: Limits
+    unread: UnreadAnswers
+
+    def check(self, *, refuses_overload: bool = False) -> None:
+        """Refuse a request that cannot be answered now, before anything is spent on it.
 
         :raises NotReadyError: When the index is still loading, or the service is about to stop.
+        :raises QueueFullError: With `refuses_overload`, when the queue is full, or when clients do
+            not read their answers.
         """
-        if self.draining:
+        if self.state.draining:
             raise NotReadyError("the service is about to stop and takes no more searches")
-        if self.current is None:
+        if self.state.loaded is None:
             raise NotReadyError("the index is still loading")
+        if not refuses_overload:
+            return
+        queue = self.executor.queue
+        if queue.waiting >= queue.max_waiting:
+            raise QueueFullError(
+                f"{queue.waiting} queries are waiting; at most {queue.max_waiting} may wait"
+            )
+        if self.unread.connections and (
+            (size_bytes := self.unread.size_bytes()) > self.limits.max_unread_bytes
+        ):
+            raise QueueFullError(
+                f"{size_bytes} bytes of answers wait for clients to read them; at most "
+                f"{self.limits.max_unread_bytes} may wait"
+            )
 
     @property
-    def serving(self) -> Serving:
-        """What to answer a request with that was checked: ask when all of it has come.
+    def loaded(self) -> LoadedIndex:
+        """The index in use, after a check. Call it after the request's body has been read.
 
-        A client that takes its time with the body would hold on to an earlier searcher otherwise.
+        Otherwise a slow client would keep a reference to an earlier index.
         """
-        assert self.current is not None  # noqa: S101 - checked
-        return self.current
+        assert self.state.loaded is not None  # noqa: S101 - checked
+        return self.state.loaded
+
+
+async def _service(request: Request) -> Service:
+    service: Service = request.app.state.service
+    return service
+
+
+async def ready_service(request: Request) -> Service:
+    """The service of a request's application.
+
+    :raises NotReadyError: When it cannot answer searches now.
+    """
+    service: Service = request.app.state.service
+    service.check()
+    return service
+
+
+AnyService = Annotated[Service, Depends(_service)]
+"""The service; a route that reads a body has checked it before that."""
+
+ReadyService = Annotated[Service, Depends(ready_service)]
+"""The service, which can answer a search now."""

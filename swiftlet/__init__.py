@@ -1,1 +1,83 @@
-"""The command line: the front door, without logic of its own."""
+"""Swiftlet: dense retrieval that is fast on CPUs.
+
+    import swiftlet
+
+    swiftlet.build("corpus.jsonl", "index")
+    with swiftlet.open("index") as searcher:
+        print(searcher.search("how do volcanoes erupt?", top_k=5))
+
+Each name is imported when it is first used, so `import swiftlet` loads no other package.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from swiftlet.library.evaluation import evaluate
+    from swiftlet.library.indexes import build, load_encoder
+    from swiftlet.library.indexes import open_searcher as open  # noqa: A004 - as swiftlet.open
+    from swiftlet.retrieval.encoder import OnnxEncoder
+    from swiftlet.retrieval.errors import (
+        ArtefactError,
+        CollectionError,
+        CorruptArtefactError,
+        EmbeddingSpaceMismatch,
+        InvalidArgumentError,
+        ManifestError,
+        MissingExtraError,
+        QueryError,
+        RetrievalError,
+        StorageError,
+        UnknownDocumentError,
+    )
+    from swiftlet.retrieval.searcher import Searcher, SearchResult
+    from swiftlet.retrieval.types import Document, Hit, Passage, Query
+
+__all__ = [
+    "ArtefactError",
+    "CollectionError",
+    "CorruptArtefactError",
+    "Document",
+    "EmbeddingSpaceMismatch",
+    "Hit",
+    "InvalidArgumentError",
+    "ManifestError",
+    "MissingExtraError",
+    "OnnxEncoder",
+    "Passage",
+    "Query",
+    "QueryError",
+    "RetrievalError",
+    "SearchResult",
+    "Searcher",
+    "StorageError",
+    "UnknownDocumentError",
+    "build",
+    "evaluate",
+    "load_encoder",
+    "open",
+]
+
+_MODULES = {
+    "swiftlet.library.evaluation": ("evaluate",),
+    "swiftlet.library.indexes": ("build", "load_encoder", "open"),
+    "swiftlet.retrieval.encoder": ("OnnxEncoder",),
+    "swiftlet.retrieval.searcher": ("SearchResult", "Searcher"),
+    "swiftlet.retrieval.types": ("Document", "Hit", "Passage", "Query"),
+}
+_MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
+_OTHER_NAMES = {"open": "open_searcher"}
+
+
+def __getattr__(name: str) -> object:
+    """Import a public name when it is first used."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module = import_module(_MODULE_OF.get(name, "swiftlet.retrieval.errors"))
+    value = globals()[name] = getattr(module, _OTHER_NAMES.get(name, name))
+    return value
+
+
+def __dir__() -> list[str]:
+    """The public names."""
+    return __all__

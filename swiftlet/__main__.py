@@ -1,4 +1,4 @@
-"""`swiftlet`, or `python -m swiftlet`: the commands, whose import can be interrupted too."""
+"""The entry point of `swiftlet` and `python -m swiftlet`; Ctrl-C may interrupt its imports too."""
 
 import sys
 
@@ -8,7 +8,7 @@ INTERRUPTED = 2
 def main() -> None:
     """Run the command line."""
     try:
-        from swiftlet.main import app
+        from swiftlet.cli.main import app
 
         app()
     except KeyboardInterrupt:

@@ -9,7 +9,7 @@ import torch
 import transformers
 from tokenizers import ByteLevelBPETokenizer
 
-from training.quiet import quiet
+from training.model.quiet import quiet
 
 SYLLABLES = ("ka", "lo", "mi", "ne", "pu", "ra", "so", "ti")
 WORDS = ["".join(parts) for parts in itertools.product(SYLLABLES, repeat=2)]

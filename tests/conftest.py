@@ -5,12 +5,19 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
-from indexing.build import build_index
-from models import DEFAULT_ENCODER
-from retrieval.encoder import OnnxEncoder
-from retrieval.searcher import Searcher
-from retrieval.types import Document
+from swiftlet.encoders import DEFAULT_ENCODER
+from swiftlet.indexing.build import build_index
+from swiftlet.retrieval.encoder import OnnxEncoder
+from swiftlet.retrieval.searcher import Searcher
+from swiftlet.retrieval.types import Document
+
+# The same examples in every run; `make explore` looks for new ones, and what it finds becomes an
+# `@example` of its test.
+settings.register_profile("fixed", derandomize=True, database=None, deadline=None)
+settings.register_profile("explore", max_examples=1000, deadline=None)
+settings.load_profile("fixed")
 
 TOPICS = {
     "volcano": "Molten rock rises through the crust and erupts as lava and ash.",

@@ -17,13 +17,13 @@ from pathlib import Path
 from sentence_transformers.sentence_transformer import modules
 from transformers import BertModel, RobertaModel
 
-import swiftlet.main
+import swiftlet.cli.main
 import training.train
-from evaluation.metrics import load_ranx
 from swiftlet.__main__ import main
+from swiftlet.evaluation.metrics import load_ranx
 
 # What the server imports, so that those that it forks need not.
-IMPORTED = (modules, BertModel, RobertaModel, swiftlet.main, training.train, load_ranx())
+IMPORTED = (modules, BertModel, RobertaModel, swiftlet.cli.main, training.train, load_ranx())
 _CONTEXT = multiprocessing.get_context("forkserver")
 _CONTEXT.set_forkserver_preload([__name__])
 

@@ -14,10 +14,10 @@ from accelerate.state import AcceleratorState
 from torch import nn
 
 from tests.checkpoints import SIZES, WORDS
-from training.encoders import Tower, TowerSettings
-from training.negatives.sampler import Rows
-from training.quiet import quiet
-from training.recipe import Recipe, parse_recipe
+from training.model.quiet import quiet
+from training.model.towers import Tower, TowerSettings
+from training.objective.negatives.sampler import Rows
+from training.recipes.settings import Recipe, parse_recipe
 from training.train import Outcome, train
 
 NUM_PAIRS = 44

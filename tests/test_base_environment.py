@@ -73,6 +73,17 @@ def test_it_searches_in_the_terminal(environment: Path, index: Path) -> None:
     assert found.split()[2] == "tea"
 
 
+def test_it_has_the_typed_library(environment: Path, index: Path) -> None:
+    code = f"""
+from pathlib import Path
+import swiftlet
+assert (Path(swiftlet.__file__).parent / "py.typed").is_file()
+with swiftlet.open({str(index)!r}) as searcher:
+    print(searcher.search("a hot drink", top_k=1)[0].document_id)
+"""
+    assert run([environment / "python", "-c", code], index).strip() == "tea"
+
+
 def test_it_serves_searches(address: str) -> None:
     with urllib.request.urlopen(f"{address}/search?q=winter+sport&top_k=2") as answer:
         hits = json.load(answer)["hits"]
@@ -103,7 +114,7 @@ def test_a_command_that_needs_an_extra_names_it(
 
 def test_serving_imports_neither_torch_nor_transformers() -> None:
     """In this environment, which has both."""
-    code = "import sys, service.app, service.server, indexing.build; print(*sys.modules)"
+    code = "import sys, service.app, service.server, swiftlet.indexing.build; print(*sys.modules)"
     found = run([sys.executable, "-c", code], ROOT).split()
     assert not {"torch", "transformers", "sentence_transformers"} & set(found)
 

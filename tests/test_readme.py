@@ -65,6 +65,14 @@ def test_every_page_that_a_page_links_to_is_there(page: str) -> None:
     assert [link for link in local if not ((ROOT / page).parent / link).exists()] == []
 
 
+def test_its_python_example_runs(tmp_path: Path) -> None:
+    (example,) = blocks("python")
+    shown = subprocess.run(
+        [sys.executable, "-c", example], cwd=tmp_path, check=True, capture_output=True, text=True
+    ).stdout
+    assert "bees" in shown
+
+
 def test_its_commands_index_search_and_serve_a_corpus(corpus: Path) -> None:
     environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
     index, search, serve = commands_of("swiftlet")

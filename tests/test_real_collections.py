@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from evaluation.experiment import match_judgements, run_queries
-from evaluation.metrics import evaluate
-from evaluation.retrievers import SearcherRetriever
-from indexing.build import BuildSettings, build_index
-from models import DEFAULT_ENCODER
-from retrieval.collections import read_documents, read_qrels, read_queries
-from retrieval.searcher import Searcher
-from retrieval.types import Qrels, Query
+from swiftlet.encoders import DEFAULT_ENCODER
+from swiftlet.evaluation.experiment import match_judgements, run_queries
+from swiftlet.evaluation.metrics import evaluate
+from swiftlet.evaluation.retrievers import SearcherRetriever
+from swiftlet.indexing.build import BuildSettings, build_index
+from swiftlet.retrieval.corpora.collections import read_documents, read_qrels, read_queries
+from swiftlet.retrieval.searcher import Searcher
+from swiftlet.retrieval.types import Qrels, Query
 
 pytestmark = [pytest.mark.real_data, pytest.mark.timeout(600)]
 
@@ -34,6 +34,7 @@ def judged(folder: Path, split: str, searcher: Searcher) -> tuple[list[Query], Q
     return matched.queries, matched.qrels
 
 
+@pytest.mark.soak
 def test_squad_is_searched_as_well_as_the_fp32_model_does(
     shared_data: Path, tmp_path: Path
 ) -> None:
@@ -47,6 +48,7 @@ def test_squad_is_searched_as_well_as_the_fp32_model_does(
     assert evaluate(run, qrels, ["nDCG@10"])["nDCG@10"] == pytest.approx(0.7700, abs=0.005)
 
 
+@pytest.mark.soak
 def test_long_documents_are_each_found_once_and_exactly_top_k_of_them(
     shared_data: Path, tmp_path: Path
 ) -> None:

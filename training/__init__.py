@@ -1,1 +1,1 @@
-"""Dual encoders: towers, losses, negative samplers, alignment and recipes."""
+"""Trains dual encoders from recipes, and distils small query encoders."""

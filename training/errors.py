@@ -1,14 +1,10 @@
-"""What can stand in the way of a training run."""
+"""Errors of training."""
 
-from retrieval.errors import RetrievalError
-
-
-class ModelError(RetrievalError):
-    """A torch model cannot be loaded, or not be used as what it is wanted for."""
+from swiftlet.retrieval.errors import RetrievalError
 
 
 class RecipeError(RetrievalError):
-    """A recipe cannot be run; the message has every fault that was found."""
+    """A recipe cannot be run. The message lists all errors in it."""
 
 
 class TrainingDataError(RetrievalError):
@@ -16,8 +12,12 @@ class TrainingDataError(RetrievalError):
 
 
 class TrainingStoppedError(RetrievalError):
-    """A run cannot go on; the message names the step, and where the last good checkpoint is."""
+    """A run cannot continue. The message names the step and the last good checkpoint."""
 
 
 class CollapsedError(TrainingStoppedError):
-    """Query and document embeddings have become the same everywhere (000, section 3.2)."""
+    """The embeddings of all queries or documents have become nearly the same (001, section 3.2)."""
+
+
+class NotFiniteError(TrainingStoppedError):
+    """A quantity is not a finite number; the message names the quantity alone."""

@@ -1,23 +1,35 @@
-"""From a recipe to the things it names: encoders and data."""
+"""Creates the encoders, the data and the sampler that a recipe describes."""
 
 from pathlib import Path
 
-from indexing.progress import Progress
-from retrieval.passages import PassageSplitter
-from retrieval.tokenizer import Tokenizer
-from training.data import TrainingData, read_training_data
-from training.dual_encoder import DualEncoder
-from training.encoders import Tower
+import torch
+
+from swiftlet.indexing.progress import Progress
+from swiftlet.retrieval.errors import InvalidArgumentError
+from swiftlet.retrieval.passages import PassageSplitter
+from swiftlet.retrieval.tokenizer import Tokenizer
+from training.data.training_data import TrainingData, read_training_data
+from training.data.validation_set import FEWEST_QUERIES, ValidationSet, hold_out, validation_from
 from training.errors import TrainingDataError
-from training.loading import truncating_tokenizer
-from training.recipe import FEWEST_QUERIES, Recipe
-from training.validation import ValidationSet, hold_out, validation_from
+from training.loop.batch_encoder import BatchEncoder
+from training.model.dual_encoder import DualEncoder
+from training.model.loading import truncating_tokenizer
+from training.model.towers import Tower
+from training.objective.negatives.bm25 import Bm25Sampler
+from training.objective.negatives.cache import NegativeCache
+from training.objective.negatives.given import GivenSampler
+from training.objective.negatives.in_batch import InBatchSampler
+from training.objective.negatives.mined import MinedSampler
+from training.objective.negatives.mixed import MixedSampler
+from training.objective.negatives.sampler import NegativeSampler
+from training.objective.negatives.uniform import UniformSampler
+from training.recipes.settings import Recipe, SamplerName
 
 
 def make_dual_encoder(recipe: Recipe) -> DualEncoder:
-    """The untrained pair that `recipe` describes, on the CPU.
+    """The untrained dual encoder of `recipe`, on the CPU.
 
-    :raises RetrievalError: When a model cannot be loaded, or the two do not go together.
+    :raises RetrievalError: When a model cannot be loaded, or the two models cannot be combined.
     """
     towers = []
     for settings in (recipe.query_encoder, recipe.document_encoder):
@@ -36,11 +48,11 @@ def make_dual_encoder(recipe: Recipe) -> DualEncoder:
 def load_data(
     recipe: Recipe, document_tower: Tower, directory: Path, progress: Progress
 ) -> tuple[TrainingData, ValidationSet]:
-    """What a recipe trains and validates on; passages are stored below `directory`.
+    """The training data and the validation set of a recipe; passages are stored below `directory`.
 
-    :raises CollectionError: When a file is bad, or names what is not there.
-    :raises TrainingDataError: When there is too little to train on.
-    :raises InvalidArgumentError: When passages cannot be cut so.
+    :raises CollectionError: When a file is bad, or names a query or document that does not exist.
+    :raises TrainingDataError: When there are too few pairs or queries.
+    :raises InvalidArgumentError: When the settings of passages are invalid for this tower.
     """
     tokenizer = Tokenizer(truncating_tokenizer(document_tower.encoder, document_tower.max_tokens))
     settings, validation = recipe.passages, recipe.validation
@@ -68,6 +80,77 @@ def load_data(
     if len(held_out.queries) < FEWEST_QUERIES:
         raise TrainingDataError(
             f"there are {len(held_out.queries)} validation queries: at least {FEWEST_QUERIES} are "
-            "needed to measure with"
+            "needed"
         )
     return data, held_out
+
+
+def make_sampler(
+    recipe: Recipe, data: TrainingData, encoder: BatchEncoder, stage: int = 0
+) -> NegativeSampler:
+    """The negative sampler of a stage. Several samplers are combined into one.
+
+    :raises InvalidArgumentError: When the settings contradict each other or the data.
+    """
+    settings, loss, dim = recipe.negatives, recipe.loss, encoder.dual_encoder.dim
+    known, num_passages = data.known, data.passages.num_passages
+
+    def make(name: SamplerName, place: int) -> NegativeSampler:
+        own_seed = (recipe.seed + stage, place)  # samplers must draw different random numbers
+        match name:
+            case "in_batch":
+                return InBatchSampler(known)
+            case "uniform":
+                return UniformSampler(
+                    known, num_passages=num_passages, per_query=settings.per_query, seed=own_seed
+                )
+            case "bm25":
+                return Bm25Sampler(
+                    known,
+                    query_texts=data.queries,
+                    passages=data.passages,
+                    per_query=settings.per_query,
+                    depth=settings.depth,
+                    seed=own_seed,
+                )
+            case "mined":
+                return MinedSampler(
+                    known,
+                    encode_queries=lambda numbers: encoder.queries(
+                        [data.queries[number] for number in numbers]
+                    ),
+                    num_passages=num_passages,
+                    per_query=settings.per_query,
+                    depth=settings.depth,
+                    refresh_every=settings.refresh_every,
+                    seed=own_seed,
+                )
+            case "given":
+                if data.given_negatives is None:
+                    raise InvalidArgumentError(
+                        "negatives.samplers has 'given', but the data have no triples"
+                    )
+                return GivenSampler(
+                    known,
+                    pairs=data.pairs,
+                    given=data.given_negatives,
+                    per_query=settings.per_query,
+                    seed=own_seed,
+                )
+            case "cache":
+                return NegativeCache(
+                    known,
+                    num_passages=num_passages,
+                    dim=dim,
+                    per_query=settings.per_query,
+                    fraction=settings.cache_fraction,
+                    refresh_fraction=settings.refresh_fraction,
+                    seed=own_seed,
+                    score_factor=loss.score_factor,
+                    temperature=loss.temperature,
+                    device=encoder.accelerator.device,
+                    dtype=getattr(torch, settings.cache_precision),
+                )
+
+    samplers = [make(name, place) for place, name in enumerate(settings.samplers)]
+    return samplers[0] if len(samplers) == 1 else MixedSampler(samplers)

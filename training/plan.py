@@ -1,18 +1,19 @@
-"""What a recipe would take, without running it."""
+"""Estimates the size and the memory of a run without running it."""
 
-import math
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from indexing.progress import Progress
-from training.devices import make_accelerator
-from training.dual_encoder import DualEncoder
-from training.encoders import Tower
+from swiftlet.indexing.progress import Progress
 from training.inputs import load_data, make_dual_encoder
-from training.negatives.cache import cache_sizes
-from training.recipe import Recipe, TowerTable
+from training.loop.devices import make_accelerator
+from training.loop.stage import StageLength
+from training.methods import METHODS
+from training.model.dual_encoder import DualEncoder
+from training.model.towers import Tower
+from training.objective.negatives.cache import cache_sizes
+from training.recipes.settings import Recipe, TowerTable
 
 # AdamW in float32: the weight, its gradient and two moments.
 _BYTES_PER_PARAMETER = 16
@@ -22,11 +23,11 @@ _BYTES_PER_PARAMETER = 16
 class Plan:
     """The size of a run.
 
-    Memory is estimated: `training_bytes` for weights, gradients and AdamW's moments, and
-    `activation_bytes` for what both towers keep for the backward pass of one micro-batch of texts
-    of the greatest length (Korthikanti et al. 2022, section 4.1; with gradient checkpointing the
-    inputs of all layers and the activations of one). `num_refreshed` passages are encoded for the
-    negative cache after each step.
+    Memory is estimated. `training_bytes` is for weights, gradients and AdamW's moments.
+    `activation_bytes` is for the activations of both towers for one micro-batch of texts of the
+    greatest length (Korthikanti et al. 2022, section 4.1; with gradient checkpointing, the inputs
+    of all layers and the activations of one). After each step, `num_refreshed` passages are encoded
+    for the negative cache.
     """
 
     num_pairs: int
@@ -46,7 +47,7 @@ class Plan:
     notes: tuple[str, ...]
 
     def rows(self) -> list[tuple[str, str]]:
-        """What and how much, for a table."""
+        """Names and values, for a table."""
         memory = self.training_bytes + self.activation_bytes + self.cache_bytes
         return [
             ("pairs to train on", f"{self.num_pairs:,} of {self.num_queries:,} queries"),
@@ -58,7 +59,7 @@ class Plan:
             ("embeddings", f"{self.dim} dimensions"),
             ("steps per epoch", f"{self.steps_per_epoch:,}"),
             *((f"steps of {name}", f"at most {n:,}") for name, n in self.most_steps.items()),
-            ("passages encoded anew each step", f"{self.num_refreshed:,}"),
+            ("passages encoded again each step", f"{self.num_refreshed:,}"),
             ("memory, about", f"{memory / 2**30:.1f} GiB"),
             ("  weights, gradients, AdamW", f"{self.training_bytes / 2**30:.2f} GiB"),
             ("  activations", f"{self.activation_bytes / 2**30:.2f} GiB"),
@@ -68,20 +69,19 @@ class Plan:
 
 
 def make_plan(recipe: Recipe, progress: Progress) -> Plan:
-    """Load the models and read the data of `recipe`, and say what training would take.
+    """Load the models and read the data of `recipe`, and estimate the size of the run.
 
-    :raises RetrievalError: When the recipe could not be run.
+    :raises RetrievalError: When the recipe cannot be run.
     """
     make_accelerator(recipe.optimiser.precision, recipe.optimiser.batch_size)
     dual_encoder = make_dual_encoder(recipe)
     with tempfile.TemporaryDirectory() as folder:
         data, validation = load_data(recipe, dual_encoder.document_tower, Path(folder), progress)
-        batch_size = min(recipe.optimiser.batch_size, len(data.pairs))
-        steps = len(data.pairs) // batch_size
-        name = "alternating" if recipe.recipe == "alternating" else "fine-tuning"
-        epochs = {name: recipe.fine_tuning.epochs}
-        if recipe.recipe == "daft":
-            epochs = {"alignment": recipe.alignment.max_epochs, **epochs}
+        lengths = {
+            stage.name: StageLength(len(data.pairs), recipe.optimiser.batch_size, stage.epochs)
+            for stage in METHODS[recipe.recipe](recipe, dual_encoder.dim)
+        }
+        length = next(iter(lengths.values()))
         cached, num_refreshed = _cached(recipe, data.passages.num_passages)
         width = 2 if recipe.negatives.cache_precision == "float16" else 4
         return Plan(
@@ -93,11 +93,11 @@ def make_plan(recipe: Recipe, progress: Progress) -> Plan:
             query_parameters=_count(dual_encoder.query_tower),
             document_parameters=_count(dual_encoder.document_tower),
             dim=dual_encoder.dim,
-            steps_per_epoch=steps,
-            most_steps={name: math.ceil(count * steps) for name, count in epochs.items()},
+            steps_per_epoch=length.steps_per_epoch,
+            most_steps={name: each.num_steps for name, each in lengths.items()},
             num_refreshed=num_refreshed,
             training_bytes=_count(dual_encoder) * _BYTES_PER_PARAMETER,
-            activation_bytes=_activation_bytes(recipe, dual_encoder, batch_size),
+            activation_bytes=_activation_bytes(recipe, dual_encoder, length.batch_size),
             cache_bytes=cached * dual_encoder.dim * width,
             notes=data.notes,
         )

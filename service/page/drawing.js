@@ -1,4 +1,4 @@
-// Draws what the service answered. All text is put in as text: documents are anybody's.
+// Draws the service's answers. Documents may contain any text, so all of it is inserted as text.
 
 import { unitOffset } from "./service.js";
 
@@ -17,7 +17,7 @@ export function counted(count, noun) {
   return `${number.format(count)} ${noun}${count === 1 ? "" : "s"}`;
 }
 
-/** Milliseconds with as many decimals as tell something: 0.09, 4.9, 37. */
+/** Milliseconds with at most two decimals, fewer for larger numbers: 0.09, 4.9, 37. */
 export function rounded(milliseconds) {
   if (milliseconds < 1) return milliseconds.toFixed(2);
   return milliseconds < 10 ? milliseconds.toFixed(1) : number.format(Math.round(milliseconds));
@@ -56,11 +56,12 @@ export function drawStages(stages) {
   const bar = element("div", "stacked");
   bar.ariaHidden = "true";
   const names = element("ul", "legend");
-  for (const [name, duration] of stages) {
-    const part = element("span", `stage-${name}`);
+  for (const [position, [name, duration]] of stages.entries()) {
+    const colour = name === "other" ? "stage-other" : `stage-${position + 1}`;
+    const part = element("span", colour);
     part.style.flexGrow = String((100 * duration) / whole);
     bar.append(part);
-    const swatch = element("span", `swatch stage-${name}`);
+    const swatch = element("span", `swatch ${colour}`);
     const time = element("span", "figure", rounded(duration), element("span", "spoken", " ms"));
     names.append(element("li", "", swatch, `${name} `, time));
   }
@@ -99,7 +100,7 @@ function plain(value) {
   return typeof value === "object" ? JSON.stringify(value) : String(value);
 }
 
-/** What `/info` says, as the drawer shows it. */
+/** The answer of `/info`, for the drawer. */
 export function drawInfo(info) {
   const { encoder, index, limits, versions, ...service } = info;
   const { details: encoderDetails, ...encoderFields } = encoder;

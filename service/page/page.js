@@ -1,4 +1,4 @@
-// The search page: what is asked, what is shown, and the address that says so.
+// The search page: requests, views, and the address that reflects both.
 
 import { addressOf, counted, drawEntries, drawHit, drawInfo, drawStages, drawText, rounded, whereabouts } from "./drawing.js";
 import { Problem, fetchDocument, fetchInfo, keepKey, search } from "./service.js";
@@ -18,10 +18,10 @@ const HEADINGS = {
 };
 const WORDS = {
   0: "It may have stopped, or this device has no connection to it.",
-  401: "Whoever runs it can give you one.",
+  401: "Ask the operator of the service for one.",
   403: "Check it for a missing character, or ask for another one.",
 };
-// What asking again, unchanged, cannot mend.
+// Statuses for which the same request would fail again.
 const FINAL = new Set([400, 401, 403, 404, 405, 413, 422]);
 
 const $ = (id) => document.getElementById(id);
@@ -30,7 +30,7 @@ const views = ["home", "notice", "results", "document"].map($);
 
 /** The answered query, and when its hits were shown; null until there is one. */
 let shown = null;
-/** Whether the query of the address was asked for outright, and so keeps its entry. */
+/** Whether the query of the address was entered or followed, and so keeps its history entry. */
 let entered = true;
 let underway = new AbortController();
 let typing = 0;
@@ -77,7 +77,7 @@ function showHits(query, answer) {
   else showEmpty();
 }
 
-// A dense search finds something for every query, unless there is nothing to find.
+// A dense search finds documents for every query, unless the index is empty.
 function showEmpty() {
   shown = null;
   showNotice({ heading: "Nothing found", detail: "This index holds no documents yet." });
@@ -103,7 +103,7 @@ function showResults() {
   show("results");
 }
 
-/** The results as they were left to open a document. */
+/** Show the results again, scrolled as before the document was opened. */
 function returnToResults() {
   showResults();
   window.scrollTo(0, placeInResults.scroll);
@@ -116,7 +116,7 @@ function showProblem(problem) {
   const { status, requestId } = problem;
   const heading = HEADINGS[status] ?? problem.message;
   const detail = sentence(WORDS[status] ?? problem.detail);
-  // Each time twice as long, so that the page does not keep up the load that it waits for.
+  // Each wait is twice as long, so that the page does not add to the overload.
   const wait = problem.retryAfterSeconds;
   const seconds = wait === null || retries === MOST_RETRIES ? null : wait * 2 ** retries;
   const asksForKey = status === 401 || status === 403;
@@ -149,7 +149,7 @@ function countDown(seconds) {
   $("again").textContent = "Try now";
   $("countdown").textContent = `Trying again in ${counted(seconds, "second")}`;
   retry = setTimeout(() => {
-    // A page that nobody looks at need not add to the load.
+    // A hidden page does not retry, and adds no load.
     if (seconds > 1 || document.hidden) countDown(Math.max(1, seconds - 1));
     else {
       retries += 1;
@@ -158,9 +158,9 @@ function countDown(seconds) {
   }, 1000);
 }
 
-// What is asked
+// Requests
 
-/** Give up what is underway; whatever it still answers is not shown. */
+/** Abort the request under way; its answer is not shown. */
 function stop() {
   underway.abort();
   clearTimeout(typing);
@@ -168,7 +168,7 @@ function stop() {
   setSlow(false);
 }
 
-/** Ask by `request(signal)` and hand over its answer; `again` then asks the same once more. */
+/** Send `request(signal)`, and pass its answer to `onAnswer`; `again` then repeats the request. */
 async function ask(request, onAnswer) {
   stop();
   again = () => ask(request, onAnswer);
@@ -220,7 +220,7 @@ function address() {
   return { query: (parameters.get("q") ?? "").trim(), documentId: parameters.get("document") };
 }
 
-/** Show what the address says. */
+/** Show the query or the document of the address. */
 async function follow() {
   const { query, documentId } = address();
   if (box.value.trim() !== query) box.value = query;
@@ -238,7 +238,7 @@ async function follow() {
   }
 }
 
-/** Write a query into the address: as a new entry if the one before has been read, or in its place. */
+/** Write a query into the address: in a new history entry if the previous results have been read, else in its place. */
 function record(query) {
   const before = address();
   if (before.query === query && before.documentId === null) return;
@@ -360,7 +360,7 @@ document.addEventListener("keydown", (event) => {
 
 addEventListener("popstate", follow);
 
-// What is searched
+// Searches
 
 async function showSize() {
   try {

@@ -1,7 +1,7 @@
-// Talks to the service: requests, its problems (RFC 9457), its stage times, its offsets.
+// Requests to the service: their problems (RFC 9457), stage times and offsets.
 
 const KEY = "swiftlet.key";
-const STAGES = ["queue", "tokenise", "encode", "search", "aggregate", "fetch"];
+const TOTAL = "total";
 const DEFAULT_RETRY_SECONDS = 5;
 
 /** An answer that is not a success, or none at all (status 0). */
@@ -34,7 +34,7 @@ export async function fetchDocument(documentId, signal) {
   return read(await ask(`documents/${encodeURIComponent(documentId)}`, { signal }));
 }
 
-/** What the service says of its index and encoder. */
+/** The index and the encoder of the service. */
 export async function fetchInfo() {
   return read(await ask("info"));
 }
@@ -44,7 +44,7 @@ export function keepKey(key) {
   try {
     sessionStorage.setItem(KEY, key);
   } catch {
-    // A browser that keeps nothing: the key then lasts as long as the page.
+    // The browser has no storage: the key is then kept as long as the page is open.
   }
   keyOfThisPage = key;
 }
@@ -97,10 +97,10 @@ function serverTiming(header) {
   return times;
 }
 
-// Without the header, as behind a proxy that drops it, the whole is what the browser measured.
+// If a proxy dropped the header, the total is the time that the browser measured.
 function stagesOf(times, measured) {
-  const milliseconds = times.get("total") ?? measured;
-  const stages = STAGES.filter((name) => times.has(name)).map((name) => [name, times.get(name)]);
+  const milliseconds = times.get(TOTAL) ?? measured;
+  const stages = [...times].filter(([name]) => name !== TOTAL);
   const rest = milliseconds - stages.reduce((sum, [, duration]) => sum + duration, 0);
   if (stages.length && rest > 0) stages.push(["other", rest]);
   return { milliseconds, stages };

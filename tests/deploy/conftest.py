@@ -1,4 +1,4 @@
-"""A service that has been asked all kinds of things, and the Prometheus that watches it.
+"""A service that has answered all kinds of requests, and the Prometheus that scrapes it.
 
 Without the name of an image in IMAGE, what needs Docker is not collected, as in tests/image.
 """

@@ -18,12 +18,12 @@ from tests.deploy.tools import DEPLOY, path_of
 Result = TypeVar("Result")
 
 TIMEOUT_SECONDS = 60
-"""Of a machine that has other work too."""
+"""Long enough for a busy machine."""
 
 
 @dataclass(frozen=True)
 class Prometheus:
-    """Where one listens, and what it says."""
+    """The address of a running Prometheus, and its queries."""
 
     url: str
 
@@ -50,9 +50,9 @@ def poll(function: Callable[[], Result]) -> Result:
 
 @contextmanager
 def scraping(target: str, folder: Path) -> Iterator[Prometheus]:
-    """One that keeps its data in `folder` and has scraped `target`, and does so every second.
+    """A Prometheus with its data in `folder` that has scraped `target`, and does so every second.
 
-    Nothing else differs from deploy/prometheus/prometheus.yml.
+    Apart from that, its configuration is deploy/prometheus/prometheus.yml.
     """
     shutil.copytree(DEPLOY / "prometheus", folder / "configuration")
     configuration = folder / "configuration" / "prometheus.yml"

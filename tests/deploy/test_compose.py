@@ -39,7 +39,7 @@ def test_every_service_is_confined_and_bounded(services: dict[str, Any]) -> None
         assert "network_mode" not in service
 
 
-def test_nothing_but_this_machine_reaches_a_port_unless_told_to() -> None:
+def test_ports_are_only_open_to_this_machine_by_default() -> None:
     for service in yaml.safe_load((DEPLOY / "compose.yaml").read_text())["services"].values():
         (port,) = service["ports"]
         assert port.startswith(("127.0.0.1:", "${ADDRESS:-127.0.0.1}:"))
@@ -77,7 +77,7 @@ def test_an_index_of_ones_own_is_mounted_for_reading_where_the_setting_looks_for
     assert volume == volume | expected
 
 
-def test_without_the_folder_of_indexes_the_tool_says_what_to_set() -> None:
+def test_without_the_folder_of_indexes_the_error_names_the_variable() -> None:
     refused = ask("docker-compose", *WITH_VOLUME, "config", environment={"INDEXES": ""})
     assert refused.returncode != 0
     assert "set it to the folder that has the versions of the index" in refused.stderr

@@ -1,4 +1,4 @@
-"""The dashboard, asked of a real Prometheus as Grafana would ask it."""
+"""The queries of the dashboard, sent to a real Prometheus as Grafana does."""
 
 import json
 import re
@@ -64,7 +64,7 @@ def test_every_metric_that_a_panel_names_is_served(service: Server) -> None:
 
 
 def test_every_metric_of_the_service_is_drawn(service: Server) -> None:
-    """But for those that say nothing of their own."""
+    """All panels except those without a description."""
     said = re.sub(r"_(bucket|sum|count)\b", "", " ".join(served_by(service))).split()
     left_out = {"process_virtual_memory_bytes", "process_max_fds"}
     drawn = {metric for metric in said if any(name.startswith(metric) for name in DRAWN)}
@@ -84,13 +84,13 @@ def cells_of(place: dict[str, int]) -> Iterator[tuple[int, int]]:
             yield x, y
 
 
-def test_every_panel_says_what_it_shows_and_in_which_unit() -> None:
+def test_every_panel_has_a_description_and_a_unit() -> None:
     for title, panel in PANELS.items():
         assert panel["description"], title
         assert panel["fieldConfig"]["defaults"]["unit"], title
 
 
-def test_grafana_is_provisioned_with_what_compose_mounts() -> None:
+def test_compose_mounts_the_files_that_provision_grafana() -> None:
     compose = yaml.safe_load((DEPLOY / "compose.yaml").read_text())["services"]
     mounts = dict(volume.split(":")[1::-1] for volume in compose["grafana"]["volumes"])
     (provider,) = yaml.safe_load(

@@ -1,4 +1,4 @@
-"""What deploy/ runs, run by Docker with the image that `make test-image` has built."""
+"""The services of deploy/, run by Docker with the image that `make test-image` has built."""
 
 import os
 import shutil
@@ -10,12 +10,12 @@ import httpx
 import pytest
 import yaml
 
-from indexing.build import build_index
-from models import DEFAULT_ENCODER
-from retrieval.types import Document
+from swiftlet.encoders import DEFAULT_ENCODER
+from swiftlet.indexing.build import build_index
+from swiftlet.retrieval.types import Document
+from tests.deploy.image.containers import docker
 from tests.deploy.prometheus import poll
 from tests.deploy.tools import DEPLOY, output_of
-from tests.image.containers import docker
 
 FILES = ["--file", DEPLOY / "compose.yaml"]
 WITH_VOLUME = [*FILES, "--file", DEPLOY / "compose.volume.yaml"]
@@ -76,7 +76,7 @@ def deployment(versions: Path) -> Iterator[Deployment]:
 
 
 def lead_current(versions: Path, version: str) -> None:
-    """As docs/operations.md says: a new link in the place of the one before, at once."""
+    """Replace the link atomically, as docs/operations.md describes."""
     (versions / "next").symlink_to(version)
     (versions / "next").rename(versions / "current")
 
@@ -98,7 +98,7 @@ def test_an_index_is_published_and_taken_back_without_a_pause(
         poll(lambda found=found: deployment.search("tea") == found)
 
 
-def test_a_version_that_is_not_whole_is_refused_and_the_one_before_goes_on(
+def test_an_incomplete_version_is_refused_and_the_previous_one_stays_in_use(
     deployment: Deployment, versions: Path
 ) -> None:
     lead_current(versions, "2026-11-20")
@@ -119,7 +119,7 @@ def test_a_stop_ends_it_with_status_0(deployment: Deployment) -> None:
 
 @pytest.fixture
 def run_in_image(tmp_path: Path) -> Callable[..., str]:
-    """Runs a container as the pods of deploy/kubernetes are confined, with a folder at /data."""
+    """Runs a container with the restrictions of the pods of deploy/kubernetes, with a /data."""
     shutil.chown(tmp_path, IMAGE_USER, IMAGE_USER)
 
     def run(*options: object, command: list[str]) -> str:
@@ -140,7 +140,7 @@ def test_the_init_container_makes_an_index_that_is_served(
     assert "zipfile" in run_in_image(command=["search", "/data/index", "read a zip archive"])
 
 
-def test_the_job_writes_an_index_where_its_manifest_says(
+def test_the_job_writes_its_index_to_the_path_in_its_manifest(
     run_in_image: Callable[..., str], tmp_path: Path
 ) -> None:
     manifest = (DEPLOY / "kubernetes" / "index-job" / "job.yaml").read_text()

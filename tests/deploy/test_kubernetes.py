@@ -25,7 +25,7 @@ OPERATOR_KINDS = {"ServiceMonitor", "PrometheusRule"}
 @cache
 def rendered(name: str) -> list[dict[str, Any]]:
     result = ask("kubectl", "kustomize", KUBERNETES / name)
-    # Deprecated fields are said on standard error.
+    # Warnings about deprecated fields are on standard error.
     assert (result.returncode, result.stderr) == (0, "")
     return list(yaml.safe_load_all(result.stdout))
 
@@ -49,7 +49,7 @@ def test_every_manifest_fits_its_schema(name: str, version: str) -> None:
             kubernetes_validate.validate(manifest, version, strict=True)
 
 
-def test_a_misspelt_field_would_not_fit() -> None:
+def test_a_misspelt_field_does_not_match_the_schema() -> None:
     manifest = only("base", "Deployment")
     manifest = {**manifest, "spec": {**manifest["spec"], "replica": 1}}
     with pytest.raises(kubernetes_validate.ValidationError, match="replica"):
@@ -108,7 +108,7 @@ def test_a_pod_ends_only_after_its_drain(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", SERVING)
-def test_whatever_selects_pods_selects_those_of_the_deployment(name: str) -> None:
+def test_every_pod_selector_selects_the_pods_of_the_deployment(name: str) -> None:
     labels = only(name, "Deployment")["spec"]["template"]["metadata"]["labels"]
     assert only(name, "Deployment")["spec"]["selector"]["matchLabels"] == labels
     assert only(name, "Service")["spec"]["selector"] == labels
@@ -183,9 +183,9 @@ def test_the_job_runs_an_interrupted_build_again_and_a_refused_one_not() -> None
     assert command.returncode == 2
 
 
-def test_the_init_container_copies_what_an_image_was_built_with_to_where_it_is_served() -> None:
+def test_the_init_container_copies_the_image_s_artefacts_to_the_served_folder() -> None:
     (initial,) = pod_of("overlays/image")["initContainers"]
-    start = (ROOT / "image" / "start.py").read_text()
+    start = (ROOT / "deploy" / "image" / "start.py").read_text()
     built_in, volume = initial["command"][-2].removesuffix("/."), initial["command"][-1].rstrip("/")
     assert f'BUILT_IN = Path("{built_in}")' in start
     assert f'VOLUME = Path("{volume}")' in start

@@ -1,4 +1,4 @@
-"""The alerts, as Prometheus and promtool take them."""
+"""The alerts, read by Prometheus and promtool."""
 
 import re
 from pathlib import Path
@@ -50,7 +50,7 @@ def test_promtool_sees_each_alert_fire_and_not_fire() -> None:
 
 
 @pytest.mark.parametrize("name", ALERTS)
-def test_an_alert_says_whom_it_calls_and_has_a_section_in_the_operations_guide(name: str) -> None:
+def test_an_alert_has_a_severity_and_a_section_in_the_operations_guide(name: str) -> None:
     rule = ALERTS[name]
     assert rule["labels"]["severity"] in {"page", "ticket"}
     page, anchor = rule["annotations"]["runbook_url"].split("#")
@@ -76,7 +76,7 @@ def test_every_recorded_series_that_a_rule_names_is_recorded() -> None:
     assert named == RECORDED
 
 
-def test_prometheus_evaluates_every_rule_and_a_service_that_is_well_alerts_nobody(
+def test_prometheus_evaluates_every_rule_and_a_healthy_service_fires_no_alert(
     prometheus: Prometheus,
 ) -> None:
     def states() -> dict[str, tuple[str, str]]:
@@ -89,13 +89,13 @@ def test_prometheus_evaluates_every_rule_and_a_service_that_is_well_alerts_nobod
     poll(lambda: states() == expected)
 
 
-def test_prometheus_counts_what_was_asked(prometheus: Prometheus) -> None:
+def test_prometheus_counts_the_requests(prometheus: Prometheus) -> None:
     counted = 'swiftlet_requests_total{route="/search", status="200"}'
     (series,) = poll(lambda: prometheus.query(f"{counted} >= {SEARCHES}"))
     assert float(series["value"][1]) == SEARCHES
 
 
-def test_the_limit_of_memory_that_alerts_know_is_that_of_compose_and_kubernetes(
+def test_the_memory_limit_in_the_alerts_is_that_of_compose_and_kubernetes(
     prometheus: Prometheus,
 ) -> None:
     (limit,) = poll(lambda: prometheus.query("swiftlet:memory_limit_bytes"))

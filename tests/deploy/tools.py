@@ -1,4 +1,4 @@
-"""The operators' own tools, which must be there where CI is set."""
+"""The tools of operators, which must be installed if CI is set."""
 
 import os
 import shutil
@@ -23,11 +23,11 @@ SOURCES = {
 
 
 NOT_PACKAGED = {"kubectl"}
-"""What neither Debian nor PyPI has in a version of today, so that CI cannot ask for it."""
+"""Tools without a current version in Debian or on PyPI, which CI therefore does not require."""
 
 
 def path_of(tool: str) -> str:
-    """Where a program is; a missing one fails the run where CI is set, and else skips the test."""
+    """The path of a program; if it is missing, the test fails in CI, and is skipped elsewhere."""
     beside_python = Path(sys.executable).parent
     found = shutil.which(tool, path=f"{beside_python}{os.pathsep}{os.environ['PATH']}")
     if found is None:
@@ -41,7 +41,7 @@ def path_of(tool: str) -> str:
 def ask(
     tool: str, *arguments: object, environment: Mapping[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """Run a tool to its end, whatever it finds."""
+    """Run a tool to its end, also if it finds errors."""
     return subprocess.run(
         [path_of(tool), *map(str, arguments)],
         check=False,
@@ -53,7 +53,7 @@ def ask(
 
 
 def output_of(tool: str, *arguments: object, environment: Mapping[str, str] | None = None) -> str:
-    """What a tool prints that must find nothing wrong."""
+    """The output of a tool that must find no errors."""
     result = ask(tool, *arguments, environment=environment)
     assert result.returncode == 0, result.stdout + result.stderr
     return result.stdout

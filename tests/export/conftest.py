@@ -1,4 +1,4 @@
-"""Models to export, and what they are exported to."""
+"""Models and exported encoders for the tests."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from sentence_transformers.sentence_transformer import modules
 
 from export.encoder_directory import export_encoder
 from tests.checkpoints import checkpoints
-from training.quiet import quiet
+from training.model.quiet import quiet
 
 __all__ = ["checkpoints"]
 

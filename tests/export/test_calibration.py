@@ -1,4 +1,4 @@
-"""What int8 is calibrated on: a user's queries or corpus, and whatever else is refused."""
+"""Calibration reads queries or a corpus, and refuses other input."""
 
 import json
 
@@ -6,8 +6,8 @@ import pytest
 
 from export.calibration import MOST_TEXTS, calibration_texts
 from export.encoder_directory import export_encoder
-from retrieval.encoder import OnnxEncoder
-from retrieval.errors import CollectionError
+from swiftlet.retrieval.encoder import OnnxEncoder
+from swiftlet.retrieval.errors import CollectionError
 
 QUERIES = ["kalo mine", "pura soti tira", "rasé"]
 
@@ -65,7 +65,7 @@ def test_of_many_texts_the_same_few_are_drawn_in_their_order(tmp_path):
         (None, None, "there is no such file or folder"),
     ],
 )
-def test_what_cannot_be_read_is_refused_before_anything_is_exported(
+def test_unreadable_calibration_texts_are_refused_before_the_export(
     name, content, problem, checkpoints, tmp_path
 ):
     path = tmp_path / (name or "nothing")

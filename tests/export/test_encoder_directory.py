@@ -1,4 +1,4 @@
-"""What is exported computes what torch computes."""
+"""An exported encoder computes the same as torch."""
 
 import json
 from pathlib import Path
@@ -12,10 +12,10 @@ import torch
 from export.encoder_directory import export_encoder
 from export.errors import ExportError
 from export.source import load_source
-from retrieval.encoder import OnnxEncoder
-from retrieval.manifest import read_manifest
-from training.fingerprint import embedding_space
-from training.quiet import quiet
+from swiftlet.retrieval.encoder import OnnxEncoder
+from swiftlet.retrieval.manifest import read_manifest
+from training.model.fingerprint import embedding_space
+from training.model.quiet import quiet
 
 TEXTS = ["kalo", "kalo mine pura soti", "Rasé, 12 (mi-lo)!", "tira " * 90, "unseen wörds 東京"]
 
@@ -116,7 +116,7 @@ def test_an_export_is_the_same_to_the_byte_each_time(exported, tmp_path):
     assert "Quantising" in stages
 
 
-def test_the_tokenizer_truncates_where_the_export_is_told_to(checkpoints, tmp_path, capfd):
+def test_the_tokenizer_truncates_to_the_max_tokens_of_the_export(checkpoints, tmp_path, capfd):
     manifest = export_encoder(
         checkpoints["bert"], tmp_path / "short", pooling="cls", max_tokens=7, precisions=["fp32"]
     )

@@ -1,4 +1,4 @@
-"""Latencies are medians over turns, of texts that have the length they are said to have."""
+"""Latencies are medians over rounds, for texts of exact lengths."""
 
 import itertools
 
@@ -7,12 +7,12 @@ import tokenizers
 
 from export.latency import LENGTHS, measure_latencies, texts_of_length
 from export.source import load_source
-from retrieval.encoder import OnnxEncoder
-from retrieval.tokenizer import Tokenizer
+from swiftlet.retrieval.encoder import OnnxEncoder
+from swiftlet.retrieval.tokenizer import Tokenizer
 
 
 @pytest.mark.parametrize("kind", ["bert", "mpnet", "roberta"])
-def test_texts_have_exactly_the_tokens_they_are_said_to_have(kind, checkpoints):
+def test_texts_have_exactly_the_given_number_of_tokens(kind, checkpoints):
     tokenizer_json = load_source(checkpoints[kind], pooling="mean").tokenizer_json
     texts = texts_of_length(tokenizer_json)
     tokenizer = tokenizers.Tokenizer.from_str(tokenizer_json)

@@ -8,7 +8,7 @@ from export.errors import ExportError
 from export.parity import measure_parity, torch_reference
 from export.sample_texts import lengths_to_sample, sample_texts
 from export.source import Source, load_source
-from retrieval.tokenizer import Tokenizer
+from swiftlet.retrieval.tokenizer import Tokenizer
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +26,7 @@ def test_lengths_reach_from_one_token_to_the_longest_text(max_tokens):
 
 
 @pytest.mark.parametrize("kind", ["bert", "roberta"])
-def test_sample_texts_have_the_lengths_asked_for(kind, checkpoints):
+def test_sample_texts_have_the_given_lengths(kind, checkpoints):
     tokenizer_json = load_source(checkpoints[kind], pooling="mean").tokenizer_json
     texts = sample_texts(tokenizer_json, [3, 7, 20, 60])
     assert texts == sample_texts(tokenizer_json, [3, 7, 20, 60])

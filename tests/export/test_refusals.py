@@ -1,4 +1,4 @@
-"""What cannot be exported is refused in one sentence, and nothing is left behind."""
+"""The export refuses unsuitable models in one sentence, and leaves no files."""
 
 import json
 import shutil
@@ -9,9 +9,9 @@ import transformers
 from safetensors.torch import load_file, save_file
 
 from export.encoder_directory import export_encoder
-from retrieval.errors import CollectionError, InvalidArgumentError, RetrievalError
-from training.errors import ModelError
-from training.quiet import quiet
+from swiftlet.retrieval.errors import CollectionError, InvalidArgumentError, RetrievalError
+from training.model.errors import ModelError
+from training.model.quiet import quiet
 
 MARKER = "code of the model ran"
 
@@ -78,7 +78,7 @@ def test_a_precision_that_is_not_known(precisions, bert, tmp_path):
     assert "choose among fp32, int8, int8_static" in message
 
 
-def test_an_output_that_exists_is_kept_unless_told_otherwise(bert, tmp_path):
+def test_an_existing_output_is_kept_by_default(bert, tmp_path):
     out = tmp_path / "out"
     options = {"pooling": "mean", "precisions": ["fp32"]}
     first = export_encoder(bert, out, max_tokens=8, **options)
@@ -148,7 +148,7 @@ def test_a_prompt_that_the_tokenizer_would_not_know_of(dense, tmp_path):
     assert "prompt 'query'" in refused(ModelError, dense, tmp_path / "out")
 
 
-def test_a_collection_that_is_bad_is_told_before_anything_is_exported(bert, tmp_path):
+def test_a_bad_collection_is_refused_before_the_export(bert, tmp_path):
     (tmp_path / "beir" / "qrels").mkdir(parents=True)
     (tmp_path / "beir" / "corpus.jsonl").write_text('{"_id": "a", "text": "kalo"}\n')
     (tmp_path / "beir" / "queries.jsonl").write_text('{"_id": "q", "text": "kalo"}\n')

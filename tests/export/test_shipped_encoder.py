@@ -1,4 +1,4 @@
-"""The encoder that ships is all-MiniLM-L6-v2, as near to torch as it says."""
+"""The shipped encoder is all-MiniLM-L6-v2, with the parity of its manifest."""
 
 import json
 from concurrent.futures import ThreadPoolExecutor
@@ -10,10 +10,10 @@ import tokenizers
 
 from export.parity import measure_parity, torch_reference
 from export.source import Source, load_source
-from models import DEFAULT_ENCODER, torch_weights
-from retrieval.encoder import OnnxEncoder
-from retrieval.types import Embeddings
-from training.fingerprint import embedding_space
+from swiftlet.encoders import DEFAULT_ENCODER, torch_weights
+from swiftlet.retrieval.encoder import OnnxEncoder
+from swiftlet.retrieval.types import Embeddings
+from training.model.fingerprint import embedding_space
 
 TEXTS = [
     "measles vaccine efficacy in infants",
@@ -36,7 +36,7 @@ def test_it_is_made_from_the_weights_that_its_card_names(torch_source, shipped_e
     assert "Apache-2.0" in card
 
 
-def test_its_parity_with_torch_is_what_its_manifest_says(torch_source, shipped_encoder):
+def test_its_parity_with_torch_is_that_of_the_manifest(torch_source, shipped_encoder):
     reference = torch_reference(torch_source, shipped_encoder.tokenizer)
     parity = measure_parity(shipped_encoder, reference)
     stated = shipped_encoder.manifest.details["parity"]["int8"]
@@ -54,7 +54,7 @@ def test_it_orders_texts_as_torch_does(torch_source, shipped_encoder):
     np.testing.assert_allclose(embeddings @ embeddings.T, expected @ expected.T, atol=0.03)
 
 
-def test_an_embedding_does_not_depend_on_what_is_encoded_beside_it(shipped_encoder):
+def test_an_embedding_does_not_depend_on_other_texts(shipped_encoder):
     alone = [shipped_encoder.encode([text])[0] for text in TEXTS]
 
     def encode(shift: int) -> list[tuple[int, Embeddings]]:

@@ -1,4 +1,4 @@
-"""The query encoder that ships answers from indexes of the encoder that ships for documents."""
+"""The shipped query encoder searches indexes of the shipped document encoder."""
 
 import json
 from collections.abc import Iterator
@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from models import DEFAULT_ENCODER, DEFAULT_QUERY_ENCODER
-from retrieval.encoder import OnnxEncoder
-from retrieval.manifest import load_manifest
-from retrieval.searcher import Searcher
-from swiftlet.main import app
+from swiftlet.cli.main import app
+from swiftlet.encoders import DEFAULT_ENCODER, DEFAULT_QUERY_ENCODER
+from swiftlet.retrieval.encoder import OnnxEncoder
+from swiftlet.retrieval.manifest import load_manifest
+from swiftlet.retrieval.searcher import Searcher
 
 QUERIES = [
     "who invented the telephone",
@@ -48,7 +48,7 @@ def test_it_embeds_into_the_space_of_the_document_encoder(query_encoder: OnnxEnc
     assert cosines.min() > 0.8
 
 
-def test_queries_go_through_it_unless_told_otherwise(small_index: Path, searcher: Searcher) -> None:
+def test_queries_are_encoded_by_it_by_default(small_index: Path, searcher: Searcher) -> None:
     result = CliRunner().invoke(app, ["search", str(small_index), QUERIES[0]])
     assert result.exit_code == 0
     best = searcher.search(QUERIES[0], 1).hits[0]
@@ -56,7 +56,7 @@ def test_queries_go_through_it_unless_told_otherwise(small_index: Path, searcher
     assert best.document_id in result.output
 
 
-def test_its_files_fit_a_repository_and_its_card_says_what_it_is(
+def test_its_files_fit_a_repository_and_it_has_a_model_card(
     query_encoder: OnnxEncoder,
 ) -> None:
     manifest = load_manifest(DEFAULT_QUERY_ENCODER, "encoder")

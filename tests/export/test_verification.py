@@ -1,4 +1,4 @@
-"""An encoder directory is measured again against its model, and nothing is written."""
+"""The verification measures an encoder directory without writing."""
 
 import json
 import shutil
@@ -14,15 +14,15 @@ from export.parity import Parity
 from export.quality import QualityChange
 from export.report import EncoderReport, VariantReport
 from export.verification import verify_encoder
-from retrieval.errors import (
+from swiftlet.retrieval.errors import (
     CorruptArtefactError,
     EmbeddingSpaceMismatch,
     InvalidArgumentError,
     ManifestError,
     RetrievalError,
 )
-from retrieval.manifest import read_manifest, write_manifest
-from retrieval.processors import available_processors
+from swiftlet.retrieval.manifest import read_manifest, write_manifest
+from swiftlet.retrieval.processors import available_processors
 
 DOCUMENTS = {"a": "kalo mine", "b": "pura soti tira", "c": "lomi kami sora", "d": "neti rapu"}
 
@@ -57,9 +57,7 @@ def text(report: EncoderReport) -> str:
     return captured.get()
 
 
-def test_every_variant_is_measured_as_its_manifest_says_and_timed(
-    checkpoints, exported_bert, collection
-):
+def test_the_measurements_agree_with_the_manifest(checkpoints, exported_bert, collection):
     before, stages = content(exported_bert), []
     report = verify_encoder(
         checkpoints["bert"], exported_bert, collection=collection, progress=stages.append
@@ -97,7 +95,7 @@ def test_where_there_is_no_fp32_model_quality_is_compared_with_the_models(
     assert variant.quality == QualityChange("small", "test", 1.0, 1.0)
 
 
-def test_only_the_precisions_that_are_asked_for_are_measured(checkpoints, exported_bert):
+def test_only_the_named_precisions_are_measured(checkpoints, exported_bert):
     report = verify_encoder(checkpoints["bert"], exported_bert, precisions=["int8_static"])
     assert [variant.precision for variant in report.variants] == ["int8_static"]
 
@@ -111,7 +109,7 @@ def refused(kind: type[RetrievalError], model: Path, directory: Path, **options)
     return str(caught.value)
 
 
-def test_what_is_no_encoder_is_refused(checkpoints, tmp_path):
+def test_a_directory_without_an_encoder_is_refused(checkpoints, tmp_path):
     model = checkpoints["bert"]
     assert "is not a directory" in refused(ManifestError, model, tmp_path / "nothing")
     assert "it is no artefact" in refused(ManifestError, model, tmp_path)
@@ -157,7 +155,7 @@ def test_a_tokenizer_that_reads_otherwise_is_refused(checkpoints, own):
     assert message.startswith("tokenizer.json reads ")
 
 
-def test_a_report_says_which_variants_are_not_good_enough():
+def test_a_report_names_the_precisions_that_are_not_good_enough():
     good, bad = Parity(9, 2, 24, 0.98, 0.995), Parity(9, 2, 24, 0.5, 0.8)
     report = EncoderReport(
         (VariantReport("int8", 1, good), VariantReport("int8_static", 1, bad)), "int8"
@@ -166,7 +164,7 @@ def test_a_report_says_which_variants_are_not_good_enough():
     assert "0.8" in report.shortfalls()["int8_static"]
 
 
-def test_tables_show_what_was_measured_and_leave_out_what_was_not():
+def test_tables_have_only_what_was_measured():
     parity = Parity(9, 2, 24, 0.98125, 0.99525)
     quality = QualityChange("scifact", "test", 0.6451, 0.6440)
     seconds = {1: {4: 0.00017, 8: 0.00028}, 16: {4: 0.0002, 8: 0.0003}}

@@ -4,10 +4,9 @@ import math
 
 import pytest
 
-from loadtests.connection import NO_ANSWER, Exchange
 from loadtests.figures import Figures
+from loadtests.http_client import NO_ANSWER, Exchange, Request
 from loadtests.loads import Load
-from loadtests.traffic import Request
 
 REQUEST = Request("single", "/search", b"{}")
 
@@ -57,14 +56,14 @@ def test_latency_counts_from_the_scheduled_moment() -> None:
                 "the generator's lateness (p99 2.00 ms) is more than 10% of the latency (10.00 ms)",
             ],
         ),
-        (0.5, 0.95, ["the generator took 95% of a core, more than 90%"]),
+        (0.5, 0.95, ["the generator used 95% of a core, more than 90%"]),
     ],
 )
 def test_figures_that_the_generator_made_are_not_to_be_trusted(
     late_ms: float, cpu_seconds: float, reasons: list[str]
 ) -> None:
     load = load_of([200] * 150, late_ms=late_ms, cpu_seconds=cpu_seconds)
-    assert Figures(load, offered=100.0).distrust == reasons
+    assert Figures(load, offered=100.0).warnings == reasons
 
 
 def test_of_nothing_answered_there_are_no_percentiles() -> None:
@@ -72,4 +71,4 @@ def test_of_nothing_answered_there_are_no_percentiles() -> None:
     assert math.isnan(figures.latency(50.0))
     assert math.isnan(figures.mean_latency)
     assert figures.stages == {}
-    assert figures.distrust == []
+    assert figures.warnings == []

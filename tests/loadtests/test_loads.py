@@ -4,19 +4,17 @@ import subprocess
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from loadtests.arrivals import poisson_arrivals
 from loadtests.command_line import LoadTestError
-from loadtests.connection import NO_ANSWER
-from loadtests.figures import Figures
-from loadtests.loads import Load, closed_loop, open_loop
-from loadtests.queries import read_queries
-from loadtests.saturation import find_saturation, unsteadiness
-from loadtests.traffic import Mix, Request, traffic
+from loadtests.figures import Figures, find_saturation, unsteadiness
+from loadtests.http_client import NO_ANSWER, Request
+from loadtests.loads import Load, closed_loop, open_loop, poisson_arrivals
+from loadtests.traffic import Mix, read_queries, traffic
 from tests.loadtests.counters import assert_counted, counted
 from tests.service.conftest import Server, running
 
@@ -44,7 +42,8 @@ def by_route_and_status(load: Load) -> Counter[tuple[str, int]]:
 
 def load_openly(address: str, requests: Iterator[Request], rate: float, seconds: float) -> Load:
     moments = poisson_arrivals(rate, seconds, seed=1)
-    return open_loop(address, requests, moments, warm_up=0.0, seconds=seconds)
+    asked = list(islice(requests, len(moments)))
+    return open_loop(address, asked, moments, seconds=seconds)
 
 
 def test_the_open_loop_asks_at_its_moments_and_the_service_counts_the_same_requests(
@@ -52,7 +51,8 @@ def test_the_open_loop_asks_at_its_moments_and_the_service_counts_the_same_reque
 ) -> None:
     before = counted(loaded_server.url)
     moments = poisson_arrivals(60.0, 1.5, seed=1)
-    load = open_loop(loaded_server.url, requests, moments, warm_up=0.5, seconds=1.0)
+    asked = list(islice(requests, len(moments)))
+    load = open_loop(loaded_server.url, asked, moments, warm_up=0.5, seconds=1.0)
     assert_counted(loaded_server.url, before + by_route_and_status(load))
     scheduled = np.array([each.scheduled for each in load.exchanges])
     assert scheduled - scheduled[0] == pytest.approx(moments - moments[0], abs=1e-6)
@@ -144,7 +144,7 @@ def test_requests_for_which_there_is_no_connection_are_charged_their_wait(
 ) -> None:
     server = paced_server(work_ms=20)
     moments = poisson_arrivals(100.0, 1.0, seed=1)  # twice what it can do
-    load = open_loop(address_of(server), searches, moments, warm_up=0.0, seconds=1.0, connections=2)
+    load = open_loop(address_of(server), [next(searches)], moments, seconds=1.0, connections=2)
     latencies = [each.finished - each.scheduled for each in load.exchanges]
     assert max(latencies) > 0.5
     assert max(each.sent - each.begun for each in load.exchanges) > 0.2
@@ -189,9 +189,7 @@ def test_requests_that_wait_for_more_connections_than_there_can_be_all_end(
     server = paced_server(work_ms=100, end_after=2)
     moments = poisson_arrivals(200.0, 0.15, seed=1)
     began = time.monotonic()
-    load = open_loop(
-        address_of(server), searches, moments, warm_up=0.0, seconds=0.15, connections=2
-    )
+    load = open_loop(address_of(server), [next(searches)], moments, seconds=0.15, connections=2)
     assert time.monotonic() - began < 5
     assert sum(each.status == NO_ANSWER for each in load.exchanges) > 4
 
@@ -201,8 +199,8 @@ def test_requests_without_an_answer_count_with_the_time_that_was_waited(
 ) -> None:
     server = paced_server(work_ms=60_000)
     load = open_loop(
-        address_of(server), searches, poisson_arrivals(50.0, 0.5, seed=1),
-        warm_up=0.0, seconds=0.5, answer_timeout=0.5,
+        address_of(server), [next(searches)], poisson_arrivals(50.0, 0.5, seed=1),
+        seconds=0.5, answer_timeout=0.5,
     )  # fmt: skip
     figures = Figures(load, offered=50.0)
     assert figures.failed == len(load.exchanges) == len(figures.latencies)
@@ -228,13 +226,13 @@ def test_the_saturation_rate_is_what_a_server_can_do(
 def test_a_machine_whose_speed_changes_is_found_out(after: float, steady: bool) -> None:
     reason = (
         f"the saturation rate was 200 a second right before and {after} right after: "
-        "the machine, or the service itself, became faster or slower"
+        "the speed of the machine or of the service changed"
     )
     assert unsteadiness(200.0, after) == ([] if steady else [reason])
 
 
 def test_an_address_where_nobody_listens_is_refused(searches: Iterator[Request]) -> None:
-    with pytest.raises(LoadTestError, match=r"^nobody answers at http://127\.0\.0\.1:1: "):
+    with pytest.raises(LoadTestError, match=r"^no service answers at http://127\.0\.0\.1:1: "):
         load_openly("http://127.0.0.1:1", searches, 100.0, 0.5)
-    with pytest.raises(LoadTestError, match=r"^nobody answers at http://127\.0\.0\.1:1: "):
+    with pytest.raises(LoadTestError, match=r"^no service answers at http://127\.0\.0\.1:1: "):
         closed_loop("http://127.0.0.1:1", searches, clients=1, seconds=0.1)

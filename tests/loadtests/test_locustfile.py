@@ -93,11 +93,14 @@ def test_answers_that_are_neither_are_failures(loaded_server: Server, queries_fi
         (["--queries", "{queries}"], "no service is named; --host http://ADDRESS:PORT is expected"),
         (
             ["--host", "http://127.0.0.1:1", "--queries", "{queries}"],
-            "nobody answers at http://127.0.0.1:1/health/ready: Connection refused",
+            "no service answers at http://127.0.0.1:1/health/ready: Connection refused",
         ),
         (
             ["--host", "127.0.0.1", "--queries", "{queries}"],
-            "nobody answers at 127.0.0.1/health/ready: unknown url type: '127.0.0.1/health/ready'",
+            (
+                "no service answers at 127.0.0.1/health/ready: "
+                "unknown url type: '127.0.0.1/health/ready'"
+            ),
         ),
         (
             ["--host", "{host}", "--ready-path", "/nothing", "--queries", "{queries}"],

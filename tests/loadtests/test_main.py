@@ -18,14 +18,14 @@ from matplotlib.image import imread
 from loadtests.loads import closed_loop
 from loadtests.processes import running
 from loadtests.traffic import Mix, traffic
-from models import DEFAULT_ENCODER
+from swiftlet.encoders import DEFAULT_ENCODER
 from tests.loadtests.conftest import PACED_SERVER
 
 ROOT = Path(__file__).parents[2]
 PYTHON = shlex.quote(sys.executable)
 PACED = f"{PYTHON} {shlex.quote(str(PACED_SERVER))} --port {{port}}"
 PICTURES = {"latency.png", "percentiles.png", "stages.png", "rejections.png"}
-TABLES = {"rates.csv", "saturation.csv", "locust.csv"}
+TABLES = {"report.json", "rates.csv", "saturation.csv", "locust.csv"}
 
 
 # One worker, so that the report is made once.
@@ -146,18 +146,18 @@ def test_the_service_and_the_generator_counted_the_same(report: tuple[Path, str]
         (["--rates", "nan"], "argument --rates: 'nan' is given; a number from 0.1 to 1000 is"),
         (["--duration", "0"], "argument --duration: '0' is given; a number from 1 to 3600 is"),
         (["--queries", "/nowhere"], "the queries /nowhere cannot be read: No such file"),
-        (["--queries", "{empty}"], "the queries {empty} are none; at least 1 is expected"),
+        (["--queries", "{empty}"], "{empty} contains no query; at least 1 is expected"),
         (["--single", "0"], "--single, --batch and --cached are all 0; one must be above"),
         (["--index", "/nowhere"], "/nowhere is no artefact: /nowhere/manifest.json cannot be read"),
         (["--service", "plain"], "--service 'plain' is given; NAME=COMMAND is expected"),
         (["--service", "x=  "], "the command '  ' is blank; at least 1 word is expected"),
-        (["--service", "x=a 'b"], 'the command "a \'b" is not to be read: No closing quotation'),
+        (["--service", "x=a 'b"], 'the command "a \'b" cannot be parsed: No closing quotation'),
         (["--service", "x|y=true"], "the name 'x|y' is given; letters or digits, and no '|', are"),
         (["--service", "a b=true", "--service", "a-b=true"], "two of the services have the same"),
         (["--index", "{encoder}"], "{encoder} is no index: its manifest has no num_passages"),
         (["--setting", "THREADS"], "--setting 'THREADS' is given; NAME=VALUE is expected"),
-        (["--service-cores", "x"], "argument --service-cores: 'x' is given; numbers of cores"),
-        (["--service-cores", "4096"], "core 4096 is not to be had; there are "),
+        (["--service-cores", "x"], "argument --service-cores: 'x' is given; core numbers such"),
+        (["--service-cores", "4096"], "core 4096 is not available; available are "),
         (["--out", "/proc/report"], "no report can be written to /proc/report: "),
     ],
 )
@@ -180,7 +180,7 @@ def test_what_it_cannot_run_with_is_one_sentence(
     [
         (
             ["--service", "slow=sleep 60", "--start-timeout", "0.5"],
-            "the service was not ready within 0.5 s (sleep 60): it said nothing; nobody answers at",
+            "the service was not ready within 0.5 s (sleep 60): it wrote nothing; no service ",
         ),
         (
             [
@@ -283,7 +283,7 @@ def test_a_signal_ends_the_services_and_leaves_the_report_of_what_was_measured(
     process.send_signal(number)
     *_, sentence = process.stderr
     assert process.wait() == 128 + number
-    assert sentence == f"loadtests: {number.name} ended it; measured: one\n"
+    assert sentence == f"loadtests: ended by {number.name}; measured: one\n"
     assert not processes_with(marker)
     assert "\n## one\n" in (out / "report.md").read_text()
     assert [file.name for file in (out / "requests").iterdir()] == ["one-50.csv.gz"]

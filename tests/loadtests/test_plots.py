@@ -6,17 +6,18 @@ import numpy as np
 import pytest
 from matplotlib.image import imread
 
-from loadtests.connection import NO_ANSWER
 from loadtests.figures import Figures
-from loadtests.measure import Measurement, Subject
+from loadtests.http_client import NO_ANSWER
+from loadtests.measure import Measurement
 from loadtests.plots import REST, draw_all, stacked_stages
+from loadtests.systems import SystemUnderTest
 from tests.loadtests.test_figures import load_of
 
 
 def measurement_of(name: str, statuses: list[int]) -> Measurement:
     figures = Figures(load_of(statuses), offered=100.0)
-    subject = Subject(name, "", "/", lambda: pytest.fail("it is not to be started"))
-    return Measurement(subject, 200.0, {1: figures}, (), {50.0: figures, 150.0: figures})
+    system = SystemUnderTest(name, "", "/", lambda: pytest.fail("it is not to be started"))
+    return Measurement(system, 200.0, {1: figures}, (), {50.0: figures, 150.0: figures})
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from loadtests.command_line import LoadTestError
-from loadtests.queries import read_queries
+from loadtests.traffic import read_queries
 
 ROOT = Path(__file__).parents[2]
 
@@ -30,9 +30,9 @@ def test_the_demo_has_queries_of_its_own() -> None:
 @pytest.mark.parametrize(
     ("name", "content", "sentence"),
     [
-        ("empty.txt", b"", "are none; at least 1 is expected"),
-        ("blank.txt", b"\n \n", "are none; at least 1 is expected"),
-        ("empty.jsonl", b"", "are none; at least 1 is expected"),
+        ("empty.txt", b"", "contains no query; at least 1 is expected"),
+        ("blank.txt", b"\n \n", "contains no query; at least 1 is expected"),
+        ("empty.jsonl", b"", "contains no query; at least 1 is expected"),
         ("latin.txt", b"Gr\xf6\xdfe", "are not UTF-8"),
         ("bad.jsonl", b'{"text": "a"}\nnothing', "line 2: an object with a text"),
         ("other.jsonl", b'{"query": "a"}', "line 1: an object with a text"),

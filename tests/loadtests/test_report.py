@@ -4,10 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from loadtests.figures import Figures, fewest_requests
-from loadtests.measure import Measurement, Plan, Subject
+from loadtests.arguments import Plan
+from loadtests.figures import CHANGED, Figures, fewest_requests
+from loadtests.measure import Measurement
 from loadtests.report import write_report
-from loadtests.saturation import CHANGED
+from loadtests.systems import SystemUnderTest
 from loadtests.traffic import Mix
 from tests.loadtests.test_figures import load_of
 
@@ -15,11 +16,16 @@ PLAN = Plan(Path("queries.txt"), ["a"], Mix(), [50.0], 1.0, 0.1, 1.0, 0, [0], [1
 
 
 def report_on(folder: Path, figures: Figures, *, after: float = 210.0) -> str:
-    subject = Subject("one", "", "/", lambda: pytest.fail("it is not to be started"))
+    system = SystemUnderTest("one", "", "/", lambda: pytest.fail("it is not to be started"))
     saturation = {50.0: (200.0, after)}
-    measurement = Measurement(subject, 200.0, {1: figures}, (), {50.0: figures}, saturation)
+    measurement = Measurement(system, 200.0, {1: figures}, (), {50.0: figures}, saturation)
     write_report([measurement], PLAN, folder, command="", machine="")
     return (folder / "report.md").read_text()
+
+
+def squeezed(text: str) -> str:
+    """The text without the spaces that align the columns of tables."""
+    return " ".join(text.split())
 
 
 def figures_of(slow: int, *, requests: int = 100) -> Figures:
@@ -40,16 +46,16 @@ def figures_of(slow: int, *, requests: int = 100) -> Figures:
 )
 def test_whether_the_bound_was_kept_is_said(tmp_path: Path, figures: Figures, verdict: str) -> None:
     line = "| one | p99 at 50% of saturation is at most 5 times p50 | "
-    assert f"{line}{verdict} |" in report_on(tmp_path, figures)
+    assert f"{line}{verdict} |" in squeezed(report_on(tmp_path, figures))
 
 
 def test_a_bound_says_whether_the_machine_was_as_fast_all_the_while(tmp_path: Path) -> None:
     verdict = f"1.00 times | kept, while {CHANGED} |"
-    assert verdict in report_on(tmp_path, figures_of(0), after=100.0)
+    assert verdict in squeezed(report_on(tmp_path, figures_of(0), after=100.0))
 
 
 def test_a_percentile_that_no_request_is_above_is_left_out(tmp_path: Path) -> None:
     assert [fewest_requests(p) for p in (50.0, 90.0, 95.0, 99.0, 99.9)] == [2, 10, 20, 100, 1_000]
-    text = report_on(tmp_path, figures_of(0, requests=60))
+    text = squeezed(report_on(tmp_path, figures_of(0, requests=60)))
     assert "| 10 | 10 | 10 | - | - | 10 |" in text
-    assert "p99 takes 100 requests, p99.9 takes 1,000." in " ".join(text.split())
+    assert "p99 needs 100 requests, p99.9 needs 1,000." in text

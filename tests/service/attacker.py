@@ -1,4 +1,4 @@
-"""A client that sends bytes as they are, and holds what comes back against the document."""
+"""A client that sends raw bytes, and checks the answers against the OpenAPI document."""
 
 import json
 import socket
@@ -11,7 +11,8 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from service.schemas import BatchAnswer, EmbeddingsAnswer, Problem, ReloadAnswer, SearchAnswer
+from service.problems import Problem
+from service.schemas import BatchAnswer, EmbeddingsAnswer, ReloadAnswer, SearchAnswer
 
 SEARCH = b'{"query":"bread"}'
 ANSWERS = {
@@ -20,7 +21,7 @@ ANSWERS = {
     "/v1/embeddings": EmbeddingsAnswer,
     "/admin/reload": ReloadAnswer,
 }
-"""The routes that take a body, and what each answers."""
+"""The routes that take a body, and the answer of each."""
 
 
 @dataclass(frozen=True)
@@ -30,13 +31,13 @@ class Answer:
     body: bytes
 
     def is_plain(self, status: int) -> bool:
-        """Whether it is what docs/http.md says of a request that the service never sees."""
+        """Whether it is the answer that docs/http.md documents for requests without a route."""
         return self.status == status and self.headers["content-type"].startswith("text/plain")
 
 
 @dataclass(frozen=True)
 class Attacker:
-    """Sends bytes as they are, and holds what comes back against the document."""
+    """Sends raw bytes, and checks the answers against the document."""
 
     url: str
     keys: dict[str, str]
@@ -46,10 +47,10 @@ class Attacker:
         return httpx.get(f"{self.url}/openapi.json").json()
 
     def exchange(self, sent: bytes, *, then_leave: bool = False) -> Answer | None:
-        """None where the connection ends without an answer."""
+        """The answer; None if the connection ends without one."""
         address = urlsplit(self.url)
         with socket.create_connection((address.hostname, address.port), timeout=30) as connection:
-            with suppress(OSError):  # it may have answered before it had all of it
+            with suppress(OSError):  # the service may answer before it has read all bytes
                 connection.sendall(sent)
             if then_leave:
                 connection.shutdown(socket.SHUT_WR)
@@ -77,7 +78,7 @@ class Attacker:
         return answer
 
     def documented(self, route: str, method: str, answer: Answer) -> Answer:
-        """The answer, after it was found in the document; a problem is read as well."""
+        """The answer, checked against the document; a problem is parsed too."""
         described = self.document["paths"][route][method.lower()]["responses"][str(answer.status)]
         (media_type,) = described["content"]
         assert answer.headers["content-type"].split(";")[0] == media_type

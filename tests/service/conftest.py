@@ -1,4 +1,4 @@
-"""A real server in a process of its own, and applications that are asked without one."""
+"""A real server in a process of its own, and applications that are called without a server."""
 
 import asyncio
 import os
@@ -15,19 +15,20 @@ import pytest
 from prometheus_client import CollectorRegistry
 from starlette.types import ASGIApp
 
-from models import DEFAULT_ENCODER
-from retrieval.searcher import Searcher
 from service.app import create_app
+from service.executor import SearchExecutor
+from service.limits import Limits
+from service.metrics import Metrics
 from service.reload import Reloader
-from service.schemas import Limits
 from service.state import ServiceState
-from service.workers import Workers
+from swiftlet.encoders import DEFAULT_ENCODER
+from swiftlet.retrieval.searcher import Searcher
 from tests.service.attacker import Attacker
 
 START = """
 import sys
 from pathlib import Path
-from retrieval.errors import RetrievalError
+from swiftlet.retrieval.errors import RetrievalError
 from service.server import serve
 from service.settings import load_settings
 try:
@@ -85,7 +86,7 @@ def start(index: Path, **settings: object) -> Server:
 
 @pytest.fixture
 def start_server(small_index: Path) -> Iterator[Callable[..., Server]]:
-    """Starts servers over the small index with the given settings; none outlives the test."""
+    """Starts servers over the small index with the given settings; the test's end stops them."""
     servers = []
 
     def start_one(**settings: object) -> Server:
@@ -100,7 +101,7 @@ def start_server(small_index: Path) -> Iterator[Callable[..., Server]]:
 
 @contextmanager
 def running(index: Path, **settings: object) -> Iterator[Server]:
-    """A server that must stop cleanly in the end."""
+    """A server that must stop cleanly at the end."""
     server = start(index, **settings)
     assert server.url, server.log
     yield server
@@ -110,14 +111,14 @@ def running(index: Path, **settings: object) -> Iterator[Server]:
 
 @pytest.fixture(scope="session")
 def server(small_index: Path) -> Iterator[Server]:
-    """One server for all tests that leave it as it was."""
+    """One server for all tests that do not change it."""
     with running(small_index, access_log="true") as server:
         yield server
 
 
 @pytest.fixture(scope="session")
 def locked_server(small_index: Path) -> Iterator[Server]:
-    """One server with keys, for all tests that leave it as it was."""
+    """One server with keys, for all tests that do not change it."""
     keys = {"search_keys": "a-search-key-of-the-tests", "admin_keys": "an-admin-key-of-the-tests"}
     with running(small_index, **keys) as server:
         yield server
@@ -125,7 +126,7 @@ def locked_server(small_index: Path) -> Iterator[Server]:
 
 @pytest.fixture(scope="module")
 def attacker(locked_server: Server) -> Iterator[Attacker]:
-    """Nothing has failed inside the service after all tests of this module."""
+    """Check after all tests of this module that there was no internal error."""
     settings = locked_server.settings
     keys = {"search": settings["search_keys"], "admin": settings["admin_keys"]}
     yield Attacker(locked_server.url, keys)
@@ -148,7 +149,7 @@ class Application:
     app: ASGIApp
     state: ServiceState
     registry: CollectorRegistry
-    workers: Workers
+    executor: SearchExecutor
 
     def ask(self, method: str, path: str, **request: object) -> httpx.Response:
         async def ask() -> httpx.Response:
@@ -173,17 +174,21 @@ def make_application() -> Iterator[Callable[..., Application]]:
         load: Callable[[], Searcher] | None = None,
         **parts: object,
     ) -> Application:
-        workers = Workers(threads, max_queued=max_queued)
-        closing.callback(workers.close)
+        executor = SearchExecutor(threads, max_queued=max_queued)
+        closing.callback(executor.close)
         state = ServiceState(searcher, cache_bytes=cache_bytes)
         registry = CollectorRegistry()
         if load is not None:
             parts["reloader"] = Reloader(state, load, registry)
             closing.callback(parts["reloader"].close)
         app = create_app(
-            state, limits=limits or Limits(), workers=workers, registry=registry, **parts
+            state,
+            limits=limits or Limits(),
+            executor=executor,
+            metrics=Metrics(registry),
+            **parts,
         )
-        return Application(app, state, registry, workers)
+        return Application(app, state, registry, executor)
 
     with closing:
         yield make

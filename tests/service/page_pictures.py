@@ -24,7 +24,7 @@ def hits(page: Page) -> None:
 
 
 def second_hit(page: Page) -> None:
-    """The hits, moved by keys to the second."""
+    """The hits, with the focus moved to the second one by keys."""
     hits(page)
     page.keyboard.press("ArrowDown")
     page.keyboard.press("ArrowDown")

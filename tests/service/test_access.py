@@ -1,4 +1,4 @@
-"""Who may ask, and what browsers are told."""
+"""Keys, CORS and security headers."""
 
 import re
 from collections.abc import Callable
@@ -7,10 +7,9 @@ from typing import Any
 import httpx
 import pytest
 
-from retrieval.searcher import Searcher
-from service.headers import CrossOrigin
-from service.keys import KeyLock
-from service.page import PAGE_FILES
+from service.keys import ApiKey
+from service.routes.page import PAGE_FILES
+from swiftlet.retrieval.searcher import Searcher
 
 SEARCH, ADMIN = "a search key of the tests", "an admin key of the tests"
 LOCKED = [
@@ -29,8 +28,8 @@ OPEN = ["/health/live", "/health/ready", "/metrics", "/openapi.json", "/docs"]
 def locked(make_application: Callable[..., Any], small_searcher: Searcher) -> Any:
     return make_application(
         small_searcher,
-        search_lock=KeyLock([SEARCH, "another one"], variable="SWIFTLET_SEARCH_KEYS"),
-        admin_lock=KeyLock([ADMIN], variable="SWIFTLET_ADMIN_KEYS"),
+        search_key=ApiKey([SEARCH, "another one"], variable="SWIFTLET_SEARCH_KEYS"),
+        admin_key=ApiKey([ADMIN], variable="SWIFTLET_ADMIN_KEYS"),
         load=lambda: pytest.fail("nobody was allowed to"),
     )
 
@@ -43,24 +42,25 @@ def bearer(key: str) -> dict[str, str]:
 def test_a_locked_route_answers_401_without_a_key_and_403_with_a_wrong_one(
     locked: Any, method: str, path: str
 ) -> None:
-    for headers in ({}, {"Authorization": "Basic YTpi"}, {"Authorization": SEARCH}):
+    nothing = [{}, *({"Authorization": given} for given in ("Basic YTpi", SEARCH, "Bearer "))]
+    for headers in nothing:
         without = locked.ask(method, path, headers=headers)
         assert without.status_code == 401
         assert without.headers["www-authenticate"] == "Bearer"
     other = SEARCH if "admin" in path else ADMIN
-    for key in ("", "no such key", other, SEARCH[:-1], "ä"):
+    for key in ("no such key", other, SEARCH[:-1], "ä"):
         wrong = locked.ask(method, path, headers={b"Authorization": f"Bearer {key}".encode()})
         assert wrong.status_code == 403
-        assert key == "" or key not in wrong.text
+        assert key not in wrong.text
 
 
-def test_each_key_opens_what_it_is_for(locked: Any) -> None:
+def test_each_key_opens_only_its_own_routes(locked: Any) -> None:
     for key in (SEARCH, "another one"):
         for headers in (bearer(key), {"authorization": f"bearer  {key} "}):
             assert locked.ask("GET", "/search?q=bread", headers=headers).status_code == 200
 
 
-def test_watching_needs_no_key(locked: Any) -> None:
+def test_health_and_metrics_need_no_key(locked: Any) -> None:
     assert {locked.ask("GET", path).status_code for path in OPEN} == {200}
 
 
@@ -76,7 +76,7 @@ def test_refusals_name_the_setting_and_are_counted(locked: Any) -> None:
     assert 'swiftlet_rejected_total{reason="queue-full"} 0.0' in text
 
 
-def test_without_an_admin_key_nobody_reloads(
+def test_without_an_admin_key_reloads_are_refused(
     make_application: Callable[..., Any], small_searcher: Searcher
 ) -> None:
     application = make_application(small_searcher, load=lambda: pytest.fail("allowed"))
@@ -89,7 +89,7 @@ def test_without_an_admin_key_nobody_reloads(
 @pytest.mark.parametrize(
     "path", ["/search?q=bread", "/search?q=", "/nothing", "/docs", "/metrics", *PAGE_FILES]
 )
-def test_every_answer_tells_browsers_to_be_careful(client: httpx.Client, path: str) -> None:
+def test_every_answer_has_security_headers(client: httpx.Client, path: str) -> None:
     headers = client.get(path).headers
     assert headers["x-content-type-options"] == "nosniff"
     assert headers["x-frame-options"] == "DENY"
@@ -101,7 +101,7 @@ def test_every_answer_tells_browsers_to_be_careful(client: httpx.Client, path: s
 @pytest.fixture
 def shared(make_application: Callable[..., Any], small_searcher: Searcher) -> Any:
     origins = ["https://a.example", "http://localhost:3000"]
-    return make_application(small_searcher, cross_origin=CrossOrigin(origins))
+    return make_application(small_searcher, cors_origins=origins)
 
 
 def test_pages_of_the_origins_that_are_set_may_read_answers(shared: Any) -> None:
@@ -110,36 +110,36 @@ def test_pages_of_the_origins_that_are_set_may_read_answers(shared: Any) -> None
         assert answer.status_code == status
         assert answer.headers["access-control-allow-origin"] == "http://localhost:3000"
         assert "server-timing" in answer.headers["access-control-expose-headers"]
-        assert answer.headers["vary"] == "Origin"
+        assert "Origin" in answer.headers["vary"]
 
 
 @pytest.mark.parametrize("origin", ["https://b.example", "https://a.example.evil", "null", ""])
-def test_pages_of_other_origins_may_not(shared: Any, origin: str) -> None:
+def test_pages_of_other_origins_may_not_read_answers(shared: Any, origin: str) -> None:
     headers = {"Origin": origin, "Access-Control-Request-Method": "POST"}
     for method in ("GET", "OPTIONS"):
         answer = shared.ask(method, "/search?q=bread", headers=headers)
         assert "access-control-allow-origin" not in answer.headers
-        assert answer.headers["vary"] == "Origin"
+        assert "Origin" in answer.headers["vary"]
 
 
-def test_browsers_may_ask_first_what_they_may_ask(shared: Any) -> None:
+def test_cors_preflights_are_answered(shared: Any) -> None:
     asked = {"Origin": "https://a.example", "Access-Control-Request-Method": "POST"}
     answer = shared.ask("OPTIONS", "/search", headers=asked)
-    assert (answer.status_code, answer.content) == (204, b"")
+    assert answer.status_code == 200
     assert answer.headers["access-control-allow-origin"] == "https://a.example"
     assert "POST" in answer.headers["access-control-allow-methods"]
     assert "authorization" in answer.headers["access-control-allow-headers"]
     assert "access-control-allow-credentials" not in answer.headers
     assert shared.ask("OPTIONS", "/search").status_code == 405
     text = shared.ask("GET", "/metrics").text
-    assert 'swiftlet_requests_total{route="unknown",status="204"} 1.0' in text
+    assert 'swiftlet_requests_total{route="unknown",status="200"} 1.0' in text
 
 
 def test_all_origins_may_be_let_in_and_none_is_by_default(
     make_application: Callable[..., Any], small_searcher: Searcher
 ) -> None:
     headers = {"Origin": "https://anybody.example"}
-    everybody = make_application(small_searcher, cross_origin=CrossOrigin(["*"]))
+    everybody = make_application(small_searcher, cors_origins=["*"])
     answer = everybody.ask("GET", "/search?q=a", headers=headers)
     assert answer.headers["access-control-allow-origin"] == "*"
     nobody = make_application(small_searcher).ask("GET", "/search?q=a", headers=headers)

@@ -7,8 +7,9 @@ import numpy as np
 import openai
 import pytest
 
-from retrieval.searcher import Searcher
-from service.schemas import EmbeddingsAnswer, Limits
+from service.limits import Limits
+from service.schemas import EmbeddingsAnswer
+from swiftlet.retrieval.searcher import Searcher
 
 TEXTS = ["how is bread baked", "ICE ❄ café", "who dances\tfor honey?"]
 
@@ -66,7 +67,7 @@ def test_a_single_text_is_a_list_of_one(client: httpx.Client) -> None:
         ({"input": "a", "top_k": 3}, 422, "there is no field top_k; the fields are input, model"),
     ],
 )
-def test_what_cannot_be_embedded_is_refused_in_one_sentence(
+def test_a_text_that_cannot_be_embedded_is_refused_in_one_sentence(
     client: httpx.Client, body: object, status: int, sentence: str
 ) -> None:
     answer = client.post("/v1/embeddings", json=body)

@@ -1,4 +1,4 @@
-"""A client that a generator makes of the served document, knowing nothing else of the service."""
+"""A client that a generator makes from the served OpenAPI document alone."""
 
 import asyncio
 import json
@@ -51,14 +51,14 @@ def searching(locked_server: Any, package: None) -> Any:
 
 @pytest.fixture(scope="module")
 def plain(locked_server: Any) -> Iterator[httpx.Client]:
-    """Asks the same service by hand."""
+    """Sends requests to the same service without the generated client."""
     headers = {"Authorization": f"Bearer {locked_server.settings['search_keys']}"}
     with httpx.Client(base_url=locked_server.url, headers=headers) as client:
         yield client
 
 
 def read(answer: Any, kind: str, status: int = 200) -> Any:
-    """What was parsed, which has nothing less and nothing more than was sent."""
+    """The parsed answer, which must have exactly the fields that were sent."""
     assert (answer.status_code, type(answer.parsed)) == (status, model(kind))
     assert answer.parsed.to_dict() == json.loads(answer.content)
     return answer.parsed

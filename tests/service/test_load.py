@@ -1,4 +1,4 @@
-"""What happens to requests when there are too many of them, or the service is to end."""
+"""Requests under overload, and while the service stops."""
 
 import asyncio
 import json
@@ -16,16 +16,16 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 
-from models import DEFAULT_ENCODER
-from retrieval.encoder import OnnxEncoder
-from retrieval.searcher import Searcher
-from retrieval.types import Embeddings
+from swiftlet.encoders import DEFAULT_ENCODER
+from swiftlet.retrieval.encoder import OnnxEncoder
+from swiftlet.retrieval.searcher import Searcher
+from swiftlet.retrieval.types import Embeddings
 
 LONG_QUERY = "many long words " * 600
 
 
 class GatedEncoder(OnnxEncoder):
-    """Encodes when it is let, and counts how often it was asked to."""
+    """An encoder that waits until it is released, and counts its calls."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -54,7 +54,7 @@ def value(metrics: str, series: str) -> float:
     return float(re.search(rf"^{re.escape(series)} (.*)$", metrics, re.MULTILINE)[1])
 
 
-def test_work_whose_deadline_passed_is_answered_504_and_never_started(
+def test_work_past_its_deadline_is_answered_504_and_never_started(
     make_application: Callable[..., Any], gated_searcher: Searcher
 ) -> None:
     encoder = gated_searcher.encoder
@@ -76,7 +76,7 @@ def test_work_whose_deadline_passed_is_answered_504_and_never_started(
     for answer in late:
         assert answer.status_code == 504
         assert answer.json()["detail"] == "the deadline passed before there was an answer"
-    # What comes afterwards finds an empty line.
+    # Later requests find an empty queue.
     assert application.ask("GET", "/search?q=next").status_code == 200
     assert encoder.runs == 2
     metrics = application.ask("GET", "/metrics").text
@@ -94,7 +94,7 @@ def test_a_deadline_that_passes_during_the_work_is_a_504_too(
     assert application.ask("POST", "/search", json=body).status_code == 504
 
 
-def test_a_full_queue_answers_429_at_once_and_says_when_to_ask_again(
+def test_a_full_queue_answers_429_at_once_with_retry_after(
     make_application: Callable[..., Any], small_searcher: Searcher
 ) -> None:
     application = make_application(small_searcher, threads=1, max_queued=64)
@@ -102,7 +102,7 @@ def test_a_full_queue_answers_429_at_once_and_says_when_to_ask_again(
     async def ask() -> tuple[httpx.Response, str, httpx.Response]:
         transport = httpx.ASGITransport(application.app)
         async with httpx.AsyncClient(transport=transport, base_url="http://service") as client:
-            others = asyncio.create_task(application.workers.run_each(time.sleep, [0.01] * 64))
+            others = asyncio.create_task(application.executor.map(time.sleep, [0.01] * 64))
             await asyncio.sleep(0)
             refused = await client.post("/search/batch", json={"queries": ["too many"] * 64})
             metrics = (await client.get("/metrics")).text
@@ -114,7 +114,7 @@ def test_a_full_queue_answers_429_at_once_and_says_when_to_ask_again(
     assert refused.status_code == 429
     assert int(refused.headers["retry-after"]) >= 1
     assert re.fullmatch(
-        r"\d+ queries are waiting and 64 more were asked for; at most 64 may wait",
+        r"\d+ queries are waiting( and 64 more were requested)?; at most 64 may wait",
         refused.json()["detail"],
     )
     assert 0 < value(metrics, "swiftlet_queue_depth") <= 64
@@ -149,12 +149,12 @@ def test_an_overloaded_service_answers_200_429_and_504_alone(
     assert value(metrics, 'swiftlet_rejected_total{reason="deadline-passed"}') == statuses[504]
 
 
-def test_a_client_that_leaves_takes_its_waiting_work_along(
+def test_the_waiting_work_of_a_client_that_leaves_is_dropped(
     start_server: Callable[..., Any],
 ) -> None:
     server = start_server(threads=1)
     address = urlsplit(server.url)
-    # All different, since the cache would know the others after the first.
+    # All different, because the cache would have equal ones after the first.
     body = json.dumps({"queries": [f"{n} {LONG_QUERY}" for n in range(64)]}).encode()
     head = b"POST /search/batch HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n" % len(body)
     with server.client() as client:

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from models import DEFAULT_QUERY_ENCODER
-from retrieval.errors import InvalidArgumentError
 from service.memory_limit import MEBIBYTE, check_memory_limit, memory_limit
+from swiftlet.encoders import DEFAULT_QUERY_ENCODER
+from swiftlet.retrieval.errors import InvalidArgumentError
 
 
 @pytest.mark.parametrize(

@@ -6,11 +6,12 @@ from typing import Any
 import httpx
 import pytest
 
-from retrieval.errors import QueryError
-from retrieval.searcher import Searcher, check_query
-from service.keys import KeyLock
+from service.keys import ApiKey
+from service.limits import Limits
 from service.problems import PROBLEMS
-from service.schemas import Limits
+from swiftlet.retrieval.errors import QueryError
+from swiftlet.retrieval.searcher import Searcher
+from swiftlet.retrieval.text import check_query
 
 ROUTES = {
     "/search": {"get", "post"},
@@ -76,7 +77,7 @@ def test_every_route_documents_every_status_it_can_end_in(document: dict[str, An
             assert set(response["headers"]) == headers
 
 
-def test_the_document_holds_together(document: dict[str, Any]) -> None:
+def test_the_openapi_document_is_consistent(document: dict[str, Any]) -> None:
     assert document["openapi"].startswith("3.1")
     for reference in set(references(document)):
         _, components, kind, name = reference.split("/")
@@ -118,7 +119,9 @@ def is_searchable(text: str) -> bool:
     return True
 
 
-def test_the_pattern_of_a_query_is_what_the_searcher_takes(document: dict[str, Any]) -> None:
+def test_the_schema_s_pattern_of_a_query_accepts_the_same_texts_as_the_searcher(
+    document: dict[str, Any],
+) -> None:
     pattern = re.compile(
         document["components"]["schemas"]["SearchRequest"]["properties"]["query"]["pattern"]
     )
@@ -127,14 +130,14 @@ def test_the_pattern_of_a_query_is_what_the_searcher_takes(document: dict[str, A
         assert bool(pattern.search(text)) == is_searchable(text), ascii(text)
 
 
-def test_the_document_says_which_key_opens_which_route(
+def test_the_openapi_document_names_the_key_of_each_route(
     make_application: Callable[..., Any], small_searcher: Searcher
 ) -> None:
     search, admin = (
-        KeyLock(["key"], variable=f"SWIFTLET_{who}_KEYS") for who in ("SEARCH", "ADMIN")
+        ApiKey(["key"], variable=f"SWIFTLET_{who}_KEYS") for who in ("SEARCH", "ADMIN")
     )
     application = make_application(
-        small_searcher, load=pytest.fail, search_lock=search, admin_lock=admin
+        small_searcher, load=pytest.fail, search_key=search, admin_key=admin
     )
     document = application.ask("GET", "/openapi.json").json()
     locked = {
@@ -143,8 +146,8 @@ def test_the_document_says_which_key_opens_which_route(
         for method, operation in methods.items()
         if "security" in operation
     }
-    assert locked.pop(("post", "/admin/reload")) == [{admin.variable: []}]
-    assert locked == {route: [{search.variable: []}] for route in SEARCHING}
+    assert locked.pop(("post", "/admin/reload")) == [{admin.scheme_name: []}]
+    assert locked == {route: [{search.scheme_name: []}] for route in SEARCHING}
     schemes = document["components"]["securitySchemes"]
     assert {(scheme["type"], scheme["scheme"]) for scheme in schemes.values()} == {
         ("http", "bearer")

@@ -15,10 +15,10 @@ import httpx
 import pytest
 from playwright.sync_api import Browser, Error, Locator, Page, Route, expect, sync_playwright
 
-from indexing.build import build_index
-from models import DEFAULT_ENCODER
-from retrieval.types import Document
-from service.page import CONTENT_SECURITY_POLICY, PAGE_FILES
+from service.routes.page import CONTENT_SECURITY_POLICY, PAGE_FILES
+from swiftlet.encoders import DEFAULT_ENCODER
+from swiftlet.indexing.build import build_index
+from swiftlet.retrieval.types import Document
 
 # One worker, so that one browser serves all tests.
 pytestmark = pytest.mark.xdist_group("page")
@@ -35,7 +35,7 @@ HOSTILE_TEXT = (
     + "🚂 Trains carry coal and passengers over the mountain pass. " * 30
 )
 
-# Of every text that shows: its contrast with what lies behind it, as WCAG 2 computes it.
+# The contrast of every visible text with its background, as WCAG 2 computes it.
 LOW_CONTRASTS = """
 () => {
   const context = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
@@ -98,7 +98,7 @@ OpenPage = Callable[..., Page]
 
 @pytest.fixture
 def open_page(browser: Browser, request: pytest.FixtureRequest) -> Iterator[OpenPage]:
-    """Opens pages of the service; none of them may have thrown or met its own policy's refusal."""
+    """Opens pages of the service; none may throw an error or violate its own policy."""
     faults: list[str] = []
     contexts = []
 
@@ -161,7 +161,7 @@ def links(page: Page) -> Locator:
 
 
 def fill(page: Page, query: str) -> None:
-    """Write into the box of a page whose clock stands, and pause as long as it waits for."""
+    """Type into the box of a page with a stopped clock, then advance the clock by the pause."""
     box(page).fill(query)
     page.clock.run_for(TYPING_PAUSE_MS)
 
@@ -197,7 +197,7 @@ def answer(
     )
 
 
-# What is served
+# Files and headers
 
 
 def test_every_file_of_the_page_is_in_the_package_and_is_served() -> None:
@@ -252,7 +252,7 @@ def test_the_markup_holds_no_script_style_or_handler_of_its_own(client: httpx.Cl
 # Searching
 
 
-def test_the_page_asks_nobody_but_its_own_service(open_page: OpenPage, server: Any) -> None:
+def test_the_page_sends_requests_only_to_its_own_service(open_page: OpenPage, server: Any) -> None:
     page = open_page()
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))
@@ -266,7 +266,7 @@ def test_the_page_asks_nobody_but_its_own_service(open_page: OpenPage, server: A
     assert {*PAGE_FILES, "/search", "/info", f"/documents/{document}"} == paths
 
 
-def test_one_search_is_asked_once_typing_stops(open_page: OpenPage) -> None:
+def test_one_search_is_sent_when_typing_stops(open_page: OpenPage) -> None:
     asked: list[str] = []
 
     def search(route: Route) -> None:
@@ -305,7 +305,7 @@ def test_hits_are_those_of_the_service_with_title_score_and_passage(
     assert [name.split()[0] for name in names][:6] == STAGES
 
 
-def test_the_stages_are_drawn_to_scale_and_said(open_page: OpenPage) -> None:
+def test_the_stages_are_drawn_to_scale_and_read_aloud(open_page: OpenPage) -> None:
     timing = "queue;dur=1, tokenise;dur=1, encode;dur=6, search;dur=2, total;dur=12.4"
     page = open_page(found("x"), search=lambda route: answer(route, timing=timing))
     expect(page.get_by_role("heading", level=2)).to_have_text("1 document in 12 ms")
@@ -334,14 +334,14 @@ def test_an_older_search_is_given_up_and_its_answer_never_shown(open_page: OpenP
         box(page).fill("new")
     assert failed.value.post_data_json == {"query": "old"}
     expect(links(page)).to_have_text(["New"])
-    with suppress(Error):  # Chromium may know already that nobody waits for it
+    with suppress(Error):  # Chromium may have aborted the request already
         answer(held[0], "Old")
     box(page).fill("newer")
     expect(page).to_have_url(re.compile(r"q=newer$"))
     expect(links(page)).to_have_text(["New"])
 
 
-def test_an_empty_box_goes_home_and_says_how_much_is_searched(open_page: OpenPage) -> None:
+def test_an_empty_box_shows_the_start_page_with_the_size_of_the_index(open_page: OpenPage) -> None:
     page = open_page(found(QUERY))
     expect(links(page)).to_have_count(10)
     box(page).fill(" ")
@@ -364,7 +364,8 @@ def test_the_passage_is_marked_where_it_stands_after_emoji_and_markup(
     assert 0 < passage["start"] < passage["end"] < len(HOSTILE_TEXT)
     page = open_page(found(query), url=server.url)
     expect(links(page).first).to_have_text(HOSTILE_TITLE)
-    expect(links(page).nth(1)).to_have_text("plain")  # what has no title is called by its id
+    # A document without a title is shown by its id.
+    expect(links(page).nth(1)).to_have_text("plain")
     links(page).first.click()
     mark = page.locator("mark")
     expect(mark).to_be_in_viewport()
@@ -381,7 +382,7 @@ def test_the_passage_is_marked_where_it_stands_after_emoji_and_markup(
     expect(mark).to_be_in_viewport()
 
 
-def test_an_unknown_document_says_so_and_leads_back(open_page: OpenPage) -> None:
+def test_an_unknown_document_shows_an_error_and_a_link_back(open_page: OpenPage) -> None:
     page = open_page(f"{found(QUERY)}&document=nothing")
     expect(page.get_by_role("heading", level=2)).to_have_text("There is no such document")
     expect(page.get_by_role("button", name="Try again")).to_be_hidden()
@@ -393,7 +394,7 @@ def test_an_unknown_document_says_so_and_leads_back(open_page: OpenPage) -> None
 # Keys and addresses
 
 
-def test_the_whole_way_is_gone_by_keys(open_page: OpenPage) -> None:
+def test_the_page_can_be_used_by_keys_alone(open_page: OpenPage) -> None:
     page = open_page(found(QUERY))
     expect(links(page)).to_have_count(10)
     page.get_by_role("button", name="About this index").focus()
@@ -457,7 +458,7 @@ def test_each_query_that_was_read_has_an_address_to_go_back_to(open_page: OpenPa
 # States
 
 
-def test_a_slow_search_says_so_and_leaves_the_old_hits_in_place(open_page: OpenPage) -> None:
+def test_a_slow_search_shows_a_message_and_keeps_the_old_hits(open_page: OpenPage) -> None:
     held: list[Route] = []
     page = open_page(found(QUERY))
     expect(links(page)).to_have_count(10)
@@ -510,7 +511,7 @@ def test_overload_counts_down_and_asks_again_with_patience(
     assert len(asked) == 3
 
 
-def test_a_page_that_is_refused_again_and_again_leaves_it_to_the_button(
+def test_after_several_refusals_the_page_only_retries_by_the_button(
     open_page: OpenPage,
 ) -> None:
     asked: list[Route] = []
@@ -540,7 +541,7 @@ def test_a_page_that_is_refused_again_and_again_leaves_it_to_the_button(
         (0, "The service cannot be reached", True),
     ],
 )
-def test_an_error_is_told_and_asked_again_where_that_may_help(
+def test_an_error_is_shown_with_a_retry_button_if_a_retry_may_help(
     open_page: OpenPage, status: int, heading: str, again: bool
 ) -> None:
     failing = True
@@ -571,7 +572,7 @@ def test_an_error_is_told_and_asked_again_where_that_may_help(
     expect(notice).to_be_hidden()
 
 
-def test_an_answer_that_is_no_problem_document_is_told_too(open_page: OpenPage) -> None:
+def test_an_error_that_is_no_problem_document_is_reported_too(open_page: OpenPage) -> None:
     def search(route: Route) -> None:
         route.fulfill(status=502, body="<h1>Bad gateway</h1>")
 
@@ -579,13 +580,13 @@ def test_an_answer_that_is_no_problem_document_is_told_too(open_page: OpenPage) 
     expect(page.get_by_role("heading", level=2)).to_have_text("The service answered 502")
 
 
-def test_an_empty_index_is_told(open_page: OpenPage) -> None:
+def test_an_empty_index_is_reported(open_page: OpenPage) -> None:
     page = open_page(found("x"), search=lambda route: route.fulfill(json={"hits": []}))
     expect(page.get_by_role("heading", level=2)).to_have_text("Nothing found")
     expect(announcement(page)).to_have_text(re.compile("^0 documents found"))
 
 
-def test_a_key_is_asked_for_and_kept_in_this_tab_only(open_page: OpenPage) -> None:
+def test_the_page_asks_for_a_key_and_keeps_it_in_this_tab_only(open_page: OpenPage) -> None:
     sent: list[str | None] = []
 
     def search(route: Route) -> None:
@@ -616,7 +617,7 @@ def test_a_key_is_asked_for_and_kept_in_this_tab_only(open_page: OpenPage) -> No
     assert sent[-1] == "Bearer right"
 
 
-def test_the_drawer_tells_what_is_searched_and_gives_the_focus_back(
+def test_the_drawer_describes_the_index_and_returns_the_focus(
     open_page: OpenPage, client: httpx.Client
 ) -> None:
     info = client.get("/info").json()
@@ -633,11 +634,11 @@ def test_the_drawer_tells_what_is_searched_and_gives_the_focus_back(
     expect(button).to_be_focused()
 
 
-# For everyone
+# Accessibility
 
 
 def every_view(page: Page) -> Iterator[str]:
-    """Bring one view after the other onto the page, and name it."""
+    """Show one view after the other, and name it."""
     expect(page.locator("#home-size")).to_contain_text("documents")
     yield "home"
     box(page).fill(QUERY)
@@ -694,7 +695,7 @@ def test_a_screen_reader_finds_landmarks_names_and_headings(open_page: OpenPage)
             expect(control).to_have_accessible_name(re.compile(r"\w"))
 
 
-def test_whatever_has_the_focus_shows_it(open_page: OpenPage) -> None:
+def test_the_focused_element_is_marked(open_page: OpenPage) -> None:
     page = open_page(found(QUERY))
     expect(links(page)).to_have_count(10)
     shown = """() => {
@@ -719,7 +720,7 @@ def test_whatever_has_the_focus_shows_it(open_page: OpenPage) -> None:
 
 
 @pytest.mark.parametrize("motion", ["reduce", "no-preference"])
-def test_nothing_moves_for_those_who_asked_for_stillness(open_page: OpenPage, motion: str) -> None:
+def test_nothing_moves_with_reduced_motion(open_page: OpenPage, motion: str) -> None:
     page = open_page(found("x"), search=lambda route: None, reduced_motion=motion)
     expect(page.locator("#slow")).to_be_visible()
     page.get_by_role("button", name="About this index").click()

@@ -5,14 +5,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from models import DEFAULT_ENCODER
-from retrieval.encoder import OnnxEncoder
-from retrieval.searcher import Searcher
-from retrieval.types import Embeddings
 from service.query_cache import QueryCache
+from swiftlet.encoders import DEFAULT_ENCODER
+from swiftlet.retrieval.encoder import OnnxEncoder
+from swiftlet.retrieval.searcher import Searcher
+from swiftlet.retrieval.types import Embeddings
 
 ENTRY = 2 * 4 + 250 + 50
-"""About what an entry of two numbers and one letter takes."""
+"""About the size of an entry with two numbers and one letter."""
 
 
 def numbers(first: float) -> Embeddings:
@@ -28,7 +28,7 @@ def test_the_least_recently_used_goes_first() -> None:
     assert [name for name in "abcd" if cache.get(name) is not None] == ["a", "c", "d"]
 
 
-def test_it_holds_no_more_bytes_than_it_may_whatever_comes() -> None:
+def test_the_cache_never_exceeds_its_bytes() -> None:
     cache = QueryCache(10 * ENTRY)
     for position in range(100):
         cache.put("x" * (position % 7) + str(position), numbers(position))
@@ -39,7 +39,7 @@ def test_it_holds_no_more_bytes_than_it_may_whatever_comes() -> None:
     assert cache.get("z") is not None
 
 
-def test_what_is_in_it_cannot_be_changed() -> None:
+def test_cached_embeddings_are_read_only() -> None:
     cache = QueryCache(1000)
     cache.put("a", numbers(1))
     with pytest.raises(ValueError, match="read-only"):

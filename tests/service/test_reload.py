@@ -1,4 +1,4 @@
-"""Other indexes are published, whole and broken, while a service goes on."""
+"""Valid and broken indexes are published while a service runs."""
 
 import logging
 import os
@@ -18,15 +18,15 @@ import httpx
 import pytest
 from prometheus_client import CollectorRegistry
 
-from indexing.build import build_index
-from models import DEFAULT_ENCODER
-from retrieval.manifest import read_manifest, write_manifest
-from retrieval.searcher import Searcher
-from retrieval.types import Document
-from service.keys import KeyLock
+from service.keys import ApiKey
 from service.reload import Reloader, open_searcher
 from service.settings import Settings
 from service.state import ServiceState
+from swiftlet.encoders import DEFAULT_ENCODER
+from swiftlet.indexing.build import build_index
+from swiftlet.retrieval.manifest import read_manifest, write_manifest
+from swiftlet.retrieval.searcher import Searcher
+from swiftlet.retrieval.types import Document
 
 KEY = "the-key-of-the-tests"
 BEARER = {"Authorization": f"Bearer {KEY}"}
@@ -117,8 +117,8 @@ def versions(tmp_path: Path, small_index: Path) -> Versions:
 @pytest.fixture
 def application(make_application: Callable[..., Any], versions: Versions) -> Any:
     load = partial(open_searcher, versions.settings())
-    lock = KeyLock([KEY], variable="SWIFTLET_ADMIN_KEYS")
-    return make_application(load(), load=load, admin_lock=lock)
+    lock = ApiKey([KEY], variable="SWIFTLET_ADMIN_KEYS")
+    return make_application(load(), load=load, admin_key=lock)
 
 
 def reload(application: Any) -> httpx.Response:
@@ -131,7 +131,7 @@ def outcomes(metrics: str) -> dict[str, float]:
     return {name.strip('"}'): float(value) for name, value in (line.split() for line in lines)}
 
 
-def test_a_reload_takes_what_the_link_leads_to_now(
+def test_a_reload_follows_a_changed_link(
     application: Any, versions: Versions, other_index: Path
 ) -> None:
     versions.publish(other_index)
@@ -148,7 +148,7 @@ def test_a_reload_takes_what_the_link_leads_to_now(
 
 
 @pytest.mark.parametrize("breakage", BROKEN, ids=lambda breakage: breakage.__name__)
-def test_what_is_broken_is_refused_and_the_old_index_goes_on(
+def test_a_broken_artefact_is_refused_and_the_old_index_stays_in_use(
     application: Any,
     versions: Versions,
     other_index: Path,
@@ -165,7 +165,7 @@ def test_what_is_broken_is_refused_and_the_old_index_goes_on(
     assert "/" not in reason
     if breakage is not move_to_another_space:
         assert str(version) in detail
-    assert detail.endswith(" goes on")
+    assert detail.endswith(" stays in use")
     assert reason in caplog.text
     found = outcomes(application.ask("GET", "/metrics").text)
     assert found.pop(outcome) == 1
@@ -174,14 +174,14 @@ def test_what_is_broken_is_refused_and_the_old_index_goes_on(
     assert application.ask("GET", "/health/ready").status_code == 200
 
 
-def test_what_nobody_foresaw_is_refused_too(
+def test_a_reload_with_an_unforeseen_error_is_answered_500(
     make_application: Callable[..., Any], small_searcher: Searcher, caplog: pytest.LogCaptureFixture
 ) -> None:
     def load() -> Searcher:
         raise MemoryError("no room")
 
-    lock = KeyLock([KEY], variable="SWIFTLET_ADMIN_KEYS")
-    application = make_application(small_searcher, load=load, admin_lock=lock)
+    lock = ApiKey([KEY], variable="SWIFTLET_ADMIN_KEYS")
+    application = make_application(small_searcher, load=load, admin_key=lock)
     with caplog.at_level(logging.INFO):
         assert reload(application).status_code == 500
     assert "no room" in caplog.text
@@ -210,10 +210,10 @@ def test_a_reload_that_never_ends_does_not_hold_up_the_end(
     let_go.set()
 
 
-def test_after_a_failure_that_nobody_foresaw_the_next_reload_has_its_turn(
+def test_after_an_unexpected_failure_the_next_reload_still_runs(
     small_searcher: Searcher, caplog: pytest.LogCaptureFixture
 ) -> None:
-    # It loads what is no searcher, so that only to publish it fails.
+    # The loaded object is no searcher, so that only its publication fails.
     load: Any = lambda: None  # noqa: E731
     reloader = Reloader(ServiceState(small_searcher), load, CollectorRegistry())
     for times in (1, 2):
@@ -238,10 +238,10 @@ def test_an_index_that_is_replaced_while_it_is_read_is_refused(
         open_searcher(versions.settings())
 
 
-def test_the_old_index_is_given_back_after_its_last_request_and_not_before(
+def test_the_old_index_is_freed_after_its_last_request_and_not_before(
     application: Any, versions: Versions, other_index: Path
 ) -> None:
-    in_use = application.state.current
+    in_use = application.state.loaded
     given_back = Event()
     weakref.finalize(in_use.searcher, given_back.set)
     old = versions.current.resolve()
@@ -252,7 +252,7 @@ def test_the_old_index_is_given_back_after_its_last_request_and_not_before(
     assert not given_back.is_set()
     del in_use
     assert given_back.wait(20)
-    # And with it everything that was mapped from its directory; the last of it a moment later.
+    # Its mapped files are released too, some of them a moment later.
     while f"{old}/" in Path("/proc/self/maps").read_text():
         pass
     assert f"{new}/" in Path("/proc/self/maps").read_text()
@@ -264,6 +264,7 @@ def test_a_reload_takes_no_fields(application: Any, body: bytes, status: int) ->
     assert answer.status_code == status
 
 
+@pytest.mark.soak
 def test_requests_go_on_through_reloads_half_of_which_are_broken(
     start_server: Callable[..., Any], versions: Versions, small_index: Path, other_index: Path
 ) -> None:

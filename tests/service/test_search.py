@@ -7,11 +7,11 @@ from urllib.parse import quote
 import httpx
 import pytest
 
-from indexing.build import build_index
-from models import DEFAULT_ENCODER
-from retrieval.searcher import Searcher
-from retrieval.types import Document, Hit
 from service.schemas import BatchAnswer, DocumentAnswer, InfoAnswer, SearchAnswer
+from swiftlet.encoders import DEFAULT_ENCODER
+from swiftlet.indexing.build import build_index
+from swiftlet.retrieval.searcher import Searcher
+from swiftlet.retrieval.types import Document, Hit
 
 QUERIES = ["how is bread baked", "what makes the sea rise", "ICE ❄ café", "who dances\tfor honey?"]
 
@@ -50,15 +50,13 @@ def test_every_way_of_asking_gives_the_searchers_own_hits(
 
 
 @pytest.mark.parametrize("top_k", [1, 10, 59, 60, 61, 1000])
-def test_exactly_the_asked_number_of_documents_comes_back_best_first(
-    client: httpx.Client, top_k: int
-) -> None:
+def test_exactly_top_k_documents_are_returned_best_first(client: httpx.Client, top_k: int) -> None:
     hits = client.post("/search", json={"query": "music", "top_k": top_k}).json()["hits"]
     assert len({hit["document_id"] for hit in hits}) == len(hits) == min(top_k, 60)
     assert hits == sorted(hits, key=lambda hit: (-hit["score"], hit["document_id"]))
 
 
-def test_ten_documents_come_back_unless_the_request_says_otherwise(client: httpx.Client) -> None:
+def test_a_request_without_top_k_gets_ten_documents(client: httpx.Client) -> None:
     assert len(client.get("/search?q=bees").json()["hits"]) == 10
 
 
@@ -117,7 +115,7 @@ def test_a_stored_document_comes_back_whole(
     }
 
 
-def test_any_id_and_any_metadata_come_through(
+def test_any_id_and_any_metadata_are_returned_unchanged(
     tmp_path: Path, make_application: Callable[..., object]
 ) -> None:
     ids = ["a/b//c d?é#%2F+", "/health/live", "ü" * 80, "x/"]
@@ -136,7 +134,9 @@ def test_any_id_and_any_metadata_come_through(
     searcher.close()
 
 
-def test_info_says_what_is_at_work(client: httpx.Client, small_searcher: Searcher) -> None:
+def test_info_describes_the_index_and_the_encoder_in_use(
+    client: httpx.Client, small_searcher: Searcher
+) -> None:
     info = client.get("/info").json()
     assert info["index"]["num_documents"] == 60
     assert info["index"]["num_passages"] == small_searcher.num_passages

@@ -13,14 +13,14 @@ from typing import Any
 import httpx
 import pytest
 
-from models import DEFAULT_ENCODER
+from swiftlet.encoders import DEFAULT_ENCODER
 from tests.service.conftest import START
 
 LONG_QUERY = "many long words " * 600
 
 
 def wait_for_requests_in_flight(client: httpx.Client, number: int) -> None:
-    """Returns as soon as `number` requests are under way besides the one that asks."""
+    """Return as soon as `number` requests are under way, without the one that checks."""
     deadline = time.monotonic() + 30
     while time.monotonic() < deadline:
         text = client.get("/metrics").text
@@ -35,7 +35,7 @@ def test_a_signal_lets_requests_under_way_finish_and_ends_the_process_well(
 ) -> None:
     server = start_server()
     with server.client() as client, ThreadPoolExecutor() as pool:
-        # An idle connection must not hold up the end.
+        # An idle connection must not delay the stop.
         client.get("/health/ready").raise_for_status()
         slow = pool.submit(
             server.client().post, "/search/batch", json={"queries": [LONG_QUERY] * 24}
@@ -46,7 +46,7 @@ def test_a_signal_lets_requests_under_way_finish_and_ends_the_process_well(
     assert len(answer.json()["results"]) == 24
     assert server.ended() == 0
     log = "".join(server.log)
-    assert f"{stop.name}: finishing what was asked" in log
+    assert f"{stop.name}: finishing the requests under way" in log
     assert "Traceback" not in log
     with pytest.raises(httpx.ConnectError):
         httpx.get(server.url)
@@ -131,7 +131,7 @@ def test_a_taken_port_is_refused_in_one_sentence(
         ({"threads": "257"}, "SWIFTLET_THREADS is '257'; a whole number from 1 to 256 is expected"),
     ],
 )
-def test_a_service_that_cannot_start_says_why_in_one_sentence(
+def test_a_service_that_cannot_start_prints_the_reason_in_one_sentence(
     start_server: Callable[..., Any], settings: dict[str, str], sentence: str
 ) -> None:
     server = start_server(**settings)
@@ -178,7 +178,7 @@ def test_a_damaged_index_is_not_served(
     assert str(damaged) in server.log[-1]
 
 
-def test_the_settings_at_work_stand_in_the_log(server: Any) -> None:
+def test_the_log_has_the_settings(server: Any) -> None:
     assert re.fullmatch(r"http://127\.0\.0\.1:[1-9]\d+", server.url)
     (line,) = [line for line in server.log if "settings: " in line]
     assert "SWIFTLET_PORT=0" in line

@@ -2,9 +2,9 @@ from pathlib import Path
 
 import pytest
 
-from retrieval.errors import InvalidArgumentError
-from retrieval.processors import available_processors
 from service.settings import OTHER_VARIABLES, Settings, listed, load_settings
+from swiftlet.retrieval.errors import InvalidArgumentError
+from swiftlet.retrieval.processors import available_processors
 
 DOCUMENTATION = Path(__file__).parents[2] / "docs" / "settings.md"
 
@@ -28,7 +28,7 @@ def test_an_option_comes_before_the_environment_and_that_before_the_default(
     assert load_settings(index="i", encoder="e").port == 1234
 
 
-def test_the_default_encoder_is_for_those_who_name_none(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_default_encoder_is_used_if_none_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     default = Path("default")
     assert load_settings(default_encoder=default, index="i").encoder == default
     assert load_settings(default_encoder=default, index="i", encoder="e").encoder == Path("e")
@@ -70,7 +70,7 @@ def test_a_wrong_setting_is_refused_in_one_sentence(
     assert "\n" not in str(refusal.value)
 
 
-def test_what_must_be_set_is_asked_for_by_name() -> None:
+def test_a_missing_required_setting_is_named() -> None:
     with pytest.raises(InvalidArgumentError, match="SWIFTLET_INDEX is not set; the path of an ind"):
         load_settings(encoder="e")
     with pytest.raises(InvalidArgumentError, match="colour is no setting of Swiftlet"):

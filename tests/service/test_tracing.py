@@ -9,9 +9,9 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import StatusCode
 
-from retrieval.searcher import Searcher
-from service.observation import STAGES
+from service.context import STAGES
 from service.tracing import Tracing
+from swiftlet.retrieval.searcher import Searcher
 
 
 @pytest.fixture

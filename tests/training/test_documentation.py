@@ -1,4 +1,4 @@
-"""docs/training.md against the recipe that it explains."""
+"""docs/training.md agrees with the settings of recipes."""
 
 import re
 import shlex
@@ -9,7 +9,7 @@ from typing import Any, get_args
 import pytest
 from pydantic import BaseModel
 
-from training.recipe import Recipe, parse_recipe, read_recipe
+from training.recipes.settings import Recipe, parse_recipe, read_recipe
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "training.md").read_text("utf-8")

@@ -1,4 +1,4 @@
-"""A plan says what a run would take, and does nothing."""
+"""A plan estimates a run without training."""
 
 import json
 from pathlib import Path
@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from indexing.progress import Silence
-from retrieval.errors import CollectionError, InvalidArgumentError
+from swiftlet.indexing.progress import Silence
+from swiftlet.retrieval.errors import CollectionError, InvalidArgumentError
 from tests.runs import recipe, records, run, write_collection
 from training.plan import Plan, make_plan
 
@@ -61,7 +61,7 @@ def test_memory_counts_weights_moments_and_the_cache(plan: Any) -> None:
 def test_the_refresh_is_that_of_the_cache(plan: Any) -> None:
     found = plan(negatives__cache_fraction=0.5, negatives__refresh_fraction=0.1)
     assert found.num_refreshed == 3  # of 22
-    assert ("passages encoded anew each step", "3") in found.rows()
+    assert ("passages encoded again each step", "3") in found.rows()
     assert plan(negatives__samplers=["in_batch"]).num_refreshed == 0
 
 

@@ -1,4 +1,4 @@
-"""What training leaves behind, and what it says when it cannot go on."""
+"""The results of training, and its error messages."""
 
 import json
 import math
@@ -12,7 +12,7 @@ import torch
 from sentence_transformers import SentenceTransformer
 
 from export.source import load_source
-from retrieval.errors import (
+from swiftlet.retrieval.errors import (
     ArtefactError,
     CollectionError,
     CorruptArtefactError,
@@ -20,23 +20,18 @@ from retrieval.errors import (
     RetrievalError,
     StorageError,
 )
-from retrieval.manifest import read_manifest, verify_files
-from retrieval.publication import locked_working_directory
+from swiftlet.retrieval.manifest import read_manifest, verify_files
+from swiftlet.retrieval.publication import locked_working_directory
 from tests.processes import Command
 from tests.runs import Listener, recipe, records, run, tables, write_collection, write_recipe
 from tests.small_disk import small_disk
-from training.checkpoints import read_checkpoint
-from training.errors import (
-    CollapsedError,
-    RecipeError,
-    TrainingDataError,
-    TrainingStoppedError,
-)
-from training.fingerprint import embedding_space
-from training.memory import memory_errors
+from training.errors import CollapsedError, RecipeError, TrainingDataError, TrainingStoppedError
+from training.loop.checkpoints import read_checkpoint
+from training.loop.memory import memory_errors
+from training.model.fingerprint import embedding_space
+from training.model.quiet import quiet
 from training.plan import make_plan
-from training.quiet import quiet
-from training.recipe import Recipe
+from training.recipes.settings import Recipe
 from training.train import memory_advice, train
 
 __all__ = ["small_disk"]
@@ -81,7 +76,7 @@ def content(folder: Path) -> dict[str, bytes]:
     }
 
 
-def test_a_finished_run_is_an_artefact_whose_files_are_whole(finished: Path) -> None:
+def test_a_finished_run_is_an_artefact_with_complete_files(finished: Path) -> None:
     manifest = read_manifest(finished, "model")
     verify_files(finished, manifest)
     present = {
@@ -108,7 +103,7 @@ def test_both_encoders_load_in_sentence_transformers_and_for_export(finished: Pa
             assert embedding_space(source.model) == read_manifest(finished).embedding_space
 
 
-def test_a_finished_run_is_neither_overwritten_nor_gone_on_with_unless_told(
+def test_a_finished_run_is_neither_overwritten_nor_resumed_by_default(
     make: Make, finished: Path, tmp_path: Path
 ) -> None:
     before = content(finished)
@@ -150,11 +145,11 @@ def test_a_run_that_was_killed_while_it_replaced_another_can_be_overwritten_in_t
     assert not hidden.exists()
 
 
-def test_a_run_is_either_gone_on_with_or_overwritten(make: Make, stopped: Path) -> None:
+def test_resume_and_overwrite_exclude_each_other(make: Make, stopped: Path) -> None:
     before = content(stopped)
     settings = make(**DIVERGING)
     message = refused(InvalidArgumentError, settings, stopped, resume=True, overwrite=True)
-    assert message == "--resume goes on with a run, --overwrite removes it: pass one"
+    assert message == "--resume and --overwrite exclude each other: pass one of them"
     assert content(stopped) == before
 
 
@@ -193,19 +188,21 @@ DIVERGING: dict[str, Any] = {
 }
 
 
-def test_an_unfinished_run_is_gone_on_with_only_when_told_and_with_the_same_recipe(
+def test_an_unfinished_run_is_resumed_only_on_request_and_with_the_same_recipe(
     make: Make, stopped: Path
 ) -> None:
     before = content(stopped)
     message = refused(InvalidArgumentError, make(**DIVERGING), stopped)
-    assert "has an unfinished run; pass --resume to go on or --overwrite to begin anew" in message
+    assert (
+        "has an unfinished run; pass --resume to continue or --overwrite to start again" in message
+    )
     other = make(**DIVERGING | {"seed": 3, "loss__score_factor": 10.0})
     message = refused(RecipeError, other, stopped, resume=True)
     assert "another recipe: loss.score_factor 20.0, not 10.0; seed 0, not 3: use" in message
     assert content(stopped) == before
 
 
-def test_a_run_whose_loss_was_no_number_goes_on_with_a_lower_learning_rate(
+def test_a_run_with_a_loss_that_was_not_finite_resumes_with_a_lower_learning_rate(
     make: Make, stopped: Path
 ) -> None:
     lower = DIVERGING["optimiser"] | {"learning_rate": 1e-3}
@@ -214,7 +211,7 @@ def test_a_run_whose_loss_was_no_number_goes_on_with_a_lower_learning_rate(
     assert rates == pytest.approx([1e-3 * (8 - step) / 8 for step in (2, 4, 6, 8)])
 
 
-def test_settings_that_change_no_result_may_change_before_a_run_goes_on(
+def test_settings_without_effect_on_the_result_may_change_when_a_run_is_resumed(
     make: Make, stopped: Path
 ) -> None:
     changed = make(**DIVERGING | {"keep_stages": True})
@@ -226,7 +223,7 @@ def test_settings_that_change_no_result_may_change_before_a_run_goes_on(
 
 
 @pytest.mark.parametrize("every", [1, 2])
-def test_a_loss_that_is_no_number_ends_the_run_with_the_last_good_checkpoint(
+def test_a_loss_that_is_not_finite_ends_the_run_and_keeps_the_last_good_checkpoint(
     every: int, make: Make, tmp_path: Path
 ) -> None:
     out = tmp_path / "run"
@@ -239,7 +236,7 @@ def test_a_loss_that_is_no_number_ends_the_run_with_the_last_good_checkpoint(
         f"rate, which --resume allows; the last checkpoint is {out}/checkpoint"
     )
     state = read_checkpoint(out / "checkpoint")
-    assert state["position"]["step"] == 0
+    assert state["train_state"]["step"] == 0
     assert all(bool(value.isfinite().all()) for value in state["model"].values())
     # Going on from there comes to the same end.
     assert refused(TrainingStoppedError, settings, out, resume=True) == message
@@ -247,7 +244,7 @@ def test_a_loss_that_is_no_number_ends_the_run_with_the_last_good_checkpoint(
     assert not (out / "manifest.json").exists()
 
 
-def test_an_altered_checkpoint_is_not_gone_on_from(make: Make, stopped: Path) -> None:
+def test_an_altered_checkpoint_is_refused(make: Make, stopped: Path) -> None:
     place = stopped / "checkpoint" / "state.safetensors"
     altered = bytearray(place.read_bytes())
     altered[-1] ^= 1
@@ -256,7 +253,7 @@ def test_an_altered_checkpoint_is_not_gone_on_from(make: Make, stopped: Path) ->
     assert f"{place} has been altered" in message
 
 
-def test_a_collapsed_run_ends_and_says_by_what_figures(make: Make, tmp_path: Path) -> None:
+def test_a_collapsed_run_ends_with_its_metrics_in_the_message(make: Make, tmp_path: Path) -> None:
     out = tmp_path / "run"
     collapsing = make(
         recipe="contrastive",
@@ -275,12 +272,12 @@ def test_a_collapsed_run_ends_and_says_by_what_figures(make: Make, tmp_path: Pat
     assert [record["collapse"] != "none" for record in evaluations[-2:]] == [True, True]
     last = evaluations[-1]
     assert f"loss {last['loss']:.3f}" in message
-    assert read_checkpoint(out / "checkpoint")["position"]["step"] == last["step"] - 2
+    assert read_checkpoint(out / "checkpoint")["train_state"]["step"] == last["step"] - 2
     # Collapsed, it sees no difference between documents.
     assert last["query_cosine"] > 0.95 or last["query_effective_rank"] <= 3
 
 
-def test_a_collapsed_run_goes_on_where_it_may(make: Make, tmp_path: Path) -> None:
+def test_a_collapsed_run_continues_if_the_recipe_allows_it(make: Make, tmp_path: Path) -> None:
     out = tmp_path / "run"
     collapsing = make(
         recipe="contrastive",
@@ -292,7 +289,7 @@ def test_a_collapsed_run_goes_on_where_it_may(make: Make, tmp_path: Path) -> Non
     assert [record["collapse"] for record in records(out, "evaluation")][-1] != "none"
 
 
-def test_memory_that_runs_out_is_told_with_the_settings_to_lower(
+def test_the_out_of_memory_error_names_the_settings_to_lower(
     checkpoints: dict[str, Path], collection: Path, tmp_path: Path
 ) -> None:
     settings = tables(
@@ -309,7 +306,7 @@ def test_memory_that_runs_out_is_told_with_the_settings_to_lower(
     assert command.wait() == 2, command.text
     assert command.refusal == (
         "memory ran out: lower optimiser.micro_batch_size (now 8) or set "
-        "document_encoder.gradient_checkpointing, which --resume allows, or begin anew with a "
+        "document_encoder.gradient_checkpointing, which --resume allows, or start again with a "
         "lower document_encoder.max_tokens or negatives.cache_fraction; there is no checkpoint yet"
     )
 
@@ -324,7 +321,7 @@ def test_memory_that_runs_out_is_told_with_the_settings_to_lower(
         (RuntimeError("mat1 and mat2 shapes cannot be multiplied"), False),
     ],
 )
-def test_every_devices_word_for_too_little_memory_is_known(
+def test_the_out_of_memory_errors_of_every_device_are_recognised(
     error: Exception, is_of_memory: bool, make: Make, tmp_path: Path
 ) -> None:
     kind = TrainingStoppedError if is_of_memory else RuntimeError
@@ -333,7 +330,7 @@ def test_every_devices_word_for_too_little_memory_is_known(
     assert (caught.value is error) != is_of_memory
 
 
-def test_a_full_disk_leaves_the_last_checkpoint_to_go_on_from(
+def test_after_a_full_disk_the_run_resumes_from_the_last_checkpoint(
     make: Make, small_disk: Path, tmp_path: Path
 ) -> None:
     out = small_disk / "run"
@@ -341,8 +338,8 @@ def test_a_full_disk_leaves_the_last_checkpoint_to_go_on_from(
     message = refused(StorageError, settings, out)
     assert "cannot write" in message
     assert "No space left" in message
-    position = read_checkpoint(out / "checkpoint")["position"]
-    assert position["step"] < 16
+    state = read_checkpoint(out / "checkpoint")["train_state"]
+    assert state["step"] < 16
     # With more room, it goes on.
     elsewhere = Path(shutil.copytree(out, tmp_path / "run"))
     run(settings, elsewhere, resume=True)
@@ -418,7 +415,7 @@ def test_data_that_cannot_be_trained_on_are_named(fault: str, make: Make, tmp_pa
     assert complaint in refused(kind, make(collection=folder), tmp_path / "run")
 
 
-def test_what_was_refused_can_be_mended_and_run_into_the_same_place(
+def test_after_a_refusal_a_corrected_recipe_runs_in_the_same_directory(
     make: Make, tmp_path: Path
 ) -> None:
     folder = write_collection(tmp_path / "words")
@@ -445,7 +442,7 @@ def test_too_few_validation_queries_are_refused(make: Make, tmp_path: Path) -> N
     few = write_collection(tmp_path / "few", num_pairs=5)
     settings = make(validation={"data": [{"corpus": str(few), "qrels": "train"}]})
     message = refused(TrainingDataError, settings, tmp_path / "run")
-    assert message == "there are 5 validation queries: at least 8 are needed to measure with"
+    assert message == "there are 5 validation queries: at least 8 are needed"
 
 
 def test_a_batch_larger_than_the_training_set_is_the_whole_set(make: Make, tmp_path: Path) -> None:

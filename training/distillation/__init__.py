@@ -1,1 +1,1 @@
-"""A small query encoder for an index that a big encoder built (004)."""
+"""Distils a small query encoder for an index that a big encoder has built (004)."""

@@ -1,20 +1,22 @@
-"""Batches of equally long texts, so that little of a batch is padding."""
+"""Batches of texts of similar length, which have little padding."""
 
 from collections.abc import Sequence
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
-from training.encoders import Tower
+from training.model.towers import Tower
 
 _BATCHES_SORTED_TOGETHER = 64
 _COUNTED_TOGETHER = 1024
+_ENCODED_TOGETHER = 64
 
 
 def token_counts(tower: Tower, texts: Sequence[str]) -> NDArray[np.int64]:
-    """How many tokens `tower` reads of each text, (n,).
+    """The number of tokens that `tower` reads of each text, (n,).
 
-    Characters would not do: batches of as many are half padding.
+    Batches sorted by the number of characters would still be half padding.
     """
     counts = np.empty(len(texts), dtype=np.int64)
     for start in range(0, len(texts), _COUNTED_TOGETHER):
@@ -26,10 +28,10 @@ def token_counts(tower: Tower, texts: Sequence[str]) -> NDArray[np.int64]:
 def length_bucketed_batches(
     lengths: NDArray[np.int64], batch_size: int, random: np.random.Generator
 ) -> NDArray[np.int64]:
-    """Numbers (steps, batch_size) of texts with these `lengths` (n,): one epoch, in random order.
+    """The batches (steps, batch_size) of an epoch, in random order, as numbers of texts.
 
-    Texts are sorted by length within stretches of 64 batches, each drawn at random. The few that
-    do not fill a batch are left out of this epoch.
+    The texts, with `lengths` (n,), are shuffled and divided into stretches of 64 batches. Each
+    stretch is sorted by length. Texts that do not fill a batch are left out of this epoch.
     """
     steps = len(lengths) // batch_size
     order = random.permutation(len(lengths))[: steps * batch_size]
@@ -39,3 +41,20 @@ def length_bucketed_batches(
         order[start : start + stretch] = part[np.argsort(lengths[part], kind="stable")]
     batches = order.reshape(steps, batch_size)
     return batches[random.permutation(steps)]
+
+
+@torch.inference_mode()
+def encode_by_length(
+    tower: Tower, model: torch.nn.Module, texts: Sequence[str], device: torch.device
+) -> torch.Tensor:
+    """Outputs (n, width) of `model` for `texts`, on the CPU, in the order of the texts.
+
+    :param tower: Tokenises the texts.
+    """
+    order = np.argsort(token_counts(tower, texts), kind="stable")
+    pieces = []
+    for start in range(0, len(order), _ENCODED_TOGETHER):
+        features = tower.tokenise([texts[i] for i in order[start : start + _ENCODED_TOGETHER]])
+        on_device = {name: value.to(device) for name, value in features.items()}
+        pieces.append(model(on_device).float().cpu())
+    return torch.cat(pieces)[torch.from_numpy(np.argsort(order))].clone()

@@ -1,4 +1,4 @@
-"""How far a student is from its teacher."""
+"""The losses of distillation."""
 
 import torch
 from torch.nn import functional
@@ -10,7 +10,7 @@ def distance(student: torch.Tensor, teacher: torch.Tensor, kind: Distance) -> to
     """The mean distance between outputs (n, width), a scalar.
 
     "euclidean" is the squared Euclidean distance divided by the width (004, sections 2.3 and 3.3);
-    "cosine" is one minus the cosine, in which lengths do not count.
+    "cosine" is one minus the cosine, which ignores lengths.
     """
     if kind == "cosine":
         return 1 - functional.cosine_similarity(student, teacher, dim=-1).mean()
@@ -20,11 +20,11 @@ def distance(student: torch.Tensor, teacher: torch.Tensor, kind: Distance) -> to
 def ranking_loss(
     student: torch.Tensor, teacher: torch.Tensor, documents: torch.Tensor, score_factor: float
 ) -> torch.Tensor:
-    """How differently student and teacher rank the same documents, a scalar.
+    """The mean KL divergence of the student's ranking from the teacher's, a scalar.
 
-    The contrastive loss of DAFT (001, equation 5) with the teacher's own softmax over `documents`
-    (m, width) in the place of one relevant document, less what no student can avoid: the mean
-    Kullback-Leibler divergence between the two. All rows have length 1.
+    Both rank the same `documents` (m, width) by a softmax over scores. This is the contrastive loss
+    of DAFT (001, equation 5) with the teacher's softmax instead of one relevant document, minus the
+    entropy of that softmax, which is constant. All rows have length 1.
     """
     wanted = functional.log_softmax(score_factor * teacher @ documents.T, dim=-1)
     found = functional.log_softmax(score_factor * student @ documents.T, dim=-1)

@@ -1,23 +1,23 @@
-"""The documents of an index that a batch of queries is ranked on."""
+"""The passages of an index for the ranking loss."""
 
 import numpy as np
 import torch
 
-from retrieval.index import FaissIndex
+from swiftlet.retrieval.index import VectorIndex
 
 
 class Neighbours:
-    """What the teacher finds for each query, shown to the whole batch."""
+    """Searches the best passages of the teacher for a batch of queries."""
 
-    def __init__(self, index: FaissIndex, per_query: int) -> None:
-        """Take the best `per_query` passages of `index`."""
+    def __init__(self, index: VectorIndex, per_query: int) -> None:
+        """Search the best `per_query` passages of `index` for each query."""
         self._index = index
         self._per_query = per_query
 
     def of(self, teacher: torch.Tensor) -> torch.Tensor:
-        """Embeddings (m, dim), as the index keeps them, of what `teacher` (n, dim) finds.
+        """Embeddings (m, dim), as stored, of all passages found for `teacher` embeddings (n, dim).
 
-        :raises InvalidArgumentError: When the index cannot give embeddings back.
+        :raises InvalidArgumentError: When the index cannot reconstruct embeddings.
         """
         found = [self._index.search(embedding, self._per_query)[1] for embedding in teacher.numpy()]
         return torch.from_numpy(self._index.embeddings(np.unique(np.concatenate(found))))

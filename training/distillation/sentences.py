@@ -1,21 +1,21 @@
-"""Sentences and titles of a corpus, which stand in for queries where nobody has logged any."""
+"""Sentences and titles of a corpus, which replace queries if there is no query log."""
 
 import re
 from collections.abc import Iterable, Iterator
 from random import Random
 
-from retrieval.types import Document
+from swiftlet.retrieval.types import Document
 
 FEWEST_WORDS, MOST_WORDS = 2, 48
 
-# Where a sentence ends: its mark, what closes it, space, and what looks like another's beginning.
+# The end of a sentence: a mark, closing quotes or brackets, space, and the start of a sentence.
 _END = re.compile(
     "(?<=[.!?])[\"'\u201d\u2019)\\]]*\\s+(?=[\"'\u201c\u2018(\\[]*[A-Z0-9])|\\n\\s*\\n"
 )
 
 
 def sentences(document: Document) -> Iterator[str]:
-    """The title and the sentences of a document, of at least 2 words and cut after 48."""
+    """The title and the sentences of a document with at least 2 words, cut after 48 words."""
     for text in (document.title, *_END.split(document.text)):
         words = text.split()
         if len(words) >= FEWEST_WORDS:
@@ -23,7 +23,7 @@ def sentences(document: Document) -> Iterator[str]:
 
 
 def sample_sentences(documents: Iterable[Document], count: int, seed: int) -> list[str]:
-    """At most `count` of all sentences, each with the same chance; memory grows with `count`."""
+    """A uniform sample of at most `count` sentences; memory is proportional to `count`."""
     random = Random(seed)  # noqa: S311 - a sample, not a secret
     kept: list[str] = []
     seen = 0

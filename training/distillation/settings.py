@@ -1,11 +1,11 @@
-"""What a distillation is asked to do; everything that changes its result."""
+"""The settings of a distillation."""
 
 from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from training.encoders import PoolingChoice, TowerSettings
-from training.recipe import FloatingPoint, Optimiser
+from training.model.towers import PoolingChoice, TowerSettings
+from training.recipes.settings import FloatingPoint, Optimiser
 
 Distance = Literal["euclidean", "cosine"]
 Count = Annotated[int, Field(ge=1)]
@@ -13,23 +13,21 @@ Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
 class Distillation(BaseModel):
-    """A teacher, a student, the texts they meet on, and how the student learns.
+    """The teacher, the student, the texts and the training of the student.
 
     :param teacher: The query encoder to imitate: a directory or a name on the hub.
-    :param student: Another checkpoint to start from; by default the teacher itself, of which
-        `layers` are kept.
-    :param pooling: How token embeddings become one, for a checkpoint that does not say: that which
-        the student starts from.
-    :param project: Whether the student gets a learned projection to the teacher's width; by default
-        another checkpoint does, and a part of the teacher does not.
-    :param queries: Query logs, as `training.distillation.texts.read_query_texts` takes them.
+    :param student: The initial checkpoint of the student; by default `layers` of the teacher.
+    :param pooling: The pooling of the student's checkpoint, if the checkpoint does not define it.
+    :param project: Whether the student gets a projection to the teacher's width; by default only
+        another checkpoint does.
+    :param queries: Query logs, as `training.distillation.texts.read_query_texts` reads them.
     :param corpora: Corpora, of which at most `sentences` sentences and titles are taken.
-    :param distance: What is minimised: the squared Euclidean distance to the teacher's output
-        before it is normalised (004, section 2.3), or one minus the cosine.
-    :param ranking: Weight of the contrastive term on the documents of `index`.
-    :param documents: How many of the teacher's best passages each query brings into that term.
-    :param validation: Texts held out, and `every` how many steps they are measured on; training
-        ends when they have not come closer `patience` times in a row.
+    :param distance: The squared Euclidean distance to the teacher's output before normalisation
+        (004, section 2.3), or one minus the cosine.
+    :param ranking: Weight of the ranking loss on the documents of `index`.
+    :param documents: The number of the teacher's best passages per query in the ranking loss.
+    :param validation: The number of held-out texts. Every `every` steps they are measured; training
+        ends when their cosine has not risen in `patience` evaluations.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
@@ -65,14 +63,16 @@ class Distillation(BaseModel):
     @model_validator(mode="after")
     def _goes_together(self) -> Self:
         if not self.queries and not self.corpora:
-            raise ValueError("there is nothing to read: name queries, a corpus or both")
+            raise ValueError("there are no texts: name queries, a corpus or both")
         if self.student is None and self.layers is None:
             raise ValueError(
-                "the student would be the teacher: say which layers are kept, or name another "
-                "checkpoint as the student"
+                "the student would be the teacher: name the layers to keep, or another checkpoint "
+                "as the student"
             )
         if self.ranking and self.index is None:
-            raise ValueError("the ranking term needs the index whose documents are ranked")
+            raise ValueError(
+                "the ranking term needs an index: name the index of the documents to rank"
+            )
         return self
 
     @property
@@ -111,6 +111,6 @@ class Distillation(BaseModel):
         )
 
     def may_change(self) -> frozenset[str]:
-        """Settings that may change while a run is interrupted."""
+        """Settings that may change when a run is resumed."""
         only_compared = set() if self.ranking else {"index"}
         return frozenset({"learning_rate", "epochs", "patience", *only_compared})

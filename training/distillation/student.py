@@ -1,20 +1,20 @@
-"""The student: some of the teacher's layers, or another checkpoint that is projected."""
+"""The student: some layers of the teacher, or another checkpoint with a projection."""
 
 from pathlib import Path
 
 import torch
 from torch import nn
 
-from retrieval.errors import InvalidArgumentError
+from swiftlet.retrieval.errors import InvalidArgumentError
 from training.distillation.settings import Distillation
-from training.dual_encoder import Features
-from training.encoders import Tower
+from training.model.dual_encoder import Features
+from training.model.towers import Tower
 
 _RIDGE = 1e-3
 
 
 class Student(nn.Module):
-    """A query encoder whose outputs (n, width) are as wide as the teacher's."""
+    """A query encoder with outputs (n, width) of the teacher's width."""
 
     def __init__(self, tower: Tower, projection: nn.Linear | None = None) -> None:
         super().__init__()
@@ -25,9 +25,9 @@ class Student(nn.Module):
     def make(cls, settings: Distillation, width: int) -> "Student":
         """The untrained student for a teacher of this `width`, on the CPU.
 
-        :raises InvalidArgumentError: When there is no such model or layer, or the widths differ and
-            nothing projects.
-        :raises ModelError: When the model cannot be loaded, needs code of its own, or cannot be
+        :raises InvalidArgumentError: When there is no such model or layer, or the widths differ
+            without a projection.
+        :raises ModelError: When the model cannot be loaded, needs its own code, or cannot be
             cut.
         """
         tower = Tower.load(settings.student_tower())
@@ -46,11 +46,11 @@ class Student(nn.Module):
         return outputs if self.projection is None else self.projection(outputs)
 
     def fit_projection(self, outputs: torch.Tensor, wanted: torch.Tensor) -> None:
-        """Begin with the projection that brings `outputs` (n, own width) nearest to `wanted`.
+        """Initialise the projection such that it maps `outputs` (n, own width) close to `wanted`.
 
-        Least squares with a little shrinkage; a projection at random would first have to find it.
+        This is ridge regression, and saves the steps that a random projection would need.
 
-        :param wanted: What the teacher says about the same texts, (n, width).
+        :param wanted: The teacher's outputs for the same texts, (n, width).
         """
         if self.projection is None:
             return

@@ -1,4 +1,4 @@
-"""The teacher: what it says about each text is computed once, kept on disk and used again."""
+"""The teacher, with a cache of its outputs on disk."""
 
 from functools import partial
 from pathlib import Path
@@ -8,43 +8,43 @@ import numpy as np
 import torch
 from accelerate import Accelerator
 
-from training.context import TrainingProgress
-from training.distillation.batches import token_counts
-from training.distillation.texts import Places, TextMixture, TextSource
-from training.encoders import Tower, TowerSettings
-from training.fingerprint import embedding_space
-from training.frozen_outputs import FrozenOutputs
-from training.negatives.sampler import Rows
-from training.trained import trained_encoder
+from training.distillation.batches import encode_by_length
+from training.distillation.texts import TextIndices, TextMixture, TextSource
+from training.loop.embedding_cache import EmbeddingCache
+from training.loop.progress import TrainingProgress
+from training.model.fingerprint import embedding_space
+from training.model.towers import Tower, TowerSettings
+from training.model.trained import trained_encoder
+from training.objective.negatives.sampler import Rows
 
-_BATCH_SIZE = 64
 _BLOCK = 4096
 
 
 class Teacher:
-    """A query encoder that is not trained any more.
+    """A trained query encoder.
 
-    `width` is that of its embeddings, and `embedding_space` the space of the index that it queries.
+    `width` is the size of its embeddings. `embedding_space` is the space of the indexes that it can
+    search.
     """
 
     def __init__(self, tower: Tower, space: str, directory: Path, accelerator: Accelerator) -> None:
-        """Keep what `tower` says, in the precision of the run, in `directory`."""
+        """Cache the outputs of `tower`, in the precision of the run, in `directory`."""
         self.tower = tower.eval().to(accelerator.device)
         self.width = tower.width
         self.embedding_space = space
         self._accelerator = accelerator
-        # Not by the space alone, which other encoders share.
+        # The space is not enough as a key, since several encoders can share it.
         own = embedding_space(tower.with_projection(None))
         key = f"{own} {tower.max_tokens} {accelerator.mixed_precision}"
-        self._outputs = FrozenOutputs(directory, key, tower.width)
+        self._outputs = EmbeddingCache(directory, key, tower.width)
 
     @classmethod
     def load(cls, settings: TowerSettings, directory: Path, accelerator: Accelerator) -> Self:
-        """Load a teacher; one that a training run made embeds into that run's space.
+        """Load a teacher. If a training run made it, its space is that of the run.
 
         :raises InvalidArgumentError: When there is no such model.
-        :raises ModelError: When it cannot be loaded or needs code of its own.
-        :raises ArtefactError: When it is no longer what the training run made.
+        :raises ModelError: When it cannot be loaded or needs its own code.
+        :raises ArtefactError: When it was altered after the training run.
         """
         trained = trained_encoder(settings.model)
         tower = Tower.load(settings)
@@ -53,43 +53,33 @@ class Teacher:
             space = trained.embedding_space
         return cls(tower, space, directory, accelerator)
 
-    def outputs(self, mixture: TextMixture, places: Places) -> torch.Tensor:
-        """Pooled outputs (n, width) at `places`, not normalised, on the CPU.
+    def outputs(self, mixture: TextMixture, indices: TextIndices) -> torch.Tensor:
+        """Pooled outputs (n, width) at `indices`, not normalised, on the CPU.
 
         :raises StorageError: When the file system refuses.
         """
-        outputs = torch.empty(len(places), self.width)
-        for number in np.unique(places.sources).tolist():
-            here = places.sources == number
+        outputs = torch.empty(len(indices), self.width)
+        for number in np.unique(indices.sources).tolist():
+            here = indices.sources == number
             source = mixture.sources[number]
-            found = self._outputs.get(source, places.rows[here], partial(self._compute, source))
+            found = self._outputs.get(source, indices.rows[here], partial(self._compute, source))
             outputs[torch.from_numpy(here)] = found
         return outputs
 
     def prepare(self, mixture: TextMixture, progress: TrainingProgress) -> None:
-        """Compute what is not on disk yet for the whole mixture."""
-        places = [mixture.training, mixture.held_out]
-        progress.stage("The teacher's embeddings", sum(map(len, places)))
-        for part in places:
+        """Compute all outputs for the mixture that are not in the cache."""
+        indices = [mixture.training, mixture.held_out]
+        progress.stage("The teacher's embeddings", sum(map(len, indices)))
+        for part in indices:
             for start in range(0, len(part), _BLOCK):
                 block = part[np.arange(start, min(start + _BLOCK, len(part)))]
                 self.outputs(mixture, block)
                 progress.advance(len(block))
 
-    @torch.inference_mode()
     def encode(self, texts: list[str]) -> torch.Tensor:
         """Pooled outputs (n, width) of `texts`, not normalised, on the CPU."""
-        order = np.argsort(token_counts(self.tower, texts), kind="stable")
-        outputs = torch.empty(len(texts), self.width)
-        device = self._accelerator.device
-        for start in range(0, len(order), _BATCH_SIZE):
-            chosen = order[start : start + _BATCH_SIZE]
-            features = self.tower.tokenise([texts[place] for place in chosen])
-            on_device = {name: value.to(device) for name, value in features.items()}
-            with self._accelerator.autocast():
-                found = self.tower(on_device)
-            outputs[torch.from_numpy(chosen)] = found.float().cpu()
-        return outputs
+        with self._accelerator.autocast():
+            return encode_by_length(self.tower, self.tower, texts, self._accelerator.device)
 
     def _compute(self, source: TextSource, rows: Rows) -> torch.Tensor:
         return self.encode(source.texts(rows.tolist()))

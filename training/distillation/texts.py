@@ -1,4 +1,4 @@
-"""The texts that student and teacher meet on: query logs, and sentences of corpora."""
+"""The texts of a distillation: query logs, and sentences of corpora."""
 
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
@@ -9,14 +9,14 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from retrieval.collections import read_documents, read_queries
-from retrieval.lines import parse_lines
-from retrieval.records import query_text_from_json
-from retrieval.text import normalise
+from swiftlet.retrieval.corpora.collections import read_documents, read_queries
+from swiftlet.retrieval.corpora.lines import parse_lines
+from swiftlet.retrieval.corpora.records import query_text_from_json
+from swiftlet.retrieval.text import normalise
 from training.distillation.sentences import sample_sentences
 from training.distillation.settings import Distillation
 from training.errors import TrainingDataError
-from training.negatives.sampler import Rows
+from training.objective.negatives.sampler import Rows
 
 FEWEST_TEXTS = 20
 _MOST_HELD_OUT = 0.1
@@ -25,7 +25,7 @@ _JSON_SUFFIXES = {".jsonl", ".ndjson"}
 
 @dataclass(frozen=True, slots=True)
 class TextSource:
-    """Distinct texts from one place, by row; `key` tells them from all others."""
+    """Distinct texts from one source, by row. `key` is a hash of them."""
 
     name: str
     lines: tuple[str, ...]
@@ -33,7 +33,7 @@ class TextSource:
 
     @classmethod
     def of(cls, name: str, texts: Iterable[str]) -> "TextSource":
-        """The distinct texts among `texts`, as encoders read them."""
+        """The distinct texts among `texts`, normalised as encoders do."""
         read = (normalise(text).strip() for text in texts)
         lines = tuple(dict.fromkeys(text for text in read if text))
         digest = hashlib.sha256()
@@ -43,17 +43,17 @@ class TextSource:
 
     @property
     def num_passages(self) -> int:
-        """How many there are."""
+        """The number of texts."""
         return len(self.lines)
 
     def texts(self, rows: Iterable[int]) -> list[str]:
-        """Those at `rows`, in that order."""
+        """The texts at `rows`, in that order."""
         return [self.lines[row] for row in rows]
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
-    """Where texts (n,) stand: the numbers of their sources, and their rows there."""
+class TextIndices:
+    """The indices of texts (n,): the numbers of their sources, and their rows there."""
 
     sources: NDArray[np.int64]
     rows: Rows
@@ -61,31 +61,31 @@ class Places:
     def __len__(self) -> int:
         return len(self.rows)
 
-    def __getitem__(self, chosen: NDArray[np.int64]) -> "Places":
-        return Places(self.sources[chosen], self.rows[chosen])
+    def __getitem__(self, chosen: NDArray[np.int64]) -> "TextIndices":
+        return TextIndices(self.sources[chosen], self.rows[chosen])
 
 
 @dataclass(frozen=True, slots=True)
 class TextMixture:
-    """All sources, with the places of what is trained on and of what is held out."""
+    """All sources, with the indices of the training texts and of the held-out texts."""
 
     sources: tuple[TextSource, ...]
-    training: Places
-    held_out: Places
+    training: TextIndices
+    held_out: TextIndices
 
-    def texts(self, places: Places) -> list[str]:
-        """The texts at `places`, in that order."""
+    def texts(self, indices: TextIndices) -> list[str]:
+        """The texts at `indices`, in that order."""
         return [
             self.sources[source].lines[row]
-            for source, row in zip(places.sources.tolist(), places.rows.tolist(), strict=True)
+            for source, row in zip(indices.sources.tolist(), indices.rows.tolist(), strict=True)
         ]
 
 
 def read_texts(settings: Distillation) -> TextMixture:
-    """Read what `settings` name, and hold texts out of the queries, or else of the sentences.
+    """Read the texts of `settings`, and hold out some of the queries, or else of the sentences.
 
-    What is held out depends on the texts alone, so that mixtures can be compared, and stands
-    nowhere in what is trained on, in upper case or in lower.
+    The choice of held-out texts depends on the texts alone, so that different mixtures can be
+    compared. A held-out text is never a training text, even in another case.
 
     :raises CollectionError: When a file is bad or empty.
     :raises TrainingDataError: When there are fewer than 20 distinct texts.
@@ -100,10 +100,10 @@ def read_texts(settings: Distillation) -> TextMixture:
 
 
 def read_query_texts(path: Path) -> Iterator[str]:
-    """The texts of a query log, which may hold one twice.
+    """The texts of a query log, possibly with repetitions.
 
-    `path` is what `read_queries` takes; lines of JSON need no id here, and may call their text
-    "query".
+    The formats are those of `read_queries`. Lines of JSON need no id, and the text may also have
+    the key "query".
 
     :raises CollectionError: When the log is bad or empty.
     """
@@ -114,7 +114,7 @@ def read_query_texts(path: Path) -> Iterator[str]:
 
 
 def hold_out(sources: Sequence[TextSource], num_logs: int, wanted: int) -> TextMixture:
-    """Hold `wanted` texts out, at most a tenth, of the first `num_logs` sources or else of all.
+    """Hold out `wanted` texts of the first `num_logs` sources, or of all, but at most a tenth.
 
     :raises TrainingDataError: When there are fewer than 20 distinct texts.
     """
@@ -123,7 +123,7 @@ def hold_out(sources: Sequence[TextSource], num_logs: int, wanted: int) -> TextM
         names = ", ".join(source.name for source in sources)
         raise TrainingDataError(
             f"{names}: {len(distinct)} distinct texts are too few, at least {FEWEST_TEXTS} are "
-            "needed to train on and to measure with"
+            "needed"
         )
     candidates = {
         line.casefold() for source in sources[: num_logs or None] for line in source.lines
@@ -139,13 +139,13 @@ def hold_out(sources: Sequence[TextSource], num_logs: int, wanted: int) -> TextM
                 held_out.setdefault(folded, (number, row))
             else:
                 training.append((number, row))
-    return TextMixture(tuple(sources), _places(training), _places(list(held_out.values())))
+    return TextMixture(tuple(sources), _indices(training), _indices(list(held_out.values())))
 
 
 def _digest(text: str) -> bytes:
     return hashlib.blake2b(text.encode(), digest_size=8).digest()
 
 
-def _places(pairs: Sequence[tuple[int, int]]) -> Places:
+def _indices(pairs: Sequence[tuple[int, int]]) -> TextIndices:
     array = np.array(pairs, dtype=np.int64).reshape(-1, 2)
-    return Places(array[:, 0], array[:, 1])
+    return TextIndices(array[:, 0], array[:, 1])

@@ -1,4 +1,4 @@
-"""A tiny teacher and a log of what people asked it."""
+"""A tiny teacher and a query log."""
 
 import random
 from collections.abc import Callable
@@ -8,11 +8,11 @@ import pytest
 
 from tests.checkpoints import WORDS
 from tests.runs import Listener
-from training.distillation.distill import Distilled, distill
+from training.distillation.distill import DistillationResult, distill
 from training.distillation.settings import Distillation
-from training.encoders import Tower, TowerSettings
+from training.model.towers import Tower, TowerSettings
 
-Distil = Callable[..., Distilled]
+Distil = Callable[..., DistillationResult]
 
 
 @pytest.fixture(scope="session")
@@ -37,7 +37,7 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def distil(teacher: Path, log: Path) -> Distil:
     """Distils one layer of the teacher; takes settings and the arguments of `distill`."""
 
-    def run(out: Path, listener: Listener | None = None, **options: object) -> Distilled:
+    def run(out: Path, listener: Listener | None = None, **options: object) -> DistillationResult:
         arguments = {
             name: options.pop(name)
             for name in ("teacher_embeddings", "judged", "resume", "overwrite")

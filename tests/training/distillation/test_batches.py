@@ -1,11 +1,11 @@
-"""Batches hold equally long texts, and an epoch holds each text once."""
+"""Batches have texts of similar length, and an epoch has each text once."""
 
 from pathlib import Path
 
 import numpy as np
 
 from training.distillation.batches import length_bucketed_batches, token_counts
-from training.encoders import Tower, TowerSettings
+from training.model.towers import Tower, TowerSettings
 
 LENGTHS = np.random.default_rng(0).integers(1, 200, 10_000)
 

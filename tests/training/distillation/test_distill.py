@@ -1,4 +1,4 @@
-"""A distillation from its texts to an encoder in the teacher's space."""
+"""Whole distillations."""
 
 import json
 from pathlib import Path
@@ -8,17 +8,18 @@ import pytest
 from sentence_transformers import SentenceTransformer
 
 from export.encoder_directory import export_encoder
-from retrieval.encoder import OnnxEncoder
-from retrieval.errors import InvalidArgumentError, StorageError
-from retrieval.manifest import load_manifest
+from swiftlet.retrieval.encoder import OnnxEncoder
+from swiftlet.retrieval.errors import InvalidArgumentError, StorageError
+from swiftlet.retrieval.manifest import load_manifest
 from tests.runs import Listener, records
 from tests.small_disk import small_disk
 from tests.training.distillation.conftest import Distil
 from training.distillation.settings import Distillation
-from training.encoders import Tower, TowerSettings
-from training.errors import ModelError, RecipeError, TrainingStoppedError
-from training.fingerprint import embedding_space
-from training.trained import trained_encoder
+from training.errors import RecipeError, TrainingStoppedError
+from training.model.errors import ModelError
+from training.model.fingerprint import embedding_space
+from training.model.towers import Tower, TowerSettings
+from training.model.trained import trained_encoder
 
 __all__ = ["small_disk"]
 
@@ -51,7 +52,7 @@ def test_the_student_comes_closer_to_the_teacher(run: Path, teacher: Path) -> No
     assert again.min() > cosines[0]
 
 
-def test_a_finished_run_is_an_artefact_without_what_it_worked_with(run: Path) -> None:
+def test_a_finished_run_is_an_artefact_without_checkpoints(run: Path) -> None:
     assert sorted(entry.name for entry in run.iterdir()) == [
         "manifest.json", "metrics.jsonl", "query_encoder", "recipe.json"
     ]  # fmt: skip
@@ -81,7 +82,7 @@ def test_a_student_can_teach_and_stays_in_the_space(
     assert manifest.embedding_space == trained.embedding_space
 
 
-def test_what_the_teacher_said_is_used_again_by_other_students(
+def test_other_students_reuse_the_embeddings_of_the_teacher(
     distil: Distil, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kept = tmp_path / "kept"
@@ -95,7 +96,7 @@ def test_what_the_teacher_said_is_used_again_by_other_students(
     assert {path: path.read_bytes() for path in kept.iterdir()} == before
 
 
-def test_what_the_teacher_said_in_one_precision_is_not_used_in_another(
+def test_embeddings_of_one_precision_are_not_reused_in_another(
     distil: Distil, tmp_path: Path
 ) -> None:
     kept = tmp_path / "kept"
@@ -138,10 +139,10 @@ def test_it_ends_when_it_comes_no_closer_and_keeps_the_best(distil: Distil, tmp_
     assert len(measured) < 40 * 22 // 15
     assert outcome.cosine == max(record["cosine"] for record in measured)
     assert [record["step"] for record in measured][-3] == outcome.best_step
-    assert any("have not come closer 2 times in a row" in note for note in listener.notes)
+    assert any("has not risen in the last 2 evaluation(s)" in note for note in listener.notes)
 
 
-def test_an_interrupted_run_goes_on_to_the_same_result(
+def test_a_resumed_run_gives_the_same_result(
     run: Path, distil: Distil, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out = tmp_path / "run"
@@ -155,7 +156,9 @@ def test_an_interrupted_run_goes_on_to_the_same_result(
     with pytest.raises(KeyboardInterrupt):
         distil(out, listener)
     assert not (out / "manifest.json").exists()
-    with pytest.raises(InvalidArgumentError, match="has an unfinished run; pass --resume to go on"):
+    with pytest.raises(
+        InvalidArgumentError, match="has an unfinished run; pass --resume to continue"
+    ):
         distil(out)
     with pytest.raises(RecipeError, match=r"another recipe: layers \[0\], not \[1\]: use"):
         distil(out, resume=True, layers=(1,))
@@ -166,17 +169,20 @@ def test_an_interrupted_run_goes_on_to_the_same_result(
     assert (out / weights).read_bytes() == (run / weights).read_bytes()
 
 
-def test_a_finished_run_is_not_overwritten_unasked(run: Path, distil: Distil) -> None:
+def test_a_finished_run_is_not_overwritten_by_default(run: Path, distil: Distil) -> None:
     before = (run / "manifest.json").read_bytes()
     with pytest.raises(InvalidArgumentError, match="has a finished run; choose another place"):
         distil(run)
     assert (run / "manifest.json").read_bytes() == before
 
 
-def test_a_loss_that_is_no_number_is_told_with_its_step(distil: Distil, tmp_path: Path) -> None:
+def test_the_error_for_a_loss_that_is_not_finite_names_the_step(
+    distil: Distil, tmp_path: Path
+) -> None:
     with pytest.raises(
         TrainingStoppedError,
-        match=r"is not a finite number at step \d+: lower the learning rate.*; the last checkpoint",
+        match=r"is not a finite number at step \d+ of stage distillation: lower the learning "
+        r"rate.*; the last checkpoint",
     ):
         distil(tmp_path / "run", learning_rate=1e30, schedule="constant")
     assert (tmp_path / "run" / "checkpoint" / "manifest.json").is_file()
@@ -206,8 +212,8 @@ def test_a_teacher_that_needs_code_of_its_own_is_refused(
     ("options", "sentence"),
     [
         ({"layers": None}, "the student would be the teacher"),
-        ({"queries": ()}, "there is nothing to read"),
-        ({"ranking": 1.0}, "the ranking term needs the index"),
+        ({"queries": ()}, "there are no texts"),
+        ({"ranking": 1.0}, "the ranking term needs an index"),
         ({"layers": (-1,)}, "greater than or equal to 0"),
         ({"epochs": 0.0}, "greater than 0"),
     ],

@@ -1,11 +1,11 @@
-"""docs/distillation.md against the settings that it explains."""
+"""docs/distillation.md agrees with the settings of distillation."""
 
 import re
 from pathlib import Path
 
 import typer.main
 
-from swiftlet.main import app
+from swiftlet.cli.main import app
 from training.distillation.settings import Distillation
 
 PAGE = (Path(__file__).parents[3] / "docs" / "distillation.md").read_text("utf-8")

@@ -1,4 +1,4 @@
-"""The distance to the teacher, and to its ranking of documents."""
+"""The losses of distillation."""
 
 import pytest
 import torch
@@ -24,7 +24,7 @@ def test_lengths_do_not_count_in_the_cosine() -> None:
     assert distance(5 * teacher, teacher, "cosine").item() == pytest.approx(0, abs=1e-6)
 
 
-def test_who_ranks_as_the_teacher_does_has_no_loss() -> None:
+def test_a_student_with_the_ranking_of_the_teacher_has_no_loss() -> None:
     teacher, documents = unit(4, 1), unit(9, 2)
     assert ranking_loss(teacher, teacher, documents, 20.0).item() == pytest.approx(0, abs=1e-6)
     # What is perpendicular to all documents does not show in any score.

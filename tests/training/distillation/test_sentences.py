@@ -1,8 +1,8 @@
-"""A corpus becomes sentences that look like what people ask."""
+"""Sentences are taken from a corpus as queries."""
 
 from collections import Counter
 
-from retrieval.types import Document
+from swiftlet.retrieval.types import Document
 from training.distillation.sentences import sample_sentences, sentences
 
 

@@ -1,4 +1,4 @@
-"""A student is part of its teacher, or another checkpoint with a projection."""
+"""A student has layers of its teacher, or is another checkpoint with a projection."""
 
 from pathlib import Path
 
@@ -6,11 +6,11 @@ import pytest
 import torch
 from sentence_transformers import SentenceTransformer
 
-from retrieval.errors import InvalidArgumentError
+from swiftlet.retrieval.errors import InvalidArgumentError
 from tests.checkpoints import SIZES
 from training.distillation.settings import Distillation
 from training.distillation.student import Student
-from training.encoders import Tower, TowerSettings
+from training.model.towers import Tower, TowerSettings
 
 WIDTH = SIZES["hidden_size"]
 TEXTS = ["kalo mine", "pura soti kami", "lolo"]
@@ -73,7 +73,7 @@ def test_the_projection_begins_where_the_teacher_is_nearest(checkpoints: dict[st
     torch.testing.assert_close(student.projection.bias, shift, atol=0.05, rtol=0.01)
 
 
-def test_what_is_saved_is_what_was_trained(checkpoints: dict[str, Path], tmp_path: Path) -> None:
+def test_the_saved_encoder_is_the_trained_one(checkpoints: dict[str, Path], tmp_path: Path) -> None:
     student = Student.make(
         settings(checkpoints["bert"], student=str(checkpoints["distilbert"])), 48
     ).eval()

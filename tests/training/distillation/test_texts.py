@@ -1,11 +1,11 @@
-"""Query logs and corpora become distinct texts, of which some are held out."""
+"""Distinct texts are read from query logs and corpora, and some are held out."""
 
 import json
 from pathlib import Path
 
 import pytest
 
-from retrieval.errors import CollectionError
+from swiftlet.retrieval.errors import CollectionError
 from training.distillation.settings import Distillation
 from training.distillation.texts import TextSource, hold_out, read_query_texts, read_texts
 from training.errors import TrainingDataError
@@ -66,7 +66,7 @@ def test_the_same_text_counts_once_and_white_space_does_not_count() -> None:
     assert source.lines == ("a query", "another")
 
 
-def test_a_source_is_known_again_by_its_texts_alone() -> None:
+def test_the_key_of_a_source_depends_on_its_texts_alone() -> None:
     first = TextSource.of("one", ["a", "b"])
     assert TextSource.of("two", ["a", "b"]).key == first.key
     assert TextSource.of("one", ["b", "a"]).key != first.key
@@ -85,7 +85,7 @@ def test_a_tenth_of_the_queries_at_most_is_held_out_and_none_of_it_is_trained_on
     assert len(trained) == 150 - 10
 
 
-def test_what_is_held_out_does_not_change_with_the_rest_of_the_mixture() -> None:
+def test_held_out_texts_do_not_depend_on_the_rest_of_the_mixture() -> None:
     log = TextSource.of("log", [f"query {n}" for n in range(100)])
     sentences = TextSource.of("sentences", [f"sentence {n}" for n in range(1000)])
     alone, mixed = hold_out([log], 1, 8), hold_out([log, sentences], 1, 8)

@@ -1,10 +1,10 @@
 #!/bin/sh
-# Writes prometheus-rule.yaml anew from the alerts that Prometheus reads without an operator.
+# Writes prometheus-rule.yaml from deploy/prometheus/alerts.yml, for the Prometheus operator.
 set -eu
 cd "$(dirname "$0")"
 {
     cat <<'HEADER'
-# Made by prometheus-rule.sh from deploy/prometheus/alerts.yml: change that one.
+# Made by prometheus-rule.sh from deploy/prometheus/alerts.yml: change that file.
 apiVersion: monitoring.coreos.com/v1
 kind: PrometheusRule
 metadata:

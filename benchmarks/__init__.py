@@ -1,0 +1,1 @@
+"""Speed and memory of parts, one script for each page of docs/results/."""

@@ -1,0 +1,1 @@
+"""Plain services to compare with."""

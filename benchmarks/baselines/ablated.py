@@ -1,0 +1,78 @@
+"""`swiftlet` with one part of its service replaced by the standard part of Python or uvicorn.
+
+python -m benchmarks.baselines.ablated PART serve INDEX …
+"""
+
+import sys
+from asyncio import Transport
+from collections.abc import Callable
+
+import uvicorn
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from service import connection, executor, server
+from swiftlet.__main__ import main
+
+SEPARATE_WRITES = "separate-writes"
+THREAD_POOL = "thread-pool"
+NO_SHARE = "no-share"
+UVICORN = "uvicorn"
+
+
+class PoolExecutor(executor.SearchExecutor):
+    """Runs every call on a pool with a thread for each core, and none on the event loop."""
+
+    def __init__(self, threads: int, *, max_queued: int) -> None:
+        super().__init__(threads + 1, max_queued=max_queued)
+        self.threads = threads
+        self._idle = sys.maxsize  # so that each call is submitted to the pool
+
+    def run_on_every_thread(self, function: Callable[[], object]) -> None:
+        """Run `function` once."""
+        function()
+
+
+class SeparateWrites(Transport):
+    """Sends each write by itself."""
+
+    def __init__(self, transport: Transport) -> None:
+        super().__init__()
+        self.__dict__ |= {
+            name: getattr(transport, name) for name in dir(transport) if name[:2] != "__"
+        }
+
+    def flush(self) -> None:
+        """Send nothing, since nothing is held back."""
+
+
+def write_separately() -> None:
+    """Let uvicorn write the head of an answer and its body one after the other."""
+    vars(connection)["JoinedWrites"] = SeparateWrites
+
+
+def use_thread_pool() -> None:
+    """Search on threads alone, as `run_in_threadpool` does."""
+    vars(server)["SearchExecutor"] = PoolExecutor
+
+
+def share_no_time() -> None:
+    """Let the event loop run one call at a time."""
+    executor._LONGEST_SHARE_SECONDS = 0.0  # noqa: SLF001
+
+
+def use_uvicorn() -> None:
+    """Leave connections and stops to uvicorn."""
+    vars(server)["bounded_connection"] = lambda **_: HttpToolsProtocol
+    server._Server.shutdown = uvicorn.Server.shutdown  # type: ignore[method-assign]  # noqa: SLF001
+
+
+PARTS = {
+    SEPARATE_WRITES: write_separately,
+    THREAD_POOL: use_thread_pool,
+    NO_SHARE: share_no_time,
+    UVICORN: use_uvicorn,
+}
+
+if __name__ == "__main__":
+    PARTS[sys.argv.pop(1)]()
+    main()

@@ -1,0 +1,53 @@
+"""Writes the artefacts that the image serves without a volume: the given ones, or the demo's.
+
+python artefacts.py INDEX ENCODER OUT
+
+Given artefacts are verified. Only the folder given/deploy/image/none stands for "none given", so a
+mistyped folder is an error and does not lead to the demo.
+"""
+
+import shutil
+import sys
+from pathlib import Path
+
+from swiftlet import encoders
+from swiftlet.indexing.build import build_index
+from swiftlet.indexing.standard_library import read_standard_library
+from swiftlet.retrieval.errors import RetrievalError
+from swiftlet.retrieval.manifest import read_manifest
+from swiftlet.retrieval.searcher import Searcher
+
+NONE = Path("given/deploy/image/none")
+
+
+def main() -> None:
+    index, encoder, out = map(Path, sys.argv[1:])
+    out.mkdir()
+    try:
+        if is_given(encoder, "encoder"):
+            shutil.copytree(encoder, out / "encoder")
+            encoder = out / "encoder"
+        else:
+            encoder = encoders.DEFAULT_QUERY_ENCODER
+        if is_given(index, "index"):
+            shutil.copytree(index, out / "index")
+        else:
+            build_index(read_standard_library(), encoders.DEFAULT_ENCODER, out / "index")
+        Searcher.open(out / "index", encoder).close()
+    except RetrievalError as error:
+        sys.exit(f"artefacts.py: {error}")
+
+
+def is_given(folder: Path, kind: str) -> bool:
+    """Whether a folder is an artefact of this kind; false for the folder that stands for none.
+
+    :raises ManifestError: When the folder is neither.
+    """
+    if folder == NONE:
+        return False
+    read_manifest(folder, kind)
+    return True
+
+
+if __name__ == "__main__":
+    main()

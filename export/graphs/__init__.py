@@ -1,0 +1,1 @@
+"""ONNX graphs: tracing, simplification and quantisation."""

@@ -1,0 +1,1 @@
+"""Tests of the service under overload, stops, reloads and long load, with bounds."""

@@ -1,0 +1,128 @@
+"""Resilience runs: `python -m loadtests.resilience overload|attacks|stops|reloads|memory|…|all`.
+
+Real processes serve the demo's index and get real queries. The service has one core and the
+generator another one, or both share two. Each run writes its section of docs/results/service.md and
+the raw figures beside it. Exit status 1 if a bound was missed. Needs two cores.
+"""
+
+import os
+import random
+import resource
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from loadtests.arguments import DEMO_QUERIES
+from loadtests.command_line import LoadTestError, Parser, number, refuse
+from loadtests.processes import pinned
+from loadtests.resilience.attacks import attacks
+from loadtests.resilience.memory import memory
+from loadtests.resilience.overload import overload
+from loadtests.resilience.reloads import reloads
+from loadtests.resilience.starts import starts
+from loadtests.resilience.stops import stops
+from loadtests.resilience.testbed import Testbed
+from loadtests.results import RESULTS, write_section
+from loadtests.signals import Stopped, stop_on_signals
+from loadtests.systems import demo_index, num_passages
+from loadtests.traffic import read_queries
+from swiftlet.encoders import DEFAULT_QUERY_ENCODER
+from swiftlet.evaluation.machine import describe_machine
+
+RUNS: dict[str, tuple[str, Callable[[Testbed, Any], dict[str, Any]], str]] = {
+    "starts": ("Start", starts, "starts"),
+    "overload": ("Overload", overload, "seconds"),
+    "attacks": ("Attacks", attacks, "attack_seconds"),
+    "stops": ("Stopping under load", stops, "stops"),
+    "reloads": ("Reloading under load", reloads, "reloads"),
+    "memory": ("Memory", memory, "minutes"),
+}
+"""Each run: its heading, its function, and the option with its length or number."""
+
+ALL = "all"
+PAGE = RESULTS / "service.json"
+TITLE = "The service"
+TEMPLATES = "loadtests/resilience/templates"
+PACKAGES = ["onnxruntime", "faiss-cpu", "tokenizers", "uvicorn", "uvloop", "httptools"]
+HEADINGS = {1: "", 2: " on two cores"}
+THREADS = {1: "one, on a core of its own", 2: "two, which share both cores with the generator"}
+QUERY_SEED = 5
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run and write the sections; 1 if a bound was missed."""
+    options = _parser().parse_args(arguments)
+    stop_on_signals()
+    # Services and generators inherit it; overload takes thousands of connections.
+    _, most_files = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most_files, most_files))
+    if len(os.sched_getaffinity(0)) < 2:
+        refuse("1 core is available; 2 are expected, for service and generator")
+    try:
+        cores = sorted(os.sched_getaffinity(0))[:2]
+        service, generator = (cores[:1], cores[1:]) if options.cores == 1 else (cores, cores)
+        index = options.index or demo_index(cores)
+        queries = read_queries(options.queries)
+        sample = random.Random(QUERY_SEED).sample(queries, min(len(queries), options.num_queries))
+        # Before this process is pinned to the generator's cores.
+        machine = describe_machine(PACKAGES, threads=THREADS[options.cores])
+        missed = False
+        with pinned(generator):
+            for name in RUNS if options.run == ALL else [options.run]:
+                heading, run, option = RUNS[name]
+                with tempfile.TemporaryDirectory() as folder:
+                    testbed = Testbed(
+                        Path(folder), index, options.encoder, sample, service, generator,
+                        options.rate, options.times,
+                    )  # fmt: skip
+                    found = run(testbed, getattr(options, option))
+                made_by = _describe(options, name, option, machine, index, len(sample))
+                figures = {"template": f"{TEMPLATES}/{name}.md.j2", "made_by": made_by, **found}
+                page = write_section(options.raw, TITLE, heading + HEADINGS[options.cores], figures)
+                missed |= not all(bound["kept"] for bound in found["bounds"])
+    except LoadTestError as error:
+        refuse(error)
+    except Stopped as stop:
+        refuse(f"ended by {stop.signal.name}", 128 + stop.signal)
+    print(page)
+    return int(missed)
+
+
+def _parser() -> Parser:
+    parser = Parser(prog="loadtests.resilience", description=__doc__.splitlines()[0])
+    add = parser.add_argument
+    add("run", choices=[*RUNS, ALL])
+    add("--queries", type=Path, default=DEMO_QUERIES, help="file of queries, or BEIR folder")
+    add("--num-queries", type=number(1, 1e6, int), default=300, help="a sample of them")
+    add("--index", type=Path, help="an index; default: the demo's")
+    add("--encoder", type=Path, default=DEFAULT_QUERY_ENCODER, help="query encoder for it")
+    add("--rate", type=number(0.1, 1e6), help="searches a second that it can answer, if known")
+    add("--cores", type=int, choices=HEADINGS, default=1, help="of the service")
+    add("--starts", type=number(1, 1000, int), default=20)
+    add("--stops", type=number(1, 1000, int), default=20)
+    add("--reloads", type=number(2, 10_000, int), default=100)
+    add("--seconds", type=number(1, 3600), default=60.0, help="of overload")
+    add("--times", type=number(1, 100), default=4.0, help="of overload: offered over answerable")
+    add("--attack-seconds", type=number(1, 600), default=10.0, help="of each attack")
+    add("--minutes", type=number(0.05, 1440), default=10.0, help="of the run memory")
+    add("--raw", type=Path, default=PAGE, help="raw figures of the page, which is beside them")
+    return parser
+
+
+def _describe(options: Any, name: str, option: str, machine: str, index: Path, queries: int) -> str:
+    """The command, machine, index and queries of a run."""
+    given = f"--{option.replace('_', '-')} {getattr(options, option):g}"
+    given += f" --times {options.times:g}" if name == "overload" else ""
+    given += f" --cores {options.cores}" if options.cores > 1 else ""
+    given += f" --rate {options.rate:g}" if options.rate is not None else ""
+    return (
+        f"Made by `python -m loadtests.resilience {name} {given}`. "
+        f"{machine} {num_passages(index):,} passages, query encoder {options.encoder.name}, "
+        f"{queries} queries."
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,93 @@
+"""Requests that take much of the service for little: what other clients notice of them."""
+
+import json
+from collections import Counter
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from itertools import repeat
+from multiprocessing import get_context
+from typing import Any
+
+import numpy as np
+
+from loadtests.figures import percentile
+from loadtests.http_client import OK, Request, search
+from loadtests.loads import Load, closed_loop, open_loop
+from loadtests.resilience.testbed import Testbed
+from loadtests.results import bound, milliseconds
+
+LIVENESS_SECONDS = 0.1
+PROBES_PER_SECOND = 20.0
+_LIVENESS = Request("liveness", "/health/live", method="GET")
+_LEAD_SECONDS = 2.0
+
+_TINY_ARRAYS = b'{"queries":[' + b",".join([b"[]"] * 1_390_000) + b"]}"
+_MANY_HITS = json.dumps({"query": "how is bread made", "top_k": 1000}).encode()
+
+OVERLOAD = (search("how is bread made"), 400)
+WAYS = {
+    "none": (search("how is bread made"), 0),
+    "bodies of 4 MB full of tiny arrays": (Request("batch", "/search/batch", _TINY_ARRAYS), 8),
+    "searches with top_k 1000": (Request("single", "/search", _MANY_HITS), 8),
+    "more searches than fit into the queue": OVERLOAD,
+}
+"""Each attack: its request, and how many clients send it."""
+
+
+def attacks(testbed: Testbed, seconds: float) -> dict[str, Any]:
+    """Attack a service in each way for so many seconds, and probe it meanwhile."""
+    rows = {name: attack(testbed, *way, seconds=seconds) for name, way in WAYS.items()}
+    return {
+        "seconds": seconds,
+        "probes_per_second": PROBES_PER_SECOND,
+        "attacks": rows,
+        "bounds": [
+            bound(
+                f"liveness, slowest probe: {name}",
+                milliseconds(row["liveness"]["most"]),
+                f"at most {milliseconds(LIVENESS_SECONDS)}",
+                kept=row["liveness"]["most"] <= LIVENESS_SECONDS,
+            )
+            for name, row in rows.items()
+        ],
+    }
+
+
+def attack(testbed: Testbed, request: Request, clients: int, *, seconds: float) -> dict[str, Any]:
+    """What probes and the attack itself notice while `clients` send `request` without a pause."""
+    probes = [_LIVENESS, search(testbed.queries[1])]
+    moments = np.arange(0, seconds, 1 / PROBES_PER_SECOND)
+    with testbed.serve() as service:
+        testbed.capacity(service, testbed.requests)
+        probe = partial(open_loop, service.address, probes, seconds=seconds)
+        if not clients:
+            return _row(probe(moments), None)
+        # Another process, so that the probes do not wait for the interpreter of the attack.
+        with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+            attacking = pool.submit(
+                _send, service.address, request, clients, seconds + 2 * _LEAD_SECONDS
+            )
+            load = probe(moments + _LEAD_SECONDS, warm_up=_LEAD_SECONDS)
+            return _row(load, attacking.result())
+
+
+def _send(address: str, request: Request, clients: int, seconds: float) -> Load:
+    return closed_loop(address, repeat(request), clients=clients, seconds=seconds)
+
+
+def _row(probes: Load, load: Load | None) -> dict[str, Any]:
+    def seconds_of(kind: str) -> dict[str, float]:
+        found = [each.latency for each in probes.exchanges if each.request.kind == kind]
+        return {"p50": percentile(np.array(found), 50), "most": max(found)}
+
+    exchanges = load.exchanges if load else []
+    statuses = Counter(each.status for each in exchanges)
+    refused = np.array([each.latency for each in exchanges if each.status == 429])
+    return {
+        "liveness": seconds_of("liveness"),
+        "search": seconds_of("single"),
+        "probes_failed": sum(each.status not in (OK, 429) for each in probes.exchanges),
+        "attack_per_second": len(exchanges) / load.wall_seconds if load else 0.0,
+        "answered_per_second": statuses[OK] / load.wall_seconds if load else 0.0,
+        "refused_p99": percentile(refused, 99) if len(refused) else None,
+    }

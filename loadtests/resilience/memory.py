@@ -1,0 +1,120 @@
+"""Sends queries of very different lengths for minutes; checks memory and equal answers."""
+
+import json
+import random
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from hashlib import sha256
+from threading import Event
+from typing import Any, NamedTuple
+
+from loadtests.figures import Figures
+from loadtests.http_client import OK, search
+from loadtests.loads import open_loop
+from loadtests.processes import Service, call
+from loadtests.resilience.testbed import Testbed, arrivals, statuses
+from loadtests.results import bound, megabytes
+
+SHARE = 0.8
+LONGEST = 2000
+TEXTS = 2000
+WARM_SHARE = 0.1
+MOST_GROWTH = 0.05
+_SECONDS_BETWEEN = 1.0
+_PROBE = json.dumps({"query": "how do I read a file line by line"}).encode()
+_TEXT_SEED = 5
+
+
+class _Sample(NamedTuple):
+    """Seconds after the beginning; resident bytes, with and without the index; a probe's answer."""
+
+    seconds: float
+    resident_bytes: int
+    own_bytes: int
+    answer: str
+
+
+def memory(testbed: Testbed, minutes: float) -> dict[str, Any]:
+    """Load the service with 80% of the searches that it can answer, and sample its memory."""
+    requests = [search(text) for text in texts_of_lengths(testbed.queries, LONGEST, TEXTS)]
+    stop = Event()
+    seconds = 60 * minutes
+    with ThreadPoolExecutor(1) as pool, testbed.serve() as service:
+        before = _probe(service)
+        capacity = testbed.capacity(service, requests)
+        sampling = pool.submit(_sample, service, testbed, stop)
+        try:
+            rate = SHARE * capacity
+            moments = arrivals(rate, seconds)
+            load = open_loop(service.address, requests, moments, seconds=seconds)
+        finally:
+            stop.set()
+        samples = sampling.result()
+    figures = Figures(load, offered=rate)
+    warm = [each for each in samples if each.seconds >= seconds * WARM_SHARE]
+    most = max(each.resident_bytes for each in warm)
+    growth = most / warm[0].resident_bytes - 1
+    probes = [before, *(each.answer for each in samples)]
+    answers = {answer for answer in probes if answer}
+    failed = len(figures.measured) - figures.statuses[OK] + probes.count("")
+    return {
+        "minutes": minutes,
+        "share": SHARE,
+        "longest": LONGEST,
+        "capacity": capacity,
+        "statuses": statuses(figures),
+        "seconds": {f"p{p}": figures.latency(p) / 1000 for p in (50, 99)},
+        "warm_seconds": seconds * WARM_SHARE,
+        "probes": len(probes),
+        "resident_bytes": {"first": samples[0].resident_bytes, "last": warm[-1].resident_bytes},
+        "own_bytes": {
+            "first": warm[0].own_bytes, "most": max(each.own_bytes for each in warm),
+        },
+        "samples": [each[:3] for each in samples],
+        "bounds": [
+            bound(
+                f"resident memory after {seconds * WARM_SHARE:.0f} s, and the most later",
+                f"{megabytes(warm[0].resident_bytes)}, {megabytes(most)} ({growth:+.1%})",
+                f"less than {MOST_GROWTH:+.0%}",
+                kept=growth < MOST_GROWTH,
+            ),
+            bound(
+                "different answers to one query", str(len(answers)), "1", kept=len(answers) == 1
+            ),
+            bound("requests not answered 200", str(failed), "0", kept=not failed),
+        ],
+    }  # fmt: skip
+
+
+def texts_of_lengths(texts: Sequence[str], longest: int, count: int) -> list[str]:
+    """Parts of `texts` of 1 to `longest` characters.
+
+    The logarithms of the lengths are evenly distributed; each part begins with a word.
+    """
+    words = " ".join(texts).split()
+    chance = random.Random(_TEXT_SEED)
+    parts = []
+    for _ in range(count):
+        characters = round(longest ** chance.random())
+        first = chance.randrange(len(words))
+        # A word and the space before it have two characters at least.
+        around = (words[first:] + words)[: characters // 2 + 1]
+        parts.append(" ".join(around)[:characters].strip())
+    return parts
+
+
+def _sample(service: Service, testbed: Testbed, stop: Event) -> list[_Sample]:
+    began = time.perf_counter()
+    samples = []
+    while not stop.wait(_SECONDS_BETWEEN):
+        own = service.resident_bytes(without=testbed.index)
+        seconds = time.perf_counter() - began
+        samples.append(_Sample(seconds, service.resident_bytes(), own, _probe(service)))
+    return samples
+
+
+def _probe(service: Service) -> str:
+    """The hash of the answer to one query; empty for a refusal."""
+    status, body = call(f"{service.address}/search", _PROBE)
+    return sha256(body).hexdigest() if status == OK else ""

@@ -1,0 +1,116 @@
+"""Sends more searches than the service can answer, and measures how soon it recovers."""
+
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from math import inf
+from typing import Any
+
+from loadtests.figures import Figures, percentile
+from loadtests.http_client import OK, REJECTIONS, Request
+from loadtests.loads import open_loops
+from loadtests.processes import READY_PATH, call
+from loadtests.resilience.testbed import Testbed, one_by_one, statuses
+from loadtests.results import bound, milliseconds
+
+DEADLINE_SECONDS = 5.0
+RECOVERY_SECONDS = 2.0
+CONNECTIONS = 4000
+SENT_SHARE = 0.99
+PROBES = 20
+NORMAL = 1.5
+_LEAD_SECONDS = 3.0
+_RECOVERY_TIMEOUT_SECONDS = 60
+
+
+def overload(testbed: Testbed, seconds: float) -> dict[str, Any]:
+    """Send `testbed.times` as many searches for some time, then probe until answers are normal."""
+    requests = testbed.requests
+    generators = len(testbed.generator_cores)
+    with (
+        testbed.serve(timeout_ms=round(1000 * DEADLINE_SECONDS)) as service,
+        ThreadPoolExecutor(1) as pool,
+    ):
+        capacity = testbed.capacity(service, requests)
+        usual = _median_seconds(service.address, requests)
+        start_at = time.monotonic() + _LEAD_SECONDS
+        end = start_at + seconds
+        probing = pool.submit(_recovered_at, service.address, requests[:PROBES], usual, end)
+        load = open_loops(
+            service.address,
+            requests,
+            rate=testbed.times * capacity,
+            seconds=seconds,
+            processes=generators,
+            connections=CONNECTIONS // generators,
+            start_at=start_at,
+        )
+        recovery = probing.result() - end
+    figures = Figures(load, offered=testbed.times * capacity)
+    accepted, refused = (figures.of_status(status) / 1000 for status in (OK, 429))
+    offered = len(figures.measured)
+    sent = round(figures.sent_rate * seconds)
+    others = sorted(set(figures.statuses) - {OK, *REJECTIONS})
+    p99 = percentile(accepted, 99)
+    return {
+        "seconds": seconds,
+        "capacity": capacity,
+        "times": testbed.times,
+        "offered": offered,
+        "sent": sent,
+        "sent_times": sent / seconds / capacity,
+        "answered": len(accepted),
+        "refused": len(refused),
+        "statuses": statuses(figures),
+        "accepted_seconds": {"p50": percentile(accepted, 50), "p99": p99},
+        "refused_seconds": {"p50": percentile(refused, 50), "p99": percentile(refused, 99)}
+        if len(refused)
+        else None,
+        "generators": generators,
+        "generator_share": load.cpu_seconds / load.wall_seconds,
+        "connections": CONNECTIONS,
+        "probes": PROBES,
+        "normal": NORMAL,
+        "usual_seconds": usual,
+        "recovery_seconds": recovery,
+        "bounds": [
+            bound(
+                "requests sent within the time",
+                f"{sent / offered:.1%}",
+                f"at least {SENT_SHARE:.0%}",
+                kept=sent >= SENT_SHARE * offered,
+            ),
+            bound(
+                "statuses other than 200, 429, 503, 504",
+                ", ".join(map(str, others)) or "none",
+                "none",
+                kept=not others,
+            ),
+            bound(
+                "accepted requests, p99",
+                milliseconds(p99),
+                f"the deadline, {milliseconds(DEADLINE_SECONDS)}",
+                kept=p99 <= DEADLINE_SECONDS,
+            ),
+            bound(
+                "recovery",
+                f"{recovery:.2f} s",
+                f"{RECOVERY_SECONDS:.0f} s",
+                kept=recovery < RECOVERY_SECONDS,
+            ),
+        ],
+    }
+
+
+def _recovered_at(address: str, probes: Sequence[Request], usual: float, end: float) -> float:
+    """When, after `end`, probes were answered as quickly as usual by a service that is ready."""
+    time.sleep(max(0.0, end - time.monotonic()))
+    while time.monotonic() < end + _RECOVERY_TIMEOUT_SECONDS:
+        normal = _median_seconds(address, probes) <= NORMAL * usual
+        if normal and call(address + READY_PATH)[0] == OK:
+            return time.monotonic()
+    return inf
+
+
+def _median_seconds(address: str, requests: Sequence[Request]) -> float:
+    return Figures(one_by_one(address, requests)).latency(50.0) / 1000

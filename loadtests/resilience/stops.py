@@ -1,0 +1,151 @@
+"""Stops the service by SIGTERM under load, several times, and counts lost requests."""
+
+import random
+import re
+import signal
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from itertools import count
+from threading import Event
+from typing import Any
+
+from loadtests.http_client import NO_ANSWER, OK, search
+from loadtests.loads import Load, closed_loop
+from loadtests.processes import Service
+from loadtests.resilience.testbed import Testbed
+from loadtests.results import bound, spread
+
+CLIENTS = 16
+CLOSED_EVERY = 4
+_LOAD_SECONDS = (0.5, 1.5)
+_EXIT_TIMEOUT_SECONDS = 40
+_ALLOWED = {OK, 503}
+_LOGGED = re.compile(r" (\S+) POST /search (\d+) ")
+_SIGNAL_SEED = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """One stop: the load, and the statuses in the service's access log by request id."""
+
+    load: Load
+    logged: dict[str, int]
+    exit_status: int
+    seconds: float
+
+    @property
+    def statuses(self) -> Counter[int]:
+        """The number of sent requests by status."""
+        return Counter(each.status for each in self.load.exchanges if each.was_sent)
+
+    @property
+    def lost_after_begin(self) -> int:
+        """Requests without an answer that the service had begun."""
+        return sum(
+            each.request.request_id in self.logged
+            for each in self.load.exchanges
+            if each.was_sent and each.status == NO_ANSWER
+        )
+
+    @property
+    def different(self) -> int:
+        """Requests that got another answer than the access log has."""
+        answered = {e.request.request_id: e.status for e in self.load.exchanges if e.status}
+        return len(answered.items() ^ self.logged.items())
+
+
+def stops(testbed: Testbed, times: int) -> dict[str, Any]:
+    """Start a service, load it and stop it with SIGTERM, several times."""
+    moments = random.Random(_SIGNAL_SEED)
+    found = []
+    for _ in range(times):
+        seconds = moments.uniform(*_LOAD_SECONDS)
+        with testbed.serve(access_log="true") as service:
+            stop = partial(_terminate, service)
+            log = partial(getattr, service, "log")
+            found.append(
+                stop_under_load(service.address, testbed.queries, stop, log, seconds=seconds)
+            )
+    return summary(found)
+
+
+def stop_under_load(
+    address: str,
+    queries: Sequence[str],
+    stop: Callable[[], int],
+    read_log: Callable[[], Sequence[str]],
+    *,
+    seconds: float,
+    clients: int = CLIENTS,
+) -> Stop:
+    """Load a service for some seconds and stop it; clients continue until they are refused.
+
+    :param stop: Stops the service and waits for it; its exit status.
+    :param read_log: The lines of its log, with its access log.
+    """
+    requests = (
+        search(
+            queries[number % len(queries)],
+            request_id=f"stop-{number}",
+            close=number % CLOSED_EVERY == 0,
+        )
+        for number in count()
+    )
+    enough = Event()
+    with ThreadPoolExecutor(1) as pool:
+        loading = pool.submit(
+            closed_loop, address, requests, clients=clients, go_on=lambda: not enough.is_set()
+        )
+        try:
+            time.sleep(seconds)
+            began = time.perf_counter()
+            exit_status = stop()
+            stop_seconds = time.perf_counter() - began
+        finally:
+            enough.set()
+        load = loading.result()
+    logged = {line[1]: int(line[2]) for line in map(_LOGGED.search, read_log()) if line}
+    return Stop(load, logged, exit_status, stop_seconds)
+
+
+def _terminate(service: Service) -> int:
+    service.process.send_signal(signal.SIGTERM)
+    return int(service.process.wait(_EXIT_TIMEOUT_SECONDS))
+
+
+def summary(found: Sequence[Stop]) -> dict[str, Any]:
+    """The figures of all stops, and their bounds."""
+    statuses: Counter[int] = sum((stop.statuses for stop in found), Counter())
+    loaded = sum(OK in stop.statuses for stop in found)
+    others = sorted(set(statuses) - _ALLOWED - {NO_ANSWER})
+    exits = sorted({stop.exit_status for stop in found})
+    begun = sum(stop.lost_after_begin for stop in found)
+    zeros = {
+        "lost after the service had begun them": begun,
+        "lost before the service had read them": statuses[NO_ANSWER] - begun,
+        "answers that differ from the access log": sum(stop.different for stop in found),
+        "connections reset after their last answer": sum(stop.load.resets for stop in found),
+    }
+    return {
+        "times": len(found),
+        "clients": CLIENTS,
+        "closed_every": CLOSED_EVERY,
+        "statuses": {str(status): number for status, number in statuses.items()},
+        "lost": statuses[NO_ANSWER],
+        "seconds": spread([stop.seconds for stop in found]),
+        "bounds": [
+            bound("stops under load", str(loaded), str(len(found)), kept=loaded == len(found)),
+            *(bound(name, str(number), "0", kept=not number) for name, number in zeros.items()),
+            bound(
+                "statuses other than 200 and 503",
+                ", ".join(map(str, others)) or "none",
+                "none",
+                kept=not others,
+            ),
+            bound("exit statuses", ", ".join(map(str, exits)), "0", kept=exits == [0]),
+        ],
+    }

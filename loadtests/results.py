@@ -1,0 +1,159 @@
+"""Result pages: a template makes Markdown from raw figures in JSON.
+
+    python -m loadtests.results docs/results/*.json
+
+writes the pages again from their raw figures. A raw file, or each section in it, names its template
+in "template"; everything else in it is for the template.
+"""
+
+import argparse
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from math import isinf
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from tabulate import tabulate
+
+from swiftlet.evaluation.comparison import comparison_from, mean_of
+from swiftlet.evaluation.comparison_rendering import to_markdown
+
+ROOT = Path(__file__).parents[1]
+RESULTS = ROOT / "docs" / "results"
+TEMPLATE, SECTIONS = "template", "sections"
+
+Figures = dict[str, Any]
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Write the pages of raw files again."""
+    parser = argparse.ArgumentParser(prog="loadtests.results", description="Render result pages.")
+    parser.add_argument("raw", type=Path, nargs="+", help="raw figures, such as service.json")
+    for raw in parser.parse_args(arguments).raw:
+        print(write(raw, json.loads(raw.read_text("utf-8"))))
+
+
+def write(raw: Path, figures: Figures) -> Path:
+    """Write raw figures, and the page beside them; the path of the page."""
+    raw.write_text(json.dumps(figures, indent=1, ensure_ascii=False) + "\n", "utf-8")
+    page = raw.with_suffix(".md")
+    page.write_text(page_of(raw, figures), "utf-8")
+    return page
+
+
+def write_section(raw: Path, title: str, heading: str, figures: Figures) -> Path:
+    """Write one section of a page; it replaces an earlier one with that heading."""
+    page: Figures = {"title": title, SECTIONS: {}}
+    if raw.exists():
+        page = json.loads(raw.read_text("utf-8"))
+    page[SECTIONS][heading] = figures
+    return write(raw, page)
+
+
+def page_of(raw: Path, figures: Figures) -> str:
+    """The page of raw figures, which names the file `raw` as its source."""
+    if SECTIONS in figures:
+        sections = [
+            f"## {heading}\n\n{_render(section)}" for heading, section in figures[SECTIONS].items()
+        ]
+        text = "\n\n".join([f"# {figures['title']}", *sections])
+    else:
+        text = _render(figures)
+    origin = f", {figures['source']}" if "source" in figures else ""
+    return f"{text}\n\nRaw figures: [{raw.name}]({raw.name}){origin}.\n"
+
+
+def spread(values: Sequence[float]) -> Figures:
+    """The rounds of a measurement, and their median, least and most."""
+    return {
+        "median": median(values),
+        "least": min(values),
+        "most": max(values),
+        "rounds": list(values),
+    }
+
+
+def bound(name: str, measured: str, expected: str, *, kept: bool) -> Figures:
+    """A bound on a figure: its name, the measured value, the bound, and whether it was kept."""
+    return {"name": name, "measured": measured, "bound": expected, "kept": kept}
+
+
+def milliseconds(seconds: float) -> str:
+    """Seconds as milliseconds, with three digits at least."""
+    if isinf(seconds):
+        return "never"
+    return f"{1000 * seconds:.1f} ms" if seconds < 0.1 else f"{1000 * seconds:,.0f} ms"
+
+
+def megabytes(count: float) -> str:
+    """Bytes as millions of them."""
+    return f"{count / 1e6:.1f} MB"
+
+
+def table(rows: Iterable[Mapping[str, Any] | Sequence[Any]], head: Sequence[str] = ()) -> str:
+    """A Markdown table of rows: mappings, or sequences below `head`. Missing cells are dashes."""
+    listed = list(rows)
+    if not head:
+        head = list(dict.fromkeys(name for row in listed for name in row))
+        listed = [[row.get(name) for name in head] for row in listed]  # type: ignore[union-attr]
+    cells = [[_cell(cell) for cell in row] for row in listed]
+    return str(tabulate(cells, head, tablefmt="github", disable_numparse=True))
+
+
+def _cell(cell: object) -> str:
+    if cell is None or cell == "":
+        return "-"
+    return f"{cell:,}" if isinstance(cell, int) else str(cell)
+
+
+def _bounds(bounds: Sequence[Figures]) -> str:
+    rows = [
+        [each["name"], each["measured"], each["bound"], "kept" if each["kept"] else "**missed**"]
+        for each in bounds
+    ]
+    return table(rows, ["", "measured", "bound", ""])
+
+
+def _statuses(counts: Mapping[str, int]) -> str:
+    names = {"0": "no answer"}
+    rows = [[names.get(status, status), f"{counts[status]:,}"] for status in sorted(counts)]
+    return table(rows, ["status", "requests"])
+
+
+def _render(figures: Figures) -> str:
+    return rendered(figures[TEMPLATE], figures)
+
+
+def rendered(template: str, figures: Figures) -> str:
+    """A template, by its path from the project's root, filled with figures."""
+    return environment().get_template(template).render(figures).strip()
+
+
+def environment() -> Environment:
+    """The filters of the templates, which go by their path from the project's root."""
+    found = Environment(
+        loader=FileSystemLoader(ROOT),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        autoescape=False,
+    )
+    found.tests["of_length"] = lambda values, length: len(values) == length
+    found.filters |= {
+        "comparison": lambda raw: to_markdown(comparison_from(raw)).rstrip(),
+        "mean_of": lambda raw, *wanted: mean_of(comparison_from(raw), *wanted),
+        "ms": milliseconds,
+        "mb": megabytes,
+        "count": lambda number: f"{number:,.0f}",
+        "fixed": lambda number, digits: f"{number:,.{digits}f}",
+        "table": table,
+        "bounds": _bounds,
+        "statuses": _statuses,
+    }
+    return found
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,147 @@
+"""The systems under test: `swiftlet serve` of each index, and other services beside it."""
+
+import argparse
+import json
+import re
+import shlex
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from loadtests.command_line import LoadTestError
+from loadtests.processes import READY_PATH, Service, get, running, swiftlet_command, words_of
+
+CACHE_SETTING = "SWIFTLET_CACHE_BYTES"
+DEMO_FOLDER = Path(".demo")
+_LONGEST_BUILD_SECONDS = 600.0
+
+
+@dataclass(frozen=True, slots=True)
+class SystemUnderTest:
+    """A service to measure; `describe` lists the artefacts that a running one serves."""
+
+    name: str
+    command: str
+    ready_path: str
+    start: Callable[[], AbstractContextManager[Service]]
+    describe: Callable[[Service], Sequence[str]] = lambda _service: ()
+
+
+def systems_under_test(
+    options: argparse.Namespace, cores: Sequence[int], *, cached: bool
+) -> Iterator[SystemUnderTest]:
+    """The systems that `options` name; without any, the demo's index, which is built if needed.
+
+    :param cores: The cores of a service.
+    :param cached: Whether the load asks popular queries, for which an embedding cache is wanted.
+    :raises LoadTestError: When an index, a setting or a service is not of the form expected.
+    """
+    settings = dict(_split(setting, "--setting", "NAME=VALUE") for setting in options.setting)
+    if not cached:
+        # After the last query they repeat, and a cache would hide the encoder's time.
+        settings.setdefault(CACHE_SETTING, "0")
+    named = [_split(other, "--service", "NAME=COMMAND") for other in options.service]
+    indexes = [_named_index(index) for index in options.index]
+    for index, _ in indexes:
+        num_passages(index)
+    for _, command in named:
+        words_of(command)
+    _check_names([name for _, name in indexes] + [name for name, _ in named])
+    if not indexes and not named:
+        indexes = [(demo_index(cores, options.start_timeout), "demo")]
+    start = partial(running, cores=cores, start_timeout=options.start_timeout)
+    for index, name in indexes:
+        command = swiftlet_command(index, options.encoder)
+        words = [f"{name}={value}" for name, value in settings.items()]
+        yield SystemUnderTest(
+            f"{name}, {num_passages(index):,} passages",
+            " ".join([*words, command.replace(sys.executable, "python")]),
+            READY_PATH,
+            partial(start, command, settings=settings),
+            partial(_describe, index),
+        )
+    for name, command in named:
+        ready = options.service_ready
+        yield SystemUnderTest(name, command, ready, partial(start, command, ready_path=ready))
+
+
+def demo_index(cores: Sequence[int], start_timeout: float = 0.0) -> Path:
+    """The index of `swiftlet demo`, built if it does not exist."""
+    words = [sys.executable, "-m", "swiftlet", "demo", "--directory", str(DEMO_FOLDER)]
+    timeout = max(_LONGEST_BUILD_SECONDS, start_timeout)
+    with running(f"{shlex.join(words)} --port {{port}}", cores=cores, start_timeout=timeout):
+        pass
+    manifests = DEMO_FOLDER.glob("*/manifest.json")
+    return max(manifests, key=lambda manifest: manifest.stat().st_mtime).parent
+
+
+def num_passages(index: Path) -> int:
+    """The passages of an index.
+
+    :raises LoadTestError: When the directory is no index.
+    """
+    try:
+        passages: int = _read_manifest(index)["details"]["num_passages"]
+    except (KeyError, TypeError) as error:
+        raise LoadTestError(f"{index} is no index: its manifest has no num_passages") from error
+    return passages
+
+
+def file_name(name: str) -> str:
+    """The prefix of the file names of a service."""
+    return re.sub(r"\W+", "-", name).strip("-")
+
+
+def _describe(index: Path, service: Service) -> list[str]:
+    """The index from its manifest, the encoder and versions from the service."""
+    manifest = _read_manifest(index)
+    details = manifest["details"]
+    served = json.loads(get(f"{service.address}/info"))
+    encoder, versions = served["encoder"], served["versions"]
+    return [
+        f"index {manifest['checksum']}, by {manifest['created_by']}",
+        f"{details['num_documents']:,} documents, {details['num_passages']:,} passages",
+        f"{details['factory']}, {manifest['dim']} dimensions",
+        *(f"{file}: sha256 {entry['sha256']}" for file, entry in manifest["files"].items()),
+        f"query encoder {encoder['fingerprint']}: {encoder['name']}, {encoder['precision']}",
+        f"threads: {served['threads']}",
+        "versions: " + ", ".join(f"{package} {found}" for package, found in versions.items()),
+    ]
+
+
+def _read_manifest(directory: Path) -> Mapping[str, Any]:
+    file = directory / "manifest.json"
+    try:
+        manifest: Mapping[str, Any] = json.loads(file.read_text("utf-8"))
+    except (OSError, ValueError) as error:
+        raise LoadTestError(f"{directory} is no artefact: {file} cannot be read") from error
+    return manifest
+
+
+def _check_names(names: Sequence[str]) -> None:
+    """Check that each name is valid in a table, and gives file names of its own."""
+    for name in names:
+        if "|" in name or not name.isprintable() or not file_name(name):
+            raise LoadTestError(
+                f"the name {name!r} is given; letters or digits, and no '|', are expected"
+            )
+    files = [file_name(name) for name in names]
+    if len(set(files)) < len(files):
+        raise LoadTestError(f"two of the services have the same name: {', '.join(names)}")
+
+
+def _named_index(option: str) -> tuple[Path, str]:
+    name, separator, directory = option.rpartition("=")
+    path = Path(directory)
+    return path, name if separator else path.resolve().name
+
+
+def _split(option: str, argument: str, expected: str) -> tuple[str, str]:
+    name, separator, value = option.partition("=")
+    if not separator or not name or not value:
+        raise LoadTestError(f"{argument} {option!r} is given; {expected} is expected")
+    return name, value

@@ -1,0 +1,62 @@
+"""FastAPI's own errors and ours, answered as problems."""
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.routing import iter_route_contexts
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+from service.problems import (
+    PROBLEMS,
+    InternalError,
+    MethodNotAllowedError,
+    UnknownRouteError,
+    kind_of,
+    problem_response,
+)
+from service.validation import refusal
+from swiftlet.retrieval.errors import RetrievalError
+
+
+def add_problem_handlers(app: FastAPI) -> None:
+    """Answer every error of `app` with a problem."""
+    for error in (RetrievalError, HTTPException, RequestValidationError):
+        app.add_exception_handler(error, _answer_error)
+
+
+async def _answer_error(request: Request, error: Exception) -> Response:
+    if isinstance(error, RequestValidationError):
+        error = refusal(request, error)
+    elif type(error) is HTTPException:
+        error = _routing_error(request, error)
+    if kind_of(error) is PROBLEMS[InternalError]:
+        raise error  # the middleware logs and answers it
+    response = problem_response(error, request.state.context)
+    if isinstance(error, MethodNotAllowedError):
+        response.headers["Allow"] = ", ".join(_allowed_methods(request))
+    return response
+
+
+def _routing_error(request: Request, error: HTTPException) -> Exception:
+    """The error that stands for a status of FastAPI's."""
+    if error.status_code == 404:
+        return UnknownRouteError("no route has this path; /docs lists the routes")
+    if error.status_code == 405:
+        allowed = " or ".join(_allowed_methods(request))
+        return MethodNotAllowedError(f"the method is {request.method}; {allowed} is expected")
+    return error.__cause__ if isinstance(error.__cause__, Exception) else error
+
+
+def _allowed_methods(request: Request) -> list[str]:
+    return sorted(
+        {
+            method
+            for route in iter_route_contexts(request.app.routes)
+            if route.path_regex.match(request.scope["path"])
+            for method in _with_head(route.methods or set())
+        }
+    )
+
+
+def _with_head(methods: set[str]) -> set[str]:
+    return methods | {"HEAD"} if "GET" in methods else methods

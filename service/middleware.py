@@ -1,0 +1,123 @@
+"""The middleware around every request: its context, headers, metrics, traces, log and failures."""
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+from starlette.requests import ClientDisconnect
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from service.context import RequestContext, begin_request
+from service.metrics import CLIENT_LEFT, UNKNOWN_ROUTE, Metrics
+from service.problems import NotReadyError, problem_response
+from service.state import ServiceState
+
+if TYPE_CHECKING:  # its packages come with an extra
+    from service.tracing import Tracing
+
+_SECURITY_POLICY = (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'")
+_SECURITY_HEADERS = [
+    (b"x-content-type-options", b"nosniff"),
+    (b"x-frame-options", b"DENY"),
+    (b"referrer-policy", b"no-referrer"),
+]
+
+_ENDED = "the service has ended before there was an answer; ask another one"
+
+logger = logging.getLogger(__name__)
+
+
+class RequestContextMiddleware:
+    """Gives each request a context, and each answer its headers; counts, traces and logs both."""
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        state: ServiceState,
+        metrics: Metrics,
+        access_log: bool,
+        tracing: "Tracing | None",
+    ) -> None:
+        self._app = app
+        self._state = state
+        self._metrics = metrics
+        self._access_log = access_log
+        self._tracing = tracing
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer the request of `scope`, also if the application fails."""
+        method = scope["method"]
+        if method == "HEAD":
+            # Every GET route answers it; the server sends no body to it.
+            scope = {**scope, "method": "GET"}
+        context = begin_request(scope)
+        status = 0
+
+        async def send_with_headers(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                self._add_headers(message["headers"], context)
+            await send(message)
+
+        self._metrics.in_flight.inc()
+        try:
+            try:
+                await self._app(scope, receive, send_with_headers)
+            except ClientDisconnect:
+                pass  # no client is left to answer
+            except asyncio.CancelledError as error:
+                # The server cancels requests only when it ends.
+                if not status:
+                    ended = NotReadyError(
+                        "the service has ended before there was an answer; ask another one"
+                    )
+                    ended.__cause__ = error
+                    await problem_response(ended, context)(scope, receive, send_with_headers)
+            except Exception as error:
+                logger.exception(
+                    "request %s failed",
+                    context.request_id,
+                    extra={"request_id": context.request_id},
+                )
+                if status:
+                    raise
+                await problem_response(error, context)(scope, receive, send_with_headers)
+        finally:
+            self._metrics.in_flight.dec()
+            self._record(scope, method, status or CLIENT_LEFT, context)
+
+    def _add_headers(self, headers: list[tuple[bytes, bytes]], context: RequestContext) -> None:
+        headers += _SECURITY_HEADERS
+        if not any(name == b"content-security-policy" for name, _ in headers):
+            headers.append(_SECURITY_POLICY)
+        headers.append((b"x-request-id", context.request_id.encode()))
+        headers.append((b"server-timing", context.server_timing().encode()))
+        if self._state.draining:
+            # Otherwise the client's next request could fail on a closed connection.
+            headers.append((b"connection", b"close"))
+
+    def _record(self, scope: Scope, method: str, status: int, context: RequestContext) -> None:
+        route = getattr(scope.get("route"), "path_format", UNKNOWN_ROUTE)
+        seconds = context.seconds
+        self._metrics.record(route, status, seconds, context)
+        if self._tracing is not None:
+            self._tracing.record(scope, method, route, status, context)
+        if self._access_log:
+            # The route, never the path or the parameters, so that no query is logged.
+            logger.info(
+                "%s %s %s %d %.2f ms",
+                context.request_id,
+                method,
+                route,
+                status,
+                1000 * seconds,
+                extra={
+                    "request_id": context.request_id,
+                    "method": method,
+                    "route": route,
+                    "status": status,
+                    "milliseconds": round(1000 * seconds, 3),
+                },
+            )

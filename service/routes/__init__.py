@@ -1,0 +1,1 @@
+"""The routes, one router a module."""

@@ -1,0 +1,48 @@
+"""The route for operators."""
+
+from fastapi import APIRouter
+
+from service.body import json_route
+from service.limits import Limits
+from service.openapi import problems
+from service.problems import ReloadRefusedError
+from service.reload import Reloader
+from service.schemas import ReloadAnswer, RequestModel
+from swiftlet.retrieval.errors import InvalidArgumentError
+
+
+class ReloadRequest(RequestModel):
+    """The body of `POST /admin/reload`, which has no fields and may be left out."""
+
+
+_NOTHING = ReloadRequest()
+
+
+def admin_router(limits: Limits, reloader: Reloader) -> APIRouter:
+    """The route for reloading."""
+    router = APIRouter(
+        route_class=json_route(
+            max_bytes=limits.max_search_body_bytes,
+            timeout_ms=limits.body_timeout_ms,
+            empty=b"{}",
+            refuses_overload=False,
+        )
+    )
+
+    @router.post(
+        "/admin/reload",
+        responses=problems(InvalidArgumentError, ReloadRefusedError, body=True),
+    )
+    async def reload(
+        asked: ReloadRequest = _NOTHING,  # noqa: ARG001 - it has no fields
+    ) -> ReloadAnswer:
+        """Load the index and the encoder again from their paths; SIGHUP does the same."""
+        loaded = await reloader.reload()
+        return ReloadAnswer(
+            index=loaded.fingerprint,
+            encoder=loaded.searcher.encoder_manifest.fingerprint,
+            num_documents=loaded.searcher.num_documents,
+            num_passages=loaded.searcher.num_passages,
+        )
+
+    return router

@@ -1,0 +1,105 @@
+"""The page /docs, drawn from /openapi.json.
+
+FastAPI's own pages load their scripts from another host, which a closed network does not reach.
+"""
+
+from collections.abc import Iterator
+from html import escape
+from typing import Any
+
+from fastapi import APIRouter, FastAPI
+from fastapi.responses import HTMLResponse, JSONResponse
+from pydantic_core import to_json
+
+from service.openapi import problems
+from service.problems import PROBLEMS
+
+_HEAD = """<!doctype html>
+<html lang="en">
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>Swiftlet: routes</title>
+<style>
+:root { color-scheme: light dark }
+body { font: 1rem/1.5 system-ui, sans-serif; max-width: 52rem; margin: 2rem auto; padding: 0 1rem }
+h2 { margin-top: 2.5rem; border-top: 1px solid color-mix(in srgb, currentColor 25%, transparent) }
+table { border-collapse: collapse }
+td, th { padding: .15rem 1rem .15rem 0; text-align: left; vertical-align: top }
+</style>
+"""
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'"
+
+
+def documentation_router(app: FastAPI) -> APIRouter:
+    """The OpenAPI document of `app`, and the page /docs drawn from it."""
+    router = APIRouter()
+
+    @router.get("/openapi.json", response_class=JSONResponse, responses=problems(ready=False))
+    async def openapi() -> JSONResponse:
+        """Give this document."""
+        return JSONResponse(app.openapi())
+
+    @router.get("/docs", response_class=HTMLResponse, responses=problems(ready=False))
+    async def docs() -> HTMLResponse:
+        """Give this document as a page."""
+        page = _HEAD + "\n".join(_body(app.openapi()))
+        return HTMLResponse(page, headers={"Content-Security-Policy": _POLICY})
+
+    return router
+
+
+def _body(document: dict[str, Any]) -> Iterator[str]:
+    info = document["info"]
+    yield f"<h1>{escape(info['title'])} {escape(info['version'])}</h1>"
+    yield f"<p>{escape(info['description'])}"
+    yield 'The same for machines: <a href="/openapi.json">/openapi.json</a>.</p>'
+    for path, operations in document["paths"].items():
+        for method, operation in operations.items():
+            yield f'<h2 id="{escape(operation["operationId"])}">'
+            yield f"<code>{method.upper()} {escape(path)}</code></h2>"
+            yield f"<p>{escape(operation['description'])}</p>"
+            for requirement in operation.get("security", []):
+                yield f"<p>Needs a key, one of {escape(', '.join(requirement))}.</p>"
+            yield from _fields(operation, document["components"]["schemas"])
+            yield from _table(
+                ("Status", "Meaning"),
+                [
+                    (status, response["description"])
+                    for status, response in sorted(operation["responses"].items())
+                ],
+            )
+    yield "<h2>Problems</h2>"
+    for problem in dict.fromkeys(PROBLEMS.values()):
+        yield f'<h3 id="{problem.name}">{problem.name}</h3>'
+        yield f"<p>{problem.status}: {escape(problem.title)}.</p>"
+
+
+def _fields(operation: dict[str, Any], schemas: dict[str, Any]) -> Iterator[str]:
+    body = operation.get("requestBody", {}).get("content", {}).get("application/json", {})
+    _, _, name = body.get("schema", {"$ref": ""})["$ref"].rpartition("/")
+    schema = schemas.get(name, {"properties": {}})
+    required = schema.get("required", [])
+    fields = [(name, field, name in required) for name, field in schema["properties"].items()]
+    fields += [
+        (parameter["name"], parameter["schema"], parameter["required"])
+        for parameter in operation.get("parameters", [])
+    ]
+    if fields:
+        yield from _table(
+            ("Field", "Value", "Default"),
+            [
+                (
+                    name,
+                    field.get("description") or field["type"],
+                    "" if required else to_json(field.get("default")).decode(),
+                )
+                for name, field, required in fields
+            ],
+        )
+
+
+def _table(titles: tuple[str, ...], rows: list[tuple[str, ...]]) -> Iterator[str]:
+    yield "<table><tr>" + "".join(f"<th>{title}</th>" for title in titles) + "</tr>"
+    for row in rows:
+        yield "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>"
+    yield "</table>"

@@ -1,0 +1,83 @@
+"""Stored documents, and a description of the index."""
+
+from functools import partial
+from importlib.metadata import version
+from platform import python_version
+
+from fastapi import APIRouter, Request
+from pydantic_core import to_json
+from starlette.responses import Response
+
+from service.context import STAGES
+from service.openapi import problems
+from service.problems import DeadlineError, QueueFullError
+from service.schemas import DocumentAnswer, EncoderAnswer, IndexAnswer, InfoAnswer
+from service.state import LoadedIndex, ReadyService
+from swiftlet.retrieval.errors import UnknownDocumentError
+
+_VERSIONS = {
+    "python": python_version(),
+    **{
+        name: version(name)
+        for name in ("swiftlet-retrieval", "faiss-cpu", "onnxruntime", "tokenizers", "fastapi")
+    },
+}
+
+router = APIRouter()
+
+
+@router.get(
+    "/documents/{document_id:path}",
+    response_model=DocumentAnswer,
+    responses=problems(UnknownDocumentError, QueueFullError, DeadlineError),
+)
+async def document(document_id: str, request: Request, service: ReadyService) -> Response:
+    """Give a stored document."""
+    (completed,) = await service.executor.map(
+        partial(_document, service.loaded),
+        [document_id],
+        deadline=request.state.context.began + service.limits.timeout_ms / 1000,
+        receive=request.receive,
+    )
+    return Response(completed.result, media_type="application/json")
+
+
+def _document(loaded: LoadedIndex, document_id: str) -> bytes:
+    found = loaded.searcher.document(document_id)
+    answer = {
+        "document_id": found.document_id,
+        "title": found.title,
+        "text": found.text,
+        "metadata": found.metadata,
+    }
+    return to_json(answer, inf_nan_mode="null")
+
+
+@router.get("/info", responses=problems())
+async def info(service: ReadyService) -> InfoAnswer:
+    """Say which index and encoder are in use, and within which limits."""
+    searcher = service.loaded.searcher
+    index, encoder = searcher.index_manifest, searcher.encoder_manifest
+    return InfoAnswer(
+        embedding_space=index.embedding_space,
+        encoder=EncoderAnswer(
+            name=encoder.details.get("name", ""),
+            precision=service.loaded.precision,
+            dim=encoder.dim,
+            max_tokens=searcher.encoder.max_tokens,
+            fingerprint=encoder.fingerprint,
+            details=dict(encoder.details),
+        ),
+        index=IndexAnswer(
+            fingerprint=service.loaded.fingerprint,
+            num_documents=searcher.num_documents,
+            num_passages=searcher.num_passages,
+            created_by=index.created_by,
+            recall=index.details.get("recall", {}),
+            details=dict(index.details),
+        ),
+        limits=service.limits,
+        threads=service.executor.threads,
+        stages=list(STAGES),
+        versions=_VERSIONS,
+    )

@@ -1,0 +1,37 @@
+"""Health and metrics."""
+
+from fastapi import APIRouter, Depends, Request
+from fastapi.responses import PlainTextResponse
+from prometheus_client.exposition import choose_encoder
+from starlette.responses import Response
+
+from service.metrics import Metrics
+from service.openapi import problems
+from service.schemas import HealthAnswer
+from service.state import AnyService, ready_service
+
+router = APIRouter()
+
+
+@router.get("/health/live", responses=problems(ready=False))
+async def live() -> HealthAnswer:
+    """Say that the process is alive."""
+    return HealthAnswer(status="alive")
+
+
+@router.get("/health/ready", responses=problems(), dependencies=[Depends(ready_service)])
+async def ready() -> HealthAnswer:
+    """Say whether searches are answered."""
+    return HealthAnswer(status="ready")
+
+
+@router.get("/metrics", response_class=PlainTextResponse, responses=problems(ready=False))
+async def metrics(request: Request, service: AnyService) -> Response:
+    """Give the figures that Prometheus collects."""
+    figures: Metrics = request.app.state.metrics
+    figures.update(service)
+    try:
+        encode, media_type = choose_encoder(request.headers.get("accept", ""))
+    except (TypeError, ValueError):  # a version that is no number
+        encode, media_type = choose_encoder("")
+    return Response(encode(figures.registry), media_type=media_type)

@@ -1,0 +1,208 @@
+"""Searching, for one query and for several."""
+
+from functools import partial
+from typing import Annotated, Any, NamedTuple
+from urllib.parse import parse_qsl
+
+from fastapi import APIRouter, Depends, Query, Request
+from pydantic_core import to_json
+from starlette.responses import Response
+
+from service.body import json_route
+from service.context import SearchTimes
+from service.executor import Completed
+from service.limits import Limits
+from service.openapi import problems
+from service.problems import (
+    DeadlineError,
+    InvalidRequestError,
+    QueueFullError,
+    TooManyQueriesError,
+)
+from service.schemas import (
+    BatchAnswer,
+    FromJson,
+    RequestFields,
+    RequestModel,
+    Searchable,
+    SearchAnswer,
+    SearchOptions,
+)
+from service.state import AnyService, LoadedIndex, Service
+from service.validation import shown
+from swiftlet.retrieval.errors import InvalidArgumentError
+from swiftlet.retrieval.types import Hit
+
+_SECONDS_PER_HIT = 0.00005
+"""The approximate time that each further document of an answer takes."""
+
+_REFUSALS = (InvalidArgumentError, QueueFullError, DeadlineError)
+
+
+class _Found(NamedTuple):
+    """The hits of one query as JSON, the seconds of each stage, and whether the cache had it."""
+
+    hits: bytes
+    stage_seconds: tuple[float, ...]
+    cached: bool | None
+
+
+def search_router(limits: Limits) -> APIRouter:
+    """The routes of one query, with the bounds of `limits`."""
+    fields = RequestFields(limits)
+
+    class SearchRequest(RequestModel):
+        """The body of `POST /search`."""
+
+        query: Annotated[str, fields.query, Searchable]
+        top_k: Annotated[int, fields.top_k] = fields.default_top_k
+        include_text: Annotated[bool, fields.include_text] = True
+        timeout_ms: Annotated[int, fields.timeout_ms] = limits.timeout_ms
+
+    class SearchParameters(RequestModel):
+        """The query string of `GET /search`."""
+
+        q: Annotated[str, fields.query, Searchable]
+        top_k: Annotated[int, fields.top_k, FromJson] = fields.default_top_k
+        include_text: Annotated[bool, fields.include_text, FromJson] = True
+        timeout_ms: Annotated[int, fields.timeout_ms, FromJson] = limits.timeout_ms
+
+    router = APIRouter(
+        route_class=json_route(
+            max_bytes=min(limits.max_search_body_bytes, limits.max_body_bytes),
+            timeout_ms=limits.body_timeout_ms,
+        )
+    )
+
+    @router.post("/search", response_model=SearchAnswer, responses=problems(*_REFUSALS, body=True))
+    async def search(asked: SearchRequest, request: Request, service: AnyService) -> Response:
+        """Find the documents that answer a query."""
+        loaded, (found,) = await _find_each(service, request, [asked.query], asked)
+        return _json(b'{"hits":%b,"index":"%b"}' % (found.hits, loaded.fingerprint.encode()))
+
+    @router.get(
+        "/search",
+        response_model=SearchAnswer,
+        responses=problems(*_REFUSALS),
+        dependencies=[Depends(_check_query_string)],
+    )
+    async def search_by_link(
+        asked: Annotated[SearchParameters, Query()], request: Request, service: AnyService
+    ) -> Response:
+        """Find the documents that answer a query, asked for by an address alone."""
+        loaded, (found,) = await _find_each(service, request, [asked.q], asked)
+        return _json(b'{"hits":%b,"index":"%b"}' % (found.hits, loaded.fingerprint.encode()))
+
+    return router
+
+
+def batch_router(limits: Limits) -> APIRouter:
+    """The route of several queries, with the bounds of `limits`."""
+    fields = RequestFields(limits)
+
+    class BatchRequest(RequestModel):
+        """The body of `POST /search/batch`."""
+
+        queries: Annotated[list[Annotated[str, fields.query, Searchable]], fields.queries]
+        top_k: Annotated[int, fields.top_k] = fields.default_top_k
+        include_text: Annotated[bool, fields.include_text] = True
+        timeout_ms: Annotated[int, fields.timeout_ms] = limits.timeout_ms
+
+    router = APIRouter(
+        route_class=json_route(max_bytes=limits.max_body_bytes, timeout_ms=limits.body_timeout_ms)
+    )
+
+    @router.post(
+        "/search/batch",
+        response_model=BatchAnswer,
+        responses=problems(*_REFUSALS, TooManyQueriesError, body=True),
+    )
+    async def search_batch(asked: BatchRequest, request: Request, service: AnyService) -> Response:
+        """Answer several queries; each is searched alone."""
+        wanted = len(asked.queries) * asked.top_k
+        if wanted > limits.max_batch_hits:
+            raise InvalidRequestError(
+                "top_k",
+                f"top_k is {asked.top_k}, so {len(asked.queries)} queries ask for {wanted} "
+                f"documents; at most {limits.max_batch_hits} are answered in one batch: ask for "
+                "fewer documents, or in several batches",
+            )
+        loaded, found = await _find_each(service, request, asked.queries, asked)
+        results = b",".join(b'{"hits":%b}' % each.hits for each in found)
+        return _json(b'{"results":[%b],"index":"%b"}' % (results, loaded.fingerprint.encode()))
+
+    return router
+
+
+async def _check_query_string(request: Request) -> None:
+    """Refuse what FastAPI would read as something else.
+
+    :raises InvalidRequestError: When a parameter is repeated, or not valid UTF-8.
+    """
+    try:
+        pairs = parse_qsl(
+            request.scope["query_string"].decode(), keep_blank_values=True, errors="strict"
+        )
+    except ValueError:
+        raise InvalidRequestError("", "the query string is not valid UTF-8") from None
+    seen: set[str] = set()
+    for name, _ in pairs:
+        if name in seen:
+            raise InvalidRequestError(name, f"{shown(name)} is given more than once")
+        seen.add(name)
+
+
+async def _find_each(
+    service: Service, request: Request, queries: list[str], options: SearchOptions
+) -> tuple[LoadedIndex, list[_Found]]:
+    """The index that answered, and the hits of each query."""
+    loaded, context = service.loaded, request.state.context
+    completed = await service.executor.map(
+        partial(_find, loaded, options),
+        queries,
+        deadline=context.began + options.timeout_ms / 1000,
+        expected_seconds=options.top_k * _SECONDS_PER_HIT,
+        receive=request.receive,
+    )
+    context.searches += map(_times, completed)
+    return loaded, [each.result for each in completed]
+
+
+def _find(loaded: LoadedIndex, options: SearchOptions, query: str) -> _Found:
+    found = loaded.searcher.search(
+        query, options.top_k, include_text=options.include_text, cache=loaded.cache
+    )
+    hits = [_hit_fields(hit, include_text=options.include_text) for hit in found.hits]
+    return _Found(
+        # JSON has no NaN: one in a document's metadata must not make the answer invalid.
+        to_json(hits, inf_nan_mode="null"),
+        found.stage_seconds,
+        None if loaded.cache is None else found.cached,
+    )
+
+
+def _times(completed: Completed[_Found]) -> SearchTimes:
+    found, waited = completed.result, completed.queue_seconds
+    return SearchTimes(completed.began - waited, (waited, *found.stage_seconds), found.cached)
+
+
+def _hit_fields(hit: Hit, *, include_text: bool) -> dict[str, Any]:
+    passage: dict[str, Any] = {
+        "passage_id": hit.passage.passage_id,
+        "start": hit.passage.start,
+        "end": hit.passage.end,
+    }
+    if include_text:
+        passage["text"] = hit.passage.text
+    return {
+        "document_id": hit.document_id,
+        "score": hit.score,
+        "title": hit.title,
+        "passage": passage,
+        "metadata": hit.metadata,
+    }
+
+
+def _json(content: bytes) -> Response:
+    # FastAPI passes it on: docs/results/service-ablation.md has what response models would cost.
+    return Response(content, media_type="application/json")

@@ -1,0 +1,106 @@
+"""The demo: the documentation of the Python standard library, indexed and served."""
+
+import json
+import os
+import platform
+from pathlib import Path
+from threading import Thread
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+
+from swiftlet import encoders
+from swiftlet.cli.terminal import StageBars, messages, output, print_note
+
+EXAMPLE_QUERIES = (
+    "run a function in several processes",
+    "split a path into folder and file name",
+    "the most common elements of a list",
+)
+_SHOWN_HITS = 3
+_TIMEOUT_SECONDS = 10
+
+
+def demo(
+    directory: Annotated[
+        Path | None,
+        typer.Option(
+            help="The folder of the demo's index.", show_default="the user's cache folder"
+        ),
+    ] = None,
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on.")] = 8080,
+) -> None:
+    """Index the Python standard library's documentation and serve it."""
+    from service.server import listen, serve
+    from service.settings import load_settings
+    from swiftlet.indexing.standard_library import read_standard_library
+    from swiftlet.library.indexes import build
+
+    index = (directory or _cache_directory()) / f"python-{platform.python_version()}"
+    settings = load_settings(
+        index=index,
+        encoder=encoders.DEFAULT_QUERY_ENCODER,
+        host=host,
+        port=port,
+        log_level="warning",
+    )
+    with listen(host, port):
+        pass  # a port in use is refused before the index is built
+    if not _is_current(index):
+        messages.print("Indexing the documentation of the Python standard library")
+        with StageBars() as progress:
+            build(read_standard_library(), index, overwrite=True, progress=progress)
+    serve(
+        settings,
+        on_ready=lambda address: Thread(target=_show, args=(address,), daemon=True).start(),
+    )
+
+
+def _cache_directory() -> Path:
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "swiftlet" / "demo"
+
+
+def _is_current(index: Path) -> bool:
+    """Whether `index` exists, made by the encoder that ships and of the default type."""
+    from swiftlet.retrieval.engines import find_engine
+    from swiftlet.retrieval.errors import ArtefactError
+    from swiftlet.retrieval.manifest import read_manifest
+
+    try:
+        manifest = read_manifest(index, "index")
+    except ArtefactError:
+        return False
+    encoder = read_manifest(encoders.DEFAULT_ENCODER, "encoder").fingerprint
+    factory = find_engine().default_factory(manifest.details.get("num_passages", 0), manifest.dim)
+    found = manifest.details.get("encoder_fingerprint"), manifest.details.get("factory")
+    return found == (encoder, factory)
+
+
+def _show(address: str) -> None:
+    """Ask the service the example queries and print its answers."""
+    from urllib.parse import urlencode
+    from urllib.request import ProxyHandler, build_opener
+
+    # Not through a proxy: it could not reach this machine's own address.
+    opener = build_opener(ProxyHandler({}))
+    output.print(f"\nServing on [bold cyan]{address}[/] - stop with Ctrl-C\n")
+    for query in EXAMPLE_QUERIES:
+        url = f"{address}/search?{urlencode({'q': query, 'top_k': _SHOWN_HITS})}"
+        try:
+            with opener.open(url, timeout=_TIMEOUT_SECONDS) as answer:
+                hits = json.load(answer)["hits"]
+        except OSError as error:  # for example when the service stops in between
+            print_note(f"{url} gives no answer: {error}")
+            return
+        output.print(f"[bold]{query}[/]\n  [dim]{url}[/]", soft_wrap=True)
+        for hit in hits:
+            passage = hit["passage"]["text"].strip().splitlines()
+            output.print(
+                f"  [green]{hit['score']:.3f}[/]  [cyan]{hit['document_id']:<32}[/] "
+                f"{escape(passage[0] if passage else hit['title'])}",
+                no_wrap=True,
+                overflow="ellipsis",
+            )
+        output.print()

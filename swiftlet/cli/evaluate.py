@@ -1,0 +1,64 @@
+"""`swiftlet evaluate`: metrics of an index or a service."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from swiftlet.cli.options import PrecisionOption, value_of
+from swiftlet.cli.terminal import StageBars, output
+
+
+def evaluate(
+    target: Annotated[
+        str, typer.Argument(help="Index directory, or the URL of a running service.")
+    ],
+    queries: Annotated[
+        Path, typer.Option(help="A BEIR folder, a JSONL or TSV file, or irds:NAME.")
+    ],
+    qrels: Annotated[Path, typer.Option(help="BEIR or TREC qrels, or irds:NAME.")],
+    encoder: Annotated[
+        Path | None, typer.Option(help="For an index: the query encoder.", show_default="shipped")
+    ] = None,
+    precision: PrecisionOption = None,
+    metric: Annotated[
+        list[str] | None,
+        typer.Option(help="May be repeated.", show_default="nDCG@10, MRR@10, recall@100"),
+    ] = None,
+    top_k: Annotated[
+        int | None,
+        typer.Option(
+            "--top-k",
+            "-k",
+            min=1,
+            help="Documents per query.",
+            show_default="enough for the metrics",
+        ),
+    ] = None,
+    run_out: Annotated[Path | None, typer.Option(help="TREC run file to write.")] = None,
+    against: Annotated[
+        Path | None, typer.Option(help="TREC run to test the differences against.")
+    ] = None,
+    allow_unknown: Annotated[
+        bool, typer.Option("--allow-unknown", help="Accept qrels with unknown ids.")
+    ] = False,
+) -> None:
+    """Measure an index or a service by queries and qrels."""
+    from swiftlet.evaluation.metrics import DEFAULT_METRICS
+    from swiftlet.library.evaluation import evaluate as measure
+
+    with StageBars() as progress:
+        report = measure(
+            target,
+            queries,
+            qrels,
+            encoder=encoder,
+            precision=value_of(precision),
+            metrics=metric or DEFAULT_METRICS,
+            top_k=top_k,
+            run_out=run_out,
+            against=against,
+            allow_unknown=allow_unknown,
+            progress=progress,
+        )
+    output.print(report.table())

@@ -1,0 +1,121 @@
+"""`swiftlet export`: a model to an encoder directory, or a comparison of the two."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from swiftlet.cli.options import Overwrite, PoolingOption, Precision, value_of
+from swiftlet.cli.terminal import messages, output, print_note
+from swiftlet.retrieval.errors import InvalidArgumentError
+
+if TYPE_CHECKING:
+    from export.report import EncoderReport
+
+
+def export(
+    model: Annotated[
+        str, typer.Argument(help="Sentence Transformers or Hugging Face model, a folder or a name.")
+    ],
+    out: Annotated[Path, typer.Option(help="Encoder directory to write, or to verify.")],
+    name: Annotated[
+        str | None, typer.Option(help="The name of the encoder.", show_default="the model's name")
+    ] = None,
+    pooling: PoolingOption = None,
+    max_tokens: Annotated[
+        int | None, typer.Option(min=1, help="Longest text.", show_default="the model's limit")
+    ] = None,
+    precision: Annotated[
+        list[Precision] | None,
+        typer.Option(help="May be repeated.", show_default="all"),
+    ] = None,
+    calibrate: Annotated[
+        Path | None,
+        typer.Option(
+            help="Queries or a corpus to calibrate int8.",
+            show_default="random words",
+            metavar="FILE",
+        ),
+    ] = None,
+    collection: Annotated[
+        Path | None, typer.Option(help="BEIR folder to measure the nDCG change of int8 on.")
+    ] = None,
+    split: Annotated[str, typer.Option(help="The split of the collection's qrels.")] = "test",
+    verify: Annotated[
+        bool,
+        typer.Option(
+            "--verify",
+            help="Write nothing: measure parity, quality and latency of the encoder there.",
+        ),
+    ] = False,
+    overwrite: Overwrite = False,
+) -> None:
+    """Write a model as an ONNX encoder directory, or measure one against its model again."""
+    from swiftlet.retrieval.encoder import MODEL_FILES
+    from swiftlet.retrieval.extras import extra
+
+    with extra("export"):
+        from export.encoder_directory import export_encoder
+        from export.report import EncoderReport
+        from export.verification import verify_encoder
+    precisions = [value_of(option) for option in precision or ()]
+    if verify:
+        writing = {"--name": name, "--calibrate": calibrate, "--overwrite": overwrite or None}
+        if contradicting := [option for option, value in writing.items() if value is not None]:
+            raise InvalidArgumentError(
+                f"{contradicting[0]} is for writing {out}, but --verify only measures it"
+            )
+        report = verify_encoder(
+            model,
+            out,
+            pooling=value_of(pooling),
+            max_tokens=max_tokens,
+            precisions=precisions or None,
+            collection=collection,
+            split=split,
+            progress=_print_stage,
+        )
+        _print_verified(report, out)
+        return
+    manifest = export_encoder(
+        model,
+        out,
+        name=name,
+        pooling=value_of(pooling),
+        max_tokens=max_tokens,
+        precisions=precisions or tuple(MODEL_FILES),
+        calibrate=calibrate,
+        collection=collection,
+        split=split,
+        overwrite=overwrite,
+        progress=_print_stage,
+    )
+    output.print(f"[bold]{out}[/]: {manifest.dim} dimensions", soft_wrap=True)
+    _print_report(EncoderReport.of_manifest(manifest))
+
+
+def _print_verified(report: "EncoderReport", out: Path) -> None:
+    """Print the report; refuse an encoder that is not good enough.
+
+    :raises ExportError: When fp32 or the default precision is not good enough.
+    """
+    from export.errors import ExportError
+
+    _print_report(report, leave_out=("fp32", report.default))
+    shortfalls = report.shortfalls()
+    for precision in ("fp32", report.default):
+        if precision in shortfalls:
+            raise ExportError(f"{out} is not good enough: {shortfalls[precision]}")
+
+
+def _print_report(report: "EncoderReport", leave_out: Sequence[str] = ()) -> None:
+    for table in report.tables():
+        output.print(table)
+    for precision, sentence in report.shortfalls().items():
+        if precision not in leave_out:
+            print_note(sentence)
+
+
+def _print_stage(stage: str) -> None:
+    messages.print(f"{stage} …")

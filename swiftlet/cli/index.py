@@ -1,0 +1,87 @@
+"""`swiftlet index`: a corpus to an index directory."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from swiftlet import encoders
+from swiftlet.cli.options import EncoderOption, Overwrite, PrecisionOption, value_of
+from swiftlet.cli.terminal import StageBars, messages, output
+
+if TYPE_CHECKING:
+    from swiftlet.retrieval.corpora.lines import SkippedLines
+
+
+def index(
+    corpus: Annotated[
+        Path,
+        typer.Argument(
+            help="A BEIR folder, a JSONL or TSV file, a folder of text or Markdown, or irds:NAME."
+        ),
+    ],
+    out: Annotated[Path, typer.Option(help="Index directory to write.")],
+    encoder: EncoderOption = encoders.DEFAULT_ENCODER,
+    passage_tokens: Annotated[
+        int, typer.Option(help="Longest passage, in tokens, title included.")
+    ] = 128,
+    overlap_tokens: Annotated[
+        int, typer.Option(help="Tokens that neighbouring passages share.")
+    ] = 16,
+    truncate: Annotated[
+        bool,
+        typer.Option("--truncate", help="One passage per document: as much as the encoder reads."),
+    ] = False,
+    factory: Annotated[
+        str | None, typer.Option(help="FAISS factory string.", show_default="chosen by size")
+    ] = None,
+    precision: PrecisionOption = None,
+    threads: Annotated[
+        int | None, typer.Option(min=1, help="Encoding threads.", show_default="all cores")
+    ] = None,
+    overwrite: Overwrite = False,
+    skip_bad_lines: Annotated[
+        bool, typer.Option("--skip-bad-lines", help="Count and list bad lines instead of stopping.")
+    ] = False,
+) -> None:
+    """Build an index from a corpus. After an interruption, run the same command to resume it."""
+    from swiftlet.library.indexes import build
+    from swiftlet.retrieval.corpora.lines import SkippedLines
+
+    skipped = SkippedLines() if skip_bad_lines else None
+    try:
+        with StageBars() as progress:
+            manifest = build(
+                corpus,
+                out,
+                encoder=encoder,
+                passage_tokens=passage_tokens,
+                overlap_tokens=overlap_tokens,
+                truncate=truncate,
+                factory=factory,
+                precision=value_of(precision),
+                threads=threads,
+                overwrite=overwrite,
+                skipped=skipped,
+                progress=progress,
+            )
+    finally:
+        if skipped is not None:
+            _list_skipped(skipped)
+    details = manifest.details
+    output.print(
+        f"[bold]{out}[/]: {details['num_documents']:,} documents, "
+        f"{details['num_passages']:,} passages, {details['factory']}, recall@10 "
+        f"{details['recall']['recall@10']:.3f} against exact search",
+        soft_wrap=True,
+    )
+
+
+def _list_skipped(skipped: "SkippedLines") -> None:
+    messages.print(
+        f"[yellow]{skipped.count:,} bad lines skipped[/]" + (":" if skipped.count else "")
+    )
+    for message in skipped.messages:
+        messages.print(f"  {message}", markup=False, soft_wrap=True)
+    if skipped.count > len(skipped.messages):
+        messages.print(f"  and {skipped.count - len(skipped.messages):,} more")

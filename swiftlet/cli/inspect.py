@@ -1,0 +1,26 @@
+"""`swiftlet inspect`: the manifest of an artefact, and whether its files are whole."""
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from swiftlet.cli.terminal import output
+
+
+def inspect(
+    directory: Annotated[Path, typer.Argument(help="Index, encoder or training directory.")],
+) -> None:
+    """Show the manifest of an artefact, and verify its files."""
+    from swiftlet.retrieval.manifest import read_manifest, verify_files
+
+    manifest = read_manifest(directory)
+    fields = asdict(manifest)
+    files = fields.pop("files")
+    output.print_json(json.dumps(fields))
+    for name, entry in files.items():
+        output.print(f"{name}  {entry['size_bytes']:,} bytes  sha256 {entry['sha256'][:16]}…")
+    verify_files(directory, manifest)
+    output.print(f"[green]whole[/]: fingerprint {manifest.fingerprint[:16]}")

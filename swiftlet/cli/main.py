@@ -1,0 +1,53 @@
+"""The command line: its commands, and one sentence for every refusal."""
+
+from typing import Any
+
+import typer
+from typer.core import TyperGroup
+
+from swiftlet.cli.demo import demo
+from swiftlet.cli.distill import distill
+from swiftlet.cli.evaluate import evaluate
+from swiftlet.cli.export import export
+from swiftlet.cli.index import index
+from swiftlet.cli.inspect import inspect
+from swiftlet.cli.search import search
+from swiftlet.cli.serve import serve
+from swiftlet.cli.terminal import print_refusal
+from swiftlet.cli.train import train
+from swiftlet.retrieval.errors import RetrievalError
+
+REFUSED = 2
+"""Exit status of a command that was refused or interrupted."""
+
+
+class _RefusingGroup(TyperGroup):
+    """Turns every refusal into one sentence and status 2, without a traceback."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except RetrievalError as error:
+            print_refusal(str(error))
+        except typer.BadParameter as error:
+            print_refusal(error.format_message())
+        except KeyboardInterrupt as interrupt:
+            print_refusal(str(interrupt) or "interrupted")
+        except OSError as error:
+            if isinstance(error, BrokenPipeError):
+                raise
+            place = f"{error.filename}: " if error.filename else ""
+            print_refusal(f"{place}{error.strerror or error}")
+        raise typer.Exit(REFUSED)
+
+
+app = typer.Typer(
+    cls=_RefusingGroup,
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="Dense retrieval for ordinary CPUs.",
+)
+# Each command imports its own stage when it runs, so that `search` never waits for torch.
+for command in (demo, index, search, serve, evaluate, train, distill, export, inspect):
+    app.command()(command)

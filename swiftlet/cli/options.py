@@ -1,0 +1,46 @@
+"""Arguments and options that several commands share."""
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+
+class Precision(StrEnum):
+    """The precisions an encoder directory may hold."""
+
+    fp32 = "fp32"
+    int8 = "int8"
+    int8_static = "int8_static"
+
+
+class Pooling(StrEnum):
+    """The pooling of a checkpoint that does not define it."""
+
+    mean = "mean"
+    cls = "cls"
+
+
+EncoderOption = Annotated[
+    Path,
+    typer.Option(
+        help="Directory that `swiftlet export` wrote.", show_default="the one that ships for it"
+    ),
+]
+PrecisionOption = Annotated[
+    Precision | None,
+    typer.Option(help="The precision of the encoder.", show_default="the encoder's default"),
+]
+PoolingOption = Annotated[
+    Pooling | None, typer.Option(help="The pooling, if the checkpoint does not define it.")
+]
+IndexDirectory = Annotated[Path, typer.Argument(help="Index directory.", metavar="INDEX")]
+Resume = Annotated[bool, typer.Option("--resume", help="Continue from the run's last checkpoint.")]
+OverwriteRun = Annotated[bool, typer.Option("--overwrite", help="Remove an earlier run first.")]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace an existing artefact.")]
+
+
+def value_of(option: StrEnum | None) -> Any:
+    """The plain text of a choice, or None."""
+    return None if option is None else option.value

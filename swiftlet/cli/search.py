@@ -1,0 +1,52 @@
+"""`swiftlet search`: the hits for one query."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.markup import escape
+from rich.padding import Padding
+from rich.text import Text
+
+from swiftlet import encoders
+from swiftlet.cli.options import EncoderOption, IndexDirectory, PrecisionOption, value_of
+from swiftlet.cli.terminal import output
+
+if TYPE_CHECKING:
+    from swiftlet.retrieval.types import Hit
+
+_SHOWN_CHARACTERS = 300
+
+
+def search(
+    index: IndexDirectory,
+    query: Annotated[str, typer.Argument(help="The text of the query.")],
+    top_k: Annotated[int, typer.Option("--top-k", "-k", min=1, help="Documents to return.")] = 10,
+    encoder: EncoderOption = encoders.DEFAULT_QUERY_ENCODER,
+    precision: PrecisionOption = None,
+) -> None:
+    """Search an index from the terminal."""
+    from swiftlet.retrieval.searcher import Searcher
+    from swiftlet.retrieval.text import check_query
+
+    query = check_query(query)
+    with Searcher.open(index, encoder, precision=value_of(precision)) as searcher:
+        result = searcher.search(query, top_k)
+    _print_hits(result.hits)
+    stages = zip(searcher.stage_names, result.stage_seconds, strict=True)
+    output.print(
+        f"{1000 * sum(result.stage_seconds):.2f} ms: "
+        + ", ".join(f"{name} {1000 * seconds:.2f}" for name, seconds in stages),
+        style="dim",
+    )
+
+
+def _print_hits(hits: "Sequence[Hit]") -> None:
+    """Print each hit with the beginning of its winning passage."""
+    for rank, hit in enumerate(hits, start=1):
+        place = f"[bold]{rank:>3}[/]  [green]{hit.score:.4f}[/]  [cyan]{escape(hit.document_id)}[/]"
+        output.print(f"{place}  {escape(hit.title)}".rstrip(), soft_wrap=True)
+        text = " ".join(hit.passage.text.split())
+        if len(text) > _SHOWN_CHARACTERS:
+            text = text[:_SHOWN_CHARACTERS].rsplit(" ", 1)[0] + " …"
+        output.print(Padding(Text(text, style="dim"), (0, 0, 0, 5)))

@@ -1,0 +1,43 @@
+"""`swiftlet serve`: the HTTP service."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from swiftlet import encoders
+from swiftlet.cli.options import PrecisionOption, value_of
+
+
+def serve(
+    index: Annotated[
+        Path | None, typer.Argument(help="Index directory.", show_default="SWIFTLET_INDEX")
+    ] = None,
+    encoder: Annotated[
+        Path | None,
+        typer.Option(
+            help="Directory that `swiftlet export` wrote.",
+            show_default="SWIFTLET_ENCODER or shipped",
+        ),
+    ] = None,
+    precision: PrecisionOption = None,
+    host: Annotated[
+        str | None, typer.Option(help="Address to listen on.", show_default="127.0.0.1")
+    ] = None,
+    port: Annotated[
+        int | None, typer.Option(help="Port; 0 takes a free one.", show_default="8000")
+    ] = None,
+) -> None:
+    """Serve an index over HTTP. Every SWIFTLET_* variable is in docs/settings.md."""
+    from service.server import serve as run
+    from service.settings import load_settings
+
+    settings = load_settings(
+        default_encoder=encoders.DEFAULT_QUERY_ENCODER,
+        index=index,
+        encoder=encoder,
+        precision=value_of(precision),
+        host=host,
+        port=port,
+    )
+    run(settings)

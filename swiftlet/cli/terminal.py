@@ -1,0 +1,118 @@
+"""The terminal: progress bars, notes and refusals."""
+
+from contextlib import suppress
+from types import TracebackType
+from typing import Self
+
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    SpinnerColumn,
+    Task,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+from rich.text import Text
+
+output = Console(highlight=False)
+messages = Console(stderr=True, highlight=False)
+
+
+class _Rate(ProgressColumn):
+    """Steps per second of this run."""
+
+    def render(self, task: Task) -> Text:
+        """The rate, or nothing while it is unknown."""
+        speed = task.finished_speed or task.speed
+        if speed is None:
+            return Text("")
+        return Text(f"{speed:,.0f}/s" if speed >= 10 else f"{speed:.1f}/s", "progress.data.speed")
+
+
+class StageBars:
+    """A progress bar for each stage of a build, on standard error."""
+
+    def __init__(self, *, visible: bool = True) -> None:
+        """Show bars, unless another process of the same run shows them."""
+        self._visible = visible
+        self._progress = Progress(
+            SpinnerColumn(finished_text="[green]✓"),
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            _Rate(),
+            TimeElapsedColumn(),
+            TextColumn("left"),
+            TimeRemainingColumn(),
+            TextColumn("{task.fields[detail]}", style="progress.data.speed"),
+            console=messages,
+            disable=not visible,
+        )
+        self._task: TaskID | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._task is None:
+            return
+        if error is None:
+            self._finish()
+        else:
+            self._progress.remove_task(self._task)
+        self._progress.stop()
+
+    def stage(self, name: str, total: int | None, done: int = 0) -> None:
+        """Begin a bar; `done` of its steps were done by an earlier run."""
+        self._progress.start()  # not earlier: a command that is refused at once shows no bars
+        self._finish()
+        if done:
+            self.note(f"going on after {done:,} of {total:,}")
+        self._task = self._progress.add_task(name, total=total, detail="")
+        self._progress.update(self._task, completed=done)
+
+    def advance(self, steps: int) -> None:
+        """Move the bar."""
+        if self._task is not None:
+            self._progress.advance(self._task, steps)
+
+    def describe(self, text: str) -> None:
+        """Put a few words behind the bar."""
+        if self._task is not None:
+            self._progress.update(self._task, detail=text)
+
+    def note(self, text: str) -> None:
+        """Print a sentence above the bars."""
+        if self._visible:
+            print_note(text)
+
+    def _finish(self) -> None:
+        """Complete the bar, also when its total is unknown."""
+        if self._task is None:
+            return
+        task = self._progress.tasks[-1]
+        if task.total is None:
+            self._progress.update(self._task, total=max(1, task.completed), completed=None)
+            self._progress.update(self._task, completed=max(1, task.completed))
+
+
+def print_note(sentence: str) -> None:
+    """Print a note on standard error."""
+    messages.print(f"[yellow]Note:[/] {escape(sentence)}", soft_wrap=True)
+
+
+def print_refusal(sentence: str) -> None:
+    """Print the one sentence of a refusal on standard error."""
+    with suppress(OSError):  # a full disk: the exit status must do
+        messages.print(f"[bold red]swiftlet:[/] {escape(sentence)}", soft_wrap=True)

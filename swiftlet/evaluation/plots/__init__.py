@@ -1,0 +1,1 @@
+"""Plots of embeddings, curves, and quality against latency."""

@@ -1,0 +1,92 @@
+"""The palette and style of all figures, and how they are saved.
+
+Figures are made without pyplot, so drawing one changes no state of the process that calls.
+"""
+
+import io
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from swiftlet.retrieval.errors import InvalidArgumentError
+from swiftlet.retrieval.extras import extra
+from swiftlet.retrieval.publication import storage_errors
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+# Okabe and Ito's colours, which can be told apart with any colour vision.
+QUERY_COLOUR = "#E69F00"
+DOCUMENT_COLOUR = "#0072B2"
+COLOURS = (DOCUMENT_COLOUR, "#D55E00", "#009E73", "#CC79A7", QUERY_COLOUR, "#56B4E9")
+GREYS = ("#999999", "#DDDDDD")
+INK = "#333333"
+
+_DOTS_PER_INCH = 150
+_PADDING_INCHES = 0.08
+_SUFFIXES = (".png", ".svg")
+
+
+def new_figure(width_inches: float, height_inches: float, columns: int = 1) -> "Figure":
+    """An empty figure with `columns` axes side by side, reached by `figure.axes`.
+
+    :raises MissingExtraError: When matplotlib is not installed.
+    """
+    with extra("evaluation"):
+        from matplotlib.figure import Figure
+        from matplotlib.layout_engine import ConstrainedLayoutEngine
+    layout = ConstrainedLayoutEngine(w_pad=_PADDING_INCHES, h_pad=_PADDING_INCHES, wspace=0.03)
+    figure = Figure(figsize=(width_inches, height_inches), layout=layout)
+    figure.set_facecolor("white")
+    for axes in figure.subplots(1, columns, squeeze=False).flat:
+        _style(axes)
+    return figure
+
+
+def save_figure(figure: "Figure", path: Path) -> None:
+    """Write a figure as PNG (150 dots per inch) or SVG, as the name of `path` ends.
+
+    The same figure gives the same bytes: no date is written. `path` appears whole or is left as it
+    was.
+
+    :raises InvalidArgumentError: When the name ends otherwise.
+    :raises StorageError: When the file system refuses.
+    """
+    suffix = path.suffix.lower()
+    if suffix not in _SUFFIXES:
+        raise InvalidArgumentError(f"{path} ends in neither {' nor '.join(_SUFFIXES)}")
+    with extra("evaluation"):
+        import matplotlib as mpl
+    content = io.BytesIO()
+    # SVG names its parts at random unless salted, which only a setting can do.
+    with mpl.rc_context({"svg.hashsalt": "swiftlet"}):
+        figure.savefig(
+            content,
+            format=suffix[1:],
+            dpi=_DOTS_PER_INCH,
+            metadata={"Date": None} if suffix == ".svg" else {"Software": None},
+        )
+    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    with storage_errors(path):
+        try:
+            with partial.open("wb") as file:
+                file.write(content.getvalue())
+                file.flush()
+                os.fsync(file.fileno())
+            partial.replace(path)
+        finally:
+            partial.unlink(missing_ok=True)
+
+
+def _style(axes: "Axes") -> None:
+    for side in ("top", "right"):
+        axes.spines[side].set_visible(False)
+    for side in ("bottom", "left"):
+        axes.spines[side].set_color("#888888")
+    axes.tick_params(colors=INK, labelsize=9)
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.label.set_color(INK)
+    axes.title.set(color=INK, fontsize=11)
+    axes.grid(color="#E6E6E6", linewidth=0.8)
+    axes.set_axisbelow(True)

@@ -1,0 +1,184 @@
+"""Curves over steps or epochs, with marked levels and moments."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from swiftlet.evaluation.plots.figures import COLOURS, INK, new_figure
+from swiftlet.retrieval.errors import InvalidArgumentError, shown
+from swiftlet.retrieval.extras import extra
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+Floats = NDArray[np.float64]
+
+_PANEL_INCHES = (4.6, 3.3)
+_SMOOTHED_POINTS_SHARE = 1 / 20
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Curve:
+    """A named line through the points (x, y), each (n,); values of y that are NaN leave a gap.
+
+    `colour` is the next of the palette if none is given.
+    """
+
+    name: str
+    x: Floats
+    y: Floats
+    colour: str | None = None
+    dashed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """A marked value of y: a dashed horizontal line, labelled at the right."""
+
+    y: float
+    label: str
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """A marked value of x: a dotted vertical line, labelled on top."""
+
+    x: float
+    label: str
+
+
+@dataclass(frozen=True, slots=True)
+class LinePanel:
+    """One pair of axes.
+
+    With `smoothed`, each curve is a moving average over a twentieth of its points, with the raw one
+    faintly behind. `markers` show each point. `y_limits` are the ends of the y-axis; None leaves an
+    end to the data.
+    """
+
+    y_label: str
+    curves: Sequence[Curve]
+    x_label: str = "step"
+    title: str = ""
+    levels: Sequence[Level] = ()
+    moments: Sequence[Moment] = ()
+    smoothed: bool = False
+    markers: bool = False
+    y_limits: tuple[float | None, float | None] = (None, None)
+
+
+def plot_lines(panels: Sequence[LinePanel]) -> "Figure":
+    """Draw panels side by side; curves of one name have one colour in all of them.
+
+    :raises InvalidArgumentError: When there is no panel, one has no curve, or the x and y of a
+        curve differ in shape.
+    :raises MissingExtraError: When matplotlib is not installed.
+    """
+    if not panels:
+        raise InvalidArgumentError("there is no panel to draw")
+    for panel in panels:
+        _check(panel)
+    width, height = _PANEL_INCHES
+    figure = new_figure(width * len(panels) + 0.4, height + 0.4, len(panels))
+    names = list(dict.fromkeys(curve.name for panel in panels for curve in panel.curves))
+    colours = {name: COLOURS[number % len(COLOURS)] for number, name in enumerate(names)}
+    for axes, panel in zip(figure.axes, panels, strict=True):
+        for curve in panel.curves:
+            _draw(axes, curve, curve.colour or colours[curve.name], panel)
+        _annotate(axes, panel)
+    if len(names) > 1:
+        # One legend for all, below, where no curve can cross it.
+        handles = {
+            str(line.get_label()): line
+            for axes in figure.axes
+            for line in axes.get_lines()
+            if line.get_label() in names
+        }
+        figure.legend(
+            handles=list(handles.values()),
+            loc="outside lower center",
+            ncols=min(len(handles), 2 * len(panels)),
+            frameon=False,
+        )
+    return figure
+
+
+def moving_average(values: Floats, window: int) -> Floats:
+    """The mean of `window` values around each value of (n,); fewer at the ends, and without NaN.
+
+    :raises InvalidArgumentError: When `window` is below 1.
+    """
+    if window < 1:
+        raise InvalidArgumentError(f"window is {window}, but at least 1 is expected")
+    with extra("evaluation"):
+        import pandas as pd
+    rolling = pd.Series(values, dtype=float).rolling(window, center=True, min_periods=1)
+    averages: Floats = rolling.mean().to_numpy()
+    return averages
+
+
+def _draw(axes: "Axes", curve: Curve, colour: str, panel: LinePanel) -> None:
+    style = "--" if curve.dashed else "-"
+    y = curve.y
+    if panel.smoothed:
+        window = max(1, round(len(y) * _SMOOTHED_POINTS_SHARE))
+        axes.plot(curve.x, y, color=colour, alpha=0.25, linewidth=0.8, label="_raw")
+        y = moving_average(y, window)
+    axes.plot(
+        curve.x,
+        y,
+        style,
+        color=colour,
+        linewidth=1.8,
+        marker="o" if panel.markers else None,
+        markersize=4,
+        label=curve.name,
+    )
+
+
+def _annotate(axes: "Axes", panel: LinePanel) -> None:
+    for level in panel.levels:
+        axes.axhline(level.y, color=INK, linestyle="--", linewidth=1.1, label="_level")
+        axes.annotate(
+            level.label,
+            (1.0, level.y),
+            xycoords=axes.get_yaxis_transform(),
+            xytext=(4, 0),
+            textcoords="offset points",
+            va="center",
+            color=INK,
+            fontsize=9,
+        )
+    for moment in panel.moments:
+        axes.axvline(moment.x, color=INK, linestyle=":", linewidth=1.2, label="_moment")
+        axes.annotate(
+            moment.label,
+            (moment.x, 1.0),
+            xycoords=axes.get_xaxis_transform(),
+            xytext=(0, 3),
+            textcoords="offset points",
+            ha="center",
+            color=INK,
+            fontsize=9,
+        )
+    axes.set(xlabel=panel.x_label, ylabel=panel.y_label)
+    axes.set_title(panel.title, pad=18 if panel.moments else 6)
+    axes.margins(x=0.02, y=0.06)
+    axes.set_ylim(*panel.y_limits)
+    if axes.get_xlim()[1] >= 10_000:
+        axes.xaxis.set_major_formatter(lambda value, _position: f"{value:,.0f}")
+
+
+def _check(panel: LinePanel) -> None:
+    if not panel.curves:
+        raise InvalidArgumentError(f"the panel of {shown(panel.y_label)} has no curve")
+    for curve in panel.curves:
+        if curve.x.ndim != 1 or curve.x.shape != curve.y.shape:
+            raise InvalidArgumentError(
+                f"the curve {shown(curve.name)} has x of shape {curve.x.shape} and y of shape "
+                f"{curve.y.shape}, but the same (n,) is expected"
+            )

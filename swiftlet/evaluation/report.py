@@ -1,0 +1,101 @@
+"""The result of an evaluation, as data and as a table for the terminal."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import fmean
+
+from rich.markup import escape
+from rich.table import Table
+
+from swiftlet.evaluation.metrics import DEFAULT_METRICS, Metric, evaluate_per_query
+from swiftlet.evaluation.significance import PairedTest, paired_t_test
+from swiftlet.retrieval.types import Qrels, Run
+
+_SMALLEST_SHOWN = 0.001
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Means over the judged queries, compared with those of a baseline if there is one.
+
+    `num_unanswered` of the judged queries have no results in the run, and count 0.
+    """
+
+    name: str
+    num_queries: int
+    num_unanswered: int
+    means: dict[str, float]
+    baseline_name: str | None
+    baseline_num_unanswered: int
+    comparisons: dict[str, PairedTest]
+
+    def table(self) -> Table:
+        """The report for a terminal."""
+        queries = "query" if self.num_queries == 1 else "queries"
+        table = Table(title=f"{self.num_queries:,} judged {queries}", title_justify="left")
+        table.add_column("metric")
+        table.add_column(escape(self.name), justify="right", overflow="fold")
+        if self.baseline_name is not None:
+            table.add_column(escape(self.baseline_name), justify="right", overflow="fold")
+            table.add_column("difference", justify="right")
+            table.add_column("p", justify="right")
+        for metric, mean in self.means.items():
+            row = [metric, f"{mean:.4f}"]
+            if metric in self.comparisons:
+                test = self.comparisons[metric]
+                row += [f"{test.baseline_mean:.4f}", f"{test.difference:+z.4f}", _p(test.p_value)]
+            table.add_row(*row)
+        unanswered = {self.name: self.num_unanswered}
+        if self.baseline_name is not None:
+            unanswered[self.baseline_name] = self.baseline_num_unanswered
+        table.caption = "\n".join(
+            f"{escape(name)}: no results for {count:,} of the queries, which count 0"
+            for name, count in unanswered.items()
+            if count
+        )
+        return table
+
+
+def make_report(
+    run: Run,
+    qrels: Qrels,
+    *,
+    metrics: Sequence[str] = DEFAULT_METRICS,
+    baseline: Run | None = None,
+    name: str = "run",
+    baseline_name: str = "baseline",
+) -> Report:
+    """Evaluate `run` and test it against `baseline`, if there is one, query by query.
+
+    :raises InvalidArgumentError: As `evaluate_per_query`.
+    :raises EvaluationError: As `evaluate_per_query`, of either run.
+    """
+    per_query = _titled(run, qrels, metrics)
+    comparisons = {}
+    if baseline is not None:
+        other = _titled(baseline, qrels, metrics)
+        comparisons = {
+            metric: paired_t_test(values, other[metric]) for metric, values in per_query.items()
+        }
+    return Report(
+        name=name,
+        num_queries=len(next(iter(per_query.values()), {})),
+        num_unanswered=_unanswered(run, qrels),
+        means={metric: fmean(values.values()) for metric, values in per_query.items()},
+        baseline_name=None if baseline is None else baseline_name,
+        baseline_num_unanswered=0 if baseline is None else _unanswered(baseline, qrels),
+        comparisons=comparisons,
+    )
+
+
+def _unanswered(run: Run, qrels: Qrels) -> int:
+    return sum(bool(grades) and not run.get(query_id) for query_id, grades in qrels.items())
+
+
+def _titled(run: Run, qrels: Qrels, metrics: Sequence[str]) -> dict[str, dict[str, float]]:
+    per_query = evaluate_per_query(run, qrels, metrics)
+    return {str(Metric.parse(spelling)): values for spelling, values in per_query.items()}
+
+
+def _p(value: float) -> str:
+    return f"< {_SMALLEST_SHOWN}" if value < _SMALLEST_SHOWN else f"{value:.3f}"

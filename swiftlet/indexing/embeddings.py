@@ -1,0 +1,66 @@
+"""Encodes passages on all cores into a file from which an interrupted build resumes."""
+
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import numpy as np
+
+from swiftlet.indexing.progress import Progress
+from swiftlet.retrieval.encoder import Encoder
+from swiftlet.retrieval.encoding import encode_batches
+from swiftlet.retrieval.publication import storage_errors
+from swiftlet.retrieval.types import Embeddings
+
+_BATCHES_PER_FLUSH = 16
+
+
+class EmbeddingsFile:
+    """Embeddings (n, dim) as raw little-endian float32 rows, appended in order."""
+
+    def __init__(self, path: Path, dim: int) -> None:
+        self.path = path
+        self.dim = dim
+
+    def __len__(self) -> int:
+        """The number of complete rows in the file."""
+        try:
+            return self.path.stat().st_size // (4 * self.dim)
+        except FileNotFoundError:
+            return 0
+
+    def append(self, batches: Iterable[Embeddings]) -> Iterator[int]:
+        """Append each batch (n, dim), giving back how many rows were written with each.
+
+        :raises StorageError: When the file system refuses.
+        """
+        with storage_errors(self.path), self.path.open("ab") as file:
+            file.truncate(len(self) * 4 * self.dim)
+            for number, batch in enumerate(batches, start=1):
+                file.write(batch.astype("<f4", copy=False).tobytes())
+                if number % _BATCHES_PER_FLUSH == 0:
+                    file.flush()
+                    os.fsync(file.fileno())
+                yield len(batch)
+
+    def rows(self) -> Embeddings:
+        """All embeddings (n, dim), mapped from the file."""
+        return np.memmap(self.path, dtype="<f4", mode="r", shape=(len(self), self.dim))
+
+
+def encode_to_file(
+    encoder: Encoder,
+    texts: Iterable[str],
+    file: EmbeddingsFile,
+    *,
+    total: int,
+    threads: int,
+    progress: Progress,
+) -> None:
+    """Append the embeddings of `texts`, which the file does not have yet, up to `total` rows.
+
+    :raises StorageError: When the file system refuses.
+    """
+    progress.stage("Encoding passages", total, done=len(file))
+    for count in file.append(encode_batches(encoder, texts, threads)):
+        progress.advance(count)

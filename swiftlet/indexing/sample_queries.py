@@ -1,0 +1,25 @@
+"""Queries that a corpus might be asked, made from the corpus itself."""
+
+import numpy as np
+
+from swiftlet.indexing.document_writer import StoredCorpus
+
+_FEWEST_WORDS = 5
+_MOST_WORDS = 12
+# Of a truncated document, the encoder reads about this much.
+_LONGEST_CHARACTERS = 2_000
+
+
+def sample_queries(corpus: StoredCorpus, count: int, random: np.random.Generator) -> list[str]:
+    """`count` short spans of words, each from a random passage.
+
+    Like a query, a span shares words with its passage and is about only a part of it. With whole
+    passages as queries, the recall of an index would be overestimated.
+    """
+    queries = []
+    for row in np.sort(random.integers(corpus.num_passages, size=count)):
+        words = corpus.passage_text(int(row))[:_LONGEST_CHARACTERS].split()
+        length = int(random.integers(_FEWEST_WORDS, _MOST_WORDS + 1))
+        start = int(random.integers(max(1, len(words) - length + 1)))
+        queries.append(" ".join(words[start : start + length]))
+    return queries

@@ -1,0 +1,1 @@
+"""The functions of `import swiftlet`, which the command line uses too."""

@@ -1,0 +1,124 @@
+"""Measures an index or a service by judged queries."""
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+
+from swiftlet.evaluation.experiment import match_judgements, run_queries
+from swiftlet.evaluation.metrics import DEFAULT_METRICS, Metric, largest_cutoff, load_ranx
+from swiftlet.evaluation.report import Report, make_report
+from swiftlet.evaluation.retrievers import Retriever, SearcherRetriever, ServiceRetriever
+from swiftlet.indexing.progress import Progress, Silence
+from swiftlet.library.indexes import StrPath, open_searcher
+from swiftlet.retrieval.corpora.rows import Judgements, Queries, qrels_of, queries_of
+from swiftlet.retrieval.corpora.trec import read_run, write_run
+from swiftlet.retrieval.encoder import Precision
+from swiftlet.retrieval.errors import InvalidArgumentError
+from swiftlet.retrieval.searcher import Searcher
+
+_FEWEST_DOCUMENTS = 100
+
+
+def evaluate(
+    target: StrPath | Searcher,
+    queries: Queries,
+    qrels: Judgements,
+    *,
+    encoder: StrPath | None = None,
+    precision: Precision | None = None,
+    metrics: Sequence[str] = DEFAULT_METRICS,
+    top_k: int | None = None,
+    run_out: StrPath | None = None,
+    against: StrPath | None = None,
+    allow_unknown: bool = False,
+    progress: Progress | None = None,
+) -> Report:
+    """Measure an index or a running service by judged queries.
+
+    :param target: An index directory, an open searcher, or the URL of a service.
+    :param queries: A path, query_id -> text, or `Query` objects.
+    :param qrels: A path, or query_id -> document_id -> grade.
+    :param encoder: The query encoder of an index directory; None takes the one that ships.
+    :param top_k: Documents for each query; None takes what the metrics need, at least 100.
+    :param run_out: Where a TREC run is written.
+    :param against: A TREC run, against which the differences are tested.
+    :param allow_unknown: Accept qrels that name unknown queries or documents.
+    :raises RetrievalError: When an argument, the queries, the qrels or the target are bad.
+    :raises MissingExtraError: When the extra `evaluation` is not installed.
+    """
+    load_ranx()  # first, so that a missing package shows before any search
+    progress = progress or Silence()
+    if top_k is None:
+        top_k = max(_FEWEST_DOCUMENTS, largest_cutoff(metrics))
+    if largest_cutoff(metrics) > top_k:
+        deepest = max(map(Metric.parse, metrics), key=lambda metric: metric.cutoff or 0)
+        raise InvalidArgumentError(
+            f"{deepest} needs {deepest.cutoff} documents a query, but top_k is {top_k}"
+        )
+    if run_out is not None:
+        _check_run_file(Path(run_out))
+    baseline = None if against is None else read_run(Path(against))
+    every_query, judged = queries_of(queries), qrels_of(qrels)
+    with _retriever(target, encoder, precision) as retriever:
+        progress.stage("Looking up judged documents", None)
+        judgements = match_judgements(
+            every_query,
+            judged,
+            retriever,
+            qrels_path=Path(qrels) if isinstance(qrels, str | os.PathLike) else Path("the qrels"),
+            allow_unknown=allow_unknown,
+            progress=lambda _, __: progress.advance(1),
+        )
+        if judgements.warning:
+            progress.note(judgements.warning)
+        progress.stage("Searching", len(judgements.queries))
+        run = run_queries(
+            retriever,
+            judgements.queries,
+            top_k=top_k,
+            progress=lambda _, __: progress.advance(1),
+        )
+    if run_out is not None:
+        write_run(Path(run_out), run, "swiftlet")
+    progress.stage("Computing metrics (longer the first time, when ranx is compiled)", None)
+    return make_report(
+        run,
+        judgements.qrels,
+        metrics=metrics,
+        baseline=baseline,
+        name="searcher" if isinstance(target, Searcher) else str(target),
+        baseline_name="" if against is None else str(against),
+    )
+
+
+def _check_run_file(path: Path) -> None:
+    if not path.absolute().parent.is_dir():
+        raise InvalidArgumentError(f"{path.parent} is not a directory to write the run to")
+    if path.is_dir():
+        raise InvalidArgumentError(f"{path} is a directory; a file to write the run to is needed")
+
+
+@contextmanager
+def _retriever(
+    target: StrPath | Searcher, encoder: StrPath | None, precision: Precision | None
+) -> Iterator[Retriever]:
+    is_index = not isinstance(target, Searcher) and not _is_url(target)
+    if not is_index and (encoder is not None or precision is not None):
+        raise InvalidArgumentError(
+            f"{target} has an encoder of its own: an encoder and a precision are for an index"
+        )
+    if isinstance(target, Searcher):
+        yield SearcherRetriever(target)
+    elif _is_url(target):
+        with ServiceRetriever.connect(str(target)) as retriever:
+            yield retriever
+    else:
+        opened = partial(open_searcher, target, precision=precision)
+        with opened() if encoder is None else opened(encoder=encoder) as searcher:
+            yield SearcherRetriever(searcher)
+
+
+def _is_url(target: StrPath) -> bool:
+    return str(target).startswith(("http://", "https://"))

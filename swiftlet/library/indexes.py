@@ -1,0 +1,98 @@
+"""Builds and opens indexes, and loads encoders."""
+
+import os
+from pathlib import Path
+
+from swiftlet import encoders
+from swiftlet.indexing.build import BuildSettings, build_index
+from swiftlet.indexing.progress import Progress
+from swiftlet.retrieval.corpora.lines import SkippedLines
+from swiftlet.retrieval.corpora.rows import Corpus, documents_of
+from swiftlet.retrieval.encoder import OnnxEncoder, Precision
+from swiftlet.retrieval.engines import DEFAULT_ENGINE
+from swiftlet.retrieval.manifest import Manifest
+from swiftlet.retrieval.searcher import Searcher
+
+StrPath = str | os.PathLike[str]
+
+
+def build(
+    corpus: Corpus,
+    out: StrPath,
+    *,
+    encoder: StrPath = encoders.DEFAULT_ENCODER,
+    passage_tokens: int = 128,
+    overlap_tokens: int = 16,
+    truncate: bool = False,
+    engine: str = DEFAULT_ENGINE,
+    factory: str | None = None,
+    precision: Precision | None = None,
+    threads: int | None = None,
+    overwrite: bool = False,
+    skipped: SkippedLines | None = None,
+    progress: Progress | None = None,
+) -> Manifest:
+    """Build the index directory `out` from a corpus, whole or not at all.
+
+    An interrupted build resumes with the embeddings that it had made.
+
+    :param corpus: A path, an iterable of dicts or of `Document`, a DataFrame or an Arrow table.
+    :param encoder: The directory of the document encoder.
+    :param passage_tokens: The longest passage, in tokens, with the title.
+    :param overlap_tokens: The tokens that neighbouring passages share.
+    :param truncate: Make one passage per document: its beginning, as much as the encoder reads.
+    :param engine: The index engine.
+    :param factory: The type of index, for FAISS a factory string; None chooses by size.
+    :param precision: The encoder's model; None takes the encoder's default.
+    :param threads: Threads that encode; None takes all cores.
+    :param overwrite: Replace an index that is already there.
+    :param skipped: Collects bad rows or lines, which are left out; None refuses them.
+    :raises RetrievalError: When the corpus, a setting, the encoder or the storage is bad.
+    """
+    settings = BuildSettings(
+        passage_tokens=passage_tokens,
+        overlap_tokens=overlap_tokens,
+        truncate=truncate,
+        engine=engine,
+        factory=factory,
+        precision=precision,
+        threads=threads,
+    )
+    documents = documents_of(corpus, skipped=skipped)
+    return build_index(
+        documents, Path(encoder), Path(out), settings, overwrite=overwrite, progress=progress
+    )
+
+
+def open_searcher(
+    index: StrPath,
+    *,
+    encoder: StrPath = encoders.DEFAULT_QUERY_ENCODER,
+    precision: Precision | None = None,
+    readers: int = 1,
+) -> Searcher:
+    """Open an index directory for searching, after every file is verified.
+
+    :param encoder: The directory of a query encoder of the index's embedding space.
+    :param precision: The encoder's model; None takes the encoder's default.
+    :param readers: How many threads will search at once.
+    :raises ArtefactError: When the index or the encoder is damaged, or they do not fit together.
+    :raises InvalidArgumentError: When the encoder has no model of this precision.
+    """
+    return Searcher.open(Path(index), Path(encoder), precision=precision, readers=readers)
+
+
+def load_encoder(
+    directory: StrPath = encoders.DEFAULT_ENCODER,
+    *,
+    precision: Precision | None = None,
+    threads: int = 1,
+) -> OnnxEncoder:
+    """Open an encoder directory, after every file is verified; by default the document encoder.
+
+    :param precision: The model; None takes the encoder's default.
+    :param threads: Threads that share the work of one text.
+    :raises ArtefactError: When the encoder is damaged.
+    :raises InvalidArgumentError: When the encoder has no model of this precision.
+    """
+    return OnnxEncoder.load(Path(directory), precision=precision, threads=threads)

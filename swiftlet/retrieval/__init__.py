@@ -1,0 +1,7 @@
+"""The core of the library: everything that a search needs."""
+
+import os
+
+# Set before onnxruntime is imported. Otherwise it sends usage data to its maker and writes to the
+# home directory. A user who wants that sets the variable to 0.
+os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")

@@ -1,0 +1,1 @@
+"""Reads corpora, queries and qrels: BEIR, JSONL, MS MARCO, TREC, folders of files."""

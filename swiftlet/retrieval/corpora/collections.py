@@ -1,0 +1,226 @@
+"""Reads corpora and queries in many formats; the path decides the format."""
+
+from collections.abc import Callable, Iterator
+from enum import Enum
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from swiftlet.retrieval.corpora.identifiers import SeenIds
+from swiftlet.retrieval.corpora.irds import (
+    Entity,
+    check_dataset,
+    document_from_record,
+    is_dataset,
+    parse_dataset,
+    query_from_record,
+)
+from swiftlet.retrieval.corpora.lines import (
+    LineError,
+    SkippedLines,
+    parse_lines,
+    read_errors,
+    refuse,
+)
+from swiftlet.retrieval.corpora.records import (
+    DocumentColumns,
+    document_from_json,
+    query,
+    query_from_columns,
+    query_from_json,
+)
+from swiftlet.retrieval.corpora.text_files import (
+    TEXT_SUFFIXES,
+    read_text_file,
+    read_text_folder,
+    text_files,
+)
+from swiftlet.retrieval.corpora.trec import check_qrels, qrels_path, read_qrels, read_run, write_run
+from swiftlet.retrieval.errors import CollectionError, shown
+from swiftlet.retrieval.types import Document, Query
+
+__all__ = [
+    "SkippedLines",
+    "check_qrels",
+    "corpus_files",
+    "qrels_path",
+    "read_documents",
+    "read_qrels",
+    "read_queries",
+    "read_run",
+    "write_run",
+]
+
+
+class _Format(Enum):
+    JSONL = "JSON lines"
+    TSV = "tab-separated columns"
+    TEXT = "text"
+    FOLDER = "a folder of text files"
+    DATASET = "a dataset of ir_datasets"
+
+
+_SUFFIXES = {".jsonl": _Format.JSONL, ".ndjson": _Format.JSONL, ".tsv": _Format.TSV}
+_SUFFIXES |= dict.fromkeys(TEXT_SUFFIXES, _Format.TEXT)
+
+
+def read_documents(path: Path, *, skipped: SkippedLines | None = None) -> Iterator[Document]:
+    """The documents of a corpus, one after the other; memory does not grow with their number.
+
+    `path` is one of
+
+    - a BEIR folder (has corpus.jsonl),
+    - a .jsonl file: an object a line with "_id" (or "id", "document_id"), "text", perhaps "title"
+      and "metadata"; further fields become metadata,
+    - a .tsv file: MS MARCO's passages (pid, text) or documents (docid, url, title, body),
+    - a folder of .txt, .md, .markdown and .rst files, or one such file: a document each,
+    - `irds:NAME`, a dataset of ir_datasets, which is downloaded if need be.
+
+    The .jsonl and .tsv files may be gzipped (.gz).
+
+    :param skipped: Collects the bad lines, which are then left out.
+    :raises CollectionError: When `path` is none of these or cannot be read (at once, before the
+        first document); when there is no valid document; and, unless there is `skipped`, when a
+        line is bad: not valid, no id, an id that came before, neither text nor title.
+    :raises MissingExtraError: When `path` is `irds:NAME` and ir_datasets is not installed.
+    """
+    source, layout = _recognise(path, "docs")
+    return _valid_documents(source, layout, skipped)
+
+
+def corpus_files(path: Path) -> list[Path]:
+    """The files that `read_documents` reads, in order; none where `path` is `irds:NAME`.
+
+    :raises CollectionError: As `read_documents` before the first document.
+    """
+    source, layout = _recognise(path, "docs")
+    if layout is _Format.DATASET:
+        return []
+    return list(text_files(source)) if layout is _Format.FOLDER else [source]
+
+
+def read_queries(path: Path, skipped: SkippedLines | None = None) -> list[Query]:
+    """The queries of a BEIR folder (has queries.jsonl), a .jsonl, .tsv or text file or `irds:NAME`.
+
+    A line of JSON is an object with "_id" (or "id", "query_id") and "text"; a line of .tsv is id
+    and text; a line of text is a query, with the line's number as its id. The .jsonl and .tsv files
+    may be gzipped (.gz).
+
+    :param skipped: Collects the bad lines, which are then left out.
+    :raises CollectionError: As `read_documents`.
+    :raises MissingExtraError: As `read_documents`.
+    """
+    source, layout = _recognise(path, "queries")
+    if layout is _Format.FOLDER:
+        raise CollectionError(path, "the folder has no queries.jsonl")
+    seen: set[str] = set()
+
+    def unique(found: Query) -> Query:
+        if found.query_id in seen:
+            raise _duplicate("query id", found.query_id)
+        seen.add(found.query_id)
+        return found
+
+    if layout is _Format.TEXT:
+        queries = _numbered_queries(source, skipped)
+    elif layout is _Format.DATASET:
+        records = parse_dataset(
+            source, "queries", lambda record: unique(query_from_record(record)), skipped
+        )
+        queries = [found for _, found in records]
+    else:
+        read = query_from_json if layout is _Format.JSONL else query_from_columns
+        lines = parse_lines(source, lambda line: unique(read(line)), skipped)
+        queries = [found for _, found in lines]
+    if not queries:
+        raise CollectionError(source, "there is no valid query")
+    return queries
+
+
+def _recognise(path: Path, entity: Entity) -> tuple[Path, _Format]:
+    """The file or folder to read for a path, and its format; the only place that decides this."""
+    if is_dataset(path):
+        check_dataset(path, entity)
+        return path, _Format.DATASET
+    beir_file = "corpus.jsonl" if entity == "docs" else "queries.jsonl"
+    with read_errors(path):
+        exists, is_folder = path.exists(), path.is_dir()
+    if not exists:
+        raise CollectionError(path, "there is no such file or folder")
+    if is_folder:
+        for name in (beir_file, f"{beir_file}.gz"):
+            if (path / name).is_file():
+                return path / name, _Format.JSONL
+        if any((path / name).exists() for name in ("corpus.jsonl", "queries.jsonl", "qrels")):
+            raise CollectionError(path, f"the BEIR folder has no {beir_file}")
+        return path, _Format.FOLDER
+    suffixes = [suffix.lower() for suffix in path.suffixes]
+    gzipped = suffixes[-1:] == [".gz"]
+    layout = _SUFFIXES.get("".join(suffixes[-2:-1] if gzipped else suffixes[-1:]))
+    if layout is None or (gzipped and layout is _Format.TEXT):
+        raise CollectionError(
+            path,
+            "not recognised: it must be a BEIR folder, a folder of text files, irds:NAME, or a "
+            "file that ends in .jsonl, .ndjson, .tsv (or these with .gz), "
+            f"{', '.join(sorted(TEXT_SUFFIXES))}",
+        )
+    return path, layout
+
+
+def _valid_documents(
+    path: Path, layout: _Format, skipped: SkippedLines | None
+) -> Iterator[Document]:
+    found = False
+    for document in _documents(path, layout, skipped):
+        found = True
+        yield document
+    if not found:
+        kinds = f" ({', '.join(sorted(TEXT_SUFFIXES))})" if layout is _Format.FOLDER else ""
+        raise CollectionError(path, f"there is no valid document{kinds}")
+
+
+def _documents(path: Path, layout: _Format, skipped: SkippedLines | None) -> Iterator[Document]:
+    match layout:
+        case _Format.FOLDER:
+            # Paths are unique by themselves.
+            yield from read_text_folder(path, skipped)
+        case _Format.TEXT:
+            yield read_text_file(path)
+        case _Format.JSONL:
+            yield from _unique_documents(partial(parse_lines, path), document_from_json, skipped)
+        case _Format.TSV:
+            yield from _unique_documents(partial(parse_lines, path), DocumentColumns(), skipped)
+        case _Format.DATASET:
+            parse = partial(parse_dataset, path, "docs")
+            yield from _unique_documents(parse, document_from_record, skipped)
+
+
+def _unique_documents(
+    parse: Callable[..., Iterator[tuple[int, Document]]],
+    read: Callable[[Any], Document],
+    skipped: SkippedLines | None,
+) -> Iterator[Document]:
+    seen = SeenIds()
+
+    def unique(record: Any) -> Document:
+        document = read(record)
+        if not seen.add(document.document_id):
+            raise _duplicate("document id", document.document_id)
+        return document
+
+    for _, document in parse(unique, skipped):
+        yield document
+
+
+def _numbered_queries(path: Path, skipped: SkippedLines | None) -> list[Query]:
+    queries = []
+    for number, line in parse_lines(path, str, skipped):
+        try:
+            queries.append(query(str(number), line))
+        except LineError as error:
+            refuse(CollectionError(path, str(error), number), skipped)
+    return queries
+
+
+def _duplicate(name: str, value: str) -> LineError:
+    return LineError(f"the {name} {shown(value)} came before")

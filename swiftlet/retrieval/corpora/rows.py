@@ -1,0 +1,181 @@
+"""Corpora, queries and qrels that a program has in memory."""
+
+import json
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
+
+from swiftlet.retrieval.corpora.collections import read_documents, read_qrels, read_queries
+from swiftlet.retrieval.corpora.identifiers import SeenIds, check_id
+from swiftlet.retrieval.corpora.lines import LineError, SkippedLines, refuse
+from swiftlet.retrieval.corpora.records import check_nesting, document_from_fields, query
+from swiftlet.retrieval.errors import CollectionError, InvalidArgumentError, shown
+from swiftlet.retrieval.text import has_lone_surrogate
+from swiftlet.retrieval.types import Document, Qrels, Query, Span
+
+_ROWS_AT_ONCE = 1_000
+_CORPUS, _QUERIES, _QRELS = "the corpus", "the queries", "the qrels"
+
+
+@runtime_checkable
+class DataFrame(Protocol):
+    """The part of a pandas DataFrame that is used here."""
+
+    @property
+    def iloc(self) -> Any:
+        """Rows by number."""
+
+    def notna(self) -> Any:
+        """Which cells hold a value."""
+
+
+@runtime_checkable
+class ArrowTable(Protocol):
+    """The part of an Arrow table or dataset that is used here."""
+
+    def to_batches(self) -> Iterable[Any]:
+        """The rows in record batches."""
+
+
+Row = Mapping[str, Any] | Document
+Corpus = str | os.PathLike[str] | Iterable[Row] | DataFrame | ArrowTable
+Queries = str | os.PathLike[str] | Mapping[str, str] | Iterable[Query]
+Judgements = str | os.PathLike[str] | Mapping[str, Mapping[str, int]]
+
+
+def documents_of(corpus: Corpus, *, skipped: SkippedLines | None = None) -> Iterator[Document]:
+    """The documents of a path as in `read_documents`, or of rows in memory, one after the other.
+
+    A row is a `Document`, or a mapping with the fields of a line of JSON: an id ("_id", "id" or
+    "document_id"), "text", perhaps "title" and "metadata"; further fields become metadata. Empty
+    cells of a DataFrame or an Arrow table are left out.
+
+    :param skipped: Collects the bad rows or lines, which are then left out.
+    :raises InvalidArgumentError: When `corpus` is none of these.
+    :raises CollectionError: As `read_documents`; the message names the number of the row.
+    """
+    if isinstance(corpus, str | os.PathLike):
+        return read_documents(Path(corpus), skipped=skipped)
+    return _documents(_rows(corpus), skipped)
+
+
+def queries_of(queries: Queries) -> list[Query]:
+    """The queries of a path as in `read_queries`, of query_id -> text, or of `Query` objects.
+
+    :raises CollectionError: When a query has a bad id or no text, or an id comes twice.
+    """
+    if isinstance(queries, str | os.PathLike):
+        return read_queries(Path(queries))
+    if isinstance(queries, Mapping):
+        queries = [Query(query_id, text) for query_id, text in queries.items()]
+    found: dict[str, Query] = {}
+    for number, each in enumerate(queries, start=1):
+        try:
+            _add_query(found, each)
+        except LineError as error:
+            raise CollectionError(_QUERIES, f"query {number:,}: {error}") from error
+    return list(found.values())
+
+
+def qrels_of(qrels: Judgements) -> Qrels:
+    """The qrels of a path as in `read_qrels`, or of query_id -> document_id -> grade.
+
+    :raises CollectionError: When an id is bad or a grade is not an integer.
+    """
+    if isinstance(qrels, str | os.PathLike):
+        return read_qrels(Path(qrels))
+    try:
+        return {
+            check_id(query_id, "query id"): {
+                check_id(document_id, "document id"): _grade(grade)
+                for document_id, grade in grades.items()
+            }
+            for query_id, grades in qrels.items()
+        }
+    except LineError as error:
+        raise CollectionError(_QRELS, str(error)) from error
+
+
+def _add_query(queries: dict[str, Query], added: object) -> None:
+    if not isinstance(added, Query) or not isinstance(added.text, str):
+        raise LineError(f"{shown(added)} is no Query with a text")
+    if check_id(added.query_id, "query id") in queries:
+        raise LineError(f"the query id {shown(added.query_id)} came before")
+    queries[added.query_id] = query(added.query_id, added.text)
+
+
+def _grade(grade: object) -> int:
+    if not isinstance(grade, int):
+        raise LineError(f"the grade {shown(grade)} is not an integer")
+    return grade
+
+
+def _rows(corpus: Iterable[Row] | DataFrame | ArrowTable) -> Iterator[Any]:
+    if isinstance(corpus, DataFrame):
+        return _frame_rows(corpus)
+    if isinstance(corpus, ArrowTable):
+        return (_without_empty(row) for batch in corpus.to_batches() for row in batch.to_pylist())
+    if isinstance(corpus, Mapping | bytes) or not isinstance(corpus, Iterable):
+        raise InvalidArgumentError(
+            f"a corpus cannot be of the type {type(corpus).__name__}: a path, an iterable of dicts "
+            "or Documents, a pandas DataFrame or an Arrow table is expected"
+        )
+    return iter(corpus)
+
+
+def _frame_rows(frame: DataFrame) -> Iterator[dict[str, Any]]:
+    start = 0
+    while len(part := frame.iloc[start : start + _ROWS_AT_ONCE]):
+        for row in part.astype(object).where(part.notna(), None).to_dict("records"):
+            yield _without_empty(row)
+        start += _ROWS_AT_ONCE
+
+
+def _without_empty(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in row.items() if value is not None}
+
+
+def _documents(rows: Iterable[Any], skipped: SkippedLines | None) -> Iterator[Document]:
+    seen = SeenIds()
+    for number, row in enumerate(rows, start=1):
+        try:
+            document = _document(row, seen)
+        except LineError as error:
+            refuse(CollectionError(_CORPUS, f"row {number:,}: {error}"), skipped)
+            continue
+        yield document
+
+
+def _document(row: object, seen: SeenIds) -> Document:
+    if isinstance(row, Mapping):
+        document = document_from_fields(dict(row))
+    elif isinstance(row, Document):
+        fields = {"id": row.document_id, "text": row.text, "title": row.title}
+        document = document_from_fields({**fields, "metadata": row.metadata})
+        _check_sections(row.sections, len(row.text))
+        document = replace(document, sections=row.sections)
+    else:
+        raise LineError(f"{shown(row)} is of the type {type(row).__name__}, not a dict or Document")
+    try:
+        metadata = json.dumps(document.metadata, ensure_ascii=False, allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise LineError(f"the metadata cannot be stored as JSON: {error}") from error
+    check_nesting(document.metadata)
+    if any(map(has_lone_surrogate, (document.title, document.text, metadata))):
+        raise LineError(
+            f"the document {shown(document.document_id)} holds half of a surrogate pair"
+        )
+    if not seen.add(document.document_id):
+        raise LineError(f"the document id {shown(document.document_id)} came before")
+    return document
+
+
+def _check_sections(sections: tuple[Span, ...], length: int) -> None:
+    bounds = [0, *(bound for span in sections for bound in span), length]
+    if any(earlier > later for earlier, later in pairwise(bounds)):
+        raise LineError(
+            f"the sections {shown(sections)} are not in order within the text's {length} characters"
+        )

@@ -1,0 +1,127 @@
+"""Text and Markdown files as documents, one each."""
+
+import codecs
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from swiftlet.retrieval.corpora.identifiers import check_id
+from swiftlet.retrieval.corpora.lines import (
+    LONGEST_BYTES,
+    LineError,
+    SkippedLines,
+    read_errors,
+    refuse,
+)
+from swiftlet.retrieval.errors import CollectionError
+from swiftlet.retrieval.types import Document
+
+MARKDOWN_SUFFIXES = frozenset({".md", ".markdown"})
+TEXT_SUFFIXES = MARKDOWN_SUFFIXES | {".txt", ".rst"}
+
+_FENCE = re.compile(r" {0,3}(```|~~~)")
+_HEADING = re.compile(r" {0,3}#{1,6}[ \t]+(.*?)(?:[ \t]+#*)?[ \t]*")
+_UNDERLINES = {
+    ".md": re.compile(r" {0,3}=+[ \t]*"),
+    ".markdown": re.compile(r" {0,3}=+[ \t]*"),
+    ".rst": re.compile(r"([-=~^\"#*+])\1{2,}[ \t]*"),
+}
+
+
+def read_text_file(path: Path) -> Document:
+    """One file as a document; its id is the file's name.
+
+    :raises CollectionError: When it cannot be read, is blank, longer than `LONGEST_BYTES` or not
+        UTF-8, or its name cannot be an id.
+    """
+    return _read(path, path.parent)
+
+
+def read_text_folder(folder: Path, skipped: SkippedLines | None = None) -> Iterator[Document]:
+    """The text files of `folder` and its folders as documents, in the order of their paths.
+
+    The id is the path below `folder`, with slashes. Hidden files and folders are left out,
+    and links to folders are not followed.
+
+    :raises CollectionError: When a folder cannot be read; and, unless there is `skipped` to collect
+        them, when a file is bad as in `read_text_file`.
+    """
+    for path in text_files(folder):
+        try:
+            document = _read(path, folder)
+        except CollectionError as error:
+            refuse(error, skipped)
+        else:
+            yield document
+
+
+def text_files(folder: Path) -> Iterator[Path]:
+    """The paths of the text files below `folder`, in order.
+
+    :raises CollectionError: When a folder cannot be read.
+    """
+    pending = _visible_entries(folder)
+    while pending:
+        path = pending.pop()
+        with read_errors(path):
+            is_folder = path.is_dir()
+        if is_folder:
+            if not path.is_symlink():
+                pending.extend(_visible_entries(path))
+        elif path.suffix.lower() in TEXT_SUFFIXES:
+            yield path
+
+
+def title_of(path: Path, text: str) -> str:
+    """The first heading of a Markdown or reStructuredText file, or the stem of its name."""
+    suffix = path.suffix.lower()
+    underline = _UNDERLINES.get(suffix)
+    if underline is None:
+        return path.stem
+    fence = previous = ""
+    # Only the beginning: a later heading belongs to a part of the document.
+    for line in text[:10_000].split("\n"):
+        if found := _FENCE.match(line):
+            fence = "" if fence == found[1] else fence or found[1]
+            previous = ""
+        elif not fence:
+            heading = _HEADING.fullmatch(line) if suffix in MARKDOWN_SUFFIXES else None
+            if heading and heading[1]:
+                return heading[1]
+            if previous and underline.fullmatch(line):
+                return previous
+            previous = "" if underline.fullmatch(line) else line.strip()
+    return path.stem
+
+
+def _visible_entries(folder: Path) -> list[Path]:
+    with read_errors(folder):
+        entries = [entry for entry in folder.iterdir() if not entry.name.startswith(".")]
+    return sorted(entries, reverse=True)
+
+
+def _read(path: Path, folder: Path) -> Document:
+    try:
+        document_id = check_id(path.relative_to(folder).as_posix(), "file name")
+    except LineError as error:
+        raise CollectionError(folder, str(error)) from error
+    with read_errors(path), path.open("rb") as file:
+        content = file.read(LONGEST_BYTES + 1)
+    if len(content) > LONGEST_BYTES:
+        raise CollectionError(path, f"longer than {LONGEST_BYTES:,} bytes")
+    text = _decode(path, content.removeprefix(codecs.BOM_UTF8)).replace("\r\n", "\n")
+    if not text or text.isspace():
+        raise CollectionError(path, "the file is empty")
+    return Document(document_id, text, title_of(path, text))
+
+
+def _decode(path: Path, content: bytes) -> str:
+    try:
+        return content.decode()
+    except UnicodeDecodeError as error:
+        line_start = content.rfind(b"\n", 0, error.start) + 1
+        line_number = content.count(b"\n", 0, error.start) + 1
+        problem = (
+            f"not valid UTF-8: byte {error.start - line_start + 1} is 0x{content[error.start]:02x}"
+        )
+        raise CollectionError(path, problem, line_number) from error

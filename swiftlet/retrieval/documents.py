@@ -1,0 +1,161 @@
+"""The document store: a SQLite file, written once by indexing, then only read."""
+
+import json
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from pydantic_core import from_json
+
+from swiftlet.retrieval.errors import CorruptIndexError, UnknownDocumentError
+from swiftlet.retrieval.types import Document, Passage
+
+SCHEMA = """
+CREATE TABLE documents (
+    document INTEGER PRIMARY KEY,
+    document_id TEXT NOT NULL UNIQUE,
+    title TEXT NOT NULL,
+    metadata TEXT NOT NULL,
+    sections TEXT NOT NULL,
+    text TEXT NOT NULL
+);
+-- text is NULL where the passage is its whole document
+CREATE TABLE passages (
+    passage INTEGER PRIMARY KEY,
+    document INTEGER NOT NULL,
+    number INTEGER NOT NULL,
+    start INTEGER NOT NULL,
+    end INTEGER NOT NULL,
+    text TEXT
+);
+"""
+# Long texts are the last columns: SQLite reads all pages of a long text to reach a column after it.
+
+# One statement looks up all rows, in their order.
+_PASSAGES = """
+SELECT document_id, title, metadata, number, start, end, {text}
+FROM json_each(?) AS wanted
+LEFT JOIN passages ON passages.passage = wanted.value
+LEFT JOIN documents USING (document)
+"""
+_PASSAGES_WITH_TEXT = _PASSAGES.format(text="coalesce(passages.text, documents.text)")
+_PASSAGES_WITHOUT_TEXT = _PASSAGES.format(text="''")
+_NO_METADATA: Mapping[str, object] = {}
+
+
+class StoredPassage(NamedTuple):
+    """A passage with the title and the metadata of its document."""
+
+    passage: Passage
+    title: str
+    metadata: Mapping[str, object]
+
+
+class DocumentStore:
+    """Reads documents and passages. Thread-safe: each read uses a connection of its own."""
+
+    def __init__(self, path: Path, *, readers: int = 1) -> None:
+        """Open the store at `path` with one connection for each of `readers`.
+
+        With more readers at once, the file is opened again. That fails, or opens another store, if
+        the directory was removed or replaced in the meantime.
+
+        :raises CorruptIndexError: When it is no document store.
+        """
+        self._path = path
+        # One for each concurrent read, not for each thread: threads come and go.
+        self._idle: list[sqlite3.Connection] = []
+        try:
+            self.num_documents: int = self._count("documents")
+            self.num_passages: int = self._count("passages")
+            while len(self._idle) < readers:
+                self._idle.append(connect_read_only(path))
+        except sqlite3.Error as error:
+            raise CorruptIndexError(f"{path} is no document store: {error}") from error
+
+    def passages(self, rows: Sequence[int], *, include_text: bool = True) -> list[StoredPassage]:
+        """The passages at `rows`, in that order; their text is empty without `include_text`.
+
+        :raises CorruptIndexError: When the store has no such row.
+        """
+        statement = _PASSAGES_WITH_TEXT if include_text else _PASSAGES_WITHOUT_TEXT
+        with self._connection() as connection:
+            records = connection.execute(statement, (f"[{','.join(map(str, rows))}]",)).fetchall()
+        found = []
+        for row, record in zip(rows, records, strict=True):
+            document_id, title, metadata, number, start, end, text = record
+            if document_id is None:
+                raise CorruptIndexError(f"{self._path} has no passage {row}")
+            passage = Passage(f"{document_id}#{number}", document_id, text, start, end)
+            found.append(StoredPassage(passage, title, _parse_metadata(metadata)))
+        return found
+
+    def document(self, document_id: str) -> Document:
+        """The document with this id.
+
+        :raises UnknownDocumentError: When there is none.
+        """
+        try:
+            with self._connection() as connection:
+                record = connection.execute(
+                    "SELECT title, metadata, sections, text FROM documents WHERE document_id = ?",
+                    (document_id,),
+                ).fetchone()
+        except UnicodeEncodeError:  # a lone surrogate, which no stored id can hold
+            record = None
+        if record is None:
+            raise UnknownDocumentError(document_id)
+        title, metadata, sections, text = record
+        return Document(
+            document_id=document_id,
+            text=text,
+            title=title,
+            metadata=_parse_metadata(metadata),
+            sections=tuple((start, end) for start, end in json.loads(sections)),
+        )
+
+    def close(self) -> None:
+        """Close all connections; no search may be running."""
+        while self._idle:
+            self._idle.pop().close()
+
+    def _count(self, table: str) -> int:
+        with self._connection() as connection:
+            (count,) = connection.execute(f"SELECT count(*) FROM {table}").fetchone()  # noqa: S608
+        return int(count)
+
+    @contextmanager
+    def _connection(self) -> Iterator[sqlite3.Connection]:
+        try:
+            connection = self._idle.pop()
+        except IndexError:
+            connection = connect_read_only(self._path)
+        try:
+            yield connection
+        finally:
+            self._idle.append(connection)
+
+
+def connect_read_only(path: Path) -> sqlite3.Connection:
+    """A connection without locks and journal, since the file is never written while it is read."""
+    connection = sqlite3.connect(
+        f"{path.absolute().as_uri()}?mode=ro&immutable=1",
+        uri=True,
+        check_same_thread=False,
+        isolation_level=None,
+    )
+    connection.execute("PRAGMA mmap_size = 1073741824")
+    return connection
+
+
+def _parse_metadata(text: str) -> Mapping[str, Any]:
+    if text == "{}":
+        return _NO_METADATA
+    metadata: Mapping[str, Any]
+    try:
+        metadata = from_json(text)
+    except ValueError:  # the fast parser refuses deep nesting
+        metadata = json.loads(text)
+    return metadata

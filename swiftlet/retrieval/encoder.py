@@ -1,0 +1,218 @@
+"""Text to embedding: the protocol of encoders, and the one that runs on ONNX Runtime."""
+
+import json
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal, Protocol
+
+import numpy as np
+import onnxruntime
+from numpy.typing import NDArray
+
+from swiftlet.retrieval.errors import CorruptArtefactError, InvalidArgumentError, ManifestError
+from swiftlet.retrieval.manifest import Manifest, load_manifest, read_manifest
+from swiftlet.retrieval.tokenizer import Tokenizer
+from swiftlet.retrieval.types import Embeddings
+
+Precision = Literal["fp32", "int8", "int8_static"]
+"""int8 takes the scales of activations from each text, int8_static has them from calibration."""
+
+MODEL_FILES: dict[Precision, str] = {
+    "fp32": "model.onnx",
+    "int8": "model_int8.onnx",
+    "int8_static": "model_int8_static.onnx",
+}
+TOKENIZER_FILE = "tokenizer.json"
+CANONICAL_FILE = "canonical.json"
+
+SMALLEST_CANONICAL_COSINE: dict[Precision, float] = {
+    "fp32": 0.9999,
+    "int8": 0.999,
+    "int8_static": 0.999,
+}
+"""How far another machine's arithmetic may move a canonical embedding."""
+
+
+class Encoder(Protocol):
+    """Turns texts into embeddings of one embedding space."""
+
+    dim: int
+    max_tokens: int
+    embedding_space: str
+
+    def tokenise(self, text: str) -> list[int]:
+        """Token ids of one text, truncated to `max_tokens`."""
+        ...
+
+    def embed(self, token_ids: Sequence[int]) -> Embeddings:
+        """The normalised embedding (dim,) of one tokenised text."""
+        ...
+
+    def encode(self, texts: Sequence[str]) -> Embeddings:
+        """The normalised embeddings (n, dim) of `texts`."""
+        ...
+
+
+class OnnxEncoder:
+    """An encoder directory in ONNX Runtime, one text per run, by default on the calling thread.
+
+    With dynamic int8, the other texts of a batch change an embedding, so each text runs alone: the
+    same text has the same embedding, bit for bit, alone or under load. Thread-safe; to use more
+    cores, call it from more threads.
+    """
+
+    def __init__(
+        self,
+        session: onnxruntime.InferenceSession,
+        tokenizer: Tokenizer,
+        manifest: Manifest,
+        precision: Precision,
+    ) -> None:
+        self.tokenizer = tokenizer
+        self.manifest = manifest
+        self.precision = precision
+        self.dim = manifest.dim
+        self.max_tokens = tokenizer.max_tokens
+        self.embedding_space = manifest.embedding_space
+        self._session = session
+        self._input_names = {node.name for node in session.get_inputs()}
+        # The inputs that all texts of one length share; there are at most max_tokens lengths.
+        self._inputs_of_length: dict[int, dict[str, NDArray[np.int64]]] = {}
+
+    @classmethod
+    def load(
+        cls,
+        directory: Path,
+        *,
+        precision: Precision | None = None,
+        verify: bool = True,
+        threads: int = 1,
+    ) -> "OnnxEncoder":
+        """Open an encoder directory at `precision`, by default at the one that its manifest names.
+
+        If an older manifest has no default precision, int8 is used if there is such a model.
+
+        :param verify: Whether every file is hashed and the canonical texts are encoded again.
+        :param threads: How many threads share the work of one text. More than one is only for
+            measurements: for texts as short as queries, encoding several at once gains more.
+        :raises ManifestError: When the directory is no encoder.
+        :raises CorruptArtefactError: When a file is damaged, or the canonical embeddings drift.
+        :raises InvalidArgumentError: When the encoder has no model of this `precision`, or
+            `threads` is below 1.
+        """
+        if threads < 1:
+            raise InvalidArgumentError(f"threads is {threads}, but at least 1 is expected")
+        read = load_manifest if verify else read_manifest
+        manifest = read(directory, "encoder")
+        precision = _choose_precision(directory, manifest, precision)
+        encoder = cls(
+            session=_open_session(directory / MODEL_FILES[precision], threads),
+            tokenizer=Tokenizer.load(directory / TOKENIZER_FILE),
+            manifest=manifest,
+            precision=precision,
+        )
+        if verify:
+            encoder._check_canonical(directory / CANONICAL_FILE)
+        return encoder
+
+    def tokenise(self, text: str) -> list[int]:
+        """Token ids of one text, special tokens included, truncated to `max_tokens`."""
+        return self.tokenizer.encode(text)
+
+    def inputs(self, token_ids: Sequence[int]) -> dict[str, NDArray[np.int64]]:
+        """The inputs of the graph for one tokenised text, (1, tokens) each."""
+        length = len(token_ids)
+        if length not in self._inputs_of_length:
+            constant = {"attention_mask": np.ones((1, length), np.int64)}
+            if "token_type_ids" in self._input_names:
+                constant["token_type_ids"] = np.zeros((1, length), np.int64)
+            self._inputs_of_length[length] = constant
+        ids = np.array([token_ids], dtype=np.int64)
+        return {"input_ids": ids, **self._inputs_of_length[length]}
+
+    def embed(self, token_ids: Sequence[int]) -> Embeddings:
+        """The normalised embedding (dim,) of one tokenised text."""
+        embedding: Embeddings = self._session.run(None, self.inputs(token_ids))[0][0]
+        return embedding
+
+    def encode(self, texts: Sequence[str]) -> Embeddings:
+        """The normalised embeddings (n, dim) of `texts`, one after the other.
+
+        :raises InvalidArgumentError: When `texts` is a single text.
+        """
+        if isinstance(texts, str):
+            raise InvalidArgumentError(
+                "a single text is given where a list is expected: pass [text]"
+            )
+        embeddings = np.empty((len(texts), self.dim), dtype=np.float32)
+        for row, text in enumerate(texts):
+            embeddings[row] = self.embed(self.tokenise(text))
+        return embeddings
+
+    def _check_canonical(self, path: Path) -> None:
+        try:
+            canonical = json.loads(path.read_bytes())
+            texts = canonical["texts"]
+            expected = np.array(canonical["embeddings"][self.precision], dtype=np.float32)
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise CorruptArtefactError(f"{path} is not a list of canonical texts") from error
+        if expected.shape != (len(texts), self.dim):
+            raise CorruptArtefactError(
+                f"{path} has embeddings of shape {expected.shape}, but {(len(texts), self.dim)} is "
+                "expected"
+            )
+        cosines = np.sum(self.encode(texts) * expected, axis=1)
+        bound = SMALLEST_CANONICAL_COSINE[self.precision]
+        # `not >=` instead of `<`: NaN is drift too.
+        if drifted := [n for n, cosine in enumerate(cosines) if not cosine >= bound]:
+            raise CorruptArtefactError(
+                f"{path.parent} does not give its canonical embeddings on this machine: text "
+                f"{drifted[0]} has cosine {cosines[drifted[0]]:.5f}, at least {bound} is expected"
+            )
+
+
+def _choose_precision(
+    directory: Path, manifest: Manifest, precision: Precision | None
+) -> Precision:
+    available = [name for name, file in MODEL_FILES.items() if file in manifest.files]
+    if not available:
+        raise ManifestError(f"{directory} lists no model file")
+    if precision is None:
+        named = manifest.details.get("default_precision")
+        if named is None:
+            return "int8" if "int8" in available else available[0]
+        if named not in available:
+            raise ManifestError(
+                f"{directory} names {named!r} as its default precision, but has "
+                f"{' and '.join(available)}"
+            )
+        return available[available.index(named)]
+    if precision not in available:
+        raise InvalidArgumentError(
+            f"{directory} has no {precision} model; it has {' and '.join(available)}"
+        )
+    return precision
+
+
+def _open_session(path: Path, threads: int) -> onnxruntime.InferenceSession:
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    options.inter_op_num_threads = 1
+    options.execution_mode = onnxruntime.ExecutionMode.ORT_SEQUENTIAL
+    # The arena keeps the memory of the longest text so far, which max_tokens bounds. Without it,
+    # each large block is a system call, and the heap keeps more memory. Memory patterns would be
+    # kept for every length.
+    options.enable_cpu_mem_arena = True
+    options.enable_mem_pattern = False
+    options.log_severity_level = 3
+    # A model is one file, the one that was verified. References to other files are not followed.
+    options.add_session_config_entry(
+        "session.model_external_initializers_file_folder_path", os.devnull
+    )
+    try:
+        return onnxruntime.InferenceSession(
+            path.read_bytes(), sess_options=options, providers=["CPUExecutionProvider"]
+        )
+    except Exception as error:  # the library raises classes of its own, all from Exception
+        raise CorruptArtefactError(f"{path} is not a usable ONNX model: {error}") from error

@@ -1,0 +1,293 @@
+"""The engine of FAISS: an index of any factory string, in one file."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import faiss
+import numpy as np
+
+from swiftlet.retrieval.errors import CorruptIndexError, InvalidArgumentError
+from swiftlet.retrieval.index import Rows, SearchParameters, VectorIndex
+from swiftlet.retrieval.publication import storage_errors
+from swiftlet.retrieval.types import Embeddings
+
+EXACT_UP_TO = 2_000
+"""Up to this many passages, a query is compared with every embedding: no other type is faster."""
+
+SCANNED_UP_TO = 250_000
+"""Up to this many passages, a query is compared with every code: inverted lists are not faster."""
+
+_TRAINING_POINTS_PER_LIST = 39  # the minimum that FAISS recommends
+_MOST_LISTS = 65_536
+_REFINE_FACTORS = (1, 2, 4, 8, 16)
+
+# FAISS accepts these and then ends the process or never returns: a number that is zero, and graphs
+# with too few neighbours.
+_FATAL = re.compile(r"(?:[A-Za-z_]+0+|HNSW1|NSG[1-9])(?![0-9])")
+_MOST_PARAMETERS = 64
+_UNKNOWN = object()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FaissParameters(SearchParameters):
+    """`probes` are the inverted lists visited (for a graph, the breadth of its search);
+    `refine_factor` times as many candidates as asked for are scored again with finer codes.
+    """
+
+    probes: int = 1
+    refine_factor: int = 1
+
+
+class FaissIndex(VectorIndex):
+    """A FAISS index of any factory string, searched by inner product on the calling thread."""
+
+    file_name = "index.faiss"
+    parameters_type = FaissParameters
+    parameters: FaissParameters
+
+    def __init__(self, index: Any) -> None:
+        self._index = index
+        self._parameters_of: dict[tuple[int, int, FaissParameters], Any] = {}
+        self.parameters = FaissParameters()
+
+    @classmethod
+    def default_factory(cls, num_passages: int, dim: int) -> str:
+        """The FAISS factory string for a corpus of this size.
+
+        Exact for a small corpus. Above that, four-bit product codes in the fast-scan layout, for a
+        large corpus in inverted lists, and the best candidates are scored again in half precision.
+        Eight bits per number instead would confuse near neighbours, at any search parameters.
+        """
+        if num_passages <= EXACT_UP_TO:
+            return "Flat"
+        subquantisers = next(count for count in range(dim // 2, 0, -1) if dim % count == 0)
+        codes = f"PQ{subquantisers}x4fs,Refine(SQfp16)"
+        if num_passages <= SCANNED_UP_TO:
+            return codes
+        lists = min(
+            int(4 * num_passages**0.5), num_passages // _TRAINING_POINTS_PER_LIST, _MOST_LISTS
+        )
+        return f"IVF{lists},{codes}"
+
+    @classmethod
+    def create(cls, factory: str, dim: int) -> "FaissIndex":
+        """Make an empty index.
+
+        :raises InvalidArgumentError: When FAISS does not understand the factory string.
+        """
+        if found := _FATAL.search(factory):
+            raise InvalidArgumentError(
+                f"{factory!r} is no usable FAISS index: {found[0]!r} is too few"
+            )
+        try:
+            return cls(faiss.index_factory(dim, factory, faiss.METRIC_INNER_PRODUCT))
+        except (RuntimeError, MemoryError) as error:
+            raise InvalidArgumentError(
+                f"{factory!r} is no FAISS index of {dim} dimensions: {_reason(error)}"
+            ) from error
+
+    @classmethod
+    def load(cls, path: Path) -> "FaissIndex":
+        """Map an index file into memory, read-only, as far as its type allows.
+
+        Verify its hash first, since FAISS does not check its input. The file must not be written to
+        while the index is in use; it may be removed or replaced.
+
+        :raises CorruptIndexError: When FAISS cannot read it.
+        """
+        try:
+            size_bytes = path.stat().st_size
+            # A damaged file may contain any length; no real one exceeds the size of the file.
+            faiss.set_deserialization_vector_byte_limit(size_bytes)
+            faiss.set_deserialization_loop_limit(size_bytes)
+            # Inner products need no precomputed tables, which would take more memory.
+            flags = faiss.IO_FLAG_MMAP_IFC | faiss.IO_FLAG_SKIP_PRECOMPUTE_TABLE
+            return cls(faiss.read_index(str(path), flags))
+        except OSError as error:
+            raise CorruptIndexError(f"{path} is no FAISS index: {error.strerror}") from error
+        except RuntimeError as error:
+            raise CorruptIndexError(f"{path} is no FAISS index: {_reason(error)}") from error
+
+    @staticmethod
+    def training_size(num_passages: int) -> int:
+        """The number of embeddings that an index of `num_passages` passages is trained on."""
+        return min(num_passages, max(65_536, int(4 * num_passages**0.5) * 64))
+
+    @property
+    def dim(self) -> int:
+        """Width of the embeddings."""
+        return int(self._index.d)
+
+    @property
+    def size(self) -> int:
+        """How many embeddings have been added."""
+        return int(self._index.ntotal)
+
+    @property
+    def most_probes(self) -> int:
+        """The number of probes that visits all lists; 1 for an index without lists or graph."""
+        return _most_probes(self._index)
+
+    @property
+    def refines(self) -> bool:
+        """Whether candidates are scored again with finer codes."""
+        return isinstance(self._index, faiss.IndexRefine)
+
+    def tuning_grid(self) -> Mapping[str, Sequence[int]]:
+        """First the probes, with ample refinement; then the refinement with these probes."""
+        grid: dict[str, Sequence[int]] = {}
+        if self.most_probes > 1:
+            grid["probes"] = _doubling(self.most_probes)
+        if self.refines:
+            grid["refine_factor"] = _REFINE_FACTORS
+        return grid
+
+    def train(self, embeddings: Embeddings, *, threads: int = 1) -> None:
+        """Learn from a sample (n, dim) how to code embeddings.
+
+        :raises InvalidArgumentError: When the sample is too small for this index.
+        """
+        faiss.omp_set_num_threads(threads)
+        _quieten(self._index)
+        try:
+            self._index.train(embeddings)
+        except RuntimeError as error:
+            raise InvalidArgumentError(
+                f"the index cannot be trained on {len(embeddings)} embeddings: {_reason(error)}"
+            ) from error
+
+    def add(self, embeddings: Embeddings, *, threads: int = 1) -> None:
+        """Append embeddings (n, dim) as the next n rows.
+
+        :raises InvalidArgumentError: When this type of index cannot number its rows itself.
+        """
+        faiss.omp_set_num_threads(threads)
+        try:
+            self._index.add(embeddings)
+        except RuntimeError as error:
+            raise InvalidArgumentError(
+                f"this type of index takes no embeddings: {_reason(error)}"
+            ) from error
+
+    def save(self, path: Path) -> None:
+        """Write the index to a file.
+
+        :raises StorageError: When the file system refuses.
+        """
+        # Given a path, FAISS would only print a message when the last block cannot be written.
+        with storage_errors(path), path.open("wb") as file:
+            faiss.write_index(self._index, faiss.PyCallbackIOWriter(file.write))
+
+    def search(self, embedding: Embeddings, num_candidates: int) -> tuple[Embeddings, Rows]:
+        """Scores (k,) and rows (k,), best first, for one query embedding (dim,).
+
+        k is at most `num_candidates`; with `num_candidates` ≥ `size`, every row comes back.
+        """
+        wanted = min(num_candidates, self.size)
+        # The setting is per thread. Without it, FAISS starts a thread for each core.
+        faiss.omp_set_num_threads(1)
+        scores, rows = self._index.search(
+            embedding[np.newaxis], wanted, params=self._parameters(wanted)
+        )
+        found = rows[0] >= 0
+        return scores[0][found], rows[0][found]
+
+    def embeddings(self, rows: Rows) -> Embeddings:
+        """The embeddings (n, dim) at `rows` (n,), decoded from the finest codes of the index.
+
+        :raises InvalidArgumentError: When this type of index cannot decode them.
+        """
+        index = self._index
+        if isinstance(index, faiss.IndexRefine):
+            index = faiss.downcast_index(index.refine_index)
+        try:
+            if (lists := faiss.try_extract_index_ivf(index)) is not None:
+                lists.make_direct_map()
+            found: Embeddings = index.reconstruct_batch(np.ascontiguousarray(rows, np.int64))
+        except RuntimeError as error:
+            raise InvalidArgumentError(
+                f"this type of index cannot reconstruct embeddings: {_reason(error)}"
+            ) from error
+        return found
+
+    def _parameters(self, wanted: int) -> Any:
+        """FAISS's parameters of a search for `wanted` candidates; cached, because slow to make."""
+        key = wanted, self.size, self.parameters
+        parameters = self._parameters_of.get(key, _UNKNOWN)
+        if parameters is not _UNKNOWN:  # some types take None
+            return parameters
+        if len(self._parameters_of) >= _MOST_PARAMETERS:
+            self._parameters_of = {}  # not cleared: another thread may read it now
+        parameters = self._parameters_of[key] = self._make_parameters(wanted)
+        return parameters
+
+    def _make_parameters(self, wanted: int) -> Any:
+        given = self.parameters
+        if wanted == self.size:
+            return _search_parameters(self._index, self.most_probes, 1)
+        growth = max(1.0, wanted / given.num_candidates)
+        probes = min(self.most_probes, int(given.probes * growth))
+        refine_factor = min(given.refine_factor, self.size / wanted)
+        return _search_parameters(self._index, probes, refine_factor)
+
+
+def _search_parameters(index: Any, probes: int, refine_factor: float) -> Any:
+    """Per-search parameters for an index and everything wrapped in it; None where it takes none."""
+    if isinstance(index, faiss.IndexRefine):
+        inner = _search_parameters(faiss.downcast_index(index.base_index), probes, 1)
+        return faiss.IndexRefineSearchParameters(k_factor=refine_factor, base_index_params=inner)
+    if isinstance(index, faiss.IndexPreTransform):
+        inner = _search_parameters(faiss.downcast_index(index.index), probes, refine_factor)
+        return inner and faiss.SearchParametersPreTransform(index_params=inner)
+    if isinstance(index, faiss.IndexIVF):
+        return faiss.SearchParametersIVF(nprobe=probes)
+    if isinstance(index, faiss.IndexHNSW):
+        return faiss.SearchParametersHNSW(efSearch=probes)
+    return None
+
+
+def _most_probes(index: Any) -> int:
+    if isinstance(index, faiss.IndexRefine):
+        return _most_probes(faiss.downcast_index(index.base_index))
+    if isinstance(index, faiss.IndexPreTransform):
+        return _most_probes(faiss.downcast_index(index.index))
+    if isinstance(index, faiss.IndexIVF):
+        return int(index.nlist)
+    if isinstance(index, faiss.IndexHNSW):
+        return max(1, int(index.ntotal))
+    return 1
+
+
+def _doubling(most: int) -> list[int]:
+    """1, 2, 3, 4, 6, 8, 12 … up to `most`."""
+    values = []
+    value = 1
+    while value < most:
+        values.append(value)
+        if value > 1 and value * 3 // 2 < most:
+            values.append(value * 3 // 2)
+        value *= 2
+    return [*values, most]
+
+
+def _quieten(index: Any) -> None:
+    """Keep FAISS from printing advice on the number of training points to the terminal."""
+    if isinstance(index, faiss.IndexRefine):
+        _quieten(faiss.downcast_index(index.base_index))
+        _quieten(faiss.downcast_index(index.refine_index))
+    elif isinstance(index, faiss.IndexPreTransform):
+        _quieten(faiss.downcast_index(index.index))
+    if isinstance(index, faiss.IndexIVF):
+        index.cp.min_points_per_centroid = 1
+    if hasattr(index, "pq"):
+        index.pq.cp.min_points_per_centroid = 1
+
+
+def _reason(error: Exception) -> str:
+    """The message of FAISS without the place in its source code."""
+    text = re.sub(r"\s+", " ", str(error))
+    text = re.sub(r"^Error in .*? at \S+:\d+: ", "", text)
+    return re.sub(r"^Error: '.*?' failed: ", "", text).strip()[:200]

@@ -1,0 +1,77 @@
+"""Every error a user can cause, each with one sentence that names the culprit and the bound.
+
+The command line prints the sentence and exits with status 2; the service maps each class to one
+HTTP status. Anything that is not a `RetrievalError` is a fault of Swiftlet's own.
+"""
+
+from pathlib import Path
+from reprlib import Repr
+
+_SHORT = Repr()
+_SHORT.maxstring = _SHORT.maxother = 80
+
+
+def shown(value: object) -> str:
+    """The value as quoted in an error: on one line, and shortened if it is long."""
+    return _SHORT.repr(value)
+
+
+class RetrievalError(Exception):
+    """Base of all errors with which Swiftlet refuses bad input."""
+
+
+class InvalidArgumentError(RetrievalError, ValueError):
+    """An argument is outside its bounds; the message names the value and the bounds."""
+
+
+class QueryError(InvalidArgumentError, ValueError):
+    """A query cannot be searched: it is empty, blank, too long or not valid text."""
+
+
+class UnknownDocumentError(RetrievalError, KeyError):
+    """No document of the index has the given id."""
+
+    def __init__(self, document_id: str) -> None:
+        super().__init__(f"no document has the id {shown(document_id)}")
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+class CollectionError(RetrievalError):
+    """A corpus, queries, qrels or run file is bad; names the file and, where known, the line."""
+
+    def __init__(self, path: Path | str, problem: str, line_number: int | None = None) -> None:
+        self.path = path
+        self.problem = problem
+        self.line_number = line_number
+        place = f"{path}" if line_number is None else f"{path}, line {line_number}"
+        super().__init__(f"{place}: {problem}")
+
+
+class ArtefactError(RetrievalError):
+    """An artefact directory cannot be read, written or trusted."""
+
+
+class ManifestError(ArtefactError):
+    """A manifest is missing, malformed, of another kind or of a newer format version."""
+
+
+class CorruptArtefactError(ArtefactError):
+    """A file of an artefact is missing, or its hash differs from that in the manifest."""
+
+
+class CorruptIndexError(CorruptArtefactError):
+    """A file of an index cannot be read in its format."""
+
+
+class EmbeddingSpaceMismatch(ArtefactError):  # noqa: N818 - the name states the fact
+    """A query encoder and an index come from different embedding spaces."""
+
+
+class MissingExtraError(RetrievalError):
+    """A package that only some commands need is not installed; names the extra that has it."""
+
+
+class StorageError(RetrievalError):
+    """The file system refuses a write: it is full, read-only or not permitted."""

@@ -1,0 +1,119 @@
+"""The interface of vector indexes: everything that Swiftlet needs of an index engine."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from swiftlet.retrieval.types import Embeddings
+
+Rows = NDArray[np.int64]
+"""Row numbers (k,) of an index, in the order in which embeddings were added."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchParameters:
+    """How thorough the searches of an index are; a build measures which parameters suffice.
+
+    They hold for up to `num_candidates`; a search for more candidates visits proportionally more.
+    An engine with parameters of its own has a subclass.
+    """
+
+    num_candidates: int = 100
+
+
+class VectorIndex(ABC):
+    """Finds the rows with the largest inner product with a query's embedding.
+
+    An engine is a subclass in a module of its own, registered in `swiftlet.retrieval.engines`.
+    """
+
+    file_name: ClassVar[str]
+    """The name of the engine's file in an index directory."""
+
+    parameters_type: ClassVar[type[SearchParameters]] = SearchParameters
+
+    parameters: SearchParameters
+    """The parameters of every search; may be replaced at any time."""
+
+    @classmethod
+    @abstractmethod
+    def default_factory(cls, num_passages: int, dim: int) -> str:
+        """The factory string that suits a corpus of this size."""
+
+    @classmethod
+    @abstractmethod
+    def create(cls, factory: str, dim: int) -> Self:
+        """Make an empty index of the type that the `factory` string describes.
+
+        :raises InvalidArgumentError: When the engine does not understand the factory string.
+        """
+
+    @classmethod
+    @abstractmethod
+    def load(cls, path: Path) -> Self:
+        """Open an index file, read only, with default search parameters.
+
+        :raises CorruptIndexError: When the engine cannot read it.
+        """
+
+    @staticmethod
+    def training_size(num_passages: int) -> int:
+        """The number of embeddings that an index of `num_passages` passages is trained on."""
+        return num_passages
+
+    @property
+    @abstractmethod
+    def dim(self) -> int:
+        """Width of the embeddings."""
+
+    @property
+    @abstractmethod
+    def size(self) -> int:
+        """How many embeddings have been added."""
+
+    def train(self, embeddings: Embeddings, *, threads: int = 1) -> None:  # noqa: B027
+        """Learn from a sample (n, dim) how to code embeddings, if the index codes them.
+
+        :raises InvalidArgumentError: When the sample is too small for this index.
+        """
+
+    @abstractmethod
+    def add(self, embeddings: Embeddings, *, threads: int = 1) -> None:
+        """Append embeddings (n, dim) as the next n rows.
+
+        :raises InvalidArgumentError: When this type of index cannot number its rows.
+        """
+
+    @abstractmethod
+    def save(self, path: Path) -> None:
+        """Write the index to a file.
+
+        :raises StorageError: When the file system refuses.
+        """
+
+    @abstractmethod
+    def search(self, embedding: Embeddings, num_candidates: int) -> tuple[Embeddings, Rows]:
+        """Scores (k,) and rows (k,), best first, for one query embedding (dim,).
+
+        k is at most `num_candidates`; with `num_candidates` ≥ `size`, every row comes back. Runs on
+        the calling thread alone.
+        """
+
+    @abstractmethod
+    def embeddings(self, rows: Rows) -> Embeddings:
+        """The embeddings (n, dim) at `rows` (n,), as precisely as the index keeps them.
+
+        :raises InvalidArgumentError: When this type of index does not keep them.
+        """
+
+    def tuning_grid(self) -> Mapping[str, Sequence[int]]:
+        """The values to try for each search parameter, from the fastest to the most thorough.
+
+        Parameters are tuned in this order. An exact index has none.
+        """
+        return {}

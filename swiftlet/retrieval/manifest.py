@@ -1,0 +1,181 @@
+"""The manifest of an artefact: its kind, its origin, and the hash of each of its files."""
+
+import hashlib
+import json
+import os
+import stat
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from swiftlet.retrieval.errors import ArtefactError, CorruptArtefactError, ManifestError
+from swiftlet.retrieval.publication import storage_errors
+
+FORMAT_VERSION = 1
+METRIC = "inner_product"
+FILE_NAME = "manifest.json"
+
+
+@dataclass(frozen=True, slots=True)
+class FileEntry:
+    """The SHA-256 of a file in hexadecimal and its size in bytes."""
+
+    sha256: str
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """The description of an artefact directory.
+
+    `kind` is "encoder", "index", "model" (the result of training) or "checkpoint" (from which a run
+    resumes). The names of `files` are relative to the directory. `embedding_space` is the
+    fingerprint of the document encoder of the space. `details` are the fields of this kind alone.
+    """
+
+    kind: str
+    dim: int
+    embedding_space: str
+    files: Mapping[str, FileEntry]
+    created_by: str
+    metric: str = METRIC
+    normalised: bool = True
+    format_version: int = FORMAT_VERSION
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def fingerprint(self) -> str:
+        """One hash for the whole artefact, because it includes the hash of every file."""
+        return _checksum(asdict(self))
+
+
+def write_manifest(directory: Path, manifest: Manifest) -> None:
+    """Write `manifest` into `directory`; call it last, when all files are in place.
+
+    :raises StorageError: When the file system refuses.
+    """
+    with storage_errors(directory):
+        (directory / FILE_NAME).write_bytes(_serialise(asdict(manifest)))
+
+
+def describe_files(directory: Path, names: Sequence[str]) -> dict[str, FileEntry]:
+    """Hash the files `names` of `directory` for its manifest."""
+    return {name: _describe(directory / name) for name in sorted(names)}
+
+
+def read_manifest(directory: Path, kind: str | None = None) -> Manifest:
+    """Read the manifest of `directory`, without looking at the other files.
+
+    :raises ManifestError: When it is missing, altered, of a newer format or not of this `kind`.
+    """
+    path = directory / FILE_NAME
+    if not directory.is_dir():
+        raise ManifestError(f"{directory} is not a directory")
+    try:
+        _check_is_file(path.stat(), ManifestError(f"{path} is no regular file"))
+        content = path.read_bytes()
+    except FileNotFoundError:
+        raise ManifestError(f"{directory} has no {FILE_NAME}: it is no artefact") from None
+    except OSError as error:
+        raise ManifestError(f"{path} cannot be read: {error.strerror}") from error
+    manifest = _parse(path, content)
+    if kind is not None and manifest.kind != kind:
+        raise ManifestError(f"{directory} is of kind {manifest.kind!r}, but {kind!r} is needed")
+    return manifest
+
+
+def verify_files(directory: Path, manifest: Manifest) -> None:
+    """Compare every file with its entry in `manifest`.
+
+    :raises CorruptArtefactError: When a file is missing, unreadable or different; names it.
+    """
+    for name, expected in manifest.files.items():
+        path = directory / name
+        try:
+            status = path.stat()
+            _check_is_file(status, CorruptArtefactError(f"{path} is no regular file"))
+            size_bytes = status.st_size
+            if size_bytes != expected.size_bytes:
+                raise CorruptArtefactError(
+                    f"{path} has {size_bytes} bytes, but its manifest lists {expected.size_bytes}"
+                )
+            found = _describe(path)
+        except FileNotFoundError:
+            raise CorruptArtefactError(f"{path} is missing") from None
+        except OSError as error:
+            raise CorruptArtefactError(f"{path} cannot be read: {error.strerror}") from error
+        if found != expected:
+            raise CorruptArtefactError(
+                f"{path} has been altered: its SHA-256 is not its manifest's"
+            )
+
+
+def load_manifest(directory: Path, kind: str) -> Manifest:
+    """Read the manifest of `directory` and verify every file it lists.
+
+    :raises ManifestError: As `read_manifest`.
+    :raises CorruptArtefactError: As `verify_files`.
+    """
+    manifest = read_manifest(directory, kind)
+    verify_files(directory, manifest)
+    return manifest
+
+
+def _check_is_file(status: os.stat_result, error: ArtefactError) -> None:
+    # Reading a pipe or a device may never end.
+    if not stat.S_ISREG(status.st_mode):
+        raise error
+
+
+def _describe(path: Path) -> FileEntry:
+    with path.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256")
+        return FileEntry(sha256=digest.hexdigest(), size_bytes=file.tell())
+
+
+def _checksum(fields: Mapping[str, Any]) -> str:
+    text = json.dumps(fields, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _serialise(fields: Mapping[str, Any]) -> bytes:
+    signed = {**fields, "checksum": _checksum(fields)}
+    return (json.dumps(signed, indent=2, sort_keys=True, ensure_ascii=True) + "\n").encode()
+
+
+def _parse(path: Path, content: bytes) -> Manifest:
+    try:
+        fields = json.loads(content)
+    except (ValueError, RecursionError) as error:
+        raise ManifestError(f"{path} is not valid JSON: {error}") from error
+    if not isinstance(fields, dict) or not isinstance(fields.get("format_version"), int):
+        raise ManifestError(f"{path} has no format_version")
+    # Before the checksum: a newer format may compute it in another way.
+    if fields["format_version"] > FORMAT_VERSION:
+        raise ManifestError(
+            f"{path} has format_version {fields['format_version']}, but this Swiftlet reads up to "
+            f"{FORMAT_VERSION}: upgrade Swiftlet"
+        )
+    fields.pop("checksum", None)
+    # Compared byte for byte, so that any altered byte is found, even white space.
+    if _serialise(fields) != content:
+        raise ManifestError(f"{path} has been altered: its checksum does not match its content")
+    try:
+        files = {name: FileEntry(**entry) for name, entry in fields.pop("files").items()}
+        manifest = Manifest(files=files, **fields)
+    except (TypeError, KeyError, AttributeError) as error:
+        raise ManifestError(f"{path} does not have the fields of a manifest: {error}") from error
+    if manifest.metric != METRIC or manifest.normalised is not True:
+        raise ManifestError(
+            f"{path} has metric {manifest.metric!r}, normalised {manifest.normalised!r}, but only "
+            f"{METRIC!r} of normalised embeddings can be searched"
+        )
+    if elsewhere := [name for name in files if not _is_within(name)]:
+        raise ManifestError(f"{path} lists {elsewhere[0]!r}, which is no file of its directory")
+    return manifest
+
+
+def _is_within(name: str) -> bool:
+    parts = name.split("/")
+    return "\0" not in name and not {"", ".", ".."} & set(parts)

@@ -1,0 +1,103 @@
+"""Splits documents into passages that an encoder can read without truncation."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from swiftlet.retrieval.errors import InvalidArgumentError
+from swiftlet.retrieval.tokenizer import Tokenizer
+from swiftlet.retrieval.types import Document, Passage, Span
+
+
+@dataclass(frozen=True, slots=True)
+class PassageSplitter:
+    """Splits documents into passages of at most `max_tokens` tokens.
+
+    The special tokens and the document's title count, the title up to half of a passage. The rest
+    of a longer title does not count: the passage is then longer than `max_tokens`, and the encoder
+    truncates it at its own limit.
+
+    The passages of a section are equally long and overlap by about `overlap_tokens`; the stride is
+    their length minus the overlap. With `truncate`, a document is one passage, of which the encoder
+    reads the first `max_tokens` tokens.
+    """
+
+    tokenizer: Tokenizer
+    max_tokens: int
+    overlap_tokens: int
+    truncate: bool = False
+
+    def __post_init__(self) -> None:
+        smallest = self.tokenizer.num_special_tokens + 8
+        if not smallest <= self.max_tokens <= self.tokenizer.max_tokens:
+            raise InvalidArgumentError(
+                f"a passage of {self.max_tokens} tokens is out of range: this encoder takes "
+                f"{smallest} to {self.tokenizer.max_tokens}"
+            )
+        if not 0 <= self.overlap_tokens <= self.max_tokens // 2:
+            raise InvalidArgumentError(
+                f"an overlap of {self.overlap_tokens} tokens is out of range: passages of "
+                f"{self.max_tokens} tokens may overlap by 0 to {self.max_tokens // 2}"
+            )
+
+    def split(self, document: Document) -> Iterator[Passage]:
+        """The passages of `document`, in order; at least one, even if it has only a title."""
+        for number, (start, end) in enumerate(self._spans(document)):
+            yield Passage(
+                passage_id=f"{document.document_id}#{number}",
+                document_id=document.document_id,
+                text=document.text[start:end],
+                start=start,
+                end=end,
+            )
+
+    def _spans(self, document: Document) -> Iterator[Span]:
+        if self.truncate:
+            yield 0, len(document.text)
+            return
+        budget = self.max_tokens - self.tokenizer.num_special_tokens
+        if document.title:
+            budget -= min(self.tokenizer.count(document.title), budget // 2)
+        overlap = min(self.overlap_tokens, budget // 2)
+        found = False
+        for start, end in document.sections or ((0, len(document.text)),):
+            for span in self._cut(document.text, start, end, budget, overlap):
+                found = True
+                yield span
+        if not found:
+            yield 0, 0
+
+    def _cut(self, text: str, start: int, end: int, budget: int, overlap: int) -> Iterator[Span]:
+        words = np.fromiter(self.tokenizer.words(text, start, end), dtype=(np.int64, 3))
+        if not len(words):
+            return
+        # before[i]: the tokens before word i, strictly increasing
+        before = np.concatenate(([0], np.cumsum(words[:, 2])))
+        first = stop = 0
+        while True:
+            # The length is computed again for each passage: rounding errors are spread over all
+            # later passages, and no short passage is left at the end.
+            rest = int(before[-1] - before[first])
+            count = 1 if rest <= budget else -(-(rest - overlap) // (budget - overlap))
+            length = (rest + (count - 1) * overlap) / count
+            within_budget = int(np.searchsorted(before, before[first] + budget, side="right")) - 1
+            stop = max(stop + 1, min(_nearest(before, before[first] + length), within_budget))
+            yield int(words[first, 0]), int(words[stop - 1, 1])
+            if stop == len(words):
+                return
+            # If the next word is long, the overlap is shorter, down to none.
+            room = int(np.searchsorted(before, before[stop + 1] - budget))
+            first = min(stop, max(_nearest(before, before[stop] - overlap), room))
+
+
+def _nearest(ascending: NDArray[np.int64], value: float) -> int:
+    """The index of the element that is nearest to `value`."""
+    above = int(np.searchsorted(ascending[:-1], value))
+    return above - 1 if above and value - ascending[above - 1] < ascending[above] - value else above
+
+
+def encoder_text(title: str, passage: str) -> str:
+    """The input of a document encoder for a passage: its document's title, then its text."""
+    return f"{title} {passage}" if title else passage

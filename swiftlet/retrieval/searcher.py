@@ -1,0 +1,252 @@
+"""An open index that answers queries, stage by stage."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from time import perf_counter
+from typing import Any, Self
+
+import numpy as np
+
+from swiftlet.retrieval.aggregation import DocumentNumbers
+from swiftlet.retrieval.documents import DocumentStore
+from swiftlet.retrieval.encoder import Encoder, OnnxEncoder, Precision
+from swiftlet.retrieval.engines import open_index
+from swiftlet.retrieval.errors import (
+    CorruptIndexError,
+    EmbeddingSpaceMismatch,
+    InvalidArgumentError,
+)
+from swiftlet.retrieval.index import VectorIndex
+from swiftlet.retrieval.manifest import Manifest, load_manifest, read_manifest
+from swiftlet.retrieval.stages import STAGES
+from swiftlet.retrieval.stages.state import (
+    EmbeddingCache,
+    SearchParts,
+    SearchState,
+    num_candidates_for,
+)
+from swiftlet.retrieval.text import check_query
+from swiftlet.retrieval.types import Document, Hit
+
+DOCUMENTS_FILE = "documents.sqlite"
+PASSAGE_TO_DOCUMENT_FILE = "passage_to_document.npy"
+
+_WIDENING = 4
+"""The factor by which the candidates grow while a search is not complete."""
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class SearchResult:
+    """The hits of a search, best document first.
+
+    `stage_seconds` has one number for each of `STAGE_NAMES`: 0.0 where a stage had nothing to do.
+    `cached` is true when the query's embedding came from the cache.
+    """
+
+    hits: list[Hit]
+    stage_seconds: tuple[float, ...]
+    cached: bool = False
+
+    def __iter__(self) -> Iterator[Hit]:
+        return iter(self.hits)
+
+    def __len__(self) -> int:
+        return len(self.hits)
+
+    def __getitem__(self, rank: int) -> Hit:
+        return self.hits[rank]
+
+    def __repr__(self) -> str:
+        hits = "hit" if len(self.hits) == 1 else "hits"
+        lines = [f"{len(self.hits)} {hits} in {1000 * sum(self.stage_seconds):.2f} ms"]
+        lines += [f"{rank:>3}  {hit!r}" for rank, hit in enumerate(self.hits, start=1)]
+        return "\n".join(lines)
+
+
+class Searcher:
+    """Answers queries on the calling thread. Thread-safe."""
+
+    def __init__(
+        self,
+        *,
+        encoder: Encoder,
+        index: VectorIndex,
+        passage_to_document: DocumentNumbers,
+        store: DocumentStore,
+        index_manifest: Manifest,
+        encoder_manifest: Manifest,
+    ) -> None:
+        """Put the parts together.
+
+        :raises CorruptIndexError: When they do not hold the same passages.
+        :raises EmbeddingSpaceMismatch: When encoder and index are of different embedding spaces.
+        """
+        check_embedding_spaces(encoder_manifest, index_manifest)
+        counts = index.size, len(passage_to_document), store.num_passages
+        if len(set(counts)) != 1 or index.dim != encoder.dim:
+            raise CorruptIndexError(
+                "the parts of the index do not belong together: "
+                f"{counts[0]} embeddings of {index.dim} dimensions, {counts[1]} passages in the "
+                f"map and {counts[2]} in the store, for an encoder of {encoder.dim} dimensions"
+            )
+        self.encoder = encoder
+        self.index = index
+        self.index_manifest = index_manifest
+        self.encoder_manifest = encoder_manifest
+        self._passage_to_document = passage_to_document
+        self._store = store
+        parts = SearchParts(encoder, index, passage_to_document, store)
+        self._stages = [stage(parts) for stage in STAGES]
+        self.stage_names = tuple(stage.name for stage in self._stages)
+        """In the order of `SearchResult.stage_seconds`."""
+        repeating = [number for number, stage in enumerate(self._stages) if stage.repeats]
+        self._repeat_start, self._repeat_end = repeating[0], repeating[-1] + 1
+
+    @classmethod
+    def open(
+        cls,
+        index_directory: Path,
+        encoder_directory: Path,
+        *,
+        precision: Precision | None = None,
+        readers: int = 1,
+    ) -> "Searcher":
+        """Open an index with the query encoder in `encoder_directory`; verifies every file of both.
+
+        :param readers: How many threads will search at once; no file is opened later for them.
+        :raises ManifestError: When one is of another kind or of a newer format.
+        :raises CorruptArtefactError: When a file has been altered.
+        :raises EmbeddingSpaceMismatch: When their embedding spaces differ.
+        """
+        # The quick checks come first.
+        check_embedding_spaces(
+            read_manifest(encoder_directory, "encoder"), read_manifest(index_directory, "index")
+        )
+        index_manifest = load_manifest(index_directory, "index")
+        encoder = OnnxEncoder.load(encoder_directory, precision=precision)
+        index = open_index(index_directory, index_manifest.details)
+        try:
+            # A plain array: its elements are read several times as fast as those of a memory map.
+            passage_to_document = np.asarray(
+                np.load(
+                    index_directory / PASSAGE_TO_DOCUMENT_FILE, mmap_mode="r", allow_pickle=False
+                )
+            )
+        except (OSError, ValueError) as error:
+            raise CorruptIndexError(f"{index_directory} is damaged: {error}") from error
+        return cls(
+            encoder=encoder,
+            index=index,
+            passage_to_document=passage_to_document,
+            store=DocumentStore(index_directory / DOCUMENTS_FILE, readers=readers),
+            index_manifest=index_manifest,
+            encoder_manifest=encoder.manifest,
+        )
+
+    @property
+    def num_documents(self) -> int:
+        """Documents in the index."""
+        return self._store.num_documents
+
+    @property
+    def num_passages(self) -> int:
+        """Passages in the index."""
+        return self._store.num_passages
+
+    def search(
+        self,
+        query: str,
+        top_k: int = 10,
+        *,
+        include_text: bool = True,
+        cache: EmbeddingCache | None = None,
+        options: Mapping[str, Any] | None = None,
+    ) -> SearchResult:
+        """The min(top_k, number of documents) best documents for `query`; ties go by document_id.
+
+        :param query: Any text; one that `check_query` returned is not checked again.
+        :param cache: Embeddings that this searcher's encoder made before.
+        :param options: Values for stages that take some, by the name of the stage.
+        :raises QueryError: When the query is blank or not valid text.
+        :raises InvalidArgumentError: When `top_k` is below 1.
+        """
+        query = check_query(query)
+        if top_k < 1:
+            raise InvalidArgumentError(f"top_k is {top_k}, but at least 1 is expected")
+        search = SearchState(
+            query=query,
+            top_k=top_k,
+            include_text=include_text,
+            cache=cache,
+            options=options or {},
+            num_candidates=num_candidates_for(top_k),
+            num_wanted=min(top_k, self.num_documents),
+        )
+        seconds = self._run(search)
+        return SearchResult(search.hits, seconds, search.cached)
+
+    def _run(self, search: SearchState) -> tuple[float, ...]:
+        """Run the stages, those that repeat until the search is complete; seconds of each."""
+        seconds = [0.0] * len(self._stages)
+        last = perf_counter()
+        position = 0
+        while position < len(self._stages):
+            had_work = self._stages[position].run(search)
+            now = perf_counter()
+            if had_work:
+                seconds[position] += now - last
+            last = now
+            position += 1
+            if position == self._repeat_end and not search.is_complete:
+                search.num_candidates *= _WIDENING
+                position = self._repeat_start
+        return tuple(seconds)
+
+    def document(self, document_id: str) -> Document:
+        """The document with this id.
+
+        :raises UnknownDocumentError: When there is none.
+        """
+        return self._store.document(document_id)
+
+    def close(self) -> None:
+        """Close the document store; no search may be running."""
+        self._store.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        details = self.index_manifest.details
+        return (
+            f"Searcher({self.num_documents:,} documents, {self.num_passages:,} passages, "
+            f"{details.get('factory', '')})"
+        )
+
+
+def check_embedding_spaces(encoder: Manifest, index: Manifest) -> None:
+    """Refuse an encoder of another embedding space: its results would be random.
+
+    :raises EmbeddingSpaceMismatch: When their embedding spaces or dimensions differ.
+    """
+    name = f"the query encoder {encoder.details.get('name', '')!r}"
+    check_embedding_space(name, encoder.embedding_space, encoder.dim, index)
+
+
+def check_embedding_space(name: str, embedding_space: str, dim: int, index: Manifest) -> None:
+    """Refuse an embedding space other than that of an index; `name` is the subject of the error.
+
+    :raises EmbeddingSpaceMismatch: When the embedding spaces or the dimensions differ.
+    """
+    if (embedding_space, dim) != (index.embedding_space, index.dim):
+        raise EmbeddingSpaceMismatch(
+            f"{name} is of the embedding space {embedding_space[:12]} with {dim} dimensions, but "
+            "the index was "
+            f"built in {index.embedding_space[:12]} with {index.dim} "
+            f"(by the encoder {index.details.get('encoder', '')!r}): name that encoder, or one "
+            "trained for its space"
+        )

@@ -1,0 +1,105 @@
+"""A search under way, and the protocol of the stages that work on it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+
+from swiftlet.retrieval.aggregation import DocumentNumbers
+from swiftlet.retrieval.documents import DocumentStore
+from swiftlet.retrieval.encoder import Encoder
+from swiftlet.retrieval.index import Rows, VectorIndex
+from swiftlet.retrieval.text import CheckedQuery
+from swiftlet.retrieval.types import Embeddings, Hit
+
+# Most results match a query with more than one passage, and one search for more passages costs less
+# than a second search.
+_PASSAGES_PER_DOCUMENT = 4
+_FEWEST_CANDIDATES = 40
+
+
+class EmbeddingCache(Protocol):
+    """Keeps the embeddings of normalised queries, all from one encoder."""
+
+    def get(self, query: str) -> Embeddings | None:
+        """The embedding (dim,) of a normalised query, or None if it is not kept."""
+        ...
+
+    def put(self, query: str, embedding: Embeddings) -> None:
+        """Keep the embedding (dim,) of a normalised query."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class SearchParts:
+    """The parts of an open index that the stages use."""
+
+    encoder: Encoder
+    index: VectorIndex
+    passage_to_document: DocumentNumbers
+    store: DocumentStore
+
+
+@dataclass(slots=True)
+class SearchState:
+    """One search: the request, and the results of the stages so far.
+
+    `options` has values for stages that take some, by the name of the stage.
+    `candidate_scores` (k,) and `candidate_rows` (k,) are passages, best first; `scores` (d,) and
+    `rows` (d,) the best passage of each document, best document first. No passage outside the
+    candidates has a score above `highest_unseen_score`; it is None when every passage is a
+    candidate.
+    """
+
+    query: CheckedQuery
+    top_k: int
+    include_text: bool
+    cache: EmbeddingCache | None
+    options: Mapping[str, Any]
+    num_candidates: int
+    num_wanted: int
+    cached: bool = False
+    token_ids: list[int] | None = None
+    embedding: Embeddings = field(init=False)
+    candidate_scores: Embeddings = field(init=False)
+    candidate_rows: Rows = field(init=False)
+    highest_unseen_score: np.float32 | None = None
+    scores: Embeddings = field(init=False)
+    rows: Rows = field(init=False)
+    hits: list[Hit] = field(init=False)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether more candidates would not change the result.
+
+        A document outside the candidates may tie with the last document of the result, and may have
+        the smaller id. So the last score must be above all unseen ones.
+        """
+        if self.highest_unseen_score is None:
+            return True
+        wanted = self.num_wanted
+        return len(self.rows) >= wanted and bool(
+            self.scores[wanted - 1] > self.highest_unseen_score
+        )
+
+
+class Stage(Protocol):
+    """One step of every search. A stage holds its parts and no state of a search: thread-safe."""
+
+    name: str
+    """The name in `STAGE_NAMES`, headers, metrics, traces and pages."""
+
+    repeats: bool
+    """Whether the stage runs again when a search needs more candidates."""
+
+    def __init__(self, parts: SearchParts) -> None: ...
+
+    def run(self, search: SearchState) -> bool:
+        """Do the stage's part of `search`; false when there was nothing to do."""
+        ...
+
+
+def num_candidates_for(top_k: int) -> int:
+    """The number of passages that a search for `top_k` documents fetches at first."""
+    return max(_FEWEST_CANDIDATES, _PASSAGES_PER_DOCUMENT * top_k)

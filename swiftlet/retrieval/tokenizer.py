@@ -1,0 +1,104 @@
+"""Tokenises texts by a tokenizer.json, in the same way for indexing and serving."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import tokenizers
+
+from swiftlet.retrieval.errors import CorruptArtefactError
+from swiftlet.retrieval.text import normalise
+
+# Long texts are tokenised block by block: an encoding takes some hundred bytes a token, so a text
+# of 10 MB at once would need gigabytes. If a text is truncated, only its beginning is tokenised.
+_BLOCK_CHARACTERS = 1 << 16
+_CHARACTERS_PER_TOKEN = 16
+# A word with more tokens, such as a gene sequence, is cut after this many.
+_LONGEST_WORD_TOKENS = 32
+
+
+class Tokenizer:
+    """A tokenizer with the truncation and special tokens of its file. Thread-safe."""
+
+    def __init__(self, tokenizer: tokenizers.Tokenizer) -> None:
+        truncation = tokenizer.truncation
+        if truncation is None:
+            raise ValueError("the tokenizer has no truncation")
+        self.max_tokens: int = truncation["max_length"]
+        self.num_special_tokens: int = tokenizer.num_special_tokens_to_add(is_pair=False)
+        tokenizer.no_padding()
+        self._truncating = tokenizer
+        self._whole = tokenizers.Tokenizer.from_str(tokenizer.to_str())
+        self._whole.no_truncation()
+
+    @classmethod
+    def load(cls, path: Path) -> "Tokenizer":
+        """Read a tokenizer.json.
+
+        :raises CorruptArtefactError: When the file is no tokenizer, or one without truncation.
+        """
+        try:
+            return cls(tokenizers.Tokenizer.from_file(str(path)))
+        except Exception as error:  # the library raises bare Exception
+            raise CorruptArtefactError(f"{path} is not a usable tokenizer: {error}") from error
+
+    def encode(self, text: str) -> list[int]:
+        """Token ids of one text, special tokens included, (at most max_tokens,)."""
+        characters = _CHARACTERS_PER_TOKEN * self.max_tokens
+        while True:
+            end = _block_end(text, 0, len(text), characters)
+            part = text if end == len(text) else text[:end]
+            encoding = self._truncating.encode(normalise(part).strip())
+            # With an overflow, the text further on cannot change the tokens that are kept.
+            if end == len(text) or encoding.overflowing:
+                ids: list[int] = encoding.ids
+                return ids
+            characters *= 4
+
+    def count(self, text: str) -> int:
+        """How many tokens the whole text has, without special tokens."""
+        return sum(tokens for _, _, tokens in self.words(text, 0, len(text)))
+
+    def words(self, text: str, start: int, end: int) -> Iterator[tuple[int, int, int]]:
+        """The words of `text[start:end]`, each as (start, end, number of tokens).
+
+        Passages are cut between words, since a piece of a word gives other tokens. A character
+        without a token, such as an accent that the tokenizer drops, belongs to the word before it.
+        Positions are those of `text`.
+        """
+        while start < end:
+            block_start, start = start, _block_end(text, start, end, _BLOCK_CHARACTERS)
+            block = normalise(text[block_start:start])
+            encoding = self._whole.encode(block, add_special_tokens=False)
+            word_start = word_end = tokens = 0
+            word: int | None = None
+            for (token_start, token_end), token_word in zip(
+                encoding.offsets, encoding.word_ids, strict=True
+            ):
+                same_word = token_word is not None and token_word == word
+                if tokens and (not same_word or tokens == _LONGEST_WORD_TOKENS):
+                    word_end = _word_end(block, word_end, token_start)
+                    yield block_start + word_start, block_start + word_end, tokens
+                    tokens = 0
+                if not tokens:
+                    word_start, word = token_start, token_word
+                word_end = token_end
+                tokens += 1
+            if tokens:
+                word_end = _word_end(block, word_end, len(block))
+                yield block_start + word_start, block_start + word_end, tokens
+
+
+def _word_end(block: str, word_end: int, next_start: int) -> int:
+    """The end of a word: its tokens end at `word_end`, the next word starts at `next_start`."""
+    space = block.find(" ", word_end, next_start)
+    return max(word_end, next_start) if space < 0 else space
+
+
+def _block_end(text: str, start: int, end: int, characters: int) -> int:
+    """The end of a block of at most `characters` characters: at white space if there is any."""
+    if end - start <= characters:
+        return end
+    for position in range(start + characters, start + characters // 2, -1):
+        if text[position - 1].isspace():
+            return position
+    return start + characters

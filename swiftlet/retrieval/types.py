@@ -1,0 +1,72 @@
+"""The types that all parts share: documents, passages, queries and hits."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+Embeddings = NDArray[np.float32]
+"""Embeddings, (n, dim), or one embedding, (dim,)."""
+
+Run = dict[str, dict[str, float]]
+"""The results of a retriever: query_id -> document_id -> score."""
+
+Qrels = dict[str, dict[str, int]]
+"""The known relevance of documents: query_id -> document_id -> grade."""
+
+Span = tuple[int, int]
+"""A half-open range of character positions, [start, end)."""
+
+_SHOWN_CHARACTERS = 80
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A unit of retrieval as its corpus gives it.
+
+    `sections` are the spans of `text` that passages are cut from, in order and without overlap;
+    no passage crosses from one into the next. Empty means that the whole text is one section.
+    """
+
+    document_id: str
+    text: str
+    title: str = ""
+    metadata: Mapping[str, object] = field(default_factory=dict)
+    sections: tuple[Span, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """The text and the id of a query."""
+
+    query_id: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """A part of a document that is encoded as one: `text == document.text[start:end]`."""
+
+    passage_id: str
+    document_id: str
+    text: str
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Hit:
+    """A document found for a query, with the passage that gave it its score (maxP)."""
+
+    document_id: str
+    score: float
+    title: str
+    passage: Passage
+    metadata: Mapping[str, object]
+
+    def __repr__(self) -> str:
+        text = " ".join(self.passage.text[:_SHOWN_CHARACTERS].split())
+        more = " …" if len(self.passage.text) > _SHOWN_CHARACTERS else ""
+        title = f"  {self.title}" if self.title else ""
+        return f"{self.score:.4f}  {self.document_id}{title}: {text}{more}"

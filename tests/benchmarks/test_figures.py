@@ -1,0 +1,48 @@
+"""Figures of the benchmarks on values that can be checked by hand."""
+
+import pytest
+
+from benchmarks.image import described, megabytes
+from benchmarks.service import SWIFTLET, TWO_CORES, in_turns, over, stage_microseconds, targets
+from loadtests.http_client import Exchange, search
+
+
+def test_sides_alternate_in_order_and_in_reverse() -> None:
+    called: list[str] = []
+    in_turns([lambda: called.append("a"), lambda: called.append("b")], 3)
+    assert "".join(called) == "abbaab"
+
+
+def test_a_ratio_is_the_median_of_the_rounds_ratios() -> None:
+    rates = over({"fast": [10.0, 40.0, 90.0], "slow": [1.0, 2.0, 3.0]}, "slow")
+    assert rates["fast"]["over"] == 20
+    assert rates["fast"]["median"] == 40
+    assert rates["slow"]["over"] == 1
+
+
+def test_stages_the_rest_and_the_outside_add_up_to_the_latency() -> None:
+    exchange = Exchange(search("a"), scheduled=5.0, finished=5.004)
+    exchange.server_timing = b"queue;dur=0.5, encode;dur=1.5, total;dur=3.0"
+    stages = stage_microseconds(exchange)
+    assert stages["encode"] == 1500
+    assert stages["the rest inside the application"] == pytest.approx(1000)
+    whole = stages.pop("the whole, at the client")
+    assert sum(stages.values()) == pytest.approx(whole) == pytest.approx(4000)
+
+
+@pytest.mark.parametrize(("ratio", "kept"), [(1.69, False), (1.7, True)])
+def test_a_target_is_kept_or_missed_by_its_figure(ratio: float, kept: bool) -> None:
+    found = targets(
+        {
+            "http": {"latency_ratio": {"median": 1.5}, "rate_ratio": {"median": 0.9}},
+            "cores": {TWO_CORES: {"over": ratio}},
+            "plain": {SWIFTLET: {"over": 20.0}},
+        }
+    )
+    assert [target["kept"] for target in found] == [True, True, kept, True]
+
+
+def test_layers_of_an_image_are_named_and_sized() -> None:
+    assert megabytes("1.5kB") == 0.0015
+    assert megabytes("283MB") == 283
+    assert described("COPY /build/venv /opt/swiftlet/venv # buildkit") == "`/opt/swiftlet/venv`"

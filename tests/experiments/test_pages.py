@@ -1,0 +1,46 @@
+"""Pages of docs/results are those that their raw figures and templates give."""
+
+from pathlib import Path
+
+from experiments import distillation_plots
+from experiments.pages import read_figures
+from experiments.ship import document_encoder_card
+from loadtests.results import RESULTS, write
+from swiftlet.encoders import DEFAULT_ENCODER
+from swiftlet.retrieval.manifest import load_manifest
+
+
+def page(folder: Path, name: str, figures: dict) -> str:
+    return write(folder / f"{name}.json", figures).read_text("utf-8")
+
+
+def test_a_bound_that_is_not_kept_stands_on_the_parity_page(tmp_path):
+    figures = read_figures(RESULTS / "parity.json")
+    assert "All of them are." in page(tmp_path, "parity", figures)
+    found = page(tmp_path, "parity", figures | {"failures": ["scifact: int8 is worse"]})
+    assert "**Not met:** scifact: int8 is worse." in found
+    assert "All of them are." not in found
+
+
+def test_a_missed_target_stands_on_the_distillation_page(tmp_path):
+    figures = read_figures(RESULTS / "distillation.json")
+    assert "`two-layers int8` keeps 97.2% and reaches the 97%" in page(
+        tmp_path, "distillation", figures
+    )
+    for student in figures["students"]:
+        student["mean"] = 0.96
+    assert "`two-layers int8` keeps 96.0% and misses the 97%" in page(
+        tmp_path, "distillation", figures
+    )
+
+
+def test_plots_are_drawn_from_the_raw_figures_alone(tmp_path):
+    distillation_plots.draw(read_figures(RESULTS / "distillation.json"), tmp_path)
+    drawn = sorted(path.name for path in tmp_path.iterdir())
+    assert drawn == ["distillation-latency.png", "distillation.png"]
+    assert all((tmp_path / name).read_bytes().startswith(b"\x89PNG") for name in drawn)
+
+
+def test_the_card_of_the_document_encoder_is_made_from_its_manifest():
+    card = document_encoder_card(load_manifest(DEFAULT_ENCODER, "encoder"))
+    assert card == (DEFAULT_ENCODER / "README.md").read_text("utf-8")

@@ -1,0 +1,90 @@
+"""The resilience runs in small, and the bounds that the service keeps in them."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from loadtests.resilience.memory import texts_of_lengths
+from tests.conftest import TOPICS
+
+ROOT = Path(__file__).parents[2]
+
+
+def resilience(
+    index: Path, queries: Path, out: Path, run: str, *arguments: object
+) -> tuple[dict[str, Any], dict[str, tuple[str, bool]]]:
+    """The raw figures of a run; of each bound the measured value, and whether it was kept."""
+    command = [sys.executable, "-m", "loadtests.resilience", run, "--index", index]
+    command += ["--queries", queries, "--raw", out / "page.json", "--rate", 40, *arguments]
+    ended = subprocess.run(
+        list(map(str, command)), cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert (out / "page.json").exists(), ended.stderr
+    ((heading, figures),) = json.loads((out / "page.json").read_text())["sections"].items()
+    bounds = {bound["name"]: (bound["measured"], bound["kept"]) for bound in figures["bounds"]}
+    assert ended.returncode == (not all(kept for _, kept in bounds.values())), ended.stderr
+    page = (out / "page.md").read_text()
+    assert f"\n## {heading}\n\nMade by `python -m loadtests.resilience {run} " in page
+    assert page.count("| kept") + page.count("**missed**") == len(bounds)
+    return figures, bounds
+
+
+def test_stops_under_load_lose_nothing(
+    small_index: Path, queries_file: Path, tmp_path: Path
+) -> None:
+    figures, bounds = resilience(small_index, queries_file, tmp_path, "stops", "--stops", 2)
+    assert all(kept for _, kept in bounds.values()), bounds
+    assert figures["statuses"]["200"] > 20
+
+
+def test_reloads_under_load_fail_no_search_and_are_counted(
+    small_index: Path, queries_file: Path, tmp_path: Path
+) -> None:
+    _, bounds = resilience(small_index, queries_file, tmp_path, "reloads", "--reloads", 6)
+    assert bounds["requests that failed"] == ("0", True)
+    counted = bounds["reloads by outcome, as the metric counts them"]
+    assert counted == ("bad_manifest 1, corrupt_file 2, loaded 3", True)
+
+
+def test_memory_is_sampled_while_one_query_keeps_its_bytes(
+    small_index: Path, queries_file: Path, tmp_path: Path
+) -> None:
+    figures, bounds = resilience(small_index, queries_file, tmp_path, "memory", "--minutes", 0.1)
+    assert bounds["different answers to one query"] == ("1", True)
+    assert figures["own_bytes"]["most"] < figures["resident_bytes"]["last"]
+
+
+def test_overload_is_answered_as_documented_and_sends_as_much_as_it_offers(
+    small_index: Path, queries_file: Path, tmp_path: Path
+) -> None:
+    figures, bounds = resilience(
+        small_index, queries_file, tmp_path, "overload", "--seconds", 2, "--rate", 150, "--cores", 2
+    )
+    assert bounds["statuses other than 200, 429, 503, 504"] == ("none", True)
+    assert figures["generators"] == 2
+    assert figures["offered"] == pytest.approx(4 * 150 * 2, rel=0.2)
+    assert figures["answered"] + figures["refused"] <= figures["offered"]
+    assert figures["sent"] <= figures["offered"]
+    expected = figures["sent"] / 2 / 150
+    assert figures["sent_times"] == pytest.approx(expected)
+    page = " ".join((tmp_path / "page.md").read_text().split())
+    assert f"was sent {expected:.1f} times as many searches as it can answer" in page
+
+
+def test_starts_are_timed_and_memory_is_measured(
+    small_index: Path, queries_file: Path, tmp_path: Path
+) -> None:
+    figures, bounds = resilience(small_index, queries_file, tmp_path, "starts", "--starts", 1)
+    assert 0.1 < figures["seconds"]["median"] < 60
+    assert bounds["resident memory beyond the index"][1]
+
+
+def test_texts_have_all_lengths_up_to_the_longest() -> None:
+    lengths = [len(text) for text in texts_of_lengths(list(TOPICS.values()), 1000, 500)]
+    assert min(lengths) <= 3
+    assert 500 < max(lengths) <= 1000
+    assert sum(length < 32 for length in lengths) > 200

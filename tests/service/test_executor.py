@@ -1,0 +1,357 @@
+import asyncio
+import threading
+from collections.abc import Callable, Iterator
+from time import perf_counter, sleep
+from typing import Any
+
+import pytest
+from starlette.requests import ClientDisconnect
+
+from service.executor import Completed, SearchExecutor
+from service.problems import DeadlineError, QueueFullError
+
+
+@pytest.fixture
+def executor() -> Iterator[SearchExecutor]:
+    executor = SearchExecutor(4)
+    yield executor
+    executor.close()
+
+
+@pytest.fixture
+def alone() -> SearchExecutor:
+    """The executor of a service with one core; at most a hundred calls wait."""
+    return SearchExecutor(1, max_queued=100)
+
+
+async def run(
+    executor: SearchExecutor, function: Callable[[Any], Any], argument: object, **options: Any
+) -> Completed[Any]:
+    (completed,) = await executor.map(function, [argument], **options)
+    return completed
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(20):
+        while not condition():
+            await asyncio.sleep(0)
+
+
+def test_work_runs_on_other_threads_and_its_wait_is_measured(executor: SearchExecutor) -> None:
+    before = perf_counter()
+    finished = asyncio.run(run(executor, lambda _: threading.current_thread(), None))
+    assert finished.result is not threading.current_thread()
+    assert 0 < finished.queue_seconds < finished.began - before < 10
+
+
+def test_an_error_on_a_thread_is_raised_in_the_caller(executor: SearchExecutor) -> None:
+    with pytest.raises(ZeroDivisionError):
+        asyncio.run(run(executor, lambda number: 1 / number, 0))
+    assert asyncio.run(run(executor, abs, -1)).result == 1
+
+
+def test_results_come_in_the_order_of_their_arguments(executor: SearchExecutor) -> None:
+    finished = asyncio.run(executor.map(abs, range(-100, 0)))
+    assert [each.result for each in finished] == list(range(100, 0, -1))
+    assert asyncio.run(executor.map(abs, [])) == []
+
+
+def test_a_batch_alone_takes_every_thread(executor: SearchExecutor) -> None:
+    together = threading.Barrier(4, timeout=20)
+    asyncio.run(executor.map(lambda _: together.wait(), range(4)))
+
+
+def test_where_every_other_thread_is_busy_work_runs_on_the_event_loop() -> None:
+    executor = SearchExecutor(2)
+    begun, let_go = threading.Event(), threading.Event()
+
+    def hold(_: None) -> None:
+        begun.set()
+        let_go.wait(20)
+
+    async def ask() -> None:
+        held = asyncio.create_task(run(executor, hold, None))
+        await until(begun.is_set)
+        for _ in range(3):
+            finished = await run(executor, lambda _: threading.current_thread(), None)
+            assert finished.result is threading.current_thread()
+        let_go.set()
+        await held
+
+    asyncio.run(ask())
+    executor.close()
+
+
+def test_a_thread_runs_calls_until_the_queue_is_empty(executor: SearchExecutor) -> None:
+    threads: list[threading.Thread] = []
+
+    def work(seconds: float) -> None:
+        threads.append(threading.current_thread())
+        sleep(seconds)
+
+    asyncio.run(executor.map(work, [0.005] * 100))
+    assert len(set(threads)) == 4
+    assert all(threads.count(thread) > 1 for thread in set(threads))
+
+
+def test_no_call_is_lost_when_threads_become_idle_and_start_again(
+    executor: SearchExecutor,
+) -> None:
+    async def ask(seconds: float) -> None:
+        for number in range(300):
+            await run(executor, sleep, seconds * (number % 3))
+            await asyncio.sleep(seconds * (number % 2))
+
+    async def ask_together() -> None:
+        async with asyncio.timeout(60):
+            await asyncio.gather(*map(ask, [0, 0.0001, 0.0002, 0.0003, 0.0005, 0.001]))
+
+    asyncio.run(ask_together())
+    assert executor.queue.waiting == 0
+
+
+def test_a_single_query_waits_for_one_of_a_batch_and_not_for_all(alone: SearchExecutor) -> None:
+    order: list[object] = []
+
+    async def ask() -> None:
+        batch = asyncio.create_task(alone.map(order.append, range(64)))
+        single = asyncio.create_task(run(alone, order.append, "single"))
+        await asyncio.gather(batch, single)
+
+    asyncio.run(ask())
+    assert order == [0, "single", *range(1, 64)]
+
+
+def test_two_batches_take_turns(alone: SearchExecutor) -> None:
+    order: list[str] = []
+
+    async def ask() -> None:
+        await asyncio.gather(*(alone.map(order.append, [name] * 8) for name in "ab"))
+
+    asyncio.run(ask())
+    assert "".join(order) == "ab" * 8
+
+
+def test_a_late_result_is_not_answered_and_the_remaining_calls_are_dropped(
+    alone: SearchExecutor,
+) -> None:
+    begun: list[int] = []
+
+    def work(number: int) -> None:
+        begun.append(number)
+        sleep(0.03)
+
+    async def ask() -> None:
+        with pytest.raises(DeadlineError):
+            await alone.map(work, range(50), deadline=perf_counter() + 0.02)
+        assert alone.queue.waiting == 0
+
+    asyncio.run(ask())
+    assert begun == [0]
+
+
+def test_a_queued_request_is_answered_at_its_deadline_and_never_begun(
+    alone: SearchExecutor,
+) -> None:
+    begun: list[int] = []
+
+    async def ask() -> None:
+        others = asyncio.create_task(alone.map(sleep, [0.01] * 50))
+        await until(lambda: alone.queue.waiting > 0)
+        with pytest.raises(DeadlineError):
+            await alone.map(begun.append, range(50), deadline=perf_counter())
+        assert 0 < alone.queue.waiting < 50
+        await others
+
+    asyncio.run(ask())
+    assert begun == []
+
+
+def test_a_deadline_that_passes_during_the_work_ends_the_wait(executor: SearchExecutor) -> None:
+    async def ask() -> None:
+        let_go = threading.Event()
+        with pytest.raises(DeadlineError):
+            await run(executor, let_go.wait, 20, deadline=perf_counter() + 0.02)
+        let_go.set()
+
+    asyncio.run(ask())
+
+
+@pytest.mark.parametrize("way", ["the client leaves", "the request is cancelled"])
+def test_work_of_a_client_that_has_left_is_never_begun(alone: SearchExecutor, way: str) -> None:
+    begun: list[int] = []
+
+    def work(number: int) -> None:
+        begun.append(number)
+        sleep(0.01)
+
+    async def ask() -> None:
+        left = asyncio.Event()
+
+        async def receive() -> dict[str, object]:
+            await left.wait()
+            return {"type": "http.disconnect"}
+
+        asked = asyncio.create_task(alone.map(work, range(100), receive=receive))
+        await until(lambda: len(begun) > 1)
+        if way == "the client leaves":
+            left.set()
+            with pytest.raises(ClientDisconnect):
+                await asked
+        else:
+            asked.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await asked
+        assert alone.queue.waiting == 0
+        assert 1 < len(begun) < 100
+        done = list(begun)
+        await run(alone, abs, 1)
+        assert begun == done
+
+    asyncio.run(ask())
+
+
+def test_more_than_may_wait_is_refused_at_once(alone: SearchExecutor) -> None:
+    async def ask() -> None:
+        waiting = [asyncio.create_task(run(alone, abs, -1)) for _ in range(100)]
+        refused = asyncio.create_task(run(alone, abs, -1))
+        answers = await asyncio.gather(*waiting)
+        assert [answer.result for answer in answers] == [1] * 100
+        with pytest.raises(QueueFullError, match="100 queries are waiting and 1 more"):
+            await refused
+        with pytest.raises(QueueFullError, match="0 queries are waiting and 101 more"):
+            await alone.map(abs, range(101))
+        assert (await run(alone, abs, -1)).result == 1
+
+    asyncio.run(ask())
+
+
+def test_a_client_that_leaves_frees_its_place_in_the_queue(alone: SearchExecutor) -> None:
+    async def ask() -> None:
+        waiting = asyncio.create_task(alone.map(sleep, [0.01] * 100))
+        await asyncio.sleep(0)
+        waiting.cancel()
+        await asyncio.wait([waiting])
+        assert len(await alone.map(abs, range(100))) == 100
+
+    asyncio.run(ask())
+
+
+def test_after_a_failure_the_rest_of_a_batch_is_not_begun(alone: SearchExecutor) -> None:
+    done = []
+
+    def work(number: int) -> None:
+        done.append(number)
+        if number == 3:
+            raise ValueError("three")
+
+    async def ask() -> None:
+        with pytest.raises(ValueError, match="three"):
+            await alone.map(work, range(100))
+        assert alone.queue.waiting == 0
+
+    asyncio.run(ask())
+    assert done == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("threads", [2, 4])
+def test_a_failure_is_reported_even_if_other_calls_of_the_batch_end_meanwhile(threads: int) -> None:
+    executor = SearchExecutor(threads)
+
+    def work(number: int) -> None:
+        if number == 3:
+            raise ValueError("three")
+        sleep(0.0005)
+
+    async def ask() -> None:
+        for _ in range(50):
+            with pytest.raises(ValueError, match="three"):
+                await executor.map(work, range(12))
+
+    asyncio.run(ask())
+    executor.close()
+
+
+def test_a_single_call_that_ends_too_late_is_not_answered(alone: SearchExecutor) -> None:
+    async def ask() -> None:
+        with pytest.raises(DeadlineError):
+            await run(alone, sleep, 0.04, deadline=perf_counter() + 0.02)
+
+    asyncio.run(ask())
+
+
+def test_after_the_answer_the_check_for_a_disconnect_ends(executor: SearchExecutor) -> None:
+    watched = 0
+
+    async def receive() -> dict[str, object]:
+        nonlocal watched
+        watched += 1
+        return await asyncio.Future()
+
+    async def ask() -> None:
+        await run(executor, sleep, 0, receive=receive)
+        await asyncio.sleep(0.1)
+        assert watched == 0
+        await run(executor, sleep, 0.1, receive=receive)
+        assert watched == 1
+        async with asyncio.timeout(20):
+            while len(asyncio.all_tasks()) > 1:
+                await asyncio.sleep(0)
+
+    asyncio.run(ask())
+
+
+def test_every_thread_can_be_set_up(executor: SearchExecutor) -> None:
+    threads = set()
+    executor.run_on_every_thread(lambda: threads.add(threading.get_ident()))
+    assert len(threads) == 4
+
+
+def test_an_error_in_the_setup_of_one_thread_fails_the_setup(executor: SearchExecutor) -> None:
+    with pytest.raises(ZeroDivisionError):
+        executor.run_on_every_thread(lambda: 1 / 0)
+
+
+def test_on_one_core_work_runs_on_the_event_loop(alone: SearchExecutor) -> None:
+    finished = asyncio.run(run(alone, lambda _: threading.current_thread(), None))
+    assert finished.result is threading.current_thread()
+    threads = []
+    alone.run_on_every_thread(lambda: threads.append(threading.current_thread()))
+    assert threads == [threading.current_thread()]
+    alone.close()
+
+
+def test_on_one_core_searching_gets_half_of_the_event_loops_time(
+    alone: SearchExecutor,
+) -> None:
+    """With other work, such as refusals, there must be more than one search per iteration."""
+    spent = dict.fromkeys(("searching", "else"), 0.0)
+
+    def take(name: str, seconds: float) -> None:
+        began = perf_counter()
+        sleep(seconds)
+        spent[name] += perf_counter() - began
+
+    async def ask() -> None:
+        searches = asyncio.create_task(alone.map(lambda _: take("searching", 0.001), range(100)))
+        while not searches.done():
+            await asyncio.sleep(0)
+            take("else", 0.005)
+
+    asyncio.run(ask())
+    assert 0.4 < spent["searching"] / spent["else"] < 2.5
+
+
+def test_searching_on_the_event_loop_ends_after_a_tenth_of_a_second(
+    alone: SearchExecutor,
+) -> None:
+    async def ask() -> None:
+        searches = asyncio.create_task(alone.map(sleep, [0.01] * 100))
+        await asyncio.sleep(0)
+        sleep(1)
+        began = perf_counter()
+        await asyncio.sleep(0)
+        assert perf_counter() - began < 0.5
+        await searches
+
+    asyncio.run(ask())

@@ -1,0 +1,87 @@
+import math
+from time import perf_counter, sleep
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from service.fair_queue import FairQueue, QueuedRequest
+from service.problems import QueueFullError
+
+
+def test_a_batch_delays_a_single_query_by_one_call() -> None:
+    queue = FairQueue(100)
+    batch, single = QueuedRequest(64), QueuedRequest(1)
+    queue.put(batch)
+    assert queue.next().request is batch
+    queue.put(single)
+    assert [queue.next().request for _ in range(3)] == [batch, single, batch]
+
+
+def test_a_request_that_does_not_fit_as_a_whole_is_refused_and_queues_nothing() -> None:
+    queue = FairQueue(10)
+    queue.put(QueuedRequest(7))
+    with pytest.raises(
+        QueueFullError, match=r"^7 queries are waiting and 4 more .* at most 10 may"
+    ):
+        queue.put(QueuedRequest(4))
+    queue.put(QueuedRequest(3))
+    assert queue.waiting == 10
+
+
+def test_expired_requests_are_dropped_and_leave_room() -> None:
+    queue = FairQueue(10)
+    queue.put(QueuedRequest(9, perf_counter()))
+    other = QueuedRequest(1)
+    queue.put(other)
+    assert queue.next().request is other
+    assert queue.next() is None
+    assert queue.waiting == 0
+
+
+def test_cheap_calls_overtake_expensive_ones_that_came_shortly_before() -> None:
+    queue = FairQueue(100)
+    expensive = [QueuedRequest(1, expected_seconds=60) for _ in range(8)]
+    for request in expensive:
+        queue.put(request)
+    assert queue.next().request is expensive[0]
+    cheap = QueuedRequest(1)
+    queue.put(cheap)
+    assert [queue.next().request for _ in range(2)] == [cheap, expensive[1]]
+
+
+def test_an_expensive_call_waits_no_longer_than_it_takes_itself() -> None:
+    queue = FairQueue(100)
+    expensive = QueuedRequest(1, expected_seconds=0.01)
+    queue.put(expensive)
+    sleep(0.02)
+    queue.put(QueuedRequest(1))
+    assert queue.next().request is expensive
+
+
+@given(st.lists(st.one_of(st.integers(1, 5), st.sampled_from(["next", "remove"])), max_size=60))
+def test_requests_take_turns_while_others_come_and_go(steps: list[int | str]) -> None:
+    """Between two calls of a request, each other request that waited all the time has one call."""
+    queue = FairQueue(1000)
+    inside: list[QueuedRequest] = []
+    since_last: dict[int, set[int]] = {}
+    for step in steps:
+        if isinstance(step, int):
+            inside.append(QueuedRequest(step, math.inf))
+            queue.put(inside[-1])
+        elif step == "remove" and inside:
+            queue.remove(inside.pop(len(inside) // 2))
+        elif step == "next" and (call := queue.next()):
+            request = call.request
+            waited = since_last.pop(id(request), None)
+            assert waited is None or not waited
+            for others in since_last.values():
+                others.discard(id(request))
+            assert call.number == request.begun - 1
+            if request.begun < request.calls:
+                since_last[id(request)] = {id(other) for other in inside if other is not request}
+            else:
+                inside.remove(request)
+        for others in since_last.values():
+            others &= {id(request) for request in inside}
+        assert queue.waiting == sum(request.calls - request.begun for request in inside)

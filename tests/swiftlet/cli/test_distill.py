@@ -1,0 +1,143 @@
+"""`swiftlet distill` as users run it, with an index of the shipped encoder and a query log."""
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from swiftlet.cli.main import REFUSED, app
+from swiftlet.encoders import DEFAULT_ENCODER, torch_weights
+from swiftlet.indexing.build import BuildSettings, build_index
+from swiftlet.indexing.progress import Silence
+from swiftlet.retrieval.corpora.collections import read_documents
+from swiftlet.retrieval.manifest import read_manifest
+
+SUBJECTS = ["swiftlets", "caves", "echoes", "nests", "bats", "cliffs", "eggs", "feathers"]
+QUESTIONS = ["what are {}", "where to find {} in asia", "how old do {} get", "who collects {}"]
+
+
+def swiftlet(*arguments: object) -> Result:
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+def refusal(result: Result) -> str:
+    """The one sentence of a command that was refused."""
+    assert result.exit_code == REFUSED, result.output
+    (sentence,) = [line for line in result.stderr.splitlines() if line.startswith("swiftlet: ")]
+    return sentence.removeprefix("swiftlet: ")
+
+
+@pytest.fixture(scope="module")
+def minilm() -> Path:
+    """The weights of all-MiniLM-L6-v2, whose space the shipped encoder's index is in."""
+    return torch_weights()
+
+
+@pytest.fixture(scope="module")
+def collection(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A BEIR folder with a document for each subject, and a log; read only."""
+    folder = tmp_path_factory.mktemp("collection")
+    (folder / "qrels").mkdir()
+    documents = [
+        {"_id": name, "title": name, "text": f"All about {name}, their life and their places."}
+        for name in SUBJECTS
+    ]
+    queries = [{"_id": f"q-{name}", "text": f"tell me about {name}"} for name in SUBJECTS]
+    (folder / "corpus.jsonl").write_text("\n".join(map(json.dumps, documents)))
+    (folder / "queries.jsonl").write_text("\n".join(map(json.dumps, queries)))
+    qrels = ["query-id\tcorpus-id\tscore", *(f"q-{name}\t{name}\t1" for name in SUBJECTS)]
+    (folder / "qrels" / "test.tsv").write_text("\n".join(qrels))
+    lines = [question.format(name) for question in QUESTIONS for name in SUBJECTS]
+    (folder / "log.txt").write_text("\n".join(lines))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def index(collection: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The index of the documents; read only."""
+    out = tmp_path_factory.mktemp("index") / "index"
+    build_index(
+        read_documents(collection),
+        DEFAULT_ENCODER,
+        out,
+        BuildSettings(),
+        overwrite=False,
+        progress=Silence(),
+    )
+    return out
+
+
+@pytest.mark.soak
+def test_from_a_query_log_to_queries_in_the_index_that_is_there(
+    minilm: Path, collection: Path, index: Path, tmp_path: Path
+) -> None:
+    result = swiftlet(
+        "distill", "--teacher", minilm, "--layers", "0,5", "--queries", collection / "log.txt",
+        "--index", index, "--test-queries", collection, "--ranking", "0.1",
+        "--qrels", collection / "qrels" / "test.tsv",
+        "--batch-size", "8", "--epochs", "3", "--out", tmp_path / "small",
+    )  # fmt: skip
+    assert result.exit_code == 0, result.output
+    assert "its mean cosine with the teacher on 3 texts held out is 0." in result.stdout
+    assert "as served" in result.stdout
+    agreement = read_manifest(tmp_path / "small").details["agreement"]
+    assert [each["searched"] for each in agreement] == ["exact", "as served"]
+    assert all(each["teacher_ndcg"] == 1.0 for each in agreement)
+    assert all(each["recall_100"] == 1.0 for each in agreement)
+    out = tmp_path / "encoder"
+    exported = swiftlet("export", tmp_path / "small" / "query_encoder", "--out", out)
+    assert exported.exit_code == 0, exported.output
+    assert read_manifest(out).embedding_space == read_manifest(index).embedding_space
+    found = swiftlet("search", index, "tell me about nests", "--encoder", out)
+    assert found.exit_code == 0, found.output
+
+
+def test_an_index_of_another_space_is_refused(
+    index: Path, collection: Path, checkpoints: dict[str, Path], tmp_path: Path
+) -> None:
+    result = swiftlet(
+        "distill", "--teacher", checkpoints["bert"], "--pooling", "mean", "--layers", "0",
+        "--queries", collection / "log.txt", "--index", index, "--out", tmp_path / "small",
+    )  # fmt: skip
+    sentence = refusal(result)
+    assert sentence.startswith("the teacher is of the embedding space ")
+    assert "with 32 dimensions, but the index was built in " in sentence
+    assert "with 384 (by the encoder 'all-MiniLM-L6-v2')" in sentence
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        (["--layers", "a"], "--layers 'a' is no list of layers"),
+        (["--layers", "0,6"], "layer 6 does not exist: "),
+        (["--layers", "0", "--epochs", "-1"], "--epochs is -1.0, but should be greater than 0"),
+        ([], "the student would be the teacher: name the layers to keep"),
+        (
+            ["--layers", "0", "--set", "patience=0"],
+            "--set patience is 0, but should be greater than",
+        ),
+        (
+            ["--layers", "0", "--set", "colour=red"],
+            "colour is not a setting; the settings are teacher, student,",
+        ),
+        (["--layers", "0", "--set", "colour"], "--set 'colour' is not of the form key=value"),
+        (["--layers", "0", "--qrels", "x"], "--test-queries and --qrels belong together"),
+        (["--layers", "0", "--ranking", "1"], "the ranking term needs an index"),
+        (["--layers", "0", "--index", "nowhere"], "nowhere is not a directory"),
+        (["--layers", "0", "--queries", "nowhere.txt"], "nowhere.txt: there is no such file"),
+    ],
+)
+def test_bad_options_are_refused_in_one_sentence(
+    options: list[str], expected: str, minilm: Path, collection: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "small"
+    log = collection / "log.txt"
+    arguments = ["--teacher", minilm, "--queries", log, "--out", out, *options]
+    assert expected in refusal(swiftlet("distill", *arguments))
+    assert not out.exists()
+
+
+def test_teacher_and_texts_are_needed(minilm: Path, tmp_path: Path) -> None:
+    result = swiftlet("distill", "--teacher", minilm, "--layers", "0", "--out", tmp_path / "small")
+    assert refusal(result) == "there are no texts: name queries, a corpus or both"

@@ -1,0 +1,222 @@
+"""The command line as users run it."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import urllib.request
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from swiftlet.cli.main import REFUSED, app
+from swiftlet.encoders import DEFAULT_ENCODER
+from swiftlet.retrieval.manifest import FILE_NAME
+
+DOCUMENTS = [
+    {"_id": "tea", "title": "Tea", "text": "Leaves are steeped in hot water for some minutes."},
+    {"_id": "ski", "title": "Skiing", "text": "One slides down snowy slopes on two long boards."},
+    {"_id": "tax", "title": "Taxes", "text": "Citizens pay a part of their income to the state."},
+]
+
+
+def swiftlet(*arguments: object) -> Result:
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+def write_corpus(path: Path, *extra_lines: str) -> Path:
+    lines = [json.dumps(document) for document in DOCUMENTS] + list(extra_lines)
+    path.write_text("".join(line + "\n" for line in lines))
+    return path
+
+
+def refusal(result: Result) -> str:
+    """The one sentence of a command that was refused."""
+    assert result.exit_code == REFUSED, result.output
+    (sentence,) = [line for line in result.stderr.splitlines() if line.startswith("swiftlet: ")]
+    return sentence.removeprefix("swiftlet: ")
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Path:
+    return write_corpus(tmp_path / "corpus.jsonl")
+
+
+@pytest.fixture(scope="module")
+def index(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("cli")
+    corpus = write_corpus(folder / "corpus.jsonl")
+    assert swiftlet("index", corpus, "--out", folder / "index").exit_code == 0
+    return folder / "index"
+
+
+def test_index_prints_a_summary_of_the_index(corpus: Path, tmp_path: Path) -> None:
+    result = swiftlet("index", corpus, "--out", tmp_path / "index")
+    assert result.exit_code == 0
+    assert re.search(r"3 documents, 3 passages, Flat, recall@10 1\.000", result.stdout)
+
+
+def test_search_prints_hits_with_their_passages_and_stage_times(index: Path) -> None:
+    result = swiftlet("search", index, "a hot drink", "--top-k", "2")
+    assert result.exit_code == 0
+    assert re.match(r"\s+1\s+0\.\d{4}\s+tea\s+Tea\n\s+Leaves are steeped", result.stdout)
+    assert re.search(r"ms: tokenise \d", result.stdout)
+
+
+def test_search_finds_a_document_with_an_id_that_looks_like_markup(tmp_path: Path) -> None:
+    corpus = tmp_path / "corpus.jsonl"
+    corpus.write_text('{"_id": "[/red]", "title": "[bold]", "text": "a cup of [dim]tea"}\n')
+    assert swiftlet("index", corpus, "--out", tmp_path / "index").exit_code == 0
+    result = swiftlet("search", tmp_path / "index", "tea")
+    assert "[/red]" in result.stdout
+    assert "[dim]tea" in result.stdout
+
+
+def test_inspect_prints_the_kind_of_an_artefact_and_that_it_is_complete(index: Path) -> None:
+    for directory, kind in ((index, "index"), (DEFAULT_ENCODER, "encoder")):
+        result = swiftlet("inspect", directory)
+        assert result.exit_code == 0
+        assert f'"kind": "{kind}"' in result.stdout
+        assert "whole" in result.stdout
+
+
+def test_inspect_names_the_file_that_was_altered(index: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    copy.mkdir()
+    for file in index.iterdir():
+        (copy / file.name).write_bytes(file.read_bytes())
+    content = bytearray((copy / "documents.sqlite").read_bytes())
+    content[len(content) // 2] ^= 1
+    (copy / "documents.sqlite").write_bytes(content)
+    assert "documents.sqlite has been altered" in refusal(swiftlet("inspect", copy))
+
+
+def test_evaluate_prints_metrics_writes_a_run_and_compares_with_it(
+    index: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "queries.tsv").write_text("q1\thot drink\nq2\tsnow sport\n")
+    (tmp_path / "qrels.tsv").write_text("query-id\tcorpus-id\tscore\nq1\ttea\t1\nq2\tski\t1\n")
+    common = ("--queries", tmp_path / "queries.tsv", "--qrels", tmp_path / "qrels.tsv")
+    run = tmp_path / "run.txt"
+    first = swiftlet("evaluate", index, *common, "--run-out", run)
+    assert first.exit_code == 0, first.output
+    assert re.search(r"nDCG@10\s+│?\s*1\.0000", first.stdout)
+    assert len(run.read_text().splitlines()) == 6
+    second = swiftlet("evaluate", index, *common, "--against", run, "--metric", "MRR@10")
+    assert re.search(r"MRR@10\s+│?\s*1\.0000\s+│?\s*1\.0000\s+│?\s*\+?0\.0000", second.stdout)
+
+
+def test_evaluate_names_documents_of_the_qrels_that_the_index_lacks(
+    index: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "queries.tsv").write_text("q1\thot drink\n")
+    (tmp_path / "qrels.tsv").write_text("q1 0 coffee 1\nq1 0 tea 1\n")
+    common = ("--queries", tmp_path / "queries.tsv", "--qrels", tmp_path / "qrels.tsv")
+    assert "coffee" in refusal(swiftlet("evaluate", index, *common))
+    assert swiftlet("evaluate", index, *common, "--allow-unknown").exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("line", "complaint"),
+    [
+        ("{broken", "line 4"),
+        ('{"_id": "tea", "text": "again"}', "line 4"),
+        ('{"text": "no id"}', "line 4"),
+        ('{"_id": "empty", "text": " "}', "line 4"),
+    ],
+)
+def test_a_bad_line_is_named_and_leaves_nothing_behind(
+    tmp_path: Path, line: str, complaint: str
+) -> None:
+    corpus = write_corpus(tmp_path / "corpus.jsonl", line)
+    assert complaint in refusal(swiftlet("index", corpus, "--out", tmp_path / "index"))
+    assert [entry.name for entry in tmp_path.iterdir()] == ["corpus.jsonl"]
+
+
+def test_bad_lines_are_counted_and_listed_when_they_are_to_be_skipped(tmp_path: Path) -> None:
+    corpus = write_corpus(tmp_path / "corpus.jsonl", "{broken", '{"text": "no id"}')
+    result = swiftlet("index", corpus, "--out", tmp_path / "index", "--skip-bad-lines")
+    assert result.exit_code == 0
+    assert "2 bad lines skipped" in result.stderr
+    assert "line 4" in result.stderr
+    assert "line 5" in result.stderr
+
+
+def test_an_existing_index_is_only_replaced_with_overwrite(corpus: Path, tmp_path: Path) -> None:
+    out = tmp_path / "index"
+    assert swiftlet("index", corpus, "--out", out).exit_code == 0
+    before = (out / FILE_NAME).read_bytes()
+    assert "--overwrite" in refusal(swiftlet("index", corpus, "--out", out))
+    assert (out / FILE_NAME).read_bytes() == before
+    assert swiftlet("index", corpus, "--out", out, "--overwrite").exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (("index", "absent", "--out", "{out}"), "absent"),
+        (("index", "{corpus}", "--out", "{out}", "--factory", "Nonsense"), "'Nonsense'"),
+        (("index", "{corpus}", "--out", "{out}", "--passage-tokens", "9999"), "9999"),
+        (("index", "{corpus}", "--out", "{out}", "--overlap-tokens", "100"), "0 to 64"),
+        (("index", "{corpus}", "--out", "{out}", "--encoder", "absent"), "absent"),
+        (("index", "{corpus}", "--out", "{out}", "--precision", "fp32"), "no fp32 model"),
+        (("search", "absent", "query"), "absent"),
+        (("search", "{encoder}", "query"), "'encoder', but 'index' is needed"),
+        (("inspect", "{corpus}"), "corpus.jsonl"),
+        (("serve", "absent", "--port", "0"), "absent"),
+        (("serve", "{corpus}", "--port", "99999"), "99999"),
+    ],
+)
+def test_bad_arguments_are_refused_in_one_sentence(
+    corpus: Path, tmp_path: Path, arguments: tuple[str, ...], complaint: str
+) -> None:
+    places = {"corpus": corpus, "out": tmp_path / "index", "encoder": DEFAULT_ENCODER}
+    result = swiftlet(*(argument.format(**places) for argument in arguments))
+    assert complaint in refusal(result)
+    assert [entry.name for entry in tmp_path.iterdir()] == ["corpus.jsonl"]
+
+
+@pytest.mark.parametrize("query", ["", "   ", "\t\n"])
+def test_a_blank_query_is_refused(index: Path, query: str) -> None:
+    assert "empty" in refusal(swiftlet("search", index, query))
+
+
+@pytest.mark.soak
+def test_the_demo_answers_its_examples_over_http_and_starts_again_at_once(tmp_path: Path) -> None:
+    def run_demo() -> str:
+        command = [sys.executable, "-m", "swiftlet", "demo",
+                   "--directory", str(tmp_path), "--port", "0"]  # fmt: skip
+        with subprocess.Popen(
+            command, stdout=subprocess.PIPE, text=True, stderr=subprocess.STDOUT,
+            env={**os.environ, "PYTHONUNBUFFERED": "1", "COLUMNS": "200"},
+        ) as demo:  # fmt: skip
+            assert demo.stdout is not None
+            killer = threading.Timer(1200, demo.kill)  # else a demo without answers is never ended
+            killer.start()
+            shown = ""
+            for line in demo.stdout:
+                shown += line
+                if "collections" in line:
+                    break
+            address = re.search(r"http://\S+:\d+", shown)
+            assert address is not None, shown
+            with urllib.request.urlopen(f"{address[0]}/search?q=parse+json&top_k=1") as answer:
+                (hit,) = json.load(answer)["hits"]
+            demo.send_signal(signal.SIGINT)
+            demo.stdout.read()
+            assert demo.wait(timeout=30) == 0
+            killer.cancel()
+        assert hit["document_id"].startswith("json")
+        return shown
+
+    first = run_demo()
+    (index,) = tmp_path.iterdir()
+    built = (index / FILE_NAME).stat().st_mtime_ns
+    second = run_demo()
+    assert (index / FILE_NAME).stat().st_mtime_ns == built
+    for shown in (first, second):
+        assert "os.path" in shown

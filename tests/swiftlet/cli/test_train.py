@@ -1,0 +1,223 @@
+"""`swiftlet train` as users run it, up to a search with the trained encoders."""
+
+import importlib.util
+import json
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from swiftlet.cli.main import REFUSED, app
+from swiftlet.retrieval.manifest import read_manifest
+from tests.runs import records, tables, write_recipe
+
+Write = Callable[..., Path]
+
+
+def swiftlet(*arguments: object) -> Result:
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+def refusal(result: Result) -> str:
+    """The one sentence of a command that was refused."""
+    assert result.exit_code == REFUSED, result.output
+    (sentence,) = [line for line in result.stderr.splitlines() if line.startswith("swiftlet: ")]
+    return sentence.removeprefix("swiftlet: ")
+
+
+@pytest.fixture(scope="module")
+def write(checkpoints: dict[str, Path], collection: Path) -> Write:
+    """Writes a recipe."""
+
+    def write_tables(path: Path, **settings: Any) -> Path:
+        content = tables(collection, checkpoints["roberta"], checkpoints["bert"], **settings)
+        return write_recipe(path, content)
+
+    return write_tables
+
+
+@pytest.fixture(scope="module")
+def run(write: Write, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A finished run; read only."""
+    folder = tmp_path_factory.mktemp("train")
+    recipe = write(folder / "recipe.toml")
+    result = swiftlet("train", recipe, "--out", folder / "words", "--set", "seed=4")
+    assert result.exit_code == 0, result.output
+    assert "the best checkpoint is that of step " in result.stdout
+    assert "on 12 validation queries nDCG@10 0." in result.stdout
+    assert f"Next: swiftlet export {folder}/words/document_encoder --out DIR" in result.stdout
+    return folder / "words"
+
+
+@pytest.fixture(scope="module")
+def encoders(run: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Both encoders, exported; read only."""
+    folder = tmp_path_factory.mktemp("exported")
+    for name in ("query_encoder", "document_encoder"):
+        result = swiftlet("export", run / name, "--out", folder / name)
+        assert result.exit_code == 0, result.output
+    return {name: folder / name for name in ("query_encoder", "document_encoder")}
+
+
+def test_trained_encoders_index_and_search(
+    run: Path, encoders: dict[str, Path], collection: Path, tmp_path: Path
+) -> None:
+    index = tmp_path / "index"
+    arguments = ("--passage-tokens", "16", "--overlap-tokens", "0")
+    result = swiftlet(
+        "index", collection, "--out", index, "--encoder", encoders["document_encoder"], *arguments
+    )
+    assert result.exit_code == 0, result.output
+    found = swiftlet("search", index, "kalo mine", "--encoder", encoders["query_encoder"])
+    assert found.exit_code == 0, found.output
+    assert len([line for line in found.stdout.splitlines() if " d" in line]) >= 10
+    evaluated = swiftlet(
+        "evaluate", index, "--encoder", encoders["query_encoder"],
+        "--queries", collection, "--qrels", collection / "qrels" / "train.tsv",
+    )  # fmt: skip
+    assert evaluated.exit_code == 0, evaluated.output
+    # The encoder that ships has no part in this.
+    assert "embedding space" in refusal(swiftlet("search", index, "kalo"))
+
+
+def test_both_encoders_have_their_own_names_and_share_one_space(
+    run: Path, encoders: dict[str, Path]
+) -> None:
+    space = read_manifest(run, "model").embedding_space
+    for name, directory in encoders.items():
+        manifest = read_manifest(directory, "encoder")
+        assert manifest.embedding_space == space
+        assert manifest.details["name"] == f"words-{name.replace('_', '-')}"
+        assert manifest.details["source"] == manifest.details["name"]
+
+
+def test_inspect_reports_that_a_run_is_complete(run: Path) -> None:
+    result = swiftlet("inspect", run)
+    assert result.exit_code == 0
+    assert '"kind": "model"' in result.stdout
+    assert "document_encoder/2_Dense/model.safetensors" in result.stdout
+    assert "whole" in result.stdout
+
+
+def test_the_run_itself_is_no_encoder(run: Path, tmp_path: Path) -> None:
+    sentence = refusal(swiftlet("export", run, "--out", tmp_path / "out"))
+    assert sentence == (
+        f"{run} is a training run, not an encoder: take {run}/query_encoder or "
+        f"{run}/document_encoder"
+    )
+
+
+def test_an_encoder_that_was_altered_since_is_not_exported(run: Path, tmp_path: Path) -> None:
+    copy = Path(shutil.copytree(run, tmp_path / "run"))
+    weights = copy / "query_encoder" / "2_Dense" / "model.safetensors"
+    altered = bytearray(weights.read_bytes())
+    altered[-1] ^= 1
+    weights.write_bytes(altered)
+    sentence = refusal(swiftlet("export", copy / "query_encoder", "--out", tmp_path / "out"))
+    assert sentence.startswith(f"{weights} has been altered")
+
+
+def test_an_encoder_that_was_taken_away_from_its_run_is_a_space_of_its_own(
+    run: Path, tmp_path: Path
+) -> None:
+    copy = Path(shutil.copytree(run / "query_encoder", tmp_path / "query_encoder"))
+    result = swiftlet("export", copy, "--out", tmp_path / "out", "--precision", "fp32")
+    assert result.exit_code == 0, result.output
+    manifest = read_manifest(tmp_path / "out")
+    assert manifest.embedding_space != read_manifest(run).embedding_space
+    assert manifest.details["name"] == "query_encoder"
+
+
+def test_a_dry_run_prints_sizes_memory_and_steps_and_writes_nothing(
+    write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recipe = write(tmp_path / "recipe.toml")
+    monkeypatch.chdir(tmp_path)
+    result = swiftlet("train", recipe, "--out", tmp_path / "run", "--dry-run")
+    assert result.exit_code == 0, result.output
+    rows = [line.strip("│ ") for line in result.stdout.splitlines()]
+    for name, value in (
+        ("pairs to train on", "32 of 32 queries"),
+        ("passages", "44"),
+        ("validation queries", "12"),
+        ("query encoder", "parameters"),
+        ("embeddings", "32 dimensions"),
+        ("steps of alignment", "at most 8"),
+        ("steps of fine-tuning", "at most 8"),
+        ("memory, about", "GiB"),
+    ):
+        assert value in next(row for row in rows if row.startswith(f"{name}  "))
+    assert [entry.name for entry in tmp_path.iterdir()] == ["recipe.toml"]
+
+
+def test_a_run_shows_its_stages_and_the_skipped_lines(write: Write, tmp_path: Path) -> None:
+    recipe = write(tmp_path / "recipe.toml", alignment={"max_epochs": 3, "threshold": 1e6})
+    result = swiftlet("train", recipe, "--out", tmp_path / "run")
+    assert "alignment ends at step 0: the KL estimate" in result.stderr
+    assert "Stage 2: fine-tuning" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (("absent.toml", "--out", "{out}"), "absent.toml cannot be read"),
+        (("{recipe}",), "--out is missing"),
+        (("{recipe}", "--out", "{out}", "--set", "optimiser.lr=1"), "optimiser.lr is not a"),
+        (("{recipe}", "--out", "{out}", "--set", "seed"), "'seed' is not of the form"),
+        (("{recipe}", "--out", "{out}", "--set", "query_encoder.model=absent/x/y"), "absent/x/y"),
+        (("{recipe}", "--out", "{out}", "--set", "data.0.qrels=dev"), "train"),
+        (("{recipe}", "--dry-run", "--set", "data.0.corpus=absent"), "absent"),
+    ],
+)
+def test_bad_arguments_are_refused_in_one_sentence(
+    arguments: tuple[str, ...], complaint: str, write: Write, tmp_path: Path
+) -> None:
+    places = {"recipe": write(tmp_path / "recipe.toml"), "out": tmp_path / "run"}
+    result = swiftlet("train", *(argument.format(**places) for argument in arguments))
+    assert complaint in refusal(result)
+
+
+def test_a_collapsed_run_is_refused_with_its_figures_and_its_log_stays(
+    write: Write, tmp_path: Path
+) -> None:
+    recipe = write(
+        tmp_path / "recipe.toml",
+        recipe="contrastive",
+        optimiser={"learning_rate": 0.1, "batch_size": 8, "warmup_steps": 0},
+        fine_tuning={"epochs": 9},
+        collapse={"stop": True},
+    )
+    sentence = refusal(swiftlet("train", recipe, "--out", tmp_path / "run"))
+    assert sentence.startswith("the embeddings have collapsed (")
+    assert "mean cosine" in sentence
+    assert records(tmp_path / "run", "evaluation")[-1]["collapse"] != "none"
+    assert (tmp_path / "run" / "checkpoint" / "manifest.json").is_file()
+
+
+def test_a_finished_run_is_only_replaced_with_overwrite(
+    run: Path, write: Write, tmp_path: Path
+) -> None:
+    recipe = write(tmp_path / "recipe.toml")
+    before = json.loads((run / "manifest.json").read_text())
+    for options in ((), ("--resume",)):
+        sentence = refusal(swiftlet("train", recipe, "--out", run, *options))
+        assert "has a finished run" in sentence
+        assert "--overwrite" in sentence
+    assert json.loads((run / "manifest.json").read_text()) == before
+
+
+def test_a_missing_tensorboard_is_reported_with_how_to_install_it(
+    write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert importlib.util.find_spec("tensorboard") is not None
+    # As Python marks a package that is not installed.
+    monkeypatch.setitem(sys.modules, "tensorboard", None)
+    monkeypatch.delitem(sys.modules, "torch.utils.tensorboard", raising=False)
+    recipe = write(tmp_path / "recipe.toml", tensorboard=True)
+    sentence = refusal(swiftlet("train", recipe, "--out", tmp_path / "run"))
+    assert sentence.startswith("the package 'tensorboard")
+    assert sentence.endswith("'.[tensorboard]' brings it")

@@ -1,0 +1,54 @@
+import re
+
+import pytest
+from rich.console import Console
+
+from swiftlet.evaluation.report import Report, make_report
+from swiftlet.retrieval.errors import InvalidArgumentError
+from swiftlet.retrieval.types import Qrels, Run
+
+QUERY_IDS = [f"q{number}" for number in range(8)]
+QRELS: Qrels = {query_id: {"a": 1} for query_id in QUERY_IDS}
+PERFECT: Run = {query_id: {"a": 1.0, "b": 0.5} for query_id in QUERY_IDS}
+MIXED: Run = {query_id: {"a": 1.0, "b": 0.5 + number} for number, query_id in enumerate(QUERY_IDS)}
+
+
+def printed(report: Report) -> list[str]:
+    """The lines of the table, with one space in the place of rules and padding."""
+    console = Console(width=100)
+    with console.capture() as capture:
+        console.print(report.table())
+    return [" ".join(re.sub("[│┃]", " ", line).split()) for line in capture.get().splitlines()]
+
+
+def test_a_report_shows_the_default_metrics_and_the_number_of_queries():
+    lines = printed(make_report(PERFECT, QRELS, name="runs/[x].trec"))
+    assert lines[0] == "8 judged queries"
+    assert [line for line in lines if "1.0000" in line] == [
+        "nDCG@10 1.0000",
+        "MRR@10 1.0000",
+        "recall@100 1.0000",
+    ]
+    assert any("runs/[x].trec" in line for line in lines)
+    assert not any("difference" in line for line in lines)
+
+
+def test_a_report_against_a_baseline_shows_difference_and_p():
+    report = make_report(MIXED, QRELS, metrics=["mrr", "R@5"], baseline=PERFECT)
+    lines = printed(report)
+    assert "metric run baseline difference p" in lines
+    # One query of eight has its document first, the others second: MRR 9 / 16.
+    assert "MRR 0.5625 1.0000 -0.4375 < 0.001" in lines
+    assert "recall@5 1.0000 1.0000 +0.0000 1.000" in lines
+
+
+def test_the_report_mentions_that_queries_without_results_count_0():
+    run = {"q0": {"a": 1.0}, "q1": {}}
+    report = make_report(PERFECT, QRELS, baseline=run, baseline_name="old")
+    assert (report.num_unanswered, report.baseline_num_unanswered) == (0, 7)
+    assert "old: no results for 7 of the queries, which count 0" in printed(report)
+
+
+def test_an_unknown_metric_is_refused():
+    with pytest.raises(InvalidArgumentError, match="'speed' is not a metric"):
+        make_report(PERFECT, QRELS, metrics=["speed"])

@@ -1,0 +1,106 @@
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from swiftlet.indexing.embeddings import EmbeddingsFile, encode_to_file
+from swiftlet.indexing.progress import Silence
+from swiftlet.retrieval.errors import StorageError
+from swiftlet.retrieval.types import Embeddings
+
+
+class Numbers:
+    """An encoder of numbers: the embedding of "7" is (7, 7, 7). Remembers what it read."""
+
+    dim = 3
+    max_tokens = 1
+    embedding_space = "numbers"
+
+    def __init__(self) -> None:
+        self.read: list[str] = []
+        self._lock = threading.Lock()
+
+    def tokenise(self, text: str) -> list[int]:
+        with self._lock:
+            self.read.append(text)
+        return [int(text)]
+
+    def embed(self, token_ids: Sequence[int]) -> Embeddings:
+        return np.full(3, token_ids[0], dtype=np.float32)
+
+    def encode(self, texts: Sequence[str]) -> Embeddings:
+        return np.stack([self.embed(self.tokenise(text)) for text in texts])
+
+
+def numbers(count: int) -> list[str]:
+    return [str(number) for number in range(count)]
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> EmbeddingsFile:
+    return EmbeddingsFile(tmp_path / "embeddings.f32", 3)
+
+
+def complete(file: EmbeddingsFile, encoder: Numbers, count: int) -> None:
+    texts = iter(numbers(count)[len(file) :])
+    encode_to_file(encoder, texts, file, total=count, threads=2, progress=Silence())
+
+
+def test_an_interrupted_encoding_resumes_after_the_last_complete_embedding(file):
+    assert len(file) == 0
+    complete(file, Numbers(), 100)
+    whole = file.path.read_bytes()
+    assert len(whole) == 100 * 3 * 4
+    for kept_bytes in (0, 5, 12, 600, 611, 1199, 1200):
+        file.path.write_bytes(whole[:kept_bytes])
+        kept = len(file)
+        assert kept == kept_bytes // 12
+        encoder = Numbers()
+        complete(file, encoder, 100)
+        assert file.path.read_bytes() == whole
+        assert sorted(map(int, encoder.read)) == list(range(kept, 100))
+    rows = file.rows()
+    assert rows.shape == (100, 3)
+    assert rows.dtype == np.float32
+    assert rows[:, 1].tolist() == list(range(100))
+
+
+def test_progress_starts_at_the_finished_steps_and_ends_at_the_total(file):
+    told: list[tuple[object, ...]] = []
+
+    class Listener:
+        def stage(self, name: str, total: int | None, done: int = 0) -> None:
+            told.append((name, total, done))
+
+        def advance(self, steps: int) -> None:
+            told.append((steps,))
+
+        def note(self, text: str) -> None:
+            told.append((text,))
+
+    for count in (40, 100):
+        remaining = numbers(count)[len(file) :]
+        encode_to_file(Numbers(), remaining, file, total=count, threads=2, progress=Listener())
+    assert told == [
+        ("Encoding passages", 40, 0),
+        (32,),
+        (8,),
+        ("Encoding passages", 100, 40),
+        (32,),
+        (28,),
+    ]
+
+
+def test_embeddings_made_before_a_failure_are_kept(file):
+    texts = [*numbers(200), "no number", *numbers(200)]
+    with pytest.raises(ValueError, match="invalid literal"):
+        encode_to_file(Numbers(), texts, file, total=401, threads=2, progress=Silence())
+    assert file.rows()[:, 0].tolist() == list(range(192))
+
+
+def test_a_file_that_cannot_be_written_is_named(tmp_path):
+    file = EmbeddingsFile(tmp_path / "none" / "embeddings.f32", 3)
+    with pytest.raises(StorageError, match=r"^cannot write .*embeddings\.f32: No such file"):
+        complete(file, Numbers(), 10)

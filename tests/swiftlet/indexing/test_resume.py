@@ -1,0 +1,225 @@
+"""Builds in processes of their own that are killed, interrupted or run out of storage."""
+
+import json
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from swiftlet.encoders import DEFAULT_ENCODER
+from swiftlet.indexing.build import build_index
+from swiftlet.retrieval.corpora.collections import read_documents
+from swiftlet.retrieval.encoder import OnnxEncoder
+from swiftlet.retrieval.errors import RetrievalError
+from swiftlet.retrieval.manifest import Manifest, load_manifest, read_manifest
+from swiftlet.retrieval.publication import working_directory
+from swiftlet.retrieval.searcher import Searcher
+from swiftlet.retrieval.types import Document
+
+PROGRAM = """
+import resource, signal, sys
+largest_file_bytes = int(sys.argv.pop(1))
+resource.setrlimit(resource.RLIMIT_FSIZE, (largest_file_bytes, largest_file_bytes))
+# Which who runs the tests in the background has taught them to ignore.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+from swiftlet.__main__ import main
+main()
+"""
+NUM_DOCUMENTS = 600
+WORDS = """the river runs through a green valley where old mills once made paper and cloth for the
+towns below while children played on stone bridges and boats carried coal salt and grain to sea"""
+
+
+class Build:
+    """`swiftlet index` in a process, with its output."""
+
+    def __init__(self, corpus: Path, out: Path, *, largest_file_bytes: int = -1) -> None:
+        self._said = out.with_name("said.txt")
+        self._embeddings = working_directory(out) / "embeddings.f32"
+        program = [sys.executable, "-c", PROGRAM, str(largest_file_bytes)]
+        with self._said.open("wb") as said:
+            self.process = subprocess.Popen(
+                [
+                    *program,
+                    "index",
+                    str(corpus),
+                    "--out",
+                    str(out),
+                    "--overwrite",
+                    "--threads",
+                    "1",
+                ],
+                stdin=subprocess.DEVNULL,
+                stdout=said,
+                stderr=said,
+                env={**os.environ, "COLUMNS": "500", "NO_COLOR": "1"},
+            )
+
+    def poll_until(self, condition: Callable[[], bool], timeout_seconds: float = 60) -> None:
+        """Return when the condition holds, or the process or the time has ended."""
+        for _ in range(int(timeout_seconds / 0.005)):
+            if condition():
+                return
+            try:
+                self.process.wait(0.005)
+            except subprocess.TimeoutExpired:
+                continue
+            return
+
+    def has_encoded(self, count: int) -> bool:
+        """Whether at least `count` embeddings have been kept."""
+        return self.encoded() >= count
+
+    def encoded(self) -> int:
+        """How many embeddings have been kept so far."""
+        try:
+            return self._embeddings.stat().st_size // (4 * 384)
+        except FileNotFoundError:
+            return 0
+
+    def end(self) -> tuple[int, str]:
+        """Exit status and output, which must have no traceback."""
+        status = self.process.wait(60)
+        said = self._said.read_text()
+        self._said.unlink()
+        assert "Traceback" not in said
+        return status, said
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory, shipped_encoder: OnnxEncoder) -> Path:
+    vocabulary = [word for word in WORDS.split() if shipped_encoder.tokenizer.count(word) == 1]
+    choice = random.Random(0)
+    path = tmp_path_factory.mktemp("corpus") / "corpus.jsonl"
+    with path.open("w") as file:
+        for number in range(NUM_DOCUMENTS):
+            text = " ".join(choice.choices(vocabulary, k=80))
+            file.write(json.dumps({"_id": str(number), "text": text}) + "\n")
+    return path
+
+
+@pytest.fixture
+def earlier(tmp_path: Path) -> Manifest:
+    """An existing index at the path of the next build."""
+    return build_index(
+        [Document("earlier", "An index that was there before.")],
+        DEFAULT_ENCODER,
+        tmp_path / "index",
+    )
+
+
+@pytest.fixture
+def out(tmp_path: Path, earlier: Manifest) -> Path:
+    return tmp_path / "index"
+
+
+def assert_searchable(index: Path, manifest: Manifest) -> None:
+    searcher = Searcher.open(index, DEFAULT_ENCODER)
+    assert searcher.index_manifest == manifest
+    assert [hit.document_id for hit in searcher.search("before").hits] == ["earlier"]
+    searcher.close()
+
+
+@pytest.mark.soak
+def test_a_build_killed_again_and_again_ends_as_if_it_had_never_been(corpus, out, earlier):
+    choice = random.Random(7)
+    broken: list[Exception] = []
+    done = threading.Event()
+
+    def watch() -> None:
+        try:
+            while not done.wait(0.01):
+                assert load_manifest(out, "index") == earlier
+        except (RetrievalError, AssertionError) as error:
+            broken.append(error)
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    kept = [0]
+    try:
+        for more in (0, 32, 1, 0, 64, 0, 32, 1):
+            build = Build(corpus, out)
+            # Some are killed at any moment, the others after they have encoded some more texts.
+            if more:
+                build.poll_until(partial(build.has_encoded, kept[-1] + more))
+            else:
+                build.poll_until(lambda: False, timeout_seconds=0.5 * choice.random())
+            build.process.kill()
+            build.process.wait()
+            kept.append(build.encoded())
+            assert kept[-2] <= kept[-1] < NUM_DOCUMENTS
+    finally:
+        done.set()
+        watcher.join()
+    assert not broken
+    assert_searchable(out, earlier)
+    assert kept[-1] >= 100
+
+    status, said = Build(corpus, out).end()
+    assert status == 0
+    assert f"going on after {kept[-1]:,} of {NUM_DOCUMENTS:,}" in said
+    reference = out.with_name("reference")
+    assert build_index(read_documents(corpus), DEFAULT_ENCODER, reference) == read_manifest(out)
+    assert load_manifest(out, "index").details["num_documents"] == NUM_DOCUMENTS
+    assert sorted(path.name for path in out.parent.iterdir()) == ["index", "reference"]
+
+
+def test_an_interrupted_build_prints_one_sentence_and_keeps_its_embeddings(corpus, out, earlier):
+    build = Build(corpus, out)
+    build.poll_until(partial(build.has_encoded, 1))
+    build.process.send_signal(signal.SIGINT)
+    status, said = build.end()
+    assert status == 2
+    assert said.splitlines()[-1] == "swiftlet: interrupted"
+    assert f"the embeddings so far are kept in {working_directory(out)}" in said
+    assert 0 < build.encoded() < NUM_DOCUMENTS
+    assert_searchable(out, earlier)
+
+
+def test_a_build_interrupted_while_it_reads_leaves_nothing(tmp_path, out, earlier):
+    pipe = tmp_path.with_name("pipe.jsonl")
+    os.mkfifo(pipe)
+    build = Build(pipe, out)
+    with pipe.open("w") as file:
+        file.write('{"_id": "1", "text": "The first and last line."}\n')
+        file.flush()
+        build.poll_until((working_directory(out) / "artefact").exists)
+        build.process.send_signal(signal.SIGINT)
+        status, said = build.end()
+    pipe.unlink()
+    assert status == 2
+    assert said.splitlines()[-1] == "swiftlet: interrupted"
+    assert "is kept" not in said
+    assert [*tmp_path.iterdir()] == [out]
+    assert_searchable(out, earlier)
+
+
+@pytest.mark.parametrize(
+    ("largest_file_bytes", "what"),
+    # Of the hundred embeddings, 153,600 bytes, the index file is longer by its head.
+    [(8_000, "documents.sqlite"), (100_000, "embeddings.f32"), (153_600, "index.faiss")],
+)
+def test_a_full_disk_is_reported_in_one_sentence_and_the_earlier_index_stays(
+    corpus, tmp_path, out, earlier, largest_file_bytes, what
+):
+    part = tmp_path.with_name(f"{tmp_path.name}.jsonl")
+    part.write_text("".join(corpus.read_text().splitlines(keepends=True)[:100]))
+    status, said = Build(part, out, largest_file_bytes=largest_file_bytes).end()
+    assert status == 2
+    last = said.splitlines()[-1]
+    assert re.fullmatch(rf"swiftlet: cannot write .*/{what}: (File too large|disk I/O error)", last)
+    assert load_manifest(out, "index") == earlier
+    assert_searchable(out, earlier)
+    status, said = Build(part, out).end()
+    assert status == 0
+    assert ("going on after" in said) == (what != "documents.sqlite")
+    part.unlink()
+    assert [*tmp_path.iterdir()] == [out]

@@ -1,0 +1,88 @@
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from swiftlet.indexing.tuning import TARGET_RECALL, TUNED_CANDIDATES, exact_rows, recall, tune
+from swiftlet.retrieval.engines.faiss_index import FaissIndex, FaissParameters
+from swiftlet.retrieval.types import Embeddings
+
+DIM = 32
+
+
+def clustered(count: int, seed: int) -> Embeddings:
+    centres = np.random.default_rng(0).normal(size=(50, DIM))
+    random = np.random.default_rng(seed)
+    points = centres[random.integers(50, size=count)] + 0.7 * random.normal(size=(count, DIM))
+    return (points / np.linalg.norm(points, axis=1, keepdims=True)).astype(np.float32)
+
+
+EMBEDDINGS = clustered(8000, 1)
+QUERIES = clustered(100, 2)
+NEAREST = exact_rows(EMBEDDINGS, QUERIES, 10)
+
+
+def built(factory: str) -> FaissIndex:
+    index = FaissIndex.create(factory, DIM)
+    index.train(EMBEDDINGS)
+    index.add(EMBEDDINGS)
+    return index
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.integers(1, 60), st.integers(1, 5), st.integers(1, 70), st.integers(0, 99))
+def test_exact_rows_are_those_of_a_full_sort(size, num_queries, count, seed):
+    random = np.random.default_rng(seed)
+    embeddings = random.normal(size=(size, 4)).astype(np.float32)
+    queries = random.normal(size=(num_queries, 4)).astype(np.float32)
+    expected = np.argsort(-(queries @ embeddings.T), axis=1)[:, :count]
+    assert exact_rows(embeddings, queries, count).tolist() == expected.tolist()
+
+
+def test_exact_rows_are_found_across_blocks():
+    random = np.random.default_rng(0)
+    embeddings = random.normal(size=(150_000, 2)).astype(np.float32)
+    queries = random.normal(size=(3, 2)).astype(np.float32)
+    expected = np.argsort(-(queries @ embeddings.T), axis=1)[:, :20]
+    products = queries @ embeddings.T
+    found = exact_rows(embeddings, queries, 20)
+    np.testing.assert_array_equal(
+        np.take_along_axis(products, found, 1), np.take_along_axis(products, expected, 1)
+    )
+
+
+def test_recall_is_the_share_of_the_nearest_rows_found():
+    index = built("Flat")
+    assert recall(index, QUERIES, NEAREST, 10) == 1
+    assert recall(index, QUERIES, NEAREST + 1, 10) < 0.1
+    half = np.where(np.arange(10) < 5, NEAREST, -1)
+    assert recall(index, QUERIES, half, 10) == 0.5
+
+
+@pytest.mark.parametrize(
+    "factory", ["IVF64,Flat", "IVF64,SQ8,Refine(Flat)", "IVF64,PQ8x4fs,Refine(Flat)", "HNSW16"]
+)
+def test_tuning_reaches_the_target_with_the_fastest_parameters(factory):
+    index = built(factory)
+    tuned = tune(index, QUERIES, NEAREST)
+    assert index.parameters == tuned
+    assert tuned.num_candidates == TUNED_CANDIDATES
+    assert recall(index, QUERIES, NEAREST, TUNED_CANDIDATES) >= TARGET_RECALL
+    assert tuned.probes < index.most_probes
+    # Half of any parameter misses the target.
+    for name in ("probes", "refine_factor"):
+        if getattr(tuned, name) > 1:
+            index.parameters = replace(tuned, **{name: getattr(tuned, name) // 2})
+            assert recall(index, QUERIES, NEAREST, TUNED_CANDIDATES) < TARGET_RECALL
+
+
+def test_an_exact_index_has_nothing_to_tune():
+    assert tune(built("Flat"), QUERIES, NEAREST) == FaissParameters(num_candidates=TUNED_CANDIDATES)
+
+
+def test_where_the_target_is_out_of_reach_the_most_thorough_parameters_stay():
+    index = built("IVF16,PQ4x4fs")
+    assert tune(index, QUERIES, NEAREST).probes == 16
+    assert recall(index, QUERIES, NEAREST, TUNED_CANDIDATES) < TARGET_RECALL

@@ -1,0 +1,292 @@
+import re
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from swiftlet.retrieval.engines.faiss_index import (
+    EXACT_UP_TO,
+    SCANNED_UP_TO,
+    FaissIndex,
+    FaissParameters,
+)
+from swiftlet.retrieval.errors import CorruptIndexError, InvalidArgumentError, StorageError
+from swiftlet.retrieval.index import VectorIndex
+
+DIM = 32
+SIZE = 3000
+EXACT = ["Flat", "IVF8,Flat"]
+APPROXIMATE = [
+    "SQ8",
+    "PQ16x4fs,Refine(Flat)",
+    "IVF8,PQ16x4fs,Refine(SQ8)",
+    "OPQ4_32,IVF8,PQ16np",
+    "IVF64,PQ16np",
+    "PCA28,IVF8,SQ8",
+    "HNSW16",
+]
+
+
+def clustered(count: int, seed: int) -> np.ndarray:
+    centres = np.random.default_rng(0).normal(size=(40, DIM))
+    random = np.random.default_rng(seed)
+    points = centres[random.integers(40, size=count)] + 0.6 * random.normal(size=(count, DIM))
+    return (points / np.linalg.norm(points, axis=1, keepdims=True)).astype(np.float32)
+
+
+EMBEDDINGS = clustered(SIZE, 1)
+QUERIES = clustered(20, 2)
+
+
+def built(factory: str) -> FaissIndex:
+    index = FaissIndex.create(factory, DIM)
+    index.train(EMBEDDINGS[:600])
+    index.add(EMBEDDINGS[:1000], threads=2)
+    index.add(EMBEDDINGS[1000:], threads=2)
+    probes = index.most_probes if "HNSW" not in factory else 64
+    index.parameters = FaissParameters(probes=probes, refine_factor=4, num_candidates=100)
+    return index
+
+
+# What every type of FAISS index does; test_engines.py has what every engine does.
+
+
+@pytest.fixture(scope="module", params=[*EXACT, *APPROXIMATE])
+def factory(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def index(factory: str) -> VectorIndex:
+    return built(factory)
+
+
+def test_every_index_has_its_dimensions_and_its_size(index):
+    assert (index.dim, index.size) == (DIM, SIZE)
+
+
+@pytest.mark.parametrize("num_candidates", [1, 7, 100, 1000])
+def test_every_index_finds_so_many_different_rows_best_first(index, num_candidates):
+    for query in QUERIES:
+        scores, rows = index.search(query, num_candidates)
+        assert scores.shape == rows.shape == (num_candidates,)
+        assert (scores.dtype, rows.dtype) == (np.float32, np.int64)
+        assert (np.diff(scores) <= 0).all()
+        assert len(set(rows.tolist())) == num_candidates
+        assert 0 <= rows.min() <= rows.max() < SIZE
+
+
+@pytest.mark.parametrize("num_candidates", [SIZE, SIZE + 1, 10**18])
+def test_a_search_of_every_index_for_all_rows_gives_each_row_once(index, num_candidates):
+    scores, rows = index.search(QUERIES[0], num_candidates)
+    assert sorted(rows.tolist()) == list(range(SIZE))
+    assert (np.diff(scores) <= 0).all()
+
+
+def test_every_index_finds_most_of_the_nearest_rows(index):
+    nearest = np.argsort(-QUERIES @ EMBEDDINGS.T, axis=1)[:, :10]
+    found = [index.search(query, 100)[1] for query in QUERIES]
+    assert np.mean([np.isin(a, b).mean() for a, b in zip(nearest, found, strict=True)]) > 0.9
+
+
+def test_the_scores_of_every_index_are_near_the_inner_products(index, factory):
+    for query in QUERIES:
+        scores, rows = index.search(query, 10)
+        tolerance = 1e-5 if factory in EXACT or factory == "HNSW16" else 0.15
+        np.testing.assert_allclose(scores, EMBEDDINGS[rows] @ query, atol=tolerance)
+
+
+def test_every_index_reconstructs_its_embeddings_approximately(index, factory):
+    rows = np.array([5, 2999, 17, 5])
+    found = index.embeddings(rows)
+    assert found.shape == (4, DIM)
+    cosines = np.sum(found * EMBEDDINGS[rows], axis=1) / np.linalg.norm(found, axis=1)
+    assert cosines.min() > (0.9999 if factory in EXACT else 0.9)
+
+
+def test_every_index_finds_the_same_after_saving_and_loading(index, tmp_path):
+    path = tmp_path / "index"
+    index.save(path)
+    loaded = FaissIndex.load(path)
+    loaded.parameters = index.parameters
+    assert (loaded.dim, loaded.size) == (DIM, SIZE)
+    for query in QUERIES:
+        for num_candidates in (10, SIZE):
+            expected = [part.tobytes() for part in index.search(query, num_candidates)]
+            assert [part.tobytes() for part in loaded.search(query, num_candidates)] == expected
+    loaded.save(tmp_path / "again")
+    assert (tmp_path / "again").read_bytes() == path.read_bytes()
+
+
+def test_every_index_searches_on_the_calling_thread_alone(index):
+    def is_alone() -> bool:
+        everywhere, here = time.process_time(), time.thread_time()
+        for _ in range(3):
+            for query in QUERIES:
+                index.search(query, 100)
+            index.search(QUERIES[0], SIZE)
+        everywhere, here = time.process_time() - everywhere, time.thread_time() - here
+        return everywhere < 1.2 * here + 0.01
+
+    # The threads that built the index may still be spinning at first.
+    assert any(is_alone() for _ in range(20))
+
+
+def test_threads_that_search_any_index_at_once_find_the_same(index):
+    expected = [index.search(query, 50)[1].tolist() for query in QUERIES]
+    with ThreadPoolExecutor(8) as pool:
+        found = pool.map(lambda query: index.search(query, 50)[1].tolist(), [*QUERIES] * 5)
+        assert list(found) == expected * 5
+
+
+@pytest.mark.parametrize("factory", EXACT)
+def test_an_exact_index_agrees_with_numpy(factory):
+    index = built(factory)
+    for query in QUERIES:
+        products = EMBEDDINGS @ query
+        for num_candidates in (1, 10, 200, SIZE):
+            scores, rows = index.search(query, num_candidates)
+            np.testing.assert_allclose(scores, np.sort(products)[::-1][:num_candidates], atol=1e-5)
+            np.testing.assert_allclose(scores, products[rows], atol=1e-5)
+
+
+def test_equal_embeddings_have_equal_scores_wherever_they_stand():
+    for factory in (*EXACT, "SQ8", "HNSW16"):
+        index = FaissIndex.create(factory, DIM)
+        repeated = np.tile(EMBEDDINGS[:8], (125, 1))
+        index.train(EMBEDDINGS)
+        index.add(repeated)
+        scores, rows = index.search(QUERIES[0], 1000)
+        assert len({score for score, row in zip(scores, rows, strict=True) if row % 8 == 3}) <= 1
+
+
+def test_a_search_for_more_candidates_visits_more_lists():
+    index = built("IVF64,Flat")
+    assert index.most_probes == 64
+    index.parameters = FaissParameters(probes=2, num_candidates=100)
+    few = [len(index.search(query, 100)[1]) for query in QUERIES]
+    many = [len(index.search(query, 2000)[1]) for query in QUERIES]
+    # 2 of 64 lists hold about 94 of 3000 rows, 40 of them about 1900.
+    assert np.mean(few) < 100
+    assert np.mean(many) > 1000
+
+
+def test_refinement_scores_more_candidates_again():
+    index = built("IVF8,PQ8x4fs,Refine(Flat)")
+    assert index.refines
+    assert not built("IVF8,Flat").refines
+    nearest = np.argmax(QUERIES @ EMBEDDINGS.T, axis=1)
+    found = []
+    for refine_factor in (1, 16):
+        index.parameters = FaissParameters(probes=8, refine_factor=refine_factor)
+        tops = [index.search(query, 5)[1].tolist() for query in QUERIES]
+        found.append(sum(row in top for row, top in zip(nearest, tops, strict=True)))
+    assert found[0] < found[1] == len(QUERIES)
+
+
+@pytest.mark.parametrize(
+    "factory",
+    [
+        *["", "Flatt", "IVF8", "PQ7x8", "IVF-1,Flat", "IVF99999999999,Flat", "IVF8(,Flat", "LSH"],
+        # These FAISS would accept, and end the process later.
+        *["HNSW0", "HNSW1", "IVF0,Flat", "IVF8_HNSW0,Flat", "NSG0", "PQ32x4fs_0"],
+    ],
+)
+def test_a_factory_string_that_faiss_cannot_use_is_refused(factory):
+    with pytest.raises(
+        InvalidArgumentError, match=r"^'.*' is no (usable )?FAISS index.*: "
+    ) as caught:
+        FaissIndex.create(factory, DIM)
+    message = str(caught.value)
+    assert message.startswith(repr(factory))
+    assert "\n" not in message
+    assert "faiss/" not in message
+
+
+def test_too_few_embeddings_to_train_on_are_refused():
+    with pytest.raises(
+        InvalidArgumentError,
+        match=r"cannot be trained on 60 embeddings: Number of training points \(60\)",
+    ):
+        FaissIndex.create("IVF100,Flat", DIM).train(EMBEDDINGS[:60])
+
+
+def test_an_index_that_cannot_number_its_rows_is_refused():
+    with pytest.raises(InvalidArgumentError, match="takes no embeddings: add does not make sense"):
+        FaissIndex.create("IDMap,Flat", DIM).add(EMBEDDINGS)
+
+
+# FAISS overlooks a part of the last number of a mapped file, which the manifest's hash does not.
+@pytest.mark.parametrize("kept", [None, 0, 3, 20, 1000, -8])
+def test_a_file_that_is_no_whole_index_is_refused_by_name(tmp_path, kept):
+    path = tmp_path / "index.faiss"
+    if kept is not None:
+        built("IVF8,Flat").save(path)
+        path.write_bytes(path.read_bytes()[:kept])
+    with pytest.raises(CorruptIndexError, match=r"index\.faiss is no FAISS index: "):
+        FaissIndex.load(path)
+
+
+@pytest.mark.parametrize("missing_bytes", [1, 10, 5000, 384_000])
+def test_an_index_that_does_not_fit_on_the_disk_is_not_reported_as_saved(
+    tmp_path, storage_ends_at, missing_bytes
+):
+    index = built("Flat")
+    index.save(tmp_path / "whole")
+    size_bytes = (tmp_path / "whole").stat().st_size
+    with (
+        storage_ends_at(size_bytes - missing_bytes),
+        pytest.raises(StorageError, match=r"^cannot write .*/cut: File too large$"),
+    ):
+        index.save(tmp_path / "cut")
+
+
+def test_an_index_is_not_saved_where_there_is_no_folder(tmp_path):
+    with pytest.raises(StorageError, match=r"^cannot write .*/none/index: No such file"):
+        built("Flat").save(tmp_path / "none" / "index")
+
+
+def test_training_an_index_prints_nothing(capfd: pytest.CaptureFixture[str]):
+    index = FaissIndex.create("IVF8,PQ16x4fs,Refine(SQ8)", DIM)
+    index.train(EMBEDDINGS[:100])
+    index.add(EMBEDDINGS[:100])
+    assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize(
+    ("num_passages", "factory"),
+    [
+        (1, "Flat"),
+        (EXACT_UP_TO, "Flat"),
+        (EXACT_UP_TO + 1, "PQ192x4fs,Refine(SQfp16)"),
+        (SCANNED_UP_TO, "PQ192x4fs,Refine(SQfp16)"),
+        (SCANNED_UP_TO + 1, "IVF2000,PQ192x4fs,Refine(SQfp16)"),
+        (1_000_000, "IVF4000,PQ192x4fs,Refine(SQfp16)"),
+        (10**9, "IVF65536,PQ192x4fs,Refine(SQfp16)"),
+    ],
+)
+def test_the_type_follows_the_size(num_passages, factory):
+    assert FaissIndex.default_factory(num_passages, 384) == factory
+
+
+@given(st.integers(1, 10**9), st.integers(2, 1100))
+def test_every_size_and_width_has_an_index_that_can_be_trained(num_passages, dim):
+    factory = FaissIndex.default_factory(num_passages, dim)
+    if found := re.search(r"PQ(\d+)x4fs", factory):
+        assert dim % int(found[1]) == 0
+    if found := re.search(r"IVF(\d+),", factory):
+        assert 39 * int(found[1]) <= FaissIndex.training_size(num_passages) <= num_passages
+
+
+@pytest.mark.parametrize("dim", [32, 48, 100, 384])
+@pytest.mark.parametrize("num_passages", [EXACT_UP_TO + 1, SCANNED_UP_TO + 1])
+def test_faiss_builds_the_type_for_any_width(dim, num_passages):
+    embeddings = np.random.default_rng(0).normal(size=(1000, dim)).astype(np.float32)
+    factory = FaissIndex.default_factory(num_passages, dim).replace("IVF2000", "IVF4")
+    index = FaissIndex.create(factory, dim)
+    index.train(embeddings)
+    index.add(embeddings)
+    assert len(index.search(embeddings[0], 1000)[1]) == 1000

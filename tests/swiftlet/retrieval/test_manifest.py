@@ -1,0 +1,227 @@
+import hashlib
+import json
+import random
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from swiftlet.encoders import DEFAULT_ENCODER
+from swiftlet.retrieval.errors import CorruptArtefactError, ManifestError
+from swiftlet.retrieval.manifest import (
+    FILE_NAME,
+    FORMAT_VERSION,
+    FileEntry,
+    Manifest,
+    describe_files,
+    load_manifest,
+    read_manifest,
+    verify_files,
+    write_manifest,
+)
+from swiftlet.retrieval.searcher import Searcher
+
+
+@pytest.fixture
+def artefact(tmp_path: Path) -> Path:
+    directory = tmp_path / "artefact"
+    directory.mkdir()
+    (directory / "a.bin").write_bytes(bytes(range(256)))
+    (directory / "empty").write_bytes(b"")
+    manifest = Manifest(
+        kind="index",
+        dim=3,
+        embedding_space="ab" * 32,
+        files=describe_files(directory, ["empty", "a.bin"]),
+        created_by="swiftlet 0 — ü",
+        details={"recall": {"recall@10": 0.9931}, "factory": "IVF8,Flat", "truncate": False},
+    )
+    write_manifest(directory, manifest)
+    return directory
+
+
+def rewrite(directory: Path, **fields: object) -> None:
+    """Sign the manifest again, as an attacker could."""
+    content = {**json.loads((directory / FILE_NAME).read_text()), **fields}
+    content = {name: value for name, value in content.items() if value is not ...}
+    del content["checksum"]
+    compact = json.dumps(content, sort_keys=True, separators=(",", ":"))
+    content["checksum"] = hashlib.sha256(compact.encode()).hexdigest()
+    (directory / FILE_NAME).write_text(json.dumps(content, indent=2, sort_keys=True) + "\n")
+
+
+def test_a_manifest_is_read_as_it_was_written(artefact):
+    manifest = load_manifest(artefact, "index")
+    assert manifest.details["recall"] == {"recall@10": 0.9931}
+    assert manifest.files["a.bin"] == FileEntry(hashlib.sha256(bytes(range(256))).hexdigest(), 256)
+    assert list(manifest.files) == ["a.bin", "empty"]
+    before = (artefact / FILE_NAME).read_bytes()
+    write_manifest(artefact, manifest)
+    assert (artefact / FILE_NAME).read_bytes() == before
+    rewrite(artefact)
+    assert (artefact / FILE_NAME).read_bytes() == before
+
+
+def test_the_fingerprint_changes_with_every_field_of_a_manifest(artefact):
+    manifest = read_manifest(artefact)
+    others = [
+        replace(manifest, dim=4),
+        replace(manifest, embedding_space="cd" * 32),
+        replace(manifest, files={}),
+        replace(manifest, created_by=""),
+        replace(manifest, details={}),
+    ]
+    assert manifest.fingerprint == read_manifest(artefact).fingerprint
+    assert len({each.fingerprint for each in (manifest, *others)}) == 6
+
+
+def test_an_altered_bit_in_any_byte_of_a_manifest_is_noticed(artefact):
+    path = artefact / FILE_NAME
+    content = path.read_bytes()
+    for position in range(len(content)):
+        altered = bytearray(content)
+        altered[position] ^= 1 << (position % 8)
+        path.write_bytes(altered)
+        with pytest.raises(ManifestError, match=r"manifest\.json"):
+            read_manifest(artefact)
+
+
+def test_every_manifest_that_is_truncated_or_extended_is_refused(artefact):
+    path = artefact / FILE_NAME
+    content = path.read_bytes()
+    for altered in [*(content[:size] for size in range(len(content))), content + b"\n"]:
+        path.write_bytes(altered)
+        with pytest.raises(ManifestError, match=r"manifest\.json"):
+            read_manifest(artefact)
+
+
+@pytest.mark.parametrize(
+    ("fields", "problem"),
+    [
+        ({"format_version": FORMAT_VERSION + 1}, "format_version 2, .* up to 1: upgrade Swiftlet$"),
+        ({"format_version": ...}, "has no format_version$"),
+        ({"format_version": "1"}, "has no format_version$"),
+        ({"dim": ...}, "does not have the fields of a manifest: .*dim"),
+        ({"colour": "red"}, "does not have the fields of a manifest: .*colour"),
+        ({"files": ["a.bin"]}, "does not have the fields of a manifest"),
+        ({"files": {"a.bin": {"sha256": ""}}}, "does not have the fields of a manifest"),
+    ],
+)
+def test_a_manifest_of_another_form_is_refused_even_if_signed(artefact, fields, problem):
+    rewrite(artefact, **fields)
+    with pytest.raises(ManifestError, match=rf"manifest\.json .*{problem}"):
+        read_manifest(artefact)
+
+
+def test_a_newer_format_is_recognised_however_it_is_signed(artefact):
+    (artefact / FILE_NAME).write_text('{"format_version": 7, "signature": "unheard of"}')
+    with pytest.raises(ManifestError, match=r"has format_version 7, .*: upgrade Swiftlet$"):
+        read_manifest(artefact)
+
+
+@pytest.mark.parametrize("content", [b"", b"null", b"[1]", b"{", b"\xff\xfe", b"[" * 100_000])
+def test_a_value_that_is_no_json_object_is_refused(artefact, content):
+    (artefact / FILE_NAME).write_bytes(content)
+    with pytest.raises(
+        ManifestError, match=r"manifest\.json (is not valid JSON|has no format_ver)"
+    ):
+        read_manifest(artefact)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["../a.bin", "/etc/passwd", "a/../b", "a//b", "a/./b", "..", ".", "", "a/", "./a.bin", "a\0b"],
+)
+def test_a_manifest_names_no_file_outside_its_directory(artefact, name):
+    entry = FileEntry(hashlib.sha256(b"").hexdigest(), 0)
+    write_manifest(artefact, replace(read_manifest(artefact), files={name: entry}))
+    with pytest.raises(ManifestError, match=r"which is no file of its directory$") as caught:
+        read_manifest(artefact)
+    assert repr(name) in str(caught.value)
+
+
+def test_a_folder_that_is_no_artefact_or_of_another_kind_is_named(artefact, tmp_path):
+    with pytest.raises(
+        ManifestError, match=r"artefact is of kind 'index', but 'encoder' is needed$"
+    ):
+        load_manifest(artefact, "encoder")
+    (artefact / FILE_NAME).unlink()
+    with pytest.raises(ManifestError, match=r"artefact has no manifest\.json: it is no artefact$"):
+        read_manifest(artefact)
+    (artefact / FILE_NAME).mkdir()
+    with pytest.raises(ManifestError, match=r"manifest\.json is no regular file$"):
+        read_manifest(artefact)
+    for path in (artefact / "a.bin", tmp_path / "nothing"):
+        with pytest.raises(ManifestError, match=r"is not a directory$"):
+            read_manifest(path)
+
+
+def test_a_file_that_is_missing_or_unreadable_or_of_another_size_is_named(artefact):
+    path = artefact / "a.bin"
+    manifest = read_manifest(artefact)
+    path.write_bytes(path.read_bytes() + b"x")
+    with pytest.raises(CorruptArtefactError, match=r"a\.bin has 257 bytes, .* lists 256$"):
+        verify_files(artefact, manifest)
+    path.unlink()
+    with pytest.raises(CorruptArtefactError, match=r"a\.bin is missing$"):
+        verify_files(artefact, manifest)
+    path.mkdir()
+    directory_entry = replace(manifest.files["a.bin"], size_bytes=path.stat().st_size)
+    with pytest.raises(CorruptArtefactError, match=r"a\.bin is no regular file$"):
+        verify_files(artefact, replace(manifest, files={"a.bin": directory_entry}))
+
+
+INDEX_FILES = ["documents.sqlite", "index.faiss", "passage_to_document.npy"]
+ENCODER_FILES = ["canonical.json", "model_int8.onnx", "tokenizer.json"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [
+        *(("index", name) for name in INDEX_FILES),
+        *(("encoder", name) for name in ENCODER_FILES),
+    ],
+)
+def test_a_flipped_bit_in_any_file_of_an_artefact_is_noticed_by_name(
+    small_index, tmp_path, kind, name
+):
+    source = small_index if kind == "index" else DEFAULT_ENCODER
+    files = INDEX_FILES if kind == "index" else ENCODER_FILES
+    assert set(files) <= set(read_manifest(source).files) <= {*files, "model.onnx"}
+    directory = tmp_path / kind
+    directory.mkdir()
+    for path in source.iterdir():
+        if path.name == name:
+            shutil.copyfile(path, directory / name)
+        else:
+            (directory / path.name).symlink_to(path)
+    size_bytes = (directory / name).stat().st_size
+    for position in (0, random.Random(name).randrange(size_bytes), size_bytes - 1):
+        flip(directory / name, position)
+        with pytest.raises(CorruptArtefactError, match=rf"{kind}/{name} has been altered"):
+            load_manifest(directory, kind)
+        if position == 0:
+            parts = (directory, DEFAULT_ENCODER) if kind == "index" else (small_index, directory)
+            with pytest.raises(CorruptArtefactError, match=rf"{kind}/{name} has been altered"):
+                Searcher.open(*parts)
+        flip(directory / name, position)
+    load_manifest(directory, kind)
+
+
+def flip(path: Path, position: int) -> None:
+    with path.open("r+b") as file:
+        file.seek(position)
+        (byte,) = file.read(1)
+        file.seek(position)
+        file.write(bytes([byte ^ 16]))
+
+
+@pytest.mark.parametrize("fields", [{"metric": "l2"}, {"normalised": False}])
+def test_a_metric_other_than_the_inner_product_of_normalised_embeddings_is_refused(
+    tmp_path, fields
+):
+    manifest = Manifest("index", 3, "space", {}, "a test", **fields)
+    write_manifest(tmp_path, manifest)
+    with pytest.raises(ManifestError, match="only 'inner_product' of normalised"):
+        read_manifest(tmp_path)

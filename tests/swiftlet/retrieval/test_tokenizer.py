@@ -1,0 +1,118 @@
+import json
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+import tokenizers
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from swiftlet.encoders import DEFAULT_ENCODER
+from swiftlet.retrieval.encoder import TOKENIZER_FILE
+from swiftlet.retrieval.errors import CorruptArtefactError
+from swiftlet.retrieval.text import normalise
+from swiftlet.retrieval.tokenizer import Tokenizer
+
+SCRIPTS = [
+    "It's the café's crème-brûlée, isn't it? (£3.50)",
+    "Straße, naïve, Ωμέγα, Москва́, İstanbul",
+    "これはペンです。東京都に住んでいます",
+    "이것은 한국어 문장입니다",
+    "यह हिन्दी में एक वाक्य है",
+    "هذا نَصٌّ عربيّ مُشَكَّل",
+    "ภาษาไทยไม่มีช่องว่างระหว่างคำ",
+    "👩‍👩‍👧 ☀️ 🇩🇪 e\u0301 \u200bzero\u200dwidth\ufeff",
+    "x=f(a[0],{1:2})//3; https://example.org/a?b=c#d",
+]
+TEXTS = st.lists(st.sampled_from(SCRIPTS) | st.text(max_size=30), max_size=12).map(" ".join)
+
+
+@pytest.fixture(scope="module")
+def tokenizer() -> Tokenizer:
+    return Tokenizer.load(DEFAULT_ENCODER / TOKENIZER_FILE)
+
+
+@pytest.fixture(scope="module")
+def reference() -> tokenizers.Tokenizer:
+    """The library's own, which truncates after it has tokenised everything."""
+    reference = tokenizers.Tokenizer.from_file(str(DEFAULT_ENCODER / TOKENIZER_FILE))
+    reference.no_padding()
+    return reference
+
+
+@settings(max_examples=60, deadline=None)
+@given(TEXTS)
+def test_a_text_has_the_ids_that_the_library_gives_the_stripped_text(tokenizer, reference, text):
+    assert tokenizer.encode(f"\n {text}\t") == reference.encode(normalise(text).strip()).ids
+
+
+@pytest.mark.parametrize("script", [*SCRIPTS, "a" * 90, "\u200b"])
+def test_truncating_a_long_text_gives_the_ids_of_tokenising_it_whole(tokenizer, reference, script):
+    text = " ".join([script] * 1000)
+    ids = tokenizer.encode(text)
+    assert ids == reference.encode(text).ids
+    assert len(ids) <= tokenizer.max_tokens
+    assert tokenizer.encode(" " * 100_000 + text) == ids
+
+
+def test_truncating_ten_megabytes_takes_hardly_any_memory(tokenizer, peak_megabytes):
+    text = "The quick brown fox jumps over the lazy dog. " * 230_000
+    assert peak_megabytes(lambda: tokenizer.encode(text)) < 5
+    assert peak_megabytes(lambda: tokenizer.count(text[:2_000_000])) < 60
+
+
+@settings(max_examples=60, deadline=None)
+@given(TEXTS, st.data())
+@example("a" * 99, None)
+def test_the_words_of_a_span_hold_all_its_tokens_in_order(tokenizer, text, data):
+    start = data.draw(st.integers(0, len(text))) if data else 0
+    end = data.draw(st.integers(start, len(text))) if data else len(text)
+    words = list(tokenizer.words(text, start, end))
+    assert sum(tokens for *_, tokens in words) == tokenizer.count(text[start:end])
+    whole = tokenizer._whole.encode(normalise(text[start:end]), add_special_tokens=False)
+    assert tokenizer.count(text[start:end]) == len(whole.ids)
+    edges = [position for word in words for position in word[:2]]
+    assert edges == sorted(edges)
+    assert not edges or (start <= edges[0] and edges[-1] <= end)
+    assert all(1 <= tokens <= 32 for *_, tokens in words)
+    assert not any(character.isspace() for a, b, _ in words for character in text[a:b])
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_a_word_keeps_the_accents_and_joiners_that_the_tokenizer_drops(tokenizer, script):
+    spans = list(tokenizer.words(script, 0, len(script)))
+    covered = {position for start, end, _ in spans for position in range(start, end)}
+    missed = {character for n, character in enumerate(script) if n not in covered}
+    # Only what stands before the first token of a word has no word to belong to.
+    assert missed <= {" ", "\u200b"}
+
+
+def test_words_are_the_same_whether_a_text_is_read_in_one_block_or_in_many(tokenizer):
+    text = " ".join(SCRIPTS) + "\n"
+    many = text * (200_000 // len(text))
+    period = [(start, end, tokens) for start, end, tokens in tokenizer.words(text, 0, len(text))]
+    found = list(tokenizer.words(many, 0, len(many)))
+    assert found == [
+        (start + shift, end + shift, tokens)
+        for shift in range(0, len(many), len(text))
+        for start, end, tokens in period
+    ]
+
+
+def test_threads_share_a_tokenizer(tokenizer):
+    texts = [" ".join(SCRIPTS[: n % 9 + 1]) for n in range(200)]
+    with ThreadPoolExecutor(8) as pool:
+        assert list(pool.map(tokenizer.encode, texts)) == [tokenizer.encode(text) for text in texts]
+
+
+@pytest.mark.parametrize("content", [b"", b"{}", b"\xff\x00", None, "no truncation", "missing"])
+def test_a_file_that_is_no_tokenizer_is_refused_by_name(tmp_path, content):
+    path = tmp_path / "tokenizer.json"
+    if content == "no truncation":
+        fields = json.loads((DEFAULT_ENCODER / TOKENIZER_FILE).read_text())
+        path.write_text(json.dumps({**fields, "truncation": None}))
+    elif content is None:
+        path.mkdir()
+    elif isinstance(content, bytes):
+        path.write_bytes(content)
+    with pytest.raises(CorruptArtefactError, match=r"tokenizer\.json is not a usable tokenizer: "):
+        Tokenizer.load(path)

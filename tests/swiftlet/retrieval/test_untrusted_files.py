@@ -1,0 +1,101 @@
+"""Write access to an artefact allows to change its answers, but not to run code."""
+
+import pickle
+import shutil
+import struct
+from dataclasses import replace
+from pathlib import Path
+
+import faiss
+import numpy as np
+import onnx
+import pytest
+
+from swiftlet.encoders import DEFAULT_ENCODER
+from swiftlet.retrieval.encoder import MODEL_FILES, OnnxEncoder
+from swiftlet.retrieval.engines.faiss_index import FaissIndex
+from swiftlet.retrieval.errors import CorruptArtefactError, CorruptIndexError
+from swiftlet.retrieval.manifest import describe_files, read_manifest, write_manifest
+from swiftlet.retrieval.searcher import PASSAGE_TO_DOCUMENT_FILE, Searcher
+
+
+def sign(directory: Path) -> None:
+    """Write the manifest again, as an attacker could after altering the files."""
+    names = [path.name for path in directory.iterdir() if path.name != "manifest.json"]
+    manifest = replace(read_manifest(directory), files=describe_files(directory, names))
+    write_manifest(directory, manifest)
+
+
+@pytest.mark.parametrize("listed", [True, False])
+def test_a_model_that_keeps_weights_in_another_file_is_refused(
+    tmp_path: Path, listed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory = tmp_path / "encoder"
+    shutil.copytree(DEFAULT_ENCODER, directory)
+    path = directory / MODEL_FILES["int8"]
+    model = onnx.load(path)
+    onnx.save(model, path, save_as_external_data=True, location="weights", size_threshold=0)
+    if listed:
+        sign(directory)
+    monkeypatch.chdir(directory)
+    with pytest.raises(CorruptArtefactError, match=r"model_int8\.onnx is not a usable ONNX model"):
+        OnnxEncoder.load(directory, precision="int8", verify=listed)
+
+
+class Intruder:
+    """Leaves a trace when it is unpickled."""
+
+    def __init__(self, trace: Path) -> None:
+        self.trace = trace
+
+    def __reduce__(self) -> tuple[object, tuple[object, ...]]:
+        return Path.touch, (self.trace,)
+
+
+def test_nothing_is_ever_unpickled(small_index: Path, tmp_path: Path) -> None:
+    directory, trace = tmp_path / "index", tmp_path / "trace"
+    shutil.copytree(small_index, directory)
+    np.save(directory / PASSAGE_TO_DOCUMENT_FILE, np.array([Intruder(trace)], dtype=object))
+    pickle.loads((directory / PASSAGE_TO_DOCUMENT_FILE).read_bytes()[128:])
+    assert trace.exists()
+    trace.unlink()
+    sign(directory)
+    with pytest.raises(CorruptIndexError, match="is damaged"):
+        Searcher.open(directory, DEFAULT_ENCODER)
+    assert not trace.exists()
+
+
+def test_an_index_file_that_claims_more_than_it_has_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "index.faiss"
+    index = FaissIndex.create("SQ8", 8)
+    embeddings = np.eye(8, dtype=np.float32)
+    index.train(embeddings)
+    index.add(embeddings)
+    index.save(path)
+    content = path.read_bytes()
+    # The codes are at the end of the file, after their number of bytes.
+    assert content[-72:-64] == struct.pack("<Q", 64)
+    path.write_bytes(content[:-72] + struct.pack("<Q", 1 << 36) + content[-64:])
+    with pytest.raises(CorruptIndexError, match=r"index\.faiss is no FAISS index: "):
+        FaissIndex.load(path)
+    assert faiss.get_deserialization_vector_byte_limit() == len(content)
+
+
+def test_a_loaded_index_is_mapped_and_not_copied(tmp_path: Path) -> None:
+    path = tmp_path / "index.faiss"
+    index = FaissIndex.create("Flat", 256)
+    index.add(np.random.default_rng(0).normal(size=(20_000, 256)).astype(np.float32))
+    index.save(path)
+    before = anonymous_kilobytes()
+    loaded = FaissIndex.load(path)
+    assert str(path) in Path("/proc/self/maps").read_text()
+    assert anonymous_kilobytes() - before < 5_000 < path.stat().st_size / 1024
+    # A removed file can still be read by a process that has it open.
+    path.unlink()
+    scores, rows = loaded.search(index.embeddings(np.array([7]))[0], 1)
+    assert (rows[0], len(scores)) == (7, 1)
+
+
+def anonymous_kilobytes() -> int:
+    lines = Path("/proc/self/smaps_rollup").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("Anonymous:"))

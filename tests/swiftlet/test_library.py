@@ -1,0 +1,246 @@
+"""The Python API of `import swiftlet`."""
+
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas
+import pytest
+
+import swiftlet
+from swiftlet.encoders import DEFAULT_QUERY_ENCODER
+from swiftlet.retrieval.corpora.rows import documents_of
+
+ROWS = [
+    {"id": "tea", "title": "Tea", "text": "Leaves are steeped in hot water.", "cups": 2},
+    {"id": "ski", "title": "Skiing", "text": "One slides down snowy slopes on two boards."},
+    {"id": "tax", "text": "Citizens pay a part of their income to the state."},
+]
+DOCUMENTS = [
+    swiftlet.Document("tea", ROWS[0]["text"], "Tea", {"cups": 2}),
+    swiftlet.Document("ski", ROWS[1]["text"], "Skiing"),
+    swiftlet.Document("tax", ROWS[2]["text"]),
+]
+
+
+@pytest.fixture(scope="module")
+def index(tmp_path_factory: pytest.TempPathFactory) -> str:
+    path = str(tmp_path_factory.mktemp("library") / "index")
+    manifest = swiftlet.build(ROWS, path)
+    assert manifest.details["num_documents"] == 3
+    return path
+
+
+def run(code: str) -> str:
+    """The output of a fresh interpreter."""
+    return subprocess.run(
+        [sys.executable, "-c", code], check=True, capture_output=True, text=True
+    ).stdout
+
+
+def test_importing_swiftlet_loads_no_heavy_package_and_takes_no_time() -> None:
+    code = """
+import sys, time
+started = time.process_time()
+import swiftlet
+seconds = time.process_time() - started
+heavy = {"numpy", "faiss", "onnxruntime", "tokenizers", "pydantic", "rich", "torch", "ranx"}
+assert not heavy & set(sys.modules), heavy & set(sys.modules)
+assert seconds < 0.1, seconds
+assert issubclass(swiftlet.QueryError, swiftlet.RetrievalError)
+assert not heavy & set(sys.modules)
+"""
+    run(code)
+
+
+def test_searching_loads_nothing_that_only_building_evaluating_or_serving_needs() -> None:
+    loaded = run("import sys, swiftlet; swiftlet.open; print(*sys.modules)").split()
+    assert not {"ranx", "scipy", "httpx", "fastapi", "torch", "matplotlib"} & set(loaded)
+
+
+def test_every_public_name_is_there_and_no_other() -> None:
+    assert dir(swiftlet) == sorted(swiftlet.__all__) == swiftlet.__all__
+    for name in swiftlet.__all__:
+        assert getattr(swiftlet, name).__doc__
+    with pytest.raises(AttributeError, match="module 'swiftlet' has no attribute 'opens'"):
+        swiftlet.opens  # noqa: B018
+
+
+def test_the_public_names_have_types_for_a_type_checker(tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(
+        "import swiftlet\n"
+        "reveal_type(swiftlet.open('index').search('tea', top_k=5).hits[0].score)\n"
+        "swiftlet.build([{'id': 'a'}, swiftlet.Document('b', 'text')], 'index')\n"
+        "swiftlet.build(5, 'index')\n"
+    )
+    command = [sys.executable, "-m", "mypy", "--no-incremental", "--follow-imports=silent"]
+    checked = subprocess.run(
+        [*command, str(program)], check=False, capture_output=True, text=True
+    ).stdout
+    assert 'note: Revealed type is "float"' in checked.replace("builtins.", "")
+    assert re.search(r'program.py:4: error: Argument 1 to "build"', checked)
+    assert "Found 1 error in 1 file" in checked
+
+
+def test_a_searcher_gives_hits_that_are_iterated_and_shown(index: str) -> None:
+    with swiftlet.open(index) as searcher:
+        found = searcher.search("a hot drink", top_k=2)
+        assert repr(searcher) == "Searcher(3 documents, 3 passages, Flat)"
+    assert [hit.document_id for hit in found] == [hit.document_id for hit in found.hits]
+    assert (len(found), found[0].document_id) == (2, "tea")
+    first, second, third = repr(found).splitlines()
+    assert re.fullmatch(r"2 hits in \d+\.\d\d ms", first)
+    assert re.fullmatch(r"  1  0\.\d{4}  tea  Tea: Leaves are steeped in hot water\.", second)
+    assert third.startswith("  2  ")
+
+
+def test_an_encoder_gives_an_embedding_for_each_text() -> None:
+    encoder = swiftlet.load_encoder()
+    embeddings = encoder.encode(["tea", "ski"])
+    assert embeddings.shape == (2, encoder.dim)
+    np.testing.assert_allclose(np.linalg.norm(embeddings, axis=1), 1, atol=1e-5)
+    small = swiftlet.load_encoder(str(DEFAULT_QUERY_ENCODER))
+    assert small.embedding_space == encoder.embedding_space
+    with pytest.raises(swiftlet.InvalidArgumentError, match=r"pass \[text\]"):
+        encoder.encode("tea")
+
+
+def test_an_index_and_a_searcher_are_evaluated_by_queries_and_qrels_in_memory(index: str) -> None:
+    queries = {"q1": "hot drink", "q2": "snow sport"}
+    qrels = {"q1": {"tea": 1}, "q2": {"ski": 1, "tax": 0}}
+    report = swiftlet.evaluate(index, queries, qrels, metrics=["nDCG@10", "MRR@10"])
+    assert (report.num_queries, report.means) == (2, {"nDCG@10": 1, "MRR@10": 1})
+    each = [swiftlet.Query(query_id, text) for query_id, text in queries.items()]
+    with swiftlet.open(index) as searcher:
+        assert swiftlet.evaluate(searcher, each, qrels, metrics=["MRR@10"]).means == {"MRR@10": 1}
+        with pytest.raises(swiftlet.InvalidArgumentError, match="has an encoder of its own"):
+            swiftlet.evaluate(searcher, queries, qrels, precision="int8")
+    with pytest.raises(swiftlet.CollectionError, match=r"unknown document ids \('coffee'\)"):
+        swiftlet.evaluate(index, queries, {"q1": {"coffee": 1}})
+
+
+@pytest.mark.parametrize(
+    ("queries", "qrels", "problem"),
+    [
+        ({"q": " "}, {"q": {"tea": 1}}, "the queries: query 1: the query 'q' has no text"),
+        ({7: "tea"}, {"q": {"tea": 1}}, "the queries: query 1: the query id 7 is not a string"),
+        (["tea"], {"q": {"tea": 1}}, "the queries: query 1: 'tea' is no Query with a text"),
+        (
+            [swiftlet.Query("q", "tea"), swiftlet.Query("q", "ski")],
+            {"q": {"tea": 1}},
+            "the queries: query 2: the query id 'q' came before",
+        ),
+        ({"q": "tea"}, {"q": {"tea": 1.5}}, "the qrels: the grade 1.5 is not an integer"),
+        ({"q": "tea"}, {"q": {".": 1}}, "the qrels: the document id '.' is a step in a path"),
+        ({"q": "tea"}, {}, "the qrels: there is no judgement"),
+    ],
+)
+def test_bad_queries_and_qrels_are_refused_in_one_sentence(
+    index: str, queries: Any, qrels: Any, problem: str
+) -> None:
+    with pytest.raises(swiftlet.CollectionError) as caught:
+        swiftlet.evaluate(index, queries, qrels)
+    assert str(caught.value).startswith(problem)
+
+
+def arrow_table() -> object:
+    pyarrow = pytest.importorskip("pyarrow")
+    return pyarrow.Table.from_pylist(
+        [{"id": row["id"], "title": row.get("title"), **row} for row in ROWS]
+    )
+
+
+def generated() -> Iterator[dict[str, object]]:
+    yield from ROWS
+
+
+@pytest.mark.parametrize(
+    "corpus",
+    [lambda: ROWS, lambda: DOCUMENTS, generated, lambda: pandas.DataFrame(ROWS), arrow_table],
+    ids=["dicts", "documents", "iterator", "pandas", "arrow"],
+)
+def test_a_corpus_is_any_iterable_of_rows(corpus: Callable[[], Any]) -> None:
+    assert list(documents_of(corpus())) == DOCUMENTS
+
+
+def test_a_data_frame_of_many_rows_gives_them_all() -> None:
+    frame = pandas.DataFrame(
+        {"id": [f"d{n}" for n in range(2500)], "text": "text", "n": range(2500)}
+    )
+    documents = list(documents_of(frame))
+    assert [document.metadata["n"] for document in documents] == list(range(2500))
+    assert type(documents[0].metadata["n"]) is int
+
+
+@pytest.mark.parametrize("as_path", [str, Path])
+def test_a_corpus_may_be_a_path(tmp_path: Path, as_path: Callable[[Path], Any]) -> None:
+    (tmp_path / "a.txt").write_text("Bees make honey.")
+    assert [document.document_id for document in documents_of(as_path(tmp_path))] == ["a.txt"]
+
+
+GOOD = {"id": "good", "text": "text"}
+
+
+@pytest.mark.parametrize(
+    ("row", "problem"),
+    [
+        ({"text": "no id"}, "there is no document id: none of the fields _id, id, document_id"),
+        ({"id": "a"}, 'there is no "text"'),
+        ({"id": "a", "text": " "}, "the document 'a' has neither text nor title"),
+        ({"id": 7, "text": "text"}, "the document id 7 is not a string"),
+        ({"id": "a", "text": 7}, '"text" is a number, not a string'),
+        ({"id": "a", "text": b"text"}, '"text" is of the type bytes, not a string'),
+        ({"id": "a", "text": "text", "metadata": [1]}, '"metadata" is an array, not an object'),
+        ({"id": "a", "text": "text", "when": {1, 2}}, "the metadata cannot be stored as JSON: "),
+        ({"id": "a", "text": "text", "n": float("nan")}, "the metadata cannot be stored as JSON: "),
+        ({"id": "a", "text": "\ud800"}, "the document 'a' holds half of a surrogate pair"),
+        ({"id": "good", "text": "again"}, "the document id 'good' came before"),
+        ({"id": "..", "text": "text"}, "the document id '..' is a step in a path"),
+        ("a text", "'a text' is of the type str, not a dict or Document"),
+        (swiftlet.Document("", "text"), "the document id is empty"),
+        (swiftlet.Document("a", "text", sections=((0, 9),)), "the sections ((0, 9),) are not in"),
+        (
+            swiftlet.Document("a", "text", sections=((0, 3), (2, 4))),
+            "the sections ((0, 3), (2, 4))",
+        ),
+    ],
+)
+def test_a_bad_row_is_refused_with_its_number(tmp_path: Path, row: Any, problem: str) -> None:
+    with pytest.raises(swiftlet.CollectionError) as caught:
+        swiftlet.build([GOOD, row], tmp_path / "index")
+    assert str(caught.value).startswith(f"the corpus: row 2: {problem}")
+    assert "\n" not in str(caught.value)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("corpus", [5, None, {"id": "a", "text": "text"}, b"text"])
+def test_a_corpus_of_another_type_is_refused(tmp_path: Path, corpus: Any) -> None:
+    with pytest.raises(
+        swiftlet.InvalidArgumentError,
+        match=f"^a corpus cannot be of the type {type(corpus).__name__}: a path, an iterable",
+    ):
+        swiftlet.build(corpus, tmp_path / "index")
+
+
+def test_an_empty_corpus_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(swiftlet.CollectionError, match=r"^the corpus: it has no documents$"):
+        swiftlet.build([], tmp_path / "index")
+
+
+def test_the_examples_of_the_documentation_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "library.md").read_text()
+    examples = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    assert len(examples) >= 5
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {}
+    for example in examples:
+        exec(example, names)
+    assert names["result"][0].document_id == "bees"
+    assert names["report"].means["MRR@10"] == 1

@@ -1,0 +1,111 @@
+"""Micro-batches (GradCache) change neither embeddings nor gradients nor dropout."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from tests.runs import ListedPassages, gradients, plain_accelerator, tower
+from training.loop.batch_encoder import BatchEncoder
+from training.loop.embedding_cache import EmbeddingCache
+from training.model.dual_encoder import DualEncoder
+
+TEXTS = ["kalo mine " * count + "pura" for count in (5, 1, 9, 3, 2, 7, 4)]
+
+
+def make(checkpoints: dict[str, Path], micro_batch_size: int, dropout: float = 0.0) -> BatchEncoder:
+    torch.manual_seed(3)
+    dual_encoder = DualEncoder(
+        tower(checkpoints["roberta"], dropout=dropout), tower(checkpoints["bert"], dropout=dropout)
+    )
+    dual_encoder.train()
+    return BatchEncoder(dual_encoder, plain_accelerator(), micro_batch_size=micro_batch_size)
+
+
+@pytest.mark.parametrize("micro_batch_size", [1, 3, 7, 100])
+def test_embeddings_stand_in_the_order_of_their_texts(
+    micro_batch_size: int, checkpoints: dict[str, Path]
+) -> None:
+    encoder = make(checkpoints, micro_batch_size)
+    dual_encoder = encoder.dual_encoder
+    with torch.no_grad():
+        one_by_one = [
+            dual_encoder.encode_queries(dual_encoder.query_tower.tokenise([text])) for text in TEXTS
+        ]
+    expected = torch.cat(one_by_one)
+    torch.testing.assert_close(encoder.queries(TEXTS), expected, atol=1e-5, rtol=0)
+    with_gradient = encoder.queries_with_gradient(TEXTS).embeddings
+    torch.testing.assert_close(with_gradient.detach(), expected, atol=1e-5, rtol=0)
+
+
+def test_encoding_without_gradient_has_no_dropout_and_restores_the_training_mode(
+    checkpoints: dict[str, Path],
+) -> None:
+    encoder = make(checkpoints, 3, dropout=0.5)
+    plain = make(checkpoints, 3, dropout=0.0)
+    torch.testing.assert_close(encoder.documents(TEXTS), plain.documents(TEXTS))
+    assert encoder.dual_encoder.document_tower.training
+    assert encoder.dual_encoder.query_tower.training
+
+
+@pytest.mark.parametrize("micro_batch_size", [1, 2, 7])
+def test_dropout_is_the_same_in_both_passes(
+    micro_batch_size: int, checkpoints: dict[str, Path]
+) -> None:
+    encoder = make(checkpoints, micro_batch_size, dropout=0.3)
+    dual_encoder = encoder.dual_encoder
+    direction = torch.randn(len(TEXTS), dual_encoder.dim)
+    torch.manual_seed(11)
+    encoded = encoder.queries_with_gradient(TEXTS)
+    after_first = torch.get_rng_state()
+    (encoded.embeddings * direction).sum().backward()
+    encoded.backward()
+    assert torch.equal(torch.get_rng_state(), after_first)
+    found = gradients(dual_encoder)
+    dual_encoder.zero_grad()
+    torch.manual_seed(11)
+    batches = [
+        TEXTS[start : start + micro_batch_size] for start in range(0, len(TEXTS), micro_batch_size)
+    ]
+    embeddings = torch.cat(
+        [dual_encoder.encode_queries(dual_encoder.query_tower.tokenise(batch)) for batch in batches]
+    )
+    torch.testing.assert_close(encoded.embeddings.detach(), embeddings.detach())
+    (embeddings * direction).sum().backward()
+    expected = gradients(dual_encoder)
+    assert found.keys() == expected.keys()
+    for name, gradient in expected.items():
+        torch.testing.assert_close(found[name], gradient, atol=1e-6, rtol=1e-4)
+
+
+def test_embeddings_that_no_loss_used_leave_no_gradient(checkpoints: dict[str, Path]) -> None:
+    encoder = make(checkpoints, 2)
+    encoder.queries_with_gradient(TEXTS).backward()
+    assert not gradients(encoder.dual_encoder)
+
+
+def test_frozen_outputs_give_the_embeddings_and_the_projections_gradient(
+    checkpoints: dict[str, Path], tmp_path: Path
+) -> None:
+    encoder = make(checkpoints, 3)
+    dual_encoder = encoder.dual_encoder
+    dual_encoder.train_only(frozenset({"query_encoder", "projection"}))
+    passages, rows = ListedPassages(TEXTS), np.array([4, 0, 2])
+    direction = torch.randn(len(rows), dual_encoder.dim)
+    found = []
+    for frozen in (None, EmbeddingCache(tmp_path, "weights", 32)):
+        encoder.embedding_cache = frozen
+        dual_encoder.zero_grad()
+        encoded = encoder.passages_with_gradient(passages, rows)
+        (encoded.embeddings * direction).sum().backward()
+        encoded.backward()
+        plain = encoder.passages(passages, rows)
+        torch.testing.assert_close(encoded.embeddings.detach(), plain)
+        found.append((plain, gradients(dual_encoder)))
+    (expected, expected_gradients), (embeddings, found_gradients) = found
+    torch.testing.assert_close(embeddings, expected)
+    assert found_gradients.keys() == expected_gradients.keys()
+    assert set(found_gradients) == {"document_projection.weight", "document_projection.bias"}
+    for name, gradient in expected_gradients.items():
+        torch.testing.assert_close(found_gradients[name], gradient, atol=1e-6, rtol=1e-4)

@@ -1,0 +1,89 @@
+"""The monitor detects collapsed embeddings, but not before training."""
+
+import math
+
+import pytest
+import torch
+from torch.nn.functional import normalize
+
+from training.loop.collapse import CollapseMetrics, CollapseMonitor, EmbeddingStatistics
+
+BOUND = math.log(65)
+
+
+def figures(
+    queries: EmbeddingStatistics, documents: EmbeddingStatistics, loss: float
+) -> CollapseMetrics:
+    return CollapseMetrics(queries, documents, loss, BOUND)
+
+
+SPREAD = EmbeddingStatistics(cosine=0.1, deviation=0.08, effective_rank=80.0)
+CONSTANT = EmbeddingStatistics(cosine=0.999, deviation=0.001, effective_rank=1.1)
+LINE = EmbeddingStatistics(cosine=0.3, deviation=0.02, effective_rank=2.1)
+
+
+def test_one_vector_for_everything_has_cosine_1_rank_1_and_no_deviation() -> None:
+    spread = EmbeddingStatistics.of(normalize(torch.ones(20, 8), dim=1))
+    assert spread.cosine == pytest.approx(1)
+    assert spread.deviation == pytest.approx(0, abs=1e-7)
+    assert spread.effective_rank == pytest.approx(1, abs=1e-3)
+
+
+def test_an_orthonormal_basis_has_cosine_0_and_full_rank() -> None:
+    spread = EmbeddingStatistics.of(torch.eye(8))
+    assert spread.cosine == pytest.approx(0)
+    assert spread.effective_rank == pytest.approx(8)
+    assert spread.deviation == pytest.approx(math.sqrt(7) / 8)
+
+
+def test_the_mean_cosine_is_that_over_all_pairs() -> None:
+    embeddings = normalize(torch.randn(30, 5, generator=torch.Generator().manual_seed(3)), dim=1)
+    table = embeddings @ embeddings.T
+    expected = (table.sum() - table.trace()) / (30 * 29)
+    assert EmbeddingStatistics.of(embeddings).cosine == pytest.approx(float(expected), abs=1e-6)
+
+
+def test_a_constant_at_the_loss_of_chance_is_a_complete_collapse() -> None:
+    monitor = CollapseMonitor()
+    assert monitor.verdict(figures(CONSTANT, CONSTANT, 4.16)) == "complete"
+
+
+def test_one_flat_tower_is_a_dimensional_collapse() -> None:
+    assert CollapseMonitor().verdict(figures(LINE, SPREAD, 2.0)) == "dimensional"
+    assert CollapseMonitor().verdict(figures(SPREAD, LINE, 2.0)) == "dimensional"
+
+
+def test_only_towers_that_train_count() -> None:
+    monitor = CollapseMonitor(trained=("query",))
+    assert monitor.verdict(figures(SPREAD, LINE, 2.0)) == "none"
+    assert monitor.verdict(figures(LINE, SPREAD, 2.0)) == "dimensional"
+    assert monitor.verdict(figures(SPREAD, CONSTANT, 4.17)) == "none"
+    assert monitor.verdict(figures(CONSTANT, SPREAD, 4.17)) == "complete"
+
+
+def test_a_tower_that_was_flat_from_the_start_has_collapsed_only_when_it_is_half_as_wide() -> None:
+    monitor = CollapseMonitor()
+    monitor.begin(figures(LINE, SPREAD, math.nan))
+    assert monitor.verdict(figures(LINE, SPREAD, 2.0)) == "none"
+    flatter = EmbeddingStatistics(cosine=0.3, deviation=0.02, effective_rank=1.04)
+    assert monitor.verdict(figures(flatter, SPREAD, 2.0)) == "dimensional"
+    assert monitor.verdict(figures(LINE, LINE, 2.0)) == "dimensional"
+    resumed = CollapseMonitor(first_ranks=monitor.first_ranks)
+    assert resumed.verdict(figures(LINE, SPREAD, 2.0)) == "none"
+
+
+def test_spread_embeddings_with_the_loss_of_chance_have_not_collapsed() -> None:
+    assert CollapseMonitor().verdict(figures(SPREAD, SPREAD, 4.17)) == "none"
+
+
+def test_only_a_collapse_that_lasts_ends_a_run() -> None:
+    monitor = CollapseMonitor(patience=2)
+    collapsed, fine = figures(CONSTANT, CONSTANT, 4.17), figures(SPREAD, SPREAD, 2.0)
+    seen = [monitor.has_collapsed(each) for each in (collapsed, fine, collapsed, collapsed)]
+    assert seen == [False, False, False, True]
+
+
+def test_the_figures_name_everything_that_is_needed_to_judge_them() -> None:
+    text = str(figures(CONSTANT, LINE, 4.1))
+    for part in ("4.100", "4.174", "0.999", "0.300", "1.1", "2.1"):
+        assert part in text

@@ -1,0 +1,241 @@
+"""The gradient of a step is that of eq. 5 by plain autograd."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch.nn import functional
+
+from tests.checkpoints import WORDS
+from tests.runs import ListedPassages, gradients, plain_accelerator, tower
+from training.data.positives import KnownPositives
+from training.loop.batch_encoder import BatchEncoder
+from training.loop.contrastive_step import StepResult, TrainingTexts, loss_and_gradient
+from training.loop.embedding_cache import EmbeddingCache
+from training.model.dual_encoder import DualEncoder
+from training.objective.contrastive import LossSettings
+from training.objective.negatives.cache import NegativeCache
+from training.objective.negatives.in_batch import InBatchSampler
+from training.objective.negatives.mixed import MixedSampler
+from training.objective.negatives.sampler import NO_ROW, NegativeSampler, QueryBatch, Rows
+from training.objective.negatives.uniform import UniformSampler
+
+PASSAGES = [" ".join(WORDS[i : i + 2 + i % 5]) for i in range(20)]
+QUERIES = [WORDS[i] for i in range(10)]
+# Query 4 has two relevant passages, and passage 4 is relevant to two queries.
+KNOWN = KnownPositives([[0], [1], [2], [3], [4, 12], [4], [6], [7], [8], [9]])
+PAIRS = np.array([[0, 0], [4, 4], [5, 4], [7, 7], [2, 2], [9, 9], [4, 12]])
+TEXTS = TrainingTexts(QUERIES, ListedPassages(PASSAGES), KNOWN)
+
+
+def make(
+    checkpoints: dict[str, Path], micro_batch_size: int = 100, frozen: EmbeddingCache | None = None
+) -> BatchEncoder:
+    torch.manual_seed(3)
+    dual_encoder = DualEncoder(
+        tower(checkpoints["roberta"]), tower(checkpoints["bert"]), projection="shared", dim=16
+    ).train()
+    return BatchEncoder(
+        dual_encoder,
+        plain_accelerator(),
+        micro_batch_size=micro_batch_size,
+        embedding_cache=frozen,
+    )
+
+
+def uniform() -> UniformSampler:
+    return UniformSampler(KNOWN, num_passages=len(PASSAGES), per_query=3, seed=5)
+
+
+def mixed() -> MixedSampler:
+    return MixedSampler([InBatchSampler(KNOWN), uniform()])
+
+
+def cache(encoder: BatchEncoder) -> MixedSampler:
+    """A cache of embeddings that the encoders have since left behind, and in-batch negatives."""
+    kept = NegativeCache(
+        KNOWN,
+        num_passages=len(PASSAGES),
+        dim=16,
+        per_query=3,
+        fraction=1.0,
+        refresh_fraction=0.0,
+        seed=5,
+    )
+    kept.prepare(lambda rows: encoder.passages(TEXTS.passages, rows))
+    with torch.no_grad():
+        for parameter in encoder.dual_encoder.parameters():
+            parameter.add_(0.02 * torch.randn_like(parameter))
+    return MixedSampler([kept, InBatchSampler(KNOWN)])
+
+
+def step(
+    encoder: BatchEncoder, sampler: NegativeSampler, settings: LossSettings
+) -> tuple[StepResult, dict[str, torch.Tensor]]:
+    encoder.dual_encoder.zero_grad()
+    result = loss_and_gradient(encoder, TEXTS, sampler, PAIRS, settings)
+    return result, gradients(encoder.dual_encoder)
+
+
+def reference(
+    encoder: BatchEncoder,
+    negatives: Sequence[Sequence[int]],
+    constants: dict[int, torch.Tensor] | None = None,
+) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
+    """Eq. 5, query by query and text by text."""
+    dual_encoder = encoder.dual_encoder
+    dual_encoder.zero_grad()
+
+    def document(row: int) -> torch.Tensor:
+        if constants is not None and row in constants:
+            return constants[row]
+        return dual_encoder.encode_documents(
+            dual_encoder.document_tower.tokenise([PASSAGES[row]])
+        ).squeeze(0)
+
+    losses = []
+    for (number, positive), rows in zip(PAIRS.tolist(), negatives, strict=True):
+        features = dual_encoder.query_tower.tokenise([QUERIES[number]])
+        query = dual_encoder.encode_queries(features).squeeze(0)
+        documents = torch.stack([document(positive), *map(document, rows)])
+        losses.append(-functional.log_softmax(20 * documents @ query, dim=0)[0])
+    loss = torch.stack(losses).mean()
+    loss.backward()
+    return loss.detach(), gradients(dual_encoder)
+
+
+def drawn_by(encoder: BatchEncoder, sampler: NegativeSampler) -> Rows:
+    queries = encoder.queries([QUERIES[number] for number in PAIRS[:, 0]])
+    return sampler.draw(QueryBatch(PAIRS[:, 0], PAIRS[:, 1], queries))
+
+
+def lines(drawn: Rows) -> list[list[int]]:
+    return [[row for row in line if row != NO_ROW] for line in drawn.tolist()]
+
+
+def assert_same(
+    found: dict[str, torch.Tensor], expected: dict[str, torch.Tensor], tolerance: float = 1e-5
+) -> None:
+    assert found.keys() == expected.keys()
+    for name, gradient in expected.items():
+        torch.testing.assert_close(found[name], gradient, atol=tolerance, rtol=1e-3, msg=name)
+
+
+@pytest.mark.parametrize("micro_batch_size", [1, 2, 5, 100])
+def test_the_gradient_is_that_of_a_plain_pass_for_every_micro_batch_size(
+    micro_batch_size: int, checkpoints: dict[str, Path]
+) -> None:
+    encoder = make(checkpoints, micro_batch_size)
+    result, found = step(encoder, mixed(), LossSettings())
+    negatives = lines(drawn_by(encoder, mixed()))
+    loss, expected = reference(encoder, negatives)
+    assert result.loss == pytest.approx(loss.item(), rel=1e-5)
+    bound = np.mean([np.log(1 + len(line)) for line in negatives])
+    assert result.collapsed_loss == pytest.approx(bound, rel=1e-5)
+    assert_same(found, expected)
+    assert len(found) == len(list(encoder.dual_encoder.parameters()))
+
+
+def test_shared_negatives_count_for_every_query_that_they_are_not_relevant_to(
+    checkpoints: dict[str, Path],
+) -> None:
+    encoder = make(checkpoints, 4)
+    result, found = step(encoder, uniform(), LossSettings(shared=True))
+    drawn = {row for line in lines(drawn_by(encoder, uniform())) for row in line}
+    negatives = [sorted(drawn - set(KNOWN.of(number).tolist())) for number in PAIRS[:, 0]]
+    assert len(drawn) > 3
+    loss, expected = reference(encoder, negatives)
+    assert result.loss == pytest.approx(loss.item(), rel=1e-5)
+    assert_same(found, expected)
+
+
+def test_cached_negatives_are_constants(checkpoints: dict[str, Path]) -> None:
+    encoder = make(checkpoints, 3)
+    sampler = cache(encoder)
+    state = sampler.state()
+    drawn = drawn_by(encoder, sampler)
+    sampler.restore(state)
+    encoded = set(PAIRS[:, 1].tolist())
+    rows = np.array(sorted(set(drawn[drawn != NO_ROW].tolist()) - encoded))
+    assert len(rows) > 3
+    kept = sampler.cached(rows)
+    assert kept is not None
+    constants = dict(zip(rows.tolist(), kept, strict=True))
+    result, found = step(encoder, sampler, LossSettings(gradient="cached"))
+    loss, expected = reference(encoder, lines(drawn), constants)
+    assert result.loss == pytest.approx(loss.item(), rel=1e-5)
+    assert_same(found, expected)
+
+
+def test_drawn_negatives_that_are_re_encoded_teach_the_document_encoder_too(
+    checkpoints: dict[str, Path],
+) -> None:
+    encoder = make(checkpoints)
+    sampler = cache(encoder)
+    state = sampler.state()
+    drawn = drawn_by(encoder, sampler)
+    sampler.restore(state)
+    _, found = step(encoder, sampler, LossSettings(gradient="re-encoded"))
+    _, expected = reference(encoder, lines(drawn))
+    assert_same(found, expected)
+    sampler.restore(state)
+    _, constant = step(encoder, sampler, LossSettings(gradient="cached"))
+    name = "document_tower.encoder.0.model.encoder.layer.1.output.dense.weight"
+    assert not torch.allclose(constant[name], expected[name], rtol=0.01)
+
+
+def test_embeddings_of_a_step_update_the_cache(
+    checkpoints: dict[str, Path],
+) -> None:
+    encoder = make(checkpoints)
+    sampler = cache(encoder)
+    rows = np.unique(PAIRS[:, 1])
+    fresh = encoder.passages(TEXTS.passages, rows)
+    before = sampler.cached(rows)
+    assert before is not None
+    assert not torch.allclose(before, fresh, atol=1e-3)
+    step(encoder, sampler, LossSettings(gradient="cached"))
+    after = sampler.cached(rows)
+    assert after is not None
+    torch.testing.assert_close(after, fresh, atol=1e-5, rtol=0)
+
+
+def test_a_sampler_that_keeps_nothing_cannot_give_constants(checkpoints: dict[str, Path]) -> None:
+    with pytest.raises(ValueError, match="must be re-encoded"):
+        step(make(checkpoints), uniform(), LossSettings(gradient="cached"))
+
+
+def test_alignment_with_cached_outputs_is_the_same_as_without(
+    checkpoints: dict[str, Path], tmp_path: Path
+) -> None:
+    found = []
+    for frozen in (None, EmbeddingCache(tmp_path, "weights", 32)):
+        encoder = make(checkpoints, 3, frozen)
+        encoder.dual_encoder.train_only(frozenset({"query_encoder", "projection"}))
+        found.append(step(encoder, mixed(), LossSettings()))
+    (result, expected), (known_result, known) = found
+    assert known_result.loss == pytest.approx(result.loss, rel=1e-5)
+    assert_same(known, expected)
+    assert not any(name.startswith("document_tower") for name in known)
+
+
+def test_gradient_checkpointing_changes_no_gradient(checkpoints: dict[str, Path]) -> None:
+    encoder = make(checkpoints, 4)
+    _, expected = step(encoder, mixed(), LossSettings())
+    for part in (encoder.dual_encoder.query_tower, encoder.dual_encoder.document_tower):
+        part.set_gradient_checkpointing(True)
+    _, found = step(encoder, mixed(), LossSettings())
+    assert_same(found, expected, tolerance=1e-7)
+
+
+def test_a_batch_with_one_shared_document_learns_from_other_negatives(
+    checkpoints: dict[str, Path],
+) -> None:
+    encoder = make(checkpoints)
+    pairs = np.array([[4, 4], [5, 4]])
+    result = loss_and_gradient(encoder, TEXTS, InBatchSampler(KNOWN), pairs, LossSettings())
+    assert (result.loss, result.collapsed_loss) == (0, 0)
+    result = loss_and_gradient(encoder, TEXTS, mixed(), pairs, LossSettings())
+    assert result.loss > 0

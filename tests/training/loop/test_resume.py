@@ -1,0 +1,103 @@
+"""A resumed run gives the same result as an uninterrupted one."""
+
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.processes import Command
+from tests.runs import records, run, tables, write_recipe
+from training.loop.checkpoints import read_checkpoint
+from training.recipes.settings import read_recipe
+
+# Steps are logged at every tenth, so that a kill hits between two checkpoints.
+EVERY = 15
+SETTINGS: dict[str, Any] = {
+    "validation__every": EVERY,
+    "alignment__max_epochs": 10,
+    "fine_tuning__epochs": 10,
+    "negatives__refresh_fraction": 0.02,
+    "optimiser__precision": "fp32",
+}
+
+
+@pytest.fixture(scope="module")
+def whole(
+    checkpoints: dict[str, Path], collection: Path, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Path, Path]:
+    """A recipe with dropout, and what it makes of itself when nothing interrupts it; read only."""
+    folder = tmp_path_factory.mktemp("whole")
+    content = tables(collection, checkpoints["roberta"], checkpoints["bert"], **SETTINGS)
+    path = write_recipe(folder / "recipe.toml", content)
+    run(read_recipe(path), folder / "run")
+    return path, folder / "run"
+
+
+def start(recipe: Path, out: Path, *options: str) -> Command:
+    arguments = ("train", recipe, "--out", out, *options)
+    return Command(*arguments, output=out.with_suffix(".txt"))
+
+
+def has_logged(out: Path, stage: str, step: int) -> bool:
+    if not (out / "metrics.jsonl").is_file():
+        return False
+    lines = (out / "metrics.jsonl").read_text().splitlines(keepends=True)
+    return any(f'"stage": "{stage}", "step": {step},' in line for line in lines if line[-1] == "\n")
+
+
+def assert_same_result(out: Path, whole: Path) -> None:
+    assert records(out) == records(whole)
+    files = sorted(path.relative_to(whole) for path in whole.rglob("*.safetensors"))
+    assert len(files) == 4
+    for file in files:
+        assert (out / file).read_bytes() == (whole / file).read_bytes(), file
+    assert sorted(entry.name for entry in out.iterdir()) == [
+        "document_encoder", "manifest.json", "metrics.jsonl", "query_encoder", "recipe.json"
+    ]  # fmt: skip
+    assert not out.with_name(f".{out.name}.partial").exists()
+
+
+def test_a_run_killed_in_both_stages_ends_as_one_that_was_not(
+    whole: tuple[Path, Path], tmp_path: Path
+) -> None:
+    recipe, expected = whole
+    out = tmp_path / "run"
+    for stage in ("alignment", "fine-tuning"):
+        command = start(recipe, out, "--resume")
+        command.wait_until(lambda stage=stage: has_logged(out, stage, EVERY + 5))
+        command.send(signal.SIGKILL)
+        assert command.wait() == -signal.SIGKILL
+        assert not (out / "manifest.json").exists()
+        state = read_checkpoint(out / "checkpoint")["train_state"]
+        assert state["step"] >= EVERY
+        assert state["stage"] == (stage == "fine-tuning")
+    command = start(recipe, out, "--resume")
+    assert command.wait() == 0, command.text
+    assert "going on after" in command.text
+    assert_same_result(out, expected)
+
+
+def test_an_interrupted_run_can_be_resumed(whole: tuple[Path, Path], tmp_path: Path) -> None:
+    recipe, expected = whole
+    out = tmp_path / "run"
+    command = start(recipe, out)
+    command.wait_until(lambda: has_logged(out, "alignment", EVERY + 5))
+    command.send(signal.SIGINT)
+    assert command.wait() == 2
+    assert command.refusal == "interrupted: run the same command with --resume to continue"
+    assert not out.with_name(f".{out.name}.partial").exists()
+    run(read_recipe(recipe), out, resume=True)
+    assert_same_result(out, expected)
+
+
+def test_a_run_killed_before_its_first_checkpoint_starts_again(
+    whole: tuple[Path, Path], tmp_path: Path
+) -> None:
+    recipe, expected = whole
+    out = tmp_path / "run"
+    out.mkdir()
+    (out / "recipe.json").write_text('{"rec')
+    (out / "metrics.jsonl").write_text('{"kind": "evaluation", "stage": "alignment", "step": 0}\n')
+    run(read_recipe(recipe), out)
+    assert_same_result(out, expected)

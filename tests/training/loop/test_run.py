@@ -1,0 +1,364 @@
+"""Whole runs: the trained parts, the logs and the results of each stage."""
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+from tests.checkpoints import ARCHITECTURES
+from tests.runs import Listener, recipe, records, run
+from training.inputs import make_dual_encoder
+from training.loop.checkpoints import read_checkpoint
+from training.recipes.settings import Recipe
+from training.train import train
+
+Weights = dict[str, torch.Tensor]
+
+
+@pytest.fixture(scope="module")
+def daft(checkpoints: dict[str, Path], collection: Path) -> Recipe:
+    return recipe(collection, checkpoints["roberta"], checkpoints["bert"], keep_stages=True)
+
+
+@pytest.fixture(scope="module")
+def aligned(daft: Recipe, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A finished run of DAFT; read only."""
+    out = tmp_path_factory.mktemp("aligned") / "run"
+    run(daft, out)
+    return out
+
+
+def start(recipe: Recipe) -> Weights:
+    torch.manual_seed(recipe.seed)
+    return make_dual_encoder(recipe).state_dict()
+
+
+def stage_end(out: Path, stage: str) -> Weights:
+    model: Weights = read_checkpoint(out / "stages" / stage)["model"]
+    return model
+
+
+def changed(before: Weights, after: Weights) -> set[str]:
+    """The first names of what moved."""
+    assert before.keys() == after.keys()
+    moved = {name for name, value in before.items() if not torch.equal(value, after[name])}
+    return {name.partition(".")[0] for name in moved}
+
+
+def test_alignment_leaves_the_document_language_model_as_it_was_bit_for_bit(
+    daft: Recipe, aligned: Path
+) -> None:
+    after = stage_end(aligned, "alignment")
+    assert changed(start(daft), after) == {
+        "query_tower", "query_projection", "document_projection"
+    }  # fmt: skip
+    assert changed(after, stage_end(aligned, "fine-tuning")) == {
+        "query_tower", "document_tower", "query_projection", "document_projection"
+    }  # fmt: skip
+
+
+def test_a_frozen_projection_stays_through_alignment_too(
+    checkpoints: dict[str, Path], collection: Path, tmp_path: Path
+) -> None:
+    frozen = recipe(
+        collection,
+        checkpoints["roberta"],
+        checkpoints["bert"],
+        keep_stages=True,
+        alignment={"max_epochs": 1, "train_projection": False},
+        fine_tuning={"epochs": 1},
+    )
+    run(frozen, tmp_path / "run")
+    assert changed(start(frozen), stage_end(tmp_path / "run", "alignment")) == {"query_tower"}
+
+
+def test_alternating_moves_one_language_model_a_batch_and_the_query_encoder_first(
+    checkpoints: dict[str, Path], collection: Path, tmp_path: Path
+) -> None:
+    found = []
+    for num_steps in (1, 2, 3):
+        settings = recipe(
+            collection,
+            checkpoints["roberta"],
+            checkpoints["bert"],
+            recipe="alternating",
+            keep_stages=True,
+            optimiser__schedule="constant",
+            fine_tuning__epochs=num_steps / 4,
+        )
+        run(settings, tmp_path / f"{num_steps}")
+        found.append(stage_end(tmp_path / f"{num_steps}", "alternating"))
+    projections = {"query_projection", "document_projection"}
+    assert changed(start(settings), found[0]) == {"query_tower"} | projections
+    assert changed(found[0], found[1]) == {"document_tower"} | projections
+    assert changed(found[1], found[2]) == {"query_tower"} | projections
+
+
+def test_contrastive_training_has_no_alignment(
+    checkpoints: dict[str, Path], collection: Path, tmp_path: Path
+) -> None:
+    settings = recipe(collection, checkpoints["roberta"], checkpoints["bert"], recipe="contrastive")
+    run(settings, tmp_path / "run")
+    assert {record["stage"] for record in records(tmp_path / "run")} == {"fine-tuning"}
+
+
+def test_a_run_learns_its_training_data(
+    checkpoints: dict[str, Path], collection: Path, tmp_path: Path
+) -> None:
+    settings = recipe(
+        collection,
+        checkpoints["bert"],
+        checkpoints["bert"],
+        recipe="contrastive",
+        fine_tuning={"epochs": 30},
+        optimiser__learning_rate=3e-3,
+        # What it trains on, since so few pairs teach nothing about others.
+        validation={
+            "data": [{"corpus": str(collection), "qrels": "train"}],
+            "queries": 44,
+            "every": 40,
+        },
+    )
+    outcome = run(settings, tmp_path / "run")
+    evaluations = records(tmp_path / "run", "evaluation")
+    assert evaluations[0]["ndcg@10"] < 0.6
+    assert outcome.quality["nDCG@10"] > 0.9
+    assert outcome.quality["nDCG@10"] == max(record["ndcg@10"] for record in evaluations)
+    assert evaluations[-1]["loss"] < 0.2 * evaluations[-1]["collapsed_loss"]
+
+
+def test_the_best_evaluation_is_the_one_that_is_kept(aligned: Path) -> None:
+    evaluations = records(aligned, "evaluation")
+    chosen = [record for record in evaluations if record["stage"] == "fine-tuning"]
+    best = max(chosen, key=lambda record: record["ndcg@10"])
+    (end,) = records(aligned, "end")
+    assert (end["stage"], end["step"], end["ndcg@10"]) == (
+        "fine-tuning", best["step"], best["ndcg@10"]
+    )  # fmt: skip
+    assert end["final_ndcg@10"] == pytest.approx(best["ndcg@10"])
+
+
+def test_every_evaluation_logs_the_values_for_the_figures_of_the_paper(aligned: Path) -> None:
+    evaluations = records(aligned, "evaluation")
+    assert [(record["stage"], record["step"]) for record in evaluations] == [
+        *(("alignment", step) for step in (0, 4, 8)), *(("fine-tuning", step) for step in (0, 4, 8))
+    ]  # fmt: skip
+    for record in evaluations:
+        assert record["kl_per_dimension"] == pytest.approx(record["kl"] / 32)
+        assert (record["kl_threshold"] is not None) == (record["stage"] == "alignment")
+        assert record["epoch"] == record["step"] / 4
+        assert 0 <= record["ndcg@10"] <= 1
+        assert {"mrr@10", "r@100", "query_cosine", "document_deviation"} <= record.keys()
+        if record["step"] == 0:
+            assert record["loss"] is None
+        else:
+            # Four draws and up to seven other positives, of which some are drawn too.
+            assert math.log(5) < record["collapsed_loss"] < math.log(12)
+    steps = records(aligned, "step")
+    assert [record["step"] for record in steps] == [4, 8, 4, 8]
+    rates = [record["learning_rate"] for record in steps]
+    assert rates == pytest.approx([5e-4, 0, 5e-4, 0])
+
+
+def test_the_loss_of_an_evaluation_is_the_mean_of_the_steps_before_it(aligned: Path) -> None:
+    steps = records(aligned, "step")
+    evaluations = [record for record in records(aligned, "evaluation") if record["step"]]
+    for step, evaluation in zip(steps, evaluations, strict=True):
+        assert step["loss"] == pytest.approx(evaluation["loss"])
+
+
+def test_towers_that_are_aligned_from_the_start_skip_alignment(
+    checkpoints: dict[str, Path], collection: Path, tmp_path: Path
+) -> None:
+    settings = recipe(
+        collection,
+        checkpoints["roberta"],
+        checkpoints["bert"],
+        alignment={"max_epochs": 9, "threshold": 10_000.0},
+    )
+    listener = Listener()
+    train(settings, tmp_path / "run", progress=listener)
+    (stop,) = records(tmp_path / "run", "stop")
+    assert (stop["stage"], stop["step"]) == ("alignment", 0)
+    assert "is below δ = 10000.0" in stop["reason"]
+    assert f"alignment ends at step 0: {stop['reason']}" in listener.notes
+    assert [(name, total) for name, total, _ in listener.stages][-2:] == [
+        ("Stage 1: alignment", 36), ("Stage 2: fine-tuning", 8)
+    ]  # fmt: skip
+    assert [record["stage"] for record in records(tmp_path / "run", "step")] == ["fine-tuning"] * 2
+
+
+@pytest.mark.parametrize("counts_as_collapsed", [False, True])
+def test_alignment_ends_when_the_estimate_is_below_the_threshold_unless_by_a_collapse(
+    counts_as_collapsed: bool, daft: Recipe, aligned: Path, tmp_path: Path
+) -> None:
+    first, second = (record["kl"] for record in records(aligned, "evaluation")[:2])
+    assert second < first
+    changes: dict[str, Any] = {
+        "alignment": daft.alignment.model_copy(update={"threshold": (first + second) / 2})
+    }
+    if counts_as_collapsed:
+        # As any embeddings do with any loss.
+        lax = {"cosine": 0.0, "loss_share": 0.0}
+        changes["collapse"] = daft.collapse.model_copy(update=lax)
+    run(daft.model_copy(update=changes), tmp_path / "run")
+    assert records(tmp_path / "run", "evaluation")[1]["kl"] == pytest.approx(second)
+    stops = [(stop["stage"], stop["step"]) for stop in records(tmp_path / "run", "stop")]
+    assert stops == ([] if counts_as_collapsed else [("alignment", 4)])
+
+
+def test_alignment_ends_when_patience_does(
+    checkpoints: dict[str, Path], collection: Path, tmp_path: Path
+) -> None:
+    settings = recipe(
+        collection,
+        checkpoints["roberta"],
+        checkpoints["bert"],
+        # At such a rate the estimate stays where it is, or nearly.
+        alignment={"max_epochs": 9, "threshold": -1e9, "patience": 2, "learning_rate": 1e-12},
+        fine_tuning={"epochs": 1},
+    )
+    run(settings, tmp_path / "run")
+    (stop,) = records(tmp_path / "run", "stop")
+    assert 8 <= stop["step"] < 36
+    assert "for 2 evaluations" in stop["reason"]
+
+
+@pytest.mark.parametrize("name", [*ARCHITECTURES])
+def test_every_architecture_trains_as_either_tower(
+    name: str, checkpoints: dict[str, Path], collection: Path, tmp_path: Path
+) -> None:
+    others = [*ARCHITECTURES]
+    other = others[(others.index(name) + 1) % len(others)]
+    settings = recipe(
+        collection,
+        checkpoints[name],
+        checkpoints[other],
+        recipe="contrastive",
+        fine_tuning={"epochs": 0.5},
+        keep_stages=True,
+    )
+    run(settings, tmp_path / "run")
+    assert changed(start(settings), stage_end(tmp_path / "run", "fine-tuning")) >= {
+        "query_tower", "document_tower"
+    }  # fmt: skip
+    assert records(tmp_path / "run", "step")[0]["step"] == 2
+
+
+SAMPLERS: list[dict[str, Any]] = [
+    {"samplers": ["in_batch"]},
+    {"samplers": ["cache"], "cache_fraction": 0.5, "cache_precision": "float16"},
+    {"samplers": ["uniform", "in_batch"], "gradient": "re-encoded", "shared": True},
+    {"samplers": ["bm25"], "gradient": "re-encoded", "depth": 10},
+    {"samplers": ["mined"], "gradient": "re-encoded", "depth": 10, "refresh_every": 3},
+]
+
+
+@pytest.mark.parametrize("negatives", SAMPLERS, ids=lambda n: "+".join(n["samplers"]))
+def test_every_sampler_trains(
+    negatives: dict[str, Any], checkpoints: dict[str, Path], collection: Path, tmp_path: Path
+) -> None:
+    settings = recipe(
+        collection,
+        checkpoints["roberta"],
+        checkpoints["bert"],
+        recipe="contrastive",
+        negatives={"per_query": 4, **negatives},
+        fine_tuning={"epochs": 1},
+    )
+    run(settings, tmp_path / "run")
+    (step,) = records(tmp_path / "run", "step")
+    assert 0 < step["loss"] < 20
+
+
+def test_negatives_that_come_with_triples_train(
+    checkpoints: dict[str, Path], collection: Path, tmp_path: Path
+) -> None:
+    lines = [f"q{number}\td{number}\td{(number + 5) % 44}\n" for number in range(44)]
+    (tmp_path / "triples.tsv").write_text("".join(lines))
+    settings = recipe(
+        collection,
+        checkpoints["roberta"],
+        checkpoints["bert"],
+        recipe="contrastive",
+        data=[{"corpus": str(collection), "triples": str(tmp_path / "triples.tsv")}],
+        negatives={"samplers": ["given"], "gradient": "re-encoded", "per_query": 1},
+        fine_tuning={"epochs": 1},
+    )
+    run(settings, tmp_path / "run")
+    evaluation = records(tmp_path / "run", "evaluation")[-1]
+    assert evaluation["collapsed_loss"] == pytest.approx(math.log(2))
+
+
+@pytest.mark.parametrize("change", ["bf16", "gradient checkpointing", "micro-batches"])
+def test_memory_savings_do_not_change_the_training(
+    change: str, checkpoints: dict[str, Path], collection: Path, tmp_path: Path
+) -> None:
+    plain: dict[str, Any] = {
+        "recipe": "contrastive",
+        "query_encoder__dropout": 0.0,
+        "document_encoder__dropout": 0.0,
+        "fine_tuning": {"epochs": 1},
+    }
+    changes: dict[str, dict[str, Any]] = {
+        "bf16": {"optimiser__precision": "bf16"},
+        "gradient checkpointing": {
+            "query_encoder__gradient_checkpointing": True,
+            "document_encoder__gradient_checkpointing": True,
+        },
+        "micro-batches": {"optimiser__micro_batch_size": 3},
+    }
+    losses = []
+    for number, settings in enumerate((plain, plain | changes[change])):
+        out = tmp_path / f"{number}"
+        run(recipe(collection, checkpoints["roberta"], checkpoints["bert"], **settings), out)
+        losses.append(records(out, "step")[0]["loss"])
+    tolerance = 2e-2 if change == "bf16" else 1e-4
+    assert losses[1] == pytest.approx(losses[0], rel=tolerance)
+    if change == "bf16":
+        assert losses[1] != losses[0]
+
+
+def test_runs_that_share_frozen_outputs_train_alike(
+    daft: Recipe, aligned: Path, tmp_path: Path
+) -> None:
+    shared = daft.model_copy(update={"frozen_outputs": str(tmp_path / "frozen")})
+    for name in ("first", "second"):
+        run(shared, tmp_path / name)
+        assert records(tmp_path / name) == records(aligned)
+    assert len(list((tmp_path / "frozen").glob("*.outputs"))) == 1
+
+
+def test_tensorboard_has_the_values_of_the_log(
+    checkpoints: dict[str, Path], collection: Path, tmp_path: Path
+) -> None:
+    settings = recipe(collection, checkpoints["roberta"], checkpoints["bert"], tensorboard=True)
+    run(settings, tmp_path / "run")
+    board = EventAccumulator(str(tmp_path / "run" / "tensorboard")).Reload()
+    drawn = {event.step: event.value for event in board.Scalars("alignment/kl")}
+    logged = {
+        record["step"]: record["kl"]
+        for record in records(tmp_path / "run", "evaluation")
+        if record["stage"] == "alignment"
+    }
+    assert drawn == pytest.approx(logged)
+
+
+def test_other_queries_can_validate(
+    checkpoints: dict[str, Path], collection: Path, tmp_path: Path
+) -> None:
+    settings = recipe(
+        collection,
+        checkpoints["roberta"],
+        checkpoints["bert"],
+        recipe="contrastive",
+        validation={"data": [{"corpus": str(collection), "qrels": "train"}], "queries": 9},
+        fine_tuning={"epochs": 1},
+    )
+    outcome = run(settings, tmp_path / "run")
+    assert outcome.num_queries == 9
+    # All 44 pairs are trained on.
+    assert records(tmp_path / "run", "step")[0]["step"] == 5

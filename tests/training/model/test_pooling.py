@@ -1,0 +1,72 @@
+"""Pooling by the first tokens, in torch, on disk and in ONNX."""
+
+import numpy as np
+import pytest
+import torch
+from sentence_transformers import SentenceTransformer
+
+from export.encoder_directory import export_encoder
+from export.source import load_source
+from swiftlet.retrieval.encoder import OnnxEncoder
+from training.model.fingerprint import embedding_space
+from training.model.pooling import FirstTokensPooling
+from training.model.quiet import quiet
+from training.model.towers import Tower, TowerSettings
+
+TEXTS = ["", "kalo", "kalo mine pura soti", "Rasé, 12 (mi-lo)!", "tira " * 90]
+
+
+@pytest.mark.parametrize("first_tokens", [1, 2, 9])
+def test_it_is_the_mean_of_those_that_are_there_wherever_the_padding_stands(first_tokens):
+    generator = torch.Generator().manual_seed(1)
+    embeddings = torch.rand(3, 5, 4, generator=generator)
+    mask = torch.tensor([[1, 1, 1, 1, 1], [1, 1, 1, 0, 0], [0, 0, 1, 1, 1]])
+    features = {"token_embeddings": embeddings, "attention_mask": mask}
+    pooled = FirstTokensPooling(4, first_tokens)(features)["sentence_embedding"]
+    for row, (start, end) in enumerate([(0, 5), (0, 3), (2, 5)]):
+        expected = embeddings[row, start : min(end, start + first_tokens)].mean(dim=0)
+        torch.testing.assert_close(pooled[row], expected)
+
+
+@pytest.fixture(scope="module")
+def saved(checkpoints, tmp_path_factory):
+    """A saved encoder that pools its first three tokens."""
+    folder = tmp_path_factory.mktemp("saved") / "first"
+    settings = TowerSettings(checkpoints["bert"], pooling="first_tokens", first_tokens=3)
+    Tower.load(settings).save(folder)
+    return folder
+
+
+def test_it_is_loaded_again_as_it_was_saved(saved):
+    with quiet():
+        model = SentenceTransformer(str(saved), device="cpu")
+    assert (type(model[1]), model[1].first_tokens) == (FirstTokensPooling, 3)
+    assert load_source(saved).pooling == "first_3_tokens"
+
+
+def test_a_module_of_the_same_name_beside_the_model_is_not_run(saved):
+    for place in (saved, saved / "1_FirstTokensPooling"):
+        (place / "training.py").write_text("raise SystemExit('code of the model ran')")
+        (place / "pooling.py").write_text("raise SystemExit('code of the model ran')")
+    assert type(load_source(saved).model[1]) is FirstTokensPooling
+
+
+def test_onnx_and_torch_give_the_same(saved, tmp_path):
+    manifest = export_encoder(saved, tmp_path / "encoder")
+    assert manifest.details["pooling"] == "first_3_tokens"
+    encoder = OnnxEncoder.load(tmp_path / "encoder", precision="fp32")
+    model = load_source(saved).model
+    expected = np.stack([model.encode([t], show_progress_bar=False)[0] for t in TEXTS])
+    np.testing.assert_allclose(encoder.encode(TEXTS), expected, atol=2e-5)
+
+
+def test_another_number_of_tokens_is_another_embedding_space(checkpoints):
+    spaces = {
+        embedding_space(
+            Tower.load(
+                TowerSettings(checkpoints["bert"], pooling=pooling, first_tokens=number)
+            ).encoder
+        )
+        for pooling, number in [("first_tokens", 3), ("first_tokens", 4), ("mean", 4)]
+    }
+    assert len(spaces) == 3

@@ -1,0 +1,125 @@
+import numpy as np
+import pytest
+import torch
+
+from swiftlet.retrieval.engines.faiss_index import EXACT_UP_TO
+from swiftlet.retrieval.errors import InvalidArgumentError
+from training.data.positives import KnownPositives
+from training.objective.negatives.mined import MinedSampler
+from training.objective.negatives.sampler import NO_ROW, QueryBatch, Rows
+
+DIM = 16
+
+
+def normalised(count: int, seed: int) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    return torch.nn.functional.normalize(torch.randn(count, DIM, generator=generator), dim=1)
+
+
+QUERIES = normalised(10, 1)
+DOCUMENTS = normalised(300, 2)
+NEAREST = (QUERIES @ DOCUMENTS.T).argsort(dim=1, descending=True).numpy()
+# Of each query the best and the third are relevant.
+KNOWN = KnownPositives(NEAREST[:, [0, 2]].tolist())
+BATCH = QueryBatch(np.arange(10), NEAREST[:, 0], QUERIES)
+
+
+def encode(rows: Rows) -> torch.Tensor:
+    return DOCUMENTS[rows]
+
+
+def sampler(
+    per_query: int = 4, depth: int = 4, refresh_every: int = 3, num_passages: int = 300
+) -> MinedSampler:
+    return MinedSampler(
+        KNOWN,
+        encode_queries=lambda queries: QUERIES[queries],
+        num_passages=num_passages,
+        per_query=per_query,
+        depth=depth,
+        refresh_every=refresh_every,
+        seed=0,
+    )
+
+
+def test_negatives_are_the_nearest_irrelevant_passages():
+    made = sampler()
+    made.prepare(encode)
+    assert (np.sort(made.draw(BATCH), axis=1) == np.sort(NEAREST[:, [1, 3, 4, 5]], axis=1)).all()
+
+
+def test_all_of_the_nearest_are_drawn_equally_often():
+    made = sampler(per_query=2)
+    made.prepare(encode)
+    rows = np.concatenate([made.draw(BATCH)[0] for _ in range(1000)])
+    counts = [int((rows == row).sum()) for row in NEAREST[0, [1, 3, 4, 5]]]
+    assert sum(counts) == 2000
+    # The standard deviation of each is √250.
+    assert all(abs(count - 500) < 64 for count in counts)
+
+
+def test_passages_are_searched_again_every_so_many_steps():
+    made = sampler()
+    made.prepare(encode)
+    before = np.sort(made.draw(BATCH), axis=1)
+    opposite = np.sort(NEAREST[:, [-1, -2, -3, -4]], axis=1)
+    changes = []
+    for _ in range(7):
+        made.refresh(lambda rows: -DOCUMENTS[rows])
+        drawn = np.sort(made.draw(BATCH), axis=1)
+        assert (drawn == before).all() or (drawn == opposite).all()
+        changes.append((drawn == opposite).all())
+    assert changes == [False, False, True, True, True, True, True]
+
+
+def test_a_run_that_resumes_mines_when_the_uninterrupted_one_would():
+    encoded = 0
+
+    def counting(rows: Rows) -> torch.Tensor:
+        nonlocal encoded
+        encoded += len(rows)
+        return DOCUMENTS[rows]
+
+    made = sampler()
+    made.prepare(encode)
+    made.refresh(counting)
+    resumed = sampler()
+    resumed.restore(made.state())
+    resumed.refresh(counting)
+    assert encoded == 0
+    resumed.refresh(counting)
+    assert encoded == 300
+
+
+def test_before_anything_is_mined_nothing_is_drawn():
+    assert (sampler().draw(BATCH) == NO_ROW).all()
+
+
+def test_an_approximate_index_finds_most_of_the_nearest_and_encodes_each_passage_once():
+    size = EXACT_UP_TO + 1000
+    documents = normalised(size, 3)
+    nearest = (QUERIES @ documents.T).topk(50, dim=1).indices.numpy()
+    encoded = np.zeros(size, np.int64)
+
+    def counting(rows: Rows) -> torch.Tensor:
+        encoded[rows] += 1
+        return documents[rows]
+
+    made = sampler(per_query=40, depth=40, num_passages=size)
+    made.prepare(counting)
+    assert (encoded == 1).all()
+    found = [np.isin(*pair).mean() for pair in zip(made.draw(BATCH), nearest, strict=True)]
+    assert np.mean(found) > 0.7
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"depth": 3}, "depth is 3: at least 4"),
+        ({"refresh_every": 0}, "refresh_every is 0: at least 1"),
+        ({"per_query": 0}, "per_query is 0: at least 1"),
+    ],
+)
+def test_settings_out_of_range_are_refused(settings, message):
+    with pytest.raises(InvalidArgumentError, match=message):
+        sampler(**settings)

@@ -1,0 +1,52 @@
+"""The contrastive loss is that of eq. 5, row by row."""
+
+import math
+
+import pytest
+import torch
+
+from training.objective.contrastive import collapsed_loss, contrastive_loss
+
+
+def test_the_loss_of_a_row_is_minus_the_log_of_its_positives_share() -> None:
+    scores = torch.tensor([[0.9, 0.1, 0.3]])
+    negatives = torch.tensor([[False, True, True]])
+    loss = contrastive_loss(
+        scores, torch.tensor([0]), negatives, score_factor=20.0, temperature=2.0
+    )
+    weights = [math.exp(20 * score / 2) for score in (0.9, 0.1, 0.3)]
+    assert loss.item() == pytest.approx(-math.log(weights[0] / sum(weights)), rel=1e-3)
+
+
+def test_a_document_that_is_not_a_rows_negative_does_not_count_in_it() -> None:
+    scores = torch.tensor([[0.9, 0.1, 0.99], [0.2, 0.8, 0.5]])
+    negatives = torch.tensor([[False, True, False], [True, False, True]])
+    loss = contrastive_loss(scores, torch.tensor([0, 1]), negatives)
+    rows = [
+        contrastive_loss(scores[:1, :2], torch.tensor([0]), negatives[:1, :2]),
+        contrastive_loss(scores[1:], torch.tensor([1]), negatives[1:]),
+    ]
+    assert loss.item() == pytest.approx((rows[0].item() + rows[1].item()) / 2)
+
+
+def test_a_collapsed_model_has_the_loss_of_eq_7() -> None:
+    scores = torch.ones(5, 65)
+    negatives = torch.ones(5, 65, dtype=torch.bool)
+    negatives[:, 0] = False
+    loss = contrastive_loss(scores, torch.zeros(5, dtype=torch.long), negatives)
+    assert loss.item() == pytest.approx(math.log(65), abs=1e-5)
+    assert loss.item() == pytest.approx(4.17, abs=0.005)
+    assert collapsed_loss(negatives) == pytest.approx(math.log(65), abs=1e-5)
+
+
+def test_rows_with_different_numbers_of_negatives_have_their_own_bound() -> None:
+    negatives = torch.tensor([[True, True, True, False], [True, False, False, False]])
+    assert collapsed_loss(negatives) == pytest.approx((math.log(4) + math.log(2)) / 2)
+
+
+def test_a_query_without_negatives_has_no_loss_and_a_finite_gradient() -> None:
+    scores = torch.tensor([[0.5, 0.2]], requires_grad=True)
+    loss = contrastive_loss(scores, torch.tensor([0]), torch.zeros(1, 2, dtype=torch.bool))
+    loss.backward()
+    assert loss.item() == 0
+    assert torch.isfinite(scores.grad).all()

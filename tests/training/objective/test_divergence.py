@@ -1,0 +1,92 @@
+"""The KL estimate converges to the closed form, and is always finite."""
+
+import math
+
+import pytest
+import torch
+
+from swiftlet.retrieval.errors import InvalidArgumentError
+from training.objective.divergence import AlignmentStopping, kl_estimate
+
+
+def gaussian_divergence(shift: float, scale: float, dim: int) -> float:
+    """KL(N(0, I) ‖ N(shift, scale² I)) in `dim` dimensions."""
+    one = math.log(scale) + (1 + shift**2) / (2 * scale**2) - 0.5
+    return dim * one
+
+
+@pytest.mark.parametrize("dim", [1, 2, 5, 8])
+@pytest.mark.parametrize(("shift", "scale"), [(0.0, 1.0), (0.5, 1.0), (0.0, 2.0), (0.3, 1.5)])
+def test_the_estimate_agrees_with_the_closed_form_for_gaussians(
+    dim: int, shift: float, scale: float
+) -> None:
+    generator = torch.Generator().manual_seed(dim)
+    sample = torch.randn(6000, dim, generator=generator)
+    other = torch.randn(6000, dim, generator=generator) * scale + shift
+    expected = gaussian_divergence(shift, scale, dim)
+    # The estimator's bias at 6,000 points grows with the dimension.
+    assert kl_estimate(sample, other) == pytest.approx(expected, abs=0.1 + 0.03 * dim * expected)
+
+
+def test_the_estimate_is_the_formula_on_a_case_done_by_hand() -> None:
+    sample = torch.tensor([[0.0, 0.0], [1.0, 0.0], [3.0, 0.0]])
+    other = torch.tensor([[0.0, 2.0], [3.0, 1.0]])
+    r = [1.0, 1.0, 2.0]
+    s = [2.0, math.sqrt(5), 1.0]
+    terms = sum(math.log(a / b) for a, b in zip(r, s, strict=True))
+    assert kl_estimate(sample, other) == pytest.approx(-2 / 3 * terms + math.log(2 / 2), rel=1e-5)
+
+
+def test_blocks_of_points_make_no_difference() -> None:
+    generator = torch.Generator().manual_seed(1)
+    sample = torch.randn(1500, 4, generator=generator)
+    whole = torch.cdist(sample, sample) + torch.diag(torch.full((1500,), torch.inf))
+    other = torch.randn(700, 4, generator=generator)
+    expected = -4 * (
+        whole.min(1).values.log() - torch.cdist(sample, other).min(1).values.log()
+    ).mean().item() + math.log(700 / 1499)
+    assert kl_estimate(sample, other) == pytest.approx(expected, rel=1e-4)
+
+
+def test_duplicates_and_collapse_give_a_finite_estimate() -> None:
+    point = torch.nn.functional.normalize(torch.ones(50, 16), dim=1)
+    spread = torch.nn.functional.normalize(torch.randn(50, 16), dim=1)
+    twice = spread[[0, 0, *range(48)]]
+    for sample, other in ((point, point), (point, spread), (spread, point), (twice, twice)):
+        assert math.isfinite(kl_estimate(sample, other))
+    assert kl_estimate(point, point) == pytest.approx(math.log(50 / 49))
+    assert kl_estimate(spread, point) > kl_estimate(spread, twice)
+
+
+def test_too_few_points_and_unequal_dimensions_are_refused() -> None:
+    with pytest.raises(InvalidArgumentError, match="at least 2 and 1 points, but got 1 and 3"):
+        kl_estimate(torch.ones(1, 2), torch.ones(3, 2))
+    with pytest.raises(InvalidArgumentError, match=r"\(2, 2\) and \(3, 4\)"):
+        kl_estimate(torch.ones(2, 2), torch.ones(3, 4))
+
+
+def test_alignment_stops_below_an_absolute_threshold() -> None:
+    stopping = AlignmentStopping(dim=512, threshold=250.0)
+    assert stopping.reason_to_stop(300.0) is None
+    assert stopping.reason_to_stop(249.0) == "the KL estimate 249.0 is below δ = 250.0"
+
+
+def test_a_threshold_per_dimension_scales_with_the_embeddings() -> None:
+    stopping = AlignmentStopping(dim=128, threshold_per_dimension=250 / 512)
+    assert stopping.delta == pytest.approx(62.5)
+    assert stopping.reason_to_stop(63.0) is None
+    assert stopping.reason_to_stop(62.0) is not None
+
+
+def test_an_absolute_threshold_stands_in_for_one_per_dimension() -> None:
+    assert AlignmentStopping(dim=128, threshold=3.0, threshold_per_dimension=1.0).delta == 3.0
+    assert AlignmentStopping(dim=128).delta == -math.inf
+
+
+def test_alignment_stops_when_the_estimate_has_not_fallen_for_the_patience() -> None:
+    stopping = AlignmentStopping(dim=8, threshold=0.0, patience=3)
+    values = [9.0, 8.0, 8.5, 7.0, 7.0, 7.1, 7.2]
+    reasons = [stopping.reason_to_stop(value) for value in values]
+    assert reasons[:6] == [None] * 6
+    assert reasons[6] is not None
+    assert "above 7.0 for 3 evaluations" in reasons[6]

@@ -1,0 +1,203 @@
+"""All errors in a recipe are reported, and no setting is ignored."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from swiftlet.retrieval.errors import InvalidArgumentError
+from training.errors import RecipeError
+from training.recipes.settings import Recipe, parse_recipe, read_recipe
+
+WHOLE = """
+recipe = "daft"
+
+[[data]]
+corpus = "squad"
+qrels = "train"
+
+[[data]]
+corpus = "boolq"
+qrels = "dev"
+
+[query_encoder]
+model = "small"
+layers = [0, 5]
+
+[document_encoder]
+model = "large"
+"""
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    path = tmp_path / "recipe.toml"
+    path.write_text(WHOLE)
+    return path
+
+
+def content(**tables: Any) -> dict[str, Any]:
+    return {
+        "recipe": "daft",
+        "data": [{"corpus": "c", "qrels": "train"}],
+        "query_encoder": {"model": "q"},
+        "document_encoder": {"model": "d"},
+        **tables,
+    }
+
+
+def refusal(**tables: Any) -> str:
+    with pytest.raises(RecipeError) as caught:
+        parse_recipe(content(**tables), "r.toml")
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def test_a_recipe_needs_data_and_two_models_only(path: Path) -> None:
+    recipe = read_recipe(path)
+    assert [source.corpus for source in recipe.data] == ["squad", "boolq"]
+    assert recipe.query_encoder.layers == (0, 5)
+    # Sections 5.3.1 and 5.3.2 of the paper.
+    assert (recipe.loss.score_factor, recipe.loss.temperature) == (20, 1)
+    assert recipe.alignment.patience == 3
+
+
+def test_all_errors_are_reported_together() -> None:
+    message = refusal(
+        recipe="raft",
+        query_encoder={"model": "q", "layer": [0], "dropout": 1.5},
+        document_encoder={},
+        optimiser={"batch_size": 1, "precision": "int8"},
+        surprise=1,
+    )
+    assert message.startswith("r.toml: ")
+    for fault in (
+        "recipe is 'raft', but should be 'daft', 'contrastive' or 'alternating'",
+        "query_encoder.layer is not a setting; the settings are model, layers, ",
+        "query_encoder.dropout is 1.5, but should be less than 1",
+        "document_encoder.model is missing",
+        "optimiser.batch_size is 1, but should be greater than or equal to 2",
+        "optimiser.precision is 'int8', but should be 'fp32', 'bf16' or 'fp16'",
+        "surprise is not a setting",
+    ):
+        assert fault in message
+
+
+@pytest.mark.parametrize(
+    ("tables", "fault"),
+    [
+        ({"data": []}, "data is [], but should be"),
+        ({"data": [{}]}, "data.0: a source needs corpus and qrels, or triples"),
+        (
+            {"data": [{"queries": "q", "triples": "t"}]},
+            "data.0: q: queries and qrels need the corpus they belong to",
+        ),
+        ({"data": [{"corpus": "c", "queries": "q"}]}, "data.0: c: a corpus needs qrels or triples"),
+        ({"validation": {"queries": 7}}, "validation.queries is 7"),
+        (
+            {"validation": {"data": [{"qrels": "q"}]}},
+            "validation.data.0: q: queries and qrels need",
+        ),
+        ({"negatives": {"samplers": []}}, "negatives.samplers is []"),
+        ({"negatives": {"samplers": ["cache", "cache"]}}, "names a sampler twice"),
+        ({"negatives": {"samplers": ["uniform"], "gradient": "cached"}}, "uniform has none"),
+        (
+            {"negatives": {"samplers": ["bm25"], "gradient": "re-encoded", "depth": 9}},
+            "depth is 9: at least per_query, 64",
+        ),
+        (
+            {"negatives": {"samplers": ["given"], "gradient": "re-encoded"}},
+            "no source in data has triples",
+        ),
+        ({"alignment": {"max_epochs": float("inf")}}, "max_epochs is inf"),
+        ({"optimiser": {"learning_rate": 0}}, "learning_rate is 0, but should be greater than 0"),
+        ({"alignment": {"threshold": True}}, "threshold"),
+        ({"seed": -1}, "seed is -1"),
+        ({"query_encoder": {"model": "q", "permute_basis": -1}}, "permute_basis is -1"),
+    ],
+)
+def test_contradicting_settings_are_refused(tables: dict[str, Any], fault: str) -> None:
+    assert fault in refusal(**tables)
+
+
+def test_a_recipe_survives_being_kept_as_json() -> None:
+    recipe = parse_recipe(content(query_encoder={"model": "q", "layers": [1]}), "r")
+    assert Recipe.model_validate(recipe.model_dump(mode="json")) == recipe
+
+
+def test_settings_are_overridden_in_tables_and_lists(path: Path) -> None:
+    recipe = read_recipe(
+        path,
+        [
+            "optimiser.learning_rate=3e-4",
+            "data.1.corpus=elsewhere",
+            "query_encoder.layers.1 = 3",
+            "recipe=contrastive",
+            'document_encoder.model="a=b"',
+            "negatives.samplers=['in_batch']",
+        ],
+    )
+    assert recipe.optimiser.learning_rate == 3e-4
+    assert [source.corpus for source in recipe.data] == ["squad", "elsewhere"]
+    assert recipe.query_encoder.layers == (0, 3)
+    assert recipe.recipe == "contrastive"
+    assert recipe.document_encoder.model == "a=b"
+    assert recipe.negatives.samplers == ("in_batch",)
+
+
+def test_an_override_without_a_value_takes_the_default_back(path: Path) -> None:
+    assert read_recipe(path, ["query_encoder.layers="]).query_encoder.layers is None
+    assert read_recipe(path, ["seed="]).seed == 0
+
+
+@pytest.mark.parametrize(
+    ("override", "fault"),
+    [
+        ("seed", "'seed' is not of the form key=value"),
+        ("=1", "not of the form"),
+        ("a..b=1", "not of the form"),
+        ("data.2.corpus=x", "'2' is not an index of the 2 entries, from 0"),
+        ("data.first.corpus=x", "'first' is not an index"),
+        ("query_encoder.layers.7=1", "'7' is not an index of the 2 entries"),
+        ("query_encoder.layers.0.x=1", "0 is a value, not a table"),
+        ("recipe.x=1", "recipe is a value, not a table"),
+    ],
+)
+def test_an_override_of_no_place_is_refused(path: Path, override: str, fault: str) -> None:
+    with pytest.raises(InvalidArgumentError) as caught:
+        read_recipe(path, [override])
+    assert fault in str(caught.value)
+
+
+def test_an_unknown_override_is_refused_like_a_setting_of_the_file(path: Path) -> None:
+    with pytest.raises(RecipeError, match=r"optimiser\.lr is not a setting"):
+        read_recipe(path, ["optimiser.lr=1"])
+
+
+def test_a_file_that_is_no_recipe_is_named(tmp_path: Path) -> None:
+    with pytest.raises(RecipeError, match=r"absent\.toml cannot be read: No such file"):
+        read_recipe(tmp_path / "absent.toml")
+    (tmp_path / "broken.toml").write_text("recipe = \n")
+    with pytest.raises(RecipeError, match=r"broken\.toml is not TOML: .*line 1"):
+        read_recipe(tmp_path / "broken.toml")
+    (tmp_path / "binary.toml").write_bytes(b"\xff\xfe")
+    with pytest.raises(RecipeError, match=r"binary\.toml is not TOML"):
+        read_recipe(tmp_path / "binary.toml")
+    (tmp_path / "empty.toml").write_text("")
+    with pytest.raises(RecipeError, match="recipe is missing; data is missing"):
+        read_recipe(tmp_path / "empty.toml")
+
+
+def test_the_threshold_is_absolute_or_per_dimension() -> None:
+    recipe = parse_recipe(content(alignment={"threshold": 12.0}), "r")
+    assert recipe.alignment.stopping(512).delta == 12
+    recipe = parse_recipe(content(alignment={"threshold_per_dimension": 0.25}), "r")
+    assert recipe.alignment.stopping(128).delta == 32
+
+
+def test_without_a_threshold_patience_alone_ends_alignment() -> None:
+    recipe = parse_recipe(content(), "r")
+    stopping = recipe.alignment.stopping(128)
+    assert stopping.delta == -float("inf")
+    assert stopping.patience == 3
+    assert Recipe.model_validate(recipe.model_dump(mode="json")) == recipe

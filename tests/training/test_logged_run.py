@@ -1,0 +1,106 @@
+"""What a run logged is read back as it was written, or refused by its line."""
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+
+from swiftlet.retrieval.errors import CollectionError
+from training.logged_run import LogRecord, read_training_log
+
+RECORDS = [
+    {"kind": "evaluation", "stage": "alignment", "step": 0, "epoch": 0.0, "kl": 9, "loss": None},
+    {
+        "kind": "step",
+        "stage": "alignment",
+        "step": 10,
+        "epoch": 0.5,
+        "loss": 4.0,
+        "learning_rate": 1,
+    },
+    {"kind": "step", "stage": "alignment", "step": 20, "epoch": 1.0, "loss": 3.0, "new": ["x"]},
+    {"kind": "evaluation", "stage": "alignment", "step": 20, "epoch": 1.0, "kl": 5.5, "loss": 3.5},
+    {"kind": "stop", "stage": "alignment", "step": 20, "epoch": 1.0, "reason": "aligned"},
+    {"kind": "evaluation", "stage": "fine-tuning", "step": 0, "epoch": 0.0, "kl": 5.5},
+    {"kind": "step", "stage": "fine-tuning", "step": 10, "epoch": 0.5, "loss": None},
+    {"kind": "step", "stage": "fine-tuning", "step": 15, "epoch": 0.75, "loss": 2.0},
+    {"kind": "end", "seconds": 12.5},
+]
+
+
+def written(folder: Path, lines: list[str]) -> Path:
+    path = folder / "metrics.jsonl"
+    path.write_text("".join(f"{line}\n" for line in lines))
+    return path
+
+
+def test_all_keys_of_all_kinds_are_kept(tmp_path):
+    run = read_training_log(written(tmp_path, list(map(json.dumps, RECORDS))))
+    assert len(run.records) == len(RECORDS)
+    assert run.records[2] == LogRecord(
+        "step", "alignment", 20, {"epoch": 1.0, "loss": 3.0, "new": ["x"]}
+    )
+    assert run.of_kind("stop")[0].values["reason"] == "aligned"
+    assert run.records[-1] == LogRecord("end", "", 0, {"seconds": 12.5})
+
+
+def test_steps_and_epochs_go_on_from_stage_to_stage(tmp_path):
+    run = read_training_log(written(tmp_path, list(map(json.dumps, RECORDS))))
+    losses = {series.stage: (series.x, series.y) for series in run.series("step", "loss")}
+    assert {stage: (x.tolist(), y.tolist()) for stage, (x, y) in losses.items()} == {
+        "alignment": ([10.0, 20.0], [4.0, 3.0]),
+        "fine-tuning": ([35.0], [2.0]),  # null is a figure that was no number
+    }
+    by_epoch = run.series("evaluation", "kl", by="epoch")
+    assert [(s.stage, s.x.tolist(), s.y.tolist()) for s in by_epoch] == [
+        ("alignment", [0.0, 1.0], [9.0, 5.5]),
+        ("fine-tuning", [1.0], [5.5]),
+    ]
+    assert run.stage_starts() == {"alignment": 0.0, "fine-tuning": 20.0}
+    assert run.position(run.of_kind("stop")[0], by="epoch") == 1.0
+    assert run.last("evaluation", "loss") == 3.5
+    assert run.last("evaluation", "unheard of") is None
+    assert run.series("step", "unheard of") == ()
+
+
+def test_a_constant_that_json_does_not_have_is_read_as_pythons_writer_means_it(tmp_path):
+    path = written(tmp_path, ['{"kind": "step", "stage": "s", "step": 1, "loss": NaN}'])
+    (series,) = read_training_log(path).series("step", "loss")
+    assert math.isnan(series.y[0])
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ('{"kind": "step", "stage": "s", "st', "not valid JSON"),
+        ("[1]", "the record is not a JSON object"),
+        ('{"stage": "s", "step": 1}', 'there is no "kind" that is a string'),
+        ('{"kind": "step", "step": 1}', 'the step has no "stage" that is a string'),
+        ('{"kind": "evaluation", "stage": "s"}', 'the evaluation has no "step" that is an integer'),
+        ('{"kind": "step", "stage": "s", "step": 1.5}', 'has no "step" that is an integer from 0'),
+        ('{"kind": "step", "stage": "s", "step": -1}', 'has no "step" that is an integer from 0'),
+        ('{"kind": "step", "stage": "s", "step": true}', 'has no "step" that is an integer from 0'),
+        ('{"kind": "stop", "stage": "s", "step": "1"}', 'the stop has no "step"'),
+    ],
+)
+def test_a_bad_line_is_named(tmp_path, line, message):
+    path = written(tmp_path, [json.dumps(RECORDS[0]), line])
+    with pytest.raises(CollectionError, match=f"metrics.jsonl, line 2: .*{message}"):
+        read_training_log(path)
+
+
+@pytest.mark.parametrize("value", ['"high"', "true", "[1]"])
+def test_a_figure_that_is_no_number_is_named(tmp_path, value):
+    path = written(tmp_path, [f'{{"kind": "step", "stage": "s", "step": 7, "loss": {value}}}'])
+    with pytest.raises(
+        CollectionError, match=r"'loss' is .*, not a number, at step 7 of stage 's'"
+    ):
+        read_training_log(path).series("step", "loss")
+
+
+def test_a_log_that_is_missing_or_empty_is_refused(tmp_path):
+    with pytest.raises(CollectionError, match="cannot be read"):
+        read_training_log(tmp_path / "metrics.jsonl")
+    with pytest.raises(CollectionError, match="the file is empty"):
+        read_training_log(written(tmp_path, []))

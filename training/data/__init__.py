@@ -1,0 +1,1 @@
+"""Training data: sources, passages, pairs and judgements, and the validation set."""

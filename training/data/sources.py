@@ -1,0 +1,94 @@
+"""The sources of training data that a recipe names."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from swiftlet.retrieval.corpora.collections import corpus_files, qrels_path, read_documents
+from swiftlet.retrieval.corpora.irds import is_dataset
+from swiftlet.retrieval.errors import CollectionError
+from training.data.passages import Corpus
+from training.data.triples import text_triples_documents
+from training.errors import TrainingDataError
+
+
+@dataclass(frozen=True, slots=True)
+class DataSource:
+    """Queries with documents that are relevant to them.
+
+    `corpus` is read by `read_documents` and `queries` by `read_queries`; by default the queries are
+    in the corpus folder. `qrels` is the name of a split of the BEIR folder `queries`, a file, or
+    `irds:NAME`. `triples` is a file of MS MARCO triples, plain or gzipped: triples of ids, or of
+    texts if there is no corpus. With triples and qrels, the triples give the pairs, and the qrels
+    give further relevant documents.
+
+    :raises TrainingDataError: When it is none of these combinations.
+    """
+
+    corpus: str | None = None
+    queries: str | None = None
+    qrels: str | None = None
+    triples: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.corpus is None and (self.queries or self.qrels):
+            raise TrainingDataError(
+                f"{self.queries or self.qrels}: queries and qrels need the corpus they belong to"
+            )
+        if self.qrels is None and self.triples is None:
+            raise TrainingDataError(
+                f"{self.corpus}: a corpus needs qrels or triples"
+                if self.corpus
+                else "a source needs corpus and qrels, or triples"
+            )
+
+    @property
+    def documents_path(self) -> Path:
+        """The path of the documents: the corpus, or else the text triples."""
+        return Path(self.corpus or self.triples or "")
+
+    @property
+    def queries_path(self) -> Path:
+        """The path of the queries."""
+        return Path(self.queries or self.corpus or self.triples or "")
+
+    def qrels_path(self) -> Path | None:
+        """The path of the qrels, if there are any.
+
+        :raises CollectionError: When a BEIR folder has no such split; the message lists its splits.
+        """
+        if self.qrels is None:
+            return None
+        path = Path(self.qrels)
+        if len(path.parts) > 1 or is_dataset(path) or not self.queries_path.is_dir():
+            return path
+        try:
+            return qrels_path(self.queries_path, self.qrels)
+        except CollectionError:
+            if path.is_file():
+                return path
+            raise
+
+    def document_source(self) -> Corpus:
+        """The documents, for a store of passages.
+
+        :raises CollectionError: When there are none.
+        """
+        path = self.documents_path
+        if self.corpus is None:
+            return Corpus(str(path), [path], partial(text_triples_documents, path))
+        return Corpus(str(path), corpus_files(path), partial(read_documents, path))
+
+
+def distinct_corpora(sources: Sequence[DataSource]) -> dict[Path, Corpus]:
+    """The corpora of `sources` by their resolved path, in order, each once."""
+    first: dict[Path, DataSource] = {}
+    for source in sources:
+        first.setdefault(resolved(source.documents_path), source)
+    return {path: source.document_source() for path, source in first.items()}
+
+
+def resolved(path: Path) -> Path:
+    """The absolute path without links. The name of a dataset is returned as it is."""
+    return path if is_dataset(path) else path.resolve()

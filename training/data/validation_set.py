@@ -1,0 +1,145 @@
+"""The validation set: held-out queries, and the passages that are searched for them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from swiftlet.indexing.progress import Progress
+from swiftlet.retrieval.passages import PassageSplitter
+from swiftlet.retrieval.types import Qrels
+from training.data.judgements import JudgedQueries, highest_grades
+from training.data.passages import Passages
+from training.data.query_groups import normalised_query, query_groups
+from training.data.sources import DataSource
+from training.data.training_data import FEWEST_PAIRS, TrainingData, read_sources
+from training.errors import TrainingDataError
+
+FEWEST_QUERIES = 8
+"""With fewer points, an effective rank is meaningless."""
+
+
+@dataclass(frozen=True, eq=False)
+class ValidationSet:
+    """Judged queries, and the ascending `rows` (r,) of `passages` that are searched for them.
+
+    `rows` include all passages of relevant documents. The document ids in `qrels` are those of
+    `passages.document_ids`. Each query has a relevant document.
+    """
+
+    passages: Passages
+    query_ids: list[str]
+    queries: list[str]
+    qrels: Qrels
+    rows: NDArray[np.int64]
+
+
+def hold_out(
+    data: TrainingData, num_queries: int, seed: int, *, max_passages: int | None = None
+) -> tuple[TrainingData, ValidationSet]:
+    """Move queries, chosen by `seed`, from the training data to a validation set.
+
+    All queries with the same words are removed from the training data. The validation set has the
+    first of them, with the judgements of all. Their documents stay in the training data and can
+    be drawn as negatives.
+
+    :param max_passages: As in `validation_from`.
+    :raises TrainingDataError: When there are too few queries, or too few pairs are left.
+    """
+    same = query_groups(data.queries)
+    # Sorted by their words, so that the choice does not depend on the order of the files.
+    first = sorted(
+        np.unique(same).tolist(), key=lambda number: normalised_query(data.queries[number])
+    )
+    _check_number(num_queries, len(first))
+    random = np.random.default_rng(seed)
+    chosen = np.sort(random.permutation(first)[:num_queries])
+    kept = ~np.isin(same, chosen)
+    left = int(kept[data.pairs[:, 0]].sum())
+    if left < FEWEST_PAIRS:
+        raise TrainingDataError(
+            f"validation.queries is {num_queries}, but of {len(data.pairs)} pairs that leaves "
+            f"{left} to train on, and at least {FEWEST_PAIRS} are needed"
+        )
+    held_out = _validation_set(data.passages, data, same, chosen, max_passages, random)
+    return data.keep_queries(kept), held_out
+
+
+def validation_from(
+    sources: Sequence[DataSource],
+    directory: Path,
+    splitter: PassageSplitter,
+    *,
+    num_queries: int | None = None,
+    max_passages: int | None = None,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> ValidationSet:
+    """The judged queries of `sources` and the passages of their corpora.
+
+    Queries with the same words count once, with the id of the first and the judgements of all.
+
+    :param num_queries: The greatest number of queries, chosen by `seed`; None takes all.
+    :param max_passages: The greatest number of passages, chosen by `seed` beside those of relevant
+        documents, which are always taken; None takes all.
+    :raises RetrievalError: As `read_training_data`, except that any number of pairs will do.
+    """
+    passages, judged = read_sources(sources, directory, splitter, progress)
+    same = query_groups(judged.queries)
+    random = np.random.default_rng(seed)
+    chosen = np.sort(random.permutation(np.unique(same))[:num_queries])
+    return _validation_set(passages, judged, same, chosen, max_passages, random)
+
+
+def _check_number(num_queries: int, num_distinct: int) -> None:
+    if num_distinct <= FEWEST_QUERIES:
+        raise TrainingDataError(
+            f"{num_distinct} different queries have a relevant document: more than "
+            f"{FEWEST_QUERIES} are needed to hold out validation.queries, which is {num_queries}"
+        )
+    if not FEWEST_QUERIES <= num_queries < num_distinct:
+        raise TrainingDataError(
+            f"validation.queries is {num_queries}, but of the {num_distinct} different queries "
+            f"that have a relevant document {FEWEST_QUERIES} to {num_distinct - 1} can be held out"
+        )
+
+
+def _validation_set(
+    passages: Passages,
+    judged: TrainingData | JudgedQueries,
+    same: NDArray[np.int64],
+    chosen: NDArray[np.int64],
+    max_passages: int | None,
+    random: np.random.Generator,
+) -> ValidationSet:
+    judgements = judged.judgements.copy()
+    judgements[:, 0] = same[judgements[:, 0]]
+    judgements = highest_grades(judgements[np.isin(judgements[:, 0], chosen)])
+    qrels: Qrels = {judged.query_ids[query]: {} for query in chosen.tolist()}
+    for query, document, grade in judgements.tolist():
+        qrels[judged.query_ids[query]][passages.document_ids[document]] = grade
+    relevant = np.unique(judgements[judgements[:, 2] > 0, 1])
+    return ValidationSet(
+        passages,
+        list(qrels),
+        [judged.queries[query] for query in chosen.tolist()],
+        qrels,
+        _searched_rows(passages, passages.rows_of(relevant), max_passages, random),
+    )
+
+
+def _searched_rows(
+    passages: Passages,
+    relevant: NDArray[np.int64],
+    max_passages: int | None,
+    random: np.random.Generator,
+) -> NDArray[np.int64]:
+    if max_passages is None or max_passages >= passages.num_passages:
+        return np.arange(passages.num_passages)
+    searched = np.zeros(passages.num_passages, bool)
+    searched[relevant] = True
+    others = np.flatnonzero(~searched)
+    searched[random.choice(others, max(0, max_passages - len(relevant)), replace=False)] = True
+    return np.flatnonzero(searched)

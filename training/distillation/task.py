@@ -1,0 +1,147 @@
+"""Distillation as a task of the training loop: the student imitates the teacher's outputs."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from accelerate import Accelerator
+from numpy.typing import NDArray
+from torch.nn import functional
+
+from training.distillation.batches import encode_by_length, length_bucketed_batches, token_counts
+from training.distillation.loss import distance, ranking_loss
+from training.distillation.neighbours import Neighbours
+from training.distillation.settings import Distillation
+from training.distillation.student import Student
+from training.distillation.teacher import Teacher
+from training.distillation.texts import TextIndices, TextMixture
+from training.loop.stage import Evaluation, Stage, StageLength
+
+_LOG_EVERY = 50
+_FITTED_ON = 8192
+
+
+class DistillationTask:
+    """Trains the student on the texts of a mixture; with `neighbours` it also learns to rank."""
+
+    def __init__(
+        self,
+        settings: Distillation,
+        *,
+        teacher: Teacher,
+        student: Student,
+        mixture: TextMixture,
+        neighbours: Neighbours | None,
+        accelerator: Accelerator,
+    ) -> None:
+        self._settings = settings
+        self._teacher = teacher
+        self._student = student
+        self._mixture = mixture
+        self._neighbours = neighbours
+        self._accelerator = accelerator
+        self._token_counts = token_counts(student.tower, mixture.texts(mixture.training))
+        self._length = StageLength(len(mixture.training), settings.batch_size, settings.epochs)
+        self._best_cosine = -1.0
+        self._waited = 0
+
+    def stage(self) -> Stage:
+        """This task for the training loop."""
+        return Stage(
+            name="distillation",
+            task=self,
+            length=self._length,
+            parameters=[(list(self._student.parameters()), self._settings.learning_rate)],
+            evaluate_every=self._settings.every,
+            log_every=_LOG_EVERY,
+            seed=(self._settings.seed,),
+        )
+
+    def prepare(self) -> None:
+        """Fit the student's projection, if it has one, by least squares."""
+        if self._student.projection is None:
+            return
+        training = self._mixture.training
+        random = np.random.default_rng(self._settings.seed)
+        chosen = training[np.sort(random.permutation(len(training))[:_FITTED_ON])]
+        self._student.fit_projection(
+            self._encode(self._student.tower, chosen),
+            self._teacher.outputs(self._mixture, chosen),
+        )
+
+    def batches(self, epoch: int) -> NDArray[np.int64]:
+        """Batches of texts of similar length, (steps_per_epoch, batch_size), in random order."""
+        random = np.random.default_rng([self._settings.seed, epoch])
+        return length_bucketed_batches(self._token_counts, self._length.batch_size, random)
+
+    def backward(self, step: int, batch: NDArray[np.int64]) -> dict[str, float]:  # noqa: ARG002
+        """Compute the distance to the teacher's outputs, and the ranking loss if there is one."""
+        indices = self._mixture.training[batch]
+        self._student.train()
+        teacher = self._teacher.outputs(self._mixture, indices)
+        losses = self._losses(self._mixture.texts(indices), teacher)
+        loss = torch.stack(list(losses.values())).sum()
+        scaler = self._accelerator.scaler
+        (loss if scaler is None else scaler.scale(loss)).backward()
+        return {name: value.item() for name, value in losses.items()}
+
+    def after_step(self) -> None:
+        """Nothing depends on the student's parameters."""
+
+    def evaluate(self, step: int) -> Evaluation:  # noqa: ARG002
+        """Compare student and teacher on the held-out texts."""
+        held_out = self._mixture.held_out
+        expected = self._teacher.outputs(self._mixture, held_out)
+        found = self._encode(self._student, held_out)
+        cosines = functional.cosine_similarity(found, expected, dim=-1)
+        cosine = float(cosines.mean())
+        self._waited = 0 if cosine > self._best_cosine else self._waited + 1
+        self._best_cosine = max(cosine, self._best_cosine)
+        stop = None
+        if self._waited >= self._settings.patience:
+            stop = f"the held-out cosine has not risen in the last {self._waited} evaluation(s)"
+        return Evaluation(
+            {
+                "cosine": cosine,
+                "lowest_cosine": float(cosines.min()),
+                "distance": float(distance(found, expected, self._settings.distance)),
+            },
+            score=cosine,
+            stop=stop,
+            summary=f"held-out cosine {cosine:.4f}",
+        )
+
+    def state(self) -> Mapping[str, Any]:
+        """The best cosine, and the number of evaluations since."""
+        return {"best_cosine": self._best_cosine, "waited": self._waited}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Continue from a state."""
+        self._best_cosine, self._waited = state["best_cosine"], state["waited"]
+
+    def _losses(self, texts: list[str], teacher: torch.Tensor) -> dict[str, torch.Tensor]:
+        """Each term of the loss, weighted."""
+        settings, device = self._settings, self._accelerator.device
+        features = self._student.tower.tokenise(texts)
+        with self._accelerator.autocast():
+            outputs = self._student({name: ids.to(device) for name, ids in features.items()})
+        outputs = outputs.float()
+        losses = {"distance": distance(outputs, teacher.to(device), settings.distance)}
+        if self._neighbours is not None:
+            unit = functional.normalize(teacher, dim=-1)
+            losses["ranking"] = settings.ranking * ranking_loss(
+                functional.normalize(outputs, dim=-1),
+                unit.to(device),
+                self._neighbours.of(unit).to(device),
+                settings.score_factor,
+            )
+        return losses
+
+    def _encode(self, model: torch.nn.Module, indices: TextIndices) -> torch.Tensor:
+        """Outputs (n, width) of `model`, the student or its tower, on the CPU."""
+        model.eval()
+        tower = self._student.tower
+        return encode_by_length(
+            tower, model, self._mixture.texts(indices), self._accelerator.device
+        )

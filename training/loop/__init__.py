@@ -1,0 +1,1 @@
+"""The training loop: steps, evaluations, checkpoints and the run directory."""

@@ -1,0 +1,218 @@
+"""Encodes batches of texts with all processes, with or without gradient.
+
+Batches with gradient may be larger than memory allows at once. They are encoded by GradCache (Gao
+et al., "Scaling Deep Contrastive Learning Batch Size under Memory Limited Setup", 2021): embeddings
+are computed in micro-batches without a graph, the loss gives the gradient of the embeddings, and a
+second pass over each micro-batch carries it into the tower.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from accelerate import Accelerator
+
+from training.data.passages import PassageTexts
+from training.loop.embedding_cache import EmbeddingCache
+from training.model.dual_encoder import DualEncoder, Features
+from training.model.towers import Tower
+from training.objective.negatives.sampler import Rows
+
+Head = Callable[[torch.Tensor], torch.Tensor]
+"""Projects and normalises the outputs of a language model."""
+
+
+@dataclass(frozen=True, slots=True)
+class GradCacheEmbeddings:
+    """Embeddings (n, dim) of a batch, without the graph of the tower.
+
+    After the backward pass of the loss, call `backward` to carry the gradient into the tower.
+    """
+
+    embeddings: torch.Tensor
+    backward: Callable[[], None]
+
+
+class BatchEncoder:
+    """Encodes with both towers. Each process encodes its share and gets all embeddings."""
+
+    def __init__(
+        self,
+        dual_encoder: DualEncoder,
+        accelerator: Accelerator,
+        *,
+        micro_batch_size: int,
+        embedding_cache: EmbeddingCache | None = None,
+    ) -> None:
+        """Encode at most `micro_batch_size` texts at once.
+
+        :param embedding_cache: The outputs of the document language model while it is frozen.
+        """
+        self.dual_encoder = dual_encoder
+        self.embedding_cache = embedding_cache
+        self.accelerator = accelerator
+        self._micro_batch_size = micro_batch_size
+
+    def queries(self, texts: Sequence[str]) -> torch.Tensor:
+        """Embeddings (n, dim) of `texts` by the query encoder, without gradient."""
+        dual = self.dual_encoder
+        return self._without_gradient(dual.query_tower, dual.project_queries, texts)
+
+    def documents(self, texts: Sequence[str]) -> torch.Tensor:
+        """Embeddings (n, dim) of `texts` by the document encoder, without gradient."""
+        dual = self.dual_encoder
+        return self._without_gradient(dual.document_tower, dual.project_documents, texts)
+
+    def passages(self, passages: PassageTexts, rows: Rows) -> torch.Tensor:
+        """Embeddings (n, dim) of passage rows by the document encoder, without gradient."""
+        if self.embedding_cache is None:
+            return self.documents(passages.texts(rows))
+        with torch.no_grad():
+            outputs = self._frozen(self.embedding_cache, passages, rows)
+            return self.dual_encoder.project_documents(outputs)
+
+    def queries_with_gradient(self, texts: Sequence[str]) -> GradCacheEmbeddings:
+        """Embeddings of `texts` by the query encoder, for a loss."""
+        dual = self.dual_encoder
+        return self._grad_cache(dual.query_tower, dual.project_queries, texts)
+
+    def passages_with_gradient(self, passages: PassageTexts, rows: Rows) -> GradCacheEmbeddings:
+        """Embeddings of passage rows by the document encoder, for a loss.
+
+        If the language model is frozen, only the projection gets a gradient.
+        """
+        dual = self.dual_encoder
+        if self.embedding_cache is None:
+            return self._grad_cache(
+                dual.document_tower, dual.project_documents, passages.texts(rows)
+            )
+        # Every process has all rows here, so only one process may add their gradient.
+        embeddings = dual.project_documents(self._frozen(self.embedding_cache, passages, rows))
+        return _detached_from(embeddings, counts=self.accelerator.is_main_process)
+
+    def _frozen(self, known: EmbeddingCache, passages: PassageTexts, rows: Rows) -> torch.Tensor:
+        tower = self.dual_encoder.document_tower
+
+        def compute(missing: Rows) -> torch.Tensor:
+            return self._without_gradient(tower, _identity, passages.texts(missing))
+
+        return known.get(passages, rows, compute).to(self.accelerator.device)
+
+    @torch.no_grad()
+    def _without_gradient(self, tower: Tower, head: Head, texts: Sequence[str]) -> torch.Tensor:
+        share = self._share(len(texts))
+        # Sorted by length, so that batches have little padding.
+        order = sorted(range(*share.indices(len(texts))), key=lambda index: len(texts[index]))
+        training = tower.training
+        tower.eval()
+        pieces = []
+        for start in range(0, len(order), self._micro_batch_size):
+            indices = order[start : start + self._micro_batch_size]
+            features = self._features(tower, [texts[index] for index in indices])
+            pieces.append(self._encode(tower, head, features))
+        tower.train(training)
+        if not pieces:  # more processes than texts
+            width = tower.width if head is _identity else self.dual_encoder.dim
+            pieces.append(torch.empty(0, width, device=self.accelerator.device))
+        back = torch.as_tensor(np.argsort(np.asarray(order, dtype=np.int64)))
+        return self._gathered(torch.cat(pieces)[back.to(pieces[0].device)], len(texts))
+
+    def _grad_cache(self, tower: Tower, head: Head, texts: Sequence[str]) -> GradCacheEmbeddings:
+        share = self._share(len(texts))
+        own = list(texts[share])
+        size = self._micro_batch_size
+        batches = [self._features(tower, own[i : i + size]) for i in range(0, len(own), size)]
+        if len(batches) == 1:
+            with_graph = self._encode(tower, head, batches[0])
+            return self._detached(
+                with_graph.detach(), share, len(texts), lambda part: _backward(with_graph, part)
+            )
+        states, pieces = (
+            [],
+            [torch.empty(0, self.dual_encoder.dim, device=self.accelerator.device)],
+        )
+        with torch.no_grad():
+            for features in batches:
+                states.append(_random_state(self.accelerator.device))
+                pieces.append(self._encode(tower, head, features))
+
+        def backward(gradient: torch.Tensor) -> None:
+            after = _random_state(self.accelerator.device)
+            # Without texts, `split` would still give one part.
+            parts = torch.split(gradient, size) if batches else ()
+            for features, state, part in zip(batches, states, parts, strict=True):
+                # Dropout must be the same as in the first pass.
+                _restore_random_state(self.accelerator.device, state)
+                _backward(self._encode(tower, head, features), part)
+            _restore_random_state(self.accelerator.device, after)
+
+        return self._detached(torch.cat(pieces), share, len(texts), backward)
+
+    def _detached(
+        self,
+        own: torch.Tensor,
+        share: slice,
+        total: int,
+        backward: Callable[[torch.Tensor], object],
+    ) -> GradCacheEmbeddings:
+        embeddings = self._gathered(own, total).requires_grad_()
+
+        def backward_from_loss() -> None:
+            if embeddings.grad is not None:
+                backward(embeddings.grad[share])
+
+        return GradCacheEmbeddings(embeddings, backward_from_loss)
+
+    def _encode(self, tower: Tower, head: Head, features: Features) -> torch.Tensor:
+        with self.accelerator.autocast():
+            return head(tower(features)).float()
+
+    def _features(self, tower: Tower, texts: list[str]) -> Features:
+        features = tower.tokenise(texts)
+        return {name: value.to(self.accelerator.device) for name, value in features.items()}
+
+    def _share(self, total: int) -> slice:
+        """The texts, of `total`, that this process encodes."""
+        each = -(-total // self.accelerator.num_processes)
+        first = min(total, each * self.accelerator.process_index)
+        return slice(first, min(total, first + each))
+
+    def _gathered(self, own: torch.Tensor, total: int) -> torch.Tensor:
+        if self.accelerator.num_processes == 1:
+            return own
+        each = -(-total // self.accelerator.num_processes)
+        padded = own.new_zeros(each, own.shape[1])
+        padded[: len(own)] = own
+        gathered: torch.Tensor = self.accelerator.gather(padded)
+        return gathered[:total]
+
+
+def _detached_from(embeddings: torch.Tensor, *, counts: bool) -> GradCacheEmbeddings:
+    leaf = embeddings.detach().requires_grad_()
+
+    def backward() -> None:
+        if counts and leaf.grad is not None:
+            _backward(embeddings, leaf.grad)
+
+    return GradCacheEmbeddings(leaf, backward)
+
+
+def _backward(embeddings: torch.Tensor, gradient: torch.Tensor) -> None:
+    if embeddings.requires_grad:  # otherwise the whole tower is frozen
+        torch.autograd.backward(embeddings, gradient)
+
+
+def _identity(outputs: torch.Tensor) -> torch.Tensor:
+    return outputs
+
+
+def _random_state(device: torch.device) -> list[torch.Tensor]:
+    state = [torch.get_rng_state()]
+    return [*state, torch.cuda.get_rng_state(device)] if device.type == "cuda" else state
+
+
+def _restore_random_state(device: torch.device, state: list[torch.Tensor]) -> None:
+    torch.set_rng_state(state[0])
+    if device.type == "cuda":
+        torch.cuda.set_rng_state(state[1], device)

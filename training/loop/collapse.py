@@ -1,0 +1,122 @@
+"""Detects the collapse of embeddings (001, section 3.2)."""
+
+import math
+from collections.abc import Collection
+from dataclasses import asdict, dataclass, field
+from typing import Literal
+
+import torch
+
+Verdict = Literal["none", "dimensional", "complete"]
+TowerName = Literal["query", "document"]
+
+TOWERS: tuple[TowerName, ...] = ("query", "document")
+
+
+@dataclass(frozen=True, slots=True)
+class EmbeddingStatistics:
+    """Statistics of an encoder's embeddings of different texts.
+
+    `cosine` is the mean pairwise cosine: 1 if all embeddings are the same. `deviation` is the
+    standard deviation of a coordinate, averaged over the dimensions: 0 if all embeddings are the
+    same, and at most 1/√dim. `effective_rank` is exp of the entropy of the normalised singular
+    values (Roy and Vetterli 2007): from 1, for a single direction, to dim.
+    """
+
+    cosine: float
+    deviation: float
+    effective_rank: float
+
+    @classmethod
+    def of(cls, embeddings: torch.Tensor) -> "EmbeddingStatistics":
+        """Measure normalised embeddings, (n, dim) with n ≥ 2; NaN if one of them is not finite."""
+        if not embeddings.isfinite().all():
+            return cls(math.nan, math.nan, math.nan)
+        embeddings = embeddings.double()
+        count = len(embeddings)
+        total = embeddings.sum(0)
+        squares = embeddings.square().sum()
+        cosine = float((total @ total - squares) / (count * (count - 1)))
+        singular_values = torch.linalg.svdvals(embeddings)
+        weights = singular_values / singular_values.sum().clamp_min(1e-30)
+        entropy = torch.special.entr(weights).sum()
+        deviation = embeddings.std(0, unbiased=False).mean()
+        return cls(cosine, float(deviation), float(entropy.exp()))
+
+
+@dataclass(frozen=True, slots=True)
+class CollapseMetrics:
+    """The input of the collapse monitor at one evaluation.
+
+    `loss` is the mean training loss since the previous evaluation (NaN without a step).
+    `collapsed_loss` is the loss if all documents had the same embedding, ln(|D⁻| + 1).
+    """
+
+    queries: EmbeddingStatistics
+    documents: EmbeddingStatistics
+    loss: float
+    collapsed_loss: float
+
+    def of(self, tower: TowerName) -> EmbeddingStatistics:
+        """The embedding statistics of one tower."""
+        return self.queries if tower == "query" else self.documents
+
+    def as_metrics(self) -> dict[str, float]:
+        """The values by their names in metrics.jsonl."""
+        return {
+            f"{tower}_{name}": value
+            for tower in TOWERS
+            for name, value in asdict(self.of(tower)).items()
+        } | {"loss": self.loss, "collapsed_loss": self.collapsed_loss}
+
+    def __str__(self) -> str:
+        return (
+            f"loss {self.loss:.3f} where ln(|D⁻| + 1) is {self.collapsed_loss:.3f}, mean cosine "
+            f"{self.queries.cosine:.3f} of queries and {self.documents.cosine:.3f} of documents, "
+            f"effective rank {self.queries.effective_rank:.1f} and "
+            f"{self.documents.effective_rank:.1f}"
+        )
+
+
+@dataclass(slots=True)
+class CollapseMonitor:
+    """Distinguishes a collapsed run from one that is merely bad, by the towers that are trained.
+
+    A collapse is complete if the loss is at least `loss_share` of ln(|D⁻| + 1), and the mean cosine
+    of all towers in `trained` is at least `cosine`. It is dimensional if the effective rank of one
+    of them is at most `effective_rank`, and less than half of its initial value. Encoders often
+    look collapsed before training. Therefore an evaluation before the first step does not count,
+    and only `patience` collapsed evaluations in a row end a run.
+
+    The state of the monitor is `first_ranks`, the initial effective ranks, and `seen`, the number
+    of collapsed evaluations in a row.
+    """
+
+    cosine: float = 0.95
+    effective_rank: float = 3.0
+    loss_share: float = 0.9
+    patience: int = 2
+    trained: Collection[TowerName] = TOWERS
+    first_ranks: dict[str, float] = field(default_factory=dict)
+    seen: int = 0
+
+    def begin(self, figures: CollapseMetrics) -> None:
+        """Record the effective ranks before the first step."""
+        self.first_ranks = {tower: figures.of(tower).effective_rank for tower in TOWERS}
+
+    def verdict(self, figures: CollapseMetrics) -> Verdict:
+        """The kind of collapse in one evaluation."""
+        alike = min(figures.of(tower).cosine for tower in self.trained) >= self.cosine
+        if alike and figures.loss >= self.loss_share * figures.collapsed_loss:
+            return "complete"
+        is_flat = any(
+            figures.of(tower).effective_rank <= self.effective_rank
+            and figures.of(tower).effective_rank < self.first_ranks.get(tower, math.inf) / 2
+            for tower in self.trained
+        )
+        return "dimensional" if is_flat else "none"
+
+    def has_collapsed(self, figures: CollapseMetrics) -> bool:
+        """Record an evaluation after training steps; whether the run has collapsed."""
+        self.seen = self.seen + 1 if self.verdict(figures) != "none" else 0
+        return self.seen >= self.patience

@@ -1,0 +1,215 @@
+"""Contrastive training of a dual encoder, as a task of the training loop."""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from accelerate.utils import broadcast_object_list
+from numpy.typing import NDArray
+
+from training.data.training_data import TrainingData
+from training.errors import NotFiniteError
+from training.loop.batch_encoder import BatchEncoder
+from training.loop.collapse import CollapseMetrics, CollapseMonitor, TowerName, Verdict
+from training.loop.contrastive_step import StepResult, TrainingTexts, loss_and_gradient
+from training.loop.stage import Evaluation, Stage, StageLength
+from training.loop.validator import Validator
+from training.model.dual_encoder import Part
+from training.objective.contrastive import LossSettings
+from training.objective.divergence import AlignmentStopping
+from training.objective.negatives.sampler import NegativeSampler, Rows
+from training.recipes.settings import Recipe
+
+
+@dataclass(frozen=True, slots=True)
+class ContrastiveStage:
+    """The settings of a stage of contrastive training.
+
+    `trains` gives the parts that are trained in a step, and `learning_rates` the rate of each part
+    that is trained in any step. With `stopping` the stage ends when the towers are aligned, which
+    may be before its first step. With `chooses_best` the evaluation with the highest nDCG@10 is
+    kept.
+    """
+
+    name: str
+    epochs: float
+    trains: Callable[[int], frozenset[Part]]
+    learning_rates: Mapping[Part, float]
+    stopping: AlignmentStopping | None = None
+    chooses_best: bool = False
+
+    @property
+    def trained_towers(self) -> frozenset[TowerName]:
+        """The towers with changing embeddings; the projection is part of both."""
+        towers: tuple[tuple[TowerName, Part], ...] = (
+            ("query", "query_encoder"),
+            ("document", "document_encoder"),
+        )
+        trained = self.learning_rates.keys()
+        return frozenset(tower for tower, part in towers if trained & {part, "projection"})
+
+
+class ContrastiveTask:
+    """Trains a dual encoder on pairs of a query and a relevant passage."""
+
+    def __init__(
+        self,
+        settings: ContrastiveStage,
+        recipe: Recipe,
+        number: int,
+        *,
+        data: TrainingData,
+        encoder: BatchEncoder,
+        sampler: NegativeSampler,
+        validator: Validator,
+    ) -> None:
+        """Prepare stage `number` of a run of `recipe`."""
+        self._settings = settings
+        self._length = StageLength(len(data.pairs), recipe.optimiser.batch_size, settings.epochs)
+        self._evaluate_every = recipe.validation.every or self._length.steps_per_epoch
+        self._seed = (recipe.seed, number)
+        self._texts = TrainingTexts(data.queries, data.passages, data.known)
+        self._pairs = data.pairs
+        self._encoder = encoder
+        self._sampler = sampler
+        self._validator = validator
+        self._stops_on_collapse = recipe.collapse.stop
+        self._loss_settings = LossSettings(
+            score_factor=recipe.loss.score_factor,
+            temperature=recipe.loss.temperature,
+            gradient=recipe.negatives.gradient,
+            shared=recipe.negatives.shared,
+        )
+        self._monitor = CollapseMonitor(
+            cosine=recipe.collapse.cosine,
+            effective_rank=recipe.collapse.effective_rank,
+            loss_share=recipe.collapse.loss_share,
+            patience=recipe.collapse.patience,
+            trained=settings.trained_towers,
+        )
+        self._results: list[StepResult] = []
+
+    def stage(self) -> Stage:
+        """This task for the training loop."""
+        return Stage(
+            name=self._settings.name,
+            task=self,
+            length=self._length,
+            parameters=self._encoder.dual_encoder.parameter_groups(self._settings.learning_rates),
+            evaluate_every=self._evaluate_every,
+            seed=self._seed,
+        )
+
+    def prepare(self) -> None:
+        """Freeze the parts that are not trained, and prepare the sampler."""
+        self._encoder.dual_encoder.train_only(self._settings.trains(0))
+        self._sampler.prepare(self._encode)
+
+    def batches(self, epoch: int) -> NDArray[np.int64]:
+        """Numbers of pairs, (steps_per_epoch, batch_size), in the order of this epoch."""
+        size, steps = self._length.batch_size, self._length.steps_per_epoch
+        order = np.random.default_rng([*self._seed, epoch]).permutation(len(self._pairs))
+        return order[: steps * size].reshape(steps, size)
+
+    def backward(self, step: int, batch: NDArray[np.int64]) -> dict[str, float]:
+        """Compute the contrastive loss of a batch of pairs and its gradient."""
+        parts = self._settings.trains(step)
+        self._encoder.dual_encoder.train_only(parts)
+        if "document_encoder" in parts:
+            self._encoder.embedding_cache = None
+        result = loss_and_gradient(
+            self._encoder,
+            self._texts,
+            self._sampler,
+            self._pairs[batch],
+            self._loss_settings,
+        )
+        self._results.append(result)
+        return {"loss": result.loss}
+
+    def after_step(self) -> None:
+        """Refresh the sampler."""
+        self._sampler.refresh(self._encode)
+
+    def evaluate(self, step: int) -> Evaluation:
+        """Measure alignment, collapse and retrieval on the validation queries.
+
+        :raises NotFiniteError: When an embedding is not finite.
+        """
+        settings, validator, encoder = self._settings, self._validator, self._encoder
+        statistics = validator.embedding_statistics(encoder)
+        if not all(math.isfinite(each.cosine) for each in statistics):
+            raise NotFiniteError("an embedding")
+        measured = (
+            CollapseMetrics(*statistics, *self._mean_losses()),
+            validator.divergence(encoder),
+            validator.quality(encoder),
+        )
+        # Rounding may differ between processes: all take the decisions of the main process.
+        figures, kl, quality = broadcast_object_list(list(measured))
+        if step == 0:
+            self._monitor.begin(figures)
+        verdict = self._monitor.verdict(figures)
+        metrics = {
+            "kl": kl,
+            "kl_threshold": None if settings.stopping is None else settings.stopping.delta,
+            "kl_per_dimension": kl / encoder.dual_encoder.dim,
+            **figures.as_metrics(),
+            "collapse": verdict,
+            **{name.lower(): value for name, value in quality.items()},
+        }
+        collapse = None
+        if step > 0 and self._monitor.has_collapsed(figures) and self._stops_on_collapse:
+            collapse = (
+                f"the embeddings have collapsed ({verdict}) by step {step} of stage "
+                f"{settings.name}: {figures}"
+            )
+        return Evaluation(
+            metrics,
+            score=quality["nDCG@10"] if settings.chooses_best else None,
+            stop=self._reason_to_stop(kl, verdict) if collapse is None else None,
+            collapse=collapse,
+        )
+
+    def state(self) -> Mapping[str, Any]:
+        """The state of the sampler, the collapse monitor and the stopping rule."""
+        stopping = self._settings.stopping
+        return {
+            "sampler": self._sampler.state(),
+            "documents_unchanged": self._encoder.embedding_cache is not None,
+            "first_ranks": self._monitor.first_ranks,
+            "collapse_seen": self._monitor.seen,
+            "stopping": None if stopping is None else [stopping.best, stopping.waited],
+        }
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Continue from a state."""
+        self._sampler.restore(state["sampler"])
+        if not state["documents_unchanged"]:
+            self._encoder.embedding_cache = None
+        self._monitor.first_ranks = dict(state["first_ranks"])
+        self._monitor.seen = state["collapse_seen"]
+        if self._settings.stopping is not None:
+            self._settings.stopping.best, self._settings.stopping.waited = state["stopping"]
+
+    def _encode(self, rows: Rows) -> torch.Tensor:
+        return self._encoder.passages(self._texts.passages, rows)
+
+    def _reason_to_stop(self, kl: float, verdict: Verdict) -> str | None:
+        # The KL estimate of collapsed towers is small although they are not aligned.
+        if self._settings.stopping is None or verdict != "none":
+            return None
+        return self._settings.stopping.reason_to_stop(kl)
+
+    def _mean_losses(self) -> tuple[float, float]:
+        """The mean loss and the mean collapsed loss since the last evaluation."""
+        results, self._results = self._results, []
+        if not results:
+            return math.nan, math.nan
+        return (
+            float(np.mean([result.loss for result in results])),
+            float(np.mean([result.collapsed_loss for result in results])),
+        )

@@ -1,0 +1,39 @@
+"""The processes and devices of a run."""
+
+import torch
+from accelerate import Accelerator, PartialState
+from accelerate.state import AcceleratorState
+from accelerate.utils import parse_flag_from_env
+
+from training.errors import RecipeError
+from training.recipes.settings import FloatingPoint
+
+
+def processes() -> PartialState:
+    """The state of all processes of this run, which torchrun started."""
+    # Without `cpu`, accelerate would see a single process on a machine without a GPU.
+    on_cpu = not torch.accelerator.is_available() or parse_flag_from_env("ACCELERATE_USE_CPU")
+    return PartialState(cpu=on_cpu)
+
+
+def is_main_process() -> bool:
+    """Whether this is the process that writes files and prints."""
+    return bool(processes().is_main_process)
+
+
+def make_accelerator(precision: FloatingPoint, batch_size: int) -> Accelerator:
+    """The accelerator for this precision and the devices and processes of the run.
+
+    :raises RecipeError: When fp16 has no GPU, or the batch is smaller than the number of processes.
+    """
+    if precision == "fp16" and not torch.cuda.is_available():
+        raise RecipeError("precision fp16 needs a GPU: use bf16 or fp32 on this machine")
+    mixed_precision = "no" if precision == "fp32" else precision
+    on_cpu = processes().device.type == "cpu"
+    AcceleratorState._reset_state()  # noqa: SLF001 - it has the precision of the previous run
+    accelerator = Accelerator(cpu=on_cpu, mixed_precision=mixed_precision)
+    if batch_size < accelerator.num_processes:
+        raise RecipeError(
+            f"the batch size is {batch_size}, fewer than the {accelerator.num_processes} processes"
+        )
+    return accelerator

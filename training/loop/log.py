@@ -1,0 +1,64 @@
+"""The log of a run: metrics.jsonl with one JSON object per line, and optionally TensorBoard."""
+
+import json
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from swiftlet.retrieval.extras import extra
+from swiftlet.retrieval.publication import storage_errors
+
+FILE_NAME = "metrics.jsonl"
+
+
+class TrainingLog:
+    """Appends records; each has a `kind`: "step", "evaluation", "stop" or "end"."""
+
+    def __init__(self, directory: Path, *, tensorboard: bool = False) -> None:
+        """Log into `directory`.
+
+        :raises MissingExtraError: When TensorBoard is requested and not installed.
+        """
+        self.path = directory / FILE_NAME
+        self._board: Any = None
+        if tensorboard:
+            with extra("tensorboard"):
+                from torch.utils.tensorboard import SummaryWriter
+            self._board = SummaryWriter(str(directory / "tensorboard"))
+
+    def write(self, kind: str, **values: Any) -> None:
+        """Append a record. Numbers that are not finite become null.
+
+        :raises StorageError: When the file system refuses.
+        """
+        record = {"kind": kind} | {name: _finite(value) for name, value in values.items()}
+        with storage_errors(self.path), self.path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(record, ensure_ascii=False) + "\n")
+        if self._board is not None:
+            self._draw(values)
+
+    def size(self) -> int:
+        """The number of bytes written so far, for `truncate`."""
+        return self.path.stat().st_size if self.path.exists() else 0
+
+    def truncate(self, size_bytes: int) -> None:
+        """Remove records after `size_bytes`, which were written after the last checkpoint."""
+        if self.path.exists():
+            with storage_errors(self.path), self.path.open("r+b") as file:
+                file.truncate(size_bytes)
+
+    def close(self) -> None:
+        """Write the records that TensorBoard still buffers."""
+        if self._board is not None:
+            self._board.close()
+
+    def _draw(self, values: Mapping[str, Any]) -> None:
+        stage, step = values.get("stage", ""), values.get("step", 0)
+        for name, value in values.items():
+            if isinstance(value, float) and math.isfinite(value):
+                self._board.add_scalar(f"{stage}/{name}", value, step)
+
+
+def _finite(value: Any) -> Any:
+    return None if isinstance(value, float) and not math.isfinite(value) else value

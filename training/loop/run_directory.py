@@ -1,0 +1,177 @@
+"""The directory of a run: creation, locking, and the checks before a run is resumed."""
+
+import json
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from contextlib import contextmanager
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel
+
+from swiftlet.retrieval.errors import InvalidArgumentError
+from swiftlet.retrieval.manifest import FILE_NAME, Manifest, describe_files, write_manifest
+from swiftlet.retrieval.publication import discard, locked_working_directory, storage_errors
+from training.errors import RecipeError
+from training.loop.checkpoints import BEST, CHECKPOINT
+from training.loop.devices import is_main_process, processes
+from training.loop.log import FILE_NAME as LOG_FILE
+from training.model.trained import KIND
+
+RECIPE_FILE = "recipe.json"
+
+
+@contextmanager
+def run_directory(
+    out: Path, recipe: BaseModel, may_change: AbstractSet[str], *, resume: bool, overwrite: bool
+) -> Iterator[None]:
+    """Create `out` with the recipe in it, and lock it.
+
+    A run without a checkpoint is started again. A run that ends before it writes anything leaves no
+    directory. An overwritten run is restored if the new run ends before its first checkpoint.
+
+    :param may_change: Settings, as `table.setting`, that may change when a run is resumed.
+    :raises InvalidArgumentError: When `out` is not a run, or has a run and neither `resume` nor
+        `overwrite` allows to use it, or both are given.
+    :raises RecipeError: When the run in `out` was started with another recipe.
+    :raises ArtefactError: When another process is training there.
+    :raises StorageError: When the file system refuses.
+    :raises KeyboardInterrupt: When the user interrupts the run; the message tells how to resume.
+    """
+    if resume and overwrite:
+        raise InvalidArgumentError("--resume and --overwrite exclude each other: pass one of them")
+    if not is_main_process():
+        processes().wait_for_everyone()
+        yield
+        return
+    _check(out, resume=resume, overwrite=overwrite)
+    with locked_working_directory(out) as lock:
+        earlier = lock / "earlier"
+        _restore_or_remove(earlier, out)  # left by a killed process
+        try:
+            _check(out, resume=resume, overwrite=overwrite)
+            with storage_errors(out):
+                _prepare(out, recipe, may_change, earlier if overwrite else None)
+            processes().wait_for_everyone()
+            yield
+        except KeyboardInterrupt:
+            if not (out / CHECKPOINT).is_dir():
+                raise
+            advice = "interrupted: run the same command with --resume to continue"
+            raise KeyboardInterrupt(advice) from None
+        finally:
+            _restore_or_remove(earlier, out)
+            _remove_if_unused(out)
+            discard(lock)
+
+
+def publish_run(
+    out: Path,
+    encoders: Sequence[str],
+    *,
+    dim: int,
+    embedding_space: str,
+    details: Mapping[str, Any],
+    temporary: Sequence[str] = (),
+) -> None:
+    """Write the manifest of a finished run, and then remove its checkpoints.
+
+    :param encoders: The directories of the trained encoders in `out`.
+    :param temporary: Other directories in `out` to remove.
+    """
+    files = [LOG_FILE, RECIPE_FILE]
+    for encoder in encoders:
+        paths = (path for path in (out / encoder).rglob("*") if path.is_file())
+        files += [path.relative_to(out).as_posix() for path in paths]
+    packages = ("torch", "transformers", "sentence-transformers", "accelerate")
+    manifest = Manifest(
+        kind=KIND,
+        dim=dim,
+        embedding_space=embedding_space,
+        files=describe_files(out, files),
+        created_by=f"swiftlet {version('swiftlet-retrieval')}",
+        details={**details, "made_with": {package: version(package) for package in packages}},
+    )
+    write_manifest(out, manifest)
+    for name in (CHECKPOINT, BEST, *temporary):
+        shutil.rmtree(out / name, ignore_errors=True)
+
+
+def _check(out: Path, *, resume: bool, overwrite: bool) -> None:
+    if out.exists() and not out.is_dir():
+        raise InvalidArgumentError(f"{out} exists and is not a directory")
+    if not out.is_dir() or not any(out.iterdir()):
+        return
+    if not (out / RECIPE_FILE).is_file():
+        raise InvalidArgumentError(f"{out} is not empty and has no {RECIPE_FILE}: it is no run")
+    if overwrite:
+        return
+    if (out / FILE_NAME).is_file():
+        raise InvalidArgumentError(
+            f"{out} has a finished run; choose another place or pass --overwrite"
+        )
+    if (out / CHECKPOINT).is_dir() and not resume:
+        raise InvalidArgumentError(
+            f"{out} has an unfinished run; pass --resume to continue or --overwrite to start again"
+        )
+
+
+def _restore_or_remove(earlier: Path, out: Path) -> None:
+    """Remove the overwritten run, or restore it if the new run has no checkpoint."""
+    if not earlier.is_dir():
+        return
+    has_begun = (out / CHECKPOINT).is_dir() or (out / FILE_NAME).is_file()
+    with storage_errors(out):
+        if has_begun:
+            shutil.rmtree(earlier)
+        else:
+            shutil.rmtree(out, ignore_errors=True)
+            earlier.rename(out)
+
+
+def _remove_if_unused(out: Path) -> None:
+    """Remove the directory of a run that ended before its first step: it has only the recipe."""
+    with storage_errors(out):
+        if out.is_dir() and [entry.name for entry in out.iterdir()] == [RECIPE_FILE]:
+            shutil.rmtree(out)
+
+
+def _prepare(
+    out: Path, recipe: BaseModel, may_change: AbstractSet[str], earlier: Path | None
+) -> None:
+    """Write the recipe. The overwritten run is moved to `earlier`."""
+    content = recipe.model_dump(mode="json")
+    if earlier is not None and out.exists():
+        out.rename(earlier)
+    if (out / CHECKPOINT).is_dir():
+        before = json.loads((out / RECIPE_FILE).read_text("utf-8"))
+        different = [
+            f"{name} {_short(then)}, not {_short(now)}"
+            for name, then, now in _differences(before, content)
+            if name not in may_change
+        ]
+        if different:
+            raise RecipeError(
+                f"{out} was started with another recipe: {'; '.join(sorted(different))}: use the "
+                "same recipe, or another directory"
+            )
+    out.mkdir(parents=True, exist_ok=True)
+    (out / RECIPE_FILE).write_text(json.dumps(content, indent=1), "utf-8")
+
+
+def _differences(
+    earlier: Mapping[str, Any], content: Mapping[str, Any], within: str = ""
+) -> Iterator[tuple[str, Any, Any]]:
+    """The settings that differ, as `table.setting`, with both values."""
+    for name in {*earlier, *content}:
+        before, now = earlier.get(name), content.get(name)
+        if isinstance(before, Mapping) and isinstance(now, Mapping):
+            yield from _differences(before, now, f"{within}{name}.")
+        elif before != now:
+            yield within + name, before, now
+
+
+def _short(value: Any) -> str:
+    return f"{json.dumps(value):.60}"

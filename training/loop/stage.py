@@ -1,0 +1,108 @@
+"""A stage of training: its task, and the results of its evaluations."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from training.loop.optimisation import ParameterGroup
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """The result of an evaluation.
+
+    `metrics` go into the log. The evaluation with the highest `score` is kept as the best one;
+    without a score it is not considered. `stop` is the reason to end the stage, and `collapse` the
+    reason to end the run with an error. `summary` is shown beside the progress bar.
+    """
+
+    metrics: Mapping[str, Any]
+    score: float | None = None
+    stop: str | None = None
+    collapse: str | None = None
+    summary: str = ""
+
+
+class Task(Protocol):
+    """The data, the objective and the validation of a stage."""
+
+    def prepare(self) -> None:
+        """Get ready before the first evaluation. A resumed stage calls `restore` instead."""
+        ...
+
+    def batches(self, epoch: int) -> NDArray[np.int64]:
+        """The batches of an epoch, (steps_per_epoch, batch_size) numbers of examples."""
+        ...
+
+    def backward(self, step: int, batch: NDArray[np.int64]) -> dict[str, float]:
+        """Compute the loss of a batch and its gradient.
+
+        The gradient is added to the parameters. torch is seeded for this step.
+
+        :returns: The terms of the loss by name, for the log.
+        """
+        ...
+
+    def after_step(self) -> None:
+        """Update whatever depends on the parameters; the optimiser has just changed them."""
+        ...
+
+    def evaluate(self, step: int) -> Evaluation:
+        """Measure the model after `step` steps.
+
+        :raises NotFiniteError: When the model's outputs are not finite.
+        """
+        ...
+
+    def state(self) -> Mapping[str, Any]:
+        """The state that `restore` needs, for a checkpoint."""
+        ...
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Continue from the state in a checkpoint."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class StageLength:
+    """How many steps a stage takes; examples that do not fill a batch wait for another epoch."""
+
+    num_examples: int
+    wanted_batch_size: int
+    epochs: float
+
+    @property
+    def batch_size(self) -> int:
+        """Examples per step: as many as wanted, or all if there are fewer."""
+        return min(self.wanted_batch_size, self.num_examples)
+
+    @property
+    def steps_per_epoch(self) -> int:
+        """Full batches in an epoch."""
+        return self.num_examples // self.batch_size
+
+    @property
+    def num_steps(self) -> int:
+        """Steps in the stage, at least one."""
+        return max(1, math.ceil(self.epochs * self.steps_per_epoch))
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """A part of a run with its own optimiser and learning rate schedule.
+
+    `parameters` are trained, each group at its rate. `evaluate_every` and `log_every` count steps.
+    `seed` and the number of the step determine the random numbers of a step.
+    """
+
+    name: str
+    task: Task
+    length: StageLength
+    parameters: Sequence[ParameterGroup]
+    evaluate_every: int
+    seed: tuple[int, ...]
+    log_every: int = 10

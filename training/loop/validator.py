@@ -1,0 +1,114 @@
+"""Measures alignment, embedding statistics and retrieval quality on the validation set."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from swiftlet.evaluation.metrics import evaluate
+from swiftlet.indexing.tuning import exact_rows, tune
+from swiftlet.retrieval.aggregation import best_passages
+from swiftlet.retrieval.engines.faiss_index import FaissIndex
+from swiftlet.retrieval.stages.state import num_candidates_for
+from swiftlet.retrieval.types import Embeddings, Run
+from training.data.validation_set import ValidationSet
+from training.loop.batch_encoder import BatchEncoder
+from training.loop.collapse import EmbeddingStatistics
+from training.objective.divergence import kl_estimate
+
+METRICS = ("nDCG@10", "MRR@10", "R@100")
+_TOP_K = 100
+_TUNED_ON = 200
+_BLOCK = 8192
+
+
+@dataclass(frozen=True, slots=True)
+class Validator:
+    """Measures a dual encoder on a validation set.
+
+    `sample` limits the queries and passages for the KL estimate and the embedding statistics.
+    `factory` is the FAISS index for retrieval, by default the one that `swiftlet index` chooses for
+    this number of passages.
+    """
+
+    validation: ValidationSet
+    sample: int
+    factory: str | None = None
+
+    def divergence(self, encoder: BatchEncoder) -> float:
+        """The KL estimate between the towers on the validation queries (001, eq. 9)."""
+        texts = self._sampled_queries()
+        return kl_estimate(encoder.documents(texts), encoder.queries(texts))
+
+    def embedding_statistics(
+        self, encoder: BatchEncoder
+    ) -> tuple[EmbeddingStatistics, EmbeddingStatistics]:
+        """The statistics of query embeddings and of passage embeddings."""
+        rows = self.validation.rows
+        chosen = rows[_evenly(len(rows), self.sample)]
+        queries = encoder.queries(self._sampled_queries())
+        return EmbeddingStatistics.of(queries), EmbeddingStatistics.of(
+            encoder.passages(self.validation.passages, chosen)
+        )
+
+    def _sampled_queries(self) -> list[str]:
+        queries = self.validation.queries
+        return [queries[place] for place in _evenly(len(queries), self.sample)]
+
+    def quality(self, encoder: BatchEncoder) -> dict[str, float]:
+        """`METRICS` of ANN retrieval with the validation queries (001, section 4.2.1)."""
+        return evaluate(self.run(encoder), self.validation.qrels, METRICS)
+
+    def run(self, encoder: BatchEncoder) -> Run:
+        """The 100 best documents (maxP) of each validation query."""
+        validation = self.validation
+        queries = _array(encoder.queries(validation.queries))
+        passages = np.empty((len(validation.rows), queries.shape[1]), np.float32)
+        # In blocks, since not all embeddings fit the memory of an accelerator.
+        for start in range(0, len(passages), _BLOCK):
+            rows = validation.rows[start : start + _BLOCK]
+            passages[start : start + _BLOCK] = _array(encoder.passages(validation.passages, rows))
+        return self._search(queries, passages)
+
+    def _search(self, queries: Embeddings, passages: Embeddings) -> Run:
+        index = _filled(self.factory, queries, passages)
+        owners = self.validation.passages.passage_to_document[self.validation.rows]
+        document_ids = self.validation.passages.document_ids
+        run: Run = {}
+        for query_id, embedding in zip(self.validation.query_ids, queries, strict=True):
+            candidates = num_candidates_for(_TOP_K)
+            while True:
+                scores, rows = best_passages(*index.search(embedding, candidates), owners)
+                if len(rows) >= _TOP_K or candidates >= index.size:
+                    break
+                candidates *= 4
+            run[query_id] = {
+                document_ids[owners[row]]: float(score)
+                for score, row in zip(scores[:_TOP_K], rows[:_TOP_K], strict=True)
+            }
+        return run
+
+
+def _filled(factory: str | None, queries: Embeddings, passages: Embeddings) -> FaissIndex:
+    size, dim = passages.shape
+    index = FaissIndex.create(factory or FaissIndex.default_factory(size, dim), dim)
+    threads = torch.get_num_threads()
+    count = index.training_size(size)
+    # Sampled, since collections are seldom in random order.
+    sample = np.sort(np.random.default_rng(0).choice(size, count, replace=False))
+    index.train(passages if count == size else passages[sample], threads=threads)
+    index.add(passages, threads=threads)
+    if index.tuning_grid():
+        tuned_on = queries[:_TUNED_ON]
+        tune(index, tuned_on, exact_rows(passages, tuned_on, min(10, size)))
+    return index
+
+
+def _evenly(count: int, sample: int) -> NDArray[np.int64]:
+    """At most `sample` of the numbers below `count`, evenly spaced."""
+    return np.linspace(0, count - 1, min(sample, count)).astype(np.int64)
+
+
+def _array(embeddings: torch.Tensor) -> Embeddings:
+    return np.ascontiguousarray(embeddings.float().cpu().numpy())

@@ -1,0 +1,1 @@
+"""Encoders: loading, towers, the dual encoder, and the directories that training writes."""

@@ -1,0 +1,137 @@
+"""The dual encoder: two towers with projections into one embedding space (001, section 5.2)."""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Literal
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+from swiftlet.retrieval.errors import InvalidArgumentError
+from training.model.towers import Tower
+
+Features = Mapping[str, torch.Tensor]
+Part = Literal["query_encoder", "document_encoder", "projection"]
+Projection = Literal["shared", "separate", "none"]
+Start = Literal["random", "orthogonal"]
+
+PARTS: tuple[Part, ...] = ("query_encoder", "document_encoder", "projection")
+
+
+class DualEncoder(nn.Module):
+    """The encoders ζ and η: language model, projection, L2 norm (eqs 10 and 11).
+
+    The projection `shared` is that of the paper: both towers use the same W and b. If the towers
+    differ in width, a linear adapter first maps the output of the query tower to the width of the
+    document tower. With `separate` each tower has its own projection, and with `none` there is no
+    projection.
+    """
+
+    def __init__(
+        self,
+        query_tower: Tower,
+        document_tower: Tower,
+        *,
+        projection: Projection = "shared",
+        dim: int | None = None,
+        start: Start = "random",
+    ) -> None:
+        """Join two towers.
+
+        :param dim: Size a of the embeddings; by default the width of the document tower, which is
+            the only choice without a projection.
+        :param start: The initial projections: "random" as in torch, or "orthogonal" without bias. A
+            square orthogonal projection keeps all angles, and so the similarities that the language
+            models have learnt.
+        :raises InvalidArgumentError: When there is no projection although the widths differ, or
+            `dim` differs from the width.
+        """
+        super().__init__()
+        widths = query_tower.width, document_tower.width
+        if projection == "none" and widths[0] != widths[1]:
+            raise InvalidArgumentError(
+                f"the query tower is {widths[0]} wide and the document tower {widths[1]}: without "
+                "a projection they must be equal; choose projection shared or separate"
+            )
+        self.dim = dim or widths[1]
+        if projection == "none" and self.dim != widths[1]:
+            raise InvalidArgumentError(
+                f"without a projection dim must be the towers' width {widths[1]}, not {self.dim}"
+            )
+        self.query_tower, self.document_tower = query_tower, document_tower
+        self.document_projection = None if projection == "none" else nn.Linear(widths[1], self.dim)
+        self.adapter = None
+        self.query_projection = self.document_projection
+        if projection == "shared" and widths[0] != widths[1]:
+            self.adapter = nn.Linear(widths[0], widths[1])
+        elif projection == "separate":
+            self.query_projection = nn.Linear(widths[0], self.dim)
+        if start == "orthogonal":
+            for linear in self._linear_maps():
+                nn.init.orthogonal_(linear.weight)
+                nn.init.zeros_(linear.bias)
+
+    def encode_queries(self, features: Features) -> torch.Tensor:
+        """ζ: embeddings (n, dim) of tokenised texts, of length 1."""
+        return self.project_queries(self.query_tower(features))
+
+    def encode_documents(self, features: Features) -> torch.Tensor:
+        """η: embeddings (n, dim) of tokenised texts, of length 1."""
+        return self.project_documents(self.document_tower(features))
+
+    def project_queries(self, outputs: torch.Tensor) -> torch.Tensor:
+        """Project and normalise the query language model's outputs (n, width)."""
+        outputs = outputs if self.adapter is None else self.adapter(outputs)
+        return _unit(outputs, self.query_projection)
+
+    def project_documents(self, outputs: torch.Tensor) -> torch.Tensor:
+        """Project and normalise the document language model's outputs (n, width)."""
+        return _unit(outputs, self.document_projection)
+
+    def parts(self) -> Iterator[tuple[Part, list[nn.Parameter]]]:
+        """The parameters that train or freeze together."""
+        yield "query_encoder", list(self.query_tower.parameters())
+        yield "document_encoder", list(self.document_tower.parameters())
+        yield "projection", list(nn.ModuleList(self._linear_maps()).parameters())
+
+    def parameter_groups(
+        self, learning_rates: Mapping[Part, float]
+    ) -> list[tuple[list[nn.Parameter], float]]:
+        """The parameters of each part in `learning_rates`, with its rate."""
+        return [(p, learning_rates[part]) for part, p in self.parts() if part in learning_rates]
+
+    def train_only(self, parts: frozenset[Part]) -> None:
+        """Train `parts` and freeze the others. Dropout is off in frozen towers."""
+        for name, parameters in self.parts():
+            for parameter in parameters:
+                parameter.requires_grad_(name in parts)
+                if name not in parts:
+                    parameter.grad = None
+        self.query_tower.train("query_encoder" in parts)
+        self.document_tower.train("document_encoder" in parts)
+
+    def save(self, directory: Path) -> None:
+        """Write `query_encoder/` and `document_encoder/`, Sentence Transformers directories."""
+        self.query_tower.save(directory / "query_encoder", self._whole_query_projection())
+        self.document_tower.save(directory / "document_encoder", self.document_projection)
+
+    def _linear_maps(self) -> list[nn.Linear]:
+        maps = (self.adapter, self.query_projection, self.document_projection)
+        return [linear for linear in dict.fromkeys(maps) if linear is not None]
+
+    def _whole_query_projection(self) -> nn.Linear | None:
+        if self.adapter is None or self.query_projection is None:
+            return self.query_projection
+        # The product of two linear maps is a linear map.
+        whole = nn.Linear(self.adapter.in_features, self.dim)
+        with torch.no_grad():
+            outer = self.query_projection
+            whole.weight.copy_(outer.weight @ self.adapter.weight)
+            whole.bias.copy_(outer.weight @ self.adapter.bias + outer.bias)
+        return whole
+
+
+def _unit(outputs: torch.Tensor, projection: nn.Linear | None) -> torch.Tensor:
+    projected = outputs if projection is None else projection(outputs)
+    return functional.normalize(projected.float(), dim=-1)

@@ -1,0 +1,7 @@
+"""Errors of model loading."""
+
+from swiftlet.retrieval.errors import RetrievalError
+
+
+class ModelError(RetrievalError):
+    """A torch model cannot be loaded, or cannot be used for the purpose."""

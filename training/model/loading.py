@@ -1,0 +1,239 @@
+"""Loads torch encoders from disk or from the hub without running code that comes with them."""
+
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from swiftlet.retrieval.errors import InvalidArgumentError
+from training.model.errors import ModelError
+from training.model.quiet import quiet
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+
+_MODULES = {"Transformer", "Pooling", "Dense", "LayerNorm", "Dropout", "Normalize"}
+_OWN_MODULES = {"training.model.pooling.FirstTokensPooling"}
+_HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
+# The same weights in other formats, which are often larger.
+_NOT_NEEDED = ["*.onnx", "*.onnx_data", "*.h5", "*.msgpack", "*.ot", "*.tflite", "openvino/*"]
+
+
+def find_model(model: str | Path) -> Path:
+    """The folder of `model`. If it is the name of a model on the hub, it is downloaded.
+
+    :raises InvalidArgumentError: When there is no such model.
+    """
+    folder = Path(model)
+    if folder.is_dir():
+        return folder
+    if folder.exists():
+        raise InvalidArgumentError(f"{model} is a file; a model's directory is expected")
+    if not _HUB_NAME.fullmatch(str(model)):
+        raise InvalidArgumentError(f"{model} does not exist")
+    from huggingface_hub import snapshot_download
+
+    try:
+        with quiet():
+            return Path(snapshot_download(str(model), ignore_patterns=_NOT_NEEDED))
+    except Exception as error:  # the hub's client passes on the errors of its HTTP client
+        raise InvalidArgumentError(
+            f"{model} is no directory, and no model of this name can be had from the hub: "
+            f"{_first_line(error)}"
+        ) from error
+
+
+def load_model(
+    folder: Path,
+    *,
+    attention: Literal["eager"] | None = None,
+    config: Mapping[str, Any] | None = None,
+    trust_remote_code: bool = False,
+) -> "SentenceTransformer":
+    """Load the modules of `folder` on the CPU, in float32, with a fast tokenizer.
+
+    A Sentence Transformers directory gives Transformer → Pooling → …. Any other Hugging Face
+    checkpoint gives a Transformer alone; the caller adds the pooling.
+
+    :param attention: `eager` for plain attention; by default the fastest form of the model.
+    :param config: Changes to the transformer's configuration. Keys that it lacks are ignored.
+    :param trust_remote_code: Allow code that comes with the model to run.
+    :raises InvalidArgumentError: When `folder` holds no model.
+    :raises ModelError: When the model cannot be loaded, needs its own code, lacks weights, is
+        no text encoder of the kind above, or has no fast tokenizer.
+    """
+    import torch
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.modules import Transformer
+
+    whole = (folder / "modules.json").is_file()
+    if whole:
+        _check_modules(folder)
+    elif not (folder / "config.json").is_file():
+        raise InvalidArgumentError(f"{folder} has neither modules.json nor config.json: no model")
+    trust = {"trust_remote_code": trust_remote_code}
+    model_arguments: dict[str, Any] = {"dtype": torch.float32}
+    if attention is not None:
+        model_arguments["attn_implementation"] = attention
+    arguments = {
+        "model_kwargs": {**model_arguments, **trust},
+        "config_kwargs": {**(config or {}), **trust},
+        "processor_kwargs": trust,
+    }
+    with quiet():
+        try:
+            if whole:
+                model = SentenceTransformer(
+                    str(folder), device="cpu", local_files_only=True, **trust, **arguments
+                )
+            else:
+                transformer = Transformer(str(folder), **arguments)
+                model = SentenceTransformer(modules=[transformer], device="cpu")
+        except Exception as error:  # a broken checkpoint makes the libraries raise many types
+            if "trust_remote_code" in str(error):
+                raise ModelError(
+                    f"{folder} cannot be loaded: it needs its own code, which only runs with "
+                    "trust_remote_code (--trust-remote-code)"
+                ) from error
+            raise ModelError(f"{folder} cannot be loaded: {_first_line(error)}") from error
+        if whole:
+            _check_encoder(folder, model)
+        place = _read_json(folder / "modules.json")[0]["path"] if whole else ""
+        _check_weights(folder / place, model, trust_remote_code=trust_remote_code)
+    tokenizer = model.tokenizer
+    if not getattr(tokenizer, "is_fast", False):
+        raise ModelError(
+            f"{folder} has only a slow tokenizer ({type(tokenizer).__name__}), but a fast one, "
+            "which has a tokenizer.json, is needed"
+        )
+    return model
+
+
+def is_pooler(name: str) -> bool:
+    """Whether a weight belongs to BERT's pooler. No embedding depends on it."""
+    return name.startswith("pooler.")
+
+
+def pooling_of(model: "SentenceTransformer") -> str:
+    """The name of the model's pooling: `mean`, `cls`, `first_8_tokens`, `cls+mean` and so on."""
+    pooling = model[1]
+    if type(pooling).__name__ == "FirstTokensPooling":
+        return f"first_{pooling.first_tokens}_tokens"
+    mode = pooling.pooling_mode
+    return mode if isinstance(mode, str) else "+".join(mode)
+
+
+def choose_max_tokens(model: "SentenceTransformer", wanted: int | None) -> int:
+    """The number of tokens to which texts are truncated: `wanted`, or the model's own setting.
+
+    :raises InvalidArgumentError: When `wanted` is out of range, or missing and the model has no
+        setting.
+    """
+    smallest = model.tokenizer.num_special_tokens_to_add() + 1
+    largest = _num_positions(model)
+    own = model.max_seq_length
+    if wanted is None:
+        known = [bound for bound in (own, largest) if bound is not None and bound < 10**6]
+        if not known:
+            raise InvalidArgumentError(
+                "the model does not define a greatest text length: max_tokens is needed"
+            )
+        return min(known)
+    if not smallest <= wanted <= (largest or wanted):
+        raise InvalidArgumentError(
+            f"max_tokens {wanted} is out of range: this model takes {smallest} to "
+            f"{largest or 'any number'}"
+        )
+    return wanted
+
+
+def truncating_tokenizer(model: "SentenceTransformer", max_tokens: int) -> Any:
+    """A copy of the model's tokenizer that truncates to `max_tokens` and never pads."""
+    from tokenizers import Tokenizer
+
+    backend = Tokenizer.from_str(model.tokenizer.backend_tokenizer.to_str())
+    backend.no_padding()
+    backend.enable_truncation(max_tokens, direction=model.tokenizer.truncation_side)
+    return backend
+
+
+def _check_modules(folder: Path) -> None:
+    """Refuse custom modules: Sentence Transformers would run their code from a local folder."""
+    path = folder / "modules.json"
+    try:
+        modules = [(module["type"], module["path"]) for module in _read_json(path)]
+    except (TypeError, KeyError) as error:
+        raise ModelError(f"{path} is not a list of modules") from error
+    for kind, place in modules:
+        package, _, name = kind.rpartition(".")
+        known = package.partition(".")[0] == "sentence_transformers" and name in _MODULES
+        if not known and kind not in _OWN_MODULES:
+            raise ModelError(f"{folder} has a module {kind}, but only {_listed()} are supported")
+        if name == "Dense":
+            # The library replaces any other activation by its default.
+            activation = _read_json(folder / place / "config.json").get("activation_function", "")
+            if activation and not activation.startswith("torch.nn.modules."):
+                raise ModelError(
+                    f"{folder / place} has the activation {activation}, but only those of "
+                    "torch.nn.modules are supported"
+                )
+
+
+def _listed() -> str:
+    return ", ".join(sorted(_MODULES | _OWN_MODULES))
+
+
+def _check_encoder(folder: Path, model: "SentenceTransformer") -> None:
+    names = [type(module).__name__ for module in model]
+    if names[:1] != ["Transformer"] or names[1:2] not in (["Pooling"], ["FirstTokensPooling"]):
+        raise ModelError(
+            f"{folder} is made of {' → '.join(names)}, but Transformer → Pooling → … is expected"
+        )
+    if model.default_prompt_name is not None:
+        raise ModelError(
+            f"{folder} puts the prompt {model.default_prompt_name!r} before every text, which is "
+            "not supported"
+        )
+
+
+def _check_weights(folder: Path, model: "SentenceTransformer", *, trust_remote_code: bool) -> None:
+    """Refuse a checkpoint that lacks weights. The library would use random ones."""
+    transformer = type(model[0].auto_model)
+    _, report = transformer.from_pretrained(
+        str(folder),
+        trust_remote_code=trust_remote_code,
+        local_files_only=True,
+        output_loading_info=True,
+    )
+    missing = [name for name in sorted(report["missing_keys"]) if not is_pooler(name)]
+    if missing or report["mismatched_keys"]:
+        example = missing[0] if missing else next(iter(report["mismatched_keys"]))[0]
+        raise ModelError(
+            f"{folder} lacks {len(missing) or len(report['mismatched_keys'])} of the weights of a "
+            f"{transformer.__name__}, such as {example}"
+        )
+
+
+def _num_positions(model: "SentenceTransformer") -> int | None:
+    """The number of positions that the model has embeddings for, or None if it has no bound."""
+    from torch import nn
+
+    for module in model[0].auto_model.modules():
+        table = getattr(module, "position_embeddings", None)
+        if isinstance(table, nn.Embedding):
+            # RoBERTa and related models start positions after the position of the padding.
+            padding = getattr(module, "padding_idx", None)
+            return table.num_embeddings - (padding + 1 if isinstance(padding, int) else 0)
+    return getattr(model[0].auto_model.config, "max_position_embeddings", None)
+
+
+def _read_json(path: Path) -> Any:
+    try:
+        return json.loads(path.read_bytes())
+    except (OSError, ValueError) as error:
+        raise ModelError(f"{path} cannot be read as JSON: {_first_line(error)}") from error
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".:")

@@ -1,0 +1,281 @@
+"""Towers: the language model and the pooling of a query or document encoder."""
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+from swiftlet.retrieval.errors import InvalidArgumentError
+from swiftlet.retrieval.text import normalise
+from training.model.errors import ModelError
+from training.model.loading import (
+    choose_max_tokens,
+    find_model,
+    load_model,
+    pooling_of,
+    truncating_tokenizer,
+)
+from training.model.permutation import permute_basis
+from training.model.quiet import quiet
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+
+PoolingChoice = Literal["cls", "mean", "first_tokens"]
+
+# The names of dropout probabilities in configurations.
+_DROPOUT = ("hidden_dropout_prob", "attention_probs_dropout_prob", "dropout", "attention_dropout")
+# Up to this many tokens, training with fused attention is slower on CPUs than without.
+_SHORT = 64
+# A character of the private use area, which no vocabulary has.
+_UNKNOWN_CHARACTER = "\U000f0000"
+
+
+@dataclass(frozen=True, slots=True)
+class TowerSettings:
+    """The model of a tower and the changes to it.
+
+    :param model: A Sentence Transformers directory or any Hugging Face checkpoint, or the name of
+        either on the hub.
+    :param layers: The layers that are kept, by number from 0, in the order given; by default all.
+        With no layers, `()`, the tower averages non-contextual token embeddings: the ablation of
+        self-attention (001, section 7.1).
+    :param pooling: The output of the first token, the mean of all outputs, or the mean of the first
+        `first_tokens`; by default the model's own pooling, which a plain checkpoint lacks.
+    :param max_tokens: Texts are truncated to this many tokens; by default the model's own setting.
+    :param dropout: The probability of dropout everywhere; by default the model's own setting.
+    :param permute_basis: Seed of a permutation of the hidden basis (`training.model.permutation`).
+    :param random_weights: Initialise all weights with torch's random generator: the ablation of
+        pre-training (001, section 7.1).
+    :param trust_remote_code: Allow code that comes with the model to run.
+    """
+
+    model: str | Path
+    layers: tuple[int, ...] | None = None
+    pooling: PoolingChoice | None = None
+    first_tokens: int = 8
+    max_tokens: int | None = None
+    dropout: float | None = None
+    permute_basis: int | None = None
+    random_weights: bool = False
+    trust_remote_code: bool = False
+
+
+class Tower(nn.Module):
+    """Transformer → Pooling → the model's own Dense, if it has any.
+
+    `width` is the size of the output. Texts are truncated to `max_tokens`, special tokens included.
+    """
+
+    def __init__(self, encoder: "SentenceTransformer", max_tokens: int) -> None:
+        super().__init__()
+        self.encoder = encoder
+        self.max_tokens = max_tokens
+        self.width = int(encoder.get_embedding_dimension() or 0)
+        encoder.max_seq_length = max_tokens
+        # A copy, so that the padding and truncation of the saved tokenizer stay as they are.
+        tokenizer = encoder.tokenizer
+        self._tokenizer = truncating_tokenizer(encoder, max_tokens)
+        self._tokenizer.enable_padding(
+            direction=tokenizer.padding_side,
+            pad_id=tokenizer.pad_token_id,
+            pad_token=tokenizer.pad_token,
+        )
+
+    @classmethod
+    def load(cls, settings: TowerSettings) -> "Tower":
+        """Load the tower that `settings` describe, on the CPU, in float32.
+
+        :raises InvalidArgumentError: When there is no such model, a setting is out of range, or
+            the pooling is missing.
+        :raises ModelError: When the model cannot be loaded, needs its own code, lacks weights,
+            has no fast tokenizer or one without the needed tokens, or cannot be cut or permuted.
+        """
+        _check_ranges(settings)
+        folder = find_model(settings.model)
+        dropout = {} if settings.dropout is None else dict.fromkeys(_DROPOUT, settings.dropout)
+        encoder = load_model(folder, config=dropout, trust_remote_code=settings.trust_remote_code)
+        encoder = _pooled(encoder, settings, folder)
+        _check_tokenizer(encoder, folder)
+        max_tokens = choose_max_tokens(encoder, settings.max_tokens)
+        if settings.layers is not None:
+            _keep_layers(encoder[0].auto_model, settings.layers, folder)
+        if settings.random_weights:
+            _reset(encoder)
+        if getattr(encoder[0].auto_model, "pooler", None) is not None:
+            # It is not used, and weights without a gradient block distributed training.
+            encoder[0].auto_model.pooler = None
+        if settings.permute_basis is not None:
+            permute_basis(encoder, settings.permute_basis)
+        return cls(encoder, max_tokens)
+
+    def tokenise(self, texts: Sequence[str]) -> dict[str, Tensor]:
+        """Token ids and attention mask (n, tokens) of `texts`, padded to the longest of them."""
+        encodings = self._tokenizer.encode_batch([normalise(text).strip() for text in texts])
+        return {
+            "input_ids": torch.tensor([encoding.ids for encoding in encodings]),
+            "attention_mask": torch.tensor([encoding.attention_mask for encoding in encodings]),
+        }
+
+    def forward(self, features: dict[str, Tensor]) -> Tensor:
+        """Pooled outputs (n, width) of tokenised texts, neither projected nor normalised."""
+        # With gradient checkpointing, both forward passes must use the same attention.
+        again = self.encoder[0].auto_model.is_gradient_checkpointing
+        with nullcontext() if again else _attention(features["input_ids"]):
+            outputs: Tensor = self.encoder(dict(features))["sentence_embedding"]
+        return outputs
+
+    def set_gradient_checkpointing(self, enabled: bool) -> None:
+        """Enable or disable gradient checkpointing.
+
+        :raises ModelError: When the architecture does not support it.
+        """
+        model = self.encoder[0].auto_model
+        if not enabled:
+            model.gradient_checkpointing_disable()
+            return
+        try:
+            # The reentrant form gives no gradient if the input of the layers needs none.
+            model.gradient_checkpointing_enable({"use_reentrant": False})
+        except ValueError as error:
+            raise ModelError(
+                f"a {type(model).__name__} does not support gradient checkpointing"
+            ) from error
+
+    def with_projection(self, projection: nn.Linear | None) -> "SentenceTransformer":
+        """The whole encoder, Transformer → Pooling → … → Dense → Normalize, with shared weights."""
+        from sentence_transformers import SentenceTransformer
+        from sentence_transformers.sentence_transformer.modules import Dense, Normalize
+
+        modules: list[Any] = list(self.encoder)
+        if projection is not None:
+            dense = Dense(
+                projection.in_features,
+                projection.out_features,
+                bias=projection.bias is not None,
+                activation_function=nn.Identity(),
+            )
+            dense.linear = projection
+            modules.append(dense)
+        device = next(self.parameters()).device
+        return SentenceTransformer(modules=[*modules, Normalize()], device=str(device))
+
+    def save(self, directory: Path, projection: nn.Linear | None = None) -> None:
+        """Write the whole encoder as a Sentence Transformers directory, truncation included."""
+        with quiet():
+            self.with_projection(projection).save(str(directory), create_model_card=False)
+
+
+def _attention(input_ids: Tensor) -> AbstractContextManager[None]:
+    """Choose the attention kernel that trains fastest on texts of this length (n, tokens)."""
+    on_cpu = input_ids.device.type == "cpu"
+    if on_cpu and torch.is_grad_enabled() and input_ids.shape[1] <= _SHORT:
+        return sdpa_kernel(SDPBackend.MATH)
+    return nullcontext()
+
+
+def _check_ranges(settings: TowerSettings) -> None:
+    if settings.dropout is not None and not 0 <= settings.dropout < 1:
+        raise InvalidArgumentError(f"dropout {settings.dropout} is out of range: from 0 to below 1")
+    if settings.first_tokens < 1:
+        raise InvalidArgumentError(
+            f"first_tokens {settings.first_tokens} is out of range: at least 1 is expected"
+        )
+
+
+def _pooled(
+    encoder: "SentenceTransformer", settings: TowerSettings, folder: Path
+) -> "SentenceTransformer":
+    """`encoder` with the pooling of `settings`, and without a final normalisation."""
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.modules import Normalize, Pooling
+
+    from training.model.pooling import FirstTokensPooling
+
+    transformer, *others = encoder
+    if not others and settings.pooling is None:
+        raise InvalidArgumentError(
+            f"{folder} does not define a pooling: choose pooling cls, mean or first_tokens"
+        )
+    width = transformer.get_embedding_dimension()
+    if settings.pooling == "first_tokens":
+        others[:1] = [FirstTokensPooling(width, settings.first_tokens)]
+    elif settings.pooling is not None:
+        others[:1] = [Pooling(width, settings.pooling)]
+    if isinstance(others[-1], Normalize):
+        others.pop()
+    pooled = SentenceTransformer(modules=[transformer, *others], device="cpu")
+    if settings.layers == () and pooling_of(pooled) == "cls":
+        raise InvalidArgumentError(
+            "without layers the first token has the same output in every text: pooling mean or "
+            "first_tokens is needed"
+        )
+    return pooled
+
+
+def _check_tokenizer(encoder: "SentenceTransformer", folder: Path) -> None:
+    tokenizer = encoder.tokenizer
+    if tokenizer.pad_token_id is None:
+        raise ModelError(f"the tokenizer of {folder} has no padding token")
+    num_embeddings = encoder[0].auto_model.get_input_embeddings().num_embeddings
+    token, number = max(tokenizer.get_vocab().items(), key=lambda item: item[1])
+    if number >= num_embeddings:
+        raise ModelError(
+            f"the tokenizer of {folder} gives {token!r} the number {number}, but the model has "
+            f"embeddings for the numbers 0 to {num_embeddings - 1}"
+        )
+    try:
+        ids = tokenizer.backend_tokenizer.encode(_UNKNOWN_CHARACTER).ids
+    except Exception as error:  # the library raises bare Exception
+        raise ModelError(
+            f"the tokenizer of {folder} has no token for characters that it does not know"
+        ) from error
+    if pooling_of(encoder) == "cls" and ids[:1] not in (
+        [tokenizer.cls_token_id],
+        [tokenizer.bos_token_id],
+    ):
+        raise ModelError(
+            f"the tokenizer of {folder} adds no special token before a text, so that pooling cls "
+            "would take the output of the first word"
+        )
+
+
+def _keep_layers(model: nn.Module, layers: tuple[int, ...], folder: Path) -> None:
+    config: Any = model.config
+    owner, name = _layer_list(model, config.num_hidden_layers, folder)
+    present = getattr(owner, name)
+    for number in layers:
+        if not 0 <= number < len(present):
+            raise InvalidArgumentError(
+                f"layer {number} does not exist: {folder} has layers 0 to {len(present) - 1}"
+            )
+        if layers.count(number) > 1:
+            raise InvalidArgumentError(f"layers {list(layers)} name layer {number} twice")
+    setattr(owner, name, nn.ModuleList([present[number] for number in layers]))
+    config.num_hidden_layers = len(layers)
+
+
+def _layer_list(model: nn.Module, num_layers: int, folder: Path) -> tuple[nn.Module, str]:
+    """The module that has the list of layers, and the name of the list in it."""
+    for module in model.modules():
+        for name, child in module.named_children():
+            if isinstance(child, nn.ModuleList) and len(child) == num_layers:
+                return module, name
+    raise ModelError(
+        f"{folder} cannot be cut: a {type(model).__name__} has no list of its {num_layers} layers"
+    )
+
+
+def _reset(encoder: "SentenceTransformer") -> None:
+    """Give every weight its initial value."""
+    transformer, _, *others = encoder
+    transformer.model = type(transformer.auto_model)(transformer.auto_model.config)
+    for other in others:
+        for module in other.modules():
+            if hasattr(module, "reset_parameters"):
+                module.reset_parameters()

@@ -1,0 +1,48 @@
+"""The directory that training writes: the encoders of one embedding space."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from swiftlet.retrieval.errors import InvalidArgumentError
+from swiftlet.retrieval.manifest import FILE_NAME, read_manifest, verify_files
+
+KIND = "model"
+QUERY_ENCODER = "query_encoder"
+TOWERS = (QUERY_ENCODER, "document_encoder")
+
+
+@dataclass(frozen=True, slots=True)
+class TrainedEncoder:
+    """The `name` of an encoder from a training run, and its embedding space."""
+
+    name: str
+    embedding_space: str
+
+
+def trained_encoder(model: str | Path) -> TrainedEncoder | None:
+    """The manifest's entries for the encoder `model`; None if no training run made it.
+
+    :raises InvalidArgumentError: When `model` is the directory of the run itself.
+    :raises ManifestError: When the manifest there cannot be trusted.
+    :raises CorruptArtefactError: When a file was altered since.
+    """
+    folder = Path(model)
+    if not folder.is_dir():
+        return None
+    if _is_run(folder):
+        encoders = [str(folder / tower) for tower in TOWERS if (folder / tower).is_dir()]
+        raise InvalidArgumentError(
+            f"{folder} is a training run, not an encoder: take {' or '.join(encoders)}"
+        )
+    # The given name may be "." or a link.
+    folder = folder.resolve()
+    run = folder.parent
+    if folder.name not in TOWERS or not _is_run(run):
+        return None
+    manifest = read_manifest(run)
+    verify_files(run, manifest)
+    return TrainedEncoder(f"{run.name}-{folder.name.replace('_', '-')}", manifest.embedding_space)
+
+
+def _is_run(folder: Path) -> bool:
+    return (folder / FILE_NAME).is_file() and read_manifest(folder).kind == KIND

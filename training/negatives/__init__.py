@@ -1,1 +1,0 @@
-"""Negative samplers: which documents a query is trained to stay away from."""

@@ -1,0 +1,1 @@
+"""Training objectives: losses, the divergence estimate and negative samplers."""

@@ -1,0 +1,89 @@
+"""The divergence between the distributions of the two encoders (001, section 4.2.2)."""
+
+import math
+from dataclasses import dataclass
+
+import torch
+
+from swiftlet.retrieval.errors import InvalidArgumentError
+
+SMALLEST_DISTANCE = 1e-6
+"""The smallest distance: float32 cannot distinguish unit vectors that are nearer."""
+
+_ROWS_AT_ONCE = 1024
+
+
+def kl_estimate(sample: torch.Tensor, other: torch.Tensor) -> float:
+    """The estimate of KL(P‖Q) by nearest neighbours (eq. 9, k = 1; Perez-Cruz 2008).
+
+    The estimate is −a/n Σ log(r/s) + log(m/(n−1)) for a dimensions. The sum is over the n points of
+    `sample`: r is the distance to the nearest other point of `sample`, and s the distance to the
+    nearest of the m points of `other`.
+
+    The estimate is always finite: a distance of 0, between duplicates or collapsed embeddings, is
+    replaced by `SMALLEST_DISTANCE`. If both encoders collapse into one point, the estimate is
+    log(m/(n−1)), as for aligned encoders; the collapse metrics show the difference.
+
+    :param sample: Points drawn from P, (n, a), n ≥ 2: queries by the document encoder.
+    :param other: Points drawn from Q, (m, a), on the same device: queries by the query encoder.
+    :raises InvalidArgumentError: When there are too few points, or the dimensions differ.
+    """
+    if sample.ndim != 2 or other.ndim != 2 or sample.shape[1] != other.shape[1]:
+        raise InvalidArgumentError(
+            f"the KL estimate needs two samples of one dimension, not of the shapes "
+            f"{tuple(sample.shape)} and {tuple(other.shape)}"
+        )
+    if len(sample) < 2 or len(other) < 1:
+        raise InvalidArgumentError(
+            f"the KL estimate needs at least 2 and 1 points, but got {len(sample)} and {len(other)}"
+        )
+    size, dim = sample.shape
+    total = 0.0
+    for start in range(0, size, _ROWS_AT_ONCE):
+        points = sample[start : start + _ROWS_AT_ONCE].float()
+        # Inner products would lose small distances, which determine the estimate.
+        within = torch.cdist(points, sample.float(), compute_mode="donot_use_mm_for_euclid_dist")
+        own = torch.arange(len(points), device=sample.device)
+        within[own, own + start] = torch.inf
+        across = torch.cdist(points, other.float(), compute_mode="donot_use_mm_for_euclid_dist")
+        r, s = (table.min(1).values.clamp_min(SMALLEST_DISTANCE) for table in (within, across))
+        total += float((r.double().log() - s.double().log()).sum())
+    return -dim / size * total + math.log(len(other) / (size - 1))
+
+
+@dataclass(slots=True)
+class AlignmentStopping:
+    """Decides when the first stage of DAFT ends (001, section 5.3.1).
+
+    It ends when the estimate is below δ, or has not fallen for `patience` evaluations in a row. δ
+    is given absolutely (`threshold`) or per dimension (`threshold_per_dimension`; 250/512 in the
+    paper), which can be used for embeddings of any size.
+    """
+
+    dim: int
+    threshold: float | None = None
+    threshold_per_dimension: float | None = None
+    patience: int | None = 3
+    best: float = float("inf")
+    waited: int = 0
+
+    @property
+    def delta(self) -> float:
+        """δ for this dimension; −∞ when no threshold is set."""
+        if self.threshold is not None:
+            return self.threshold
+        if self.threshold_per_dimension is not None:
+            return self.threshold_per_dimension * self.dim
+        return float("-inf")
+
+    def reason_to_stop(self, kl: float) -> str | None:
+        """Record the next estimate; the reason to stop, or None to continue."""
+        if kl < self.delta:
+            return f"the KL estimate {kl:.1f} is below δ = {self.delta:.1f}"
+        if kl < self.best:
+            self.best, self.waited = kl, 0
+        else:
+            self.waited += 1
+        if self.patience is not None and self.waited >= self.patience:
+            return f"the KL estimate stayed above {self.best:.1f} for {self.waited} evaluations"
+        return None

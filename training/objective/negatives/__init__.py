@@ -1,0 +1,1 @@
+"""Negative samplers: they draw the negative passages of each query."""

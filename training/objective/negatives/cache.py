@@ -1,0 +1,186 @@
+"""The streaming negative cache (Lindgren et al., 2021) as DAFT uses it (001, section 4.1)."""
+
+import math
+from collections.abc import Mapping
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from swiftlet.retrieval.errors import InvalidArgumentError
+from training.data.positives import KnownPositives
+from training.objective.negatives.gumbel import gumbel_top_k
+from training.objective.negatives.sampler import NO_ROW, EncodeDocuments, QueryBatch, Rows
+from training.objective.negatives.seeded import Seed, SeededSampler
+
+_ENCODED_ROWS = 8192
+_CONVERTED_SLOTS = 65_536
+_SCORES_AT_ONCE = 2**25
+
+
+class NegativeCache(SeededSampler):
+    """Draws from the softmax over the scores of cached document embeddings.
+
+    The cache is a window of ⌈`fraction` · `num_passages`⌉ passages that moves over all passages in
+    a shuffled order, again and again. After each step it moves by ⌈`refresh_fraction` · size⌉
+    passages: the oldest are replaced by the next ones. If the cache has all passages, the oldest
+    are encoded again. Embeddings that a step computes replace the cached ones (`update`) without a
+    change of the order, so frequently drawn passages do not stay longer.
+
+    Cached embeddings are up to 1 / `refresh_fraction` steps old. Memory: size · `dim` values of
+    `dtype` on `device`, and 16 bytes per passage of the collection on the CPU.
+    """
+
+    def __init__(
+        self,
+        known: KnownPositives,
+        *,
+        num_passages: int,
+        dim: int,
+        per_query: int,
+        fraction: float,
+        refresh_fraction: float,
+        seed: Seed,
+        score_factor: float = 20.0,
+        temperature: float = 1.0,
+        device: torch.device | str = "cpu",
+        dtype: torch.dtype = torch.float32,
+    ) -> None:
+        """Make an empty cache. Call `prepare` or `restore` before the first draw.
+
+        :param fraction: Alpha (001), the share of the passages that are cached, in (0, 1].
+        :param refresh_fraction: Rho (001), the share of the cache renewed after a step, in [0, 1].
+        :param score_factor: The factor of inner products, as in the loss (001, 4.1).
+        :param temperature: Tau of the softmax (001, eq. 5).
+        :param dtype: float32, or float16 for half the memory; scores are always float32.
+        :raises InvalidArgumentError: When `per_query`, a fraction or the temperature is out of
+            range.
+        """
+        super().__init__(known, per_query=per_query, seed=seed)
+        if not 0 < fraction <= 1:
+            raise InvalidArgumentError(
+                f"the cache fraction is {fraction}: more than 0 and at most 1 is expected"
+            )
+        if not 0 <= refresh_fraction <= 1:
+            raise InvalidArgumentError(
+                f"the refresh fraction is {refresh_fraction}: 0 to 1 is expected"
+            )
+        if not temperature > 0:
+            raise InvalidArgumentError(f"the temperature is {temperature}: it must be positive")
+        self.size, self.num_refreshed = cache_sizes(num_passages, fraction, refresh_fraction)
+        self._scale = score_factor / temperature
+        self._embeddings = torch.zeros((self.size, dim), dtype=dtype, device=device)
+        # Passages enter in the order of `_order`. The n-th entry goes into slot n modulo the size,
+        # so the slot of a row follows from the number of entries so far.
+        self._order = np.random.default_rng(seed).permutation(num_passages)
+        self._places = np.empty_like(self._order)
+        self._places[self._order] = np.arange(num_passages)
+        self._entered = 0
+
+    def prepare(self, encode: EncodeDocuments) -> None:
+        """Fill the cache."""
+        self._advance(self.size, encode)
+
+    def _draw(self, batch: QueryBatch, random: np.random.Generator) -> Rows:
+        queries = batch.embeddings.detach().to(self._embeddings.device, torch.float32)
+        num_lines = max(1, _SCORES_AT_ONCE // self.size)
+        drawn = np.empty((len(queries), self.per_query), dtype=np.int64)
+        for start in range(0, len(queries), num_lines):
+            part = slice(start, start + num_lines)
+            drawn[part] = self._draw_lines(batch.queries[part], queries[part], random)
+        return drawn
+
+    def _draw_lines(
+        self, numbers: NDArray[np.int64], embeddings: torch.Tensor, random: np.random.Generator
+    ) -> Rows:
+        scores = self._scores(embeddings)
+        lines, positives = self.known.pairs(numbers)
+        slots = self._slots(positives)
+        cached = slots >= 0
+        scores[torch.from_numpy(lines[cached]), torch.from_numpy(slots[cached])] = -torch.inf
+        columns = gumbel_top_k(scores, self.per_query, random)
+        return np.where(columns < 0, NO_ROW, self._rows(columns))
+
+    def _scores(self, queries: torch.Tensor) -> torch.Tensor:
+        """Scaled inner products (n, slots in use) of queries (n, dim)."""
+        filled = self._embeddings[: self._num_filled]
+        # There are fewer query values than scores to scale.
+        scaled = queries * self._scale
+        if filled.dtype == torch.float32:
+            return scaled @ filled.T
+        blocks = torch.split(filled, _CONVERTED_SLOTS)
+        return torch.cat([scaled @ block.float().T for block in blocks], dim=1)
+
+    def update(self, rows: Rows, embeddings: torch.Tensor) -> None:
+        """Replace the cached embeddings of `rows` (m,) by `embeddings` (m, dim).
+
+        If a row occurs twice, its first embedding is taken.
+        """
+        slots, firsts = np.unique(self._slots(rows), return_index=True)
+        self._write(slots[slots >= 0], embeddings[torch.from_numpy(firsts[slots >= 0])])
+
+    def refresh(self, encode: EncodeDocuments) -> None:
+        """Replace the oldest embeddings by those of the next passages."""
+        self._advance(self.num_refreshed, encode)
+
+    def cached(self, rows: Rows) -> torch.Tensor:
+        """The cached embeddings (m, dim) of `rows` (m,), NaN for those that are not cached."""
+        slots = self._slots(rows)
+        device = self._embeddings.device
+        found = self._embeddings[torch.from_numpy(np.maximum(slots, 0)).to(device)].float()
+        found[torch.from_numpy(slots < 0).to(device)] = torch.nan
+        return found
+
+    def state(self) -> Mapping[str, Any]:
+        """The cached embeddings, and the number of entries so far."""
+        return {
+            **super().state(),
+            "entered": self._entered,
+            "embeddings": self._embeddings.to("cpu", copy=True),
+        }
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Continue with the same embeddings."""
+        super().restore(state)
+        self._entered = int(state["entered"])
+        self._embeddings.copy_(state["embeddings"])
+
+    @property
+    def _num_filled(self) -> int:
+        return min(self._entered, self.size)
+
+    def _advance(self, count: int, encode: EncodeDocuments) -> None:
+        """Add the next `count` passages, each into the oldest slot at that time."""
+        for start in range(0, count, _ENCODED_ROWS):
+            entries = self._entered + np.arange(min(_ENCODED_ROWS, count - start))
+            rows = self._order[entries % len(self._order)]
+            self._write(entries % self.size, encode(rows))
+            self._entered += len(entries)
+
+    def _write(self, slots: NDArray[np.int64], embeddings: torch.Tensor) -> None:
+        new = embeddings.detach().to(self._embeddings)
+        self._embeddings[torch.from_numpy(slots).to(self._embeddings.device)] = new
+
+    def _slots(self, rows: Rows) -> NDArray[np.int64]:
+        """The slot of each of `rows`, -1 if it is not cached, in constant time per row."""
+        oldest = self._entered - self._num_filled
+        ages = (self._places[rows] - oldest) % len(self._order)
+        return np.where((rows >= 0) & (ages < self._num_filled), (oldest + ages) % self.size, -1)
+
+    def _rows(self, slots: NDArray[np.int64]) -> Rows:
+        """The row in each of `slots`, which must be in use."""
+        last = self._entered - 1
+        return self._order[(last - (last - slots) % self.size) % len(self._order)]
+
+
+def cache_sizes(num_passages: int, fraction: float, refresh_fraction: float) -> tuple[int, int]:
+    """The number of cached passages, and the number of them that are renewed after a step."""
+    size = _ceil_of(fraction, num_passages)
+    return size, _ceil_of(refresh_fraction, size)
+
+
+def _ceil_of(fraction: float, whole: int) -> int:
+    """⌈fraction · whole⌉ of the decimal fraction, without rounding errors: ⌈0.1 · 30⌉ is 3."""
+    return math.ceil(Fraction(str(fraction)) * whole)

@@ -1,0 +1,1 @@
+"""Recipes: the settings of a run and two ready TOML files."""

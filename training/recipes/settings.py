@@ -1,0 +1,277 @@
+"""The settings of a recipe, a TOML file, with their bounds and defaults."""
+
+import tomllib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, StrictFloat, ValidationError, model_validator
+
+from training.data.sources import DataSource
+from training.data.validation_set import FEWEST_QUERIES
+from training.errors import RecipeError, TrainingDataError
+from training.model.dual_encoder import Projection, Start
+from training.model.towers import PoolingChoice, TowerSettings
+from training.objective.contrastive import NegativeGradient
+from training.objective.divergence import AlignmentStopping
+from training.recipes.overrides import apply_override
+from training.recipes.validation_errors import describe_errors
+
+Fraction = Annotated[float, Field(ge=0, le=1)]
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Count = Annotated[int, Field(ge=1)]
+Seed = Annotated[int, Field(ge=0, lt=2**32)]
+
+FloatingPoint = Literal["fp32", "bf16", "fp16"]
+SamplerName = Literal["cache", "in_batch", "uniform", "bm25", "mined", "given"]
+
+
+class _Table(BaseModel):
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, validate_default=True, allow_inf_nan=False
+    )
+
+
+class Source(_Table):
+    """[[data]]: pairs of a query and a relevant document.
+
+    `corpus` is a corpus as for `swiftlet index`, or `irds:NAME`. `queries` is the path of the
+    queries, by default that of the corpus. `qrels` is a split of the corpus's BEIR folder, a file,
+    or `irds:NAME`. `triples` of MS MARCO, with ids or with texts, replace qrels.
+    """
+
+    corpus: str | None = None
+    queries: str | None = None
+    qrels: str | None = None
+    triples: str | None = None
+
+    @model_validator(mode="after")
+    def _is_complete(self) -> Self:
+        try:
+            self.data_source()
+        except TrainingDataError as error:
+            raise ValueError(str(error)) from error
+        return self
+
+    def data_source(self) -> DataSource:
+        """The source as `training.data` takes it."""
+        return DataSource(**self.model_dump())
+
+
+class PassagesTable(_Table):
+    """[passages]: how documents are split into passages; tokens are those of the document tower.
+
+    With `truncate` each document is one passage, and the tower reads its beginning. `positive`
+    chooses the passage of a long relevant document that a query is paired with: the passage with
+    the greatest lexical similarity, or the first.
+    """
+
+    tokens: Count = 128
+    overlap_tokens: Annotated[int, Field(ge=0)] = 16
+    truncate: bool = False
+    positive: Literal["lexical", "first"] = "lexical"
+
+
+class Validation(_Table):
+    """[validation]: the queries that choose the best checkpoint and measure alignment.
+
+    They are held out from the training data, or taken from `data` if there are such sources. Their
+    relevant passages and others, up to `max_passages`, are searched. `sample` limits the number of
+    texts that alignment and collapse are measured on.
+    """
+
+    queries: Annotated[int, Field(ge=FEWEST_QUERIES)] = 500
+    data: tuple[Source, ...] = ()
+    max_passages: Count = 50_000
+    every: Annotated[int, Field(ge=0, description="steps; 0 for once an epoch")] = 0
+    sample: Annotated[int, Field(ge=FEWEST_QUERIES)] = 512
+    factory: str | None = None
+
+
+class TowerTable(_Table):
+    """[query_encoder], [document_encoder]: a checkpoint and the changes to it."""
+
+    model: str
+    layers: tuple[int, ...] | None = None
+    pooling: PoolingChoice | None = None
+    first_tokens: Count = 8
+    max_tokens: Count | None = None
+    dropout: Annotated[float, Field(ge=0, lt=1)] | None = None
+    permute_basis: Seed | None = None
+    random_weights: bool = False
+    trust_remote_code: bool = False
+    gradient_checkpointing: bool = False
+
+    def settings(self) -> TowerSettings:
+        """The settings as `training.model` takes them."""
+        return TowerSettings(**self.model_dump(exclude={"gradient_checkpointing"}))
+
+
+class DualEncoderTable(_Table):
+    """[dual_encoder]: the projection W, b and the size a of the embeddings (eqs 10, 11).
+
+    With the `start` "orthogonal", the initial projection keeps angles as far as `dim` allows.
+    """
+
+    projection: Projection = "shared"
+    dim: Count | None = None
+    start: Start = "random"
+
+
+class Loss(_Table):
+    """[loss]: eq. 5, section 5.3.2."""
+
+    score_factor: Positive = 20.0
+    temperature: Positive = 1.0
+
+
+class Negatives(_Table):
+    """[negatives]: how D⁻ is drawn, and which negatives get a gradient.
+
+    The negatives of all `samplers` are combined. Each sampler except in_batch draws `per_query`.
+    `cache_fraction` is α and `refresh_fraction` ρ of section 4.1. The samplers bm25 and mined draw
+    from the `depth` best passages.
+    """
+
+    samplers: Annotated[tuple[SamplerName, ...], Field(min_length=1)] = ("cache", "in_batch")
+    per_query: Count = 64
+    shared: bool = False
+    gradient: NegativeGradient = "cached"
+    cache_fraction: Annotated[float, Field(gt=0, le=1)] = 1.0
+    refresh_fraction: Fraction = 0.001
+    cache_precision: Literal["float32", "float16"] = "float32"
+    depth: Count = 200
+    refresh_every: Count = 1000
+
+    @model_validator(mode="after")
+    def _can_be_constants(self) -> Self:
+        others = set(self.samplers) - {"cache", "in_batch"}
+        if self.gradient == "cached" and others:
+            raise ValueError(
+                f"gradient 'cached' needs cached embeddings, but {', '.join(sorted(others))} has "
+                "none: choose gradient = 're-encoded'"
+            )
+        if len(set(self.samplers)) < len(self.samplers):
+            raise ValueError("samplers names a sampler twice")
+        if {"bm25", "mined"} & set(self.samplers) and self.depth < self.per_query:
+            raise ValueError(
+                f"depth is {self.depth}: at least per_query, {self.per_query}, is expected"
+            )
+        return self
+
+
+class Optimiser(_Table):
+    """[optimiser]: AdamW and its learning rate schedule; each stage starts both again."""
+
+    learning_rate: Positive = 1e-5
+    document_learning_rate: Positive | None = None
+    projection_learning_rate: Positive | None = None
+    weight_decay: Annotated[float, Field(ge=0)] = 0.01
+    warmup_steps: Annotated[int, Field(ge=0)] = 1000
+    schedule: Literal["linear", "cosine", "constant"] = "linear"
+    batch_size: Annotated[int, Field(ge=2)] = 48
+    micro_batch_size: Count | None = None
+    max_gradient_norm: Positive | None = 1.0
+    precision: FloatingPoint = "fp32"
+
+
+class Alignment(_Table):
+    """[alignment]: the first stage of DAFT; the document language model is frozen (section 4).
+
+    Without a threshold, only `patience` ends it early.
+    """
+
+    max_epochs: Positive = 20
+    train_projection: bool = True
+    threshold: StrictFloat | None = None
+    threshold_per_dimension: float | None = None
+    patience: Count | None = 3
+    learning_rate: Positive | None = None
+
+    def stopping(self, dim: int) -> AlignmentStopping:
+        """The stopping rule for embeddings of this size."""
+        per_dimension = self.threshold_per_dimension if self.threshold is None else None
+        return AlignmentStopping(
+            dim=dim,
+            threshold=self.threshold,
+            threshold_per_dimension=per_dimension,
+            patience=self.patience,
+        )
+
+
+class FineTuning(_Table):
+    """[fine_tuning]: the second stage, both towers (section 5.3.1)."""
+
+    epochs: Positive = 10
+
+
+class Collapse(_Table):
+    """[collapse]: when a run counts as collapsed, and whether it then stops."""
+
+    stop: bool = True
+    cosine: Fraction = 0.95
+    effective_rank: Annotated[float, Field(ge=1)] = 3.0
+    loss_share: Fraction = 0.9
+    patience: Count = 2
+
+
+class Recipe(_Table):
+    """The settings of a run. `recipe` is the name of a method in `training.methods`.
+
+    With `keep_stages` the weights at the end of each stage are kept in `stages/`. `frozen_outputs`
+    is a folder for the embedding cache, which runs with the same document encoder share.
+    """
+
+    recipe: Literal["daft", "contrastive", "alternating"]
+    seed: Seed = 0
+    data: Annotated[tuple[Source, ...], Field(min_length=1)]
+    query_encoder: TowerTable
+    document_encoder: TowerTable
+    dual_encoder: DualEncoderTable = DualEncoderTable()
+    passages: PassagesTable = PassagesTable()
+    validation: Validation = Validation()
+    loss: Loss = Loss()
+    negatives: Negatives = Negatives()
+    optimiser: Optimiser = Optimiser()
+    alignment: Alignment = Alignment()
+    fine_tuning: FineTuning = FineTuning()
+    collapse: Collapse = Collapse()
+    tensorboard: bool = False
+    keep_stages: bool = False
+    frozen_outputs: str | None = None
+
+    @model_validator(mode="after")
+    def _has_what_samplers_need(self) -> Self:
+        if "given" in self.negatives.samplers and all(s.triples is None for s in self.data):
+            raise ValueError("negatives.samplers has 'given', but no source in data has triples")
+        return self
+
+
+def read_recipe(path: Path, overrides: Sequence[str] = ()) -> Recipe:
+    """Read a recipe and apply the overrides `key.of.table=value`.
+
+    A value is parsed as TOML; if that fails, it is a string. An empty value restores the default.
+    Paths in a recipe are relative to the working directory.
+
+    :raises RecipeError: When the file cannot be read, or has errors; the message lists all of them.
+    """
+    try:
+        content = tomllib.loads(path.read_text("utf-8"))
+    except OSError as error:
+        raise RecipeError(f"{path} cannot be read: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise RecipeError(f"{path} is not TOML: {error}") from error
+    for override in overrides:
+        apply_override(content, override)
+    return parse_recipe(content, str(path))
+
+
+def parse_recipe(content: dict[str, Any], name: str) -> Recipe:
+    """Validate the tables of a recipe.
+
+    :raises RecipeError: When there are errors; the message lists all of them.
+    """
+    try:
+        return Recipe.model_validate(content)
+    except ValidationError as error:
+        raise RecipeError(f"{name}: {describe_errors(error, Recipe)}") from error

@@ -1,0 +1,46 @@
+"""Readable messages for invalid settings."""
+
+from collections.abc import Callable, Iterator
+from typing import Any, get_args
+
+from pydantic import BaseModel, ValidationError
+
+
+def describe_errors(
+    error: ValidationError, model: type[BaseModel], name: Callable[[str], str] = str
+) -> str:
+    """Describe all errors in the settings of `model`, with the bound or the choices of each.
+
+    :param name: Gives the user's name for `table.setting`.
+    """
+    return "; ".join(_describe(found, model, name) for found in error.errors())
+
+
+def _describe(error: Any, model: type[BaseModel], name: Callable[[str], str]) -> str:
+    place = ".".join(map(str, error["loc"]))
+    message = error["msg"].removeprefix("Value error, ").removeprefix("Input should be ")
+    match error["type"]:
+        case "extra_forbidden":
+            known = ", ".join(_table(model, error["loc"][:-1]).model_fields)
+            return f"{place} is not a setting; the settings are {known}"
+        case "missing":
+            return f"{name(place)} is missing"
+        case "value_error":
+            return f"{name(place)}: {message}" if place else message
+        case _:
+            return f"{name(place)} is {error['input']!r:.60}, but should be {message}"
+
+
+def _table(model: type[BaseModel], place: tuple[str | int, ...]) -> type[BaseModel]:
+    """The model of the table at `place`. Numbers in `place` are list indices."""
+    for part in place:
+        if isinstance(part, str):
+            model = next(_models(model.model_fields[part].annotation))
+    return model
+
+
+def _models(annotation: Any) -> Iterator[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    for part in get_args(annotation):
+        yield from _models(part)
