@@ -25,7 +25,7 @@ DEFAULT_MAX_QUEUED = 256
 _PATIENCE_SECONDS = 0.05
 """The check for a disconnected client begins after this time: most answers are ready earlier."""
 
-_LONGEST_SHARE_SECONDS = 0.05
+_LONGEST_SHARE_SECONDS = 0.02
 """The longest time for which the event loop searches before it reads requests again."""
 
 

@@ -70,9 +70,7 @@ class RequestContextMiddleware:
             except asyncio.CancelledError as error:
                 # The server cancels requests only when it ends.
                 if not status:
-                    ended = NotReadyError(
-                        "the service has ended before there was an answer; ask another one"
-                    )
+                    ended = NotReadyError(_ENDED)
                     ended.__cause__ = error
                     await problem_response(ended, context)(scope, receive, send_with_headers)
             except Exception as error:

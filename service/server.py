@@ -2,6 +2,7 @@
 
 import asyncio
 import errno
+import gc
 import logging
 import os
 import resource
@@ -40,6 +41,9 @@ _FILES = 64
 """Files that the process opens besides one document store per thread, with some connections."""
 
 _GRACE_SECONDS = 0.1
+_LISTENERS = 16
+"""Handles of the listening socket: the event loop accepts one connection of each per iteration, and
+iterations are long under load, so with one handle a new client could wait for seconds."""
 _SO_BINDTOIFINDEX = 62
 _NO_INTERFACE = 2**31 - 1
 
@@ -121,7 +125,12 @@ def serve(settings: Settings, *, on_ready: Callable[[str], None] | None = None) 
                 if on_ready is not None:
                     on_ready(address)
 
-            _Server(config, connection, state, reloader, announce).run([listener])
+            # A full collection would otherwise walk all objects of the imported packages, and hold
+            # up every request for 150 ms.
+            gc.collect()
+            gc.freeze()
+            listeners = [listener, *(listener.dup() for _ in range(_LISTENERS - 1))]
+            _Server(config, connection, state, reloader, announce).run(listeners)
         logger.info("stopped")
 
 
@@ -163,7 +172,7 @@ class _Server(uvicorn.Server):
     async def _accept_waiting(self, listener: socket.socket) -> None:
         """Accept every open connection: closing the listener would reset those not accepted.
 
-        The event loop accepts only one connection per iteration, and these are long under load.
+        The event loop would accept only a few of them before its next iteration.
         """
         connect = asyncio.get_running_loop().connect_accepted_socket
         protocol = partial(

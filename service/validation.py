@@ -1,6 +1,7 @@
 """From a request that Pydantic refuses to one sentence that names the field and its bounds."""
 
 import json
+from functools import cache
 from typing import Any
 
 from fastapi import Request
@@ -45,13 +46,18 @@ def _refused_field(
         )
     if mistake["type"] == "value_error":
         return InvalidRequestError(field, f"{field}: {mistake['ctx']['error']}")
-    properties = model.model_json_schema(mode="serialization")["properties"]
-    schema = properties[name]
+    schema = _properties(model)[name]
     expected = (schema["items"] if field != name else schema)["description"]
     sentence = f"{field} {_what_is_wrong(mistake, where)}; {expected} is expected"
     if mistake["type"] == "too_long":
         return TooManyQueriesError(field, sentence)
     return InvalidRequestError(field, sentence)
+
+
+@cache
+def _properties(model: type[BaseModel]) -> dict[str, Any]:
+    properties: dict[str, Any] = model.model_json_schema(mode="serialization")["properties"]
+    return properties
 
 
 def _model_of(route: APIRoute, where: str) -> type[BaseModel]:

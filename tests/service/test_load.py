@@ -84,6 +84,48 @@ def test_work_past_its_deadline_is_answered_504_and_never_started(
     assert value(metrics, "swiftlet_queue_depth") == 0
 
 
+def test_clients_that_connect_under_load_are_accepted_together(
+    start_server: Callable[..., Any],
+) -> None:
+    """With one connection per iteration of the event loop, the last of them waited for seconds."""
+    server = start_server(threads=1, cache_bytes=0, timeout_ms=60_000)
+    stop = threading.Event()
+
+    def search() -> None:
+        with server.client() as client:
+            while not stop.is_set():
+                batch = {"queries": [LONG_QUERY] * 64}
+                assert client.post("/search/batch", json=batch).status_code == 200
+
+    def seconds_of_liveness(clients: int) -> float:
+        address = urlsplit(server.url)
+        began = time.monotonic()
+        connections = [
+            socket.create_connection((address.hostname, address.port), timeout=30)
+            for _ in range(clients)
+        ]
+        for connection in connections:
+            connection.sendall(b"GET /health/live HTTP/1.1\r\nHost: service\r\n\r\n")
+        for connection in connections:
+            assert connection.recv(4096).startswith(b"HTTP/1.1 200")
+            connection.close()
+        return time.monotonic() - began
+
+    with ThreadPoolExecutor(2) as pool:
+        searches = [pool.submit(search) for _ in range(2)]
+        try:
+            with server.client() as client:
+                while value(client.get("/metrics").text, "swiftlet_queue_depth") < 64:
+                    time.sleep(0.01)
+            alone = sorted(seconds_of_liveness(1) for _ in range(9))[4]
+            together = sorted(seconds_of_liveness(100) for _ in range(3))[1]
+        finally:
+            stop.set()
+        for each in searches:
+            each.result()
+    assert together < 16 * alone
+
+
 @pytest.mark.parametrize("threads", [1, 2])
 def test_a_deadline_that_passes_during_the_work_is_a_504_too(
     make_application: Callable[..., Any], gated_searcher: Searcher, threads: int
