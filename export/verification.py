@@ -10,12 +10,13 @@ from export.latency import measure_latencies, texts_of_length
 from export.parity import measure_parity, torch_reference
 from export.quality import Collection, QualityChange, exact_quality
 from export.report import EncoderReport, VariantReport
-from export.source import PoolingMode, Source, load_source
+from export.source import Source, load_source
 from swiftlet.retrieval.encoder import MODEL_FILES, OnnxEncoder, Precision
 from swiftlet.retrieval.errors import EmbeddingSpaceMismatch, InvalidArgumentError
 from swiftlet.retrieval.manifest import Manifest, read_manifest
 from swiftlet.retrieval.processors import available_processors
 from training.model.fingerprint import embedding_space
+from training.model.poolings import POOLINGS
 from training.model.trained import trained_encoder
 
 
@@ -23,7 +24,7 @@ def verify_encoder(
     model: str | Path,
     directory: Path,
     *,
-    pooling: PoolingMode | None = None,
+    pooling: str | None = None,
     max_tokens: int | None = None,
     precisions: Sequence[Precision] | None = None,
     collection: Path | None = None,
@@ -97,7 +98,7 @@ def _settings(directory: Path, manifest: Manifest, **requested: Any) -> dict[str
                 f"{name} {wanted!r} contradicts {directory}, which was exported with {found!r}"
             )
         settings[name] = wanted or found
-    if settings["pooling"] not in {"mean", "cls"}:
+    if settings["pooling"] not in POOLINGS:
         # Any other pooling is defined by the model itself.
         settings["pooling"] = None
     return settings

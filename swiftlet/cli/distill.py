@@ -132,7 +132,7 @@ def distill(
         "teacher": teacher,
         "student": student,
         "layers": layers,
-        "pooling": value_of(pooling),
+        "pooling": pooling,
         "project": projection,
         "queries": tuple(map(str, queries or ())),
         "corpora": tuple(map(str, corpus or ())),

@@ -69,7 +69,7 @@ def export(
         report = verify_encoder(
             model,
             out,
-            pooling=value_of(pooling),
+            pooling=pooling,
             max_tokens=max_tokens,
             precisions=precisions or None,
             collection=collection,
@@ -82,7 +82,7 @@ def export(
         model,
         out,
         name=name,
-        pooling=value_of(pooling),
+        pooling=pooling,
         max_tokens=max_tokens,
         precisions=precisions or tuple(MODEL_FILES),
         calibrate=calibrate,
