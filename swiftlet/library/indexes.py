@@ -41,7 +41,7 @@ def build(
     :param passage_tokens: The longest passage, in tokens, with the title.
     :param overlap_tokens: The tokens that neighbouring passages share.
     :param truncate: Make one passage per document: its beginning, as much as the encoder reads.
-    :param engine: The index engine.
+    :param engine: The index engine, one of `swiftlet.retrieval.engines.ENGINES`.
     :param factory: The type of index, for FAISS a factory string; None chooses by size.
     :param precision: The encoder's model; None takes the encoder's default.
     :param threads: Threads that encode; None takes all cores.
