@@ -170,6 +170,7 @@ class Searcher:
         :param options: Values for stages that take some, by the name of the stage.
         :raises QueryError: When the query is blank or not valid text.
         :raises InvalidArgumentError: When `top_k` is below 1.
+        :raises RuntimeError: When a stage has ordered the hits otherwise than by their scores.
         """
         query = check_query(query)
         if top_k < 1:
@@ -184,6 +185,12 @@ class Searcher:
             num_wanted=min(top_k, self.num_documents),
         )
         seconds = self._run(search)
+        scores = [hit.score for hit in search.hits]
+        if scores != sorted(scores, reverse=True):
+            raise RuntimeError(
+                f"one of the stages {', '.join(self.stage_names)} has put the hits into another "
+                "order than their scores: a stage that ranks sets the scores, too"
+            )
         return SearchResult(search.hits, seconds, search.cached)
 
     def _run(self, search: SearchState) -> tuple[float, ...]:
