@@ -73,7 +73,8 @@ class Metric:
 
         :raises InvalidArgumentError: When there is no such metric.
         """
-        match = _NAME.fullmatch(text.strip().lower().replace(" ", "_"))
+        spelling = text.strip().lower().replace(" ", "_") if isinstance(text, str) else ""
+        match = _NAME.fullmatch(spelling)
         names = _SPELLINGS.get(match.group(1)) if match else None
         if match is None or names is None:
             raise InvalidArgumentError(f"{text!r} is not a metric: {_UNDERSTOOD}, with k from 1")
