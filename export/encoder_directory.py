@@ -123,5 +123,5 @@ def _checked(precisions: Sequence[Precision]) -> tuple[Precision, ...]:
     return tuple(precision for precision in MODEL_FILES if precision in precisions)
 
 
-def _ignore(_stage: str) -> None:
+def _ignore(_work: str) -> None:
     pass

@@ -48,7 +48,7 @@ def verify_encoder(
     :raises ExportError: When the tokens of a text differ.
     :raises CollectionError: When the collection is bad.
     """
-    report = progress or (lambda _stage: None)
+    report = progress or (lambda _work: None)
     manifest = read_manifest(directory, "encoder")
     settings = _settings(directory, manifest, pooling=pooling, max_tokens=max_tokens)
     chosen = precisions or [name for name, file in MODEL_FILES.items() if file in manifest.files]

@@ -74,7 +74,7 @@ def export(
             precisions=precisions or None,
             collection=collection,
             split=split,
-            progress=_print_stage,
+            progress=_print_progress,
         )
         _print_verified(report, out)
         return
@@ -89,7 +89,7 @@ def export(
         collection=collection,
         split=split,
         overwrite=overwrite,
-        progress=_print_stage,
+        progress=_print_progress,
     )
     output.print(f"[bold]{out}[/]: {manifest.dim} dimensions", soft_wrap=True)
     _print_report(EncoderReport.of_manifest(manifest))
@@ -117,5 +117,5 @@ def _print_report(report: "EncoderReport", leave_out: Sequence[str] = ()) -> Non
             print_note(sentence)
 
 
-def _print_stage(stage: str) -> None:
-    messages.print(f"{stage} …")
+def _print_progress(work: str) -> None:
+    messages.print(f"{work} …")

@@ -7,7 +7,7 @@ import typer
 
 from swiftlet import encoders
 from swiftlet.cli.options import EncoderOption, Overwrite, PrecisionOption, value_of
-from swiftlet.cli.terminal import StageBars, messages, output
+from swiftlet.cli.terminal import ProgressBars, messages, output
 from swiftlet.retrieval.engines import DEFAULT_ENGINE, ENGINES
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def index(
 
     skipped = SkippedLines() if skip_bad_lines else None
     try:
-        with StageBars() as progress:
+        with ProgressBars() as progress:
             manifest = build(
                 corpus,
                 out,

@@ -73,7 +73,7 @@ def evaluate(
     baseline = None if against is None else read_run(path_of("against", against))
     every_query, judged = queries_of(queries), qrels_of(qrels)
     with _retriever(target, encoder, precision) as retriever:
-        progress.stage("Looking up judged documents", None)
+        progress.begin("Looking up judged documents", None)
         judgements = match_judgements(
             every_query,
             judged,
@@ -84,7 +84,7 @@ def evaluate(
         )
         if judgements.warning:
             progress.note(judgements.warning)
-        progress.stage("Searching", len(judgements.queries))
+        progress.begin("Searching", len(judgements.queries))
         run = run_queries(
             retriever,
             judgements.queries,
@@ -93,7 +93,7 @@ def evaluate(
         )
     if run_out is not None:
         write_run(Path(run_out), run, "swiftlet")
-    progress.stage("Computing metrics (longer the first time, when ranx is compiled)", None)
+    progress.begin("Computing metrics (longer the first time, when ranx is compiled)", None)
     return make_report(
         run,
         judgements.qrels,
