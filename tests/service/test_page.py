@@ -304,7 +304,7 @@ def test_hits_are_those_of_the_service_with_title_score_and_passage(
         widths = bar.evaluate("bar => [bar, bar.firstChild].map((e) => e.offsetWidth)")
         assert widths[1] == pytest.approx(max(0, hit["score"]) * widths[0], abs=1)
     names = page.locator(".legend li").all_inner_texts()
-    assert [name.split()[0] for name in names][:6] == STAGES
+    assert [name.split()[0] for name in names][: len(STAGES)] == STAGES
 
 
 def test_the_stages_are_drawn_to_scale_and_read_aloud(open_page: OpenPage) -> None:
