@@ -198,6 +198,10 @@ class Searcher:
         return SearchResult(search.hits, seconds, search.cached)
 
     def _check_options(self, options: Mapping[str, Any]) -> None:
+        if not isinstance(options, Mapping):
+            raise InvalidArgumentError(
+                f"options is {shown(options)}, but a mapping of stage names to values is expected"
+            )
         if unknown := [name for name in options if name not in self.stage_names]:
             raise InvalidArgumentError(
                 f"options name {shown(unknown[0])}, but the stages are "

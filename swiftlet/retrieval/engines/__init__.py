@@ -24,7 +24,7 @@ def find_engine(name: str = DEFAULT_ENGINE) -> "type[VectorIndex]":
 
     :raises InvalidArgumentError: When there is none.
     """
-    if name not in ENGINES:
+    if not isinstance(name, str) or name not in ENGINES:
         raise InvalidArgumentError(
             f"there is no index engine {shown(name)}; there are {', '.join(ENGINES)}"
         )
