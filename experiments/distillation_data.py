@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from export.encoder_directory import export_encoder
-from swiftlet.cli.terminal import StageBars
+from swiftlet.cli.terminal import ProgressBars
 from swiftlet.encoders import torch_weights
 from swiftlet.indexing.build import BuildSettings, build_index
 from swiftlet.retrieval.corpora.collections import read_documents, read_qrels, read_queries
@@ -117,7 +117,7 @@ def prepare(data: Path, wordnet: Path, folder: Path) -> Workplace:
         )
     for name in sorted({collection.name for collection in (*TESTS, *DEVELOPMENT)}):
         if not workplace.index(name).is_dir():
-            with StageBars() as progress:
+            with ProgressBars() as progress:
                 build_index(
                     read_documents(data / name),
                     encoder,

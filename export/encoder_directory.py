@@ -9,7 +9,7 @@ from export.canonical import canonical_texts, write_canonical
 from export.graphs.tracing import OPSET, OUTPUT_NAME
 from export.parity import torch_reference
 from export.quality import Collection
-from export.source import PoolingMode, load_source
+from export.source import load_source
 from export.variants import Variants
 from swiftlet.retrieval.encoder import CANONICAL_FILE, MODEL_FILES, TOKENIZER_FILE, Precision
 from swiftlet.retrieval.errors import InvalidArgumentError
@@ -29,7 +29,7 @@ def export_encoder(
     *,
     name: str | None = None,
     max_tokens: int | None = None,
-    pooling: PoolingMode | None = None,
+    pooling: str | None = None,
     precisions: Sequence[Precision] = tuple(MODEL_FILES),
     overwrite: bool = False,
     calibrate: Path | None = None,
@@ -123,5 +123,5 @@ def _checked(precisions: Sequence[Precision]) -> tuple[Precision, ...]:
     return tuple(precision for precision in MODEL_FILES if precision in precisions)
 
 
-def _ignore(_stage: str) -> None:
+def _ignore(_work: str) -> None:
     pass

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from swiftlet.retrieval.errors import InvalidArgumentError
 from swiftlet.retrieval.extras import extra
@@ -11,15 +11,13 @@ from training.model.loading import (
     choose_max_tokens,
     find_model,
     load_model,
-    pooling_of,
     truncating_tokenizer,
 )
+from training.model.poolings import POOLINGS, make_pooling, pooling_of
 from training.model.quiet import quiet
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
-
-PoolingMode = Literal["mean", "cls"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +36,7 @@ class Source:
 
 
 def load_source(
-    model: str | Path, *, pooling: PoolingMode | None = None, max_tokens: int | None = None
+    model: str | Path, *, pooling: str | None = None, max_tokens: int | None = None
 ) -> Source:
     """Load a Sentence Transformers directory, or any Hugging Face checkpoint with `pooling`.
 
@@ -68,16 +66,17 @@ def load_source(
     )
 
 
-def _complete(encoder: "SentenceTransformer", folder: Path, pooling: PoolingMode | None) -> None:
+def _complete(encoder: "SentenceTransformer", folder: Path, pooling: str | None) -> None:
     """Add pooling and normalisation if they are missing."""
-    from sentence_transformers.sentence_transformer.modules import Normalize, Pooling
+    from sentence_transformers.sentence_transformer.modules import Normalize
 
     if len(encoder) == 1:
         if pooling is None:
             raise InvalidArgumentError(
-                f"{folder} does not define a pooling: pass --pooling mean or --pooling cls"
+                f"{folder} does not define a pooling: pass --pooling with one of "
+                f"{', '.join(POOLINGS)}"
             )
-        encoder.append(Pooling(encoder[0].get_embedding_dimension(), pooling))
+        encoder.append(make_pooling(pooling, encoder[0].get_embedding_dimension()))
     elif pooling is not None and pooling != pooling_of(encoder):
         raise InvalidArgumentError(
             f"pooling {pooling!r} contradicts {folder}, which has {pooling_of(encoder)!r}"

@@ -10,12 +10,13 @@ from export.latency import measure_latencies, texts_of_length
 from export.parity import measure_parity, torch_reference
 from export.quality import Collection, QualityChange, exact_quality
 from export.report import EncoderReport, VariantReport
-from export.source import PoolingMode, Source, load_source
+from export.source import Source, load_source
 from swiftlet.retrieval.encoder import MODEL_FILES, OnnxEncoder, Precision
 from swiftlet.retrieval.errors import EmbeddingSpaceMismatch, InvalidArgumentError
 from swiftlet.retrieval.manifest import Manifest, read_manifest
 from swiftlet.retrieval.processors import available_processors
 from training.model.fingerprint import embedding_space
+from training.model.poolings import POOLINGS
 from training.model.trained import trained_encoder
 
 
@@ -23,7 +24,7 @@ def verify_encoder(
     model: str | Path,
     directory: Path,
     *,
-    pooling: PoolingMode | None = None,
+    pooling: str | None = None,
     max_tokens: int | None = None,
     precisions: Sequence[Precision] | None = None,
     collection: Path | None = None,
@@ -47,7 +48,7 @@ def verify_encoder(
     :raises ExportError: When the tokens of a text differ.
     :raises CollectionError: When the collection is bad.
     """
-    report = progress or (lambda _stage: None)
+    report = progress or (lambda _work: None)
     manifest = read_manifest(directory, "encoder")
     settings = _settings(directory, manifest, pooling=pooling, max_tokens=max_tokens)
     chosen = precisions or [name for name, file in MODEL_FILES.items() if file in manifest.files]
@@ -97,7 +98,7 @@ def _settings(directory: Path, manifest: Manifest, **requested: Any) -> dict[str
                 f"{name} {wanted!r} contradicts {directory}, which was exported with {found!r}"
             )
         settings[name] = wanted or found
-    if settings["pooling"] not in {"mean", "cls"}:
+    if settings["pooling"] not in POOLINGS:
         # Any other pooling is defined by the model itself.
         settings["pooling"] = None
     return settings

@@ -1,7 +1,7 @@
 """The bodies of requests and answers; FastAPI makes the OpenAPI document from them."""
 
 from contextlib import suppress
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic_core import from_json
@@ -22,22 +22,6 @@ class RequestModel(BaseModel):
     """A request. Types are strict: a "10" for a 10 would hide a client's mistake."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
-
-
-class SearchOptions(Protocol):
-    """The fields that every request to search has."""
-
-    @property
-    def top_k(self) -> int:
-        """How many documents to return."""
-
-    @property
-    def include_text(self) -> bool:
-        """Whether passages come with their text."""
-
-    @property
-    def timeout_ms(self) -> int:
-        """How long the answer may take."""
 
 
 class RequestFields:

@@ -31,7 +31,7 @@ class Listener:
         self.stages: list[tuple[str, int | None, int]] = []
         self.notes: list[str] = []
 
-    def stage(self, name: str, total: int | None, done: int = 0) -> None:
+    def begin(self, name: str, total: int | None, done: int = 0) -> None:
         self.stages.append((name, total, done))
 
     def advance(self, steps: int) -> None:

@@ -9,12 +9,10 @@ import torch
 from training.inputs import load_data, make_dual_encoder, make_sampler
 from training.loop.batch_encoder import BatchEncoder
 from training.loop.contrastive_stage import ContrastiveStage, ContrastiveTask
-from training.loop.devices import make_accelerator, processes
+from training.loop.devices import make_accelerator, memory_errors, processes
 from training.loop.embedding_cache import EmbeddingCache
-from training.loop.log import TrainingLog
+from training.loop.log import TrainingLog, TrainingProgress
 from training.loop.loop import Best, TrainingLoop
-from training.loop.memory import memory_errors
-from training.loop.progress import TrainingProgress
 from training.loop.run_directory import publish_run, run_directory
 from training.loop.stage import Stage
 from training.loop.state_files import weight_errors

@@ -2,6 +2,7 @@
 
 import { unitOffset } from "./service.js";
 
+const STAGE_COLOURS = 8; // of style.css; a stage beyond them takes the first one again
 const number = new Intl.NumberFormat("en-GB");
 
 /** An element with a class and its children: strings become text, never markup. */
@@ -57,7 +58,7 @@ export function drawStages(stages) {
   bar.ariaHidden = "true";
   const names = element("ul", "legend");
   for (const [position, [name, duration]] of stages.entries()) {
-    const colour = name === "other" ? "stage-other" : `stage-${position + 1}`;
+    const colour = name === "other" ? "stage-other" : `stage-${(position % STAGE_COLOURS) + 1}`;
     const part = element("span", colour);
     part.style.flexGrow = String((100 * duration) / whole);
     bar.append(part);

@@ -1,7 +1,7 @@
 """Searching, for one query and for several."""
 
 from functools import partial
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, NamedTuple, Protocol
 from urllib.parse import parse_qsl
 
 from fastapi import APIRouter, Depends, Query, Request
@@ -26,7 +26,6 @@ from service.schemas import (
     RequestModel,
     Searchable,
     SearchAnswer,
-    SearchOptions,
 )
 from service.state import AnyService, LoadedIndex, Service
 from service.validation import shown
@@ -37,6 +36,22 @@ _SECONDS_PER_HIT = 0.00005
 """The approximate time that each further document of an answer takes."""
 
 _REFUSALS = (InvalidArgumentError, QueueFullError, DeadlineError)
+
+
+class _SearchOptions(Protocol):
+    """The fields that every request to search has."""
+
+    @property
+    def top_k(self) -> int:
+        """How many documents to return."""
+
+    @property
+    def include_text(self) -> bool:
+        """Whether passages come with their text."""
+
+    @property
+    def timeout_ms(self) -> int:
+        """How long the answer may take."""
 
 
 class _Found(NamedTuple):
@@ -153,7 +168,7 @@ async def _check_query_string(request: Request) -> None:
 
 
 async def _find_each(
-    service: Service, request: Request, queries: list[str], options: SearchOptions
+    service: Service, request: Request, queries: list[str], options: _SearchOptions
 ) -> tuple[LoadedIndex, list[_Found]]:
     """The index that answered, and the hits of each query."""
     loaded, context = service.loaded, request.state.context
@@ -168,7 +183,7 @@ async def _find_each(
     return loaded, [each.result for each in completed]
 
 
-def _find(loaded: LoadedIndex, options: SearchOptions, query: str) -> _Found:
+def _find(loaded: LoadedIndex, options: _SearchOptions, query: str) -> _Found:
     found = loaded.searcher.search(
         query, options.top_k, include_text=options.include_text, cache=loaded.cache
     )

@@ -11,7 +11,7 @@ import typer
 from rich.markup import escape
 
 from swiftlet import encoders
-from swiftlet.cli.terminal import StageBars, messages, output, print_note
+from swiftlet.cli.terminal import ProgressBars, messages, output, print_note
 
 EXAMPLE_QUERIES = (
     "run a function in several processes",
@@ -50,7 +50,7 @@ def demo(
         pass  # a port in use is refused before the index is built
     if not _is_current(index):
         messages.print("Indexing the documentation of the Python standard library")
-        with StageBars() as progress:
+        with ProgressBars() as progress:
             build(read_standard_library(), index, overwrite=True, progress=progress)
     serve(
         settings,

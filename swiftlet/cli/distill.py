@@ -9,7 +9,7 @@ import typer
 from rich.table import Table
 
 from swiftlet.cli.options import OverwriteRun, PoolingOption, Resume, value_of
-from swiftlet.cli.terminal import StageBars, output
+from swiftlet.cli.terminal import ProgressBars, output
 from swiftlet.retrieval.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
@@ -132,7 +132,7 @@ def distill(
         "teacher": teacher,
         "student": student,
         "layers": layers,
-        "pooling": value_of(pooling),
+        "pooling": pooling,
         "project": projection,
         "queries": tuple(map(str, queries or ())),
         "corpora": tuple(map(str, corpus or ())),
@@ -163,7 +163,7 @@ def distill(
     judged = (
         None if test_queries is None or qrels is None else JudgedQueryFiles(test_queries, qrels)
     )
-    with StageBars() as progress:
+    with ProgressBars() as progress:
         outcome = run(
             settings,
             out,

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from swiftlet.cli.options import PrecisionOption, value_of
-from swiftlet.cli.terminal import StageBars, output
+from swiftlet.cli.terminal import ProgressBars, output
 
 
 def evaluate(
@@ -47,7 +47,7 @@ def evaluate(
     from swiftlet.evaluation.metrics import DEFAULT_METRICS
     from swiftlet.library.evaluation import evaluate as measure
 
-    with StageBars() as progress:
+    with ProgressBars() as progress:
         report = measure(
             target,
             queries,

@@ -69,12 +69,12 @@ def export(
         report = verify_encoder(
             model,
             out,
-            pooling=value_of(pooling),
+            pooling=pooling,
             max_tokens=max_tokens,
             precisions=precisions or None,
             collection=collection,
             split=split,
-            progress=_print_stage,
+            progress=_print_progress,
         )
         _print_verified(report, out)
         return
@@ -82,14 +82,14 @@ def export(
         model,
         out,
         name=name,
-        pooling=value_of(pooling),
+        pooling=pooling,
         max_tokens=max_tokens,
         precisions=precisions or tuple(MODEL_FILES),
         calibrate=calibrate,
         collection=collection,
         split=split,
         overwrite=overwrite,
-        progress=_print_stage,
+        progress=_print_progress,
     )
     output.print(f"[bold]{out}[/]: {manifest.dim} dimensions", soft_wrap=True)
     _print_report(EncoderReport.of_manifest(manifest))
@@ -117,5 +117,5 @@ def _print_report(report: "EncoderReport", leave_out: Sequence[str] = ()) -> Non
             print_note(sentence)
 
 
-def _print_stage(stage: str) -> None:
-    messages.print(f"{stage} …")
+def _print_progress(work: str) -> None:
+    messages.print(f"{work} …")

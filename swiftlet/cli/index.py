@@ -7,7 +7,8 @@ import typer
 
 from swiftlet import encoders
 from swiftlet.cli.options import EncoderOption, Overwrite, PrecisionOption, value_of
-from swiftlet.cli.terminal import StageBars, messages, output
+from swiftlet.cli.terminal import ProgressBars, messages, output
+from swiftlet.retrieval.engines import DEFAULT_ENGINE, ENGINES
 
 if TYPE_CHECKING:
     from swiftlet.retrieval.corpora.lines import SkippedLines
@@ -32,8 +33,14 @@ def index(
         bool,
         typer.Option("--truncate", help="One passage per document: as much as the encoder reads."),
     ] = False,
+    engine: Annotated[
+        str, typer.Option(help=f"The index engine: {', '.join(ENGINES)}.")
+    ] = DEFAULT_ENGINE,
     factory: Annotated[
-        str | None, typer.Option(help="FAISS factory string.", show_default="chosen by size")
+        str | None,
+        typer.Option(
+            help="The type of index, for faiss a factory string.", show_default="chosen by size"
+        ),
     ] = None,
     precision: PrecisionOption = None,
     threads: Annotated[
@@ -50,7 +57,7 @@ def index(
 
     skipped = SkippedLines() if skip_bad_lines else None
     try:
-        with StageBars() as progress:
+        with ProgressBars() as progress:
             manifest = build(
                 corpus,
                 out,
@@ -58,6 +65,7 @@ def index(
                 passage_tokens=passage_tokens,
                 overlap_tokens=overlap_tokens,
                 truncate=truncate,
+                engine=engine,
                 factory=factory,
                 precision=value_of(precision),
                 threads=threads,

@@ -48,6 +48,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Dense retrieval for ordinary CPUs.",
 )
-# Each command imports its own stage when it runs, so that `search` never waits for torch.
+# Each command imports its own packages when it runs, so that `search` never waits for torch.
 for command in (demo, index, search, serve, evaluate, train, distill, export, inspect):
     app.command()(command)

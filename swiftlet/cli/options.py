@@ -6,6 +6,8 @@ from typing import Annotated, Any
 
 import typer
 
+from training.model.poolings import POOLINGS
+
 
 class Precision(StrEnum):
     """The precisions an encoder directory may hold."""
@@ -13,13 +15,6 @@ class Precision(StrEnum):
     fp32 = "fp32"
     int8 = "int8"
     int8_static = "int8_static"
-
-
-class Pooling(StrEnum):
-    """The pooling of a checkpoint that does not define it."""
-
-    mean = "mean"
-    cls = "cls"
 
 
 EncoderOption = Annotated[
@@ -33,7 +28,8 @@ PrecisionOption = Annotated[
     typer.Option(help="The precision of the encoder.", show_default="the encoder's default"),
 ]
 PoolingOption = Annotated[
-    Pooling | None, typer.Option(help="The pooling, if the checkpoint does not define it.")
+    str | None,
+    typer.Option(help=f"The pooling, if the checkpoint does not define it: {', '.join(POOLINGS)}."),
 ]
 IndexDirectory = Annotated[Path, typer.Argument(help="Index directory.", metavar="INDEX")]
 Resume = Annotated[bool, typer.Option("--resume", help="Continue from the run's last checkpoint.")]

@@ -35,8 +35,8 @@ class _Rate(ProgressColumn):
         return Text(f"{speed:,.0f}/s" if speed >= 10 else f"{speed:.1f}/s", "progress.data.speed")
 
 
-class StageBars:
-    """A progress bar for each stage of a build, on standard error."""
+class ProgressBars:
+    """A progress bar for each piece of work of a build, on standard error."""
 
     def __init__(self, *, visible: bool = True) -> None:
         """Show bars, unless another process of the same run shows them."""
@@ -73,7 +73,7 @@ class StageBars:
             self._progress.remove_task(self._task)
         self._progress.stop()
 
-    def stage(self, name: str, total: int | None, done: int = 0) -> None:
+    def begin(self, name: str, total: int | None, done: int = 0) -> None:
         """Begin a bar; `done` of its steps were done by an earlier run."""
         self._progress.start()  # not earlier: a command that is refused at once shows no bars
         self._finish()

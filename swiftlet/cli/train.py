@@ -7,7 +7,7 @@ import typer
 from rich.table import Table
 
 from swiftlet.cli.options import OverwriteRun, Resume
-from swiftlet.cli.terminal import StageBars, output
+from swiftlet.cli.terminal import ProgressBars, output
 
 if TYPE_CHECKING:
     from training.plan import Plan
@@ -39,14 +39,14 @@ def train(
         from training.train import train as run
     settings = read_recipe(recipe, overrides or [])
     if dry_run:
-        with StageBars(visible=is_main_process()) as progress:
+        with ProgressBars(visible=is_main_process()) as progress:
             plan = make_plan(settings, progress)
         if is_main_process():
             output.print(_table(plan, str(recipe)))
         return
     if out is None:
         raise InvalidArgumentError("--out is missing: the directory that the run is kept in")
-    with StageBars(visible=is_main_process()) as progress:
+    with ProgressBars(visible=is_main_process()) as progress:
         outcome = run(settings, out, resume=resume, overwrite=overwrite, progress=progress)
     if not is_main_process():
         return

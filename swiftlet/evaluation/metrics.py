@@ -47,7 +47,7 @@ _SPELLINGS = {
 }
 _HOLES = "holes"  # computed here, not by ranx
 _UNDERSTOOD = "nDCG@k, MRR@k, recall@k (R@k), P@k, MAP@k, hit_rate@k and Holes@k are understood"
-_NAME = re.compile(r"([a-z_]+)(?:@([1-9][0-9]{0,8}))?")
+_NAME = re.compile(r"([a-z_][a-z0-9_]*)(?:@([1-9][0-9]{0,8}))?")
 
 _NOT_JUDGED = -1.0
 _QUERIES_AT_ONCE = 1024
@@ -73,7 +73,8 @@ class Metric:
 
         :raises InvalidArgumentError: When there is no such metric.
         """
-        match = _NAME.fullmatch(text.strip().lower().replace(" ", "_"))
+        spelling = text.strip().lower().replace(" ", "_") if isinstance(text, str) else ""
+        match = _NAME.fullmatch(spelling)
         names = _SPELLINGS.get(match.group(1)) if match else None
         if match is None or names is None:
             raise InvalidArgumentError(f"{text!r} is not a metric: {_UNDERSTOOD}, with k from 1")

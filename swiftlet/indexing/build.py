@@ -200,10 +200,10 @@ def _save_array(path: Path, array: DocumentNumbers) -> None:
 def _fill(index: VectorIndex, embeddings: Embeddings, threads: int, progress: Progress) -> None:
     """Train `index` on a sample of `embeddings` (n, dim), and add them all."""
     size = len(embeddings)
-    progress.stage("Training the index", None)
+    progress.begin("Training the index", None)
     sample = np.random.default_rng(_SEED).choice(size, index.training_size(size), replace=False)
     index.train(np.ascontiguousarray(embeddings[np.sort(sample)]), threads=threads)
-    progress.stage("Adding embeddings", size)
+    progress.begin("Adding embeddings", size)
     for start in range(0, size, _ADDED_ROWS):
         block = np.ascontiguousarray(embeddings[start : start + _ADDED_ROWS])
         index.add(block, threads=threads)
@@ -219,7 +219,7 @@ def _measure(
     progress: Progress,
 ) -> dict[str, Any]:
     """Tune the index, and measure its recall against exact search on other sample queries."""
-    progress.stage("Measuring recall", None)
+    progress.begin("Measuring recall", None)
     size = len(embeddings)
     count = min(_SAMPLE_QUERIES, _SAMPLE_QUERIES_PER_PASSAGE * size)
     texts = sample_queries(corpus, count, np.random.default_rng(_SEED))

@@ -108,7 +108,7 @@ def _write(
 ) -> StoredCorpus:
     content = hashlib.sha256()
     row = number = 0
-    progress.stage("Reading documents", None)
+    progress.begin("Reading documents", None)
     for number, document in enumerate(documents, start=1):
         try:
             connection.execute(

@@ -61,6 +61,6 @@ def encode_to_file(
 
     :raises StorageError: When the file system refuses.
     """
-    progress.stage("Encoding passages", total, done=len(file))
+    progress.begin("Encoding passages", total, done=len(file))
     for count in file.append(encode_batches(encoder, texts, threads)):
         progress.advance(count)

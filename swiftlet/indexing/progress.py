@@ -6,12 +6,12 @@ from typing import Protocol
 class Progress(Protocol):
     """Shows the progress of a build."""
 
-    def stage(self, name: str, total: int | None, done: int = 0) -> None:
-        """A stage begins; of `total` steps (None: unknown), `done` were done by an earlier run."""
+    def begin(self, name: str, total: int | None, done: int = 0) -> None:
+        """Some work begins: `total` steps (None: unknown), `done` of them by an earlier run."""
         ...
 
     def advance(self, steps: int) -> None:
-        """Some steps of the stage are done."""
+        """Some of its steps are done."""
         ...
 
     def note(self, text: str) -> None:
@@ -22,7 +22,7 @@ class Progress(Protocol):
 class Silence:
     """Shows nothing."""
 
-    def stage(self, name: str, total: int | None, done: int = 0) -> None:
+    def begin(self, name: str, total: int | None, done: int = 0) -> None:
         """Ignore it."""
 
     def advance(self, steps: int) -> None:

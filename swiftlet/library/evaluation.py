@@ -12,10 +12,11 @@ from swiftlet.evaluation.report import Report, make_report
 from swiftlet.evaluation.retrievers import Retriever, SearcherRetriever, ServiceRetriever
 from swiftlet.indexing.progress import Progress, Silence
 from swiftlet.library.indexes import StrPath, open_searcher
+from swiftlet.retrieval.arguments import path_of, whole_number
 from swiftlet.retrieval.corpora.rows import Judgements, Queries, qrels_of, queries_of
 from swiftlet.retrieval.corpora.trec import read_run, write_run
 from swiftlet.retrieval.encoder import Precision
-from swiftlet.retrieval.errors import InvalidArgumentError
+from swiftlet.retrieval.errors import InvalidArgumentError, shown
 from swiftlet.retrieval.searcher import Searcher
 
 _FEWEST_DOCUMENTS = 100
@@ -50,7 +51,17 @@ def evaluate(
     """
     load_ranx()  # first, so that a missing package shows before any search
     progress = progress or Silence()
-    if top_k is None:
+    if isinstance(metrics, str) or not isinstance(metrics, Sequence):
+        raise InvalidArgumentError(
+            f"metrics is {shown(metrics)}, but a list such as ['nDCG@10'] is expected"
+        )
+    if not isinstance(target, str | os.PathLike | Searcher):
+        raise InvalidArgumentError(
+            f"target is {shown(target)}, but a path, a Searcher or the URL of a service is expected"
+        )
+    if top_k is not None:
+        top_k = whole_number("top_k", top_k, least=1)
+    else:
         top_k = max(_FEWEST_DOCUMENTS, largest_cutoff(metrics))
     if largest_cutoff(metrics) > top_k:
         deepest = max(map(Metric.parse, metrics), key=lambda metric: metric.cutoff or 0)
@@ -58,11 +69,11 @@ def evaluate(
             f"{deepest} needs {deepest.cutoff} documents a query, but top_k is {top_k}"
         )
     if run_out is not None:
-        _check_run_file(Path(run_out))
-    baseline = None if against is None else read_run(Path(against))
+        _check_run_file(path_of("run_out", run_out))
+    baseline = None if against is None else read_run(path_of("against", against))
     every_query, judged = queries_of(queries), qrels_of(qrels)
     with _retriever(target, encoder, precision) as retriever:
-        progress.stage("Looking up judged documents", None)
+        progress.begin("Looking up judged documents", None)
         judgements = match_judgements(
             every_query,
             judged,
@@ -73,7 +84,7 @@ def evaluate(
         )
         if judgements.warning:
             progress.note(judgements.warning)
-        progress.stage("Searching", len(judgements.queries))
+        progress.begin("Searching", len(judgements.queries))
         run = run_queries(
             retriever,
             judgements.queries,
@@ -82,7 +93,7 @@ def evaluate(
         )
     if run_out is not None:
         write_run(Path(run_out), run, "swiftlet")
-    progress.stage("Computing metrics (longer the first time, when ranx is compiled)", None)
+    progress.begin("Computing metrics (longer the first time, when ranx is compiled)", None)
     return make_report(
         run,
         judgements.qrels,

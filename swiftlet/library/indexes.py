@@ -1,15 +1,16 @@
 """Builds and opens indexes, and loads encoders."""
 
 import os
-from pathlib import Path
 
 from swiftlet import encoders
 from swiftlet.indexing.build import BuildSettings, build_index
 from swiftlet.indexing.progress import Progress
+from swiftlet.retrieval.arguments import path_of, whole_number
 from swiftlet.retrieval.corpora.lines import SkippedLines
 from swiftlet.retrieval.corpora.rows import Corpus, documents_of
 from swiftlet.retrieval.encoder import OnnxEncoder, Precision
 from swiftlet.retrieval.engines import DEFAULT_ENGINE
+from swiftlet.retrieval.errors import InvalidArgumentError, shown
 from swiftlet.retrieval.manifest import Manifest
 from swiftlet.retrieval.searcher import Searcher
 
@@ -41,7 +42,7 @@ def build(
     :param passage_tokens: The longest passage, in tokens, with the title.
     :param overlap_tokens: The tokens that neighbouring passages share.
     :param truncate: Make one passage per document: its beginning, as much as the encoder reads.
-    :param engine: The index engine.
+    :param engine: The index engine, one of `swiftlet.retrieval.engines.ENGINES`.
     :param factory: The type of index, for FAISS a factory string; None chooses by size.
     :param precision: The encoder's model; None takes the encoder's default.
     :param threads: Threads that encode; None takes all cores.
@@ -49,19 +50,20 @@ def build(
     :param skipped: Collects bad rows or lines, which are left out; None refuses them.
     :raises RetrievalError: When the corpus, a setting, the encoder or the storage is bad.
     """
+    if factory is not None and not isinstance(factory, str):
+        raise InvalidArgumentError(f"factory is {shown(factory)}, but a string is expected")
     settings = BuildSettings(
-        passage_tokens=passage_tokens,
-        overlap_tokens=overlap_tokens,
+        passage_tokens=whole_number("passage_tokens", passage_tokens, least=1),
+        overlap_tokens=whole_number("overlap_tokens", overlap_tokens, least=0),
         truncate=truncate,
         engine=engine,
         factory=factory,
         precision=precision,
-        threads=threads,
+        threads=None if threads is None else whole_number("threads", threads, least=1),
     )
+    encoder, out = path_of("encoder", encoder), path_of("out", out)
     documents = documents_of(corpus, skipped=skipped)
-    return build_index(
-        documents, Path(encoder), Path(out), settings, overwrite=overwrite, progress=progress
-    )
+    return build_index(documents, encoder, out, settings, overwrite=overwrite, progress=progress)
 
 
 def open_searcher(
@@ -77,9 +79,12 @@ def open_searcher(
     :param precision: The encoder's model; None takes the encoder's default.
     :param readers: How many threads will search at once.
     :raises ArtefactError: When the index or the encoder is damaged, or they do not fit together.
-    :raises InvalidArgumentError: When the encoder has no model of this precision.
+    :raises InvalidArgumentError: When an argument is of another type or out of range, or the
+        encoder has no model of this precision.
     """
-    return Searcher.open(Path(index), Path(encoder), precision=precision, readers=readers)
+    readers = whole_number("readers", readers, least=1)
+    places = path_of("index", index), path_of("encoder", encoder)
+    return Searcher.open(*places, precision=precision, readers=readers)
 
 
 def load_encoder(
@@ -93,6 +98,7 @@ def load_encoder(
     :param precision: The model; None takes the encoder's default.
     :param threads: Threads that share the work of one text.
     :raises ArtefactError: When the encoder is damaged.
-    :raises InvalidArgumentError: When the encoder has no model of this precision.
+    :raises InvalidArgumentError: When an argument is of another type or out of range, or the
+        encoder has no model of this precision.
     """
-    return OnnxEncoder.load(Path(directory), precision=precision, threads=threads)
+    return OnnxEncoder.load(path_of("directory", directory), precision=precision, threads=threads)

@@ -97,6 +97,8 @@ class DocumentStore:
 
         :raises UnknownDocumentError: When there is none.
         """
+        if not isinstance(document_id, str):  # SQLite would compare a number as a text
+            raise UnknownDocumentError(document_id)
         try:
             with self._connection() as connection:
                 record = connection.execute(

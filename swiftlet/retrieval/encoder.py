@@ -10,7 +10,13 @@ import numpy as np
 import onnxruntime
 from numpy.typing import NDArray
 
-from swiftlet.retrieval.errors import CorruptArtefactError, InvalidArgumentError, ManifestError
+from swiftlet.retrieval.arguments import whole_number
+from swiftlet.retrieval.errors import (
+    CorruptArtefactError,
+    InvalidArgumentError,
+    ManifestError,
+    shown,
+)
 from swiftlet.retrieval.manifest import Manifest, load_manifest, read_manifest
 from swiftlet.retrieval.tokenizer import Tokenizer
 from swiftlet.retrieval.types import Embeddings
@@ -101,8 +107,7 @@ class OnnxEncoder:
         :raises InvalidArgumentError: When the encoder has no model of this `precision`, or
             `threads` is below 1.
         """
-        if threads < 1:
-            raise InvalidArgumentError(f"threads is {threads}, but at least 1 is expected")
+        threads = whole_number("threads", threads, least=1)
         read = load_manifest if verify else read_manifest
         manifest = read(directory, "encoder")
         precision = _choose_precision(directory, manifest, precision)
@@ -139,14 +144,20 @@ class OnnxEncoder:
     def encode(self, texts: Sequence[str]) -> Embeddings:
         """The normalised embeddings (n, dim) of `texts`, one after the other.
 
-        :raises InvalidArgumentError: When `texts` is a single text.
+        :raises InvalidArgumentError: When `texts` is a single text, or holds anything but texts.
         """
         if isinstance(texts, str):
             raise InvalidArgumentError(
                 "a single text is given where a list is expected: pass [text]"
             )
+        if not isinstance(texts, Sequence | np.ndarray):
+            raise InvalidArgumentError(
+                f"texts is of the type {type(texts).__name__}, but a list of strings is expected"
+            )
         embeddings = np.empty((len(texts), self.dim), dtype=np.float32)
         for row, text in enumerate(texts):
+            if not isinstance(text, str):
+                raise InvalidArgumentError(f"text {row} is {shown(text)}, but a string is expected")
             embeddings[row] = self.embed(self.tokenise(text))
         return embeddings
 

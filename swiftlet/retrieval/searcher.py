@@ -9,6 +9,7 @@ from typing import Any, Self
 import numpy as np
 
 from swiftlet.retrieval.aggregation import DocumentNumbers
+from swiftlet.retrieval.arguments import whole_number
 from swiftlet.retrieval.documents import DocumentStore
 from swiftlet.retrieval.encoder import Encoder, OnnxEncoder, Precision
 from swiftlet.retrieval.engines import open_index
@@ -16,6 +17,7 @@ from swiftlet.retrieval.errors import (
     CorruptIndexError,
     EmbeddingSpaceMismatch,
     InvalidArgumentError,
+    shown,
 )
 from swiftlet.retrieval.index import VectorIndex
 from swiftlet.retrieval.manifest import Manifest, load_manifest, read_manifest
@@ -169,11 +171,14 @@ class Searcher:
         :param cache: Embeddings that this searcher's encoder made before.
         :param options: Values for stages that take some, by the name of the stage.
         :raises QueryError: When the query is blank or not valid text.
-        :raises InvalidArgumentError: When `top_k` is below 1.
+        :raises InvalidArgumentError: When `top_k` is no whole number from 1, or `options` name no
+            stage.
+        :raises RuntimeError: When a stage has ordered the hits otherwise than by their scores.
         """
         query = check_query(query)
-        if top_k < 1:
-            raise InvalidArgumentError(f"top_k is {top_k}, but at least 1 is expected")
+        top_k = whole_number("top_k", top_k, least=1)
+        if options:
+            self._check_options(options)
         search = SearchState(
             query=query,
             top_k=top_k,
@@ -184,7 +189,24 @@ class Searcher:
             num_wanted=min(top_k, self.num_documents),
         )
         seconds = self._run(search)
+        scores = [hit.score for hit in search.hits]
+        if scores != sorted(scores, reverse=True):
+            raise RuntimeError(
+                f"one of the stages {', '.join(self.stage_names)} has put the hits into another "
+                "order than their scores: a stage that ranks sets the scores, too"
+            )
         return SearchResult(search.hits, seconds, search.cached)
+
+    def _check_options(self, options: Mapping[str, Any]) -> None:
+        if not isinstance(options, Mapping):
+            raise InvalidArgumentError(
+                f"options is {shown(options)}, but a mapping of stage names to values is expected"
+            )
+        if unknown := [name for name in options if name not in self.stage_names]:
+            raise InvalidArgumentError(
+                f"options name {shown(unknown[0])}, but the stages are "
+                f"{', '.join(self.stage_names)}"
+            )
 
     def _run(self, search: SearchState) -> tuple[float, ...]:
         """Run the stages, those that repeat until the search is complete; seconds of each."""

@@ -3,7 +3,7 @@
 import re
 import unicodedata
 
-from swiftlet.retrieval.errors import QueryError
+from swiftlet.retrieval.errors import QueryError, shown
 
 _SPACES = {
     code: " "
@@ -22,10 +22,13 @@ class CheckedQuery(str):
 def check_query(query: str) -> CheckedQuery:
     """The normalised text of a query; one that was checked before is returned as it is.
 
-    :raises QueryError: When the query is blank, or holds NUL or half of a surrogate pair.
+    :raises QueryError: When the query is no string, is blank, or holds NUL or half of a surrogate
+        pair.
     """
     if isinstance(query, CheckedQuery):
         return query
+    if not isinstance(query, str):
+        raise QueryError(f"the query is {shown(query)}, but a string is expected")
     text = normalise(query)
     if not text or text.isspace():
         raise QueryError("the query is empty: at least one character that is not blank is expected")

@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from importlib.resources import files
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -18,6 +19,7 @@ from playwright.sync_api import Browser, Error, Locator, Page, Route, expect, sy
 from service.routes.page import CONTENT_SECURITY_POLICY, PAGE_FILES
 from swiftlet.encoders import DEFAULT_ENCODER
 from swiftlet.indexing.build import build_index
+from swiftlet.retrieval.stages import STAGE_NAMES
 from swiftlet.retrieval.types import Document
 
 # One worker, so that one browser serves all tests.
@@ -25,7 +27,7 @@ pytestmark = pytest.mark.xdist_group("page")
 
 QUERY = "how is bread baked"
 SCHEMES = ["light", "dark"]
-STAGES = ["queue", "tokenise", "encode", "search", "aggregate", "fetch"]
+STAGES = ["queue", *STAGE_NAMES]
 TYPING_PAUSE_MS = 150
 WAIT_MS = 20_000
 HOSTILE_TITLE = "Foxes 🦊 <script>window.owned = 1</script>"
@@ -302,7 +304,7 @@ def test_hits_are_those_of_the_service_with_title_score_and_passage(
         widths = bar.evaluate("bar => [bar, bar.firstChild].map((e) => e.offsetWidth)")
         assert widths[1] == pytest.approx(max(0, hit["score"]) * widths[0], abs=1)
     names = page.locator(".legend li").all_inner_texts()
-    assert [name.split()[0] for name in names][:6] == STAGES
+    assert [name.split()[0] for name in names][: len(STAGES)] == STAGES
 
 
 def test_the_stages_are_drawn_to_scale_and_read_aloud(open_page: OpenPage) -> None:
@@ -316,6 +318,20 @@ def test_the_stages_are_drawn_to_scale_and_read_aloud(open_page: OpenPage) -> No
     widths = page.locator(".stacked span").evaluate_all("spans => spans.map((s) => s.offsetWidth)")
     shares = [width / sum(widths) for width in widths]
     assert shares == pytest.approx([1 / 12.4, 1 / 12.4, 6 / 12.4, 2 / 12.4, 2.4 / 12.4], abs=0.01)
+
+
+def test_any_number_of_stages_is_drawn_with_a_colour_for_each(open_page: OpenPage) -> None:
+    timing = ", ".join(f"stage{number};dur=1" for number in range(20)) + ", total;dur=20"
+    page = open_page(found("x"), search=lambda route: answer(route, timing=timing))
+    expect(page.locator(".legend li")).to_have_count(20)
+    colours = page.locator(".stacked span, .swatch").evaluate_all(
+        "spans => spans.map((span) => getComputedStyle(span).backgroundColor)"
+    )
+    assert len(colours) == 40
+    assert "rgba(0, 0, 0, 0)" not in colours
+    bar = colours[:20]
+    assert bar == colours[20:]
+    assert all(left != right for left, right in pairwise(bar))
 
 
 def test_an_older_search_is_given_up_and_its_answer_never_shown(open_page: OpenPage) -> None:

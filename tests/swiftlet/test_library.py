@@ -136,6 +136,7 @@ def test_an_index_and_a_searcher_are_evaluated_by_queries_and_qrels_in_memory(in
             "the queries: query 2: the query id 'q' came before",
         ),
         ({"q": "tea"}, {"q": {"tea": 1.5}}, "the qrels: the grade 1.5 is not an integer"),
+        ({"q": "tea"}, {"q": 1}, "the qrels: the grades of 'q' are not document_id -> grade"),
         ({"q": "tea"}, {"q": {".": 1}}, "the qrels: the document id '.' is a step in a path"),
         ({"q": "tea"}, {}, "the qrels: there is no judgement"),
     ],
@@ -225,6 +226,89 @@ def test_a_corpus_of_another_type_is_refused(tmp_path: Path, corpus: Any) -> Non
         match=f"^a corpus cannot be of the type {type(corpus).__name__}: a path, an iterable",
     ):
         swiftlet.build(corpus, tmp_path / "index")
+
+
+def built(**arguments: Any) -> Callable[[str, Path], object]:
+    return lambda _, path: swiftlet.build(**{"corpus": ROWS, "out": path / "index", **arguments})
+
+
+def opened(**arguments: Any) -> Callable[[str, Path], object]:
+    return lambda index, _: swiftlet.open(**{"index": index, **arguments})
+
+
+def searched(query: Any = "tea", **arguments: Any) -> Callable[[str, Path], object]:
+    return lambda index, _: swiftlet.open(index).search(query, **arguments)
+
+
+def loaded(texts: Any, **arguments: Any) -> Callable[[str, Path], object]:
+    return lambda _, __: swiftlet.load_encoder(**arguments).encode(texts)
+
+
+def evaluated(**arguments: Any) -> Callable[[str, Path], object]:
+    good = {"queries": {"q": "tea"}, "qrels": {"q": {"tea": 1}}, "metrics": ["MRR@1"]}
+    return lambda index, _: swiftlet.evaluate(**{"target": index, **good, **arguments})
+
+
+@pytest.mark.parametrize(
+    ("call", "sentence"),
+    [
+        (searched(top_k=1.5), "top_k is 1.5, but a whole number of at least 1 is expected"),
+        (searched(top_k=True), "top_k is True, but a whole number of at least 1 is expected"),
+        (searched(top_k="3"), "top_k is '3', but a whole number of at least 1 is expected"),
+        (searched(top_k=0), "top_k is 0, but at least 1 is expected"),
+        (searched(None), "the query is None, but a string is expected"),
+        (searched(options={"rank": 1}), "options name 'rank', but the stages are tokenise, enc"),
+        (searched(options=["rank"]), "options is ['rank'], but a mapping of stage names to values"),
+        (built(engine=["faiss"]), "there is no index engine ['faiss']; there are faiss"),
+        (opened(index=5), "index is 5, but a path is expected"),
+        (opened(index=""), "index is '', but a path is expected"),
+        (opened(encoder=b"a"), "encoder is b'a', but a path is expected"),
+        (opened(readers=0), "readers is 0, but at least 1 is expected"),
+        (loaded(["a"], directory=None), "directory is None, but a path is expected"),
+        (loaded(["a"], threads=1.5), "threads is 1.5, but a whole number of at least 1 is exp"),
+        (loaded(5), "texts is of the type int, but a list of strings is expected"),
+        (loaded(["a", None]), "text 1 is None, but a string is expected"),
+        (built(out=5), "out is 5, but a path is expected"),
+        (built(corpus=""), "corpus is '', but a path is expected"),
+        (built(encoder=5), "encoder is 5, but a path is expected"),
+        (built(passage_tokens="9"), "passage_tokens is '9', but a whole number of at least 1 is"),
+        (built(overlap_tokens=0.5), "overlap_tokens is 0.5, but a whole number of at least 0 is"),
+        (built(threads=-1), "threads is -1, but at least 1 is expected"),
+        (built(factory=5), "factory is 5, but a string is expected"),
+        (evaluated(target=5), "target is 5, but a path, a Searcher or the URL of a service is"),
+        (evaluated(queries=5), "queries cannot be of the type int: a path, query_id -> text"),
+        (evaluated(qrels=["q"]), "qrels cannot be of the type list: a path or query_id ->"),
+        (evaluated(metrics="P@1"), "metrics is 'P@1', but a list such as ['nDCG@10'] is exp"),
+        (evaluated(metrics=[5]), "5 is not a metric: "),
+        (evaluated(top_k=10.0), "top_k is 10.0, but a whole number of at least 1 is expected"),
+        (evaluated(run_out=5), "run_out is 5, but a path is expected"),
+        (evaluated(against=5), "against is 5, but a path is expected"),
+    ],
+)
+def test_an_argument_of_another_type_or_out_of_range_is_refused_with_its_name(
+    index: str, tmp_path: Path, call: Callable[[str, Path], object], sentence: str
+) -> None:
+    with pytest.raises(swiftlet.InvalidArgumentError) as caught:
+        call(index, tmp_path)
+    assert str(caught.value).startswith(sentence)
+    assert "\n" not in str(caught.value)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_integers_of_numpy_are_integers(index: str, tmp_path: Path) -> None:
+    numbers = {"passage_tokens": np.int64(64), "overlap_tokens": np.int32(8), "threads": np.int8(1)}
+    swiftlet.build(ROWS, tmp_path / "index", **numbers)
+    with swiftlet.open(tmp_path / "index", readers=np.int64(2)) as searcher:
+        assert len(searcher.search("tea", np.int64(2))) == 2
+        qrels = {"q": {"tea": np.int64(1)}}
+        assert swiftlet.evaluate(searcher, {"q": "tea"}, qrels, top_k=np.int64(100)).num_queries
+
+
+def test_a_document_id_that_is_no_string_is_unknown(index: str) -> None:
+    with swiftlet.open(index) as searcher:
+        for document_id in (5, ["tea"]):
+            with pytest.raises(swiftlet.UnknownDocumentError):
+                searcher.document(document_id)  # type: ignore[arg-type]
 
 
 def test_an_empty_corpus_is_refused(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from typing import Any, get_args
 import pytest
 from pydantic import BaseModel
 
+from training.model.poolings import POOLINGS
 from training.recipes.settings import Recipe, parse_recipe, read_recipe
 
 ROOT = Path(__file__).parents[2]
@@ -69,6 +70,11 @@ def test_every_setting_is_documented_with_its_default() -> None:
                 expected = list(default) if isinstance(default, tuple) else default
                 assert tomllib.loads(f"default = {cell}")["default"] == expected, (name, setting)
     assert cells.keys() == tables(Recipe).keys()
+
+
+def test_every_pooling_is_on_the_page() -> None:
+    row = next(line for line in PAGE.splitlines() if line.startswith("| `pooling` |"))
+    assert set(re.findall(r'`"(\w+)"`', row)) == set(POOLINGS)
 
 
 def test_the_recipes_on_the_page_are_valid() -> None:

@@ -27,7 +27,7 @@ from tests.runs import Listener, recipe, records, run, tables, write_collection,
 from tests.small_disk import small_disk
 from training.errors import CollapsedError, RecipeError, TrainingDataError, TrainingStoppedError
 from training.loop.checkpoints import read_checkpoint
-from training.loop.memory import memory_errors
+from training.loop.devices import memory_errors
 from training.model.fingerprint import embedding_space
 from training.model.quiet import quiet
 from training.plan import make_plan

@@ -16,11 +16,9 @@ from training.distillation.task import DistillationTask
 from training.distillation.teacher import Teacher
 from training.distillation.texts import TextMixture, read_texts
 from training.distillation.torch_encoder import TorchEncoder
-from training.loop.devices import make_accelerator, processes
-from training.loop.log import TrainingLog
+from training.loop.devices import make_accelerator, memory_errors, processes
+from training.loop.log import TrainingLog, TrainingProgress
 from training.loop.loop import TrainingLoop
-from training.loop.memory import memory_errors
-from training.loop.progress import TrainingProgress
 from training.loop.run_directory import publish_run, run_directory
 from training.loop.state_files import weight_errors
 from training.model.trained import QUERY_ENCODER

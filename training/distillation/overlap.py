@@ -24,7 +24,7 @@ from swiftlet.retrieval.searcher import (
 )
 from swiftlet.retrieval.types import Query, Run
 from training.distillation.torch_encoder import TorchEncoder
-from training.loop.progress import TrainingProgress
+from training.loop.log import TrainingProgress
 
 NDCG = "nDCG@10"
 _BLOCK = 65_536
@@ -92,7 +92,7 @@ class IndexComparison:
                 SearcherRetriever(self._searcher(encoder, index, store))
                 for encoder in (teacher, student)
             )
-            progress.stage(f"Teacher and student, {way}", 2 * len(named))
+            progress.begin(f"Teacher and student, {way}", 2 * len(named))
             runs = []
             for retriever in (teacher_retriever, student_retriever):
                 runs.append(run_queries(retriever, named, top_k=_DEEP, threads=1))
@@ -133,7 +133,7 @@ class IndexComparison:
         """An exact index over the stored embeddings, in memory."""
         size = self.index.size
         exact = FaissIndex.create("Flat", self.index.dim)
-        progress.stage("Embeddings of the index", size)
+        progress.begin("Embeddings of the index", size)
         for start in range(0, size, _BLOCK):
             rows = np.arange(start, min(start + _BLOCK, size), dtype=np.int64)
             exact.add(self.index.embeddings(rows))

@@ -4,8 +4,8 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from training.model.towers import PoolingChoice, TowerSettings
-from training.recipes.settings import FloatingPoint, Optimiser
+from training.model.towers import TowerSettings
+from training.recipes.settings import FloatingPoint, Optimiser, PoolingName
 
 Distance = Literal["euclidean", "cosine"]
 Count = Annotated[int, Field(ge=1)]
@@ -35,7 +35,7 @@ class Distillation(BaseModel):
     teacher: str
     student: str | None = None
     layers: tuple[Annotated[int, Field(ge=0)], ...] | None = None
-    pooling: PoolingChoice | None = None
+    pooling: PoolingName | None = None
     project: bool | None = None
     max_tokens: Count | None = None
     dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0

@@ -11,7 +11,7 @@ from accelerate import Accelerator
 from training.distillation.batches import encode_by_length
 from training.distillation.texts import TextIndices, TextMixture, TextSource
 from training.loop.embedding_cache import EmbeddingCache
-from training.loop.progress import TrainingProgress
+from training.loop.log import TrainingProgress
 from training.model.fingerprint import embedding_space
 from training.model.towers import Tower, TowerSettings
 from training.model.trained import trained_encoder
@@ -69,7 +69,7 @@ class Teacher:
     def prepare(self, mixture: TextMixture, progress: TrainingProgress) -> None:
         """Compute all outputs for the mixture that are not in the cache."""
         indices = [mixture.training, mixture.held_out]
-        progress.stage("The teacher's embeddings", sum(map(len, indices)))
+        progress.begin("The teacher's embeddings", sum(map(len, indices)))
         for part in indices:
             for start in range(0, len(part), _BLOCK):
                 block = part[np.arange(start, min(start + _BLOCK, len(part)))]

@@ -1,12 +1,20 @@
-"""The processes and devices of a run."""
+"""The processes and devices of a run, and the errors when their memory is full."""
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 import torch
 from accelerate import Accelerator, PartialState
 from accelerate.state import AcceleratorState
 from accelerate.utils import parse_flag_from_env
 
-from training.errors import RecipeError
+from training.errors import RecipeError, TrainingStoppedError
+from training.loop.checkpoints import last_checkpoint
 from training.recipes.settings import FloatingPoint
+
+_NO_MEMORY = re.compile("out of memory|allocate memory|STATUS_ALLOC_FAILED|bad_alloc")
 
 
 def processes() -> PartialState:
@@ -37,3 +45,18 @@ def make_accelerator(precision: FloatingPoint, batch_size: int) -> Accelerator:
             f"the batch size is {batch_size}, fewer than the {accelerator.num_processes} processes"
         )
     return accelerator
+
+
+@contextmanager
+def memory_errors(advice: str, out: Path) -> Iterator[None]:
+    """Catch out-of-memory errors on any device.
+
+    :param advice: The settings to lower, as the part of a sentence after a colon.
+    :raises TrainingStoppedError: When memory runs out.
+    """
+    try:
+        yield
+    except (RuntimeError, MemoryError) as error:  # torch raises RuntimeError on every device
+        if isinstance(error, RuntimeError) and not _NO_MEMORY.search(str(error)):
+            raise
+        raise TrainingStoppedError(f"memory ran out: {advice}{last_checkpoint(out)}") from error

@@ -1,19 +1,31 @@
-"""The log of a run: metrics.jsonl with one JSON object per line, and optionally TensorBoard."""
+"""How a run reports: its progress, and its log in metrics.jsonl and optionally TensorBoard."""
 
 import json
 import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
+from swiftlet.indexing.progress import Progress
 from swiftlet.retrieval.extras import extra
 from swiftlet.retrieval.publication import storage_errors
 
 FILE_NAME = "metrics.jsonl"
 
 
+class TrainingProgress(Progress, Protocol):
+    """Receives the progress of a run."""
+
+    def describe(self, text: str) -> None:
+        """Show a few words on the current state."""
+        ...
+
+
 class TrainingLog:
-    """Appends records; each has a `kind`: "step", "evaluation", "stop" or "end"."""
+    """Appends records to metrics.jsonl, each one JSON object in a line.
+
+    Each has a `kind`: "step", "evaluation", "stop" or "end".
+    """
 
     def __init__(self, directory: Path, *, tensorboard: bool = False) -> None:
         """Log into `directory`.

@@ -23,9 +23,8 @@ from training.loop.checkpoints import (
     read_checkpoint,
     write_checkpoint,
 )
-from training.loop.log import TrainingLog
+from training.loop.log import TrainingLog, TrainingProgress
 from training.loop.optimisation import Optimisation
-from training.loop.progress import TrainingProgress
 from training.loop.stage import Stage
 from training.recipes.settings import Optimiser
 
@@ -131,7 +130,7 @@ class TrainingLoop:
 
     def _run(self, stage: Stage, optimisation: Optimisation, *, begins: bool) -> None:
         state, num_steps = self.state, stage.length.num_steps
-        self._progress.stage(f"Stage {state.stage + 1}: {stage.name}", num_steps, state.step)
+        self._progress.begin(f"Stage {state.stage + 1}: {stage.name}", num_steps, state.step)
         if begins:
             stage.task.prepare()
             self._evaluate(stage, optimisation)

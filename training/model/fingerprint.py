@@ -54,10 +54,10 @@ def _describe(module: Any) -> dict[str, Any]:
     if kind == "Pooling":
         mode = module.pooling_mode
         return {"type": kind, "mode": [mode] if isinstance(mode, str) else list(mode)}
-    if kind == "FirstTokensPooling":
-        return {"type": kind, "first_tokens": module.first_tokens}
     if kind == "Dense":
         return {"type": kind, "activation": type(module.activation_function).__name__}
     if kind in _WITHOUT_SETTINGS:
         return {"type": kind}
-    return {"type": kind, **module.get_config_dict()}
+    # A pooling of ours; the weights before it show its width.
+    settings = module.get_config_dict()
+    return {"type": kind, **{k: v for k, v in settings.items() if k != "embedding_dimension"}}

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from swiftlet.retrieval.errors import InvalidArgumentError
 from training.model.errors import ModelError
+from training.model.poolings import is_pooling, own_poolings
 from training.model.quiet import quiet
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
 _MODULES = {"Transformer", "Pooling", "Dense", "LayerNorm", "Dropout", "Normalize"}
-_OWN_MODULES = {"training.model.pooling.FirstTokensPooling"}
 _HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
 # The same weights in other formats, which are often larger.
 _NOT_NEEDED = ["*.onnx", "*.onnx_data", "*.h5", "*.msgpack", "*.ot", "*.tflite", "openvino/*"]
@@ -115,15 +115,6 @@ def is_pooler(name: str) -> bool:
     return name.startswith("pooler.")
 
 
-def pooling_of(model: "SentenceTransformer") -> str:
-    """The name of the model's pooling: `mean`, `cls`, `first_8_tokens`, `cls+mean` and so on."""
-    pooling = model[1]
-    if type(pooling).__name__ == "FirstTokensPooling":
-        return f"first_{pooling.first_tokens}_tokens"
-    mode = pooling.pooling_mode
-    return mode if isinstance(mode, str) else "+".join(mode)
-
-
 def choose_max_tokens(model: "SentenceTransformer", wanted: int | None) -> int:
     """The number of tokens to which texts are truncated: `wanted`, or the model's own setting.
 
@@ -168,7 +159,7 @@ def _check_modules(folder: Path) -> None:
     for kind, place in modules:
         package, _, name = kind.rpartition(".")
         known = package.partition(".")[0] == "sentence_transformers" and name in _MODULES
-        if not known and kind not in _OWN_MODULES:
+        if not known and kind not in own_poolings():
             raise ModelError(f"{folder} has a module {kind}, but only {_listed()} are supported")
         if name == "Dense":
             # The library replaces any other activation by its default.
@@ -181,12 +172,12 @@ def _check_modules(folder: Path) -> None:
 
 
 def _listed() -> str:
-    return ", ".join(sorted(_MODULES | _OWN_MODULES))
+    return ", ".join(sorted(_MODULES | own_poolings()))
 
 
 def _check_encoder(folder: Path, model: "SentenceTransformer") -> None:
     names = [type(module).__name__ for module in model]
-    if names[:1] != ["Transformer"] or names[1:2] not in (["Pooling"], ["FirstTokensPooling"]):
+    if names[:1] != ["Transformer"] or not any(map(is_pooling, list(model)[1:2])):
         raise ModelError(
             f"{folder} is made of {' → '.join(names)}, but Transformer → Pooling → … is expected"
         )

@@ -11,7 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from training.model.errors import ModelError
-from training.model.loading import is_pooler, pooling_of
+from training.model.loading import is_pooler
+from training.model.poolings import pooling_of
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer

@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -17,16 +17,14 @@ from training.model.loading import (
     choose_max_tokens,
     find_model,
     load_model,
-    pooling_of,
     truncating_tokenizer,
 )
 from training.model.permutation import permute_basis
+from training.model.poolings import POOLINGS, make_pooling, pooling_of
 from training.model.quiet import quiet
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
-
-PoolingChoice = Literal["cls", "mean", "first_tokens"]
 
 # The names of dropout probabilities in configurations.
 _DROPOUT = ("hidden_dropout_prob", "attention_probs_dropout_prob", "dropout", "attention_dropout")
@@ -45,8 +43,9 @@ class TowerSettings:
     :param layers: The layers that are kept, by number from 0, in the order given; by default all.
         With no layers, `()`, the tower averages non-contextual token embeddings: the ablation of
         self-attention (001, section 7.1).
-    :param pooling: The output of the first token, the mean of all outputs, or the mean of the first
-        `first_tokens`; by default the model's own pooling, which a plain checkpoint lacks.
+    :param pooling: One of `POOLINGS`, such as the output of the first token, the mean of all
+        outputs, or the mean of the first `first_tokens`; by default the model's own pooling, which
+        a plain checkpoint lacks.
     :param max_tokens: Texts are truncated to this many tokens; by default the model's own setting.
     :param dropout: The probability of dropout everywhere; by default the model's own setting.
     :param permute_basis: Seed of a permutation of the hidden basis (`training.model.permutation`).
@@ -57,7 +56,7 @@ class TowerSettings:
 
     model: str | Path
     layers: tuple[int, ...] | None = None
-    pooling: PoolingChoice | None = None
+    pooling: str | None = None
     first_tokens: int = 8
     max_tokens: int | None = None
     dropout: float | None = None
@@ -193,27 +192,23 @@ def _pooled(
 ) -> "SentenceTransformer":
     """`encoder` with the pooling of `settings`, and without a final normalisation."""
     from sentence_transformers import SentenceTransformer
-    from sentence_transformers.sentence_transformer.modules import Normalize, Pooling
-
-    from training.model.pooling import FirstTokensPooling
+    from sentence_transformers.sentence_transformer.modules import Normalize
 
     transformer, *others = encoder
     if not others and settings.pooling is None:
         raise InvalidArgumentError(
-            f"{folder} does not define a pooling: choose pooling cls, mean or first_tokens"
+            f"{folder} does not define a pooling: choose one of {', '.join(POOLINGS)}"
         )
-    width = transformer.get_embedding_dimension()
-    if settings.pooling == "first_tokens":
-        others[:1] = [FirstTokensPooling(width, settings.first_tokens)]
-    elif settings.pooling is not None:
-        others[:1] = [Pooling(width, settings.pooling)]
+    if settings.pooling is not None:
+        name, width = settings.pooling, transformer.get_embedding_dimension()
+        others[:1] = [make_pooling(name, width, **asdict(settings))]
     if isinstance(others[-1], Normalize):
         others.pop()
     pooled = SentenceTransformer(modules=[transformer, *others], device="cpu")
     if settings.layers == () and pooling_of(pooled) == "cls":
         raise InvalidArgumentError(
-            "without layers the first token has the same output in every text: pooling mean or "
-            "first_tokens is needed"
+            "without layers the first token has the same output in every text: a pooling other "
+            "than cls is needed"
         )
     return pooled
 

@@ -5,13 +5,22 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, StrictFloat, ValidationError, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    StrictFloat,
+    ValidationError,
+    model_validator,
+)
 
 from training.data.sources import DataSource
 from training.data.validation_set import FEWEST_QUERIES
 from training.errors import RecipeError, TrainingDataError
 from training.model.dual_encoder import Projection, Start
-from training.model.towers import PoolingChoice, TowerSettings
+from training.model.poolings import check_pooling
+from training.model.towers import TowerSettings
 from training.objective.contrastive import NegativeGradient
 from training.objective.divergence import AlignmentStopping
 from training.recipes.overrides import apply_override
@@ -22,6 +31,7 @@ Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=1)]
 Seed = Annotated[int, Field(ge=0, lt=2**32)]
 
+PoolingName = Annotated[str, AfterValidator(check_pooling)]
 FloatingPoint = Literal["fp32", "bf16", "fp16"]
 SamplerName = Literal["cache", "in_batch", "uniform", "bm25", "mined", "given"]
 
@@ -93,7 +103,7 @@ class TowerTable(_Table):
 
     model: str
     layers: tuple[int, ...] | None = None
-    pooling: PoolingChoice | None = None
+    pooling: PoolingName | None = None
     first_tokens: Count = 8
     max_tokens: Count | None = None
     dropout: Annotated[float, Field(ge=0, lt=1)] | None = None

@@ -1,13 +1,14 @@
 """Corpora, queries and qrels that a program has in memory."""
 
 import json
+import operator
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import pairwise
-from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
+from swiftlet.retrieval.arguments import path_of
 from swiftlet.retrieval.corpora.collections import read_documents, read_qrels, read_queries
 from swiftlet.retrieval.corpora.identifiers import SeenIds, check_id
 from swiftlet.retrieval.corpora.lines import LineError, SkippedLines, refuse
@@ -58,19 +59,25 @@ def documents_of(corpus: Corpus, *, skipped: SkippedLines | None = None) -> Iter
     :raises CollectionError: As `read_documents`; the message names the number of the row.
     """
     if isinstance(corpus, str | os.PathLike):
-        return read_documents(Path(corpus), skipped=skipped)
+        return read_documents(path_of("corpus", corpus), skipped=skipped)
     return _documents(_rows(corpus), skipped)
 
 
 def queries_of(queries: Queries) -> list[Query]:
     """The queries of a path as in `read_queries`, of query_id -> text, or of `Query` objects.
 
+    :raises InvalidArgumentError: When `queries` are none of these.
     :raises CollectionError: When a query has a bad id or no text, or an id comes twice.
     """
     if isinstance(queries, str | os.PathLike):
-        return read_queries(Path(queries))
+        return read_queries(path_of("queries", queries))
     if isinstance(queries, Mapping):
         queries = [Query(query_id, text) for query_id, text in queries.items()]
+    if isinstance(queries, bytes) or not isinstance(queries, Iterable):
+        raise InvalidArgumentError(
+            f"queries cannot be of the type {type(queries).__name__}: a path, query_id -> text or "
+            "an iterable of Query objects is expected"
+        )
     found: dict[str, Query] = {}
     for number, each in enumerate(queries, start=1):
         try:
@@ -83,15 +90,21 @@ def queries_of(queries: Queries) -> list[Query]:
 def qrels_of(qrels: Judgements) -> Qrels:
     """The qrels of a path as in `read_qrels`, or of query_id -> document_id -> grade.
 
+    :raises InvalidArgumentError: When `qrels` are neither.
     :raises CollectionError: When an id is bad or a grade is not an integer.
     """
     if isinstance(qrels, str | os.PathLike):
-        return read_qrels(Path(qrels))
+        return read_qrels(path_of("qrels", qrels))
+    if not isinstance(qrels, Mapping):
+        raise InvalidArgumentError(
+            f"qrels cannot be of the type {type(qrels).__name__}: a path or query_id -> "
+            "document_id -> grade is expected"
+        )
     try:
         return {
             check_id(query_id, "query id"): {
                 check_id(document_id, "document id"): _grade(grade)
-                for document_id, grade in grades.items()
+                for document_id, grade in _grades(query_id, grades).items()
             }
             for query_id, grades in qrels.items()
         }
@@ -107,10 +120,17 @@ def _add_query(queries: dict[str, Query], added: object) -> None:
     queries[added.query_id] = query(added.query_id, added.text)
 
 
-def _grade(grade: object) -> int:
-    if not isinstance(grade, int):
-        raise LineError(f"the grade {shown(grade)} is not an integer")
-    return grade
+def _grades(query_id: str, grades: object) -> Mapping[str, int]:
+    if not isinstance(grades, Mapping):
+        raise LineError(f"the grades of {shown(query_id)} are not document_id -> grade")
+    return grades
+
+
+def _grade(grade: Any) -> int:
+    try:
+        return int(operator.index(grade))
+    except TypeError:
+        raise LineError(f"the grade {shown(grade)} is not an integer") from None
 
 
 def _rows(corpus: Iterable[Row] | DataFrame | ArrowTable) -> Iterator[Any]:

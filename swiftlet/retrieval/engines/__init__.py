@@ -4,10 +4,12 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from swiftlet.retrieval.errors import CorruptIndexError, InvalidArgumentError, ManifestError, shown
-from swiftlet.retrieval.index import VectorIndex
+
+if TYPE_CHECKING:  # NumPy is not loaded for a list of names
+    from swiftlet.retrieval.index import VectorIndex
 
 DEFAULT_ENGINE = "faiss"
 
@@ -17,12 +19,12 @@ ENGINES: dict[str, str] = {
 """The class of each engine, which is imported when the engine is used."""
 
 
-def find_engine(name: str = DEFAULT_ENGINE) -> type[VectorIndex]:
+def find_engine(name: str = DEFAULT_ENGINE) -> "type[VectorIndex]":
     """The engine of this name.
 
     :raises InvalidArgumentError: When there is none.
     """
-    if name not in ENGINES:
+    if not isinstance(name, str) or name not in ENGINES:
         raise InvalidArgumentError(
             f"there is no index engine {shown(name)}; there are {', '.join(ENGINES)}"
         )
@@ -31,7 +33,7 @@ def find_engine(name: str = DEFAULT_ENGINE) -> type[VectorIndex]:
     return engine
 
 
-def index_details(engine: str, factory: str, index: VectorIndex) -> dict[str, Any]:
+def index_details(engine: str, factory: str, index: "VectorIndex") -> dict[str, Any]:
     """The details of an index for its manifest; `open_index` reads them."""
     return {
         "engine": engine,
@@ -40,7 +42,7 @@ def index_details(engine: str, factory: str, index: VectorIndex) -> dict[str, An
     }
 
 
-def open_index(directory: Path, details: Mapping[str, Any]) -> VectorIndex:
+def open_index(directory: Path, details: Mapping[str, Any]) -> "VectorIndex":
     """Open the vector index of a verified index directory by the `details` of its manifest.
 
     :raises ManifestError: When the details lack the search parameters, or name an engine that this

@@ -3,7 +3,7 @@
 import numpy as np
 
 from swiftlet.retrieval.aggregation import best_passages
-from swiftlet.retrieval.stages.state import SearchParts, SearchState
+from swiftlet.retrieval.stages.state import Ranking, SearchParts, SearchState
 
 _UNKNOWN_SCORE = np.float32(np.inf)
 
@@ -20,7 +20,7 @@ class SearchIndex:
     def run(self, search: SearchState) -> bool:
         """Set the candidates and the highest score that an unseen passage may have."""
         scores, rows = self._index.search(search.embedding, search.num_candidates)
-        search.candidate_scores, search.candidate_rows = scores, rows
+        search.candidates = Ranking(scores, rows)
         if search.num_candidates >= self._index.size:
             search.highest_unseen_score = None
         else:
@@ -39,7 +39,8 @@ class Aggregate:
 
     def run(self, search: SearchState) -> bool:
         """Set the best passage of each document."""
-        search.scores, search.rows = best_passages(
-            search.candidate_scores, search.candidate_rows, self._passage_to_document
+        found = search.candidates
+        search.documents = Ranking(
+            *best_passages(found.scores, found.rows, self._passage_to_document)
         )
         return True

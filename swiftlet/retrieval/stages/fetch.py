@@ -15,13 +15,11 @@ class Fetch:
 
     def run(self, search: SearchState) -> bool:
         """Set the hits."""
-        found = self._store.passages(
-            search.rows[: search.top_k].tolist(), include_text=search.include_text
-        )
+        scores = search.documents.scores[: search.top_k].tolist()
+        rows = search.documents.rows[: search.top_k].tolist()
+        found = self._store.passages(rows, include_text=search.include_text)
         search.hits = [
             Hit(passage.document_id, score, title, passage, metadata)
-            for score, (passage, title, metadata) in zip(
-                search.scores.tolist(), found, strict=False
-            )
+            for score, (passage, title, metadata) in zip(scores, found, strict=True)
         ]
         return True

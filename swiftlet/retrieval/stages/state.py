@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from swiftlet.retrieval.aggregation import DocumentNumbers
 from swiftlet.retrieval.documents import DocumentStore
@@ -41,13 +42,31 @@ class SearchParts:
     store: DocumentStore
 
 
+@dataclass(frozen=True, slots=True)
+class Ranking:
+    """Passages and their scores, best first: `scores` (k,) and `rows` (k,) of the index.
+
+    A stage replaces both together, so no row keeps the score of another one.
+    """
+
+    scores: Embeddings
+    rows: Rows
+
+    def __post_init__(self) -> None:
+        if len(self.scores) != len(self.rows):
+            raise ValueError(f"{len(self.scores)} scores do not fit {len(self.rows)} rows")
+
+    def at(self, places: NDArray[np.integer] | NDArray[np.bool]) -> "Ranking":
+        """The passages at `places`: numbers in their new order, or a mask (k,) of those to keep."""
+        return Ranking(self.scores[places], self.rows[places])
+
+
 @dataclass(slots=True)
 class SearchState:
     """One search: the request, and the results of the stages so far.
 
     `options` has values for stages that take some, by the name of the stage.
-    `candidate_scores` (k,) and `candidate_rows` (k,) are passages, best first; `scores` (d,) and
-    `rows` (d,) the best passage of each document, best document first. No passage outside the
+    `candidates` are passages, `documents` the best passage of each document. No passage outside the
     candidates has a score above `highest_unseen_score`; it is None when every passage is a
     candidate.
     """
@@ -62,11 +81,9 @@ class SearchState:
     cached: bool = False
     token_ids: list[int] | None = None
     embedding: Embeddings = field(init=False)
-    candidate_scores: Embeddings = field(init=False)
-    candidate_rows: Rows = field(init=False)
+    candidates: Ranking = field(init=False)
     highest_unseen_score: np.float32 | None = None
-    scores: Embeddings = field(init=False)
-    rows: Rows = field(init=False)
+    documents: Ranking = field(init=False)
     hits: list[Hit] = field(init=False)
 
     @property
@@ -79,9 +96,8 @@ class SearchState:
         if self.highest_unseen_score is None:
             return True
         wanted = self.num_wanted
-        return len(self.rows) >= wanted and bool(
-            self.scores[wanted - 1] > self.highest_unseen_score
-        )
+        scores = self.documents.scores
+        return len(scores) >= wanted and bool(scores[wanted - 1] > self.highest_unseen_score)
 
 
 class Stage(Protocol):

@@ -109,6 +109,10 @@ def test_an_index_of_another_space_is_refused(
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
+        (
+            ["--layers", "0", "--pooling", "most"],
+            "--pooling: there is no pooling 'most'; there are cls",
+        ),
         (["--layers", "a"], "--layers 'a' is no list of layers"),
         (["--layers", "0,6"], "layer 6 does not exist: "),
         (["--layers", "0", "--epochs", "-1"], "--epochs is -1.0, but should be greater than 0"),

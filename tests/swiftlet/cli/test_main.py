@@ -15,6 +15,7 @@ from typer.testing import CliRunner, Result
 
 from swiftlet.cli.main import REFUSED, app
 from swiftlet.encoders import DEFAULT_ENCODER
+from swiftlet.retrieval.engines import ENGINES
 from swiftlet.retrieval.manifest import FILE_NAME
 
 DOCUMENTS = [
@@ -58,6 +59,26 @@ def test_index_prints_a_summary_of_the_index(corpus: Path, tmp_path: Path) -> No
     result = swiftlet("index", corpus, "--out", tmp_path / "index")
     assert result.exit_code == 0
     assert re.search(r"3 documents, 3 passages, Flat, recall@10 1\.000", result.stdout)
+
+
+def test_index_takes_any_registered_engine_and_the_type_of_index(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(ENGINES, "exact", "tests.swiftlet.retrieval.engines.exact_index:ExactIndex")
+    options = ("--engine", "exact", "--factory", "array")
+    result = swiftlet("index", corpus, "--out", tmp_path / "index", *options)
+    assert result.exit_code == 0, result.output
+    assert '"engine": "exact"' in swiftlet("inspect", tmp_path / "index").stdout
+    assert "Tea" in swiftlet("search", tmp_path / "index", "a hot drink").stdout
+
+
+def test_the_help_loads_neither_numpy_nor_torch() -> None:
+    code = """
+import sys
+from swiftlet.cli.main import app
+assert not {"numpy", "faiss", "onnxruntime", "pydantic", "torch"} & set(sys.modules), sys.modules
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_search_prints_hits_with_their_passages_and_stage_times(index: Path) -> None:
@@ -160,6 +181,7 @@ def test_an_existing_index_is_only_replaced_with_overwrite(corpus: Path, tmp_pat
     [
         (("index", "absent", "--out", "{out}"), "absent"),
         (("index", "{corpus}", "--out", "{out}", "--factory", "Nonsense"), "'Nonsense'"),
+        (("index", "{corpus}", "--out", "{out}", "--engine", "none"), "there are faiss"),
         (("index", "{corpus}", "--out", "{out}", "--passage-tokens", "9999"), "9999"),
         (("index", "{corpus}", "--out", "{out}", "--overlap-tokens", "100"), "0 to 64"),
         (("index", "{corpus}", "--out", "{out}", "--encoder", "absent"), "absent"),

@@ -36,7 +36,7 @@ class Listener:
     notes: list[str] = field(default_factory=list)
     steps: int = 0
 
-    def stage(self, name: str, total: int | None, done: int = 0) -> None:
+    def begin(self, name: str, total: int | None, done: int = 0) -> None:
         self.stages.append((name, total, done))
         self.steps = done
 

@@ -71,7 +71,7 @@ def test_progress_starts_at_the_finished_steps_and_ends_at_the_total(file):
     told: list[tuple[object, ...]] = []
 
     class Listener:
-        def stage(self, name: str, total: int | None, done: int = 0) -> None:
+        def begin(self, name: str, total: int | None, done: int = 0) -> None:
             told.append((name, total, done))
 
         def advance(self, steps: int) -> None:

@@ -29,7 +29,7 @@ from swiftlet.retrieval.manifest import Manifest, describe_files, read_manifest,
 from swiftlet.retrieval.passages import PassageSplitter
 from swiftlet.retrieval.searcher import Searcher
 from swiftlet.retrieval.stages import STAGE_NAMES, STAGES
-from swiftlet.retrieval.stages.state import SearchParts, SearchState
+from swiftlet.retrieval.stages.state import Ranking, SearchParts, SearchState
 from swiftlet.retrieval.text import check_query, normalise
 from swiftlet.retrieval.types import Document, Embeddings
 
@@ -188,25 +188,73 @@ class OddDocuments:
         self._numbers = parts.passage_to_document
 
     def run(self, search: SearchState) -> bool:
-        kept = self._numbers[search.candidate_rows] % 2 == 1
-        search.candidate_scores = search.candidate_scores[kept]
-        search.candidate_rows = search.candidate_rows[kept]
+        kept = self._numbers[search.candidates.rows] % 2 == 1
+        search.candidates = search.candidates.at(kept)
         return True
 
 
 def test_a_stage_is_added_by_the_list_alone_and_a_filter_leaves_enough_documents(
     search_plane, monkeypatch
 ):
-    stages = (*STAGES[:3], OddDocuments, *STAGES[3:])
+    place = STAGE_NAMES.index("aggregate")
+    stages = (*STAGES[:place], OddDocuments, *STAGES[place:])
     monkeypatch.setattr("swiftlet.retrieval.searcher.STAGES", stages)
     # The 200 best documents are left out, so the first candidates give no hit.
     corpus: Corpus = {f"{2 * n:04}": [(1 - n / 1000, 0)] for n in range(200)}
     corpus |= {f"{2 * n + 1:04}": [(0.5 - n / 1000, 0)] for n in range(200)}
     searcher = search_plane(corpus)
     result = searcher.search("1 0", 10)
-    assert searcher.stage_names == ("tokenise", "encode", "search", "filter", "aggregate", "fetch")
-    assert len(result.stage_seconds) == 6
+    assert searcher.stage_names == (*STAGE_NAMES[:place], "filter", *STAGE_NAMES[place:])
+    assert len(result.stage_seconds) == len(stages)
     assert [hit.document_id for hit in result.hits] == [f"{2 * n + 1:04}" for n in range(10)]
+
+
+class Reverse:
+    """A re-ranker before or after the hits are fetched: the last document comes first."""
+
+    name = "rerank"
+    repeats = False
+
+    def __init__(self, parts: SearchParts) -> None:
+        pass
+
+    def run(self, search: SearchState) -> bool:
+        documents = search.documents
+        search.documents = Ranking(-documents.scores[::-1], documents.rows[::-1])
+        return True
+
+
+class ReverseWithoutScores(Reverse):
+    def run(self, search: SearchState) -> bool:
+        search.documents = search.documents.at(np.arange(len(search.documents.rows))[::-1])
+        return True
+
+
+class ReverseHits(Reverse):
+    def run(self, search: SearchState) -> bool:
+        search.hits.reverse()
+        return True
+
+
+@pytest.mark.parametrize(
+    ("stage", "after"), [(Reverse, 0), (ReverseWithoutScores, 0), (ReverseHits, 1)]
+)
+def test_a_stage_that_ranks_sets_the_scores_too(search_plane, monkeypatch, stage, after):
+    place = STAGE_NAMES.index("fetch") + after
+    stages = (*STAGES[:place], stage, *STAGES[place:])
+    monkeypatch.setattr("swiftlet.retrieval.searcher.STAGES", stages)
+    searcher = search_plane({"a": [(1, 0)], "b": [(2, 0)], "c": [(3, 0)]})
+    if stage is Reverse:
+        hits = searcher.search("1 0", 2).hits
+        assert [(hit.document_id, hit.score) for hit in hits] == [("a", -1), ("b", -2)]
+        return
+    with pytest.raises(RuntimeError, match=r"rerank.* into another order than their scores"):
+        searcher.search("1 0", 2)
+
+
+def test_a_ranking_has_a_score_for_each_row():
+    with pytest.raises(ValueError, match=r"^2 scores do not fit 1 rows$"):
+        Ranking(np.ones(2, np.float32), np.zeros(1, np.int64))
 
 
 def test_the_stages_that_repeat_are_next_to_each_other():

@@ -1,15 +1,20 @@
-"""Pooling by the first tokens, in torch, on disk and in ONNX."""
+"""The poolings, in torch, on disk and in ONNX."""
 
 import numpy as np
 import pytest
 import torch
 from sentence_transformers import SentenceTransformer
 
+import swiftlet
 from export.encoder_directory import export_encoder
 from export.source import load_source
 from swiftlet.retrieval.encoder import OnnxEncoder
+from swiftlet.retrieval.errors import InvalidArgumentError
+from tests.runs import recipe, run
+from training.errors import RecipeError
 from training.model.fingerprint import embedding_space
-from training.model.pooling import FirstTokensPooling
+from training.model.poolings import POOLINGS
+from training.model.poolings.first_tokens import FirstTokensPooling
 from training.model.quiet import quiet
 from training.model.towers import Tower, TowerSettings
 
@@ -47,7 +52,7 @@ def test_it_is_loaded_again_as_it_was_saved(saved):
 def test_a_module_of_the_same_name_beside_the_model_is_not_run(saved):
     for place in (saved, saved / "1_FirstTokensPooling"):
         (place / "training.py").write_text("raise SystemExit('code of the model ran')")
-        (place / "pooling.py").write_text("raise SystemExit('code of the model ran')")
+        (place / "first_tokens.py").write_text("raise SystemExit('code of the model ran')")
     assert type(load_source(saved).model[1]) is FirstTokensPooling
 
 
@@ -70,3 +75,41 @@ def test_another_number_of_tokens_is_another_embedding_space(checkpoints):
         for pooling, number in [("first_tokens", 3), ("first_tokens", 4), ("mean", 4)]
     }
     assert len(spaces) == 3
+
+
+@pytest.mark.parametrize(
+    ("name", "place", "recorded"),
+    [("max", None, "max"), ("largest", f"{__package__}.max_pooling:MaxPooling", "largest")],
+    ids=["of Sentence Transformers", "of our own"],
+)
+def test_one_line_registers_a_pooling_for_training_exporting_and_searching(
+    name, place, recorded, checkpoints, collection, tmp_path, monkeypatch
+):
+    models = checkpoints["roberta"], checkpoints["bert"]
+    towers = {f"{tower}_encoder__pooling": name for tower in ("query", "document")}
+    lengths = {"alignment__max_epochs": 0.5, "fine_tuning__epochs": 0.5}
+    with pytest.raises(RecipeError, match=f"query_encoder.pooling: there is no pooling '{name}'"):
+        recipe(collection, *models, **towers)
+    monkeypatch.setitem(POOLINGS, name, place)
+    run(recipe(collection, *models, **towers, **lengths), tmp_path / "run")
+    for encoder in ("query_encoder", "document_encoder"):
+        manifest = export_encoder(
+            tmp_path / "run" / encoder, tmp_path / encoder, precisions=["fp32"]
+        )
+        assert manifest.details["pooling"] == recorded
+    document_encoder = tmp_path / "document_encoder"
+    swiftlet.build(collection, tmp_path / "index", encoder=document_encoder, truncate=True)
+    with swiftlet.open(tmp_path / "index", encoder=tmp_path / "query_encoder") as searcher:
+        assert len(searcher.search("kalo mine", 5)) == 5
+    manifest = export_encoder(models[1], tmp_path / "plain", pooling=name, precisions=["fp32"])
+    assert manifest.details["pooling"] == recorded
+
+
+def test_a_pooling_with_a_setting_is_only_exported_with_the_model_that_defines_it(
+    checkpoints, tmp_path
+):
+    with pytest.raises(InvalidArgumentError) as caught:
+        export_encoder(checkpoints["bert"], tmp_path / "encoder", pooling="first_tokens")
+    assert str(caught.value) == (
+        "pooling 'first_tokens' needs the setting first_tokens, which only training takes"
+    )

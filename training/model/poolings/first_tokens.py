@@ -20,6 +20,11 @@ class FirstTokensPooling(Module):  # type: ignore[misc]
         self.embedding_dimension = embedding_dimension
         self.first_tokens = first_tokens
 
+    @property
+    def name(self) -> str:
+        """The name with the number of tokens."""
+        return f"first_{self.first_tokens}_tokens"
+
     def forward(self, features: dict[str, Any], **_: Any) -> dict[str, Any]:
         """Add the sentence embedding (batch, dim) to token embeddings (batch, tokens, dim)."""
         embeddings, mask = features["token_embeddings"], features["attention_mask"]
