@@ -98,7 +98,7 @@ def _settings(directory: Path, manifest: Manifest, **requested: Any) -> dict[str
             )
         settings[name] = wanted or found
     if settings["pooling"] not in {"mean", "cls"}:
-        # Any other pooling is defined by the model itself.
+        # The model defines any other pooling.
         settings["pooling"] = None
     return settings
 

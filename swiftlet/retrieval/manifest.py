@@ -46,7 +46,7 @@ class Manifest:
 
     @property
     def fingerprint(self) -> str:
-        """One hash for the whole artefact, because it includes the hash of every file."""
+        """A hash of the whole artefact: it includes the hash of every file."""
         return _checksum(asdict(self))
 
 
