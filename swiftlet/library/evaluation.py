@@ -47,7 +47,7 @@ def evaluate(
     :param run_out: The path of a TREC run to write.
     :param against: The path of a TREC run; differences from it are tested for significance.
     :param allow_unknown: Accept qrels that name unknown queries or documents.
-    :param progress: Shows the progress; None shows nothing.
+    :param progress: Shows the progress, such as `ProgressLine()`; None shows nothing.
     :raises RetrievalError: When an argument, the queries, the qrels or the target is bad.
     :raises MissingExtraError: When the extra `evaluation` is not installed.
     """

@@ -48,7 +48,7 @@ def build(
     :param threads: Threads that encode; None takes all cores.
     :param overwrite: Replace an existing index.
     :param skipped: Collects bad rows or lines, which are left out; None refuses them.
-    :param progress: Shows the progress; None shows nothing.
+    :param progress: Shows the progress, such as `ProgressLine()`; None shows nothing.
     :returns: The manifest of the index.
     :raises RetrievalError: When the corpus, a setting, the encoder or the storage is bad.
     """

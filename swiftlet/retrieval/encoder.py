@@ -80,6 +80,10 @@ class OnnxEncoder:
         # The inputs that all texts of one length share; there are at most max_tokens lengths.
         self._inputs_of_length: dict[int, dict[str, NDArray[np.int64]]] = {}
 
+    def __repr__(self) -> str:
+        name = self.manifest.details.get("name", "")
+        return f"OnnxEncoder({name!r}, {self.precision}, {self.dim} dimensions)"
+
     @classmethod
     def load(
         cls,

@@ -38,7 +38,9 @@ def check_target(target: Path, *, overwrite: bool) -> None:
     if not any(target.iterdir()):
         return
     if not overwrite:
-        raise InvalidArgumentError(f"{target} exists; choose another place or pass --overwrite")
+        raise InvalidArgumentError(
+            f"{target} exists; choose another place or pass --overwrite (in Python overwrite=True)"
+        )
     if not (target / "manifest.json").is_file():
         raise InvalidArgumentError(
             f"{target} is not overwritten: it has no manifest.json, so it is no artefact"

@@ -220,4 +220,4 @@ def test_a_missing_tensorboard_is_reported_with_how_to_install_it(
     recipe = write(tmp_path / "recipe.toml", tensorboard=True)
     sentence = refusal(swiftlet("train", recipe, "--out", tmp_path / "run"))
     assert sentence.startswith("the package 'tensorboard")
-    assert sentence.endswith("'.[tensorboard]' brings it")
+    assert sentence.endswith("'.[tensorboard]' in Swiftlet's source")
