@@ -2,7 +2,7 @@
 
 import json
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,8 @@ from training.model.towers import Tower, TowerSettings
 from training.objective.negatives.sampler import Rows
 from training.recipes.settings import Recipe, parse_recipe
 from training.train import Outcome, train
+
+Make = Callable[..., Recipe]
 
 NUM_PAIRS = 44
 NUM_HELD_OUT = 12
