@@ -27,7 +27,7 @@ NUM_HELD_OUT = 12
 
 
 class Listener:
-    """Remembers what a run said."""
+    """Keeps the messages of a run."""
 
     def __init__(self) -> None:
         self.stages: list[tuple[str, int | None, int]] = []
@@ -117,7 +117,7 @@ def run(recipe: Recipe, out: Path, **options: bool) -> Outcome:
 
 
 def records(out: Path, kind: str | None = None) -> list[dict[str, Any]]:
-    """What a run logged, but for the time it took."""
+    """The log of a run, without times."""
     lines = (out / "metrics.jsonl").read_text("utf-8").splitlines()
     found = [json.loads(line) for line in lines]
     for record in found:

@@ -18,7 +18,7 @@ QUESTIONS = ["what are {}", "where to find {} in asia", "how old do {} get", "wh
 
 @pytest.fixture(scope="module")
 def minilm() -> Path:
-    """The weights of all-MiniLM-L6-v2, whose space the shipped encoder's index is in."""
+    """The weights of all-MiniLM-L6-v2, in the embedding space of the encoders that ship."""
     return torch_weights()
 
 

@@ -101,7 +101,7 @@ def test_a_run_learns_its_training_data(make: Make, collection: Path, tmp_path: 
         recipe="contrastive",
         fine_tuning={"epochs": 30},
         optimiser__learning_rate=3e-3,
-        # What it trains on, since so few pairs teach nothing about others.
+        # The training queries, since so few pairs are not enough for other queries.
         validation={
             "data": [{"corpus": str(collection), "qrels": "train"}],
             "queries": 44,
