@@ -1,4 +1,4 @@
-# The service in an image; docs/image.md says how to build, run and harden it.
+# The image of the service; docs/image.md describes how to build, run and harden it.
 # It does not need BuildKit: any builder of Dockerfiles works.
 ARG BASE_IMAGE=python:3.11-slim-bookworm
 

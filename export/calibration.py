@@ -37,7 +37,7 @@ def calibration_texts(path: Path) -> list[str]:
             continue
         drawn = np.random.default_rng(_SEED).permutation(len(texts))[:MOST_TEXTS]
         return [texts[number] for number in np.sort(drawn)]
-    # The reader that read more lines probably fits the format of the file.
+    # The reader that accepted more lines probably fits the format of the file.
     raise max(refusals, key=lambda error: error.line_number or 0)
 
 

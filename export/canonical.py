@@ -1,4 +1,4 @@
-"""The canonical texts, which an encoder embeds again whenever it is loaded."""
+"""The canonical texts, which are encoded again whenever an encoder is loaded."""
 
 import json
 from collections.abc import Mapping

@@ -15,9 +15,8 @@ LARGEST_LOSS = 0.005
 
 # The precisions in order of preference. A later one is chosen only if it is faster than the current
 # choice by this factor: smaller differences depend on the machine and on noise. Dynamic int8 comes
-# before static int8, since it adapts to texts that differ from the calibration texts. The advantage
-# of static int8, embeddings that do not depend on the batch, does not matter, since texts are never
-# batched. fp32 takes four times the memory.
+# first, since it adapts to texts that differ from the calibration texts. Embeddings of static int8
+# do not depend on the batch, but Swiftlet never batches texts. fp32 takes four times the memory.
 _MARGINS: dict[Precision, float] = {"int8": 1.0, "int8_static": 1.25, "fp32": 1.5}
 
 

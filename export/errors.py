@@ -4,4 +4,4 @@ from swiftlet.retrieval.errors import RetrievalError
 
 
 class ExportError(RetrievalError):
-    """A model cannot be exported, or the exported model does not compute the same as torch."""
+    """A model cannot be exported, or the exported model gives other embeddings than torch."""

@@ -36,8 +36,8 @@ def measure_latencies(
     """Median seconds to encode one of `texts`, tokenising included: encoder -> length -> seconds.
 
     The encoders alternate after five runs each, so that other load on the machine affects all of
-    them equally. Before the five runs there is a warm-up run, since the processor's caches have the
-    weights of another encoder.
+    them equally. A warm-up run precedes each five, since the processor's caches have the weights of
+    another encoder.
 
     :param texts: Some texts of each length, as from `texts_of_length`.
     :param rounds: The number of rounds at each length.

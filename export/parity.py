@@ -99,7 +99,7 @@ def measure_parity(encoder: Encoder, reference: Reference) -> Parity:
 
 @contextmanager
 def _one_thread() -> Iterator[None]:
-    """More threads do not help with short texts, and slow them down on a busy machine."""
+    """One thread, because more do not help with short texts and are slower on a busy machine."""
     import torch
 
     threads = torch.get_num_threads()

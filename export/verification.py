@@ -99,7 +99,7 @@ def _settings(directory: Path, manifest: Manifest, **requested: Any) -> dict[str
             )
         settings[name] = wanted or found
     if settings["pooling"] not in POOLINGS:
-        # Any other pooling is defined by the model itself.
+        # The model defines any other pooling.
         settings["pooling"] = None
     return settings
 

@@ -13,6 +13,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from swiftlet.indexing.progress import ProgressLine
     from swiftlet.library.evaluation import evaluate
     from swiftlet.library.indexes import build, load_encoder
     from swiftlet.library.indexes import open_searcher as open  # noqa: A004 - as swiftlet.open
@@ -45,6 +46,7 @@ __all__ = [
     "MissingExtraError",
     "OnnxEncoder",
     "Passage",
+    "ProgressLine",
     "Query",
     "QueryError",
     "RetrievalError",
@@ -59,6 +61,7 @@ __all__ = [
 ]
 
 _MODULES = {
+    "swiftlet.indexing.progress": ("ProgressLine",),
     "swiftlet.library.evaluation": ("evaluate",),
     "swiftlet.library.indexes": ("build", "load_encoder", "open"),
     "swiftlet.retrieval.encoder": ("OnnxEncoder",),

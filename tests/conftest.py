@@ -1,4 +1,4 @@
-"""What tests share: real collections, the encoder that ships, and a small index made with it."""
+"""Shared fixtures: real collections, the encoder that ships, and a small index made with it."""
 
 import os
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ from swiftlet.retrieval.encoder import OnnxEncoder
 from swiftlet.retrieval.searcher import Searcher
 from swiftlet.retrieval.types import Document
 
-# The same examples in every run; `make explore` looks for new ones, and what it finds becomes an
+# The same examples in every run; `make explore` tries new ones, and each failure becomes an
 # `@example` of its test.
 settings.register_profile("fixed", derandomize=True, database=None, deadline=None)
 settings.register_profile("explore", max_examples=1000, deadline=None)

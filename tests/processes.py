@@ -22,7 +22,7 @@ import training.train
 from swiftlet.__main__ import main
 from swiftlet.evaluation.metrics import load_ranx
 
-# What the server imports, so that those that it forks need not.
+# The server imports these, so that the processes that it forks need not.
 IMPORTED = (modules, BertModel, RobertaModel, swiftlet.cli.main, training.train, load_ranx())
 _CONTEXT = multiprocessing.get_context("forkserver")
 _CONTEXT.set_forkserver_preload([__name__])
@@ -73,7 +73,7 @@ class Command:
 
     @property
     def text(self) -> str:
-        """What it has printed."""
+        """Its output so far."""
         return self.output.read_text("utf-8")
 
     @property
@@ -86,7 +86,7 @@ class Command:
 
 
 def side_by_side(count: int, *arguments: object, folder: Path) -> list[Command]:
-    """The same command in `count` processes that know of each other, as torchrun starts them."""
+    """The same command in `count` processes of one group, as torchrun starts them."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]

@@ -2,7 +2,7 @@
 
 import json
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +20,14 @@ from training.objective.negatives.sampler import Rows
 from training.recipes.settings import Recipe, parse_recipe
 from training.train import Outcome, train
 
+Make = Callable[..., Recipe]
+
 NUM_PAIRS = 44
 NUM_HELD_OUT = 12
 
 
 class Listener:
-    """Remembers what a run said."""
+    """Keeps the messages of a run."""
 
     def __init__(self) -> None:
         self.stages: list[tuple[str, int | None, int]] = []
@@ -115,7 +117,7 @@ def run(recipe: Recipe, out: Path, **options: bool) -> Outcome:
 
 
 def records(out: Path, kind: str | None = None) -> list[dict[str, Any]]:
-    """What a run logged, but for the time it took."""
+    """The log of a run, without times."""
     lines = (out / "metrics.jsonl").read_text("utf-8").splitlines()
     found = [json.loads(line) for line in lines]
     for record in found:

@@ -8,7 +8,7 @@ class RecipeError(RetrievalError):
 
 
 class TrainingDataError(RetrievalError):
-    """Queries, qrels and corpora do not make a training set."""
+    """Queries, qrels and corpora do not form a training set."""
 
 
 class TrainingStoppedError(RetrievalError):
@@ -20,4 +20,4 @@ class CollapsedError(TrainingStoppedError):
 
 
 class NotFiniteError(TrainingStoppedError):
-    """A quantity is not a finite number; the message names the quantity alone."""
+    """A quantity is not a finite number; the message is the name of the quantity."""

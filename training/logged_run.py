@@ -19,8 +19,8 @@ _MEASURED = ("step", "evaluation")
 class LogRecord:
     """One line: a "step", an "evaluation", or another kind, such as "stop".
 
-    `step` counts from the start of `stage`. `values` are all further keys; null stands for a figure
-    that was not a number or not measured.
+    `step` counts from the start of `stage`. `values` are all further keys; a figure that was not
+    finite or not measured is None.
     """
 
     kind: str

@@ -1,4 +1,4 @@
-"""Estimates the size and the memory of a run without running it."""
+"""Estimates the size and the memory of a run before it starts."""
 
 import tempfile
 from dataclasses import dataclass

@@ -38,8 +38,10 @@ _MAY_CHANGE = {
     "keep_stages",
     "frozen_outputs",
 }
-"""Settings that may change when a run is resumed. They help after a diverging loss or a lack of
-memory, or do not change the result."""
+"""Settings that may change when a run is resumed.
+
+Some of them help after a diverging loss or a lack of memory; the others do not change the result.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +147,7 @@ def memory_advice(recipe: Recipe) -> str:
 
 
 def output_key(tower: Tower, recipe: Recipe) -> str:
-    """The key of the embedding cache: all that the document language model's outputs depend on."""
+    """The key of the embedding cache: everything that the outputs of the model depend on."""
     space = embedding_space(tower.with_projection(None))
     return f"{space} {tower.max_tokens} {recipe.optimiser.precision}"
 

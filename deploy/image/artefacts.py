@@ -3,7 +3,7 @@
 python artefacts.py INDEX ENCODER OUT
 
 Given artefacts are verified. Only the folder given/deploy/image/none stands for "none given", so a
-mistyped folder is an error and does not lead to the demo.
+misspelt folder is an error and not replaced by the demo.
 """
 
 import shutil

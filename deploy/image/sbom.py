@@ -33,7 +33,7 @@ def main() -> None:
 
 
 def interpreter(python: str) -> Component:
-    """Python itself, which need not be a Debian package in the image."""
+    """The Python interpreter, which may not be a Debian package in the image."""
     version = output_of(python, "-c", "import platform; print(platform.python_version())").strip()
     return component("platform", "python", version, f"pkg:generic/python@{version}")
 

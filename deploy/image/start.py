@@ -13,7 +13,7 @@ from pathlib import Path
 from service.memory_limit import BASE_BYTES, check_bytes, memory_limit
 from swiftlet.retrieval.errors import InvalidArgumentError
 
-VOLUME = Path("/data")  # the image itself has no such directory
+VOLUME = Path("/data")  # the image has no such directory
 BUILT_IN = Path("/opt/swiftlet/artefacts")
 
 

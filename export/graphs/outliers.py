@@ -1,7 +1,7 @@
 """Prepares a transformer with outliers for int8 without a change of its function.
 
-Quantisation uses one scale for all tokens and channels of an activation, so that a few outliers
-leave little resolution for all other values. Transformers have outliers in two known places.
+Quantisation uses one scale for all tokens and channels of an activation, so a few outliers leave
+little resolution for all other values. Transformers have outliers in two known places.
 """
 
 from collections.abc import Sequence

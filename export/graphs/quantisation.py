@@ -1,4 +1,4 @@
-"""Quantises an fp32 graph to int8 after a preparation that keeps the loss small.
+"""Quantises an fp32 graph to int8, after a preparation for a small loss.
 
 Weights have 7 bits and a scale for each channel. With 8 bits, products saturate on processors
 without VNNI, and embeddings would depend on the machine.

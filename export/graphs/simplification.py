@@ -1,7 +1,7 @@
 """Simplifies an encoder so that its ONNX graph has fewer operators.
 
-Each operator takes at least about a microsecond. For short queries it pays to remove the operators
-that have no effect on a single text.
+Each operator takes at least about a microsecond, which counts for short queries. Operators without
+an effect on a single text are removed.
 """
 
 import copy

@@ -109,7 +109,7 @@ def _candidates(plain: Path, model: "SentenceTransformer") -> Iterator[onnx.Mode
     for attention in (True, False):
         options = FusionOptions("bert")
         options.enable_attention = attention
-        # The mask itself, not a length, so that padding may be on either side.
+        # The mask, not a length, so that padding may be on either side.
         options.use_raw_attention_mask(True)
         # Not fused, since the int8 graph has an embedding table with a scale for each row.
         options.enable_embed_layer_norm = False

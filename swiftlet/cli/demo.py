@@ -79,7 +79,7 @@ def _is_current(index: Path) -> bool:
 
 
 def _show(address: str) -> None:
-    """Ask the service the example queries and print its answers."""
+    """Send the example queries to the service and print its answers."""
     from urllib.parse import urlencode
     from urllib.request import ProxyHandler, build_opener
 

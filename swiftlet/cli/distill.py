@@ -83,7 +83,7 @@ def distill(
         ),
     ] = None,
     epochs: Annotated[
-        float | None, typer.Option(help="How often each text is read.", show_default="10")
+        float | None, typer.Option(help="How often each text is used.", show_default="10")
     ] = None,
     batch_size: Annotated[
         int | None, typer.Option(min=2, help="Texts per step.", show_default="64")

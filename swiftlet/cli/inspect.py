@@ -1,4 +1,4 @@
-"""`swiftlet inspect`: the manifest of an artefact, and whether its files are whole."""
+"""`swiftlet inspect`: prints the manifest of an artefact and verifies its files."""
 
 import json
 from dataclasses import asdict

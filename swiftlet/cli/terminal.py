@@ -75,7 +75,7 @@ class ProgressBars:
 
     def begin(self, name: str, total: int | None, done: int = 0) -> None:
         """Begin a bar; `done` of its steps were done by an earlier run."""
-        self._progress.start()  # not earlier: a command that is refused at once shows no bars
+        self._progress.start()  # late, so that a command that is refused at once shows no bars
         self._finish()
         if done:
             self.note(f"going on after {done:,} of {total:,}")
@@ -114,5 +114,5 @@ def print_note(sentence: str) -> None:
 
 def print_refusal(sentence: str) -> None:
     """Print the one sentence of a refusal on standard error."""
-    with suppress(OSError):  # a full disk: the exit status must do
+    with suppress(OSError):  # a full disk: only the exit status remains
         messages.print(f"[bold red]swiftlet:[/] {escape(sentence)}", soft_wrap=True)

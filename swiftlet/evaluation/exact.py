@@ -1,4 +1,4 @@
-"""Exact search: every query against every document, each document read to max_tokens."""
+"""Exact search: every query with every document, truncated to max_tokens."""
 
 from collections.abc import Iterable, Sequence
 
@@ -75,7 +75,7 @@ def _best(scores: Embeddings, document_ids: Sequence[str], top_k: int) -> dict[s
     if not top_k:
         return {}
     worst = np.partition(scores, -top_k)[-top_k]
-    # All ties with the last place, so that document ids decide between them.
+    # All documents that tie with the last place: the order of their ids chooses among them.
     rows = np.flatnonzero(scores >= worst).tolist()
     ordered = sorted(rows, key=lambda row: (-scores[row], document_ids[row]))
     return {document_ids[row]: float(scores[row]) for row in ordered[:top_k]}

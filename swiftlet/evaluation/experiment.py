@@ -1,4 +1,4 @@
-"""Run the judged queries with a retriever."""
+"""Runs the judged queries with a retriever."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor

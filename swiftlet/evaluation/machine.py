@@ -10,7 +10,7 @@ import psutil
 from swiftlet.retrieval.processors import available_processors
 
 FEATURES = ("avx2", "avx512f", "avx512_vnni", "amx_int8")
-"""Features of a processor that decide how fast it computes in int8."""
+"""Features on which the int8 speed of a processor depends."""
 
 
 def describe_machine(packages: Sequence[str], *, threads: str) -> str:

@@ -62,7 +62,7 @@ class ServiceRetriever:
     """Finds documents with a running service, over connections that are kept open.
 
     A request refused with 429 is repeated after the time of `Retry-After`, as long as the total
-    wait stays within `patience_seconds`.
+    wait is at most `patience_seconds`.
     """
 
     def __init__(

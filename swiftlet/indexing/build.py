@@ -74,10 +74,10 @@ def build_index(
     overwrite: bool = False,
     progress: Progress | None = None,
 ) -> Manifest:
-    """Encode `documents` and publish the index directory `out`, whole or not at all.
+    """Encode `documents` and write the index directory `out`, completely or not at all.
 
-    Memory holds the index and one buffer, for any size of the corpus. An interrupted build resumes
-    with the embeddings it had made, if encoder, corpus and splitting are the same.
+    Memory holds the index and one buffer, for any size of the corpus. After an interruption, the
+    embeddings so far are reused if encoder, corpus and splitting are the same.
 
     :raises InvalidArgumentError: When a setting is out of range, or `out` must not be written.
     :raises CollectionError: When the corpus is bad.

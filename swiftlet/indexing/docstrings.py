@@ -36,7 +36,7 @@ def definitions_in_loaded(
 ) -> Iterator[Definition]:
     """The documented public definitions of a loaded module without source; nothing is called.
 
-    :param names: The names to include; None means all names that the module itself defines.
+    :param names: The names to include; None means all names that the module defines.
     """
     # Reading an attribute may define another one.
     for name, value in list(vars(module).items()):

@@ -30,7 +30,7 @@ class EmbeddingsFile:
             return 0
 
     def append(self, batches: Iterable[Embeddings]) -> Iterator[int]:
-        """Append each batch (n, dim), giving back how many rows were written with each.
+        """Append each batch (n, dim), and yield its number of rows.
 
         :raises StorageError: When the file system refuses.
         """

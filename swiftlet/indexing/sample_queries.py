@@ -1,4 +1,4 @@
-"""Queries that a corpus might be asked, made from the corpus itself."""
+"""Sample queries for a corpus, made from its passages."""
 
 import numpy as np
 
@@ -6,7 +6,7 @@ from swiftlet.indexing.document_writer import StoredCorpus
 
 _FEWEST_WORDS = 5
 _MOST_WORDS = 12
-# Of a truncated document, the encoder reads about this much.
+# The encoder reads about so many characters of a truncated document.
 _LONGEST_CHARACTERS = 2_000
 
 

@@ -107,7 +107,7 @@ class _Library:
         return _document(name, summary, texts, source) if texts else None
 
     def _summary_in_python(self, name: str) -> str:
-        """The docstring of _pydatetime for datetime, which only chooses between two modules."""
+        """The docstring of _pydatetime for datetime, which only imports one of two modules."""
         path = self.sources.get(f"_py{name}")
         tree = None if path is None else _parse(path)
         return "" if tree is None else ast.get_docstring(tree) or ""
@@ -180,7 +180,7 @@ def _document(name: str, summary: str, texts: list[str], source: str) -> Documen
         start += len(text) + len("\n\n")
     sentence = _SENTENCE_END.split(summary.strip(), maxsplit=1)[0]
     title = textwrap.shorten(sentence, _TITLE_WIDTH, placeholder=" …")
-    # Docstrings may spell half of a surrogate pair, which cannot be stored.
+    # A docstring may have an escape for half of a surrogate pair, which cannot be stored.
     whole = "\n\n".join(texts).encode(errors="replace").decode()
     return Document(
         document_id=name,

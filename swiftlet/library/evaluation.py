@@ -41,12 +41,15 @@ def evaluate(
     :param target: An index directory, an open searcher, or the URL of a service.
     :param queries: A path, query_id -> text, or `Query` objects.
     :param qrels: A path, or query_id -> document_id -> grade.
-    :param encoder: The query encoder of an index directory; None takes the one that ships.
-    :param top_k: Documents for each query; None takes what the metrics need, at least 100.
-    :param run_out: Where a TREC run is written.
-    :param against: A TREC run, against which the differences are tested.
+    :param encoder: The query encoder for an index directory; None takes the one that ships.
+    :param precision: The encoder's model; None takes the encoder's default.
+    :param metrics: Such as nDCG@10, MRR@10, recall@100 or Holes@10.
+    :param top_k: Documents for each query; None takes as many as the metrics need, at least 100.
+    :param run_out: The path of a TREC run to write.
+    :param against: The path of a TREC run; differences from it are tested for significance.
     :param allow_unknown: Accept qrels that name unknown queries or documents.
-    :raises RetrievalError: When an argument, the queries, the qrels or the target are bad.
+    :param progress: Shows the progress, such as `ProgressLine()`; None shows nothing.
+    :raises RetrievalError: When an argument, the queries, the qrels or the target is bad.
     :raises MissingExtraError: When the extra `evaluation` is not installed.
     """
     load_ranx()  # first, so that a missing package shows before any search

@@ -33,21 +33,24 @@ def build(
     skipped: SkippedLines | None = None,
     progress: Progress | None = None,
 ) -> Manifest:
-    """Build the index directory `out` from a corpus, whole or not at all.
+    """Build the index directory `out` from a corpus.
 
-    An interrupted build resumes with the embeddings that it had made.
+    `out` is written completely or not at all. After an interruption, the same call reuses the
+    embeddings that were already computed.
 
     :param corpus: A path, an iterable of dicts or of `Document`, a DataFrame or an Arrow table.
     :param encoder: The directory of the document encoder.
     :param passage_tokens: The longest passage, in tokens, with the title.
-    :param overlap_tokens: The tokens that neighbouring passages share.
-    :param truncate: Make one passage per document: its beginning, as much as the encoder reads.
+    :param overlap_tokens: The tokens that consecutive passages share.
+    :param truncate: Make one passage of each document: the beginning that the encoder reads.
     :param engine: The index engine, one of `swiftlet.retrieval.engines.ENGINES`.
     :param factory: The type of index, for FAISS a factory string; None chooses by size.
     :param precision: The encoder's model; None takes the encoder's default.
     :param threads: Threads that encode; None takes all cores.
-    :param overwrite: Replace an index that is already there.
+    :param overwrite: Replace an existing index.
     :param skipped: Collects bad rows or lines, which are left out; None refuses them.
+    :param progress: Shows the progress, such as `ProgressLine()`; None shows nothing.
+    :returns: The manifest of the index.
     :raises RetrievalError: When the corpus, a setting, the encoder or the storage is bad.
     """
     if factory is not None and not isinstance(factory, str):

@@ -65,7 +65,7 @@ class DocumentStore:
         :raises CorruptIndexError: When it is no document store.
         """
         self._path = path
-        # One for each concurrent read, not for each thread: threads come and go.
+        # One for each concurrent read, not for each thread: the threads may change.
         self._idle: list[sqlite3.Connection] = []
         try:
             self.num_documents: int = self._count("documents")

@@ -37,7 +37,7 @@ SMALLEST_CANONICAL_COSINE: dict[Precision, float] = {
     "int8": 0.999,
     "int8_static": 0.999,
 }
-"""How far another machine's arithmetic may move a canonical embedding."""
+"""The smallest cosine of a canonical embedding on this machine with the stored one."""
 
 
 class Encoder(Protocol):
@@ -86,6 +86,10 @@ class OnnxEncoder:
         # The inputs that all texts of one length share; there are at most max_tokens lengths.
         self._inputs_of_length: dict[int, dict[str, NDArray[np.int64]]] = {}
 
+    def __repr__(self) -> str:
+        name = self.manifest.details.get("name", "")
+        return f"OnnxEncoder({name!r}, {self.precision}, {self.dim} dimensions)"
+
     @classmethod
     def load(
         cls,
@@ -99,7 +103,7 @@ class OnnxEncoder:
 
         If an older manifest has no default precision, int8 is used if there is such a model.
 
-        :param verify: Whether every file is hashed and the canonical texts are encoded again.
+        :param verify: Whether to hash every file and encode the canonical texts again.
         :param threads: How many threads share the work of one text. More than one is only for
             measurements: for texts as short as queries, encoding several at once gains more.
         :raises ManifestError: When the directory is no encoder.
@@ -225,5 +229,5 @@ def _open_session(path: Path, threads: int) -> onnxruntime.InferenceSession:
         return onnxruntime.InferenceSession(
             path.read_bytes(), sess_options=options, providers=["CPUExecutionProvider"]
         )
-    except Exception as error:  # the library raises classes of its own, all from Exception
+    except Exception as error:  # the base class of onnxruntime's errors
         raise CorruptArtefactError(f"{path} is not a usable ONNX model: {error}") from error

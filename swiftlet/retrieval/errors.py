@@ -1,7 +1,8 @@
-"""Every error a user can cause, each with one sentence that names the culprit and the bound.
+"""Every error a user can cause, each with one sentence that names the bad value and its bound.
 
 The command line prints the sentence and exits with status 2; the service maps each class to one
-HTTP status. Anything that is not a `RetrievalError` is a fault of Swiftlet's own.
+HTTP
+status. Any other exception is a fault of Swiftlet.
 """
 
 from pathlib import Path

@@ -19,6 +19,6 @@ def extra(name: Extra) -> Iterator[None]:
         yield
     except ModuleNotFoundError as error:
         raise MissingExtraError(
-            f"the package {error.name!r} is not installed: in Swiftlet's source, "
-            f"pip install --constraint constraints.txt '.[{name}]' brings it"
+            f"the package {error.name!r} is not installed: run pip install --constraint "
+            f"constraints.txt '.[{name}]' in Swiftlet's source"
         ) from error

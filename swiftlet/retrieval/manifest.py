@@ -25,7 +25,7 @@ class FileEntry:
     size_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Manifest:
     """The description of an artefact directory.
 
@@ -46,8 +46,17 @@ class Manifest:
 
     @property
     def fingerprint(self) -> str:
-        """One hash for the whole artefact, because it includes the hash of every file."""
+        """A hash of the whole artefact: it includes the hash of every file."""
         return _checksum(asdict(self))
+
+    def __repr__(self) -> str:
+        shown = {"kind": self.kind, "dim": self.dim, **self.details}
+        fields = (
+            f"{name}={value!r}"
+            for name, value in shown.items()
+            if isinstance(value, str | int) and name != "encoder_fingerprint"
+        )
+        return f"Manifest({', '.join(fields)})"
 
 
 def write_manifest(directory: Path, manifest: Manifest) -> None:

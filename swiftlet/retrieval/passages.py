@@ -15,9 +15,9 @@ from swiftlet.retrieval.types import Document, Passage, Span
 class PassageSplitter:
     """Splits documents into passages of at most `max_tokens` tokens.
 
-    The special tokens and the document's title count, the title up to half of a passage. The rest
-    of a longer title does not count: the passage is then longer than `max_tokens`, and the encoder
-    truncates it at its own limit.
+    `max_tokens` includes the special tokens and the document's title, of which at most half a
+    passage counts. With a longer title, a passage exceeds `max_tokens`, and the encoder truncates
+    it at its own limit.
 
     The passages of a section are equally long and overlap by about `overlap_tokens`; the stride is
     their length minus the overlap. With `truncate`, a document is one passage, of which the encoder

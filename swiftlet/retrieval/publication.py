@@ -1,7 +1,7 @@
-"""Artefact directories appear whole or not at all.
+"""Writes artefact directories completely or not at all.
 
-An artefact is written into a working directory beside its place and renamed into it. A process
-that is killed in between leaves the earlier artefact as it was, or nothing.
+An artefact is written into a working directory beside its target, which is then renamed. A process
+that is killed before leaves the earlier artefact unchanged, or none.
 """
 
 import ctypes
@@ -21,7 +21,7 @@ _LOCK_FILE = "lock"
 
 
 def working_directory(target: Path) -> Path:
-    """Where the artefact `target` is written until it is whole: hidden, on the same file system."""
+    """The hidden directory in which `target` is written, on the same file system."""
     return target.parent / f".{target.name}.partial"
 
 
@@ -38,7 +38,9 @@ def check_target(target: Path, *, overwrite: bool) -> None:
     if not any(target.iterdir()):
         return
     if not overwrite:
-        raise InvalidArgumentError(f"{target} exists; choose another place or pass --overwrite")
+        raise InvalidArgumentError(
+            f"{target} exists; choose another place or pass --overwrite (in Python overwrite=True)"
+        )
     if not (target / "manifest.json").is_file():
         raise InvalidArgumentError(
             f"{target} is not overwritten: it has no manifest.json, so it is no artefact"
@@ -90,7 +92,7 @@ def publish(artefact: Path, target: Path) -> None:
 
 @contextmanager
 def published(target: Path, *, overwrite: bool) -> Iterator[Path]:
-    """Give an empty directory; publish it as `target` if the block ends without error.
+    """An empty directory, published as `target` if the block ends without an error.
 
     :raises InvalidArgumentError: As `check_target`.
     :raises StorageError: When the file system refuses.
@@ -142,7 +144,7 @@ def storage_errors(place: Path) -> Iterator[None]:
 
 
 def _lock(descriptor: int, path: Path) -> bool:
-    """Lock the open file; false if another holds it, or has meanwhile removed it from `path`."""
+    """Lock the open file; false if another process has locked it, or removed it from `path`."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         return os.path.samestat(os.fstat(descriptor), path.stat())

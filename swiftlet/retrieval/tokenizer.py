@@ -38,7 +38,7 @@ class Tokenizer:
         """
         try:
             return cls(tokenizers.Tokenizer.from_file(str(path)))
-        except Exception as error:  # the library raises bare Exception
+        except Exception as error:  # the library raises no subclass
             raise CorruptArtefactError(f"{path} is not a usable tokenizer: {error}") from error
 
     def encode(self, text: str) -> list[int]:

@@ -40,7 +40,7 @@ class Prometheus:
 
 
 def poll(function: Callable[[], Result]) -> Result:
-    """What a function returns once it is true, for at most a minute."""
+    """The first true result of a function, within a minute."""
     deadline = time.monotonic() + TIMEOUT_SECONDS
     while not (result := function()):
         assert time.monotonic() < deadline, "it does not come about"

@@ -19,7 +19,7 @@ VERSIONS = ["1.30", "1.37"]
 """The oldest Kubernetes with what the manifests use (`preStop.sleep`), and a recent one."""
 
 OPERATOR_KINDS = {"ServiceMonitor", "PrometheusRule"}
-"""Custom resources, whose schemas no package has; promtool checks the rules in them."""
+"""Custom resources: no package has their schemas; promtool checks the rules in them."""
 
 
 @cache

@@ -44,7 +44,7 @@ def test_of_a_folder_the_queries_count_and_else_its_documents(tmp_path):
 
 def test_of_many_texts_the_same_few_are_drawn_in_their_order(tmp_path):
     path = tmp_path / "corpus.jsonl"
-    # What comes after the first ten thousand is not even read.
+    # Lines after the first ten thousand are not read.
     records = [{"_id": f"{n}", "text": f"{n:05}"} for n in range(10_000)]
     path.write_text(lines(*records) + "no JSON\n")
     texts = calibration_texts(path)

@@ -48,7 +48,7 @@ class Ticking:
 
 
 class Clock:
-    """Time that passes only where a test says so."""
+    """A clock that a test moves."""
 
     now = 0.0
 

@@ -51,7 +51,7 @@ def test_a_number_that_is_none_counts_as_the_worst(source):
     assert max(reference.num_tokens) == source.max_tokens == 24
 
     class Broken:
-        """An encoder whose every embedding is undefined."""
+        """An encoder with undefined embeddings."""
 
         def encode(self, texts):
             return np.full((len(texts), source.dim), np.nan, dtype=np.float32)

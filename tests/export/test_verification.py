@@ -149,7 +149,7 @@ def test_a_precision_that_is_not_there_is_refused(checkpoints, tmp_path):
 
 def test_a_tokenizer_that_reads_otherwise_is_refused(checkpoints, own):
     manifest = read_manifest(own)
-    # What the manifest says of the length is not what the tokenizer does.
+    # The length in the manifest differs from the tokenizer's.
     write_manifest(own, replace(manifest, details={**manifest.details, "max_tokens": 23}))
     message = refused(ExportError, checkpoints["bert"], own)
     assert message.startswith("tokenizer.json reads ")

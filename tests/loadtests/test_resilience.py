@@ -72,7 +72,7 @@ def test_overload_is_answered_as_documented_and_sends_as_much_as_it_offers(
     expected = figures["sent"] / 2 / 150
     assert figures["sent_times"] == pytest.approx(expected)
     page = " ".join((tmp_path / "page.md").read_text().split())
-    assert f"was sent {expected:.1f} times as many searches as it can answer" in page
+    assert f"sent {expected:.1f} times as many searches as the service can answer" in page
 
 
 def test_starts_are_timed_and_memory_is_measured(

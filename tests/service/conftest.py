@@ -22,6 +22,7 @@ from service.metrics import Metrics
 from service.reload import Reloader
 from service.state import ServiceState
 from swiftlet.encoders import DEFAULT_ENCODER
+from swiftlet.retrieval.encoder import Encoder
 from swiftlet.retrieval.searcher import Searcher
 from tests.service.attacker import Attacker
 
@@ -140,6 +141,18 @@ def attacker(locked_server: Server) -> Iterator[Attacker]:
 def client(server: Server) -> Iterator[httpx.Client]:
     with server.client() as client:
         yield client
+
+
+def with_encoder(searcher: Searcher, encoder: Encoder) -> Searcher:
+    """A searcher with the same index and another encoder."""
+    return Searcher(
+        encoder=encoder,
+        index=searcher.index,
+        passage_to_document=searcher._passage_to_document,
+        store=searcher._store,
+        index_manifest=searcher.index_manifest,
+        encoder_manifest=searcher.encoder_manifest,
+    )
 
 
 @dataclass

@@ -14,7 +14,7 @@ HEAD = b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\n"
 
 
 def received_after(*steps: Callable[[JoinedWrites], None]) -> list[bytes]:
-    """What the other end has received after each of `steps`."""
+    """The bytes that the other end has received after each of `steps`."""
 
     async def take() -> list[bytes]:
         near, far = socket.socketpair()

@@ -20,6 +20,8 @@ from swiftlet.encoders import DEFAULT_ENCODER
 from swiftlet.retrieval.encoder import OnnxEncoder
 from swiftlet.retrieval.searcher import Searcher
 from swiftlet.retrieval.types import Embeddings
+from tests.service.conftest import with_encoder
+from tests.stops import logged_statuses, search_through_a_stop
 
 LONG_QUERY = "many long words " * 600
 
@@ -40,14 +42,7 @@ class GatedEncoder(OnnxEncoder):
 
 @pytest.fixture
 def gated_searcher(small_searcher: Searcher) -> Searcher:
-    return Searcher(
-        encoder=GatedEncoder.load(DEFAULT_ENCODER, verify=False),
-        index=small_searcher.index,
-        passage_to_document=small_searcher._passage_to_document,
-        store=small_searcher._store,
-        index_manifest=small_searcher.index_manifest,
-        encoder_manifest=small_searcher.encoder_manifest,
-    )
+    return with_encoder(small_searcher, GatedEncoder.load(DEFAULT_ENCODER, verify=False))
 
 
 def value(metrics: str, series: str) -> float:
@@ -217,30 +212,10 @@ def test_sigterm_under_load_loses_no_request_that_was_accepted(
     start_server: Callable[..., Any],
 ) -> None:
     server = start_server(access_log="true", threads=2)
-    under_way = threading.Semaphore(0)
-
-    def ask_on() -> Counter[int]:
-        statuses: Counter[int] = Counter()
-        with server.client() as client:
-            while True:
-                try:
-                    answer = client.post("/search", json={"query": "bread", "top_k": 3})
-                except httpx.TransportError:
-                    return statuses  # nobody listens any more
-                assert answer.status_code == 503 or len(answer.json()["hits"]) == 3
-                statuses[answer.status_code] += 1
-                under_way.release()
-
-    with ThreadPoolExecutor() as pool:
-        asking = [pool.submit(ask_on) for _ in range(8)]
-        for _ in range(100):
-            assert under_way.acquire(timeout=20)
-        server.process.terminate()
-        received = sum((each.result() for each in asking), Counter[int]())
+    stop = server.process.terminate
+    received = search_through_a_stop(server.client, stop, httpx.TransportError)
     assert server.ended() == 0
-    log = "".join(server.log)
-    answered = Counter(int(status) for status in re.findall(r"POST /search (\d+) ", log))
-    assert received == answered
+    assert received == logged_statuses("".join(server.log))
     assert set(received) <= {200, 503}
 
 

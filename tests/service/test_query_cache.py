@@ -10,6 +10,7 @@ from swiftlet.encoders import DEFAULT_ENCODER
 from swiftlet.retrieval.encoder import OnnxEncoder
 from swiftlet.retrieval.searcher import Searcher
 from swiftlet.retrieval.types import Embeddings
+from tests.service.conftest import with_encoder
 
 ENTRY = 2 * 4 + 250 + 50
 """About the size of an entry with two numbers and one letter."""
@@ -73,14 +74,7 @@ class CountingEncoder(OnnxEncoder):
 
 @pytest.fixture
 def counting_searcher(small_searcher: Searcher) -> Searcher:
-    return Searcher(
-        encoder=CountingEncoder.load(DEFAULT_ENCODER, verify=False),
-        index=small_searcher.index,
-        passage_to_document=small_searcher._passage_to_document,
-        store=small_searcher._store,
-        index_manifest=small_searcher.index_manifest,
-        encoder_manifest=small_searcher.encoder_manifest,
-    )
+    return with_encoder(small_searcher, CountingEncoder.load(DEFAULT_ENCODER, verify=False))
 
 
 def test_a_query_that_comes_again_is_not_encoded_again_and_has_the_same_answer(

@@ -16,6 +16,7 @@ from swiftlet.retrieval.encoder import OnnxEncoder
 from swiftlet.retrieval.errors import CorruptIndexError
 from swiftlet.retrieval.searcher import Searcher
 from swiftlet.retrieval.types import Embeddings
+from tests.service.conftest import with_encoder
 
 TEXT = "a text of 1 to 10000 characters, not all blank is expected"
 MILLISECONDS = "a whole number of milliseconds from 1 to 5000 is expected"
@@ -258,15 +259,7 @@ class FailingEncoder(OnnxEncoder):
 
 @pytest.fixture
 def failing_searcher(small_searcher: Searcher) -> Searcher:
-    encoder = FailingEncoder.load(DEFAULT_ENCODER, verify=False)
-    return Searcher(
-        encoder=encoder,
-        index=small_searcher.index,
-        passage_to_document=small_searcher._passage_to_document,
-        store=small_searcher._store,
-        index_manifest=small_searcher.index_manifest,
-        encoder_manifest=small_searcher.encoder_manifest,
-    )
+    return with_encoder(small_searcher, FailingEncoder.load(DEFAULT_ENCODER, verify=False))
 
 
 @pytest.mark.parametrize(

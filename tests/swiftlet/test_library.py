@@ -311,6 +311,30 @@ def test_a_document_id_that_is_no_string_is_unknown(index: str) -> None:
                 searcher.document(document_id)  # type: ignore[arg-type]
 
 
+def test_progress_is_printed_line_by_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    swiftlet.build(ROWS, tmp_path / "index", progress=swiftlet.ProgressLine())
+    lines = [line.split("\r")[-1] for line in capsys.readouterr().err.split("\n")]
+    assert lines == [
+        "Reading documents",
+        "Encoding passages: 3 of 3",
+        "Training the index",
+        "Adding embeddings: 3 of 3",
+        "Measuring recall",
+        "",
+    ]
+
+
+def test_manifests_and_encoders_are_shown_on_one_short_line(tmp_path: Path) -> None:
+    manifest = swiftlet.build(ROWS, tmp_path / "index")
+    assert repr(manifest).startswith("Manifest(kind='index', dim=384, encoder='all-MiniLM-L6-v2'")
+    assert "num_documents=3, num_passages=3" in repr(manifest)
+    assert "sha256" not in repr(manifest)
+    encoder = swiftlet.load_encoder()
+    assert repr(encoder) == "OnnxEncoder('all-MiniLM-L6-v2', int8, 384 dimensions)"
+
+
 def test_an_empty_corpus_is_refused(tmp_path: Path) -> None:
     with pytest.raises(swiftlet.CollectionError, match=r"^the corpus: it has no documents$"):
         swiftlet.build([], tmp_path / "index")

@@ -1,10 +1,14 @@
 """Fixtures for the tests of training."""
 
+from pathlib import Path
+from typing import Any
+
 import pytest
 import torch
 
 from tests.checkpoints import checkpoints
-from tests.runs import collection, narrow
+from tests.runs import Make, collection, narrow, recipe
+from training.recipes.settings import Recipe
 
 __all__ = ["checkpoints", "collection", "narrow"]
 
@@ -13,3 +17,15 @@ __all__ = ["checkpoints", "collection", "narrow"]
 def _one_thread() -> None:
     # Towers so small are no faster with more.
     torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="module")
+def make(checkpoints: dict[str, Path], collection: Path) -> Make:
+    """Makes recipes for two tiny towers."""
+
+    def make_recipe(
+        *, query: str = "roberta", document: str = "bert", place: Path = collection, **settings: Any
+    ) -> Recipe:
+        return recipe(place, checkpoints[query], checkpoints[document], **settings)
+
+    return make_recipe

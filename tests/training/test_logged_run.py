@@ -1,4 +1,4 @@
-"""What a run logged is read back as it was written, or refused by its line."""
+"""The log of a run is read as it was written, or refused with the line."""
 
 import json
 import math

@@ -8,42 +8,35 @@ import pytest
 
 from swiftlet.indexing.progress import Silence
 from swiftlet.retrieval.errors import CollectionError, InvalidArgumentError
-from tests.runs import recipe, records, run, write_collection
+from tests.runs import Make, records, run, write_collection
 from training.plan import Plan, make_plan
 
 
 @pytest.fixture
-def plan(checkpoints: dict[str, Path], collection: Path) -> Any:
+def plan(make: Make) -> Any:
     """Makes plans."""
 
-    def make(**settings: Any) -> Plan:
-        place = settings.pop("place", collection)
-        return make_plan(
-            recipe(place, checkpoints["roberta"], checkpoints["bert"], **settings), Silence()
-        )
+    def plan_of(**settings: Any) -> Plan:
+        return make_plan(make(**settings), Silence())
 
-    return make
+    return plan_of
 
 
-def test_sizes_and_steps_are_those_of_the_run(
-    plan: Any, checkpoints: dict[str, Path], collection: Path, tmp_path: Path
-) -> None:
+def test_sizes_and_steps_are_those_of_the_run(make: Make, plan: Any, tmp_path: Path) -> None:
     settings: dict[str, Any] = {"alignment__max_epochs": 1.3, "fine_tuning__epochs": 0.6}
     found = plan(**settings)
     assert (found.num_pairs, found.num_queries, found.num_passages) == (32, 32, 44)
     assert (found.num_validation_queries, found.num_searched_passages) == (12, 44)
     assert found.steps_per_epoch == 4
-    run(recipe(collection, checkpoints["roberta"], checkpoints["bert"], **settings), tmp_path / "r")
+    run(make(**settings), tmp_path / "r")
     done = {record["stage"]: record["step"] for record in records(tmp_path / "r", "step")}
     assert found.most_steps == done == {"alignment": 6, "fine-tuning": 3}
 
 
 @pytest.mark.parametrize("name", ["contrastive", "alternating"])
-def test_the_other_recipes_have_one_stage(
-    name: str, plan: Any, checkpoints: dict[str, Path], collection: Path, tmp_path: Path
-) -> None:
+def test_the_other_recipes_have_one_stage(make: Make, name: str, plan: Any, tmp_path: Path) -> None:
     found = plan(recipe=name)
-    settings = recipe(collection, checkpoints["roberta"], checkpoints["bert"], recipe=name)
+    settings = make(recipe=name)
     run(settings, tmp_path / "run")
     assert {*found.most_steps} == {record["stage"] for record in records(tmp_path / "run", "step")}
 

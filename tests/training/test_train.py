@@ -3,7 +3,7 @@
 import json
 import math
 import shutil
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ from swiftlet.retrieval.errors import (
 from swiftlet.retrieval.manifest import read_manifest, verify_files
 from swiftlet.retrieval.publication import locked_working_directory
 from tests.processes import Command
-from tests.runs import Listener, recipe, records, run, tables, write_collection, write_recipe
+from tests.runs import Listener, Make, records, run, tables, write_collection, write_recipe
 from tests.small_disk import small_disk
 from training.errors import CollapsedError, RecipeError, TrainingDataError, TrainingStoppedError
 from training.loop.checkpoints import read_checkpoint
@@ -36,21 +36,11 @@ from training.train import memory_advice, train
 
 __all__ = ["small_disk"]
 
-Make = Callable[..., Recipe]
-
 
 @pytest.fixture(scope="module")
-def make(checkpoints: dict[str, Path], collection: Path) -> Make:
-    """Makes a recipe of two short stages."""
-
-    def make_recipe(**settings: Any) -> Recipe:
-        short = {"alignment__max_epochs": 0.5, "fine_tuning__epochs": 0.5}
-        settings = short | {"query": "roberta", "document": "bert"} | settings
-        query, document = (checkpoints[settings.pop(name)] for name in ("query", "document"))
-        place = settings.pop("collection", collection)
-        return recipe(place, query, document, **settings)
-
-    return make_recipe
+def make(make: Make) -> Make:
+    """Makes recipes of two short stages."""
+    return partial(make, alignment__max_epochs=0.5, fine_tuning__epochs=0.5)
 
 
 @pytest.fixture(scope="module")
@@ -412,7 +402,7 @@ def test_data_that_cannot_be_trained_on_are_named(fault: str, make: Make, tmp_pa
     kind, file, lines, complaint = BAD_DATA[fault]
     folder = write_collection(tmp_path / "bad")
     (folder / file).write_text("\n".join(lines))
-    assert complaint in refused(kind, make(collection=folder), tmp_path / "run")
+    assert complaint in refused(kind, make(place=folder), tmp_path / "run")
 
 
 def test_after_a_refusal_a_corrected_recipe_runs_in_the_same_directory(
@@ -421,7 +411,7 @@ def test_after_a_refusal_a_corrected_recipe_runs_in_the_same_directory(
     folder = write_collection(tmp_path / "words")
     whole = (folder / "queries.jsonl").read_text()
     (folder / "queries.jsonl").write_text("")
-    settings = make(collection=folder, recipe="contrastive")
+    settings = make(place=folder, recipe="contrastive")
     refused(RetrievalError, settings, tmp_path / "run")
     (folder / "queries.jsonl").write_text(whole)
     run(settings, tmp_path / "run")
@@ -434,7 +424,7 @@ def test_queries_without_a_relevant_document_are_counted_and_left_out(
     with (folder / "queries.jsonl").open("a") as file:
         file.write('\n{"_id": "lonely", "text": "nothing is relevant"}')
     listener = Listener()
-    train(make(collection=folder, recipe="contrastive"), tmp_path / "run", progress=listener)
+    train(make(place=folder, recipe="contrastive"), tmp_path / "run", progress=listener)
     assert any("1 of the 45 queries" in note for note in listener.notes)
 
 

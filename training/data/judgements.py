@@ -35,7 +35,7 @@ class JudgedQueries:
 
 
 def read_judgements(sources: Sequence[DataSource], documents: Identifiers) -> JudgedQueries:
-    """Read queries, qrels and triples of all `sources`.
+    """Read the queries, qrels and triples of all `sources`.
 
     A grade above 0 makes a document relevant. If sources disagree on a grade, the higher one is
     used. If there are several files of queries, query ids get the prefixes "0:", "1:", ….

@@ -75,8 +75,8 @@ class KnownPositives:
             own = np.broadcast_to(rows[columns], (len(queries), len(columns)))
             masked[:, columns] = self.mask(queries, own)
             return masked
-        # Each pair has a key, and keys ascend. The last key of a line belongs to no pair: rows
-        # above all known rows get it, and the row -1 gets the last key of the line before.
+        # Each pair has a key, and keys ascend. The last key of a line belongs to no pair. It is the
+        # key of rows above all known rows, and of the row -1 in the next line.
         width = int(positives.max(initial=-1)) + 2
         keys = np.arange(len(queries))[:, np.newaxis] * width + np.minimum(rows, width - 1)
         return _is_among(places * width + positives, keys)

@@ -1,4 +1,4 @@
-"""Groups queries with the same words. They ask for the same even if their ids differ."""
+"""Groups queries with the same words: they are the same query even if their ids differ."""
 
 from collections.abc import Sequence
 

@@ -18,7 +18,7 @@ from training.data.sources import DataSource, distinct_corpora
 from training.errors import TrainingDataError
 
 FEWEST_PAIRS = 2
-"""In a batch of one pair, in-batch negatives do not exist."""
+"""A batch of one pair has no in-batch negatives."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,7 +127,7 @@ def read_sources(
 ) -> tuple[Passages, JudgedQueries]:
     """The stored passages of `sources` and their judgements, for training or validation.
 
-    :raises RetrievalError: As `read_training_data`, except that any number of pairs will do.
+    :raises RetrievalError: As `read_training_data`, except that any number of pairs is accepted.
     """
     if not sources:
         raise TrainingDataError("there are no sources of training data")

@@ -82,9 +82,9 @@ def validation_from(
     Queries with the same words count once, with the id of the first and the judgements of all.
 
     :param num_queries: The greatest number of queries, chosen by `seed`; None takes all.
-    :param max_passages: The greatest number of passages, chosen by `seed` beside those of relevant
-        documents, which are always taken; None takes all.
-    :raises RetrievalError: As `read_training_data`, except that any number of pairs will do.
+    :param max_passages: The greatest number of passages; None takes all. Passages of relevant
+        documents are always taken, and `seed` chooses the others.
+    :raises RetrievalError: As `read_training_data`, except that any number of pairs is accepted.
     """
     passages, judged = read_sources(sources, directory, splitter, progress)
     same = query_groups(judged.queries)

@@ -16,7 +16,7 @@ _ENCODED_TOGETHER = 64
 def token_counts(tower: Tower, texts: Sequence[str]) -> NDArray[np.int64]:
     """The number of tokens that `tower` reads of each text, (n,).
 
-    Batches sorted by the number of characters would still be half padding.
+    In batches of texts with similar numbers of characters, half of the tokens would be padding.
     """
     counts = np.empty(len(texts), dtype=np.int64)
     for start in range(0, len(texts), _COUNTED_TOGETHER):

@@ -23,8 +23,8 @@ def ranking_loss(
     """The mean KL divergence of the student's ranking from the teacher's, a scalar.
 
     Both rank the same `documents` (m, width) by a softmax over scores. This is the contrastive loss
-    of DAFT (001, equation 5) with the teacher's softmax instead of one relevant document, minus the
-    entropy of that softmax, which is constant. All rows have length 1.
+    of DAFT (001, equation 5) with the teacher's softmax in place of one relevant document, minus
+    the constant entropy of that softmax. All rows have length 1.
     """
     wanted = functional.log_softmax(score_factor * teacher @ documents.T, dim=-1)
     found = functional.log_softmax(score_factor * student @ documents.T, dim=-1)

@@ -53,7 +53,7 @@ class Overlap:
 
 
 class IndexComparison:
-    """Compares encoders on an index, by exact search and by the index's own search."""
+    """Compares encoders on an index, by exact search and by the index's search."""
 
     def __init__(self, directory: Path) -> None:
         """Open the index in `directory` and verify its files.

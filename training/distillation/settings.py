@@ -18,16 +18,16 @@ class Distillation(BaseModel):
     :param teacher: The query encoder to imitate: a directory or a name on the hub.
     :param student: The initial checkpoint of the student; by default `layers` of the teacher.
     :param pooling: The pooling of the student's checkpoint, if the checkpoint does not define it.
-    :param project: Whether the student gets a projection to the teacher's width; by default only
-        another checkpoint does.
+    :param project: Whether the student gets a projection to the teacher's width; by default, if
+        `student` is given.
     :param queries: Query logs, as `training.distillation.texts.read_query_texts` reads them.
     :param corpora: Corpora, of which at most `sentences` sentences and titles are taken.
     :param distance: The squared Euclidean distance to the teacher's output before normalisation
         (004, section 2.3), or one minus the cosine.
     :param ranking: Weight of the ranking loss on the documents of `index`.
     :param documents: The number of the teacher's best passages per query in the ranking loss.
-    :param validation: The number of held-out texts. Every `every` steps they are measured; training
-        ends when their cosine has not risen in `patience` evaluations.
+    :param validation: The number of held-out texts. Their cosine is measured every `every` steps;
+        training ends when it has not risen in `patience` evaluations.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)

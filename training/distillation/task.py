@@ -23,7 +23,7 @@ _FITTED_ON = 8192
 
 
 class DistillationTask:
-    """Trains the student on the texts of a mixture; with `neighbours` it also learns to rank."""
+    """Trains the student on a mixture of texts, with the ranking loss if `neighbours` is given."""
 
     def __init__(
         self,

@@ -33,7 +33,7 @@ class Teacher:
         self.width = tower.width
         self.embedding_space = space
         self._accelerator = accelerator
-        # The space is not enough as a key, since several encoders can share it.
+        # The embedding space is not enough as a key, since several encoders can have the same one.
         own = embedding_space(tower.with_projection(None))
         key = f"{own} {tower.max_tokens} {accelerator.mixed_precision}"
         self._outputs = EmbeddingCache(directory, key, tower.width)

@@ -35,7 +35,7 @@ class GradCacheEmbeddings:
 
 
 class BatchEncoder:
-    """Encodes with both towers. Each process encodes its share and gets all embeddings."""
+    """Encodes with both towers. Each process encodes its share and receives all embeddings."""
 
     def __init__(
         self,

@@ -80,13 +80,13 @@ class CollapseMetrics:
 
 @dataclass(slots=True)
 class CollapseMonitor:
-    """Distinguishes a collapsed run from one that is merely bad, by the towers that are trained.
+    """Detects a collapse from the loss and from the embeddings of the trained towers.
 
     A collapse is complete if the loss is at least `loss_share` of ln(|D⁻| + 1), and the mean cosine
     of all towers in `trained` is at least `cosine`. It is dimensional if the effective rank of one
-    of them is at most `effective_rank`, and less than half of its initial value. Encoders often
-    look collapsed before training. Therefore an evaluation before the first step does not count,
-    and only `patience` collapsed evaluations in a row end a run.
+    of them is at most `effective_rank`, and less than half of its initial value. Before training,
+    the embeddings of good encoders are often nearly the same. Therefore an evaluation before the
+    first step does not count, and only `patience` collapsed evaluations in a row end a run.
 
     The state of the monitor is `first_ranks`, the initial effective ranks, and `seen`, the number
     of collapsed evaluations in a row.

@@ -29,8 +29,8 @@ class ContrastiveStage:
     """The settings of a stage of contrastive training.
 
     `trains` gives the parts that are trained in a step, and `learning_rates` the rate of each part
-    that is trained in any step. With `stopping` the stage ends when the towers are aligned, which
-    may be before its first step. With `chooses_best` the evaluation with the highest nDCG@10 is
+    that is trained in any step. With `stopping`, the stage ends when the towers are aligned,
+    possibly before its first step. With `chooses_best`, the evaluation with the highest nDCG@10 is
     kept.
     """
 
@@ -148,7 +148,7 @@ class ContrastiveTask:
             validator.divergence(encoder),
             validator.quality(encoder),
         )
-        # Rounding may differ between processes: all take the decisions of the main process.
+        # Rounding may differ between processes, so all use the results of the main process.
         figures, kl, quality = broadcast_object_list(list(measured))
         if step == 0:
             self._monitor.begin(figures)

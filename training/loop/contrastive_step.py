@@ -50,7 +50,7 @@ def loss_and_gradient(
     drawn = sampler.draw(QueryBatch(query_numbers, positives, queries.embeddings.detach()))
     if (
         encoder.accelerator.num_processes > 1
-    ):  # embeddings that were rounded otherwise may draw otherwise
+    ):  # differently rounded embeddings may give another draw
         (drawn,) = broadcast_object_list([drawn])
     encoded_rows = np.unique(positives)
     if settings.gradient == "re-encoded":

@@ -26,7 +26,7 @@ class EmbeddingCache:
 
     For each store of passages there are two sparse files. Only computed rows take disk space: 4
     bytes times the width. In memory each passage takes one byte. With several processes, the main
-    process decides which rows are missing, and writes. All processes read the same file system.
+    process finds the missing rows, and writes. All processes read the same file system.
     """
 
     def __init__(
@@ -34,7 +34,7 @@ class EmbeddingCache:
     ) -> None:
         """Keep outputs (passages, width) in `directory`.
 
-        :param key: Identifies all that outputs depend on: weights, truncation, precision.
+        :param key: Identifies everything that outputs depend on: weights, truncation, precision.
         :param processes: The processes that use the cache together, each with the same requests; by
             default this process alone.
         """

@@ -31,7 +31,7 @@ from training.recipes.settings import Optimiser
 
 @dataclass(slots=True)
 class TrainState:
-    """How far a run has come: the number of finished stages, and the steps of the current one."""
+    """The progress of a run: the number of finished stages, and the steps of the current one."""
 
     stage: int = 0
     step: int = 0

@@ -33,12 +33,12 @@ def run_directory(
     directory. An overwritten run is restored if the new run ends before its first checkpoint.
 
     :param may_change: Settings, as `table.setting`, that may change when a run is resumed.
-    :raises InvalidArgumentError: When `out` is not a run, or has a run and neither `resume` nor
-        `overwrite` allows to use it, or both are given.
+    :raises InvalidArgumentError: When `out` is not a run; or has a run, without `resume` or
+        `overwrite`; or both are given.
     :raises RecipeError: When the run in `out` was started with another recipe.
     :raises ArtefactError: When another process is training there.
     :raises StorageError: When the file system refuses.
-    :raises KeyboardInterrupt: When the user interrupts the run; the message tells how to resume.
+    :raises KeyboardInterrupt: When the user interrupts the run; the message has the way to resume.
     """
     if resume and overwrite:
         raise InvalidArgumentError("--resume and --overwrite exclude each other: pass one of them")

@@ -48,7 +48,7 @@ class Task(Protocol):
         ...
 
     def after_step(self) -> None:
-        """Update whatever depends on the parameters; the optimiser has just changed them."""
+        """Update all that depends on the parameters, which the optimiser has just changed."""
         ...
 
     def evaluate(self, step: int) -> Evaluation:

@@ -1,4 +1,4 @@
-"""The fingerprint of an embedding space: embeddings with the same one can be compared."""
+"""The fingerprint of an embedding space: only embeddings of the same space can be compared."""
 
 import hashlib
 import json
@@ -18,7 +18,7 @@ _ARCHITECTURE = {
     "activation": ("hidden_act", "activation", "feed_forward_proj"),
     "layer_norm_eps": ("layer_norm_eps", "layer_norm_epsilon"),
 }
-# Modules of which the type and the weights say all.
+# Modules that are fully described by their type and weights.
 _WITHOUT_SETTINGS = ("Normalize", "LayerNorm")
 
 

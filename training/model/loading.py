@@ -37,7 +37,7 @@ def find_model(model: str | Path) -> Path:
     try:
         with quiet():
             return Path(snapshot_download(str(model), ignore_patterns=_NOT_NEEDED))
-    except Exception as error:  # the hub's client passes on the errors of its HTTP client
+    except Exception as error:  # the hub's client also raises the errors of its HTTP client
         raise InvalidArgumentError(
             f"{model} is no directory, and no model of this name can be had from the hub: "
             f"{_first_line(error)}"

@@ -226,9 +226,9 @@ def _check_tokenizer(encoder: "SentenceTransformer", folder: Path) -> None:
         )
     try:
         ids = tokenizer.backend_tokenizer.encode(_UNKNOWN_CHARACTER).ids
-    except Exception as error:  # the library raises bare Exception
+    except Exception as error:  # the library raises no subclass
         raise ModelError(
-            f"the tokenizer of {folder} has no token for characters that it does not know"
+            f"the tokenizer of {folder} has no token for unknown characters"
         ) from error
     if pooling_of(encoder) == "cls" and ids[:1] not in (
         [tokenizer.cls_token_id],

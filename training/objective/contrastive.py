@@ -33,9 +33,9 @@ def contrastive_loss(
     score_factor: float = 20.0,
     temperature: float = 1.0,
 ) -> torch.Tensor:
-    """−log of the softmax weight of each query's positive among it and its negatives (eq. 5).
+    """The mean −log of the softmax probability of each query's positive (eq. 5).
 
-    The softmax of a query is over its own positive and negatives, as given by `negatives`.
+    The softmax of a query is over its positive and its negatives.
 
     :param scores: Φ(q, d), (queries, documents).
     :param positives: The column of each query's d⁺, (queries,).

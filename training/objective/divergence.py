@@ -53,7 +53,7 @@ def kl_estimate(sample: torch.Tensor, other: torch.Tensor) -> float:
 
 @dataclass(slots=True)
 class AlignmentStopping:
-    """Decides when the first stage of DAFT ends (001, section 5.3.1).
+    """The rule for the end of the first stage of DAFT (001, section 5.3.1).
 
     It ends when the estimate is below δ, or has not fallen for `patience` evaluations in a row. δ
     is given absolutely (`threshold`) or per dimension (`threshold_per_dimension`; 250/512 in the

@@ -1,6 +1,6 @@
 """The palette and style of all figures, and how they are saved.
 
-Figures are made without pyplot, so drawing one changes no state of the process that calls.
+Figures are made without pyplot, so drawing one changes no global state.
 """
 
 import io
@@ -47,8 +47,7 @@ def new_figure(width_inches: float, height_inches: float, columns: int = 1) -> "
 def save_figure(figure: "Figure", path: Path) -> None:
     """Write a figure as PNG (150 dots per inch) or SVG, as the name of `path` ends.
 
-    The same figure gives the same bytes: no date is written. `path` appears whole or is left as it
-    was.
+    The same figure gives the same bytes: no date is written. An error leaves `path` unchanged.
 
     :raises InvalidArgumentError: When the name ends otherwise.
     :raises StorageError: When the file system refuses.

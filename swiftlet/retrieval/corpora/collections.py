@@ -1,4 +1,4 @@
-"""Reads corpora and queries in many formats; the path decides the format."""
+"""Reads corpora and queries in many formats, which follow from the path."""
 
 from collections.abc import Callable, Iterator
 from enum import Enum
@@ -70,10 +70,10 @@ def read_documents(path: Path, *, skipped: SkippedLines | None = None) -> Iterat
     `path` is one of
 
     - a BEIR folder (has corpus.jsonl),
-    - a .jsonl file: an object a line with "_id" (or "id", "document_id"), "text", perhaps "title"
-      and "metadata"; further fields become metadata,
+    - a .jsonl file: one object per line with "_id" (or "id", "document_id"), "text", optionally
+      "title" and "metadata"; further fields become metadata,
     - a .tsv file: MS MARCO's passages (pid, text) or documents (docid, url, title, body),
-    - a folder of .txt, .md, .markdown and .rst files, or one such file: a document each,
+    - a folder of .txt, .md, .markdown and .rst files, or one such file: one document per file,
     - `irds:NAME`, a dataset of ir_datasets, which is downloaded if need be.
 
     The .jsonl and .tsv files may be gzipped (.gz).
@@ -138,7 +138,7 @@ def read_queries(path: Path, skipped: SkippedLines | None = None) -> list[Query]
 
 
 def _recognise(path: Path, entity: Entity) -> tuple[Path, _Format]:
-    """The file or folder to read for a path, and its format; the only place that decides this."""
+    """The file or folder to read for a path, and its format."""
     if is_dataset(path):
         check_dataset(path, entity)
         return path, _Format.DATASET
@@ -182,7 +182,7 @@ def _valid_documents(
 def _documents(path: Path, layout: _Format, skipped: SkippedLines | None) -> Iterator[Document]:
     match layout:
         case _Format.FOLDER:
-            # Paths are unique by themselves.
+            # Paths cannot repeat.
             yield from read_text_folder(path, skipped)
         case _Format.TEXT:
             yield read_text_file(path)

@@ -27,7 +27,7 @@ def document_from_json(line: str) -> Document:
 
 
 def document_from_fields(record: dict[str, Any]) -> Document:
-    """A document from an id, "text" and perhaps "title" and "metadata"; empties `record`.
+    """A document from an id, "text" and optionally "title" and "metadata"; empties `record`.
 
     The id is the first existing field of "_id", "id" and "document_id". All further fields become
     metadata; if "metadata" has the same name, its value is kept. A blank "text" is accepted if
@@ -68,8 +68,9 @@ def query_text_from_json(line: str) -> str:
 
 
 class DocumentColumns:
-    """Reads MS MARCO's tab-separated documents: of passages (pid, text) or of whole documents
-    (docid, url, title, body), whichever the first good line of the file is.
+    """Reads MS MARCO's tab-separated passages (pid, text) or documents (docid, url, title, body).
+
+    The first good line of a file determines which of the two it has.
     """
 
     def __init__(self) -> None:
@@ -151,7 +152,7 @@ def _object(line: str) -> dict[str, Any]:
         raise LineError(f"not valid JSON: {error}") from error
     if not isinstance(record, dict):
         raise LineError(f"the record is {_type_name(record)}, not a JSON object")
-    # Only escapes can bring half of a surrogate pair into a line that was valid UTF-8.
+    # In valid UTF-8, half of a surrogate pair can only come from an escape.
     if "\\ud" in line or "\\uD" in line:
         for field, value in record.items():
             if has_lone_surrogate(json.dumps([field, value], ensure_ascii=False)):

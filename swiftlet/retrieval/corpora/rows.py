@@ -51,8 +51,8 @@ def documents_of(corpus: Corpus, *, skipped: SkippedLines | None = None) -> Iter
     """The documents of a path as in `read_documents`, or of rows in memory, one after the other.
 
     A row is a `Document`, or a mapping with the fields of a line of JSON: an id ("_id", "id" or
-    "document_id"), "text", perhaps "title" and "metadata"; further fields become metadata. Empty
-    cells of a DataFrame or an Arrow table are left out.
+    "document_id"), "text", optionally "title" and "metadata"; further fields become metadata.
+    Empty cells of a DataFrame or an Arrow table are left out.
 
     :param skipped: Collects the bad rows or lines, which are then left out.
     :raises InvalidArgumentError: When `corpus` is none of these.

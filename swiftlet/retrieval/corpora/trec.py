@@ -141,7 +141,7 @@ def read_run(path: Path) -> Run:
 
 
 def write_run(path: Path, run: Run, tag: str) -> None:
-    """Write a TREC run, gzipped if `path` ends so; `path` appears whole or is left as it was.
+    """Write a TREC run, gzipped if `path` ends in .gz; an error leaves `path` unchanged.
 
     The documents of a query are sorted by score, equal scores by id, with ranks from 1. Scores are
     written with enough digits to read the same numbers back.

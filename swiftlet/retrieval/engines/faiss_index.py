@@ -33,8 +33,9 @@ _UNKNOWN = object()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FaissParameters(SearchParameters):
-    """`probes` are the inverted lists visited (for a graph, the breadth of its search);
-    `refine_factor` times as many candidates as asked for are scored again with finer codes.
+    """`probes` inverted lists are visited (for a graph, the breadth of its search).
+
+    `refine_factor` · `num_candidates` candidates are scored again with finer codes.
     """
 
     probes: int = 1
@@ -57,9 +58,9 @@ class FaissIndex(VectorIndex):
     def default_factory(cls, num_passages: int, dim: int) -> str:
         """The FAISS factory string for a corpus of this size.
 
-        Exact for a small corpus. Above that, four-bit product codes in the fast-scan layout, for a
-        large corpus in inverted lists, and the best candidates are scored again in half precision.
-        Eight bits per number instead would confuse near neighbours, at any search parameters.
+        A small corpus gets an exact index. A larger one gets four-bit product codes in the
+        fast-scan layout, for a large corpus in inverted lists; the best candidates are scored again
+        in half precision. With eight bits instead, near neighbours have the same code.
         """
         if num_passages <= EXACT_UP_TO:
             return "Flat"

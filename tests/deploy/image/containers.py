@@ -33,7 +33,7 @@ class Container:
         return subprocess.run(command, check=True, capture_output=True, text=True).stderr
 
     def inspect(self, field: str) -> Any:
-        """A field of what Docker knows of it, such as `.State.Running`."""
+        """A field of `docker inspect`, such as `.State.Running`."""
         return json.loads(docker("inspect", "--format", f"{{{{json {field}}}}}", self.id))
 
     def run(self, *command: object) -> str:
@@ -80,7 +80,7 @@ class Container:
 
 
 def docker(*arguments: object) -> str:
-    """What `docker …` prints; it must succeed."""
+    """The output of `docker …`, which must succeed."""
     result = subprocess.run(
         ["docker", *map(str, arguments)], check=False, capture_output=True, text=True
     )
@@ -91,7 +91,7 @@ def docker(*arguments: object) -> str:
 def build(
     tag: str, base_image: str, *arguments: str, **environment: str
 ) -> subprocess.CompletedProcess[str]:
-    """What `make image` does, with further arguments of `docker build`."""
+    """Runs the build of `make image`, with further arguments of `docker build`."""
     return subprocess.run(
         [ROOT / "deploy" / "image" / "build", tag, base_image, "host", *arguments],
         check=False, capture_output=True, text=True, env={**os.environ, **environment},

@@ -1,12 +1,9 @@
 import json
 import os
-import re
 import shutil
 import subprocess
 import tempfile
-import threading
 import uuid
-from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -15,6 +12,7 @@ import httpx
 
 from swiftlet.encoders import DEFAULT_ENCODER, DEFAULT_QUERY_ENCODER
 from tests.deploy.image.containers import ROOT, Container, build, docker
+from tests.stops import logged_statuses, search_through_a_stop
 from tests.test_readme import blocks, commands_of, shape
 
 LONG_QUERY = "many long words " * 600
@@ -123,30 +121,13 @@ def test_docker_stop_under_load_loses_no_request_of_an_open_connection(
 ) -> None:
     container = start("--env=SWIFTLET_ACCESS_LOG=true")
     container.wait_until_ready()
-    address = container.address
-    under_way = threading.Semaphore(0)
-
-    def ask_on() -> Counter[int]:
-        statuses: Counter[int] = Counter()
-        with httpx.Client(base_url=address, timeout=30) as client:
-            while True:
-                try:
-                    answer = client.post("/search", json={"query": "a list", "top_k": 3})
-                except httpx.ConnectError:
-                    return statuses  # nobody listens any more
-                assert answer.status_code == 503 or len(answer.json()["hits"]) == 3
-                statuses[answer.status_code] += 1
-                under_way.release()
-
-    with ThreadPoolExecutor() as pool:
-        asking = [pool.submit(ask_on) for _ in range(8)]
-        for _ in range(100):
-            assert under_way.acquire(timeout=20)
-        docker("stop", "-t", "35", container.id)
-        received = sum((each.result() for each in asking), Counter[int]())
+    received = search_through_a_stop(
+        lambda: httpx.Client(base_url=container.address, timeout=30),
+        lambda: docker("stop", "-t", "35", container.id),
+        httpx.ConnectError,
+    )
     assert container.ended() == 0
-    answered = Counter(int(status) for status in re.findall(r"POST /search (\d+) ", container.log))
-    assert received == answered
+    assert received == logged_statuses(container.log)
     assert set(received) <= {200, 503}
 
 

@@ -115,7 +115,7 @@ def test_int8_loses_less_than_the_quantiser_alone(precision, block, tmp_path):
     quantize_dynamic(source, theirs, per_channel=True, reduce_range=True, extra_options=extra)
 
     def error(path: Path) -> float:
-        # What a constant adds to every embedding tells nothing apart.
+        # A constant in every embedding distinguishes no texts.
         exact = np.concatenate([run(block, feed)[0] for feed in SAMPLE])
         found = np.concatenate([run(path, feed)[0] for feed in SAMPLE])
         return float(np.std(found - exact) / np.std(exact - exact.mean(axis=0)))

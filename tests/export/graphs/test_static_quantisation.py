@@ -43,7 +43,7 @@ def two_layers(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run(directory: Path, precision: str, rows: list[list[int]]) -> np.ndarray:
-    """What the graph makes of tokenised texts in one batch, padded to the longest."""
+    """The graph's output for tokenised texts in one batch, padded to the longest."""
     ids = np.zeros((len(rows), max(map(len, rows))), dtype=np.int64)
     mask = np.zeros_like(ids)
     for number, row in enumerate(rows):
@@ -103,7 +103,7 @@ def test_every_product_with_weights_is_one_of_integers_with_constant_scales(two_
     onnxruntime.InferenceSession(
         two_layers / MODEL_FILES["int8_static"], options, providers=["CPUExecutionProvider"]
     )
-    # What really runs, after the runtime's own optimisation.
+    # The graph after the runtime's optimisation.
     graph = onnx.load_model(tmp_path / "optimised.onnx").graph
     kinds = Counter(node.op_type for node in graph.node)
     assert kinds["QAttention"] == 2

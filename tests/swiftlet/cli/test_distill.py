@@ -4,33 +4,21 @@ import json
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner, Result
 
-from swiftlet.cli.main import REFUSED, app
 from swiftlet.encoders import DEFAULT_ENCODER, torch_weights
 from swiftlet.indexing.build import BuildSettings, build_index
 from swiftlet.indexing.progress import Silence
 from swiftlet.retrieval.corpora.collections import read_documents
 from swiftlet.retrieval.manifest import read_manifest
+from tests.command_line import refusal, swiftlet
 
 SUBJECTS = ["swiftlets", "caves", "echoes", "nests", "bats", "cliffs", "eggs", "feathers"]
 QUESTIONS = ["what are {}", "where to find {} in asia", "how old do {} get", "who collects {}"]
 
 
-def swiftlet(*arguments: object) -> Result:
-    return CliRunner().invoke(app, [str(argument) for argument in arguments])
-
-
-def refusal(result: Result) -> str:
-    """The one sentence of a command that was refused."""
-    assert result.exit_code == REFUSED, result.output
-    (sentence,) = [line for line in result.stderr.splitlines() if line.startswith("swiftlet: ")]
-    return sentence.removeprefix("swiftlet: ")
-
-
 @pytest.fixture(scope="module")
 def minilm() -> Path:
-    """The weights of all-MiniLM-L6-v2, whose space the shipped encoder's index is in."""
+    """The weights of all-MiniLM-L6-v2, in the embedding space of the encoders that ship."""
     return torch_weights()
 
 

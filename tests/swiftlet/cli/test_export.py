@@ -5,14 +5,10 @@ from pathlib import Path
 
 import pytest
 from click.testing import Result
-from typer.testing import CliRunner
 
-from swiftlet.cli.main import REFUSED, app
+from swiftlet.cli.main import REFUSED
 from swiftlet.retrieval.manifest import read_manifest
-
-
-def swiftlet(*arguments: object) -> Result:
-    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+from tests.command_line import swiftlet
 
 
 def refusal(result: Result) -> str:

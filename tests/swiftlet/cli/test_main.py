@@ -11,12 +11,11 @@ import urllib.request
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner, Result
 
-from swiftlet.cli.main import REFUSED, app
 from swiftlet.encoders import DEFAULT_ENCODER
 from swiftlet.retrieval.engines import ENGINES
 from swiftlet.retrieval.manifest import FILE_NAME
+from tests.command_line import refusal, swiftlet
 
 DOCUMENTS = [
     {"_id": "tea", "title": "Tea", "text": "Leaves are steeped in hot water for some minutes."},
@@ -25,21 +24,10 @@ DOCUMENTS = [
 ]
 
 
-def swiftlet(*arguments: object) -> Result:
-    return CliRunner().invoke(app, [str(argument) for argument in arguments])
-
-
 def write_corpus(path: Path, *extra_lines: str) -> Path:
     lines = [json.dumps(document) for document in DOCUMENTS] + list(extra_lines)
     path.write_text("".join(line + "\n" for line in lines))
     return path
-
-
-def refusal(result: Result) -> str:
-    """The one sentence of a command that was refused."""
-    assert result.exit_code == REFUSED, result.output
-    (sentence,) = [line for line in result.stderr.splitlines() if line.startswith("swiftlet: ")]
-    return sentence.removeprefix("swiftlet: ")
 
 
 @pytest.fixture

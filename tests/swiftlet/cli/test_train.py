@@ -9,24 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner, Result
 
-from swiftlet.cli.main import REFUSED, app
 from swiftlet.retrieval.manifest import read_manifest
+from tests.command_line import refusal, swiftlet
 from tests.runs import records, tables, write_recipe
 
 Write = Callable[..., Path]
-
-
-def swiftlet(*arguments: object) -> Result:
-    return CliRunner().invoke(app, [str(argument) for argument in arguments])
-
-
-def refusal(result: Result) -> str:
-    """The one sentence of a command that was refused."""
-    assert result.exit_code == REFUSED, result.output
-    (sentence,) = [line for line in result.stderr.splitlines() if line.startswith("swiftlet: ")]
-    return sentence.removeprefix("swiftlet: ")
 
 
 @pytest.fixture(scope="module")
@@ -220,4 +208,4 @@ def test_a_missing_tensorboard_is_reported_with_how_to_install_it(
     recipe = write(tmp_path / "recipe.toml", tensorboard=True)
     sentence = refusal(swiftlet("train", recipe, "--out", tmp_path / "run"))
     assert sentence.startswith("the package 'tensorboard")
-    assert sentence.endswith("'.[tensorboard]' brings it")
+    assert sentence.endswith("'.[tensorboard]' in Swiftlet's source")

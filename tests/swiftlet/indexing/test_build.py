@@ -237,7 +237,7 @@ def unread() -> Iterable[Document]:
 
 def test_an_output_that_must_not_be_written_is_refused_before_the_corpus_is_read(small_index, out):
     before = read_manifest(small_index)
-    with pytest.raises(InvalidArgumentError, match=r"index exists; .* pass --overwrite$"):
+    with pytest.raises(InvalidArgumentError, match=r"index exists; .* pass --overwrite \("):
         build_index(unread(), DEFAULT_ENCODER, small_index)
     assert load_manifest(small_index, "index") == before
     out.write_text("a file")

@@ -1,5 +1,3 @@
-import threading
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -8,34 +6,7 @@ import pytest
 from swiftlet.indexing.embeddings import EmbeddingsFile, encode_to_file
 from swiftlet.indexing.progress import Silence
 from swiftlet.retrieval.errors import StorageError
-from swiftlet.retrieval.types import Embeddings
-
-
-class Numbers:
-    """An encoder of numbers: the embedding of "7" is (7, 7, 7). Remembers what it read."""
-
-    dim = 3
-    max_tokens = 1
-    embedding_space = "numbers"
-
-    def __init__(self) -> None:
-        self.read: list[str] = []
-        self._lock = threading.Lock()
-
-    def tokenise(self, text: str) -> list[int]:
-        with self._lock:
-            self.read.append(text)
-        return [int(text)]
-
-    def embed(self, token_ids: Sequence[int]) -> Embeddings:
-        return np.full(3, token_ids[0], dtype=np.float32)
-
-    def encode(self, texts: Sequence[str]) -> Embeddings:
-        return np.stack([self.embed(self.tokenise(text)) for text in texts])
-
-
-def numbers(count: int) -> list[str]:
-    return [str(number) for number in range(count)]
+from tests.number_encoder import Numbers, numbers
 
 
 @pytest.fixture

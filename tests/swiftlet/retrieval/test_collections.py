@@ -23,7 +23,7 @@ Write = Callable[[str, str | bytes], Path]
 
 @pytest.fixture
 def write(tmp_path: Path) -> Write:
-    """Writes a file, gzipped if its name says so, and gives its path."""
+    """Writes a file, gzipped if its name ends in .gz, and returns its path."""
 
     def write_file(name: str, content: str | bytes) -> Path:
         path = tmp_path / name

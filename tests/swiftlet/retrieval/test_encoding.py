@@ -1,38 +1,10 @@
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
-import numpy as np
 import pytest
 
 from swiftlet.retrieval.encoding import encode_batches, encode_texts
-from swiftlet.retrieval.types import Embeddings
-
-
-class Numbers:
-    """An encoder of numbers: the embedding of "7" is (7, 7, 7). Remembers what it read."""
-
-    dim = 3
-    max_tokens = 1
-    embedding_space = "numbers"
-
-    def __init__(self) -> None:
-        self.read: list[str] = []
-        self._lock = threading.Lock()
-
-    def tokenise(self, text: str) -> list[int]:
-        with self._lock:
-            self.read.append(text)
-        return [int(text)]
-
-    def embed(self, token_ids: Sequence[int]) -> Embeddings:
-        return np.full(3, token_ids[0], dtype=np.float32)
-
-    def encode(self, texts: Sequence[str]) -> Embeddings:
-        return np.stack([self.embed(self.tokenise(text)) for text in texts])
-
-
-def numbers(count: int) -> list[str]:
-    return [str(number) for number in range(count)]
+from tests.number_encoder import Numbers, numbers
 
 
 @pytest.mark.parametrize("threads", [1, 2, 7])

@@ -36,7 +36,7 @@ def test_an_artefact_appears_whole_and_leaves_no_temporary_files(tmp_path):
 def test_an_existing_artefact_is_only_replaced_with_overwrite(tmp_path):
     target = tmp_path / "artefact"
     write(target, "one")
-    with pytest.raises(InvalidArgumentError, match=r"artefact exists; .* or pass --overwrite$"):
+    with pytest.raises(InvalidArgumentError, match=r"artefact exists; .* or pass --overwrite \("):
         write(target, "two")
     assert (target / "content").read_text() == "one"
     (target / "more").write_text("of the first")

@@ -55,7 +55,7 @@ def contents(validation: ValidationSet) -> tuple[object, ...]:
 
 
 def grades_of(number: int) -> dict[str, int]:
-    """What is judged for the words of query `number`, of which 20 … 24 say what 0 … 4 do."""
+    """The judgements for the words of query `number`; queries 20 … 24 have the words of 0 … 4."""
     grades = {f"d{number + 20}": 0, "d39": 0, f"d{number}": 1, f"d{number + 1}": 2}
     if number < 5:
         grades |= {f"d{number + 20}": 1, f"d{number + 21}": 2}

@@ -27,7 +27,7 @@ def test_lengths_do_not_count_in_the_cosine() -> None:
 def test_a_student_with_the_ranking_of_the_teacher_has_no_loss() -> None:
     teacher, documents = unit(4, 1), unit(9, 2)
     assert ranking_loss(teacher, teacher, documents, 20.0).item() == pytest.approx(0, abs=1e-6)
-    # What is perpendicular to all documents does not show in any score.
+    # A part that is perpendicular to all documents changes no score.
     flat = functional.normalize(torch.cat([documents, torch.zeros(9, 1)], 1), dim=-1)
     leaning = functional.normalize(torch.cat([teacher, torch.ones(4, 1)], 1), dim=-1)
     tilted = torch.cat([leaning[:, :-1], -leaning[:, -1:]], 1)

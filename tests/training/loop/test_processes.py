@@ -13,7 +13,7 @@ from training.recipes.settings import read_recipe
 
 FIGURES = ("loss", "collapsed_loss", "kl", "query_cosine", "document_effective_rank", "ndcg@10")
 SETTINGS: dict[str, Any] = {
-    # What drops out differs from process to process.
+    # Dropout differs from process to process.
     "query_encoder__dropout": 0.0,
     "document_encoder__dropout": 0.0,
     "optimiser__micro_batch_size": 3,

@@ -9,7 +9,7 @@ import torch
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from tests.checkpoints import ARCHITECTURES
-from tests.runs import Listener, recipe, records, run
+from tests.runs import Listener, Make, records, run
 from training.inputs import make_dual_encoder
 from training.loop.checkpoints import read_checkpoint
 from training.recipes.settings import Recipe
@@ -19,8 +19,8 @@ Weights = dict[str, torch.Tensor]
 
 
 @pytest.fixture(scope="module")
-def daft(checkpoints: dict[str, Path], collection: Path) -> Recipe:
-    return recipe(collection, checkpoints["roberta"], checkpoints["bert"], keep_stages=True)
+def daft(make: Make) -> Recipe:
+    return make(keep_stages=True)
 
 
 @pytest.fixture(scope="module")
@@ -60,13 +60,8 @@ def test_alignment_leaves_the_document_language_model_as_it_was_bit_for_bit(
     }  # fmt: skip
 
 
-def test_a_frozen_projection_stays_through_alignment_too(
-    checkpoints: dict[str, Path], collection: Path, tmp_path: Path
-) -> None:
-    frozen = recipe(
-        collection,
-        checkpoints["roberta"],
-        checkpoints["bert"],
+def test_a_frozen_projection_stays_through_alignment_too(make: Make, tmp_path: Path) -> None:
+    frozen = make(
         keep_stages=True,
         alignment={"max_epochs": 1, "train_projection": False},
         fine_tuning={"epochs": 1},
@@ -76,14 +71,11 @@ def test_a_frozen_projection_stays_through_alignment_too(
 
 
 def test_alternating_moves_one_language_model_a_batch_and_the_query_encoder_first(
-    checkpoints: dict[str, Path], collection: Path, tmp_path: Path
+    make: Make, tmp_path: Path
 ) -> None:
     found = []
     for num_steps in (1, 2, 3):
-        settings = recipe(
-            collection,
-            checkpoints["roberta"],
-            checkpoints["bert"],
+        settings = make(
             recipe="alternating",
             keep_stages=True,
             optimiser__schedule="constant",
@@ -97,25 +89,19 @@ def test_alternating_moves_one_language_model_a_batch_and_the_query_encoder_firs
     assert changed(found[1], found[2]) == {"query_tower"} | projections
 
 
-def test_contrastive_training_has_no_alignment(
-    checkpoints: dict[str, Path], collection: Path, tmp_path: Path
-) -> None:
-    settings = recipe(collection, checkpoints["roberta"], checkpoints["bert"], recipe="contrastive")
+def test_contrastive_training_has_no_alignment(make: Make, tmp_path: Path) -> None:
+    settings = make(recipe="contrastive")
     run(settings, tmp_path / "run")
     assert {record["stage"] for record in records(tmp_path / "run")} == {"fine-tuning"}
 
 
-def test_a_run_learns_its_training_data(
-    checkpoints: dict[str, Path], collection: Path, tmp_path: Path
-) -> None:
-    settings = recipe(
-        collection,
-        checkpoints["bert"],
-        checkpoints["bert"],
+def test_a_run_learns_its_training_data(make: Make, collection: Path, tmp_path: Path) -> None:
+    settings = make(
+        query="bert",
         recipe="contrastive",
         fine_tuning={"epochs": 30},
         optimiser__learning_rate=3e-3,
-        # What it trains on, since so few pairs teach nothing about others.
+        # The training queries, since so few pairs are not enough for other queries.
         validation={
             "data": [{"corpus": str(collection), "qrels": "train"}],
             "queries": 44,
@@ -170,15 +156,8 @@ def test_the_loss_of_an_evaluation_is_the_mean_of_the_steps_before_it(aligned: P
         assert step["loss"] == pytest.approx(evaluation["loss"])
 
 
-def test_towers_that_are_aligned_from_the_start_skip_alignment(
-    checkpoints: dict[str, Path], collection: Path, tmp_path: Path
-) -> None:
-    settings = recipe(
-        collection,
-        checkpoints["roberta"],
-        checkpoints["bert"],
-        alignment={"max_epochs": 9, "threshold": 10_000.0},
-    )
+def test_towers_that_are_aligned_from_the_start_skip_alignment(make: Make, tmp_path: Path) -> None:
+    settings = make(alignment={"max_epochs": 9, "threshold": 10_000.0})
     listener = Listener()
     train(settings, tmp_path / "run", progress=listener)
     (stop,) = records(tmp_path / "run", "stop")
@@ -210,13 +189,8 @@ def test_alignment_ends_when_the_estimate_is_below_the_threshold_unless_by_a_col
     assert stops == ([] if counts_as_collapsed else [("alignment", 4)])
 
 
-def test_alignment_ends_when_patience_does(
-    checkpoints: dict[str, Path], collection: Path, tmp_path: Path
-) -> None:
-    settings = recipe(
-        collection,
-        checkpoints["roberta"],
-        checkpoints["bert"],
+def test_alignment_ends_when_patience_does(make: Make, tmp_path: Path) -> None:
+    settings = make(
         # At such a rate the estimate stays where it is, or nearly.
         alignment={"max_epochs": 9, "threshold": -1e9, "patience": 2, "learning_rate": 1e-12},
         fine_tuning={"epochs": 1},
@@ -228,15 +202,12 @@ def test_alignment_ends_when_patience_does(
 
 
 @pytest.mark.parametrize("name", [*ARCHITECTURES])
-def test_every_architecture_trains_as_either_tower(
-    name: str, checkpoints: dict[str, Path], collection: Path, tmp_path: Path
-) -> None:
+def test_every_architecture_trains_as_either_tower(make: Make, name: str, tmp_path: Path) -> None:
     others = [*ARCHITECTURES]
     other = others[(others.index(name) + 1) % len(others)]
-    settings = recipe(
-        collection,
-        checkpoints[name],
-        checkpoints[other],
+    settings = make(
+        query=name,
+        document=other,
         recipe="contrastive",
         fine_tuning={"epochs": 0.5},
         keep_stages=True,
@@ -258,13 +229,8 @@ SAMPLERS: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("negatives", SAMPLERS, ids=lambda n: "+".join(n["samplers"]))
-def test_every_sampler_trains(
-    negatives: dict[str, Any], checkpoints: dict[str, Path], collection: Path, tmp_path: Path
-) -> None:
-    settings = recipe(
-        collection,
-        checkpoints["roberta"],
-        checkpoints["bert"],
+def test_every_sampler_trains(make: Make, negatives: dict[str, Any], tmp_path: Path) -> None:
+    settings = make(
         recipe="contrastive",
         negatives={"per_query": 4, **negatives},
         fine_tuning={"epochs": 1},
@@ -275,14 +241,11 @@ def test_every_sampler_trains(
 
 
 def test_negatives_that_come_with_triples_train(
-    checkpoints: dict[str, Path], collection: Path, tmp_path: Path
+    make: Make, collection: Path, tmp_path: Path
 ) -> None:
     lines = [f"q{number}\td{number}\td{(number + 5) % 44}\n" for number in range(44)]
     (tmp_path / "triples.tsv").write_text("".join(lines))
-    settings = recipe(
-        collection,
-        checkpoints["roberta"],
-        checkpoints["bert"],
+    settings = make(
         recipe="contrastive",
         data=[{"corpus": str(collection), "triples": str(tmp_path / "triples.tsv")}],
         negatives={"samplers": ["given"], "gradient": "re-encoded", "per_query": 1},
@@ -294,9 +257,7 @@ def test_negatives_that_come_with_triples_train(
 
 
 @pytest.mark.parametrize("change", ["bf16", "gradient checkpointing", "micro-batches"])
-def test_memory_savings_do_not_change_the_training(
-    change: str, checkpoints: dict[str, Path], collection: Path, tmp_path: Path
-) -> None:
+def test_memory_savings_do_not_change_the_training(make: Make, change: str, tmp_path: Path) -> None:
     plain: dict[str, Any] = {
         "recipe": "contrastive",
         "query_encoder__dropout": 0.0,
@@ -314,7 +275,7 @@ def test_memory_savings_do_not_change_the_training(
     losses = []
     for number, settings in enumerate((plain, plain | changes[change])):
         out = tmp_path / f"{number}"
-        run(recipe(collection, checkpoints["roberta"], checkpoints["bert"], **settings), out)
+        run(make(**settings), out)
         losses.append(records(out, "step")[0]["loss"])
     tolerance = 2e-2 if change == "bf16" else 1e-4
     assert losses[1] == pytest.approx(losses[0], rel=tolerance)
@@ -332,10 +293,8 @@ def test_runs_that_share_frozen_outputs_train_alike(
     assert len(list((tmp_path / "frozen").glob("*.outputs"))) == 1
 
 
-def test_tensorboard_has_the_values_of_the_log(
-    checkpoints: dict[str, Path], collection: Path, tmp_path: Path
-) -> None:
-    settings = recipe(collection, checkpoints["roberta"], checkpoints["bert"], tensorboard=True)
+def test_tensorboard_has_the_values_of_the_log(make: Make, tmp_path: Path) -> None:
+    settings = make(tensorboard=True)
     run(settings, tmp_path / "run")
     board = EventAccumulator(str(tmp_path / "run" / "tensorboard")).Reload()
     drawn = {event.step: event.value for event in board.Scalars("alignment/kl")}
@@ -347,13 +306,8 @@ def test_tensorboard_has_the_values_of_the_log(
     assert drawn == pytest.approx(logged)
 
 
-def test_other_queries_can_validate(
-    checkpoints: dict[str, Path], collection: Path, tmp_path: Path
-) -> None:
-    settings = recipe(
-        collection,
-        checkpoints["roberta"],
-        checkpoints["bert"],
+def test_other_queries_can_validate(make: Make, collection: Path, tmp_path: Path) -> None:
+    settings = make(
         recipe="contrastive",
         validation={"data": [{"corpus": str(collection), "qrels": "train"}], "queries": 9},
         fine_tuning={"epochs": 1},

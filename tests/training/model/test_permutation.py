@@ -23,7 +23,7 @@ def outputs(tower: Tower) -> torch.Tensor:
 
 
 def scramble(tower: Tower) -> None:
-    """Give norms and biases, which start as ones and zeros, values that tell units apart."""
+    """Give norms and biases, which start as ones and zeros, different values for each unit."""
     generator = torch.Generator().manual_seed(5)
     with torch.no_grad():
         for parameter in tower.parameters():

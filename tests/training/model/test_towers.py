@@ -61,7 +61,7 @@ def encoder_directory(checkpoints, tmp_path_factory) -> Path:
     return folder
 
 
-# What a tower computes
+# Outputs
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
@@ -196,7 +196,7 @@ def test_padding_changes_no_output(checkpoints):
                 torch.testing.assert_close(together[row], alone, atol=1e-5, rtol=0)
 
 
-# What is saved
+# Saving
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
@@ -246,7 +246,7 @@ def test_saving_leaves_the_tower_as_it_was_and_names_no_path(checkpoints, tmp_pa
         assert str(checkpoints["bert"]) not in path.read_text("utf-8"), path
 
 
-# What is refused
+# Refusals
 
 
 def test_a_plain_checkpoint_needs_a_pooling(bert):
@@ -300,7 +300,7 @@ def test_gradient_checkpointing_that_is_not_supported(checkpoints):
 
 
 def save_tokenizer(folder: Path, vocabulary: dict[str, int], **special: str) -> None:
-    """Give a checkpoint a tokenizer that knows words alone."""
+    """Give a checkpoint a tokenizer with words alone."""
     backend = tokenizers.Tokenizer(tokenizers.models.WordLevel(vocabulary, unk_token="[UNK]"))
     backend.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
     (folder / "vocab.txt").unlink()
@@ -317,7 +317,7 @@ def test_a_tokenizer_without_a_padding_token(bert):
 
 def test_a_tokenizer_without_an_unknown_token(bert):
     save_tokenizer(bert, {"kalo": 0, "[PAD]": 1}, pad_token="[PAD]")
-    assert "has no token for characters that it does not know" in refused(ModelError, bert)
+    assert "has no token for unknown characters" in refused(ModelError, bert)
 
 
 def test_a_tokenizer_without_a_token_before_the_text(bert):

@@ -22,8 +22,8 @@ class Bm25Sampler(SeededSampler):
     """Draws uniformly from the passages that BM25 ranks first for a query.
 
     The candidates of a query are searched at its first draw, and kept. The BM25 index takes about
-    8 bytes of memory per distinct word of each passage, and several times that while it is built.
-    Texts are read in blocks.
+    8 bytes of memory per distinct word of each passage, and several times as much while it is
+    built. Texts are read in blocks.
     """
 
     def __init__(

@@ -8,7 +8,7 @@ Keys = NDArray[np.float64]
 Numbers = NDArray[np.int64]
 
 NUM_BLOCKS = 2048
-"""The number of best blocks in a line. The columns of these blocks get noise one by one."""
+"""The number of best blocks in a line. Noise is drawn for each column of these blocks."""
 
 _BLOCK = 16
 _BLOCKS_PER_DRAWN = 16
@@ -25,12 +25,12 @@ def gumbel_top_k(
     The first column of a line is drawn from the softmax of its scores, and each further column
     from the softmax over the remaining ones (Gumbel-max trick, Plackett-Luce model).
 
-    Noise for millions of scores would take longer than the scores themselves. Therefore only the
-    columns of the best blocks get noise one by one. Of the other columns, only those that exceed
-    the last of the chosen ones are sampled (after Mussmann et al., "Fast amortized inference and
+    To draw noise for millions of scores would take longer than to compute them. Therefore noise is
+    drawn for each column of the best blocks only. Of the other columns, only those that exceed the
+    last of the chosen ones are sampled (after Mussmann et al., "Fast amortized inference and
     learning in log-linear models with randomly perturbed approximate nearest neighbor search",
     2017). The distribution is exactly the same. Each score is read once, for the maximum of its
-    block; the rest of the cost does not depend on m.
+    block; the rest of the time does not depend on m.
 
     :param scores: Finite or -inf, which is never drawn. Overwritten.
     :returns: (n, count), the largest first, -1 if a line has too few finite scores.

@@ -51,7 +51,7 @@ def built(factory: str) -> FaissIndex:
     return index
 
 
-# What every type of FAISS index does; test_engines.py has what every engine does.
+# Tests of every type of FAISS index; test_engines.py has those of every engine.
 
 
 @pytest.fixture(scope="module", params=[*EXACT, *APPROXIMATE])

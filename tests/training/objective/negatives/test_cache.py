@@ -29,7 +29,7 @@ def encode(rows: Rows) -> torch.Tensor:
 
 
 def stamped(time: int):
-    """Embeddings that tell a row and when it was encoded."""
+    """Embeddings that contain a row and the time of its encoding."""
 
     def encode_now(rows: Rows) -> torch.Tensor:
         embeddings = torch.zeros(len(rows), DIM)
@@ -58,7 +58,7 @@ def contents(sampler: NegativeCache, num_passages: int = 40) -> dict[int, int]:
     return {row: int(kept[row, 1]) for row in np.flatnonzero(present.numpy()).tolist()}
 
 
-# What is drawn.
+# Draws.
 
 
 @pytest.mark.parametrize(
@@ -134,7 +134,7 @@ def test_gradients_are_not_kept():
     assert not sampler.cached(np.arange(40)).requires_grad
 
 
-# What is in the cache.
+# Content.
 
 
 @pytest.mark.parametrize(
@@ -282,7 +282,7 @@ def test_a_half_precision_cache_takes_half_the_memory():
     assert sizes[0] == 2 * sizes[1]
 
 
-# What it costs.
+# Cost.
 
 
 def test_beyond_the_score_product_a_step_costs_the_same_for_any_cache():

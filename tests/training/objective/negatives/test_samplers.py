@@ -149,7 +149,7 @@ def batches(count: int) -> list[QueryBatch]:
 
 
 def steps(sampler: NegativeSampler, given: list[QueryBatch]) -> list[Rows]:
-    """What a training run does, with encoders that change from step to step."""
+    """The calls of a training run, with encoders that change from step to step."""
     drawn = []
     for number, batch in enumerate(given):
         rows = sampler.draw(batch)
