@@ -51,7 +51,7 @@ def create_app(
     Without `search_key`, searches need no key. Without `reloader`, there is no route to reload;
     without `admin_key`, that route refuses every request.
 
-    :param unread: The connections of the server whose answers wait to be read.
+    :param unread: The connections with answers that clients have not read yet.
     """
     app = FastAPI(
         title="Swiftlet",
@@ -107,7 +107,7 @@ def create_app(
 
 
 def _include(app: FastAPI, router: APIRouter, key: ApiKey | None) -> None:
-    """Add the routes of `router`, open to requests with a key if there is one."""
+    """Add the routes of `router`; with `key`, their requests need one."""
     if key is None:
         app.include_router(router)
     else:

@@ -1,4 +1,4 @@
-"""JSON bodies: read within their limits, and parsed without holding up other requests."""
+"""Reads JSON bodies within their limits, and parses large ones on another thread."""
 
 import asyncio
 import json
@@ -116,7 +116,7 @@ def parse(body: bytes) -> Any:
 
 
 def parse_large(body: bytes) -> Any:
-    """As `parse`, unless there are many values, which take much longer to make than to count.
+    """As `parse`, but counts the values first: to make them takes much longer.
 
     :raises TooLargeError: When there are.
     """

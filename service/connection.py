@@ -24,7 +24,7 @@ class UnreadAnswers:
 def bounded_connection(
     *, head_timeout_ms: int, write_timeout_ms: int, unread: UnreadAnswers
 ) -> type[HttpToolsProtocol]:
-    """The server's protocol, with time limits for the head of a request and for a slow reader."""
+    """The server's protocol, with time limits for request heads and for reading answers."""
     bounds = {
         "head_timeout_ms": head_timeout_ms,
         "write_timeout_ms": write_timeout_ms,
@@ -51,7 +51,7 @@ class BoundedConnection(HttpToolsProtocol):
         self._write_timer: TimerHandle | None = None
 
     def connection_made(self, transport: Any) -> None:
-        """Wait for the first request; uvicorn itself bounds the wait for later ones."""
+        """Wait for the first request; uvicorn bounds the wait for later ones."""
         self._joined = JoinedWrites(transport)
         super().connection_made(self._joined)  # type: ignore[arg-type]
         self._start_head_timer()
@@ -75,7 +75,7 @@ class BoundedConnection(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         """Read on, or refuse a head that is too long."""
-        # uvicorn makes a new scope at the first byte of a head, and a cycle for it at the last.
+        # uvicorn creates the scope at the first byte of a head, and the cycle at the last.
         cycle = self.cycle
         in_body = cycle is not None and cycle.more_body and cycle.scope is self.scope
         room = MAX_HEAD_BYTES - self._head_bytes

@@ -1,4 +1,4 @@
-"""The context of a request while it is answered: its id, its times and the problem it met."""
+"""The context of a request while it is answered: its id, its times and its problem."""
 
 import re
 import secrets

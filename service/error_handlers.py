@@ -1,4 +1,4 @@
-"""FastAPI's own errors and ours, answered as problems."""
+"""Answers every error as a problem."""
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError

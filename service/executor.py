@@ -1,4 +1,4 @@
-"""Runs searches on the event loop and on threads beside it, one at a time on each."""
+"""Runs searches on the event loop and on other threads, one at a time on each."""
 
 import asyncio
 import math
@@ -53,7 +53,7 @@ class _Job(QueuedRequest):
     error: BaseException | None = None
 
     def run(self, call: "NextCall[_Job]") -> Callable[[], None]:
-        """Run `call` on this thread; returns what is to be called on the event loop."""
+        """Run `call` on this thread; returns the function to call on the event loop."""
         began = perf_counter()
         try:
             result = self.function(self.arguments[call.number])

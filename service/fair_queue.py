@@ -40,8 +40,8 @@ class FairQueue(Generic[RequestT]):
     """First come, first served, one call of each request at a time. Thread-safe.
 
     A request goes back to the end after each of its calls, so a batch delays a single query by one
-    call. A call is placed as if it had arrived later by its expected duration: cheap searches
-    overtake expensive ones that arrived shortly before, but cannot delay them for ever.
+    call. The place of a call is its arrival plus its expected duration. So cheap searches overtake
+    expensive ones that arrived shortly before, but cannot delay them for ever.
     """
 
     def __init__(self, max_waiting: int) -> None:

@@ -4,13 +4,13 @@ from asyncio import Transport
 from typing import Any
 
 _HEAD, _INTERIM_HEAD = b"HTTP/1.1 ", b"HTTP/1.1 1"
-"""The first bytes of all heads, and of those of which another one follows before any body."""
+"""The first bytes of every head, and of interim heads, which another head follows."""
 
 
 class JoinedWrites:
     """Holds back the head of an answer until its body comes, so that one system call sends both.
 
-    uvicorn writes the two one after the other, and each would be sent by itself.
+    uvicorn writes the two one after the other, each in a system call of its own.
     benchmarks/service_ablation.py measures the difference.
     """
 

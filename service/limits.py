@@ -1,4 +1,4 @@
-"""How much one request may ask for."""
+"""The limits of one request."""
 
 from pydantic import BaseModel, ConfigDict
 
@@ -8,7 +8,7 @@ MEBIBYTE = 2**20
 
 
 class Limits(BaseModel):
-    """How much one request may ask for."""
+    """The limits of one request."""
 
     model_config = ConfigDict(frozen=True)
 

@@ -63,7 +63,7 @@ class Metrics:
         )
         rejected = Counter(
             "swiftlet_rejected",
-            "Requests that ended in a problem, by its name.",
+            "Requests answered with an error, by its name.",
             ["reason"],
             registry=registry,
         )

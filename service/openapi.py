@@ -21,7 +21,7 @@ _HEADERS = {
     "X-Request-Id": "The id of this request in the log; the client's own, if it sent one.",
     "Server-Timing": "Milliseconds of each stage.",
     "Connection": "The connection is closed after this answer.",
-    "Retry-After": "Seconds after which to ask again.",
+    "Retry-After": "Seconds until the next try.",
     "WWW-Authenticate": "How to send the key.",
 }
 _ON_EVERY_ANSWER = ("X-Request-Id", "Server-Timing")

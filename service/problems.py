@@ -84,7 +84,7 @@ class NotReadyError(RetrievalError):
 
 
 class InternalError(Exception):
-    """The entry for every error that no request should be able to cause."""
+    """The entry for every other error: a fault of the service."""
 
 
 class Problem(BaseModel):

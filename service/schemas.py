@@ -19,7 +19,7 @@ _DEFAULT_TOP_K = 10
 
 
 class RequestModel(BaseModel):
-    """A request. Types are strict: a "10" for a 10 would hide a client's mistake."""
+    """A request. Types are strict: "10" is not 10."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 

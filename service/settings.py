@@ -90,7 +90,7 @@ class Settings(BaseSettings):
 
     @property
     def limits(self) -> Limits:
-        """How much one request may ask for."""
+        """The limits of one request."""
         return Limits(**{name: getattr(self, name) for name in Limits.model_fields})
 
     @model_validator(mode="after")
@@ -122,7 +122,7 @@ def listed(setting: SecretStr | str) -> list[str]:
 
 
 def load_settings(*, default_encoder: Path | None = None, **given: Any) -> Settings:
-    """The settings that `given` holds, else the environment, else the defaults.
+    """The settings from `given`, else the environment, else the defaults.
 
     An option that is None was not given.
 

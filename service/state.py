@@ -69,7 +69,7 @@ class Service:
     unread: UnreadAnswers
 
     def check(self, *, refuses_overload: bool = False) -> None:
-        """Refuse a request that cannot be answered now, before anything is spent on it.
+        """Refuse a request that cannot be answered now, before its body is read.
 
         :raises NotReadyError: When the index is still loading, or the service is about to stop.
         :raises QueueFullError: With `refuses_overload`, when the queue is full, or when clients do

@@ -82,6 +82,6 @@ def _what_is_wrong(mistake: dict[str, Any], where: str) -> str:
 
 
 def shown(text: str) -> str:
-    """A client's own words, short and fit for a JSON answer."""
+    """A value from a request, shortened, without halves of surrogate pairs."""
     text = text.encode("utf-8", "replace").decode()
     return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}…"

@@ -55,7 +55,7 @@ def _document(loaded: LoadedIndex, document_id: str) -> bytes:
 
 @router.get("/info", responses=problems())
 async def info(service: ReadyService) -> InfoAnswer:
-    """Say which index and encoder are in use, and within which limits."""
+    """The index and the encoder in use, and the limits."""
     searcher = service.loaded.searcher
     index, encoder = searcher.index_manifest, searcher.encoder_manifest
     return InfoAnswer(

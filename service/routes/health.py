@@ -15,19 +15,19 @@ router = APIRouter()
 
 @router.get("/health/live", responses=problems(ready=False))
 async def live() -> HealthAnswer:
-    """Say that the process is alive."""
+    """Answer while the process is alive."""
     return HealthAnswer(status="alive")
 
 
 @router.get("/health/ready", responses=problems(), dependencies=[Depends(ready_service)])
 async def ready() -> HealthAnswer:
-    """Say whether searches are answered."""
+    """Answer 200 while searches are answered."""
     return HealthAnswer(status="ready")
 
 
 @router.get("/metrics", response_class=PlainTextResponse, responses=problems(ready=False))
 async def metrics(request: Request, service: AnyService) -> Response:
-    """Give the figures that Prometheus collects."""
+    """The metrics for Prometheus."""
     figures: Metrics = request.app.state.metrics
     figures.update(service)
     try:

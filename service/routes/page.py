@@ -28,7 +28,7 @@ CONTENT_SECURITY_POLICY = "; ".join(
         "frame-ancestors 'none'",
     ]
 )
-"""Documents may contain any text: even as markup in the page, it could run no script."""
+"""Even if a document's text became markup, it could not run a script."""
 
 _NOT_MODIFIED = 304
 _ETAG_CHARACTERS = 32
@@ -67,6 +67,6 @@ def _endpoint(content: bytes, media_type: str) -> Callable[[Request], Awaitable[
 
 
 def _matches(if_none_match: str, etag: str) -> bool:
-    # Compared weakly, as RFC 9110 asks: a proxy that compresses turns "x" into W/"x".
+    # Compared weakly, as RFC 9110 requires: a proxy that compresses turns "x" into W/"x".
     tags = [tag.strip().removeprefix("W/") for tag in if_none_match.split(",")]
     return etag in tags or tags == ["*"]

@@ -104,7 +104,7 @@ def search_router(limits: Limits) -> APIRouter:
     async def search_by_link(
         asked: Annotated[SearchParameters, Query()], request: Request, service: AnyService
     ) -> Response:
-        """Find the documents that answer a query, asked for by an address alone."""
+        """Find the documents that answer a query, from a URL."""
         loaded, (found,) = await _find_each(service, request, [asked.q], asked)
         return _json(b'{"hits":%b,"index":"%b"}' % (found.hits, loaded.fingerprint.encode()))
 
@@ -150,7 +150,7 @@ def batch_router(limits: Limits) -> APIRouter:
 
 
 async def _check_query_string(request: Request) -> None:
-    """Refuse what FastAPI would read as something else.
+    """Refuse query strings that FastAPI would misread.
 
     :raises InvalidRequestError: When a parameter is repeated, or not valid UTF-8.
     """
@@ -219,5 +219,5 @@ def _hit_fields(hit: Hit, *, include_text: bool) -> dict[str, Any]:
 
 
 def _json(content: bytes) -> Response:
-    # FastAPI passes it on: docs/results/service-ablation.md has what response models would cost.
+    # FastAPI passes it on: docs/results/service-ablation.md has the cost of response models.
     return Response(content, media_type="application/json")
