@@ -59,6 +59,12 @@ def int8_peer(directory: Path, *, threads: int) -> Peer:
     return Peer(model)
 
 
+def int8_directories(folder: Path) -> dict[int, Path]:
+    """The int8 peers with all layers and with two, written into `folder`, by number of layers."""
+    chosen = {6: (), len(QUERY_LAYERS): QUERY_LAYERS}
+    return {n: export_int8_peer(folder / f"peer-{n}", layers) for n, layers in chosen.items()}
+
+
 def export_int8_peer(directory: Path, layers: Sequence[int] = ()) -> Path:
     """Write the model, or some of its layers, as sentence-transformers quantises it dynamically."""
     import torch

@@ -12,9 +12,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from benchmarks.peers import QUERY_LAYERS, export_int8_peer, int8_peer, torch_peer
-from benchmarks.service import Bench, in_turns
-from loadtests.results import RESULTS, spread, write
+from benchmarks.peers import int8_directories, int8_peer, torch_peer
+from benchmarks.service import measure_http, two_cores
+from loadtests.resilience.testbed import CLIENTS
+from loadtests.results import RESULTS, alternating, spread, write
 from swiftlet.encoders import DEFAULT_ENCODER, DEFAULT_QUERY_ENCODER
 from swiftlet.evaluation.machine import describe_machine
 from swiftlet.indexing.build import build_index
@@ -32,6 +33,8 @@ PACKAGES = [
 ]  # fmt: skip
 SWIFTLET, TORCH = "swiftlet, int8, 6 layers", "sentence-transformers, torch fp32, 6 layers"
 PEER = "sentence-transformers, ONNX int8, {} layers"
+THREADS = "one for search; all cores for encoding documents"
+SECONDS = 1.5
 
 
 def main() -> None:
@@ -41,8 +44,8 @@ def main() -> None:
         index = Path(folder) / "index"
         build_index(read_documents(collection), DEFAULT_ENCODER, index)
         queries = test_queries(collection, arguments.split, arguments.queries)
-        bench = Bench(index, queries, rounds=arguments.rounds, folder=Path(folder))
-        http = bench.measure_http()
+        testbed = two_cores(Path(folder), index, queries)
+        http = measure_http(testbed, arguments.rounds, SECONDS)
         details = load_manifest(index, "index").details
         speeds = measure_encoding(collection, arguments.documents, arguments.rounds, Path(folder))
     ratios = {
@@ -51,16 +54,14 @@ def main() -> None:
     }
     figures = {
         "template": "benchmarks/search.md.j2",
-        "machine": describe_machine(
-            PACKAGES, threads="one for search; all cores for encoding documents"
-        ),
+        "machine": describe_machine(PACKAGES, threads=THREADS),
         "collection": arguments.collection,
         "details": details,
         "encoder": DEFAULT_QUERY_ENCODER.name,
         "queries": len(queries),
         "documents": arguments.documents,
         "rounds": arguments.rounds,
-        "clients": bench.clients,
+        "clients": CLIENTS,
         "http": http,
         "passages_a_second": {name: spread(values) for name, values in speeds.items()},
         "swiftlet_over": ratios,
@@ -96,24 +97,17 @@ def measure_encoding(
     encoder = OnnxEncoder.load(DEFAULT_ENCODER)
     texts = passage_texts(collection, encoder, count)
     peers = {TORCH: torch_peer()}
-    for layers in ((), QUERY_LAYERS):
-        directory = export_int8_peer(folder / f"peer-{len(layers)}", layers)
-        peers[PEER.format(len(layers) or 6)] = int8_peer(directory, threads=threads)
+    for layers, directory in int8_directories(folder).items():
+        peers[PEER.format(layers)] = int8_peer(directory, threads=threads)
     works: dict[str, Callable[[], Any]] = {SWIFTLET: lambda: encode_texts(encoder, texts, threads)}
     for name, peer in peers.items():
         peer.model.max_seq_length = encoder.max_tokens
         works[name] = lambda peer=peer: peer.encode(texts)  # type: ignore[misc]
     speeds: dict[str, list[float]] = {name: [] for name in works}
-
-    def side(name: str) -> Callable[[], None]:
-        def measure() -> None:
-            started = time.perf_counter()
-            works[name]()
-            speeds[name].append(len(texts) / (time.perf_counter() - started))
-
-        return measure
-
-    in_turns([side(name) for name in works], rounds + 1)
+    for name in alternating(works, rounds + 1):
+        began = time.perf_counter()
+        works[name]()
+        speeds[name].append(len(texts) / (time.perf_counter() - began))
     return {name: values[1:] for name, values in speeds.items()}  # the first round is warm-up
 
 

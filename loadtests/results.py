@@ -8,11 +8,11 @@ in "template"; everything else in it is for the template.
 
 import argparse
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import isinf
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, TypeVar
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from tabulate import tabulate
@@ -25,6 +25,7 @@ RESULTS = ROOT / "docs" / "results"
 TEMPLATE, SECTIONS = "template", "sections"
 
 Figures = dict[str, Any]
+Side = TypeVar("Side")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -63,6 +64,13 @@ def page_of(raw: Path, figures: Figures) -> str:
         text = _render(figures)
     origin = f", {figures['source']}" if "source" in figures else ""
     return f"{text}\n\nRaw figures: [{raw.name}]({raw.name}){origin}.\n"
+
+
+def alternating(sides: Iterable[Side], rounds: int) -> Iterator[Side]:
+    """Each of the sides once a round, in one order and then in the reverse order."""
+    order = list(sides)
+    for number in range(rounds):
+        yield from order if number % 2 == 0 else reversed(order)
 
 
 def spread(values: Sequence[float]) -> Figures:

@@ -16,10 +16,9 @@ from typing import Any
 from loadtests.http_client import NO_ANSWER, OK, search
 from loadtests.loads import Load, closed_loop
 from loadtests.processes import Service
-from loadtests.resilience.testbed import Testbed
+from loadtests.resilience.testbed import CLIENTS, Testbed
 from loadtests.results import bound, spread
 
-CLIENTS = 16
 CLOSED_EVERY = 4
 _LOAD_SECONDS = (0.5, 1.5)
 _EXIT_TIMEOUT_SECONDS = 40
@@ -80,7 +79,6 @@ def stop_under_load(
     read_log: Callable[[], Sequence[str]],
     *,
     seconds: float,
-    clients: int = CLIENTS,
 ) -> Stop:
     """Load a service for some seconds and stop it; clients continue until they are refused.
 
@@ -98,7 +96,7 @@ def stop_under_load(
     enough = Event()
     with ThreadPoolExecutor(1) as pool:
         loading = pool.submit(
-            closed_loop, address, requests, clients=clients, go_on=lambda: not enough.is_set()
+            closed_loop, address, requests, clients=CLIENTS, go_on=lambda: not enough.is_set()
         )
         try:
             time.sleep(seconds)
