@@ -36,14 +36,9 @@ def main() -> None:
         subprocess.run(["git", "clone", "--quiet", str(ROOT), str(clone)], check=True)
         first_seconds, hits = run_demo(clone)
         later_seconds, _ = run_demo(clone)
-    figures = {
-        "template": "benchmarks/demo.md.j2",
-        "machine": describe_machine(["onnxruntime", "faiss-cpu"], threads="all cores"),
-        "first_seconds": first_seconds,
-        "later_seconds": later_seconds,
-        "hits": hits,
-    }
-    print(write(raw, figures))
+    machine = describe_machine(["onnxruntime", "faiss-cpu"], threads="all cores")
+    figures = {"first_seconds": first_seconds, "later_seconds": later_seconds, "hits": hits}
+    print(write(raw, {"template": "benchmarks/demo.md.j2", "machine": machine, **figures}))
 
 
 def run_demo(clone: Path) -> tuple[float, dict[str, list[str]]]:
@@ -51,13 +46,11 @@ def run_demo(clone: Path) -> tuple[float, dict[str, list[str]]]:
     command = f"make --directory {clone} demo PORT={{port}}"
     first_search = f"/search?{urlencode({'q': QUERIES[0]})}"
     cores = os.sched_getaffinity(0)
+    threads = {"OMP_NUM_THREADS": str(len(cores))}  # as without the variable
     with running(
-        command,
-        ready_path=first_search,
-        cores=cores,
-        settings={"OMP_NUM_THREADS": str(len(cores))},  # as without the variable
+        command, ready_path=first_search, cores=cores, settings=threads,
         start_timeout=LONGEST_SECONDS,
-    ) as demo:
+    ) as demo:  # fmt: skip
         return demo.seconds_to_ready, {query: search(demo.address, query) for query in QUERIES}
 
 

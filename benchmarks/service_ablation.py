@@ -17,7 +17,6 @@ from itertools import cycle
 from pathlib import Path
 from typing import Any
 
-from benchmarks.baselines import ablated
 from benchmarks.service import PACKAGES, WARM_UP_SECONDS, over, sample_of, two_cores
 from loadtests.figures import Figures
 from loadtests.http_client import OK
@@ -39,10 +38,10 @@ PLAIN = {
 }
 PARTS = {
     SWIFTLET: "",
-    "head and body of an answer written separately": ablated.SEPARATE_WRITES,
-    "a thread pool instead of the event loop and threads beside it": ablated.THREAD_POOL,
-    "no share of time for searching": ablated.NO_SHARE,
-    "uvicorn's connections and stop": ablated.UVICORN,
+    "head and body of an answer written separately": "write_separately",
+    "a thread pool instead of the event loop and threads beside it": "use_thread_pool",
+    "no share of time for searching": "share_no_time",
+    "uvicorn's connections and stop": "use_uvicorn",
 }
 CLIENTS = (1, 16)
 

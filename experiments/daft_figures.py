@@ -1,6 +1,5 @@
 """The raw figures of docs/results/daft.md, collected from finished runs."""
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
@@ -8,7 +7,7 @@ from typing import Any
 from scipy.stats import spearmanr
 
 from experiments.daft_runs import Variant, Workplace, verdict
-from experiments.latency import query_latencies
+from experiments.runs import query_latencies
 from export.encoder_directory import export_encoder
 from loadtests.results import Figures
 from swiftlet.evaluation.comparison import PlainColumn, compare
@@ -57,9 +56,8 @@ def collect(workplace: Workplace, experiments: Mapping[str, Sequence[Variant]]) 
         figures["stopping"] = _stopping(workplace.log(runs[LONGEST_ALIGNMENT]))
         figures["curves"] = _curves(workplace, runs)
     if "negatives" in done:
-        figures["seconds_per_step"] = {
-            variant.name: _seconds_per_step(workplace.log(variant)) for variant in done["negatives"]
-        }
+        logs = {variant.name: workplace.log(variant) for variant in done["negatives"]}
+        figures["seconds_per_step"] = {name: _seconds_per_step(log) for name, log in logs.items()}
     if "map" in done:
         figures["correlations"] = _correlations(workplace, done["map"])
     return figures
@@ -102,9 +100,8 @@ def _comparison(runs: Mapping[str, Any], plain: Sequence[PlainColumn] = ()) -> F
 def _layers(workplace: Workplace, variants: Sequence[Variant]) -> Figures:
     titles = {}
     for variant in variants:
-        kept = variant.settings.get("query_encoder.layers", "[0, 5]")
-        number = len(json.loads(kept))
-        titles[variant.name] = f"{number} layer{'s' if number > 1 else ''}: {kept}"
+        kept = variant.settings.get("query_encoder.layers", [0, 5])
+        titles[variant.name] = f"{len(kept)} layer{'s' if len(kept) > 1 else ''}: {kept}"
     directories = {name: workplace.runs / name / "query-encoder" for name in titles}
     for out in directories.values():
         if not out.is_dir():
@@ -127,14 +124,8 @@ def _stopping(log: LoggedRun) -> list[Figures]:
     for name, stopping in criteria.items():
         found = next((e for e in evaluations[1:] if stopping.reason_to_stop(e.values["kl"])), None)
         values = (found or evaluations[-1]).values
-        rows.append(
-            {
-                "criterion": name,
-                "step": found.step if found else None,
-                "kl_per_dimension": values["kl_per_dimension"],
-                "ndcg@10": values["ndcg@10"],
-            }
-        )
+        reached = {key: values[key] for key in ("kl_per_dimension", "ndcg@10")}
+        rows.append({"criterion": name, "step": found.step if found else None, **reached})
     return rows
 
 

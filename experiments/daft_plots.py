@@ -64,22 +64,16 @@ def _draw_layers(raw: Figures, path: Path) -> None:
         quality = mean_of(comparison, row.name, "nDCG@10")
         name = row.name.partition(":")[0]
         points.append(QualityPoint(name, latencies.figures[row.name], quality, series="DAFT"))
-    figure = plot_quality(
-        points, quality_label="nDCG@10, mean over the tests", latency_label="ms a query"
-    )
-    save_figure(figure, path)
+    label = "nDCG@10, mean over the tests"
+    save_figure(plot_quality(points, quality_label=label, latency_label="ms a query"), path)
 
 
 def _draw_losses(losses: Figures, path: Path) -> None:
     """Figure 2, for each choice of negatives, each with its own limit."""
-    panels = [
-        loss_panel(
-            [_curve(label, points[label]) for label in ("not aligned", "aligned")],
-            collapsed_loss=points["limit"],
-            title=name,
-        )
-        for name, points in losses.items()
-    ]
+    panels = []
+    for name, points in losses.items():
+        curves = [_curve(label, points[label]) for label in ("not aligned", "aligned")]
+        panels.append(loss_panel(curves, collapsed_loss=points["limit"], title=name))
     save_figure(plot_lines(panels), path)
 
 

@@ -1,7 +1,8 @@
-"""The raw figures of docs/results/distillation.md, collected from finished runs."""
+"""The raw figures and the plots of docs/results/distillation.md, from finished runs."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import product
+from pathlib import Path
 from statistics import fmean
 
 from experiments.distillation_data import Workplace
@@ -19,11 +20,12 @@ from experiments.distillation_shipped import (
     QUANTISED,
     measure_int8,
 )
-from experiments.latency import query_latencies
-from experiments.processes import Processes
+from experiments.runs import Processes, query_latencies
 from loadtests.results import Figures
 from swiftlet.encoders import DEFAULT_ENCODER
 from swiftlet.evaluation.machine import describe_machine
+from swiftlet.evaluation.plots.figures import COLOURS, new_figure, save_figure
+from swiftlet.evaluation.plots.quality import QualityPoint, plot_quality
 
 PACKAGES = ["torch", "transformers", "sentence-transformers", "onnxruntime", "faiss-cpu", "ranx"]
 
@@ -121,3 +123,47 @@ def _run(workplace: Workplace, run: Variant) -> Figures:
         "cosine": found["best"]["cosine"],
         **_kept(workplace, run.name, "development"),
     }
+
+
+def draw(figures: Figures, results: Path) -> None:
+    """Draw both plots beside the page."""
+    _draw_students(figures, results / "distillation-latency.png")
+    _draw_layers(figures, results / "distillation.png")
+
+
+def _draw_students(figures: Figures, path: Path) -> None:
+    """Kept share against latency."""
+    points = [QualityPoint("the teacher in int8", figures["teacher"]["ms"], 1.0)]
+    points += [
+        QualityPoint(student["final"], student["ms"], student["mean"], "distilled")
+        for student in figures["students"]
+        if student["ms"] is not None
+    ]
+    figure = plot_quality(
+        points,
+        quality_label="kept share of nDCG@10",
+        latency_label="ms a query of 10 tokens, int8, one thread",
+    )
+    save_figure(figure, path)
+
+
+def _draw_layers(figures: Figures, path: Path) -> None:
+    """The kept share of every trained choice of layers: a panel for each number, best on top."""
+    by_number: dict[int, list[tuple[float, str]]] = {}
+    for row in figures["layers"]:
+        if row["trained"] is not None:
+            name = ", ".join(map(str, row["layers"]))
+            by_number.setdefault(len(row["layers"]), []).append((row["trained"]["kept"], name))
+    figure = new_figure(9.5, 3.4, len(by_number))
+    for axes, colour, (number, found) in zip(
+        figure.axes, COLOURS, sorted(by_number.items()), strict=False
+    ):
+        shares, names = zip(*sorted(found), strict=True)
+        bars = axes.barh(names, shares, color=colour, height=0.7)
+        axes.bar_label(bars, [f"{share:.1%}" for share in shares], padding=3, fontsize=8)
+        axes.set(title=f"{number} of 6 layers", xlabel="kept share of nDCG@10")
+        axes.set_xlim(min(shares) - 0.08, max(shares) + 0.06)
+        axes.locator_params(axis="x", nbins=5)
+        axes.xaxis.set_major_formatter(lambda value, _position: f"{100 * value:g}%")
+        axes.grid(visible=False, axis="y")
+    save_figure(figure, path)

@@ -10,7 +10,7 @@ import torch
 from torch.nn import functional
 
 from experiments.distillation_data import Workplace
-from experiments.pages import kept
+from experiments.runs import kept
 from swiftlet.encoders import torch_weights
 from training.distillation.teacher import Teacher
 from training.distillation.texts import read_query_texts

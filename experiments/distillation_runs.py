@@ -13,7 +13,7 @@ from typing import Any, cast
 import numpy as np
 
 from experiments.distillation_data import DEVELOPMENT, TESTS, Collection, Workplace
-from experiments.processes import Processes
+from experiments.runs import Processes
 from swiftlet.encoders import torch_weights
 from swiftlet.evaluation.experiment import run_queries
 from swiftlet.evaluation.metrics import evaluate_per_query
@@ -36,23 +36,16 @@ METRIC = "nDCG@10"
 TEACHER = "teacher"
 SETS: Mapping[str, Sequence[Collection]] = {"development": DEVELOPMENT, "tests": TESTS}
 
-BASE: Mapping[str, str] = {
-    "layers": "[0, 5]",
-    "batch_size": "128",
-    "precision": '"bf16"',
-    "sentences": "120000",
-}
-
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """A run: the settings that differ from BASE, as TOML, and whether it also uses prose.
+    """A run: its settings, and whether it uses prose beside queries.
 
     `after` is the run that it continues, and `why` its description on the page.
     """
 
     name: str
-    settings: Mapping[str, str] = field(default_factory=dict, hash=False)
+    settings: Mapping[str, Any] = field(default_factory=dict, hash=False)
     prose: bool = True
     why: str = ""
     after: str = ""
@@ -114,13 +107,13 @@ def _arguments(workplace: Workplace, variant: Variant) -> list[str]:
         arguments += ["--queries", str(path)]
     for path in workplace.corpora if variant.prose else []:
         arguments += ["--corpus", str(path)]
-    settings = {**BASE, **variant.settings}
+    settings = dict(variant.settings)
     if variant.after:
         del settings["layers"]
         earlier = workplace.run(variant.after) / "query_encoder"
         arguments += ["--student", str(earlier), "--no-projection"]
     for name, value in settings.items():
-        arguments += ["--set", f"{name}={value}"]
+        arguments += ["--set", f"{name}={json.dumps(value)}"]  # also TOML
     return ["distill", *arguments, "--resume"]
 
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from experiments.distillation_data import Workplace
 from experiments.distillation_runs import searcher_of
-from experiments.pages import kept
+from experiments.runs import kept
 from export.encoder_directory import export_encoder
 from loadtests.results import Figures
 from swiftlet.retrieval.encoder import OnnxEncoder, Precision

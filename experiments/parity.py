@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from statistics import fmean
 
-from experiments.pages import parsed, read_figures
+from experiments.runs import parsed, read_figures
 from export.encoder_directory import export_encoder
 from export.quality import Collection
 from loadtests.results import Figures, write

@@ -24,7 +24,7 @@ from experiments.distillation_runs import (
     run_all,
 )
 from experiments.distillation_shipped import export_students
-from experiments.processes import Processes
+from experiments.runs import Processes
 from export.encoder_directory import export_encoder
 from loadtests.results import rendered
 from swiftlet.encoders import (
@@ -56,7 +56,7 @@ def main() -> None:
     else:
         out = options.out or DEFAULT_QUERY_ENCODER
         workplace = prepare(options.data.resolve(), options.wordnet, options.runs.resolve())
-        card = query_encoder(out, workplace, Processes.from_options(options))
+        card = query_encoder(out, workplace, Processes(options.jobs, options.threads))
     (out / "README.md").write_text(card, "utf-8")
     print(f"wrote {out}")
 

@@ -38,8 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             # After each service, so that the figures are kept if the next one fails.
             with held_back():
                 write_report(measurements, plan, options.out, command=command, machine=machine)
-                requested = measurements if options.requests else ()
-                write_requests(requested, options.out / REQUESTS_FOLDER)
+                write_requests(measurements, options.out / REQUESTS_FOLDER)
     except LoadTestError as error:
         refuse(error)
     except Stopped as stop:

@@ -38,9 +38,8 @@ def number(
         except ValueError:
             value = None
         if value is None or not least <= value <= most:
-            raise argparse.ArgumentTypeError(
-                f"{text!r} is given; {expected} from {least:g} to {most:g} is expected"
-            )
+            bounds = f"{expected} from {least:g} to {most:g}"
+            raise argparse.ArgumentTypeError(f"{text!r} is given; {bounds} is expected")
         return value
 
     return parse

@@ -34,13 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--every", type=whole, default=1, help="only every n-th document")
     parsed = parser.parse_args(arguments)
     try:
-        documents = write_corpus(
-            parsed.collections,
-            parsed.out,
-            queries=parsed.queries,
-            num_queries=parsed.num_queries,
-            every=parsed.every,
-        )
+        documents = write_corpus(**vars(parsed))
     except (LoadTestError, RetrievalError) as error:
         refuse(str(error))
     print(f"{documents:,} documents in {parsed.out}")
@@ -66,17 +60,15 @@ def write_corpus(
             written = Path(folder)
             with (written / CORPUS_FILE).open("w", encoding="utf-8") as file:
                 for collection in collections:
-                    name = collection.resolve().name
                     for document in islice(read_documents(collection), 0, None, every):
-                        record = {"_id": f"{name}/{document.document_id}"}
+                        record = {"_id": f"{collection.resolve().name}/{document.document_id}"}
                         record |= {"title": document.title, "text": document.text}
                         print(json.dumps(record, ensure_ascii=False), file=file)
                         count += 1
-            with (written / QUERIES_FILE).open("w", encoding="utf-8") as file:
-                for number, text in enumerate(sample):
-                    print(json.dumps({"_id": str(number), "text": text}), file=file)
-            for name in (CORPUS_FILE, QUERIES_FILE):
-                (written / name).replace(out / name)
+            lines = [json.dumps({"_id": str(n), "text": text}) for n, text in enumerate(sample)]
+            (written / QUERIES_FILE).write_text("".join(f"{line}\n" for line in lines), "utf-8")
+            for file_name in (CORPUS_FILE, QUERIES_FILE):
+                (written / file_name).replace(out / file_name)
     except OSError as error:
         place = error.filename or out
         raise LoadTestError(f"{place} cannot be written: {error.strerror}") from error
@@ -88,16 +80,15 @@ def _check(collections: Sequence[Path], out: Path, queries: Path) -> None:
     names = [collection.resolve().name for collection in collections]
     if len(set(names)) < len(names):
         raise LoadTestError(f"two of the collections have the same name: {', '.join(names)}")
-    for collection in collections:
-        if not (collection / CORPUS_FILE).is_file():
-            raise LoadTestError(f"{collection} is no collection: it has no {CORPUS_FILE}")
+    sources = [collection / CORPUS_FILE for collection in collections]
+    for source in sources:
+        if not source.is_file():
+            raise LoadTestError(f"{source.parent} is no collection: it has no {CORPUS_FILE}")
     written = {(out / name).resolve() for name in (CORPUS_FILE, QUERIES_FILE)}
-    read = [collection / CORPUS_FILE for collection in collections]
-    for source in (*read, queries, queries / QUERIES_FILE):
+    for source in (*sources, queries, queries / QUERIES_FILE):
         if source.resolve() in written:
-            raise LoadTestError(
-                f"--out {out} would write over {source}; another folder is expected"
-            )
+            sentence = f"--out {out} would write over {source}; another folder is expected"
+            raise LoadTestError(sentence)
 
 
 if __name__ == "__main__":

@@ -1,11 +1,10 @@
 """The files of a load test: report.md with its raw figures, CSV tables, pictures, each request."""
 
-import csv
-import gzip
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
+import pandas as pd
 import psutil
 
 from loadtests import results
@@ -21,19 +20,16 @@ from loadtests.figures import (
     fewest_requests,
     unsteadiness,
 )
-from loadtests.locust_run import LocustFigures
 from loadtests.measure import Measurement
 from loadtests.plots import draw_all
 from loadtests.systems import file_name
 
-REPORT_FILE, RAW_FILE, RATES_FILE = "report.md", "report.json", "rates.csv"
-SATURATION_FILE, LOCUST_FILE = "saturation.csv", "locust.csv"
-REQUESTS_FOLDER = "requests"
+REPORT_FILE, RAW_FILE, REQUESTS_FOLDER = "report.md", "report.json", "requests"
 TEMPLATE = "loadtests/report.md.j2"
+MOMENTS = ["scheduled", "begun", "sent", "finished"]
 
 _MIDDLE = 50.0
 _MOST_TIMES_THE_MIDDLE = 5.0
-_NONE = "-"
 
 Row = dict[str, str]
 
@@ -42,10 +38,18 @@ def write_report(
     measurements: Sequence[Measurement], plan: Plan, folder: Path, *, command: str, machine: str
 ) -> None:
     """Write report.md with its raw figures, pictures and CSV tables into `folder`."""
-    pictures = draw_all(measurements, folder)
-    _write_csv(folder / RATES_FILE, [row for each in measurements for row in _rate_rows(each)])
-    _write_csv(folder / SATURATION_FILE, [r for each in measurements for r in _step_rows(each)])
-    _write_csv(folder / LOCUST_FILE, [row for each in measurements for row in _locust_rows(each)])
+    tables: dict[str, dict[str, list[Row]]] = {
+        each.system.name: {
+            "steps": _step_rows(each),
+            "rates": _rate_rows(each),
+            "stages": _stage_rows(each),
+            "locust": _locust_rows(each),
+        }
+        for each in measurements
+    }
+    for kind, file in (("rates", "rates"), ("steps", "saturation"), ("locust", "locust")):
+        rows = [{"service": name} | row for name, each in tables.items() for row in each[kind]]
+        pd.DataFrame(rows).to_csv(folder / f"{file}.csv", index=False)
     services, generators = plan.service_cores, plan.generator_cores
     figures = {
         "template": TEMPLATE,
@@ -66,19 +70,16 @@ def write_report(
         "most_clients": MOST_CLIENTS,
         "fewest": {"p99": fewest_requests(99.0), "p99.9": fewest_requests(99.9)},
         "busy_share": BUSY_SHARE,
-        "summary": [_summary(each) for each in measurements],
-        "bounds": [row for each in measurements for row in _bounds(each)],
-        "pictures": pictures,
+        "summary": list(map(_summary, measurements)),
+        "bounds": [_bound(each) for each in measurements if _MIDDLE in each.rates],
+        "pictures": draw_all(measurements, folder),
         "services": [
             {
                 "name": each.system.name,
                 "command": each.system.command,
                 "artefacts": list(each.artefacts),
-                "steps": _step_rows(each),
-                "rates": _rate_rows(each),
-                "stages": _stage_rows(each),
-                "locust": _locust_rows(each),
                 "warnings": each.warnings,
+                **tables[each.system.name],
             }
             for each in measurements
         ],
@@ -86,66 +87,60 @@ def write_report(
     results.write(folder / RAW_FILE, figures)
 
 
-def write_requests(measurements: Iterable[Measurement], folder: Path) -> None:
+def write_requests(measurements: Sequence[Measurement], folder: Path) -> None:
     """Write every request of the open loops; times in seconds, from the end of the warm-up on.
 
     The files of an earlier run are removed.
     """
+    folder.mkdir(exist_ok=True)
     for earlier in folder.glob("*.csv.gz"):
         earlier.unlink()
     for measurement in measurements:
-        folder.mkdir(exist_ok=True)
         for percent, figures in measurement.rates.items():
-            name = file_name(measurement.system.name)
             began = figures.load.began
-            with gzip.open(folder / f"{name}-{percent:g}.csv.gz", "wt", encoding="utf-8") as file:
-                writer = csv.writer(file)
-                writer.writerow(
-                    ["kind", "scheduled", "begun", "sent", "finished", "status", "server_timing"]
-                )
-                for each in figures.load.exchanges:
-                    moments = (each.scheduled, each.begun, each.sent, each.finished)
-                    shown = [f"{moment - began:.6f}" for moment in moments]
-                    timing = each.server_timing.decode()
-                    writer.writerow([each.request.kind, *shown, each.status, timing])
+            requests = [
+                {"kind": each.request.kind}
+                | {moment: getattr(each, moment) - began for moment in MOMENTS}
+                | {"status": each.status, "server_timing": each.server_timing.decode()}
+                for each in figures.load.exchanges
+            ]
+            name = f"{file_name(measurement.system.name)}-{percent:g}.csv.gz"
+            pd.DataFrame(requests).to_csv(folder / name, index=False, float_format="%.6f")
 
 
 def _summary(measurement: Measurement) -> Row:
-    row = {
-        "service": measurement.system.name,
-        "saturation, answers a second": _range(measurement.saturations),
-    }
+    least, most = (f"{measurement.saturations[n]:,.0f}" for n in (0, -1))
+    saturation = least if least == most else f"{least} to {most}"
+    row = {"service": measurement.system.name, "saturation, answers a second": saturation}
     for percent, figures in measurement.rates.items():
-        row[f"p50 / p99 at {percent:g}%, ms"] = (
-            f"{_latency(figures, _MIDDLE) or _NONE} / {_latency(figures, 99.0) or _NONE}"
-        )
+        both = [_latency(figures, p) or "-" for p in (_MIDDLE, 99.0)]
+        row[f"p50 / p99 at {percent:g}%, ms"] = " / ".join(both)
     return row
 
 
-def _bounds(measurement: Measurement) -> list[Row]:
-    figures = measurement.rates.get(_MIDDLE)
-    if figures is None:
-        return []
+def _bound(measurement: Measurement) -> Row:
+    figures = measurement.rates[_MIDDLE]
     row = {
         "service": measurement.system.name,
         "bound": f"p99 at 50% of saturation is at most {_MOST_TIMES_THE_MIDDLE:g} times p50",
     }
     if len(figures.latencies) < fewest_requests(99.0):
-        return [row | {"measured": "", "": "too few requests to tell"}]
+        return row | {"measured": "", "": "too few requests to tell"}
     times = figures.latency(99.0) / figures.latency(_MIDDLE)
     kept = "kept" if times <= _MOST_TIMES_THE_MIDDLE else "**missed**"
     if unsteadiness(*measurement.saturation_around[_MIDDLE]):
         kept += f", while {CHANGED}"
-    return [row | {"measured": f"{times:.2f} times", "": kept}]
+    return row | {"measured": f"{times:.2f} times", "": kept}
 
 
 def _rate_rows(measurement: Measurement) -> list[Row]:
-    return [
-        {
-            "service": measurement.system.name,
+    rows = []
+    for percent, figures in measurement.rates.items():
+        before, after = measurement.saturation_around[percent]
+        row = {
             "% of saturation": f"{percent:g}",
-            "saturation before": f"{measurement.saturation_around[percent][0]:.1f}",
-            "saturation after": f"{measurement.saturation_around[percent][1]:.1f}",
+            "saturation before": f"{before:.1f}",
+            "saturation after": f"{after:.1f}",
             "offered a second": f"{figures.offered:.1f}",
             "came a second": f"{len(figures.measured) / figures.load.seconds:.1f}",
             "answered a second": f"{figures.answered_rate:.1f}",
@@ -156,19 +151,15 @@ def _rate_rows(measurement: Measurement) -> list[Row]:
             **_shares(figures),
             "generator late, p50 / p99": f"{_ms(figures.late(50.0))} / {_ms(figures.late(99.0))}",
         }
-        for percent, figures in measurement.rates.items()
-    ]
+        rows.append(row)
+    return rows
 
 
 def _step_rows(measurement: Measurement) -> list[Row]:
     return [
-        {
-            "service": measurement.system.name,
-            "clients": str(clients),
-            "answered a second": f"{figures.answered_rate:.1f}",
-            **{f"p{p:g}": _latency(figures, p) for p in (_MIDDLE, 99.0)},
-            **_shares(figures),
-        }
+        {"clients": str(clients), "answered a second": f"{figures.answered_rate:.1f}"}
+        | {f"p{p:g}": _latency(figures, p) for p in (_MIDDLE, 99.0)}
+        | _shares(figures)
         for clients, figures in measurement.steps.items()
     ]
 
@@ -176,10 +167,11 @@ def _step_rows(measurement: Measurement) -> list[Row]:
 def _stage_rows(measurement: Measurement) -> list[Row]:
     rows = []
     for percent, figures in measurement.rates.items():
-        stages = {name: _ms(mean) for name, mean in figures.stages.items() if name != TOTAL}
-        whole = {"service, whole": _ms(figures.stages[TOTAL])} if TOTAL in figures.stages else {}
-        latency = {"latency": _ms(figures.mean_latency)}
-        rows.append({"% of saturation": f"{percent:g}", **stages, **whole, **latency})
+        stages = {n: ms for n, ms in figures.stages.items() if n != TOTAL}
+        if TOTAL in figures.stages:
+            stages |= {"service, whole": figures.stages[TOTAL]}
+        stages |= {"latency": figures.mean_latency}
+        rows.append({"% of saturation": f"{percent:g}"} | {n: _ms(ms) for n, ms in stages.items()})
     return rows
 
 
@@ -188,24 +180,16 @@ def _locust_rows(measurement: Measurement) -> list[Row]:
     for percent, found in measurement.locust.items():
         figures = measurement.rates[percent]
         both = {
-            p: (_latency(figures, p), _latency(found, p), figures.latency(p) / found.latency(p))
-            for p in (_MIDDLE, 99.0)
+            "p50": (figures.latency(50.0), found.p50),
+            "p99": (figures.latency(99.0), found.p99),
         }
+        row = {"% of saturation": f"{percent:g}", "answered a second": f"{found.rate:.1f}"}
+        row |= {name: _ms(theirs) for name, (_, theirs) in both.items()}
+        for name, (ours, theirs) in both.items():
+            ratio = ours / theirs
+            row[f"open loop / Locust, {name}"] = "" if math.isnan(ratio) else f"{ratio:.2f}"
         rows.append(
-            {
-                "service": measurement.system.name,
-                "% of saturation": f"{percent:g}",
-                "users": str(found.users),
-                "answered a second": f"{found.rate:.1f}",
-                **{f"p{p:g}": _latency(found, p) for p in PERCENTILES},
-                **{
-                    f"open loop / Locust, p{p:g}": f"{ratio:.2f}" if ours and theirs else ""
-                    for p, (ours, theirs, ratio) in both.items()
-                },
-                "failed": str(found.failures),
-                "rejected": str(found.rejections),
-                "Locust's core": f"{found.generator_share:.0%}",
-            }
+            row | {"failed": str(found.failures), "Locust's core": f"{found.core_share:.0%}"}
         )
     return rows
 
@@ -218,20 +202,7 @@ def _shares(figures: Figures) -> Row:
     }
 
 
-def _write_csv(path: Path, rows: Sequence[Row]) -> None:
-    with path.open("w", encoding="utf-8", newline="") as file:
-        names = list(dict.fromkeys(name for row in rows for name in row))
-        writer = csv.DictWriter(file, names)
-        writer.writeheader()
-        writer.writerows(rows)
-
-
-def _range(ascending: Sequence[float]) -> str:
-    least, most = f"{ascending[0]:,.0f}", f"{ascending[-1]:,.0f}"
-    return least if least == most else f"{least} to {most}"
-
-
-def _latency(figures: Figures | LocustFigures, percentile: float) -> str:
+def _latency(figures: Figures, percentile: float) -> str:
     """A percentile of the latencies; empty if there are too few requests for it."""
     enough = len(figures.latencies) >= fewest_requests(percentile)
     return _ms(figures.latency(percentile)) if enough else ""

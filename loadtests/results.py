@@ -83,9 +83,26 @@ def spread(values: Sequence[float]) -> Figures:
     }
 
 
-def bound(name: str, measured: str, expected: str, *, kept: bool) -> Figures:
+def bound(name: str, measured: object, expected: object, *, kept: bool) -> Figures:
     """A bound on a figure: its name, the measured value, the bound, and whether it was kept."""
-    return {"name": name, "measured": measured, "bound": expected, "kept": kept}
+    return {"name": name, "measured": str(measured), "bound": str(expected), "kept": kept}
+
+
+def none_of(name: str, count: int) -> Figures:
+    """The bound that there is none of something."""
+    return bound(name, count, 0, kept=not count)
+
+
+def growth(name: str, first: float, last: float, most: float = 0.05) -> Figures:
+    """The bound on the growth of memory, from and to a number of bytes."""
+    measured = f"{megabytes(first)}, {megabytes(last)} ({last / first - 1:+.1%})"
+    return bound(name, measured, f"less than {most:+.0%}", kept=last / first - 1 < most)
+
+
+def only(name: str, found: Iterable[int], allowed: Iterable[int]) -> Figures:
+    """The bound that there are no other statuses than the allowed ones."""
+    others = sorted(set(found) - set(allowed))
+    return bound(name, ", ".join(map(str, others)) or "none", "none", kept=not others)
 
 
 def milliseconds(seconds: float) -> str:

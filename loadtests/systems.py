@@ -54,16 +54,13 @@ def systems_under_test(
     if not indexes and not named:
         indexes = [(demo_index(cores, options.start_timeout), "demo")]
     start = partial(running, cores=cores, start_timeout=options.start_timeout)
+    words = [f"{name}={value}" for name, value in settings.items()]
     for index, name in indexes:
+        title = f"{name}, {num_passages(index):,} passages"
         command = swiftlet_command(index, options.encoder)
-        words = [f"{name}={value}" for name, value in settings.items()]
-        yield SystemUnderTest(
-            f"{name}, {num_passages(index):,} passages",
-            " ".join([*words, command.replace(sys.executable, "python")]),
-            READY_PATH,
-            partial(start, command, settings=settings),
-            partial(_describe, index),
-        )
+        shown = " ".join([*words, command.replace(sys.executable, "python")])
+        started = partial(start, command, settings=settings)
+        yield SystemUnderTest(title, shown, READY_PATH, started, partial(_describe, index))
     for name, command in named:
         ready = options.service_ready
         yield SystemUnderTest(name, command, ready, partial(start, command, ready_path=ready))
@@ -85,10 +82,9 @@ def num_passages(index: Path) -> int:
     :raises LoadTestError: When the directory is no index.
     """
     try:
-        passages: int = _read_manifest(index)["details"]["num_passages"]
+        return int(_read_manifest(index)["details"]["num_passages"])
     except (KeyError, TypeError) as error:
         raise LoadTestError(f"{index} is no index: its manifest has no num_passages") from error
-    return passages
 
 
 def file_name(name: str) -> str:
@@ -116,10 +112,9 @@ def _describe(index: Path, service: Service) -> list[str]:
 def _read_manifest(directory: Path) -> Mapping[str, Any]:
     file = directory / "manifest.json"
     try:
-        manifest: Mapping[str, Any] = json.loads(file.read_text("utf-8"))
+        return dict(json.loads(file.read_text("utf-8")))
     except (OSError, ValueError) as error:
         raise LoadTestError(f"{directory} is no artefact: {file} cannot be read") from error
-    return manifest
 
 
 def _check_names(names: Sequence[str]) -> None:

@@ -53,7 +53,8 @@ QUERY_SEED = 5
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run and write the sections; 1 if a bound was missed."""
-    options = _parser().parse_args(arguments)
+    parser = _parser()
+    options = parser.parse_args(arguments)
     stop_on_signals()
     # Services and generators inherit it; overload takes thousands of connections.
     _, most_files = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -68,20 +69,28 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sample = random.Random(QUERY_SEED).sample(queries, min(len(queries), options.num_queries))
         # Before this process is pinned to the generator's cores.
         machine = describe_machine(PACKAGES, threads=THREADS[options.cores])
+        tested = f"{machine} {num_passages(index):,} passages, query encoder {options.encoder.name}"
         missed = False
-        with pinned(generator):
-            for name in RUNS if options.run == ALL else [options.run]:
-                heading, run, option = RUNS[name]
-                with tempfile.TemporaryDirectory() as folder:
-                    testbed = Testbed(
-                        Path(folder), index, options.encoder, sample, service, generator,
-                        options.rate, options.times,
-                    )  # fmt: skip
-                    found = run(testbed, getattr(options, option))
-                made_by = _describe(options, name, option, machine, index, len(sample))
-                figures = {"template": f"{TEMPLATES}/{name}.md.j2", "made_by": made_by, **found}
-                page = write_section(options.raw, TITLE, heading + HEADINGS[options.cores], figures)
-                missed |= not all(bound["kept"] for bound in found["bounds"])
+        for name in RUNS if options.run == ALL else [options.run]:
+            heading, run, option = RUNS[name]
+            with pinned(generator), tempfile.TemporaryDirectory() as folder:
+                testbed = Testbed(
+                    Path(folder), index, options.encoder, sample, service, generator,
+                    options.rate, options.times,
+                )  # fmt: skip
+                found = run(testbed, getattr(options, option))
+            given = f"{name} --{option.replace('_', '-')} {getattr(options, option):g}"
+            for other in ("times", "cores", "rate"):
+                if getattr(options, other) != parser.get_default(other):
+                    given += f" --{other} {getattr(options, other):g}"
+            made_by = f"Made by `python -m loadtests.resilience {given}`. {tested}, "
+            figures = {
+                "template": f"{TEMPLATES}/{name}.md.j2",
+                "made_by": f"{made_by}{len(sample)} queries.",
+                **found,
+            }
+            page = write_section(options.raw, TITLE, heading + HEADINGS[options.cores], figures)
+            missed |= not all(bound["kept"] for bound in found["bounds"])
     except LoadTestError as error:
         refuse(error)
     except Stopped as stop:
@@ -109,19 +118,6 @@ def _parser() -> Parser:
     add("--minutes", type=number(0.05, 1440), default=10.0, help="of the run memory")
     add("--raw", type=Path, default=PAGE, help="raw figures of the page, which is beside them")
     return parser
-
-
-def _describe(options: Any, name: str, option: str, machine: str, index: Path, queries: int) -> str:
-    """The command, machine, index and queries of a run."""
-    given = f"--{option.replace('_', '-')} {getattr(options, option):g}"
-    given += f" --times {options.times:g}" if name == "overload" else ""
-    given += f" --cores {options.cores}" if options.cores > 1 else ""
-    given += f" --rate {options.rate:g}" if options.rate is not None else ""
-    return (
-        f"Made by `python -m loadtests.resilience {name} {given}`. "
-        f"{machine} {num_passages(index):,} passages, query encoder {options.encoder.name}, "
-        f"{queries} queries."
-    )
 
 
 if __name__ == "__main__":

@@ -10,8 +10,7 @@ from experiments.daft import EXPERIMENTS, variant
 from experiments.daft_figures import collect
 from experiments.daft_plots import PANELS, draw, keep_embeddings
 from experiments.daft_runs import Workplace, verdict
-from experiments.pages import read_figures
-from experiments.processes import Processes
+from experiments.runs import Processes, read_figures
 from loadtests.results import write
 
 COLLAPSED = "cached-fast-unaligned"

@@ -11,7 +11,7 @@ from experiments.distillation_data import Workplace
 from experiments.distillation_figures import collect
 from experiments.distillation_runs import SETS, TEACHER, judged_file
 from experiments.distillation_shipped import QUANTISED
-from experiments.processes import Processes
+from experiments.runs import Processes
 from loadtests.results import write
 from swiftlet.retrieval.manifest import Manifest, write_manifest
 
@@ -30,7 +30,7 @@ def workplace(tmp_path: Path) -> Workplace:
             judged_file(made, name, kind).write_text(json.dumps(figures))
     for run in runs:
         details = {
-            "distillation": {"layers": json.loads(run.settings.get("layers", "[5]")), "epochs": 2},
+            "distillation": {"layers": run.settings.get("layers", [5]), "epochs": 2},
             "best": {"cosine": 0.95},
             "texts": {"queries": 12_000},
             "num_held_out": 2_000,
