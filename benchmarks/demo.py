@@ -5,7 +5,6 @@
 Needs git and make. Writes docs/results/demo.json and its page.
 """
 
-import argparse
 import json
 import os
 import subprocess
@@ -13,6 +12,7 @@ import tempfile
 from pathlib import Path
 from urllib.parse import urlencode
 
+from loadtests.command_line import script_options
 from loadtests.processes import get, running
 from loadtests.results import RESULTS, ROOT, write
 from swiftlet.evaluation.machine import describe_machine
@@ -28,9 +28,7 @@ LONGEST_SECONDS = 600
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--raw", type=Path, default=RESULTS / "demo.json")
-    raw = parser.parse_args().raw
+    raw = script_options(__doc__, raw=RESULTS / "demo.json").raw
     with tempfile.TemporaryDirectory() as folder:
         clone = Path(folder) / "swiftlet"
         subprocess.run(["git", "clone", "--quiet", str(ROOT), str(clone)], check=True)

@@ -6,7 +6,6 @@ Needs docker and its daemon, and make. Without a registry, `.ci/docker python -m
 --network host` makes a base image first. Writes docs/results/image.json and its page.
 """
 
-import argparse
 import os
 import re
 import shlex
@@ -14,15 +13,15 @@ import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
-from loadtests.command_line import LoadTestError
+from loadtests.command_line import LoadTestError, script_options
 from loadtests.processes import READY_PATH, get
 from loadtests.resilience.stops import Stop, stop_under_load, summary
 from loadtests.resilience.testbed import CLIENTS
 from loadtests.results import RESULTS, ROOT, write
 from swiftlet.evaluation.machine import describe_machine
 
+BASE = "python:3.11-slim-bookworm"
 LARGEST_MB = 400
 READY_SECONDS = 60
 PATIENCE_SECONDS = 35
@@ -31,7 +30,10 @@ QUERIES = ("the most common elements of a list", "read a zip archive", "measure 
 
 
 def main() -> None:
-    arguments = parse_arguments()
+    arguments = script_options(
+        __doc__, tag="swiftlet", base_image=os.environ.get("BASE_IMAGE", BASE), network="",
+        stops=20, seconds=2.0, raw=RESULTS / "image.json",
+    )  # fmt: skip
     tag, base = arguments.tag, arguments.base_image
     network = f" NETWORK={arguments.network}" if arguments.network else ""
     build = f"make image TAG={tag} BASE_IMAGE={base}{network} DOCKER_BUILD=--no-cache"
@@ -60,18 +62,6 @@ def main() -> None:
     print(write(arguments.raw, figures))
     if not all(bound["kept"] for bound in stopped["bounds"]):
         raise SystemExit("a bound of stopping under load was missed")
-
-
-def parse_arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    base = os.environ.get("BASE_IMAGE", "python:3.11-slim-bookworm")
-    parser.add_argument("--tag", default="swiftlet")
-    parser.add_argument("--base-image", default=base)
-    parser.add_argument("--network", default="", help="that `docker build` uses")
-    parser.add_argument("--stops", type=int, default=20)
-    parser.add_argument("--seconds", type=float, default=2.0, help="of load before a stop")
-    parser.add_argument("--raw", type=Path, default=RESULTS / "image.json")
-    return parser.parse_args()
 
 
 def run(command: str) -> str:

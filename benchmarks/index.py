@@ -9,7 +9,6 @@ a large index. Searches of the types alternate. Writes docs/results/index.json o
 and the page.
 """
 
-import argparse
 import random
 import tempfile
 import time
@@ -19,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from loadtests.command_line import script_options
 from loadtests.results import RESULTS, Figures, alternating, write
 from loadtests.traffic import read_queries as read_texts
 from swiftlet import encoders
@@ -49,18 +49,13 @@ SPANS = 400
 METRIC = "nDCG@10"
 SIZES = (12_500, 25_000, 50_000, 100_000, 200_000)
 QUERIES = 400
-ROUNDS = 5
 QUERY_SEED = 5
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--data", type=Path, help="folder of collections")
-    parser.add_argument("--index", type=Path, help="a large index")
-    parser.add_argument("--queries", type=Path, help="file or BEIR folder, for --index")
-    parser.add_argument("--rounds", type=int, default=ROUNDS, help="of all queries")
-    parser.add_argument("--results", type=Path, default=RESULTS)
-    options = parser.parse_args()
+    options = script_options(
+        __doc__, data=None, index=None, queries=None, rounds=5, results=RESULTS
+    )
     encoder = OnnxEncoder.load(encoders.DEFAULT_ENCODER)
     threads = "one for searching; all cores for building"
     common = {

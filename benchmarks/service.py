@@ -7,7 +7,6 @@ of each comparison alternate in one run: A B, B A, A B. Needs two cores and the 
 the section on speed of docs/results/service.json and its page. Exit status 1 if a target is missed.
 """
 
-import argparse
 import os
 import random
 import shlex
@@ -27,6 +26,7 @@ os.environ["OMP_NUM_THREADS"] = "1"
 
 from benchmarks.baselines.plain_corpus import write_corpus
 from benchmarks.peers import INT8_FILE, int8_directories
+from loadtests.command_line import script_options
 from loadtests.figures import TOTAL, Figures
 from loadtests.http_client import Exchange, stage_times
 from loadtests.processes import Service, pinned, running
@@ -56,7 +56,9 @@ Rates = Mapping[str, Sequence[float]]
 
 
 def main() -> None:
-    arguments = parse_arguments()
+    arguments = script_options(
+        __doc__, queries=Path, num_queries=300, index=None, rounds=9, seconds=1.5, raw=PAGE
+    )
     index = arguments.index or demo_index(sorted(os.sched_getaffinity(0)))
     rounds, seconds = arguments.rounds, arguments.seconds
     with tempfile.TemporaryDirectory() as folder:
@@ -78,17 +80,6 @@ def main() -> None:
     figures["targets"] = targets(figures)
     print(write_section(arguments.raw, TITLE, "Speed", figures))
     sys.exit(not all(target["kept"] for target in figures["targets"]))
-
-
-def parse_arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--queries", type=Path, required=True, help="file or BEIR folder")
-    parser.add_argument("--num-queries", type=int, default=300, help="a sample of them")
-    parser.add_argument("--index", type=Path, help="an index; default: the demo's")
-    parser.add_argument("--rounds", type=int, default=9)
-    parser.add_argument("--seconds", type=float, default=1.5, help="of one load")
-    parser.add_argument("--raw", type=Path, default=PAGE, help="raw figures of the page")
-    return parser.parse_args()
 
 
 def sample_of(queries: Path, count: int) -> list[str]:

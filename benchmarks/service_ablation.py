@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.service import PACKAGES, WARM_UP_SECONDS, over, sample_of, two_cores
+from loadtests.command_line import script_options
 from loadtests.figures import Figures
 from loadtests.http_client import OK
 from loadtests.loads import closed_loop
@@ -47,7 +48,10 @@ CLIENTS = (1, 16)
 
 
 def main() -> None:
-    arguments = parse_arguments()
+    arguments = script_options(
+        __doc__, queries=Path, index=None, before=None, rounds=6, seconds=2.0, stops=20,
+        raw=RESULTS / "service-ablation.json",
+    )  # fmt: skip
     index = arguments.index or demo_index(sorted(os.sched_getaffinity(0)))
     machine = describe_machine(PACKAGES, threads="one a core")
     with tempfile.TemporaryDirectory() as folder:
@@ -61,18 +65,6 @@ def main() -> None:
             "parts": {name: measure_part(testbed, part, arguments) for name, part in PARTS.items()},
         }
     print(write(arguments.raw, figures))
-
-
-def parse_arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--queries", type=Path, required=True, help="file or BEIR folder")
-    parser.add_argument("--index", type=Path, help="an index; default: the demo's")
-    parser.add_argument("--before", type=Path, help="a checkout of another revision")
-    parser.add_argument("--rounds", type=int, default=6)
-    parser.add_argument("--seconds", type=float, default=2.0, help="of one load")
-    parser.add_argument("--stops", type=int, default=20)
-    parser.add_argument("--raw", type=Path, default=RESULTS / "service-ablation.json")
-    return parser.parse_args()
 
 
 def measure_cpu(testbed: Testbed, arguments: argparse.Namespace) -> dict[str, Any]:

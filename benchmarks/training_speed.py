@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import torch
 
+from loadtests.command_line import script_options
 from loadtests.results import RESULTS, alternating, spread, write
 from swiftlet.cli.terminal import StageBars
 from swiftlet.encoders import torch_weights
@@ -37,6 +38,7 @@ SAMPLERS: dict[str, dict[str, Any]] = {
     "mined": {"samplers": ["mined"], "gradient": "re-encoded"},
 }
 MAX_TOKENS = 48
+SHOWN = ("batch_size", "negatives", "precision", "rounds")
 LOGGED_EVERY = 2
 
 
@@ -49,7 +51,10 @@ class Measured(NamedTuple):
 
 
 def main() -> None:
-    arguments = parse_arguments()
+    arguments = script_options(
+        __doc__, data=Path, collection="squad-dev-v1.1", split="train", batch_size=32, negatives=8,
+        precision="fp32", rounds=3, epochs=0.025, raw=RESULTS / "training.json",
+    )  # fmt: skip
     runs: dict[str, list[Measured]] = {name: [] for name in SAMPLERS}
     spawn = multiprocessing.get_context("spawn")
     with (
@@ -67,10 +72,7 @@ def main() -> None:
         "accelerator": torch.cuda.get_device_name() if torch.cuda.is_available() else "",
         "collection": f"{arguments.collection} {arguments.split}",
         "max_tokens": MAX_TOKENS,
-        "batch_size": arguments.batch_size,
-        "negatives": arguments.negatives,
-        "precision": arguments.precision,
-        "rounds": arguments.rounds,
+        **{name: vars(arguments)[name] for name in SHOWN},
         "samplers": {
             name: {
                 "pairs_a_second": spread([run.pairs_a_second for run in each]),
@@ -81,20 +83,6 @@ def main() -> None:
         },
     }
     print(write(arguments.raw, figures))
-
-
-def parse_arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--data", type=Path, required=True, help="folder of collections")
-    parser.add_argument("--collection", default="squad-dev-v1.1")
-    parser.add_argument("--split", default="train")
-    parser.add_argument("--batch-size", type=int, default=32)
-    parser.add_argument("--negatives", type=int, default=8, help="for each query")
-    parser.add_argument("--precision", default="fp32", help="fp32, bf16 or fp16")
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--epochs", type=float, default=0.025, help="of training, a run")
-    parser.add_argument("--raw", type=Path, default=RESULTS / "training.json")
-    return parser.parse_args()
 
 
 def make_recipe(arguments: argparse.Namespace, negatives: dict[str, Any]) -> Recipe:

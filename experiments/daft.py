@@ -16,8 +16,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from experiments.daft_figures import collect
-from experiments.daft_plots import draw, keep_embeddings
+from experiments.daft_figures import collect, draw, keep_embeddings
 from experiments.daft_runs import Variant, Workplace, run_all
 from experiments.runs import Processes, parsed, read_figures
 from loadtests.results import write

@@ -19,8 +19,14 @@ from typing import Any
 
 from experiments.distillation_data import WORDNET_FOLDER, Workplace, prepare
 from experiments.distillation_figures import collect, draw
-from experiments.distillation_runs import Variant, judge, run_all
-from experiments.distillation_shipped import QUANTISED, export_students, measure_int8
+from experiments.distillation_runs import (
+    QUANTISED,
+    Variant,
+    export_students,
+    judge,
+    measure_int8,
+    run_all,
+)
 from experiments.runs import Processes, parsed, read_figures
 from loadtests.results import write
 

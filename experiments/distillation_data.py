@@ -5,8 +5,8 @@ Training uses nothing of scifact and covid-qa, and no test query of the other co
 
 import json
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 from export.encoder_directory import export_encoder
@@ -20,6 +20,7 @@ WEB_QUERIES = "web-queries"
 LEARNT = [("squad-dev-v1.1", "train"), ("medquad", "all"), ("boolq", "dev"), ("qmsum", "train")]
 # Without qmsum: transcribed speech is unlike most searched text.
 CORPORA = ["wiki-passages-2wiki", "medquad", "boolq", "squad-dev-v1.1"]
+TEACHER = "all-MiniLM-L6-v2"
 WORDNET = "wordnet"
 WORDNET_FOLDER = Path("/usr/share/wordnet")
 PARTS_OF_SPEECH = ("noun", "verb", "adj", "adv")
@@ -39,17 +40,13 @@ class Collection:
 
 # These choose the settings. The development queries of the first two are not trained on.
 DEVELOPMENT = [
-    Collection("squad-dev-v1.1", "train"),
-    Collection("boolq", "dev"),
-    Collection("qmsum", "val"),
+    Collection(*each) for each in [("squad-dev-v1.1", "train"), ("boolq", "dev"), ("qmsum", "val")]
 ]
 TESTS = [
-    Collection("scifact", "test"),
-    Collection("squad-dev-v1.1", "test"),
-    Collection("boolq", "test_disjoint"),
-    Collection("covid-qa", "all"),
+    Collection("scifact", "test"), Collection("squad-dev-v1.1", "test"),
+    Collection("boolq", "test_disjoint"), Collection("covid-qa", "all"),
     Collection("qmsum", "test"),
-]
+]  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,21 +107,15 @@ def prepare(data: Path, wordnet: Path, folder: Path) -> Workplace:
         _write_wordnet(wordnet, folder / WORDNET)
     if not workplace.training_queries.is_file():
         _write_training_queries(workplace)
-    encoder = folder / "teacher"
+    encoder, weights = folder / "teacher", torch_weights()
     if not encoder.is_dir():
-        export_encoder(
-            torch_weights(), encoder, name="all-MiniLM-L6-v2", max_tokens=256, precisions=["fp32"]
-        )
+        export_encoder(weights, encoder, name=TEACHER, max_tokens=256, precisions=["fp32"])
+    exact = BuildSettings(factory="Flat")
     for name in sorted({collection.name for collection in (*TESTS, *DEVELOPMENT)}):
-        if not workplace.index(name).is_dir():
+        index = workplace.index(name)
+        if not index.is_dir():
             with StageBars() as progress:
-                build_index(
-                    read_documents(data / name),
-                    encoder,
-                    workplace.index(name),
-                    BuildSettings(factory="Flat"),
-                    progress=progress,
-                )
+                build_index(read_documents(data / name), encoder, index, exact, progress=progress)
     return workplace
 
 
@@ -134,12 +125,13 @@ def _write_wordnet(source: Path, out: Path) -> None:
         raise SystemExit(f"{source} has no data.noun: install Debian's package wordnet-base")
     partial = out.with_suffix(".partial")
     partial.mkdir(exist_ok=True)
-    with (partial / "corpus.jsonl").open("w", encoding="utf-8") as file:
-        for part in PARTS_OF_SPEECH:
-            for line in (source / f"data.{part}").read_text("utf-8").splitlines():
-                # Indented lines are the licence.
-                if not line.startswith("  "):
-                    file.write(json.dumps(_synonyms(part, line), ensure_ascii=False) + "\n")
+    records = [
+        json.dumps(_synonyms(part, line), ensure_ascii=False) + "\n"
+        for part in PARTS_OF_SPEECH
+        for line in (source / f"data.{part}").read_text("utf-8").splitlines()
+        if not line.startswith("  ")  # indented lines are the licence
+    ]
+    (partial / "corpus.jsonl").write_text("".join(records), "utf-8")
     partial.rename(out)
 
 
@@ -153,26 +145,18 @@ def _synonyms(part: str, line: str) -> dict[str, str]:
 
 
 def _write_training_queries(workplace: Workplace) -> None:
-    asked = {text.casefold() for text in _asked_elsewhere(workplace)}
+    # Every development and test query, and all queries of scifact and covid-qa.
+    elsewhere = chain(
+        *(workplace.judged(each, development=True)[0] for each in DEVELOPMENT),
+        *(workplace.judged(each, development=False)[0] for each in TESTS),
+        *(read_queries(workplace.data / name) for name in ("scifact", "covid-qa")),
+    )
+    asked = {query.text.strip().casefold() for query in elsewhere}
     lines: list[str] = []
     for name, split in LEARNT:
-        known = read_qrels(workplace.data / name / "qrels" / f"{split}.tsv")
-        lines += [
-            query.text
-            for query in read_queries(workplace.data / name)
-            if query.query_id in known and query.text.strip().casefold() not in asked
-        ]
+        queries, _ = workplace.judged(Collection(name, split), development=False)
+        texts = [query.text for query in queries if query.text.strip().casefold() not in asked]
+        lines += [json.dumps({"text": text}, ensure_ascii=False) + "\n" for text in texts]
     partial = workplace.training_queries.with_suffix(".partial")
-    records = (json.dumps({"text": text}, ensure_ascii=False) + "\n" for text in lines)
-    partial.write_text("".join(records), "utf-8")
+    partial.write_text("".join(lines), "utf-8")
     partial.rename(workplace.training_queries)
-
-
-def _asked_elsewhere(workplace: Workplace) -> Iterator[str]:
-    """Every development and test query, and all queries of scifact and covid-qa."""
-    for collections, development in ((DEVELOPMENT, True), (TESTS, False)):
-        for collection in collections:
-            queries, _ = workplace.judged(collection, development=development)
-            yield from (query.text.strip() for query in queries)
-    for name in ("scifact", "covid-qa"):
-        yield from (query.text.strip() for query in read_queries(workplace.data / name))

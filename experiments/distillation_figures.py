@@ -6,18 +6,15 @@ from pathlib import Path
 from statistics import fmean
 
 from experiments.distillation_data import Workplace
-from experiments.distillation_map import layer_map
 from experiments.distillation_runs import (
+    NUM_QUERIES,
+    QUANTISED,
     TEACHER,
     Variant,
     details,
     is_judged,
     kept_shares,
     mean_ndcg,
-)
-from experiments.distillation_shipped import (
-    NUM_QUERIES,
-    QUANTISED,
     measure_int8,
 )
 from experiments.runs import Processes, query_latencies
@@ -95,21 +92,14 @@ def _int8(workplace: Workplace, exported: Sequence[Variant]) -> list[Figures]:
 
 
 def _layers(workplace: Workplace, variants: Sequence[Variant]) -> list[Figures]:
-    trained = {
-        tuple(details(workplace, run.name)["distillation"]["layers"]): run.name
-        for run in variants
-        if is_judged(workplace, run.name)
-    }
-    rows: list[Figures] = []
-    for layers, (start, mapped) in layer_map(workplace):
-        row: Figures = {"layers": layers, "start": start, "mapped": mapped, "trained": None}
-        if tuple(layers) in trained:
-            name = trained[tuple(layers)]
-            row["trained"] = {
-                "cosine": details(workplace, name)["best"]["cosine"],
-                "kept": _kept(workplace, name, "development")["mean"],
-            }
-        rows.append(row)
+    """The cosine and the kept share of each trained choice of layers."""
+    rows = []
+    for run in variants:
+        if is_judged(workplace, run.name):
+            found = details(workplace, run.name)
+            kept = _kept(workplace, run.name, "development")["mean"]
+            layers, cosine = found["distillation"]["layers"], found["best"]["cosine"]
+            rows.append({"layers": layers, "cosine": cosine, "kept": kept})
     return rows
 
 
@@ -151,9 +141,8 @@ def _draw_layers(figures: Figures, path: Path) -> None:
     """The kept share of every trained choice of layers: a panel for each number, best on top."""
     by_number: dict[int, list[tuple[float, str]]] = {}
     for row in figures["layers"]:
-        if row["trained"] is not None:
-            name = ", ".join(map(str, row["layers"]))
-            by_number.setdefault(len(row["layers"]), []).append((row["trained"]["kept"], name))
+        name = ", ".join(map(str, row["layers"]))
+        by_number.setdefault(len(row["layers"]), []).append((row["kept"], name))
     figure = new_figure(9.5, 3.4, len(by_number))
     for axes, colour, (number, found) in zip(
         figure.axes, COLOURS, sorted(by_number.items()), strict=False

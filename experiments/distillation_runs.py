@@ -13,7 +13,9 @@ from typing import Any, cast
 import numpy as np
 
 from experiments.distillation_data import DEVELOPMENT, TESTS, Collection, Workplace
-from experiments.runs import Processes
+from experiments.runs import Processes, kept
+from export.encoder_directory import export_encoder
+from loadtests.results import Figures
 from swiftlet.encoders import torch_weights
 from swiftlet.evaluation.experiment import run_queries
 from swiftlet.evaluation.metrics import evaluate_per_query
@@ -29,10 +31,13 @@ from swiftlet.retrieval.searcher import (
     PASSAGE_TO_DOCUMENT_FILE,
     Searcher,
 )
+from training.distillation.texts import TextSource, hold_out, read_query_texts
 from training.distillation.torch_encoder import TorchEncoder
 from training.model.towers import Tower, TowerSettings
 
 METRIC = "nDCG@10"
+NUM_QUERIES = 1000
+QUANTISED: Sequence[Precision] = ("int8", "int8_static")
 TEACHER = "teacher"
 SETS: Mapping[str, Sequence[Collection]] = {"development": DEVELOPMENT, "tests": TESTS}
 
@@ -163,3 +168,32 @@ def _figures(
     qrels = read_qrels(qrels_path)
     asked = {query.query_id: qrels[query.query_id] for query in queries}
     return evaluate_per_query(run, asked, [METRIC])[METRIC]
+
+
+def export_students(workplace: Workplace, names: Sequence[str]) -> None:
+    """Export the students that are not exported yet, calibrated on queries typed by people."""
+    for name in names:
+        out = workplace.exported(name)
+        if not out.is_dir():
+            run = workplace.run(name) / "query_encoder"
+            export_encoder(run, out, name=name, calibrate=workplace.web_queries, progress=print)
+
+
+def measure_int8(workplace: Workplace, name: str, precision: Precision) -> Figures:
+    """Cosines of one of QUANTISED with fp32 on held-out queries; measured once and kept."""
+
+    def measure() -> Figures:
+        paths = [workplace.web_queries, workplace.training_queries]
+        sources = [TextSource.of(path.name, read_query_texts(path)) for path in paths]
+        mixture = hold_out(sources, len(sources), 2 * NUM_QUERIES)
+        queries = mixture.texts(mixture.held_out)[:NUM_QUERIES]
+        fp32, int8 = (
+            OnnxEncoder.load(workplace.exported(name), precision=each).encode(queries)
+            for each in ("fp32", precision)
+        )
+        percentiles = np.percentile((fp32 * int8).sum(axis=1), [50, 1, 0]).tolist()
+        names = ("median", "percentile_1", "smallest")
+        mean = float((fp32 * int8).sum(axis=1).mean())
+        return {"mean": mean, **dict(zip(names, percentiles, strict=True))}
+
+    return dict(kept(workplace.exported(f"{name}.{precision}.json"), measure))

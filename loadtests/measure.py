@@ -74,11 +74,10 @@ def _measure(service: Service, system: SystemUnderTest, plan: Plan) -> Measureme
     )
     saturation = steps[best_clients].answered_rate
     if not saturation:
-        statuses = steps[1].statuses.items()
+        found = [f"{count} times {status}" for status, count in steps[1].statuses.items()]
         raise LoadTestError(
-            f"{system.name} answered no request with 200, but "
-            f"{', '.join(f'{count} times {status}' for status, count in statuses) or 'none'}; "
-            "check that it accepts the queries and the mix"
+            f"{system.name} answered no request with 200, but {', '.join(found) or 'none'}; check "
+            "that it accepts the queries and the mix"
         )
     measurement = Measurement(system, saturation, steps, system.describe(service))
     for clients, step in steps.items():
@@ -90,21 +89,18 @@ def _measure(service: Service, system: SystemUnderTest, plan: Plan) -> Measureme
         return figures.answered_rate
 
     for percent in plan.percents:
-        before = saturation_now(f"before {percent:g}%")
-        if not before:
-            measurement.warnings.append(
-                f"before {percent:g}%: it answered no request with 200 any more; "
-                "from there on nothing was measured"
-            )
+        when = f"before {percent:g}%"
+        if not (before := saturation_now(when)):
+            why = "it answered no request with 200 any more; from there on nothing was measured"
+            measurement.warnings.append(f"{when}: {why}")
             break
         rate = before * percent / FULL
         _report(f"{system.name}: {percent:g}% of saturation, {rate:,.1f} requests a second")
         figures = _open(service, plan, rate, measurement.warnings)
         if plan.with_locust and percent < FULL:
             _report(f"{system.name}: the same by Locust")
-            measurement.locust[percent] = run_locust(
-                service.address, plan, ready_path=system.ready_path, rate=rate
-            )
+            locust = run_locust(service.address, plan, ready_path=system.ready_path, rate=rate)
+            measurement.locust[percent] = locust
         after = saturation_now(f"after {percent:g}%")
         measurement.rates[percent] = figures
         measurement.saturation_around[percent] = before, after
@@ -123,10 +119,8 @@ def _closed(service: Service, plan: Plan, clients: int, seconds: float) -> Figur
 def _open(service: Service, plan: Plan, rate: float, warnings: list[str]) -> Figures:
     moments = poisson_arrivals(rate, plan.warm_up + plan.seconds, seed=plan.seed)
     if not len(moments):
-        raise LoadTestError(
-            f"{rate:.3g} requests a second are none in {plan.seconds:g} s; "
-            "a longer --duration is expected"
-        )
+        none = f"{rate:.3g} requests a second are none in {plan.seconds:g} s"
+        raise LoadTestError(f"{none}; a longer --duration is expected")
     # Made beforehand, because making a request takes as long as sending it.
     requests = list(islice(traffic(plan.queries, plan.mix, seed=plan.seed), len(moments)))
     cpu_before, counted_before = service.cpu_seconds, requests_counted(service.address)
@@ -142,15 +136,15 @@ def _differences(load: Load, service: Service, before: Mapping[tuple[str, int], 
     asked = Counter((each.request.path, each.status) for each in load.exchanges)
     deadline = time.monotonic() + _COUNTED_WITHIN_SECONDS
     while True:
-        after = requests_counted(service.address) or {}
-        counted = {key: after.get(key, 0) - before.get(key, 0) for key in {*after, *asked}}
+        counted = Counter(requests_counted(service.address) or {})
+        counted.subtract(before)
         differences = [
-            f"the service counted {counted[path, status]} answers {status} of {path}, "
-            f"the generator {asked[path, status]}"
-            for path, status in sorted(counted)
-            if path in {SEARCH_PATH, BATCH_PATH}
-            and status not in {NO_ANSWER, _CLIENT_LEFT}
-            and counted[path, status] != asked[path, status]
+            f"the service counted {counted[key]} answers {key[1]} of {key[0]}, the generator "
+            f"{asked[key]}"
+            for key in sorted({*counted, *asked})
+            if key[0] in {SEARCH_PATH, BATCH_PATH}
+            and key[1] not in {NO_ANSWER, _CLIENT_LEFT}
+            and counted[key] != asked[key]
         ]
         # The service counts a request after it sent the answer, which may arrive here earlier.
         if not differences or time.monotonic() > deadline:

@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 from experiments.daft import EXPERIMENTS, variant
-from experiments.daft_figures import collect
-from experiments.daft_plots import PANELS, draw, keep_embeddings
+from experiments.daft_figures import PANELS, collect, draw, keep_embeddings
 from experiments.daft_runs import Workplace, verdict
 from experiments.runs import Processes, read_figures
 from loadtests.results import write
