@@ -7,7 +7,6 @@ Needs docker and its daemon, and make. Without a registry, `.ci/docker python -m
 """
 
 import os
-import re
 import shlex
 import subprocess
 import time
@@ -51,7 +50,9 @@ def main() -> None:
         "docker": run("docker version --format '{{.Server.Version}}'").strip(),
         "build": build,
         "build_seconds": build_seconds,
-        "layers_mb": layers(tag, base),
+        "base": base,
+        "base_mb": size_mb(base),
+        "beyond_base_mb": size_mb(tag) - size_mb(base),
         "largest_mb": LARGEST_MB,
         "start": start,
         "ready_seconds": ready_seconds,
@@ -100,7 +101,6 @@ def running(start: str) -> Iterator[tuple[str, str, float]]:
 
 
 def stop(tag: str, seconds: float) -> Stop:
-    """Start a container, load it for some seconds, and stop it."""
     start = f"docker run --detach --env=SWIFTLET_ACCESS_LOG=true {tag}"
     with running(start) as (container, address, _):
 
@@ -114,22 +114,8 @@ def stop(tag: str, seconds: float) -> Stop:
         return stop_under_load(address, QUERIES, docker_stop, log, seconds=seconds)
 
 
-def layers(tag: str, base: str) -> dict[str, float]:
-    """The size of each layer in MB, the base image being one."""
-    history = "docker history --no-trunc --human=false --format '{{.Size}}\t{{.CreatedBy}}'"
-    lines = run(f"{history} {tag}").splitlines()
-    own = lines[: -len(run(f"docker history --quiet {base}").splitlines())]
-    sizes = {f"`{base}`": int(run(f"docker inspect --format {{{{.Size}}}} {base}")) / 1e6}
-    for line in reversed(own):
-        size, command = line.split("\t", 1)
-        sizes[described(command)] = int(size) / 1e6
-    return sizes
-
-
-def described(command: str) -> str:
-    """The origin of a layer: the folder that was copied, or the instruction."""
-    copied = re.search(r"COPY.* (/opt/\S+)", command)
-    return f"`{copied[1]}`" if copied else "no pip; bytecode of the standard library"
+def size_mb(tag: str) -> float:
+    return int(run(f"docker inspect --format {{{{.Size}}}} {tag}")) / 1e6
 
 
 if __name__ == "__main__":

@@ -9,7 +9,6 @@ a large index. Searches of the types alternate. Writes docs/results/index.json o
 and the page.
 """
 
-import random
 import tempfile
 import time
 from collections.abc import Sequence
@@ -20,7 +19,7 @@ import numpy as np
 
 from loadtests.command_line import script_options
 from loadtests.results import RESULTS, Figures, alternating, write
-from loadtests.traffic import read_queries as read_texts
+from loadtests.traffic import sample_of
 from swiftlet import encoders
 from swiftlet.evaluation.machine import describe_machine
 from swiftlet.evaluation.metrics import evaluate
@@ -49,7 +48,6 @@ SPANS = 400
 METRIC = "nDCG@10"
 SIZES = (12_500, 25_000, 50_000, 100_000, 200_000)
 QUERIES = 400
-QUERY_SEED = 5
 
 
 def main() -> None:
@@ -79,8 +77,7 @@ def main() -> None:
         }
         print(write(options.results / "index.json", common | figures))
     if options.index is not None:
-        texts = random.Random(QUERY_SEED).sample(read_texts(options.queries), QUERIES)
-        queries = encode_texts(encoder, texts)
+        queries = encode_texts(encoder, sample_of(options.queries, QUERIES))
         figures = {
             "template": "benchmarks/index_size.md.j2",
             "factory": read_manifest(options.index, "index").details["factory"],

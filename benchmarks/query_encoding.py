@@ -56,7 +56,6 @@ class Tokenised:
 
     @torch.inference_mode()
     def encode(self, texts: Sequence[str]) -> Embeddings:
-        """Embeddings (n, dim)."""
         ids = self._tokenise(*texts)
         if self._tower is None:
             return self._encoder.embed(ids)[np.newaxis]
@@ -67,7 +66,6 @@ class Tokenised:
 
 
 def main() -> None:
-    """Measure, write the raw figures, the page and the picture."""
     options = script_options(__doc__, rounds=60, raw=RESULTS / "query-encoding.json")
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as folder:

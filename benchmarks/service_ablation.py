@@ -17,7 +17,7 @@ from itertools import cycle
 from pathlib import Path
 from typing import Any
 
-from benchmarks.service import PACKAGES, WARM_UP_SECONDS, over, sample_of, two_cores
+from benchmarks.service import PACKAGES, WARM_UP_SECONDS, over, two_cores
 from loadtests.command_line import script_options
 from loadtests.figures import Figures
 from loadtests.http_client import OK
@@ -29,6 +29,7 @@ from loadtests.resilience.stops import stops
 from loadtests.resilience.testbed import Testbed
 from loadtests.results import RESULTS, alternating, write
 from loadtests.systems import demo_index, num_passages
+from loadtests.traffic import sample_of
 from swiftlet.evaluation.machine import describe_machine
 
 SWIFTLET, BEFORE = "this service", "the service before"

@@ -28,7 +28,6 @@ EXPERIMENTS: dict[str, list[str]] = TABLE["experiments"]
 
 
 def settings_of(name: str) -> dict[str, Any]:
-    """The settings of a run, with those of the runs that it is like."""
     own = dict(TABLE["settings"][name])
     shared = [settings_of(other).items() for other in own.pop("like", [])]
     return dict(chain(*shared)) | own
@@ -42,7 +41,6 @@ def variant(name: str) -> Variant:
 
 
 def main() -> None:
-    """Run the chosen experiments, then write the page."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", nargs="+", choices=EXPERIMENTS, default=[*EXPERIMENTS])
     parser.add_argument("--runs", type=Path, default=RUNS)

@@ -47,11 +47,7 @@ PANELS = [
 
 def collect(workplace: Workplace, experiments: Mapping[str, Sequence[Variant]]) -> Figures:
     """The figures of all experiments that have finished all their runs."""
-    done = {
-        name: variants
-        for name, variants in experiments.items()
-        if all(map(workplace.is_done, variants))
-    }
+    done = {name: runs for name, runs in experiments.items() if all(map(workplace.is_done, runs))}
     runs = {variant.name: variant for variants in done.values() for variant in variants}
     figures: Figures = {
         "template": "experiments/daft.md.j2",
@@ -59,12 +55,11 @@ def collect(workplace: Workplace, experiments: Mapping[str, Sequence[Variant]]) 
         "delta_per_dimension": DELTA_PER_DIMENSION,
         "experiments": {name: [v.name for v in variants] for name, variants in done.items()},
         "courses": {name: _course(workplace, variant) for name, variant in runs.items()},
-        "comparisons": {
-            name: _comparison(_tests(workplace, done[name], *states))
-            for name, states in (("collapse", ()), ("ablation", ("ended",)), ("projection", ()))
-            if name in done
-        },
+        "comparisons": {},
     }
+    for name, states in (("collapse", ()), ("ablation", ("ended",)), ("projection", ())):
+        if name in done:
+            figures["comparisons"][name] = _comparison(_tests(workplace, done[name], *states))
     if "layers" in done:
         figures["comparisons"]["layers"] = _layers(workplace, done["layers"])
     if "collapse" in done:
@@ -117,14 +112,13 @@ def _layers(workplace: Workplace, variants: Sequence[Variant]) -> Figures:
     for variant in variants:
         kept = variant.settings.get("query_encoder.layers", [0, 5])
         titles[variant.name] = f"{len(kept)} layer{'s' if len(kept) > 1 else ''}: {kept}"
-    directories = {name: workplace.runs / name / "query-encoder" for name in titles}
+    directories = {titles[name]: workplace.runs / name / "query-encoder" for name in titles}
     for out in directories.values():
         if not out.is_dir():
             export_encoder(out.with_name("run") / "query_encoder", out, precisions=["int8"])
     latencies = query_latencies(directories, workplace.runs / "latency.json")
-    column = PlainColumn("ms a query", {titles[n]: ms for n, ms in latencies.items()}, decimals=2)
     runs = {titles[name]: values for name, values in _tests(workplace, variants, "ended").items()}
-    return _comparison(runs, [column])
+    return _comparison(runs, [PlainColumn("ms a query", latencies, decimals=2)])
 
 
 def _stopping(log: LoggedRun) -> list[Figures]:
@@ -238,7 +232,6 @@ def _curve(name: str, points: Sequence[Sequence[float]]) -> Curve:
 
 
 def _draw_divergence(figures: Figures, path: Path) -> None:
-    """Figure 4."""
     divergence = figures["curves"]["divergence"]
     panel = divergence_panel(
         [_curve("KL estimate", divergence["points"])], threshold=figures["delta_per_dimension"],

@@ -61,7 +61,6 @@ class Variant:
     tested: tuple[str, ...] = ()
 
     def title(self, state: str) -> str:
-        """The name of the run in a state, as in tables."""
         return self.name if state == "ended" else f"{self.name}, {state}"
 
 
@@ -114,7 +113,6 @@ class Workplace:
         outcome.write_text(json.dumps({"collapsed": collapsed}))
 
     def is_done(self, variant: Variant) -> bool:
-        """Whether a run is trained and, if it is to be, tested."""
         needed = ["outcome.json", *(["tested.json"] if variant.tested else [])]
         return all((self.directory(variant) / name).is_file() for name in needed)
 
@@ -141,7 +139,6 @@ def verdict(log: LoggedRun) -> str | None:
 
 
 def run_all(workplace: Workplace, variants: Sequence[Variant]) -> None:
-    """Train and test all runs that are missing."""
     unique = {variant.name: variant for variant in variants}
     workplace.processes.each(workplace.train, unique.values())
     for variant in unique.values():

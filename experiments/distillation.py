@@ -64,7 +64,6 @@ EXPERIMENTS = {"path": PATH, "layers": LAYERS, "finals": [*LONG, *FINALS]}
 
 
 def main() -> None:
-    """Run the chosen experiments, then write the page."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", nargs="+", choices=EXPERIMENTS, default=[*EXPERIMENTS])
     parser.add_argument("--wordnet", type=Path, default=WORDNET_FOLDER, help="has data.noun")
@@ -87,7 +86,6 @@ def main() -> None:
 def run_experiments(
     workplace: Workplace, processes: Processes, wanted: Sequence[str], shipped: Sequence[Variant]
 ) -> None:
-    """Make and evaluate all runs of the experiments."""
     for name in (name for name in ("path", "layers") if name in wanted):
         run_all(workplace, processes, EXPERIMENTS[name], "development")
     if "finals" in wanted:

@@ -14,7 +14,7 @@ from swiftlet.cli.terminal import StageBars
 from swiftlet.encoders import torch_weights
 from swiftlet.indexing.build import BuildSettings, build_index
 from swiftlet.retrieval.corpora.collections import read_documents, read_qrels, read_queries
-from swiftlet.retrieval.types import Query
+from swiftlet.retrieval.types import Qrels, Query
 
 WEB_QUERIES = "web-queries"
 LEARNT = [("squad-dev-v1.1", "train"), ("medquad", "all"), ("boolq", "dev"), ("qmsum", "train")]
@@ -66,41 +66,27 @@ class Workplace:
         """Queries typed by people."""
         return self.data / WEB_QUERIES / "queries.jsonl"
 
-    @property
-    def corpora(self) -> list[Path]:
-        """The sources of sentences."""
-        return [*(self.data / name for name in CORPORA), self.folder / WORDNET]
-
-    @property
-    def teacher_embeddings(self) -> Path:
-        return self.folder / "teacher-embeddings"
-
     def run(self, name: str) -> Path:
         return self.folder / "runs" / name
 
     def exported(self, name: str) -> Path:
-        """A finished run in ONNX."""
         return self.folder / "encoders" / name
 
     def index(self, name: str) -> Path:
         """The exact index of a collection's documents, by the teacher in fp32."""
         return self.folder / "indexes" / name
 
-    def judged(self, collection: Collection, *, development: bool) -> tuple[list[Query], Path]:
-        """The judged queries, and the path of their qrels."""
-        qrels = self.data / collection.name / "qrels" / f"{collection.split}.tsv"
-        known = read_qrels(qrels)
+    def judged(self, collection: Collection, *, development: bool) -> tuple[list[Query], Qrels]:
+        """The judged queries, and their judgements."""
+        known = read_qrels(self.data / collection.name / "qrels" / f"{collection.split}.tsv")
         queries = [q for q in read_queries(self.data / collection.name) if q.query_id in known]
         if development:
             queries = queries[:: max(1, len(queries) // NUM_DEVELOPMENT)][:NUM_DEVELOPMENT]
-        return queries, qrels
+        return queries, {query.query_id: known[query.query_id] for query in queries}
 
 
 def prepare(data: Path, wordnet: Path, folder: Path) -> Workplace:
-    """Fill `folder`; takes half an hour the first time.
-
-    :param wordnet: The folder of WordNet's `data.noun` and so on.
-    """
+    """Fill `folder`, which takes half an hour; `wordnet` has WordNet's `data.noun` and so on."""
     folder.mkdir(parents=True, exist_ok=True)
     workplace = Workplace(data, folder)
     if not (folder / WORDNET).is_dir():

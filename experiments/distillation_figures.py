@@ -34,13 +34,7 @@ def collect(
     layers: Sequence[Variant],
     finals: Mapping[Variant, float],
 ) -> Figures:
-    """All figures of the page.
-
-    :param path: The runs that show the effect of each setting.
-    :param layers: The short runs with some of the teacher's layers each.
-    :param finals: Students that were trained to the end -> the share of the teacher's nDCG@10 that
-        each has to keep.
-    """
+    """All figures of the page; `finals` have the share of the teacher's nDCG@10 to keep."""
     exported = [final for final in finals if is_judged(workplace, f"{final.name} int8", "tests")]
     directories = {final.name: workplace.exported(final.name) for final in exported}
     latencies = query_latencies(
@@ -116,13 +110,11 @@ def _run(workplace: Workplace, run: Variant) -> Figures:
 
 
 def draw(figures: Figures, results: Path) -> None:
-    """Draw both plots beside the page."""
     _draw_students(figures, results / "distillation-latency.png")
     _draw_layers(figures, results / "distillation.png")
 
 
 def _draw_students(figures: Figures, path: Path) -> None:
-    """Kept share against latency."""
     points = [QualityPoint("the teacher in int8", figures["teacher"]["ms"], 1.0)]
     points += [
         QualityPoint(student["final"], student["ms"], student["mean"], "distilled")

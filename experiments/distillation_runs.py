@@ -5,6 +5,7 @@ Finished runs are kept, so an interrupted set of runs can be resumed.
 
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean
@@ -12,7 +13,14 @@ from typing import Any, cast
 
 import numpy as np
 
-from experiments.distillation_data import DEVELOPMENT, TESTS, Collection, Workplace
+from experiments.distillation_data import (
+    CORPORA,
+    DEVELOPMENT,
+    TESTS,
+    WORDNET,
+    Collection,
+    Workplace,
+)
 from experiments.runs import Processes, kept
 from export.encoder_directory import export_encoder
 from loadtests.results import Figures
@@ -20,7 +28,6 @@ from swiftlet.encoders import torch_weights
 from swiftlet.evaluation.experiment import run_queries
 from swiftlet.evaluation.metrics import evaluate_per_query
 from swiftlet.evaluation.retrievers import SearcherRetriever
-from swiftlet.retrieval.corpora.collections import read_qrels
 from swiftlet.retrieval.documents import DocumentStore
 from swiftlet.retrieval.encoder import Encoder, OnnxEncoder, Precision
 from swiftlet.retrieval.engines.faiss_index import FaissIndex
@@ -57,17 +64,14 @@ class Variant:
 
 
 def judged_file(workplace: Workplace, name: str, kind: str) -> Path:
-    """The path of a run's figures; `kind` is a key of SETS."""
     return workplace.run(f"{name}.{kind}.json")
 
 
 def is_judged(workplace: Workplace, name: str, kind: str = "development") -> bool:
-    """Whether a run has figures."""
     return judged_file(workplace, name, kind).is_file()
 
 
 def mean_ndcg(workplace: Workplace, name: str, kind: str) -> dict[str, float]:
-    """The mean nDCG@10 of a run by collection."""
     figures = json.loads(judged_file(workplace, name, kind).read_text("utf-8"))
     return {collection: fmean(values.values()) for collection, values in figures.items()}
 
@@ -80,7 +84,6 @@ def kept_shares(workplace: Workplace, name: str, kind: str) -> dict[str, float]:
 
 
 def details(workplace: Workplace, name: str) -> Mapping[str, Any]:
-    """The details in the manifest of a run."""
     return load_manifest(workplace.run(name), "model").details
 
 
@@ -107,11 +110,12 @@ def distil(workplace: Workplace, processes: Processes, variant: Variant) -> None
 
 def _arguments(workplace: Workplace, variant: Variant) -> list[str]:
     arguments = ["--teacher", str(torch_weights()), "--out", str(workplace.run(variant.name))]
-    arguments += ["--teacher-embeddings", str(workplace.teacher_embeddings)]
+    arguments += ["--teacher-embeddings", str(workplace.folder / "teacher-embeddings")]
     for path in (workplace.web_queries, workplace.training_queries):
         arguments += ["--queries", str(path)]
-    for path in workplace.corpora if variant.prose else []:
-        arguments += ["--corpus", str(path)]
+    if variant.prose:
+        corpora = [*(workplace.data / name for name in CORPORA), workplace.folder / WORDNET]
+        arguments += [word for path in corpora for word in ("--corpus", str(path))]
     settings = dict(variant.settings)
     if variant.after:
         del settings["layers"]
@@ -124,14 +128,16 @@ def _arguments(workplace: Workplace, variant: Variant) -> list[str]:
 
 def judge(workplace: Workplace, name: str, kind: str) -> None:
     """Write the nDCG@10 of a run, or of the teacher, for each query, unless it is there already."""
-    if not is_judged(workplace, name, kind):
-        print(f"{name}: judging by {kind}", flush=True)
-        encoder = load_encoder(workplace, name)
-        figures = {
-            f"{collection.name} {collection.split}": _figures(workplace, encoder, collection, kind)
-            for collection in SETS[kind]
-        }
-        judged_file(workplace, name, kind).write_text(json.dumps(figures))
+    if is_judged(workplace, name, kind):
+        return
+    print(f"{name}: judging by {kind}", flush=True)
+    encoder, figures = load_encoder(workplace, name), {}
+    for each in SETS[kind]:
+        queries, qrels = workplace.judged(each, development=kind == "development")
+        with closing(searcher_of(workplace, encoder, each.name)) as searcher:
+            run = run_queries(SearcherRetriever(searcher), queries, top_k=10, threads=1)
+        figures[f"{each.name} {each.split}"] = evaluate_per_query(run, qrels, [METRIC])[METRIC]
+    judged_file(workplace, name, kind).write_text(json.dumps(figures))
 
 
 def load_encoder(workplace: Workplace, name: str) -> Encoder:
@@ -156,18 +162,6 @@ def searcher_of(workplace: Workplace, encoder: Encoder, collection: str) -> Sear
         index_manifest=load_manifest(directory, "index"),
         encoder_manifest=Manifest("encoder", encoder.dim, encoder.embedding_space, {}, ""),
     )
-
-
-def _figures(
-    workplace: Workplace, encoder: Encoder, collection: Collection, kind: str
-) -> dict[str, float]:
-    queries, qrels_path = workplace.judged(collection, development=kind == "development")
-    searcher = searcher_of(workplace, encoder, collection.name)
-    run = run_queries(SearcherRetriever(searcher), queries, top_k=10, threads=1)
-    searcher.close()
-    qrels = read_qrels(qrels_path)
-    asked = {query.query_id: qrels[query.query_id] for query in queries}
-    return evaluate_per_query(run, asked, [METRIC])[METRIC]
 
 
 def export_students(workplace: Workplace, names: Sequence[str]) -> None:

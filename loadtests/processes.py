@@ -1,7 +1,6 @@
 """The services under test: starts them on cores of their own, observes them, stops them."""
 
 import os
-import re
 import shlex
 import signal
 import socket
@@ -27,9 +26,6 @@ SWIFTLET = (sys.executable, "-m", "swiftlet")
 _STOP_TIMEOUT_SECONDS = 60.0
 _POLL_SECONDS = 0.005
 _REQUEST_TIMEOUT_SECONDS = 60.0
-_COUNTED = re.compile(
-    r'^swiftlet_requests_total\{route="([^"]+)",status="(\d+)"\} (\S+)$', re.MULTILINE
-)
 _LOOPBACK = "127.0.0.1"
 # Without a proxy: it could not reach this machine's own address.
 _OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
@@ -149,15 +145,6 @@ def swiftlet_command(index: Path, encoder: Path | None, program: Sequence[str] =
     words = [*program, "serve", str(index)]
     words += [] if encoder is None else ["--encoder", str(encoder)]
     return f"{shlex.join(words)} --port {{port}}"
-
-
-def requests_counted(address: str) -> dict[tuple[str, int], int] | None:
-    """How many requests the service has counted by route and status; None without such metrics."""
-    try:
-        found = _COUNTED.findall(get(f"{address}/metrics").decode())
-    except LoadTestError:
-        return None
-    return {(path, int(status)): int(float(count)) for path, status, count in found} or None
 
 
 def get(url: str) -> bytes:

@@ -1,8 +1,9 @@
 """The files of a load test: report.md with its raw figures, CSV tables, pictures, each request."""
 
-import math
+import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import psutil
@@ -31,25 +32,25 @@ MOMENTS = ["scheduled", "begun", "sent", "finished"]
 _MIDDLE = 50.0
 _MOST_TIMES_THE_MIDDLE = 5.0
 
-Row = dict[str, str]
+Row = dict[str, Any]
 
 
 def write_report(
     measurements: Sequence[Measurement], plan: Plan, folder: Path, *, command: str, machine: str
 ) -> None:
     """Write report.md with its raw figures, pictures and CSV tables into `folder`."""
-    tables: dict[str, dict[str, list[Row]]] = {
-        each.system.name: {
-            "steps": _step_rows(each),
-            "rates": _rate_rows(each),
-            "stages": _stage_rows(each),
-            "locust": _locust_rows(each),
-        }
-        for each in measurements
-    }
-    for kind, file in (("rates", "rates"), ("steps", "saturation"), ("locust", "locust")):
-        rows = [{"service": name} | row for name, each in tables.items() for row in each[kind]]
-        pd.DataFrame(rows).to_csv(folder / f"{file}.csv", index=False)
+    tables: dict[str, dict[str, list[Row]]] = {each.system.name: {} for each in measurements}
+    kinds = {"saturation": _step_rows, "rates": _rate_rows, "stages": _stage_rows}
+    for kind, rows_of in (kinds | {"locust": _locust_rows}).items():
+        rows = [
+            {"service": each.system.name} | row for each in measurements for row in rows_of(each)
+        ]
+        table = pd.DataFrame(rows, columns=None if rows else ["service"])
+        table.to_csv(folder / f"{kind}.csv", index=False)
+        for name, own in tables.items():
+            of_service = table[table["service"] == name].drop(columns="service")
+            # Figures that are not numbers become null.
+            own[kind] = json.loads(of_service.to_json(orient="records"))
     services, generators = plan.service_cores, plan.generator_cores
     figures = {
         "template": TEMPLATE,
@@ -113,8 +114,9 @@ def _summary(measurement: Measurement) -> Row:
     saturation = least if least == most else f"{least} to {most}"
     row = {"service": measurement.system.name, "saturation, answers a second": saturation}
     for percent, figures in measurement.rates.items():
-        both = [_latency(figures, p) or "-" for p in (_MIDDLE, 99.0)]
-        row[f"p50 / p99 at {percent:g}%, ms"] = " / ".join(both)
+        both = [_latency(figures, p) for p in (_MIDDLE, 99.0)]
+        shown = ["-" if each is None else f"{each:.3g}" for each in both]
+        row[f"p50 / p99 at {percent:g}%, ms"] = " / ".join(shown)
     return row
 
 
@@ -139,17 +141,18 @@ def _rate_rows(measurement: Measurement) -> list[Row]:
         before, after = measurement.saturation_around[percent]
         row = {
             "% of saturation": f"{percent:g}",
-            "saturation before": f"{before:.1f}",
-            "saturation after": f"{after:.1f}",
-            "offered a second": f"{figures.offered:.1f}",
-            "came a second": f"{len(figures.measured) / figures.load.seconds:.1f}",
-            "answered a second": f"{figures.answered_rate:.1f}",
+            "saturation before": before,
+            "saturation after": after,
+            "offered a second": figures.offered,
+            "came a second": len(figures.measured) / figures.load.seconds,
+            "answered a second": figures.answered_rate,
             **{f"p{p:g}": _latency(figures, p) for p in PERCENTILES},
-            "longest": _ms(figures.latency(100.0)),
+            "longest": figures.latency(100.0),
             "rejected": f"{figures.rejected_share:.1%}",
-            "failed": str(figures.failed),
+            "failed": figures.failed,
             **_shares(figures),
-            "generator late, p50 / p99": f"{_ms(figures.late(50.0))} / {_ms(figures.late(99.0))}",
+            "generator late, p50": figures.late(50.0),
+            "generator late, p99": figures.late(99.0),
         }
         rows.append(row)
     return rows
@@ -157,7 +160,7 @@ def _rate_rows(measurement: Measurement) -> list[Row]:
 
 def _step_rows(measurement: Measurement) -> list[Row]:
     return [
-        {"clients": str(clients), "answered a second": f"{figures.answered_rate:.1f}"}
+        {"clients": clients, "answered a second": figures.answered_rate}
         | {f"p{p:g}": _latency(figures, p) for p in (_MIDDLE, 99.0)}
         | _shares(figures)
         for clients, figures in measurement.steps.items()
@@ -167,30 +170,28 @@ def _step_rows(measurement: Measurement) -> list[Row]:
 def _stage_rows(measurement: Measurement) -> list[Row]:
     rows = []
     for percent, figures in measurement.rates.items():
-        stages = {n: ms for n, ms in figures.stages.items() if n != TOTAL}
-        if TOTAL in figures.stages:
-            stages |= {"service, whole": figures.stages[TOTAL]}
-        stages |= {"latency": figures.mean_latency}
-        rows.append({"% of saturation": f"{percent:g}"} | {n: _ms(ms) for n, ms in stages.items()})
+        stages = dict(figures.stages)
+        whole = {"service, whole": stages.pop(TOTAL)} if TOTAL in stages else {}
+        latency = {"latency": figures.mean_latency}
+        rows.append({"% of saturation": f"{percent:g}", **stages, **whole, **latency})
     return rows
 
 
 def _locust_rows(measurement: Measurement) -> list[Row]:
     rows = []
     for percent, found in measurement.locust.items():
-        figures = measurement.rates[percent]
-        both = {
-            "p50": (figures.latency(50.0), found.p50),
-            "p99": (figures.latency(99.0), found.p99),
+        ours = [measurement.rates[percent].latency(p) for p in (_MIDDLE, 99.0)]
+        row = {
+            "% of saturation": f"{percent:g}",
+            "answered a second": found.rate,
+            "p50": found.p50,
+            "p99": found.p99,
+            "open loop / Locust, p50": ours[0] / found.p50,
+            "open loop / Locust, p99": ours[1] / found.p99,
+            "failed": found.failures,
+            "Locust's core": f"{found.core_share:.0%}",
         }
-        row = {"% of saturation": f"{percent:g}", "answered a second": f"{found.rate:.1f}"}
-        row |= {name: _ms(theirs) for name, (_, theirs) in both.items()}
-        for name, (ours, theirs) in both.items():
-            ratio = ours / theirs
-            row[f"open loop / Locust, {name}"] = "" if math.isnan(ratio) else f"{ratio:.2f}"
-        rows.append(
-            row | {"failed": str(found.failures), "Locust's core": f"{found.core_share:.0%}"}
-        )
+        rows.append(row)
     return rows
 
 
@@ -202,14 +203,7 @@ def _shares(figures: Figures) -> Row:
     }
 
 
-def _latency(figures: Figures, percentile: float) -> str:
-    """A percentile of the latencies; empty if there are too few requests for it."""
+def _latency(figures: Figures, percentile: float) -> float | None:
+    """A percentile of the latencies; None if there are too few requests for it."""
     enough = len(figures.latencies) >= fewest_requests(percentile)
-    return _ms(figures.latency(percentile)) if enough else ""
-
-
-def _ms(milliseconds: float) -> str:
-    """A number with three digits, or without decimals if it has more; empty for NaN."""
-    if math.isnan(milliseconds):
-        return ""
-    return f"{milliseconds:.0f}" if milliseconds >= 100 else f"{milliseconds:.3g}"
+    return figures.latency(percentile) if enough else None

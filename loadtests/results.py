@@ -56,12 +56,11 @@ def write_section(raw: Path, title: str, heading: str, figures: Figures) -> Path
 def page_of(raw: Path, figures: Figures) -> str:
     """The page of raw figures, which names the file `raw` as its source."""
     if SECTIONS in figures:
-        sections = [
-            f"## {heading}\n\n{_render(section)}" for heading, section in figures[SECTIONS].items()
-        ]
-        text = "\n\n".join([f"# {figures['title']}", *sections])
+        text = f"# {figures['title']}"
+        for heading, section in figures[SECTIONS].items():
+            text += f"\n\n## {heading}\n\n{rendered(section[TEMPLATE], section)}"
     else:
-        text = _render(figures)
+        text = rendered(figures[TEMPLATE], figures)
     origin = f", {figures['source']}" if "source" in figures else ""
     return f"{text}\n\nRaw figures: [{raw.name}]({raw.name}){origin}.\n"
 
@@ -75,12 +74,8 @@ def alternating(sides: Iterable[Side], rounds: int) -> Iterator[Side]:
 
 def spread(values: Sequence[float]) -> Figures:
     """The rounds of a measurement, and their median, least and most."""
-    return {
-        "median": median(values),
-        "least": min(values),
-        "most": max(values),
-        "rounds": list(values),
-    }
+    least, most = min(values), max(values)
+    return {"median": median(values), "least": least, "most": most, "rounds": list(values)}
 
 
 def bound(name: str, measured: object, expected: object, *, kept: bool) -> Figures:
@@ -118,7 +113,10 @@ def megabytes(count: float) -> str:
 
 
 def table(rows: Iterable[Mapping[str, Any] | Sequence[Any]], head: Sequence[str] = ()) -> str:
-    """A Markdown table of rows: mappings, or sequences below `head`. Missing cells are dashes."""
+    """A Markdown table of rows: mappings, or sequences below `head`. Missing cells are dashes.
+
+    Numbers have three digits, or no decimals if they are larger.
+    """
     listed = list(rows)
     if not head:
         head = list(dict.fromkeys(name for row in listed for name in row))
@@ -130,25 +128,20 @@ def table(rows: Iterable[Mapping[str, Any] | Sequence[Any]], head: Sequence[str]
 def _cell(cell: object) -> str:
     if cell is None or cell == "":
         return "-"
+    if isinstance(cell, float):
+        return f"{cell:.3g}" if abs(cell) < 100 else f"{cell:,.0f}"
     return f"{cell:,}" if isinstance(cell, int) else str(cell)
 
 
 def _bounds(bounds: Sequence[Figures]) -> str:
-    rows = [
-        [each["name"], each["measured"], each["bound"], "kept" if each["kept"] else "**missed**"]
-        for each in bounds
-    ]
+    keys, verdicts = ("name", "measured", "bound"), ("**missed**", "kept")
+    rows = [[*(each[key] for key in keys), verdicts[each["kept"]]] for each in bounds]
     return table(rows, ["", "measured", "bound", ""])
 
 
 def _statuses(counts: Mapping[str, int]) -> str:
-    names = {"0": "no answer"}
-    rows = [[names.get(status, status), f"{counts[status]:,}"] for status in sorted(counts)]
+    rows = [["no answer" if status == "0" else status, counts[status]] for status in sorted(counts)]
     return table(rows, ["status", "requests"])
-
-
-def _render(figures: Figures) -> str:
-    return rendered(figures[TEMPLATE], figures)
 
 
 def rendered(template: str, figures: Figures) -> str:
@@ -159,12 +152,9 @@ def rendered(template: str, figures: Figures) -> str:
 def environment() -> Environment:
     """The filters of the templates, which go by their path from the project's root."""
     found = Environment(
-        loader=FileSystemLoader(ROOT),
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        autoescape=False,
-    )
+        loader=FileSystemLoader(ROOT), undefined=StrictUndefined, trim_blocks=True,
+        lstrip_blocks=True, autoescape=False,
+    )  # fmt: skip
     found.tests["of_length"] = lambda values, length: len(values) == length
     found.filters |= {
         "comparison": lambda raw: to_markdown(comparison_from(raw)).rstrip(),

@@ -16,6 +16,7 @@ SINGLE, BATCH, CACHED = KINDS = ("single", "batch", "cached")
 SEARCH_PATH, BATCH_PATH = "/search", "/search/batch"
 POPULAR_QUERIES = 16
 QUERIES_FILE = "queries.jsonl"
+_SAMPLE_SEED = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +34,6 @@ class Mix:
     top_k: int = 10
 
     def __post_init__(self) -> None:
-        if min(self.weights) < 0:
-            raise LoadTestError(f"a weight is {min(self.weights):g}; at least 0 is expected")
         if not sum(self.weights):
             raise LoadTestError("--single, --batch and --cached are all 0; one must be above")
 
@@ -108,6 +107,12 @@ def read_queries(path: Path) -> list[str]:
     if not queries:
         raise LoadTestError(f"{file} contains no query; at least 1 is expected")
     return queries
+
+
+def sample_of(path: Path, count: int) -> list[str]:
+    """A sample of at most `count` queries, the same one each time; errors as in `read_queries`."""
+    texts = read_queries(path)
+    return random.Random(_SAMPLE_SEED).sample(texts, min(count, len(texts)))
 
 
 def _text(file: Path, number: int, line: str) -> str:

@@ -6,7 +6,6 @@ the raw figures beside it. Exit status 1 if a bound was missed. Needs two cores.
 """
 
 import os
-import random
 import resource
 import sys
 import tempfile
@@ -18,26 +17,25 @@ from loadtests.arguments import DEMO_QUERIES
 from loadtests.command_line import LoadTestError, Parser, number, refuse
 from loadtests.processes import pinned
 from loadtests.resilience.attacks import attacks
-from loadtests.resilience.memory import memory
+from loadtests.resilience.memory import memory, starts
 from loadtests.resilience.overload import overload
 from loadtests.resilience.reloads import reloads
-from loadtests.resilience.starts import starts
 from loadtests.resilience.stops import stops
 from loadtests.resilience.testbed import Testbed
 from loadtests.results import RESULTS, write_section
 from loadtests.signals import Stopped, stop_on_signals
 from loadtests.systems import demo_index, num_passages
-from loadtests.traffic import read_queries
+from loadtests.traffic import sample_of
 from swiftlet.encoders import DEFAULT_QUERY_ENCODER
 from swiftlet.evaluation.machine import describe_machine
 
-RUNS: dict[str, tuple[str, Callable[[Testbed, Any], dict[str, Any]], str]] = {
-    "starts": ("Start", starts, "starts"),
-    "overload": ("Overload", overload, "seconds"),
-    "attacks": ("Attacks", attacks, "attack_seconds"),
-    "stops": ("Stopping under load", stops, "stops"),
-    "reloads": ("Reloading under load", reloads, "reloads"),
-    "memory": ("Memory", memory, "minutes"),
+RUNS: dict[str, tuple[str, Callable[[Testbed, Any], dict[str, Any]], str, Any, float]] = {
+    "starts": ("Start", starts, "starts", number(1, 1000, int), 20),
+    "overload": ("Overload", overload, "seconds", number(1, 3600), 60.0),
+    "attacks": ("Attacks", attacks, "attack_seconds", number(1, 600), 10.0),
+    "stops": ("Stopping under load", stops, "stops", number(1, 1000, int), 20),
+    "reloads": ("Reloading under load", reloads, "reloads", number(2, 10_000, int), 100),
+    "memory": ("Memory", memory, "minutes", number(0.05, 1440), 10.0),
 }
 """Each run: its heading, its function, and the option with its length or number."""
 
@@ -48,7 +46,6 @@ TEMPLATES = "loadtests/resilience/templates"
 PACKAGES = ["onnxruntime", "faiss-cpu", "tokenizers", "uvicorn", "uvloop", "httptools"]
 HEADINGS = {1: "", 2: " on two cores"}
 THREADS = {1: "one, on a core of its own", 2: "two, which share both cores with the generator"}
-QUERY_SEED = 5
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -65,14 +62,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         cores = sorted(os.sched_getaffinity(0))[:2]
         service, generator = (cores[:1], cores[1:]) if options.cores == 1 else (cores, cores)
         index = options.index or demo_index(cores)
-        queries = read_queries(options.queries)
-        sample = random.Random(QUERY_SEED).sample(queries, min(len(queries), options.num_queries))
+        sample = sample_of(options.queries, options.num_queries)
         # Before this process is pinned to the generator's cores.
         machine = describe_machine(PACKAGES, threads=THREADS[options.cores])
         tested = f"{machine} {num_passages(index):,} passages, query encoder {options.encoder.name}"
         missed = False
         for name in RUNS if options.run == ALL else [options.run]:
-            heading, run, option = RUNS[name]
+            heading, run, option, *_ = RUNS[name]
             with pinned(generator), tempfile.TemporaryDirectory() as folder:
                 testbed = Testbed(
                     Path(folder), index, options.encoder, sample, service, generator,
@@ -109,13 +105,9 @@ def _parser() -> Parser:
     add("--encoder", type=Path, default=DEFAULT_QUERY_ENCODER, help="query encoder for it")
     add("--rate", type=number(0.1, 1e6), help="searches a second that it can answer, if known")
     add("--cores", type=int, choices=HEADINGS, default=1, help="of the service")
-    add("--starts", type=number(1, 1000, int), default=20)
-    add("--stops", type=number(1, 1000, int), default=20)
-    add("--reloads", type=number(2, 10_000, int), default=100)
-    add("--seconds", type=number(1, 3600), default=60.0, help="of overload")
+    for name, (*_, option, kind, default) in RUNS.items():
+        add(f"--{option.replace('_', '-')}", type=kind, default=default, help=f"of the run {name}")
     add("--times", type=number(1, 100), default=4.0, help="of overload: offered over answerable")
-    add("--attack-seconds", type=number(1, 600), default=10.0, help="of each attack")
-    add("--minutes", type=number(0.05, 1440), default=10.0, help="of the run memory")
     add("--raw", type=Path, default=PAGE, help="raw figures of the page, which is beside them")
     return parser
 

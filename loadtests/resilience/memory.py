@@ -1,4 +1,4 @@
-"""Sends queries of very different lengths for minutes; checks memory and equal answers."""
+"""Starts and their memory; memory and equal answers in minutes of queries of all lengths."""
 
 import json
 import random
@@ -6,6 +6,7 @@ import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from hashlib import sha256
+from itertools import cycle, islice
 from threading import Event
 from typing import Any, NamedTuple
 
@@ -13,9 +14,12 @@ from loadtests.figures import Figures
 from loadtests.http_client import OK, search
 from loadtests.loads import open_loop
 from loadtests.processes import Service, call
-from loadtests.resilience.testbed import Testbed, arrivals, statuses
-from loadtests.results import bound, growth, none_of
+from loadtests.resilience.testbed import Testbed, arrivals, one_by_one, statuses
+from loadtests.results import bound, growth, megabytes, none_of, spread
 
+MOST_SECONDS = 2.0
+MOST_BYTES = 250e6
+QUERIES = 1000
 SHARE = 0.8
 LONGEST = 2000
 TEXTS = 2000
@@ -32,6 +36,36 @@ class _Sample(NamedTuple):
     resident_bytes: int
     own_bytes: int
     answer: str
+
+
+def starts(testbed: Testbed, times: int) -> dict[str, Any]:
+    """Start services one after the other, and send the last one a thousand queries."""
+    seconds = []
+    for number in range(times):
+        with testbed.serve() as service:
+            seconds.append(service.seconds_to_ready)
+            if number == times - 1:
+                at_first = service.resident_bytes()
+                one_by_one(service.address, list(islice(cycle(testbed.requests), QUERIES)))
+                own = service.resident_bytes(without=testbed.index)
+                whole = service.resident_bytes()
+    longest, most = f"{MOST_SECONDS:.0f} s", megabytes(MOST_BYTES)
+    slowest = max(seconds)
+    return {
+        "seconds": spread(seconds),
+        "times": times,
+        "queries": QUERIES,
+        "resident_bytes": {"ready": at_first, "after": whole, "index": whole - own},
+        "bounds": [
+            bound(
+                "start to ready, the longest", f"{slowest:.2f} s", longest,
+                kept=slowest <= MOST_SECONDS,
+            ),
+            bound(
+                "resident memory beyond the index", megabytes(own), most, kept=own <= MOST_BYTES
+            ),
+        ],
+    }  # fmt: skip
 
 
 def memory(testbed: Testbed, minutes: float) -> dict[str, Any]:

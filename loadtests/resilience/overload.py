@@ -8,9 +8,9 @@ from typing import Any
 
 from loadtests.figures import Figures, percentile
 from loadtests.http_client import OK, REJECTIONS, Request
-from loadtests.loads import open_loops
+from loadtests.loads import open_loop
 from loadtests.processes import READY_PATH, call
-from loadtests.resilience.testbed import Testbed, one_by_one, statuses
+from loadtests.resilience.testbed import Testbed, arrivals, one_by_one, statuses
 from loadtests.results import bound, milliseconds, only
 
 DEADLINE_SECONDS = 5.0
@@ -25,7 +25,7 @@ _RECOVERY_TIMEOUT_SECONDS = 60
 
 def overload(testbed: Testbed, seconds: float) -> dict[str, Any]:
     """Send `testbed.times` as many searches for some time, then probe until answers are normal."""
-    requests, generators = testbed.requests, len(testbed.generator_cores)
+    requests = testbed.requests
     deadline = round(1000 * DEADLINE_SECONDS)
     with testbed.serve(timeout_ms=deadline) as service, ThreadPoolExecutor(1) as pool:
         capacity = testbed.capacity(service, requests)
@@ -33,9 +33,10 @@ def overload(testbed: Testbed, seconds: float) -> dict[str, Any]:
         start_at = time.monotonic() + _LEAD_SECONDS
         end = start_at + seconds
         probing = pool.submit(_recovered_at, service.address, requests[:PROBES], usual, end)
-        load = open_loops(
-            service.address, requests, rate=testbed.times * capacity, seconds=seconds,
-            processes=generators, connections=CONNECTIONS // generators, start_at=start_at,
+        moments = arrivals(testbed.times * capacity, seconds)
+        load = open_loop(
+            service.address, requests, moments, seconds=seconds, connections=CONNECTIONS,
+            start_at=start_at,
         )  # fmt: skip
         recovery = probing.result() - end
     figures = Figures(load, offered=testbed.times * capacity)
@@ -56,7 +57,6 @@ def overload(testbed: Testbed, seconds: float) -> dict[str, Any]:
         "refused_seconds": {f"p{p}": percentile(refused, p) for p in (50, 99)}
         if len(refused)
         else None,
-        "generators": generators,
         "generator_share": figures.generator_share,
         "connections": CONNECTIONS,
         "probes": PROBES,

@@ -171,18 +171,15 @@ def _reload(service: Service, *, by_route: bool, refused: bool) -> float:
 
 
 def _settled_bytes(service: Service, versions: Path) -> int:
-    """The least resident memory within half a second after earlier versions were released."""
+    """Resident memory half a second after earlier versions were released."""
 
     def mapped() -> set[Path]:
         files = (Path(each.path) for each in service.process.memory_maps())
         return {file.parent for file in files if file.is_relative_to(versions)}
 
     _wait(lambda: len(mapped()) <= 1, "the memory of an earlier version is not released")
-    end, sizes = time.perf_counter() + _SETTLING_SECONDS, [service.resident_bytes()]
-    while time.perf_counter() < end:
-        time.sleep(_POLL_SECONDS)
-        sizes.append(service.resident_bytes())
-    return min(sizes)
+    time.sleep(_SETTLING_SECONDS)
+    return service.resident_bytes()
 
 
 def _wait(condition: Callable[[], bool], otherwise: str) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
-from itertools import count
+from itertools import cycle
 from threading import Event
 from typing import Any
 
@@ -84,18 +84,13 @@ def stop_under_load(
     :param read_log: The lines of its log, with its access log.
     """
     requests = (
-        search(
-            queries[number % len(queries)],
-            request_id=f"stop-{number}",
-            close=number % CLOSED_EVERY == 0,
-        )
-        for number in count()
+        search(query, request_id=f"stop-{number}", close=number % CLOSED_EVERY == 0)
+        for number, query in enumerate(cycle(queries))
     )
     enough = Event()
+    load_until = partial(closed_loop, clients=CLIENTS, go_on=lambda: not enough.is_set())
     with ThreadPoolExecutor(1) as pool:
-        loading = pool.submit(
-            closed_loop, address, requests, clients=CLIENTS, go_on=lambda: not enough.is_set()
-        )
+        loading = pool.submit(load_until, address, requests)
         try:
             time.sleep(seconds)
             began = time.perf_counter()

@@ -2,7 +2,6 @@
 
 import pytest
 
-from benchmarks.image import described
 from benchmarks.service import SWIFTLET, TWO_CORES, over, stage_microseconds, targets
 from loadtests.http_client import Exchange, search
 from loadtests.results import alternating
@@ -39,7 +38,3 @@ def test_a_target_is_kept_or_missed_by_its_figure(ratio: float, kept: bool) -> N
         }
     )
     assert [target["kept"] for target in found] == [True, True, kept, True]
-
-
-def test_a_layer_of_an_image_is_named_by_its_folder() -> None:
-    assert described("COPY /build/venv /opt/swiftlet/venv # buildkit") == "`/opt/swiftlet/venv`"
