@@ -12,6 +12,7 @@ import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 
 from loadtests.command_line import LoadTestError, script_options
 from loadtests.processes import READY_PATH, get
@@ -108,9 +109,7 @@ def stop(tag: str, seconds: float) -> Stop:
             run(f"docker stop -t {PATIENCE_SECONDS} {container}")
             return int(run(f"docker wait {container}"))
 
-        def log() -> list[str]:
-            return run(f"docker logs {container}").splitlines()
-
+        log = partial(run, f"docker logs {container}")
         return stop_under_load(address, QUERIES, docker_stop, log, seconds=seconds)
 
 

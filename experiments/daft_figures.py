@@ -173,17 +173,17 @@ def _curves(workplace: Workplace, runs: Mapping[str, Variant]) -> Figures:
     return {"losses": losses, "divergence": divergence}
 
 
-def keep_embeddings(workplace: Workplace, variants: Sequence[Variant], folder: Path) -> None:
-    """Keep the embeddings of the panels beside the page, in half precision."""
+def draw_embeddings(workplace: Workplace, variants: Sequence[Variant], folder: Path) -> None:
     runs = {variant.name: variant for variant in variants}
     if all(workplace.is_done(runs[name]) for name, _, _ in PANELS):
         folder.mkdir(parents=True, exist_ok=True)
-        arrays = {}
+        panels = []
         for name, state, title in PANELS:
             with np.load(workplace.directory(runs[name]) / EMBEDDINGS) as found:
-                for kind in ("queries", "documents"):
-                    arrays[f"{title} {kind}"] = found[f"{state} {kind}"].astype(np.float16)
-        np.savez_compressed(folder / EMBEDDINGS, **arrays)
+                queries, documents = found[f"{state} queries"], found[f"{state} documents"]
+            panels.append(EmbeddingPanel(title, queries, documents))
+        save_figure(plot_pca(panels), folder / "embeddings.png")
+        save_figure(plot_tsne(panels), folder / "neighbourhoods.png")
 
 
 def draw(figures: Figures, folder: Path) -> None:
@@ -194,14 +194,6 @@ def draw(figures: Figures, folder: Path) -> None:
     if "curves" in figures:
         _draw_losses(figures["curves"]["losses"], folder / "loss.png")
         _draw_divergence(figures, folder / "divergence.png")
-    if (folder / EMBEDDINGS).is_file():
-        with np.load(folder / EMBEDDINGS) as found:
-            panels = [
-                EmbeddingPanel(title, found[f"{title} queries"], found[f"{title} documents"])
-                for _, _, title in PANELS
-            ]
-        save_figure(plot_pca(panels), folder / "embeddings.png")
-        save_figure(plot_tsne(panels), folder / "neighbourhoods.png")
 
 
 def _draw_layers(raw: Figures, path: Path) -> None:

@@ -17,16 +17,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from experiments import distillation_runs as distilled
 from experiments.distillation_data import WORDNET_FOLDER, Workplace, prepare
 from experiments.distillation_figures import collect, draw
-from experiments.distillation_runs import (
-    QUANTISED,
-    Variant,
-    export_students,
-    judge,
-    measure_int8,
-    run_all,
-)
+from experiments.distillation_runs import Variant
 from experiments.runs import Processes, parsed, read_figures
 from loadtests.results import write
 
@@ -44,19 +38,12 @@ def variants(
     runs = []
     for name, own in TABLE[kind]["runs"].items():
         settings = shared | own
-        why, is_prose = settings.pop("why"), settings.pop("prose", prose)
+        why, is_prose = settings.pop("why", ""), settings.pop("prose", prose)
         runs.append(Variant(title.format(name), settings, is_prose, why, after.format(name)))
     return runs
 
 
-LAYERS = [
-    Variant(
-        "-".join(["layers", *map(str, layers)]),
-        TABLE["base"] | TABLE["layers"]["settings"] | {"layers": layers},
-        prose=False,
-    )
-    for layers in TABLE["layers"]["choices"]
-]
+LAYERS = variants("layers")
 PATH = variants("path")
 LONG = variants("long", prose=True, title=LONG_NAME)
 FINALS = {run: TABLE["finals"]["wanted"][run.name] for run in variants("finals", after=LONG_NAME)}
@@ -87,18 +74,18 @@ def run_experiments(
     workplace: Workplace, processes: Processes, wanted: Sequence[str], shipped: Sequence[Variant]
 ) -> None:
     for name in (name for name in ("path", "layers") if name in wanted):
-        run_all(workplace, processes, EXPERIMENTS[name], "development")
+        distilled.run_all(workplace, processes, EXPERIMENTS[name], "development")
     if "finals" in wanted:
         # Each final continues one of the long runs.
-        run_all(workplace, processes, LONG, "tests")
-        run_all(workplace, processes, list(FINALS), "tests")
+        distilled.run_all(workplace, processes, LONG, "tests")
+        distilled.run_all(workplace, processes, list(FINALS), "tests")
         students = [variant.name for variant in FINALS]
-        export_students(workplace, students)
+        distilled.export_students(workplace, students)
         for student in students:
-            for precision in QUANTISED:
-                judge(workplace, f"{student} {precision}", "tests")
-                measure_int8(workplace, student, precision)
-        run_all(workplace, processes, shipped, "development")
+            for precision in distilled.QUANTISED:
+                distilled.judge(workplace, f"{student} {precision}", "tests")
+                distilled.measure_int8(workplace, student, precision)
+        distilled.run_all(workplace, processes, shipped, "development")
 
 
 if __name__ == "__main__":

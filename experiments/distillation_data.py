@@ -73,7 +73,6 @@ class Workplace:
         return self.folder / "encoders" / name
 
     def index(self, name: str) -> Path:
-        """The exact index of a collection's documents, by the teacher in fp32."""
         return self.folder / "indexes" / name
 
     def judged(self, collection: Collection, *, development: bool) -> tuple[list[Query], Qrels]:

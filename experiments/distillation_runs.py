@@ -33,11 +33,7 @@ from swiftlet.retrieval.encoder import Encoder, OnnxEncoder, Precision
 from swiftlet.retrieval.engines.faiss_index import FaissIndex
 from swiftlet.retrieval.manifest import FILE_NAME as MANIFEST
 from swiftlet.retrieval.manifest import Manifest, load_manifest
-from swiftlet.retrieval.searcher import (
-    DOCUMENTS_FILE,
-    PASSAGE_TO_DOCUMENT_FILE,
-    Searcher,
-)
+from swiftlet.retrieval.searcher import DOCUMENTS_FILE, PASSAGE_TO_DOCUMENT_FILE, Searcher
 from training.distillation.texts import TextSource, hold_out, read_query_texts
 from training.distillation.torch_encoder import TorchEncoder
 from training.model.towers import Tower, TowerSettings
@@ -90,7 +86,6 @@ def details(workplace: Workplace, name: str) -> Mapping[str, Any]:
 def run_all(
     workplace: Workplace, processes: Processes, variants: Sequence[Variant], kind: str
 ) -> None:
-    """Distil and evaluate all runs that are missing; `kind` is a key of SETS."""
     unique = {variant.name: variant for variant in variants}
     processes.each(lambda variant: distil(workplace, processes, variant), unique.values())
     for name in (TEACHER, *unique):
@@ -98,7 +93,6 @@ def run_all(
 
 
 def distil(workplace: Workplace, processes: Processes, variant: Variant) -> None:
-    """Distil one variant, unless it is distilled already."""
     directory = workplace.run(variant.name)
     if not (directory / MANIFEST).is_file():
         print(f"{variant.name}: distilling", flush=True)

@@ -135,7 +135,6 @@ def short_documents(collection: Collection, encoders: dict[str, OnnxEncoder]) ->
 
 
 def long_documents(collection: Collection, folder: Path) -> Iterator[Figures]:
-    """For each kind of index: its metrics."""
     for number, (label, build) in enumerate(INDEXES.items()):
         out = folder / f"{collection.name}-{number}"
         build_index(collection.documents, DEFAULT_ENCODER, out, build)

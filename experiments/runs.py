@@ -23,7 +23,6 @@ Item = TypeVar("Item")
 
 
 def parsed(parser: ArgumentParser) -> Namespace:
-    """The options of a script, including the common ones."""
     parser.add_argument("--data", type=Path, help="folder with the collections in BEIR's layout")
     parser.add_argument("--results", type=Path, default=RESULTS, help="for page and raw figures")
     parser.add_argument("--render", action="store_true", help="only render the page")
@@ -61,7 +60,6 @@ class Processes:
         return f"{self.threads} for each of {self.jobs} runs at a time"
 
     def each(self, work: Callable[[Item], None], items: Iterable[Item]) -> None:
-        """Do the work for each item, `jobs` at a time; each work starts a process."""
         with ThreadPoolExecutor(self.jobs) as executor:
             list(executor.map(work, items))
 

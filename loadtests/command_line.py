@@ -1,12 +1,17 @@
-"""Command-line parsing; bad arguments are refused in one sentence, with status 2."""
+"""Command lines and signals; bad arguments are refused in one sentence, with status 2."""
 
 import argparse
+import math
+import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
 from typing import Any, NoReturn
 
 REFUSED = 2
+_ASKED_TO_END = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class LoadTestError(Exception):
@@ -53,10 +58,46 @@ def number(
         try:
             value = kind(text)
         except ValueError:
-            value = None
-        if value is None or not least <= value <= most:
+            value = math.nan
+        if not least <= value <= most:
             bounds = f"{expected} from {least:g} to {most:g}"
             raise argparse.ArgumentTypeError(f"{text!r} is given; {bounds} is expected")
         return value
 
     return parse
+
+
+class Stopped(KeyboardInterrupt):
+    """The process received a signal; asyncio lets only children of KeyboardInterrupt pass."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.signal = signal.Signals(number)
+
+
+def stop_on_signals() -> None:
+    """Raise `Stopped` on these signals from now on; ignored ones stay ignored."""
+    for number in _ASKED_TO_END:
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, _stop)
+
+
+@contextmanager
+def held_back() -> Iterator[None]:
+    """Delay signals within the block until its end."""
+    came: list[int] = []
+    handlers = {
+        number: signal.signal(number, lambda number, _frame: came.append(number))
+        for number in _ASKED_TO_END
+    }
+    try:
+        yield
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+        if came:
+            signal.raise_signal(came[0])
+
+
+def _stop(number: int, _frame: FrameType | None) -> None:
+    raise Stopped(number)

@@ -65,7 +65,11 @@ def _draw_latency(axes: "Axes", measurement: Measurement) -> None:
     axes.axvspan(least, most, color=INK, alpha=0.12, linewidth=0, label="saturation")
     axes.axvline(least, color=INK, linestyle=":", linewidth=1.2)
     axes.set(xlabel="requests a second", ylabel="latency, ms", xlim=(0, None))
-    _style_milliseconds(axes)
+    if np.isfinite(axes.dataLim.ymax):  # otherwise no request was answered
+        axes.set_yscale("log")
+        axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axes.yaxis.set_major_formatter(lambda value, _position: f"{value:g}")
+        axes.yaxis.set_minor_formatter(NullFormatter())
 
 
 def _draw_stages(axes: "Axes", measurement: Measurement) -> None:
@@ -116,11 +120,3 @@ def _draw_bars(
             below += heights
     axes.set_xticks(range(len(stacks)), [f"{percent:g}%" for percent in stacks])
     axes.grid(visible=False, axis="x")
-
-
-def _style_milliseconds(axes: "Axes") -> None:
-    if np.isfinite(axes.dataLim.ymax):  # otherwise no request was answered
-        axes.set_yscale("log")
-        axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-        axes.yaxis.set_major_formatter(lambda value, _position: f"{value:g}")
-        axes.yaxis.set_minor_formatter(NullFormatter())

@@ -17,8 +17,7 @@ from pathlib import Path
 
 import psutil
 
-from loadtests.command_line import LoadTestError
-from loadtests.signals import held_back
+from loadtests.command_line import LoadTestError, held_back
 
 READY_PATH = "/health/ready"
 START_TIMEOUT_SECONDS = 180.0
@@ -52,11 +51,6 @@ class Service:
         """
         self.check()
         return sum(sum(each.info["cpu_times"][:4]) for each in _group(self.process.pid))
-
-    @property
-    def log(self) -> list[str]:
-        """The lines of its output so far."""
-        return self.log_file.read_text("utf-8", errors="replace").strip().splitlines()
 
     def resident_bytes(self, *, without: Path | None = None) -> int:
         """Its resident memory; `without` leaves out the mapped files below a folder."""
@@ -183,7 +177,8 @@ def _await_ready(service: Service, path: str, timeout: float) -> None:
     deadline = time.monotonic() + timeout
     while True:
         ended = service.process.poll() is not None
-        last_line = (service.log or ["it wrote nothing"])[-1]
+        written = service.log_file.read_text("utf-8", errors="replace").strip()
+        last_line = (written.splitlines() or ["it wrote nothing"])[-1]
         if ended:
             was = f"the service ended before it was ready ({service.command})"
             raise LoadTestError(f"{was}: {last_line}")

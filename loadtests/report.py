@@ -63,10 +63,7 @@ def write_report(
         "queries": len(plan.queries),
         "queries_file": plan.queries_file.name,
         "mix": str(plan.mix),
-        "seconds": plan.seconds,
-        "warm_up": plan.warm_up,
-        "step_seconds": plan.step_seconds,
-        "seed": plan.seed,
+        **{name: getattr(plan, name) for name in ("seconds", "warm_up", "step_seconds", "seed")},
         "growth": round(GROWTH - 1, 4),
         "most_clients": MOST_CLIENTS,
         "fewest": {"p99": fewest_requests(99.0), "p99.9": fewest_requests(99.9)},
@@ -93,10 +90,10 @@ def write_requests(measurements: Sequence[Measurement], folder: Path) -> None:
 
     The files of an earlier run are removed.
     """
-    folder.mkdir(exist_ok=True)
     for earlier in folder.glob("*.csv.gz"):
         earlier.unlink()
     for measurement in measurements:
+        folder.mkdir(exist_ok=True)
         for percent, figures in measurement.rates.items():
             began = figures.load.began
             requests = [

@@ -6,8 +6,8 @@ writes the pages again from their raw figures. A raw file, or each section in it
 in "template"; everything else in it is for the template.
 """
 
-import argparse
 import json
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import isinf
 from pathlib import Path
@@ -26,14 +26,6 @@ TEMPLATE, SECTIONS = "template", "sections"
 
 Figures = dict[str, Any]
 Side = TypeVar("Side")
-
-
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Write the pages of raw files again."""
-    parser = argparse.ArgumentParser(prog="loadtests.results", description="Render result pages.")
-    parser.add_argument("raw", type=Path, nargs="+", help="raw figures, such as service.json")
-    for raw in parser.parse_args(arguments).raw:
-        print(write(raw, json.loads(raw.read_text("utf-8"))))
 
 
 def write(raw: Path, figures: Figures) -> Path:
@@ -171,4 +163,5 @@ def environment() -> Environment:
 
 
 if __name__ == "__main__":
-    main()
+    for raw_file in map(Path, sys.argv[1:]):
+        print(write(raw_file, json.loads(raw_file.read_text("utf-8"))))

@@ -89,7 +89,6 @@ def answer_bytes(asked: SearchRequest) -> Response:
 
 
 async def answer_bytes_on_the_loop(asked: SearchRequest) -> Response:
-    """The same, on the event loop."""
     return answer_bytes(asked)
 
 

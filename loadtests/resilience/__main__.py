@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from loadtests.arguments import DEMO_QUERIES
-from loadtests.command_line import LoadTestError, Parser, number, refuse
+from loadtests.command_line import LoadTestError, Parser, Stopped, number, refuse, stop_on_signals
 from loadtests.processes import pinned
 from loadtests.resilience.attacks import attacks
 from loadtests.resilience.memory import memory, starts
@@ -23,7 +23,6 @@ from loadtests.resilience.reloads import reloads
 from loadtests.resilience.stops import stops
 from loadtests.resilience.testbed import Testbed
 from loadtests.results import RESULTS, write_section
-from loadtests.signals import Stopped, stop_on_signals
 from loadtests.systems import demo_index, num_passages
 from loadtests.traffic import sample_of
 from swiftlet.encoders import DEFAULT_QUERY_ENCODER

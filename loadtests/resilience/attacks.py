@@ -62,14 +62,12 @@ def attack(testbed: Testbed, request: Request, clients: int, *, seconds: float) 
             # Another process, so that the probes do not wait for the interpreter of the attack.
             spawn = get_context("spawn")
             pool = stack.enter_context(ProcessPoolExecutor(1, mp_context=spawn))
-            attack_seconds = seconds + 2 * _LEAD_SECONDS
-            attacking = pool.submit(_send, service.address, request, clients, attack_seconds)
+            attacking = pool.submit(
+                closed_loop, service.address, repeat(request), clients=clients,
+                seconds=seconds + 2 * _LEAD_SECONDS,
+            )  # fmt: skip
         load = open_loop(service.address, probes, moments, seconds=seconds, warm_up=_LEAD_SECONDS)
         return _row(load, attacking.result() if clients else None)
-
-
-def _send(address: str, request: Request, clients: int, seconds: float) -> Load:
-    return closed_loop(address, repeat(request), clients=clients, seconds=seconds)
 
 
 def _row(probes: Load, load: Load | None) -> dict[str, Any]:

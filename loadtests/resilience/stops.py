@@ -65,7 +65,7 @@ def stops(testbed: Testbed, times: int) -> dict[str, Any]:
         seconds = moments.uniform(*_LOAD_SECONDS)
         with testbed.serve(access_log="true") as service:
             address, stop = service.address, partial(_terminate, service)
-            log = partial(getattr, service, "log")
+            log = partial(service.log_file.read_text, "utf-8")
             found.append(stop_under_load(address, testbed.queries, stop, log, seconds=seconds))
     return summary(found)
 
@@ -74,14 +74,14 @@ def stop_under_load(
     address: str,
     queries: Sequence[str],
     stop: Callable[[], int],
-    read_log: Callable[[], Sequence[str]],
+    read_log: Callable[[], str],
     *,
     seconds: float,
 ) -> Stop:
     """Load a service for some seconds and stop it; clients continue until they are refused.
 
     :param stop: Stops the service and waits for it; its exit status.
-    :param read_log: The lines of its log, with its access log.
+    :param read_log: Reads its log, with its access log.
     """
     requests = (
         search(query, request_id=f"stop-{number}", close=number % CLOSED_EVERY == 0)
@@ -99,7 +99,7 @@ def stop_under_load(
         finally:
             enough.set()
         load = loading.result()
-    logged = {line[1]: int(line[2]) for line in map(_LOGGED.search, read_log()) if line}
+    logged = {request_id: int(status) for request_id, status in _LOGGED.findall(read_log())}
     return Stop(load, logged, exit_status, stop_seconds)
 
 
