@@ -1,22 +1,25 @@
-"""Index types compared on real collections: recall, nDCG@10, latency and bytes.
+"""Index types compared: recall, nDCG@10, latency and bytes; and the latency by number of passages.
 
     python -m benchmarks.index --data ../shared/data
+    python -m benchmarks.index --index INDEX --queries ../shared/data/web-queries
 
-Passages are those of `swiftlet index`; every type is built on the same embeddings. Writes
-docs/results/index.json and its page.
+With --data, all types are built on the passages of real collections, which are those of `swiftlet
+index`. With --index, a scan of all codes and inverted lists are built on parts of the embeddings of
+a large index. Searches of the types alternate. Writes docs/results/index.json or index-size.json,
+and the page.
 """
 
-import argparse
-import statistics
 import tempfile
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from loadtests.results import RESULTS, write
+from loadtests.command_line import script_options
+from loadtests.results import RESULTS, Figures, alternating, write
+from loadtests.traffic import sample_of
 from swiftlet import encoders
 from swiftlet.evaluation.machine import describe_machine
 from swiftlet.evaluation.metrics import evaluate
@@ -24,14 +27,8 @@ from swiftlet.indexing.build import BuildSettings
 from swiftlet.indexing.document_writer import write_documents
 from swiftlet.indexing.progress import Silence
 from swiftlet.indexing.sample_queries import sample_queries
-from swiftlet.indexing.tuning import (
-    TARGET_RECALL,
-    TUNED_CANDIDATES,
-    exact_rows,
-    recall,
-    tune,
-)
-from swiftlet.retrieval.aggregation import DocumentNumbers, best_passages
+from swiftlet.indexing.tuning import TARGET_RECALL, TUNED_CANDIDATES, exact_rows, recall, tune
+from swiftlet.retrieval.aggregation import best_passages
 from swiftlet.retrieval.corpora.collections import (
     qrels_path,
     read_documents,
@@ -41,59 +38,76 @@ from swiftlet.retrieval.corpora.collections import (
 from swiftlet.retrieval.encoder import OnnxEncoder
 from swiftlet.retrieval.encoding import encode_texts
 from swiftlet.retrieval.engines.faiss_index import EXACT_UP_TO, SCANNED_UP_TO, FaissIndex
+from swiftlet.retrieval.manifest import read_manifest
 from swiftlet.retrieval.passages import PassageSplitter
 from swiftlet.retrieval.processors import available_processors
-from swiftlet.retrieval.types import Embeddings, Qrels
+from swiftlet.retrieval.types import Embeddings
 
 COLLECTIONS = [("squad-dev-v1.1", "test"), ("scifact", "test")]
 SPANS = 400
 METRIC = "nDCG@10"
-
-
-@dataclass(frozen=True)
-class Encoded:
-    """A collection with the embeddings of its passages and queries."""
-
-    name: str
-    passages: Embeddings
-    passage_to_document: DocumentNumbers
-    document_ids: list[str]
-    spans: Embeddings
-    queries: Embeddings
-    query_ids: list[str]
-    qrels: Qrels
+SIZES = (12_500, 25_000, 50_000, 100_000, 200_000)
+QUERIES = 400
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--data", type=Path, required=True, help="folder of collections")
-    parser.add_argument("--raw", type=Path, default=RESULTS / "index.json")
-    arguments = parser.parse_args()
+    options = script_options(
+        __doc__, data=None, index=None, queries=None, rounds=5, results=RESULTS
+    )
     encoder = OnnxEncoder.load(encoders.DEFAULT_ENCODER)
-    rows = []
-    for name, split in COLLECTIONS:
-        collection = encode_collection(encoder, arguments.data / name, split)
-        for factory in factories(*collection.passages.shape):
-            rows.append(measure(factory, collection))
-            print(rows[-1], flush=True)
     threads = "one for searching; all cores for building"
-    figures = {
-        "template": "benchmarks/index.md.j2",
+    common = {
         "machine": describe_machine(["faiss-cpu", "numpy"], threads=threads),
-        "passage_tokens": BuildSettings().passage_tokens,
         "target_recall": TARGET_RECALL,
-        "tuned_spans": SPANS // 2,
         "candidates": TUNED_CANDIDATES,
-        "exact_up_to": EXACT_UP_TO,
         "scanned_up_to": SCANNED_UP_TO,
-        "rows": [asdict(row) for row in rows],
+        "rounds": options.rounds,
     }
-    print(write(arguments.raw, figures))
+    if options.data is not None:
+        figures = {
+            "template": "benchmarks/index.md.j2",
+            "passage_tokens": BuildSettings().passage_tokens,
+            "tuned_spans": SPANS // 2,
+            "exact_up_to": EXACT_UP_TO,
+            "rows": [
+                row
+                for name, split in COLLECTIONS
+                for row in measure_types(encoder, options.data / name, split, options.rounds)
+            ],
+        }
+        print(write(options.results / "index.json", common | figures))
+    if options.index is not None:
+        queries = encode_texts(encoder, sample_of(options.queries, QUERIES))
+        figures = {
+            "template": "benchmarks/index_size.md.j2",
+            "factory": read_manifest(options.index, "index").details["factory"],
+            "queries": QUERIES // 2,
+            "rows": measure_sizes(options.index, queries, options.rounds),
+        }
+        print(write(options.results / "index-size.json", common | figures))
 
 
-def factories(size: int, dim: int) -> Sequence[str]:
+def measure_types(encoder: OnnxEncoder, folder: Path, split: str, rounds: int) -> list[Figures]:
+    """All types on the passages of a collection; tuned to one half of spans of words from them."""
+    settings = BuildSettings()
+    splitter = PassageSplitter(
+        encoder.tokenizer,
+        max_tokens=settings.passage_tokens,
+        overlap_tokens=settings.overlap_tokens,
+    )
+    qrels = read_qrels(qrels_path(folder, split))
+    asked = [query for query in read_queries(folder) if query.query_id in qrels]
+    queries = encode_texts(encoder, [query.text for query in asked])
+    with tempfile.TemporaryDirectory() as place:
+        store = Path(place) / "documents.sqlite"
+        corpus = write_documents(store, read_documents(folder), splitter, Silence())
+        embeddings = encode_texts(encoder, corpus.encoder_texts())
+        documents_of = corpus.passage_to_document()
+        spans = encode_texts(encoder, sample_queries(corpus, SPANS, np.random.default_rng(1)))
+    document_ids = sorted(document.document_id for document in read_documents(folder))
+    size, dim = embeddings.shape
     lists = min(int(4 * size**0.5), size // 39)
-    return [
+    factories = [
         "Flat",
         f"PQ{dim // 2}x4fs,Refine(SQfp16)",
         f"IVF{lists},PQ{dim // 2}x4fs,Refine(SQfp16)",
@@ -103,94 +117,88 @@ def factories(size: int, dim: int) -> Sequence[str]:
         f"IVF{lists},PQ{dim // 2}x4fs",
         f"IVF{lists},SQ8",
     ]
-
-
-def encode_collection(encoder: OnnxEncoder, folder: Path, split: str) -> Encoded:
-    settings = BuildSettings()
-    splitter = PassageSplitter(
-        encoder.tokenizer,
-        max_tokens=settings.passage_tokens,
-        overlap_tokens=settings.overlap_tokens,
-    )
-    qrels = read_qrels(qrels_path(folder, split))
-    queries = [query for query in read_queries(folder) if query.query_id in qrels]
-    with tempfile.TemporaryDirectory() as place:
-        corpus = write_documents(
-            Path(place) / "documents.sqlite", read_documents(folder), splitter, Silence()
-        )
-        return Encoded(
-            name=folder.name,
-            passages=encode_texts(encoder, corpus.encoder_texts()),
-            passage_to_document=corpus.passage_to_document(),
-            document_ids=sorted(document.document_id for document in read_documents(folder)),
-            spans=encode_texts(encoder, sample_queries(corpus, SPANS, np.random.default_rng(1))),
-            queries=encode_texts(encoder, [query.text for query in queries]),
-            query_ids=[query.query_id for query in queries],
-            qrels=qrels,
-        )
-
-
-@dataclass(frozen=True)
-class Row:
-    collection: str
-    passages: int
-    factory: str
-    probes: int
-    refine_factor: int
-    recall_spans: float
-    recall_queries: float
-    ndcg: float
-    p50_ms: float
-    p99_ms: float
-    bytes_a_passage: float
-    build_seconds: float
-
-
-def build(factory: str, embeddings: Embeddings) -> FaissIndex:
-    """An index of `embeddings` (n, dim), built with all cores."""
-    index = FaissIndex.create(factory, embeddings.shape[1])
-    index.train(embeddings[: index.training_size(len(embeddings))], threads=available_processors())
-    index.add(embeddings, threads=available_processors())
-    return index
-
-
-def measure(factory: str, collection: Encoded) -> Row:
-    started = time.perf_counter()
-    embeddings = collection.passages
-    index = build(factory, embeddings)
-    build_seconds = time.perf_counter() - started
     half = SPANS // 2
-    nearest = exact_rows(embeddings, collection.spans, 10)
-    tune(index, collection.spans[:half], nearest[:half])
-    run, seconds = {}, []
-    for query_id, query in zip(collection.query_ids, collection.queries, strict=True):
-        before = time.perf_counter()
-        scores, rows = index.search(query, TUNED_CANDIDATES)
-        seconds.append(time.perf_counter() - before)
-        scores, rows = best_passages(scores, rows, collection.passage_to_document)
-        documents = [collection.document_ids[n] for n in collection.passage_to_document[rows]]
-        run[query_id] = dict(zip(documents[:10], scores[:10].tolist(), strict=True))
+    rows = []
+    for index, row in measure(factories, embeddings, spans[:half], queries, rounds):
+        run = {}
+        for each, query in zip(asked, queries, strict=True):
+            scores, passages = best_passages(*index.search(query, TUNED_CANDIDATES), documents_of)
+            found = [document_ids[number] for number in documents_of[passages]]
+            run[each.query_id] = dict(zip(found[:10], scores[:10].tolist(), strict=True))
+        nearest = exact_rows(embeddings, spans[half:], 10)
+        row |= {
+            "collection": folder.name,
+            "recall_spans": recall(index, spans[half:], nearest, TUNED_CANDIDATES),
+            "ndcg": evaluate(run, qrels, [METRIC])[METRIC],
+        }
+        rows.append(row)
+        print(row, flush=True)
+    return rows
+
+
+def measure_sizes(directory: Path, queries: Embeddings, rounds: int) -> list[Figures]:
+    """A scan and inverted lists on parts of an index; tuned to one half of `queries`."""
+    whole = FaissIndex.load(directory / FaissIndex.file_name)
+    shuffled = np.random.default_rng(0).permutation(whole.size)
+    codes = f"PQ{whole.dim // 2}x4fs,Refine(SQfp16)"
+    half = len(queries) // 2
+    rows = []
+    for size in [*(size for size in SIZES if size < whole.size), whole.size]:
+        embeddings = whole.embeddings(shuffled[:size])
+        factories = [codes, f"IVF{int(4 * size**0.5)},{codes}"]
+        for _, row in measure(factories, embeddings, queries[:half], queries[half:], rounds):
+            rows.append(row)
+            print(row, flush=True)
+    return rows
+
+
+def measure(
+    factories: Sequence[str],
+    embeddings: Embeddings,
+    tuned_to: Embeddings,
+    queries: Embeddings,
+    rounds: int,
+) -> list[tuple[FaissIndex, dict[str, Any]]]:
+    """Each type of index on `embeddings` (n, dim), and its figures; rounds of queries alternate."""
+    built = [build(factory, embeddings) for factory in factories]
+    nearest = exact_rows(embeddings, tuned_to, 10)
+    for index, _ in built:
+        tune(index, tuned_to, nearest)
+    seconds: list[list[float]] = [[] for _ in built]
+    for number in alternating(range(len(built)), rounds):
+        for query in queries:
+            began = time.perf_counter()
+            built[number][0].search(query, TUNED_CANDIDATES)
+            seconds[number].append(time.perf_counter() - began)
+    nearest = exact_rows(embeddings, queries, 10)
+    measured = []
+    for factory, (index, figures), taken in zip(factories, built, seconds, strict=True):
+        p50, p99 = (1000 * np.percentile(taken, [50, 99])).tolist()
+        figures |= {
+            "factory": factory,
+            "passages": len(embeddings),
+            "probes": index.parameters.probes,
+            "refine_factor": index.parameters.refine_factor,
+            "recall_queries": recall(index, queries, nearest, TUNED_CANDIDATES),
+            "p50_ms": p50,
+            "p99_ms": p99,
+        }
+        measured.append((index, figures))
+    return measured
+
+
+def build(factory: str, embeddings: Embeddings) -> tuple[FaissIndex, dict[str, Any]]:
+    """An index of `embeddings` (n, dim), built with all cores; its time and size."""
+    began = time.perf_counter()
+    threads = available_processors()
+    index = FaissIndex.create(factory, embeddings.shape[1])
+    index.train(embeddings[: index.training_size(len(embeddings))], threads=threads)
+    index.add(embeddings, threads=threads)
+    seconds = time.perf_counter() - began
     with tempfile.TemporaryDirectory() as place:
-        path = Path(place) / "index.faiss"
-        index.save(path)
-        size_bytes = path.stat().st_size
-    queries = collection.queries
-    return Row(
-        collection=collection.name,
-        passages=len(embeddings),
-        factory=factory,
-        probes=index.parameters.probes,
-        refine_factor=index.parameters.refine_factor,
-        recall_spans=recall(index, collection.spans[half:], nearest[half:], TUNED_CANDIDATES),
-        recall_queries=recall(
-            index, queries, exact_rows(embeddings, queries, 10), TUNED_CANDIDATES
-        ),
-        ndcg=evaluate(run, collection.qrels, [METRIC])[METRIC],
-        p50_ms=statistics.median(seconds) * 1000,
-        p99_ms=float(np.percentile(seconds, 99)) * 1000,
-        bytes_a_passage=size_bytes / len(embeddings),
-        build_seconds=build_seconds,
-    )
+        index.save(Path(place) / "index.faiss")
+        size_bytes = (Path(place) / "index.faiss").stat().st_size
+    return index, {"build_seconds": seconds, "bytes_a_passage": size_bytes / len(embeddings)}
 
 
 if __name__ == "__main__":

@@ -9,16 +9,17 @@ import argparse
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+import onnxruntime
+import torch
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.backend import export_dynamic_quantized_onnx_model
 
 from swiftlet.encoders import torch_weights
 from swiftlet.evaluation.machine import cpu_features
 from swiftlet.retrieval.types import Embeddings
 
-if TYPE_CHECKING:
-    from sentence_transformers import SentenceTransformer
-
-INT8_FILE = "onnx/model_int8.onnx"
+CPU, INT8_FILE = "CPUExecutionProvider", "onnx/model_int8.onnx"
 QUERY_LAYERS = (0, 5)
 """The layers of the peer with two layers. Any two layers are equally fast. Those of the encoder
 that ships are trained further, and their torch weights are not published."""
@@ -27,7 +28,7 @@ that ships are trained further, and their torch weights are not published."""
 class Peer:
     """A model of sentence-transformers as an encoder, tokenising included."""
 
-    def __init__(self, model: "SentenceTransformer") -> None:
+    def __init__(self, model: SentenceTransformer) -> None:
         self.model = model
 
     def encode(self, texts: Sequence[str]) -> Embeddings:
@@ -40,31 +41,26 @@ class Peer:
 
 def torch_peer() -> Peer:
     """The model in torch, fp32, with the threads of torch's own setting."""
-    from sentence_transformers import SentenceTransformer
-
     return Peer(SentenceTransformer(str(torch_weights()), device="cpu"))
 
 
-def int8_peer(directory: Path, *, threads: int) -> Peer:
+def int8_peer(directory: Path, *, threads: int, file: str = INT8_FILE) -> Peer:
     """The model of a directory that `export_int8_peer` has written."""
-    import onnxruntime
-    from sentence_transformers import SentenceTransformer
-
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = threads
-    settings = {
-        "file_name": INT8_FILE, "provider": "CPUExecutionProvider", "session_options": options,
-    }  # fmt: skip
+    session = onnxruntime.SessionOptions()
+    session.intra_op_num_threads = threads
+    settings = {"provider": CPU, "session_options": session, "file_name": file}
     model = SentenceTransformer(str(directory), backend="onnx", device="cpu", model_kwargs=settings)
     return Peer(model)
 
 
-def export_int8_peer(directory: Path, layers: Sequence[int] = ()) -> Path:
-    """Write the model, or some of its layers, as sentence-transformers quantises it dynamically."""
-    import torch
-    from sentence_transformers import SentenceTransformer
-    from sentence_transformers.backend import export_dynamic_quantized_onnx_model
+def int8_directories(folder: Path) -> dict[int, Path]:
+    """The int8 peers with all layers and with two, written into `folder`, by number of layers."""
+    chosen = {6: None, len(QUERY_LAYERS): QUERY_LAYERS}
+    return {n: export_int8_peer(folder / f"peer-{n}", layers) for n, layers in chosen.items()}
 
+
+def export_int8_peer(out: Path, layers: Sequence[int] | None = None) -> Path:
+    """Write the model, or some of its layers, as sentence-transformers quantises it dynamically."""
     with tempfile.TemporaryDirectory() as folder:
         model = SentenceTransformer(str(torch_weights()), device="cpu")
         if layers:
@@ -73,26 +69,17 @@ def export_int8_peer(directory: Path, layers: Sequence[int] = ()) -> Path:
             transformer.encoder.layer = torch.nn.ModuleList(kept)
             transformer.config.num_hidden_layers = len(kept)
         model.save(folder)
-        exported = SentenceTransformer(
-            folder, backend="onnx", device="cpu",
-            model_kwargs={"export": True, "provider": "CPUExecutionProvider"},
-        )  # fmt: skip
-        exported.save_pretrained(str(directory))
+        settings = {"export": True, "provider": CPU}
+        exported = SentenceTransformer(folder, backend="onnx", device="cpu", model_kwargs=settings)
+        exported.save_pretrained(str(out))
         target = {"avx512_vnni": "avx512_vnni", "avx512f": "avx512"}
         best = next((target[each] for each in reversed(cpu_features()) if each in target), "avx2")
-        export_dynamic_quantized_onnx_model(exported, best, str(directory), file_suffix="int8")
-    return directory
-
-
-def main() -> None:
-    """Write a peer's directory."""
-    parser = argparse.ArgumentParser(prog="benchmarks.peers", description=__doc__.splitlines()[0])
-    parser.add_argument("out", type=Path)
-    parser.add_argument("--layers", help="such as 0,5; default: all")
-    options = parser.parse_args()
-    layers = [int(layer) for layer in options.layers.split(",")] if options.layers else []
-    print(export_int8_peer(options.out, layers))
+        export_dynamic_quantized_onnx_model(exported, best, str(out), file_suffix="int8")
+    return out
 
 
 if __name__ == "__main__":
-    main()
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--layers", type=lambda text: [int(layer) for layer in text.split(",")])
+    print(export_int8_peer(**vars(parser.parse_args())))

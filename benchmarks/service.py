@@ -7,40 +7,41 @@ of each comparison alternate in one run: A B, B A, A B. Needs two cores and the 
 the section on speed of docs/results/service.json and its page. Exit status 1 if a target is missed.
 """
 
-import argparse
 import os
-import random
 import shlex
 import sys
 import tempfile
-import time
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import ExitStack
-from itertools import cycle
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from statistics import median
+from timeit import timeit
+from typing import Any
 
 # Searches in this process use one thread, as the service does.
 os.environ["OMP_NUM_THREADS"] = "1"
 
 from benchmarks.baselines.plain_corpus import write_corpus
-from benchmarks.peers import INT8_FILE, QUERY_LAYERS, export_int8_peer
+from benchmarks.peers import INT8_FILE, int8_directories
+from loadtests.command_line import script_options
 from loadtests.figures import TOTAL, Figures
-from loadtests.http_client import Exchange, search, stage_times
-from loadtests.loads import Load, closed_loop
+from loadtests.http_client import Exchange, stage_times
 from loadtests.processes import Service, pinned, running
 from loadtests.resilience.__main__ import PAGE, TITLE
-from loadtests.resilience.testbed import Testbed, one_by_one
-from loadtests.results import spread, write_section
+from loadtests.resilience.testbed import CLIENTS, Testbed, one_by_one
+from loadtests.results import alternating, bound, spread, write_section
 from loadtests.systems import demo_index
-from loadtests.traffic import read_queries
+from loadtests.traffic import sample_of
 from swiftlet import encoders
 from swiftlet.evaluation.machine import describe_machine
 from swiftlet.retrieval.manifest import read_manifest
 from swiftlet.retrieval.searcher import Searcher
 
 WARM_UP_SECONDS = 1.0
-QUERY_SEED = 5
+IN_PROCESS, HTTP = "in process", "over HTTP"
 ONE_CORE, TWO_CORES = "one core", "two cores"
 TWO_SERVICES = "two services of one core each"
 SWIFTLET, PLAIN = "swiftlet", "plain, torch fp32, 6 layers"
@@ -50,19 +51,18 @@ PACKAGES = [
     "sentence-transformers", "torch", "optimum-onnx",
 ]  # fmt: skip
 
-Rates = dict[str, list[float]]
+Rates = Mapping[str, Sequence[float]]
 
 
 def main() -> None:
-    arguments = parse_arguments()
+    arguments = script_options(
+        __doc__, queries=Path, num_queries=300, index=None, rounds=9, seconds=1.5, raw=PAGE
+    )
     index = arguments.index or demo_index(sorted(os.sched_getaffinity(0)))
-    queries = read_queries(arguments.queries)
-    sample = random.Random(QUERY_SEED).sample(queries, min(arguments.num_queries, len(queries)))
+    rounds, seconds = arguments.rounds, arguments.seconds
     with tempfile.TemporaryDirectory() as folder:
-        bench = Bench(
-            index, sample, folder=Path(folder), rounds=arguments.rounds,
-            seconds=arguments.seconds, clients=arguments.clients,
-        )  # fmt: skip
+        queries = sample_of(arguments.queries, arguments.num_queries)
+        testbed = two_cores(Path(folder), index, queries)
         details = read_manifest(index, "index").details
         figures = {
             "template": "benchmarks/service.md.j2",
@@ -70,175 +70,109 @@ def main() -> None:
             "encoder": encoders.DEFAULT_QUERY_ENCODER.name,
             "passages": details["num_passages"],
             "factory": details["factory"],
-            "queries": len(sample),
-            "clients": arguments.clients,
-            "http": bench.measure_http(),
-            **bench.measure_cores(),
-            "plain": over(bench.measure_plain(), PLAIN),
+            "queries": len(queries),
+            "clients": CLIENTS,
+            "http": measure_http(testbed, rounds, seconds),
+            **measure_cores(testbed, rounds, seconds),
+            "plain": over(measure_plain(testbed, rounds, seconds), PLAIN),
         }
     figures["targets"] = targets(figures)
     print(write_section(arguments.raw, TITLE, "Speed", figures))
     sys.exit(not all(target["kept"] for target in figures["targets"]))
 
 
-def parse_arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--queries", type=Path, required=True, help="file or BEIR folder")
-    parser.add_argument("--num-queries", type=int, default=300, help="a sample of them")
-    parser.add_argument("--index", type=Path, help="an index; default: the demo's")
-    parser.add_argument("--rounds", type=int, default=9)
-    parser.add_argument("--seconds", type=float, default=1.5, help="of one load")
-    parser.add_argument("--clients", type=int, default=16, help="of one load")
-    parser.add_argument("--raw", type=Path, default=PAGE, help="raw figures of the page")
-    return parser.parse_args()
+def two_cores(folder: Path, index: Path, queries: Sequence[str]) -> Testbed:
+    """A testbed with the first core for the service and the second for its clients."""
+    cores = sorted(os.sched_getaffinity(0))
+    if len(cores) < 2:
+        raise SystemExit("1 core is available; 2 are expected, for service and generator")
+    return Testbed(folder, index, None, queries, cores[:1], cores[1:2])
 
 
-class Bench:
-    """One index and its queries on two cores, the first for the service, the second for clients."""
+@contextmanager
+def warm_service(testbed: Testbed, cores: Sequence[int] = ()) -> Iterator[Service]:
+    """A service that has answered queries, on `cores` or those of the testbed."""
+    with replace(testbed, service_cores=cores or testbed.service_cores).serve() as service:
+        testbed.saturate(service, seconds=WARM_UP_SECONDS)
+        yield service
 
-    def __init__(
-        self,
-        index: Path,
-        queries: Sequence[str],
-        *,
-        folder: Path,
-        rounds: int,
-        seconds: float = 1.5,
-        clients: int = 16,
-    ) -> None:
-        self._folder, self._index = folder, index
-        self._queries, self._requests = queries, list(map(search, queries))
-        cores = sorted(os.sched_getaffinity(0))
-        if len(cores) < 2:
-            raise SystemExit("1 core is available; 2 are expected, for service and generator")
-        self._serving, self._asking = cores[:2]
-        self._rounds, self._seconds, self.clients = rounds, seconds, clients
 
-    def measure_http(self) -> dict[str, object]:
-        """Searches in this process, requests of one client and of many, alternating on one core."""
-        found: dict[str, list[float]] = {}
-        stages: list[dict[str, float]] = []
+def measure_http(testbed: Testbed, rounds: int, seconds: float) -> dict[str, Any]:
+    """Searches in this process, requests of one client and of many, alternating on one core."""
+    found: dict[str, list[float]] = defaultdict(list)
+    stages: list[dict[str, float]] = []
+    searcher = Searcher.open(testbed.index, encoders.DEFAULT_QUERY_ENCODER)
+    with closing(searcher), warm_service(testbed) as service:
+        for side in alternating((IN_PROCESS, HTTP), rounds):
+            if side == IN_PROCESS:
+                with pinned(testbed.service_cores):
+                    calls = [partial(searcher.search, query) for query in testbed.queries]
+                    taken = [timeit(call, number=1) for call in calls]
+                found["in_process_ms"].append(1000 * median(taken))
+                found["in_process_rate"].append(len(taken) / sum(taken))
+                continue
+            with pinned(testbed.generator_cores):
+                alone = one_by_one(service.address, testbed.requests)
+                cpu_before = service.cpu_seconds
+                load = testbed.saturate(service, seconds=seconds)
+            cpu_seconds = service.cpu_seconds - cpu_before
+            found["http_ms"].append(Figures(alone).latency(50.0))
+            found["http_rate"].append(Figures(load).answered_rate)
+            found["cpu_ms"].append(1000 * cpu_seconds / len(load.exchanges))
+            stages += map(stage_microseconds, alone.exchanges)
+    for name, unit in (("latency_ratio", "ms"), ("rate_ratio", "rate")):
+        pairs = zip(found[f"http_{unit}"], found[f"in_process_{unit}"], strict=True)
+        found[name] = [over_http / in_process for over_http, in_process in pairs]
+    return {
+        **{name: spread(values) for name, values in found.items()},
+        "stages_us": {name: median(each[name] for each in stages) for name in stages[0]},
+    }
 
-        def add(name: str, value: float) -> None:
-            found.setdefault(name, []).append(value)
 
-        with ExitStack() as stack:
-            searcher = Searcher.open(self._index, encoders.DEFAULT_QUERY_ENCODER)
-            stack.callback(searcher.close)
-            service = self._serve(stack, [self._serving])
-
-            def in_process() -> None:
-                with pinned([self._serving]):
-                    seconds = [timed(searcher.search, query) for query in self._queries]
-                add("in_process_ms", 1000 * median(seconds))
-                add("in_process_rate", len(seconds) / sum(seconds))
-
-            def over_http() -> None:
-                with pinned([self._asking]):
-                    alone = one_by_one(service.address, self._requests)
-                    cpu_before = service.cpu_seconds
-                    load = self._saturate(service)
-                cpu_seconds = service.cpu_seconds - cpu_before
-                add("http_ms", Figures(alone).latency(50.0))
-                add("http_rate", Figures(load).answered_rate)
-                add("cpu_ms", 1000 * cpu_seconds / len(load.exchanges))
-                stages.extend(map(stage_microseconds, alone.exchanges))
-
-            in_turns([in_process, over_http], self._rounds)
-        pairs = {
-            "latency": zip(found["http_ms"], found["in_process_ms"], strict=True),
-            "rate": zip(found["http_rate"], found["in_process_rate"], strict=True),
+def measure_cores(testbed: Testbed, rounds: int, seconds: float) -> dict[str, Any]:
+    """Answers a second of one core and of two; the generator shares the service's cores."""
+    one, other = testbed.service_cores, testbed.generator_cores
+    systems: dict[str, list[Sequence[int]]] = {
+        ONE_CORE: [one], TWO_CORES: [[*one, *other]], TWO_SERVICES: [one, other],
+    }  # fmt: skip
+    rates, generator = defaultdict(list), []
+    with ExitStack() as stack:
+        services = {
+            name: [stack.enter_context(warm_service(testbed, cores)) for cores in each]
+            for name, each in systems.items()
         }
-        return {
-            **{name: spread(values) for name, values in found.items()},
-            **{f"{name}_ratio": spread([a / b for a, b in both]) for name, both in pairs.items()},
-            "stages_us": {name: median(each[name] for each in stages) for name in stages[0]},
-        }
-
-    def measure_cores(self) -> dict[str, object]:
-        """Answers a second of one core and of two; the generator shares the service's cores."""
-        one, two = [self._serving], [self._serving, self._asking]
-        systems = {ONE_CORE: [one], TWO_CORES: [two], TWO_SERVICES: [one, [self._asking]]}
-        generator = []
-        with ExitStack() as stack:
-            services = {
-                name: [self._serve(stack, cores) for cores in each]
-                for name, each in systems.items()
-            }
-
-            def measure(name: str) -> float:
-                with pinned({core for cores in systems[name] for core in cores}):
-                    load = self._saturate(*services[name])
-                generator.append(1e6 * load.cpu_seconds / len(load.exchanges))
-                return Figures(load).answered_rate
-
-            rates = self._rates(systems, measure)
-        return {"cores": over(rates, ONE_CORE), "generator_us": median(generator)}
-
-    def measure_plain(self) -> Rates:
-        """Answers a second on one core, of this service and of the plain ones."""
-        corpus = self._folder / "corpus"
-        write_corpus(self._index, corpus)
-        plain = {PLAIN: {"MODEL": str(encoders.torch_weights())}}
-        for layers in ((), QUERY_LAYERS):
-            model = export_int8_peer(self._folder / f"peer-{len(layers)}", layers)
-            name = PLAIN_INT8.format(len(layers) or 6)
-            plain[name] = {"MODEL": str(model), "ONNX_FILE": INT8_FILE}
-        command = shlex.join(
-            [sys.executable, "-m", "uvicorn", "benchmarks.baselines.plain:app", "--no-access-log",
-             "--log-level", "warning"]
-        )  # fmt: skip
-        with ExitStack() as stack:
-            services = {SWIFTLET: self._serve(stack, [self._serving])}
-            for name, settings in plain.items():
-                services[name] = stack.enter_context(
-                    running(
-                        f"{command} --port {{port}}", ready_path="/health", cores=[self._serving],
-                        settings={"CORPUS": str(corpus), **settings},
-                    )
-                )  # fmt: skip
-                self._saturate(services[name], seconds=WARM_UP_SECONDS)
-
-            def measure(name: str) -> float:
-                with pinned([self._asking]):
-                    return Figures(self._saturate(services[name])).answered_rate
-
-            return self._rates(services, measure)
-
-    def _serve(self, stack: ExitStack, cores: Sequence[int]) -> Service:
-        testbed = Testbed(self._folder, self._index, None, self._queries, cores, [self._asking])
-        service = stack.enter_context(testbed.serve())
-        self._saturate(service, seconds=WARM_UP_SECONDS)
-        return service
-
-    def _saturate(self, *services: Service, seconds: float | None = None) -> Load:
-        addresses = [service.address for service in services]
-        return closed_loop(
-            addresses, cycle(self._requests), clients=self.clients, seconds=seconds or self._seconds
-        )
-
-    def _rates(self, names: Iterable[str], measure: Callable[[str], float]) -> Rates:
-        rates: Rates = {name: [] for name in names}
-
-        def side(name: str) -> Callable[[], None]:
-            return lambda: rates[name].append(measure(name))
-
-        in_turns([side(name) for name in rates], self._rounds)
-        return rates
+        for name in alternating(systems, rounds):
+            with pinned({core for cores in systems[name] for core in cores}):
+                load = testbed.saturate(*services[name], seconds=seconds)
+            generator.append(1e6 * load.cpu_seconds / len(load.exchanges))
+            rates[name].append(Figures(load).answered_rate)
+    return {"cores": over(rates, ONE_CORE), "generator_us": median(generator)}
 
 
-def in_turns(sides: Sequence[Callable[[], None]], rounds: int) -> None:
-    """Call all sides several times, in one order and then in the reverse order."""
-    for number in range(rounds):
-        for side in sides if number % 2 == 0 else reversed(sides):
-            side()
-
-
-def timed(function: Callable[[str], object], argument: str) -> float:
-    """The duration of one call in seconds."""
-    began = time.perf_counter()
-    function(argument)
-    return time.perf_counter() - began
+def measure_plain(testbed: Testbed, rounds: int, seconds: float) -> Rates:
+    """Answers a second on one core, of this service and of the plain ones."""
+    corpus = testbed.folder / "corpus"
+    write_corpus(testbed.index, corpus)
+    plain = {PLAIN: {"MODEL": str(encoders.torch_weights())}}
+    for layers, model in int8_directories(testbed.folder).items():
+        plain[PLAIN_INT8.format(layers)] = {"MODEL": str(model), "ONNX_FILE": INT8_FILE}
+    command = f"{shlex.quote(sys.executable)} -m uvicorn benchmarks.baselines.plain:app"
+    command += " --no-access-log --log-level warning --port {port}"
+    rates = defaultdict(list)
+    with ExitStack() as stack:
+        services = {SWIFTLET: stack.enter_context(warm_service(testbed))}
+        for name, settings in plain.items():
+            variables = {"CORPUS": str(corpus), **settings}
+            service = running(
+                command, ready_path="/health", cores=testbed.service_cores, settings=variables
+            )
+            services[name] = stack.enter_context(service)
+            testbed.saturate(services[name], seconds=WARM_UP_SECONDS)
+        for name in alternating(services, rounds):
+            with pinned(testbed.generator_cores):
+                load = testbed.saturate(services[name], seconds=seconds)
+            rates[name].append(Figures(load).answered_rate)
+    return rates
 
 
 def stage_microseconds(exchange: Exchange) -> dict[str, float]:
@@ -251,36 +185,27 @@ def stage_microseconds(exchange: Exchange) -> dict[str, float]:
     return {name: 1000 * milliseconds for name, milliseconds in stages.items()}
 
 
-def over(rates: Rates, other: str) -> dict[str, dict[str, object]]:
-    """Answers a second of each side, and the median of its ratio to `other` over the rounds."""
-    return {
-        name: {
-            **spread(values),
-            "over": median(a / b for a, b in zip(values, rates[other], strict=True)),
-        }
+def over(rates: Rates, other: str) -> dict[str, dict[str, Any]]:
+    """The figures of each side, and the median of its ratio to `other` over the rounds."""
+    ratios = {
+        name: median(a / b for a, b in zip(values, rates[other], strict=True))
         for name, values in rates.items()
     }
+    return {name: {**spread(values), "over": ratios[name]} for name, values in rates.items()}
 
 
-def targets(figures: dict[str, dict[str, dict[str, float]]]) -> list[dict[str, object]]:
+def targets(figures: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The target ratios, and the measured ones."""
-    rows = [
-        ("`POST /search` over in process, p50 at one client",
-         figures["http"]["latency_ratio"]["median"], "at most", 1.5),
-        ("`POST /search` over in process, rate at full load",
-         figures["http"]["rate_ratio"]["median"], "at least", 0.8),
-        ("two cores over one", figures["cores"][TWO_CORES]["over"], "at least", 1.7),
-        (f"swiftlet over {PLAIN}", figures["plain"][SWIFTLET]["over"], "at least", 20.0),
-    ]  # fmt: skip
-    return [
-        {
-            "name": name,
-            "measured": f"{measured:.2f}",
-            "bound": f"{relation} {wanted:g}",
-            "kept": measured <= wanted if relation == "at most" else measured >= wanted,
-        }
-        for name, measured, relation, wanted in rows
-    ]
+    http = {name: figures["http"][f"{name}_ratio"]["median"] for name in ("latency", "rate")}
+    name = "`POST /search` over in process, p50 at one client"
+    found = [bound(name, f"{http['latency']:.2f}", "at most 1.5", kept=http["latency"] <= 1.5)]
+    for name, measured, least in (
+        ("`POST /search` over in process, rate at full load", http["rate"], 0.8),
+        ("two cores over one", figures["cores"][TWO_CORES]["over"], 1.7),
+        (f"swiftlet over {PLAIN}", figures["plain"][SWIFTLET]["over"], 20.0),
+    ):
+        found.append(bound(name, f"{measured:.2f}", f"at least {least:g}", kept=measured >= least))
+    return found
 
 
 if __name__ == "__main__":

@@ -8,30 +8,28 @@ the `swiftlet serve` of another checkout takes part, such as one of an earlier r
 
 import argparse
 import os
-import random
 import sys
 import tempfile
-from collections.abc import Callable, Mapping
+from collections import defaultdict
 from contextlib import ExitStack
 from dataclasses import replace
 from itertools import cycle
 from pathlib import Path
 from typing import Any
 
-from benchmarks.baselines import ablated
-from benchmarks.service import PACKAGES, QUERY_SEED, WARM_UP_SECONDS, in_turns, over
+from benchmarks.service import PACKAGES, WARM_UP_SECONDS, over, two_cores
+from loadtests.command_line import script_options
 from loadtests.figures import Figures
 from loadtests.http_client import OK
 from loadtests.loads import closed_loop
 from loadtests.processes import SWIFTLET as SWIFTLET_PROGRAM
-from loadtests.processes import Service, pinned, running
+from loadtests.processes import pinned, running
 from loadtests.resilience.attacks import OVERLOAD, attack
 from loadtests.resilience.stops import stops
 from loadtests.resilience.testbed import Testbed
-from loadtests.results import RESULTS, write
+from loadtests.results import RESULTS, alternating, write
 from loadtests.systems import demo_index, num_passages
-from loadtests.traffic import read_queries
-from swiftlet import encoders
+from loadtests.traffic import sample_of
 from swiftlet.evaluation.machine import describe_machine
 
 SWIFTLET, BEFORE = "this service", "the service before"
@@ -42,24 +40,23 @@ PLAIN = {
 }
 PARTS = {
     SWIFTLET: "",
-    "head and body of an answer written separately": ablated.SEPARATE_WRITES,
-    "a thread pool instead of the event loop and threads beside it": ablated.THREAD_POOL,
-    "no share of time for searching": ablated.NO_SHARE,
-    "uvicorn's connections and stop": ablated.UVICORN,
+    "head and body of an answer written separately": "write_separately",
+    "a thread pool instead of the event loop and threads beside it": "use_thread_pool",
+    "no share of time for searching": "share_no_time",
+    "uvicorn's connections and stop": "use_uvicorn",
 }
 CLIENTS = (1, 16)
 
 
 def main() -> None:
-    arguments = parse_arguments()
-    cores = sorted(os.sched_getaffinity(0))[:2]
-    index = arguments.index or demo_index(cores)
-    queries = random.Random(QUERY_SEED).sample(read_queries(arguments.queries), 300)
+    arguments = script_options(
+        __doc__, queries=Path, index=None, before=None, rounds=6, seconds=2.0, stops=20,
+        raw=RESULTS / "service-ablation.json",
+    )  # fmt: skip
+    index = arguments.index or demo_index(sorted(os.sched_getaffinity(0)))
     machine = describe_machine(PACKAGES, threads="one a core")
     with tempfile.TemporaryDirectory() as folder:
-        testbed = Testbed(
-            Path(folder), index, encoders.DEFAULT_QUERY_ENCODER, queries, cores[:1], cores[1:]
-        )
+        testbed = two_cores(Path(folder), index, sample_of(arguments.queries, 300))
         figures = {
             "template": "benchmarks/service_ablation.md.j2",
             "machine": machine,
@@ -71,18 +68,6 @@ def main() -> None:
     print(write(arguments.raw, figures))
 
 
-def parse_arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--queries", type=Path, required=True, help="file or BEIR folder")
-    parser.add_argument("--index", type=Path, help="an index; default: the demo's")
-    parser.add_argument("--before", type=Path, help="a checkout of another revision")
-    parser.add_argument("--rounds", type=int, default=6)
-    parser.add_argument("--seconds", type=float, default=2.0, help="of one load")
-    parser.add_argument("--stops", type=int, default=20)
-    parser.add_argument("--raw", type=Path, default=RESULTS / "service-ablation.json")
-    return parser.parse_args()
-
-
 def measure_cpu(testbed: Testbed, arguments: argparse.Namespace) -> dict[str, Any]:
     """Milliseconds of processor time for an answer, by number of clients and side."""
     command = "-m uvicorn benchmarks.baselines.searcher_app:app --no-access-log --loop uvloop"
@@ -91,44 +76,30 @@ def measure_cpu(testbed: Testbed, arguments: argparse.Namespace) -> dict[str, An
         services = {SWIFTLET: stack.enter_context(testbed.serve())}
         if arguments.before:
             program = ["env", "-C", str(arguments.before.resolve()), *SWIFTLET_PROGRAM]
-            earlier = replace(testbed, program=program)
-            services[BEFORE] = stack.enter_context(earlier.serve())
+            services[BEFORE] = stack.enter_context(replace(testbed, program=program).serve())
         for name, settings in PLAIN.items():
             variables = {"INDEX": str(testbed.index), **settings}
-            services[name] = stack.enter_context(
-                running(command, cores=testbed.service_cores, settings=variables)
-            )
-        return {
-            str(clients): _alternate(testbed, services, clients, arguments) for clients in CLIENTS
-        }
+            service = running(command, cores=testbed.service_cores, settings=variables)
+            services[name] = stack.enter_context(service)
 
-
-def _alternate(
-    testbed: Testbed,
-    services: Mapping[str, Service],
-    clients: int,
-    arguments: argparse.Namespace,
-) -> dict[str, Any]:
-    found: dict[str, list[float]] = {name: [] for name in services}
-
-    def side(name: str, seconds: float) -> Callable[[], None]:
-        def measure() -> None:
-            service = services[name]
-            before = service.cpu_seconds
+        def cpu_ms(name: str, clients: int, seconds: float) -> float:
+            before, requests = services[name].cpu_seconds, cycle(testbed.requests)
             with pinned(testbed.generator_cores):
                 load = closed_loop(
-                    service.address, cycle(testbed.requests), clients=clients, seconds=seconds
+                    services[name].address, requests, clients=clients, seconds=seconds
                 )
             answered = sum(each.status == OK for each in load.exchanges)
-            found[name].append(1000 * (service.cpu_seconds - before) / answered)
+            return 1000 * (services[name].cpu_seconds - before) / answered
 
-        return measure
-
-    for name in services:
-        side(name, WARM_UP_SECONDS)()
-        found[name].clear()
-    in_turns([side(name, arguments.seconds) for name in services], arguments.rounds)
-    return over(found, BEFORE if BEFORE in services else SWIFTLET)
+        figures = {}
+        for clients in CLIENTS:
+            found = defaultdict(list)
+            for name in services:
+                cpu_ms(name, clients, WARM_UP_SECONDS)
+            for name in alternating(services, arguments.rounds):
+                found[name].append(cpu_ms(name, clients, arguments.seconds))
+            figures[str(clients)] = over(found, BEFORE if arguments.before else SWIFTLET)
+        return figures
 
 
 def measure_part(testbed: Testbed, part: str, arguments: argparse.Namespace) -> dict[str, Any]:
@@ -141,10 +112,8 @@ def measure_part(testbed: Testbed, part: str, arguments: argparse.Namespace) -> 
     rates = {}
     for name, each in (("one core", testbed), ("two cores", two)):
         with each.serve() as service, pinned(each.generator_cores):
-            each.capacity(service, each.requests)  # warms up
-            load = closed_loop(
-                service.address, cycle(each.requests), clients=16, seconds=2 * arguments.seconds
-            )
+            each.saturate(service, seconds=2 * WARM_UP_SECONDS)
+            load = each.saturate(service, seconds=2 * arguments.seconds)
             rates[name] = Figures(load).answered_rate
     with pinned(testbed.generator_cores):
         return {

@@ -1,20 +1,26 @@
-"""The raw figures of docs/results/daft.md, collected from finished runs."""
+"""The raw figures and the plots of docs/results/daft.md, from finished runs."""
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 from scipy.stats import spearmanr
 
 from experiments.daft_runs import Variant, Workplace, verdict
-from experiments.latency import query_latencies
+from experiments.runs import query_latencies
 from export.encoder_directory import export_encoder
 from loadtests.results import Figures
-from swiftlet.evaluation.comparison import PlainColumn, compare
+from swiftlet.evaluation.comparison import PlainColumn, compare, comparison_from, mean_of
 from swiftlet.evaluation.machine import describe_machine
+from swiftlet.evaluation.plots.embeddings import EmbeddingPanel, plot_pca, plot_tsne
+from swiftlet.evaluation.plots.figures import save_figure
+from swiftlet.evaluation.plots.lines import Curve, plot_lines
+from swiftlet.evaluation.plots.quality import QualityPoint, plot_quality
 from training.logged_run import LoggedRun
 from training.objective.divergence import AlignmentStopping
+from training.plots import divergence_panel, loss_panel
 
 PACKAGES = ["torch", "transformers", "sentence-transformers", "onnxruntime", "ranx"]
 DELTA_PER_DIMENSION = 250 / 512
@@ -29,15 +35,19 @@ PREDICTORS = {
 }
 # The runs of Figure 2, each with and without alignment.
 CURVES = ("cached-fast", "cached", "default")
+EMBEDDINGS = "embeddings.npz"
+# Run, state and title of each panel.
+PANELS = [
+    ("default", "start", "before training"),
+    ("cached-fast-unaligned", "ended", "trained without alignment"),
+    ("default", "aligned", "aligned"),
+    ("default", "ended", "aligned and fine-tuned"),
+]
 
 
 def collect(workplace: Workplace, experiments: Mapping[str, Sequence[Variant]]) -> Figures:
     """The figures of all experiments that have finished all their runs."""
-    done = {
-        name: variants
-        for name, variants in experiments.items()
-        if all(map(workplace.is_done, variants))
-    }
+    done = {name: runs for name, runs in experiments.items() if all(map(workplace.is_done, runs))}
     runs = {variant.name: variant for variants in done.values() for variant in variants}
     figures: Figures = {
         "template": "experiments/daft.md.j2",
@@ -45,21 +55,19 @@ def collect(workplace: Workplace, experiments: Mapping[str, Sequence[Variant]]) 
         "delta_per_dimension": DELTA_PER_DIMENSION,
         "experiments": {name: [v.name for v in variants] for name, variants in done.items()},
         "courses": {name: _course(workplace, variant) for name, variant in runs.items()},
-        "comparisons": {
-            name: _comparison(_tests(workplace, done[name], *states))
-            for name, states in (("collapse", ()), ("ablation", ("ended",)), ("projection", ()))
-            if name in done
-        },
+        "comparisons": {},
     }
+    for name, states in (("collapse", ()), ("ablation", ("ended",)), ("projection", ())):
+        if name in done:
+            figures["comparisons"][name] = _comparison(_tests(workplace, done[name], *states))
     if "layers" in done:
         figures["comparisons"]["layers"] = _layers(workplace, done["layers"])
     if "collapse" in done:
         figures["stopping"] = _stopping(workplace.log(runs[LONGEST_ALIGNMENT]))
         figures["curves"] = _curves(workplace, runs)
     if "negatives" in done:
-        figures["seconds_per_step"] = {
-            variant.name: _seconds_per_step(workplace.log(variant)) for variant in done["negatives"]
-        }
+        logs = {variant.name: workplace.log(variant) for variant in done["negatives"]}
+        figures["seconds_per_step"] = {name: _seconds_per_step(log) for name, log in logs.items()}
     if "map" in done:
         figures["correlations"] = _correlations(workplace, done["map"])
     return figures
@@ -102,17 +110,15 @@ def _comparison(runs: Mapping[str, Any], plain: Sequence[PlainColumn] = ()) -> F
 def _layers(workplace: Workplace, variants: Sequence[Variant]) -> Figures:
     titles = {}
     for variant in variants:
-        kept = variant.settings.get("query_encoder.layers", "[0, 5]")
-        number = len(json.loads(kept))
-        titles[variant.name] = f"{number} layer{'s' if number > 1 else ''}: {kept}"
-    directories = {name: workplace.runs / name / "query-encoder" for name in titles}
+        kept = variant.settings.get("query_encoder.layers", [0, 5])
+        titles[variant.name] = f"{len(kept)} layer{'s' if len(kept) > 1 else ''}: {kept}"
+    directories = {titles[name]: workplace.runs / name / "query-encoder" for name in titles}
     for out in directories.values():
         if not out.is_dir():
             export_encoder(out.with_name("run") / "query_encoder", out, precisions=["int8"])
     latencies = query_latencies(directories, workplace.runs / "latency.json")
-    column = PlainColumn("ms a query", {titles[n]: ms for n, ms in latencies.items()}, decimals=2)
     runs = {titles[name]: values for name, values in _tests(workplace, variants, "ended").items()}
-    return _comparison(runs, [column])
+    return _comparison(runs, [PlainColumn("ms a query", latencies, decimals=2)])
 
 
 def _stopping(log: LoggedRun) -> list[Figures]:
@@ -127,14 +133,8 @@ def _stopping(log: LoggedRun) -> list[Figures]:
     for name, stopping in criteria.items():
         found = next((e for e in evaluations[1:] if stopping.reason_to_stop(e.values["kl"])), None)
         values = (found or evaluations[-1]).values
-        rows.append(
-            {
-                "criterion": name,
-                "step": found.step if found else None,
-                "kl_per_dimension": values["kl_per_dimension"],
-                "ndcg@10": values["ndcg@10"],
-            }
-        )
+        reached = {key: values[key] for key in ("kl_per_dimension", "ndcg@10")}
+        rows.append({"criterion": name, "step": found.step if found else None, **reached})
     return rows
 
 
@@ -171,3 +171,62 @@ def _curves(workplace: Workplace, runs: Mapping[str, Variant]) -> Figures:
     stopped_at = next((record.step for record in log.of_kind("stop")), None)
     divergence = {"points": [kl.x.tolist(), kl.y.tolist()], "stopped_at": stopped_at}
     return {"losses": losses, "divergence": divergence}
+
+
+def draw_embeddings(workplace: Workplace, variants: Sequence[Variant], folder: Path) -> None:
+    runs = {variant.name: variant for variant in variants}
+    if all(workplace.is_done(runs[name]) for name, _, _ in PANELS):
+        folder.mkdir(parents=True, exist_ok=True)
+        panels = []
+        for name, state, title in PANELS:
+            with np.load(workplace.directory(runs[name]) / EMBEDDINGS) as found:
+                queries, documents = found[f"{state} queries"], found[f"{state} documents"]
+            panels.append(EmbeddingPanel(title, queries, documents))
+        save_figure(plot_pca(panels), folder / "embeddings.png")
+        save_figure(plot_tsne(panels), folder / "neighbourhoods.png")
+
+
+def draw(figures: Figures, folder: Path) -> None:
+    """Draw the plots that have raw figures; other plots are left as they are."""
+    folder.mkdir(parents=True, exist_ok=True)
+    if "layers" in figures["comparisons"]:
+        _draw_layers(figures["comparisons"]["layers"], folder / "latency.png")
+    if "curves" in figures:
+        _draw_losses(figures["curves"]["losses"], folder / "loss.png")
+        _draw_divergence(figures, folder / "divergence.png")
+
+
+def _draw_layers(raw: Figures, path: Path) -> None:
+    """Figure 6: mean nDCG@10 over the tests against latency."""
+    comparison = comparison_from(raw)
+    (latencies,) = comparison.plain_columns
+    points = []
+    for row in comparison.rows:
+        quality = mean_of(comparison, row.name, "nDCG@10")
+        name = row.name.partition(":")[0]
+        points.append(QualityPoint(name, latencies.figures[row.name], quality, series="DAFT"))
+    label = "nDCG@10, mean over the tests"
+    save_figure(plot_quality(points, quality_label=label, latency_label="ms a query"), path)
+
+
+def _draw_losses(losses: Figures, path: Path) -> None:
+    """Figure 2, for each choice of negatives, each with its own limit."""
+    panels = []
+    for name, points in losses.items():
+        curves = [_curve(label, points[label]) for label in ("not aligned", "aligned")]
+        panels.append(loss_panel(curves, collapsed_loss=points["limit"], title=name))
+    save_figure(plot_lines(panels), path)
+
+
+def _curve(name: str, points: Sequence[Sequence[float]]) -> Curve:
+    x, y = np.array(points)
+    return Curve(name, x, y)
+
+
+def _draw_divergence(figures: Figures, path: Path) -> None:
+    divergence = figures["curves"]["divergence"]
+    panel = divergence_panel(
+        [_curve("KL estimate", divergence["points"])], threshold=figures["delta_per_dimension"],
+        stopped_at=divergence["stopped_at"], per_dimension=True, x_label="step of the alignment",
+    )  # fmt: skip
+    save_figure(plot_lines([panel]), path)

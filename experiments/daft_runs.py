@@ -7,6 +7,7 @@ resumed.
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ import torch
 from accelerate import Accelerator
 from numpy.typing import NDArray
 
-from experiments.processes import Processes
+from experiments.runs import Processes
 from swiftlet.encoders import torch_weights
 from swiftlet.evaluation.metrics import evaluate_per_query
 from swiftlet.retrieval.manifest import FILE_NAME as MANIFEST
@@ -36,7 +37,7 @@ from training.model.dual_encoder import DualEncoder
 from training.model.loading import truncating_tokenizer
 from training.model.towers import Tower, TowerSettings
 from training.model.trained import TOWERS
-from training.recipes.settings import Recipe, parse_recipe
+from training.recipes.settings import parse_recipe
 from training.train import output_key
 
 BASE = Path(__file__).with_name("daft.toml")
@@ -44,24 +45,22 @@ TRAINING = [("squad-dev-v1.1", "train"), ("medquad", "all"), ("boolq", "dev")]
 TESTS = [("squad-dev-v1.1", "test"), ("boolq", "test_disjoint"), ("scifact", "test")]
 TEST_METRICS = ["nDCG@10", "R@100"]
 EMBEDDED = 400
-STEPS_AN_EPOCH = 840  # of the training data above, in batches of daft.toml
 REFUSED = 2
 
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """A run: the settings that differ from daft.toml, as TOML.
+    """A run: the settings that differ from daft.toml.
 
     `tested` are the states, as `_states` names them, in which the encoders are evaluated on the
     test collections. Embeddings are kept in all states.
     """
 
     name: str
-    settings: Mapping[str, str] = field(default_factory=dict)
+    settings: Mapping[str, Any] = field(default_factory=dict)
     tested: tuple[str, ...] = ()
 
     def title(self, state: str) -> str:
-        """The name of the run in a state, as in tables."""
         return self.name if state == "ended" else f"{self.name}, {state}"
 
 
@@ -77,23 +76,43 @@ class Workplace:
         return self.runs / variant.name
 
     def arguments(self, variant: Variant) -> list[str]:
-        sources = ", ".join(
-            f"{{corpus = {str(self.data / name)!r}, qrels = {split!r}}}" for name, split in TRAINING
-        )
+        weights = str(torch_weights())
         settings = {
-            "data": f"[{sources}]",
-            "query_encoder.model": repr(str(torch_weights())),
-            "document_encoder.model": repr(str(torch_weights())),
-            "frozen_outputs": repr(str(self.runs / "frozen")),
-            "keep_stages": "true" if variant.tested else "false",
+            "query_encoder.model": weights,
+            "document_encoder.model": weights,
+            "frozen_outputs": str(self.runs / "frozen"),
+            "keep_stages": bool(variant.tested),
         } | dict(variant.settings)
-        arguments = [str(BASE), "--out", str(self.directory(variant) / "run"), "--resume"]
-        for key, value in settings.items():
-            arguments += ["--set", f"{key}={value}"]
-        return ["train", *arguments]
+        sources = [
+            f"{{corpus = {str(self.data / name)!r}, qrels = {split!r}}}" for name, split in TRAINING
+        ]
+        changed = [f"data=[{', '.join(sources)}]"]
+        # JSON's numbers, strings and lists are TOML's.
+        changed += [
+            f"{key}={json.dumps(value) if value != '' else ''}" for key, value in settings.items()
+        ]
+        words = [word for each in changed for word in ("--set", each)]
+        out = str(self.directory(variant) / "run")
+        return ["train", str(BASE), "--out", out, "--resume", *words]
+
+    def train(self, variant: Variant) -> None:
+        """Train a run, unless it is trained already; a collapse is an outcome, too."""
+        directory = self.directory(variant)
+        outcome = directory / "outcome.json"
+        if outcome.is_file():
+            return
+        collapsed = False
+        # An earlier process may have been stopped right after the training.
+        if not (directory / "run" / MANIFEST).is_file():
+            print(f"{variant.name}: training", flush=True)
+            output = directory / "output.txt"
+            status, written = self.processes.swiftlet(*self.arguments(variant), output=output)
+            collapsed = status == REFUSED and verdict(self.log(variant)) is not None
+            if status and not collapsed:
+                raise SystemExit(f"{variant.name} failed: {written.strip().splitlines()[-1]}")
+        outcome.write_text(json.dumps({"collapsed": collapsed}))
 
     def is_done(self, variant: Variant) -> bool:
-        """Whether a run is trained and, if it is to be, tested."""
         needed = ["outcome.json", *(["tested.json"] if variant.tested else [])]
         return all((self.directory(variant) / name).is_file() for name in needed)
 
@@ -119,100 +138,61 @@ def verdict(log: LoggedRun) -> str | None:
     return next((kind for kind in kinds if kind != "none"), None)
 
 
-def steps(count: int) -> str:
-    """A number of steps in epochs, for a setting."""
-    return f"{count / STEPS_AN_EPOCH:.6f}"
-
-
 def run_all(workplace: Workplace, variants: Sequence[Variant]) -> None:
-    """Train and test all runs that are missing."""
     unique = {variant.name: variant for variant in variants}
-    workplace.processes.each(lambda variant: run(workplace, variant), unique.values())
+    workplace.processes.each(workplace.train, unique.values())
     for variant in unique.values():
         if not workplace.is_done(variant):
             print(f"{variant.name}: testing", flush=True)
             test(workplace.data, workplace.directory(variant), variant.tested)
 
 
-def run(workplace: Workplace, variant: Variant) -> None:
-    """Train one variant, unless it is trained already."""
-    directory = workplace.directory(variant)
-    outcome = directory / "outcome.json"
-    if not outcome.is_file():
-        collapsed = False
-        # An earlier process may have been stopped right after the training.
-        if not (directory / "run" / MANIFEST).is_file():
-            print(f"{variant.name}: training", flush=True)
-            arguments, output = workplace.arguments(variant), directory / "output.txt"
-            status, written = workplace.processes.swiftlet(*arguments, output=output)
-            collapsed = status == REFUSED and verdict(workplace.log(variant)) is not None
-            if status and not collapsed:
-                raise SystemExit(f"{variant.name} failed: {written.strip().splitlines()[-1]}")
-        outcome.write_text(json.dumps({"collapsed": collapsed}))
-
-
 def test(data: Path, directory: Path, states: Sequence[str]) -> None:
     """Embed with a run's encoders at its start, aligned and at its end; test in `states`."""
-    recipe = parse_recipe(
-        json.loads((directory / "run" / RECIPE_FILE).read_text("utf-8")), str(directory)
-    )
+    settings = json.loads((directory / "run" / RECIPE_FILE).read_text("utf-8"))
+    recipe = parse_recipe(settings, str(directory))
     torch.manual_seed(recipe.seed)
     dual_encoder = make_dual_encoder(recipe)
-    collections = [_collection(data, test, directory, dual_encoder, recipe) for test in TESTS]
-    frozen = EmbeddingCache(
-        Path(recipe.frozen_outputs or directory),
-        output_key(dual_encoder.document_tower, recipe),
-        dual_encoder.document_tower.width,
-    )
+    tower = dual_encoder.document_tower
+    tokenizer = Tokenizer(truncating_tokenizer(tower.encoder, tower.max_tokens))
+    passages = recipe.passages
+    splitter = PassageSplitter(tokenizer, passages.tokens, passages.overlap_tokens, truncate=True)
+    collections = {
+        f"{name} {split}": validation_from(
+            [DataSource(corpus=str(data / name), qrels=split)], directory.parent / "tests", splitter
+        )
+        for name, split in TESTS
+    }
+    outputs = Path(recipe.frozen_outputs or directory)
+    frozen = EmbeddingCache(outputs, output_key(tower, recipe), tower.width)
     accelerator = make_accelerator(recipe.optimiser.precision, recipe.optimiser.batch_size)
+    dual_encoder.to(accelerator.device)
     figures: dict[str, Any] = {}
     embeddings: dict[str, Any] = {}
-    for state, state_encoder in _states(
-        directory / "run", dual_encoder.to(accelerator.device), frozen, accelerator
-    ):
-        embeddings |= _embeddings(state_encoder, collections[0], state)
+    for state, encoder in _states(directory / "run", dual_encoder, frozen, accelerator):
+        embeddings |= _embeddings(encoder, next(iter(collections.values())), state)
         if state in states:
             figures[state] = {
-                f"{name} {split}": evaluate_per_query(
-                    Validator(collection, EMBEDDED).run(state_encoder),
-                    collection.qrels,
-                    TEST_METRICS,
+                title: evaluate_per_query(
+                    Validator(collection, EMBEDDED).run(encoder), collection.qrels, TEST_METRICS
                 )
-                for (name, split), collection in zip(TESTS, collections, strict=True)
+                for title, collection in collections.items()
             }
     np.savez(directory / "embeddings.npz", **embeddings)
     (directory / "tested.json").write_text(json.dumps(figures))
-
-
-def _collection(
-    data: Path, test: tuple[str, str], directory: Path, dual_encoder: DualEncoder, recipe: Recipe
-) -> ValidationSet:
-    tower = dual_encoder.document_tower
-    return validation_from(
-        [DataSource(corpus=str(data / test[0]), qrels=test[1])],
-        directory.parent / "tests",
-        PassageSplitter(
-            Tokenizer(truncating_tokenizer(tower.encoder, tower.max_tokens)),
-            recipe.passages.tokens,
-            recipe.passages.overlap_tokens,
-            truncate=True,
-        ),
-    )
 
 
 def _states(
     run: Path, dual_encoder: DualEncoder, frozen: EmbeddingCache, accelerator: Accelerator
 ) -> Iterator[tuple[str, BatchEncoder]]:
     """The encoders before training, "aligned" if there was such a stage, and "ended"."""
-    encoder = BatchEncoder(dual_encoder, accelerator, micro_batch_size=32, embedding_cache=frozen)
+    encoder_of = partial(BatchEncoder, accelerator=accelerator, micro_batch_size=32)
+    encoder = encoder_of(dual_encoder, embedding_cache=frozen)
     yield "start", encoder
     # The untrained document encoder alone.
     alone = DualEncoder(dual_encoder.document_tower, dual_encoder.document_tower)
     alone.document_projection = alone.query_projection = dual_encoder.document_projection
-    yield (
-        "start, document encoder for both",
-        BatchEncoder(alone, accelerator, micro_batch_size=32, embedding_cache=frozen),
-    )
+    yield "start, document encoder for both", encoder_of(alone, embedding_cache=frozen)
     if (run / STAGES / "alignment").is_dir():
         dual_encoder.load_state_dict(read_checkpoint(run / STAGES / "alignment")["model"])
         yield "aligned", encoder
@@ -221,7 +201,7 @@ def _states(
         dual_encoder = DualEncoder(*towers, projection="none").to(accelerator.device)
     else:  # collapsed
         dual_encoder.load_state_dict(read_checkpoint(run / CHECKPOINT)["model"])
-    yield "ended", BatchEncoder(dual_encoder, accelerator, micro_batch_size=32)
+    yield "ended", encoder_of(dual_encoder)
 
 
 def _embeddings(

@@ -1,29 +1,19 @@
-"""The raw figures of docs/results/distillation.md, collected from finished runs."""
+"""The raw figures and the plots of docs/results/distillation.md, from finished runs."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import product
+from pathlib import Path
 from statistics import fmean
 
+from experiments import distillation_runs as distilled
 from experiments.distillation_data import Workplace
-from experiments.distillation_map import layer_map
-from experiments.distillation_runs import (
-    TEACHER,
-    Variant,
-    details,
-    is_judged,
-    kept_shares,
-    mean_ndcg,
-)
-from experiments.distillation_shipped import (
-    NUM_QUERIES,
-    QUANTISED,
-    measure_int8,
-)
-from experiments.latency import query_latencies
-from experiments.processes import Processes
+from experiments.distillation_runs import Variant
+from experiments.runs import Processes, query_latencies
 from loadtests.results import Figures
 from swiftlet.encoders import DEFAULT_ENCODER
 from swiftlet.evaluation.machine import describe_machine
+from swiftlet.evaluation.plots.figures import save_figure
+from swiftlet.evaluation.plots.quality import QualityPoint, plot_quality
 
 PACKAGES = ["torch", "transformers", "sentence-transformers", "onnxruntime", "faiss-cpu", "ranx"]
 
@@ -35,40 +25,42 @@ def collect(
     layers: Sequence[Variant],
     finals: Mapping[Variant, float],
 ) -> Figures:
-    """All figures of the page.
-
-    :param path: The runs that show the effect of each setting.
-    :param layers: The short runs with some of the teacher's layers each.
-    :param finals: Students that were trained to the end -> the share of the teacher's nDCG@10 that
-        each has to keep.
-    """
-    exported = [final for final in finals if is_judged(workplace, f"{final.name} int8", "tests")]
+    """All figures of the page; `finals` have the share of the teacher's nDCG@10 to keep."""
+    exported = [
+        final for final in finals if distilled.is_judged(workplace, f"{final.name} int8", "tests")
+    ]
     directories = {final.name: workplace.exported(final.name) for final in exported}
     latencies = query_latencies(
-        directories | {TEACHER: DEFAULT_ENCODER}, workplace.exported("latencies.json")
+        directories | {distilled.TEACHER: DEFAULT_ENCODER}, workplace.exported("latencies.json")
     )
     return {
         "template": "experiments/distillation.md.j2",
         "machine": describe_machine(PACKAGES, threads=str(processes)),
-        "teacher": {"ndcg": mean_ndcg(workplace, TEACHER, "tests"), "ms": latencies[TEACHER]},
+        "teacher": {
+            "ndcg": distilled.mean_ndcg(workplace, distilled.TEACHER, "tests"),
+            "ms": latencies[distilled.TEACHER],
+        },
         "students": [
             figures
             for final, wanted in finals.items()
             for figures in _students(workplace, final, wanted, latencies)
         ],
-        "num_int8_queries": NUM_QUERIES,
+        "num_int8_queries": distilled.NUM_QUERIES,
         "int8": _int8(workplace, exported),
         "layers": _layers(workplace, layers),
-        "path": [_run(workplace, run) for run in path if is_judged(workplace, run.name)],
+        "path": [_run(workplace, run) for run in path if distilled.is_judged(workplace, run.name)],
     }
 
 
 def _students(
     workplace: Workplace, final: Variant, wanted: float, latencies: Mapping[str, float]
 ) -> Iterable[Figures]:
-    """A student after its first run, after its last run, and quantised."""
-    for name in (final.after, final.name, *(f"{final.name} {each}" for each in QUANTISED)):
-        if is_judged(workplace, name, "tests"):
+    for name in (
+        final.after,
+        final.name,
+        *(f"{final.name} {each}" for each in distilled.QUANTISED),
+    ):
+        if distilled.is_judged(workplace, name, "tests"):
             shipped = name.endswith(" int8")
             yield {"name": name, "final": final.name, "wanted": wanted} | {
                 **_kept(workplace, name, "tests"),
@@ -77,42 +69,38 @@ def _students(
 
 
 def _kept(workplace: Workplace, name: str, kind: str) -> Figures:
-    shares = kept_shares(workplace, name, kind)
+    shares = distilled.kept_shares(workplace, name, kind)
     return {"kept": shares, "mean": fmean(shares.values())}
 
 
 def _int8(workplace: Workplace, exported: Sequence[Variant]) -> list[Figures]:
     rows = []
-    for final, precision in product(exported, QUANTISED):
+    for final, precision in product(exported, distilled.QUANTISED):
         name = f"{final.name} {precision}"
-        fp32, int8 = mean_ndcg(workplace, final.name, "tests"), mean_ndcg(workplace, name, "tests")
+        fp32, int8 = (
+            distilled.mean_ndcg(workplace, final.name, "tests"),
+            distilled.mean_ndcg(workplace, name, "tests"),
+        )
         change = max((int8[test] - fp32[test] for test in fp32), key=abs)
-        figures = measure_int8(workplace, final.name, precision)
+        figures = distilled.measure_int8(workplace, final.name, precision)
         rows.append({"name": name, "ndcg_change": change, **figures})
     return rows
 
 
 def _layers(workplace: Workplace, variants: Sequence[Variant]) -> list[Figures]:
-    trained = {
-        tuple(details(workplace, run.name)["distillation"]["layers"]): run.name
-        for run in variants
-        if is_judged(workplace, run.name)
-    }
-    rows: list[Figures] = []
-    for layers, (start, mapped) in layer_map(workplace):
-        row: Figures = {"layers": layers, "start": start, "mapped": mapped, "trained": None}
-        if tuple(layers) in trained:
-            name = trained[tuple(layers)]
-            row["trained"] = {
-                "cosine": details(workplace, name)["best"]["cosine"],
-                "kept": _kept(workplace, name, "development")["mean"],
-            }
-        rows.append(row)
+    """The cosine and the kept share of each trained choice of layers."""
+    rows = []
+    for run in variants:
+        if distilled.is_judged(workplace, run.name):
+            found = distilled.details(workplace, run.name)
+            kept = _kept(workplace, run.name, "development")["mean"]
+            layers, cosine = found["distillation"]["layers"], found["best"]["cosine"]
+            rows.append({"layers": layers, "cosine": cosine, "kept": kept})
     return rows
 
 
 def _run(workplace: Workplace, run: Variant) -> Figures:
-    found = details(workplace, run.name)
+    found = distilled.details(workplace, run.name)
     texts = sum(found["texts"].values()) - found["num_held_out"]
     return {
         "name": run.name,
@@ -121,3 +109,16 @@ def _run(workplace: Workplace, run: Variant) -> Figures:
         "cosine": found["best"]["cosine"],
         **_kept(workplace, run.name, "development"),
     }
+
+
+def draw(figures: Figures, results: Path) -> None:
+    """Draw kept share against latency."""
+    points = [QualityPoint("the teacher in int8", figures["teacher"]["ms"], 1.0)]
+    points += [
+        QualityPoint(student["final"], student["ms"], student["mean"], "distilled")
+        for student in figures["students"]
+        if student["ms"] is not None
+    ]
+    latency = "ms a query of 10 tokens, int8, one thread"
+    figure = plot_quality(points, quality_label="kept share of nDCG@10", latency_label=latency)
+    save_figure(figure, results / "distillation-latency.png")

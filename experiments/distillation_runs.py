@@ -5,6 +5,7 @@ Finished runs are kept, so an interrupted set of runs can be resumed.
 
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean
@@ -12,64 +13,61 @@ from typing import Any, cast
 
 import numpy as np
 
-from experiments.distillation_data import DEVELOPMENT, TESTS, Collection, Workplace
-from experiments.processes import Processes
+from experiments.distillation_data import (
+    CORPORA,
+    DEVELOPMENT,
+    TESTS,
+    WORDNET,
+    Collection,
+    Workplace,
+)
+from experiments.runs import Processes, kept
+from export.encoder_directory import export_encoder
+from loadtests.results import Figures
 from swiftlet.encoders import torch_weights
 from swiftlet.evaluation.experiment import run_queries
 from swiftlet.evaluation.metrics import evaluate_per_query
 from swiftlet.evaluation.retrievers import SearcherRetriever
-from swiftlet.retrieval.corpora.collections import read_qrels
 from swiftlet.retrieval.documents import DocumentStore
 from swiftlet.retrieval.encoder import Encoder, OnnxEncoder, Precision
 from swiftlet.retrieval.engines.faiss_index import FaissIndex
 from swiftlet.retrieval.manifest import FILE_NAME as MANIFEST
 from swiftlet.retrieval.manifest import Manifest, load_manifest
-from swiftlet.retrieval.searcher import (
-    DOCUMENTS_FILE,
-    PASSAGE_TO_DOCUMENT_FILE,
-    Searcher,
-)
+from swiftlet.retrieval.searcher import DOCUMENTS_FILE, PASSAGE_TO_DOCUMENT_FILE, Searcher
+from training.distillation.texts import TextSource, hold_out, read_query_texts
 from training.distillation.torch_encoder import TorchEncoder
 from training.model.towers import Tower, TowerSettings
 
 METRIC = "nDCG@10"
+NUM_QUERIES = 1000
+QUANTISED: Sequence[Precision] = ("int8", "int8_static")
 TEACHER = "teacher"
 SETS: Mapping[str, Sequence[Collection]] = {"development": DEVELOPMENT, "tests": TESTS}
-
-BASE: Mapping[str, str] = {
-    "layers": "[0, 5]",
-    "batch_size": "128",
-    "precision": '"bf16"',
-    "sentences": "120000",
-}
 
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """A run: the settings that differ from BASE, as TOML, and whether it also uses prose.
+    """A run: its settings, and whether it uses prose beside queries.
 
     `after` is the run that it continues, and `why` its description on the page.
     """
 
     name: str
-    settings: Mapping[str, str] = field(default_factory=dict, hash=False)
+    settings: Mapping[str, Any] = field(default_factory=dict, hash=False)
     prose: bool = True
     why: str = ""
     after: str = ""
 
 
 def judged_file(workplace: Workplace, name: str, kind: str) -> Path:
-    """The path of a run's figures; `kind` is a key of SETS."""
     return workplace.run(f"{name}.{kind}.json")
 
 
 def is_judged(workplace: Workplace, name: str, kind: str = "development") -> bool:
-    """Whether a run has figures."""
     return judged_file(workplace, name, kind).is_file()
 
 
 def mean_ndcg(workplace: Workplace, name: str, kind: str) -> dict[str, float]:
-    """The mean nDCG@10 of a run by collection."""
     figures = json.loads(judged_file(workplace, name, kind).read_text("utf-8"))
     return {collection: fmean(values.values()) for collection, values in figures.items()}
 
@@ -82,14 +80,12 @@ def kept_shares(workplace: Workplace, name: str, kind: str) -> dict[str, float]:
 
 
 def details(workplace: Workplace, name: str) -> Mapping[str, Any]:
-    """The details in the manifest of a run."""
     return load_manifest(workplace.run(name), "model").details
 
 
 def run_all(
     workplace: Workplace, processes: Processes, variants: Sequence[Variant], kind: str
 ) -> None:
-    """Distil and evaluate all runs that are missing; `kind` is a key of SETS."""
     unique = {variant.name: variant for variant in variants}
     processes.each(lambda variant: distil(workplace, processes, variant), unique.values())
     for name in (TEACHER, *unique):
@@ -97,7 +93,6 @@ def run_all(
 
 
 def distil(workplace: Workplace, processes: Processes, variant: Variant) -> None:
-    """Distil one variant, unless it is distilled already."""
     directory = workplace.run(variant.name)
     if not (directory / MANIFEST).is_file():
         print(f"{variant.name}: distilling", flush=True)
@@ -109,31 +104,34 @@ def distil(workplace: Workplace, processes: Processes, variant: Variant) -> None
 
 def _arguments(workplace: Workplace, variant: Variant) -> list[str]:
     arguments = ["--teacher", str(torch_weights()), "--out", str(workplace.run(variant.name))]
-    arguments += ["--teacher-embeddings", str(workplace.teacher_embeddings)]
+    arguments += ["--teacher-embeddings", str(workplace.folder / "teacher-embeddings")]
     for path in (workplace.web_queries, workplace.training_queries):
         arguments += ["--queries", str(path)]
-    for path in workplace.corpora if variant.prose else []:
-        arguments += ["--corpus", str(path)]
-    settings = {**BASE, **variant.settings}
+    if variant.prose:
+        corpora = [*(workplace.data / name for name in CORPORA), workplace.folder / WORDNET]
+        arguments += [word for path in corpora for word in ("--corpus", str(path))]
+    settings = dict(variant.settings)
     if variant.after:
         del settings["layers"]
         earlier = workplace.run(variant.after) / "query_encoder"
         arguments += ["--student", str(earlier), "--no-projection"]
     for name, value in settings.items():
-        arguments += ["--set", f"{name}={value}"]
+        arguments += ["--set", f"{name}={json.dumps(value)}"]  # also TOML
     return ["distill", *arguments, "--resume"]
 
 
 def judge(workplace: Workplace, name: str, kind: str) -> None:
     """Write the nDCG@10 of a run, or of the teacher, for each query, unless it is there already."""
-    if not is_judged(workplace, name, kind):
-        print(f"{name}: judging by {kind}", flush=True)
-        encoder = load_encoder(workplace, name)
-        figures = {
-            f"{collection.name} {collection.split}": _figures(workplace, encoder, collection, kind)
-            for collection in SETS[kind]
-        }
-        judged_file(workplace, name, kind).write_text(json.dumps(figures))
+    if is_judged(workplace, name, kind):
+        return
+    print(f"{name}: judging by {kind}", flush=True)
+    encoder, figures = load_encoder(workplace, name), {}
+    for each in SETS[kind]:
+        queries, qrels = workplace.judged(each, development=kind == "development")
+        with closing(searcher_of(workplace, encoder, each.name)) as searcher:
+            run = run_queries(SearcherRetriever(searcher), queries, top_k=10, threads=1)
+        figures[f"{each.name} {each.split}"] = evaluate_per_query(run, qrels, [METRIC])[METRIC]
+    judged_file(workplace, name, kind).write_text(json.dumps(figures))
 
 
 def load_encoder(workplace: Workplace, name: str) -> Encoder:
@@ -160,13 +158,30 @@ def searcher_of(workplace: Workplace, encoder: Encoder, collection: str) -> Sear
     )
 
 
-def _figures(
-    workplace: Workplace, encoder: Encoder, collection: Collection, kind: str
-) -> dict[str, float]:
-    queries, qrels_path = workplace.judged(collection, development=kind == "development")
-    searcher = searcher_of(workplace, encoder, collection.name)
-    run = run_queries(SearcherRetriever(searcher), queries, top_k=10, threads=1)
-    searcher.close()
-    qrels = read_qrels(qrels_path)
-    asked = {query.query_id: qrels[query.query_id] for query in queries}
-    return evaluate_per_query(run, asked, [METRIC])[METRIC]
+def export_students(workplace: Workplace, names: Sequence[str]) -> None:
+    """Export the students that are not exported yet, calibrated on queries typed by people."""
+    for name in names:
+        out = workplace.exported(name)
+        if not out.is_dir():
+            run = workplace.run(name) / "query_encoder"
+            export_encoder(run, out, name=name, calibrate=workplace.web_queries, progress=print)
+
+
+def measure_int8(workplace: Workplace, name: str, precision: Precision) -> Figures:
+    """Cosines of one of QUANTISED with fp32 on held-out queries; measured once and kept."""
+
+    def measure() -> Figures:
+        paths = [workplace.web_queries, workplace.training_queries]
+        sources = [TextSource.of(path.name, read_query_texts(path)) for path in paths]
+        mixture = hold_out(sources, len(sources), 2 * NUM_QUERIES)
+        queries = mixture.texts(mixture.held_out)[:NUM_QUERIES]
+        fp32, int8 = (
+            OnnxEncoder.load(workplace.exported(name), precision=each).encode(queries)
+            for each in ("fp32", precision)
+        )
+        percentiles = np.percentile((fp32 * int8).sum(axis=1), [50, 1, 0]).tolist()
+        names = ("median", "percentile_1", "smallest")
+        mean = float((fp32 * int8).sum(axis=1).mean())
+        return {"mean": mean, **dict(zip(names, percentiles, strict=True))}
+
+    return dict(kept(workplace.exported(f"{name}.{precision}.json"), measure))

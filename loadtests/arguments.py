@@ -11,6 +11,13 @@ from loadtests.traffic import Mix, add_mix_options, mix_of, read_queries
 
 DEMO_QUERIES = Path(__file__).with_name("demo-queries.txt")
 PERCENTS = (20.0, 50.0, 80.0, 95.0, 150.0)
+_SEVERAL = (
+    ("--index", "NAME=DIR", "index to serve; without it and --service the demo's"),
+    ("--setting", "NAME=VALUE", "setting of `swiftlet serve`, such as SWIFTLET_THREADS=1"),
+    ("--service", "NAME=COMMAND", "another service; {port} in the command becomes a free port"),
+)
+"""Options that may be given several times."""
+
 _WARM_UP_SHARE = 0.1
 _LONGEST_WARM_UP_SECONDS = 3.0
 _LONGEST_STEP_SECONDS = 5.0
@@ -40,22 +47,14 @@ def parse_arguments(arguments: Sequence[str]) -> tuple[argparse.Namespace, Plan]
         exist.
     """
     options = _parser().parse_args(arguments)
-    mix = mix_of(options)
-    service_cores, generator_cores = _share_out(options)
-    plan = Plan(
-        queries_file=options.queries.resolve(),
-        queries=read_queries(options.queries),
-        mix=mix,
-        percents=sorted(set(options.rates)),
-        seconds=options.duration,
-        warm_up=min(_LONGEST_WARM_UP_SECONDS, _WARM_UP_SHARE * options.duration),
-        step_seconds=min(_LONGEST_STEP_SECONDS, options.duration),
-        seed=options.seed,
-        service_cores=service_cores,
-        generator_cores=generator_cores,
-        with_locust=options.locust,
-    )
-    return options, plan
+    mix, (service_cores, generator_cores) = mix_of(options), _share_out(options)
+    warm_up = min(_LONGEST_WARM_UP_SECONDS, _WARM_UP_SHARE * options.duration)
+    step_seconds = min(_LONGEST_STEP_SECONDS, options.duration)
+    return options, Plan(
+        options.queries.resolve(), read_queries(options.queries), mix, sorted(set(options.rates)),
+        options.duration, warm_up, step_seconds, options.seed, service_cores, generator_cores,
+        options.locust,
+    )  # fmt: skip
 
 
 def _parser() -> Parser:
@@ -64,38 +63,13 @@ def _parser() -> Parser:
         description="Start services, load them at rates around their saturation, write a report.",
     )
     add = parser.add_argument
-    add(
-        "--index",
-        action="append",
-        default=[],
-        metavar="NAME=DIR",
-        help="index to serve, once or several times; without it and --service the demo's",
-    )
-    add("--encoder", type=Path, help="query encoder for them; default: the one that ships")
-    add(
-        "--setting",
-        action="append",
-        default=[],
-        metavar="NAME=VALUE",
-        help="setting of `swiftlet serve` as docs/settings.md names it, such as SWIFTLET_THREADS=1",
-    )
-    add(
-        "--service",
-        action="append",
-        default=[],
-        metavar="NAME=COMMAND",
-        help="another service to compare; {port} in the command becomes a free port",
-    )
+    for name, form, description in _SEVERAL:
+        add(name, action="append", default=[], metavar=form, help=description)
+    add("--encoder", type=Path, help="query encoder of indexes; default: the one that ships")
     add("--service-ready", default="/health", help="path it answers 200 when ready")
     add("--queries", type=Path, default=DEMO_QUERIES, help="file of queries, or BEIR folder")
-    add(
-        "--rates",
-        type=number(0.1, 1000),
-        nargs="+",
-        default=PERCENTS,
-        metavar="PERCENT",
-        help="per cent of the saturation rate",
-    )
+    percent = number(0.1, 1000)
+    add("--rates", type=percent, nargs="+", default=PERCENTS, help="per cent of the saturation")
     add("--duration", type=number(1, 3600), default=30.0, help="seconds of each rate")
     add_mix_options(add)
     add("--service-cores", type=_cores, help="such as 0,1; default: all but the last")
@@ -105,7 +79,7 @@ def _parser() -> Parser:
     add("--no-requests", dest="requests", action="store_false", help="do not keep each request")
     add("--strict", action="store_true", help="exit with 1 if there are warnings")
     add("--out", type=Path, required=True, help="folder of the report")
-    return parser  # fmt: skip
+    return parser
 
 
 def _share_out(options: argparse.Namespace) -> tuple[list[int], list[int]]:
@@ -113,18 +87,11 @@ def _share_out(options: argparse.Namespace) -> tuple[list[int], list[int]]:
     available = sorted(os.sched_getaffinity(0))
     service = options.service_cores or available[:-1] or available
     generator = options.generator_cores or available[-1:]
-    for core in [*service, *generator]:
-        if core not in available:
-            raise LoadTestError(
-                f"core {core} is not available; available are {', '.join(map(str, available))}"
-            )
+    for core in {*service, *generator}.difference(available):
+        names = ", ".join(map(str, available))
+        raise LoadTestError(f"core {core} is not available; available are {names}")
     return service, generator
 
 
 def _cores(text: str) -> list[int]:
-    try:
-        return sorted({int(core) for core in text.split(",")})
-    except ValueError:
-        raise argparse.ArgumentTypeError(
-            f"{text!r} is given; core numbers such as 0,1 are expected"
-        ) from None
+    return sorted({int(core) for core in text.split(",")})

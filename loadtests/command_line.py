@@ -1,11 +1,17 @@
-"""Command-line parsing; bad arguments are refused in one sentence, with status 2."""
+"""Command lines and signals; bad arguments are refused in one sentence, with status 2."""
 
 import argparse
+import math
+import signal
 import sys
-from collections.abc import Callable
-from typing import NoReturn
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Any, NoReturn
 
 REFUSED = 2
+_ASKED_TO_END = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class LoadTestError(Exception):
@@ -18,6 +24,22 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """End the process with the sentence and status 2."""
         refuse(message)
+
+
+def script_options(description: str | None, **options: Any) -> argparse.Namespace:
+    """The options of a script that measures, by name.
+
+    Each has its default, or is a path: `Path` if it is required, None if it is not.
+    """
+    parser = argparse.ArgumentParser(
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    for name, default in options.items():
+        kind = Path if default is None or default is Path else type(default)
+        value = None if default is Path else default
+        words: dict[str, Any] = {"type": kind, "default": value, "required": default is Path}
+        parser.add_argument(f"--{name.replace('_', '-')}", help=f"default: {value}", **words)
+    return parser.parse_args()
 
 
 def refuse(reason: LoadTestError | str, status: int = REFUSED) -> NoReturn:
@@ -36,11 +58,46 @@ def number(
         try:
             value = kind(text)
         except ValueError:
-            value = None
-        if value is None or not least <= value <= most:
-            raise argparse.ArgumentTypeError(
-                f"{text!r} is given; {expected} from {least:g} to {most:g} is expected"
-            )
+            value = math.nan
+        if not least <= value <= most:
+            bounds = f"{expected} from {least:g} to {most:g}"
+            raise argparse.ArgumentTypeError(f"{text!r} is given; {bounds} is expected")
         return value
 
     return parse
+
+
+class Stopped(KeyboardInterrupt):
+    """The process received a signal; asyncio lets only children of KeyboardInterrupt pass."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.signal = signal.Signals(number)
+
+
+def stop_on_signals() -> None:
+    """Raise `Stopped` on these signals from now on; ignored ones stay ignored."""
+    for number in _ASKED_TO_END:
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, _stop)
+
+
+@contextmanager
+def held_back() -> Iterator[None]:
+    """Delay signals within the block until its end."""
+    came: list[int] = []
+    handlers = {
+        number: signal.signal(number, lambda number, _frame: came.append(number))
+        for number in _ASKED_TO_END
+    }
+    try:
+        yield
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+        if came:
+            signal.raise_signal(came[0])
+
+
+def _stop(number: int, _frame: FrameType | None) -> None:
+    raise Stopped(number)

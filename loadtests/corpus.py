@@ -8,19 +8,17 @@ arguments give the same bytes.
 """
 
 import json
-import random
 import tempfile
 from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
 
 from loadtests.command_line import LoadTestError, Parser, number, refuse
-from loadtests.traffic import QUERIES_FILE, read_queries
+from loadtests.traffic import QUERIES_FILE, sample_of
 from swiftlet.retrieval.corpora.collections import read_documents
 from swiftlet.retrieval.errors import RetrievalError
 
 CORPUS_FILE = "corpus.jsonl"
-QUERY_SEED = 6
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -34,13 +32,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--every", type=whole, default=1, help="only every n-th document")
     parsed = parser.parse_args(arguments)
     try:
-        documents = write_corpus(
-            parsed.collections,
-            parsed.out,
-            queries=parsed.queries,
-            num_queries=parsed.num_queries,
-            every=parsed.every,
-        )
+        documents = write_corpus(**vars(parsed))
     except (LoadTestError, RetrievalError) as error:
         refuse(str(error))
     print(f"{documents:,} documents in {parsed.out}")
@@ -49,55 +41,38 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def write_corpus(
     collections: Sequence[Path], out: Path, *, queries: Path, num_queries: int, every: int = 1
 ) -> int:
-    """Write corpus.jsonl and queries.jsonl into `out`; the number of documents.
+    """Write corpus.jsonl and queries.jsonl into the new folder `out`; the number of documents.
 
     :raises LoadTestError: When the queries cannot be read, two collections have one name, or `out`
-        cannot be written or would replace one of them; `out` then stays as it is.
-    :raises CollectionError: When a collection cannot be read; `out` then stays as it is.
+        exists already or cannot be written.
+    :raises CollectionError: When a collection cannot be read; `out` is then not made.
     """
-    _check(collections, out, queries)
-    texts = read_queries(queries)
-    sample = random.Random(QUERY_SEED).sample(texts, min(num_queries, len(texts)))
-    count = 0
+    names = [collection.resolve().name for collection in collections]
+    if len(set(names)) < len(names):
+        raise LoadTestError(f"two of the collections have the same name: {', '.join(names)}")
+    if out.exists():
+        raise LoadTestError(f"--out {out} exists already; a new folder is expected")
+    sample, count = sample_of(queries, num_queries), 0
     try:
-        out.mkdir(parents=True, exist_ok=True)
-        # In a temporary folder, so that an earlier corpus stays until the new one is complete.
-        with tempfile.TemporaryDirectory(dir=out, prefix=".") as folder:
-            written = Path(folder)
+        # In a temporary folder, so that `out` has a whole corpus.
+        out.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=out.parent, prefix=".") as folder:
+            written = Path(folder) / out.name
+            written.mkdir()
             with (written / CORPUS_FILE).open("w", encoding="utf-8") as file:
-                for collection in collections:
-                    name = collection.resolve().name
+                for name, collection in zip(names, collections, strict=True):
                     for document in islice(read_documents(collection), 0, None, every):
                         record = {"_id": f"{name}/{document.document_id}"}
                         record |= {"title": document.title, "text": document.text}
                         print(json.dumps(record, ensure_ascii=False), file=file)
                         count += 1
-            with (written / QUERIES_FILE).open("w", encoding="utf-8") as file:
-                for number, text in enumerate(sample):
-                    print(json.dumps({"_id": str(number), "text": text}), file=file)
-            for name in (CORPUS_FILE, QUERIES_FILE):
-                (written / name).replace(out / name)
+            lines = [json.dumps({"_id": str(n), "text": text}) for n, text in enumerate(sample)]
+            (written / QUERIES_FILE).write_text("".join(f"{line}\n" for line in lines), "utf-8")
+            written.rename(out)
     except OSError as error:
         place = error.filename or out
         raise LoadTestError(f"{place} cannot be written: {error.strerror}") from error
     return count
-
-
-def _check(collections: Sequence[Path], out: Path, queries: Path) -> None:
-    """Check before anything is written that no collection is missing or would be overwritten."""
-    names = [collection.resolve().name for collection in collections]
-    if len(set(names)) < len(names):
-        raise LoadTestError(f"two of the collections have the same name: {', '.join(names)}")
-    for collection in collections:
-        if not (collection / CORPUS_FILE).is_file():
-            raise LoadTestError(f"{collection} is no collection: it has no {CORPUS_FILE}")
-    written = {(out / name).resolve() for name in (CORPUS_FILE, QUERIES_FILE)}
-    read = [collection / CORPUS_FILE for collection in collections]
-    for source in (*read, queries, queries / QUERIES_FILE):
-        if source.resolve() in written:
-            raise LoadTestError(
-                f"--out {out} would write over {source}; another folder is expected"
-            )
 
 
 if __name__ == "__main__":

@@ -38,11 +38,16 @@ class Figures:
     offered: float | None = None
     service_share: float | None = None
 
+    @property
+    def end(self) -> float:
+        """The moment at which the measurement ended."""
+        return self.load.began + self.load.seconds
+
     @cached_property
     def measured(self) -> list[Exchange]:
         """Requests that were scheduled after the warm-up and before the end."""
-        end = self.load.began + self.load.seconds
-        return [each for each in self.load.exchanges if self.load.began <= each.scheduled < end]
+        began, end = self.load.began, self.end
+        return [each for each in self.load.exchanges if began <= each.scheduled < end]
 
     @cached_property
     def statuses(self) -> Counter[int]:
@@ -58,15 +63,13 @@ class Figures:
         """
         if self.offered is not None:
             return self.statuses[OK] / self.load.seconds
-        end = self.load.began + self.load.seconds
-        in_time = sum(each.status == OK and each.finished <= end for each in self.measured)
+        in_time = sum(each.status == OK and each.finished <= self.end for each in self.measured)
         return in_time / self.load.seconds
 
     @property
     def sent_rate(self) -> float:
         """Requests a second that were sent within the time."""
-        end = self.load.began + self.load.seconds
-        return sum(each.sent <= end for each in self.measured) / self.load.seconds
+        return sum(each.sent <= self.end for each in self.measured) / self.load.seconds
 
     @property
     def rejected_share(self) -> float:
@@ -93,18 +96,13 @@ class Figures:
         answered = self.of_status(OK)
         return float(answered.mean()) if len(answered) else math.nan
 
-    @cached_property
-    def lateness(self) -> NDArray[np.float64]:
-        """How late the generator itself began each request, ascending, in milliseconds."""
-        return np.sort([1000 * (each.begun - each.scheduled) for each in self.measured])
-
     def latency(self, percent: float) -> float:
         """A percentile of the latencies; NaN where there are none."""
         return percentile(self.latencies, percent)
 
     def late(self, percent: float) -> float:
-        """A percentile of the generator's own lateness."""
-        return percentile(self.lateness, percent)
+        """A percentile of how late the generator itself began each request, in milliseconds."""
+        return percentile(np.array([e.begun - e.scheduled for e in self.measured]) * 1000, percent)
 
     @cached_property
     def stages(self) -> dict[str, float]:
@@ -124,24 +122,20 @@ class Figures:
     def warnings(self) -> list[str]:
         """Reasons to suspect that the generator, not the service, determined these figures."""
         reasons = []
-        if self.load.repeated:
+        if repeated := self.load.repeated:
             reasons.append(
-                f"{self.load.repeated} requests were sent again on new connections because the "
-                "service had closed idle ones"
+                f"{repeated} requests were sent again on new connections because the service had "
+                "closed idle ones"
             )
-        if self.generator_share > BUSY_SHARE:
-            reasons.append(
-                f"the generator used {self.generator_share:.0%} of a core, "
-                f"more than {BUSY_SHARE:.0%}"
-            )
-        if self.offered is not None and len(self.latencies):
-            for percent in (50.0, 99.0):
-                late, latency = self.late(percent), self.latency(percent)
-                if late > LATE_SHARE * latency:
-                    reasons.append(
-                        f"the generator's lateness (p{percent:g} {late:.2f} ms) is more than "
-                        f"{LATE_SHARE:.0%} of the latency ({latency:.2f} ms)"
-                    )
+        if (share := self.generator_share) > BUSY_SHARE:
+            reasons.append(f"the generator used {share:.0%} of a core, more than {BUSY_SHARE:.0%}")
+        for percent in (50.0, 99.0) if self.offered is not None and len(self.latencies) else ():
+            late, latency = self.late(percent), self.latency(percent)
+            if late > LATE_SHARE * latency:
+                reasons.append(
+                    f"the generator's lateness (p{percent:g} {late:.2f} ms) is more than "
+                    f"{LATE_SHARE:.0%} of the latency ({latency:.2f} ms)"
+                )
         return reasons
 
 
@@ -171,7 +165,7 @@ def find_saturation(measure: Callable[[int], Figures]) -> tuple[int, dict[int, F
         rate = steps[clients].answered_rate
         without_growth = 0 if rate > GROWTH * best else without_growth + 1
         best, clients = max(best, rate), 2 * clients
-    return max(steps, key=lambda clients: steps[clients].answered_rate), steps
+    return max(steps, key=lambda each: steps[each].answered_rate), steps
 
 
 def unsteadiness(before: float, after: float) -> list[str]:

@@ -30,31 +30,23 @@ _SOONEST_CLOSED_SECONDS = 1.0
 
 @dataclass(frozen=True)
 class Request:
-    """One request; the service counts it under the route `path`, `target` is the URL if it differs.
-
-    With `close` the service is asked to close the connection after its answer.
-    """
+    """One request; with `close` the service is asked to close the connection after its answer."""
 
     kind: str
     path: str
     body: bytes = b""
     method: str = "POST"
-    target: str = ""
     request_id: str = ""
     close: bool = False
 
     @cached_property
     def message(self) -> bytes:
         """The bytes of the request."""
-        lines = [
-            f"{self.method} {self.target or self.path} HTTP/1.1",
-            "Host: localhost",
-            "Content-Type: application/json",
-            f"Content-Length: {len(self.body)}",
-            *([f"X-Request-Id: {self.request_id}"] if self.request_id else []),
-            *(["Connection: close"] if self.close else []),
-        ]
-        return "\r\n".join([*lines, "", ""]).encode() + self.body
+        head = f"{self.method} {self.path} HTTP/1.1\r\nHost: localhost\r\n"
+        head += f"Content-Type: application/json\r\nContent-Length: {len(self.body)}\r\n"
+        head += f"X-Request-Id: {self.request_id}\r\n" if self.request_id else ""
+        head += "Connection: close\r\n" if self.close else ""
+        return f"{head}\r\n".encode() + self.body
 
 
 def search(query: str, **options: Any) -> Request:
@@ -108,14 +100,6 @@ class _Connection(asyncio.Protocol):
         """Whether another request can be sent: the server has not closed the connection."""
         return self._open and not self._poll.poll(0)
 
-    @property
-    def closed_while_idle(self) -> bool:
-        """Whether the server closed the idle connection before it can have seen the last request.
-
-        Servers close idle connections after some seconds; any client then sends again.
-        """
-        return self._was_idle and not self._heard
-
     def send(self, exchange: Exchange, *, was_idle: bool) -> None:
         """Send a request now; `was_idle` if the connection was idle for a long time before."""
         self._exchange, self._was_idle, self._heard = exchange, was_idle, False
@@ -147,7 +131,9 @@ class _Connection(asyncio.Protocol):
         exchange, self._exchange = self._exchange, None
         if exchange is not None:
             exchange.finished = self._loop.time()
-        self._pool.lost(self, exchange, reset=error is not None)
+        # Servers close idle connections after some seconds; any client then sends again.
+        again = self._was_idle and not self._heard
+        self._pool.lost(self, exchange, again=again, reset=error is not None)
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """Called by the parser."""
@@ -171,12 +157,16 @@ class Pool:
     """At most `size` connections to the services, opened when needed and used in rotation.
 
     Rotation keeps all of them from being idle for long. `on_end` is called with each exchange that
-    has ended, answered or not. `repeated` counts requests that were sent again because the server
-    had closed an idle connection, `resets` the connections that were reset after their last answer.
+    has ended, answered or not; `under_way` counts the others. `repeated` counts requests that were
+    sent again because the server had closed an idle connection, `resets` the connections that were
+    reset after their last answer.
     """
 
     def __init__(
-        self, addresses: Sequence[str], size: int, on_end: Callable[[Exchange], None]
+        self,
+        addresses: Sequence[str],
+        size: int,
+        on_end: Callable[[Exchange], None] = lambda _exchange: None,
     ) -> None:
         urls = [urlsplit(address) for address in addresses]
         self._targets = cycle([(url.hostname or "", url.port or 80) for url in urls])
@@ -187,7 +177,7 @@ class Pool:
         self._opening: set[asyncio.Task[_Connection]] = set()
         self._loop = asyncio.get_running_loop()
         self._closed = False
-        self.repeated = self.resets = 0
+        self.under_way = self.repeated = self.resets = 0
 
     async def open(self, count: int) -> None:
         """Open `count` connections in advance.
@@ -200,35 +190,37 @@ class Pool:
     def begin(self, exchange: Exchange) -> None:
         """Send the request on a free connection, or as soon as one is free."""
         exchange.begun = self._loop.time()
+        self.under_way += 1
         self._send(exchange)
 
     def close(self) -> None:
         """Close all connections; requests under way and waiting ones end without an answer."""
         self._closed = True
-        waiting, self._waiting = self._waiting, deque()
         for task in self._opening:
             task.cancel()
         for connection in list(self._all):
             connection.abort()
-        for exchange in waiting:
-            self._give_up(exchange)
+        while self._waiting:
+            self._give_up(self._waiting.popleft())
 
     def answered(self, connection: _Connection, exchange: Exchange) -> None:
         """Called by a connection."""
         if connection.usable:
             self._use(connection)
-        self._on_end(exchange)
+        self._end(exchange)
 
-    def lost(self, connection: _Connection, exchange: Exchange | None, *, reset: bool) -> None:
+    def lost(
+        self, connection: _Connection, exchange: Exchange | None, *, again: bool, reset: bool
+    ) -> None:
         """Called by a connection."""
         self._all.discard(connection)
         if exchange is None:
             self.resets += reset
-        elif connection.closed_while_idle and not self._closed:
+        elif again and not self._closed:
             self.repeated += 1
             self._send(exchange)
         else:
-            self._on_end(exchange)
+            self._end(exchange)
         self._open_another()
 
     def _send(self, exchange: Exchange) -> None:
@@ -273,4 +265,8 @@ class Pool:
 
     def _give_up(self, exchange: Exchange) -> None:
         exchange.finished = self._loop.time()
+        self._end(exchange)
+
+    def _end(self, exchange: Exchange) -> None:
+        self.under_way -= 1
         self._on_end(exchange)

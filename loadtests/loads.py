@@ -12,14 +12,10 @@ import gc
 import os
 import select
 import selectors
-import sys
 import time
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from math import inf
-from multiprocessing import get_context
 from typing import Any
 
 import numpy as np
@@ -34,7 +30,7 @@ CONNECTIONS = 512
 ANSWER_TIMEOUT_SECONDS = 30.0
 _OPENED_BEFORE = 32
 _LEAD_SECONDS = 0.05
-_CHECK_SECONDS = 0.1
+_CHECK_SECONDS = 0.01
 _MOST_BEGUN_AT_ONCE = 16
 _PR_SET_TIMERSLACK = 29
 
@@ -57,10 +53,7 @@ class Load:
 
 
 def poisson_arrivals(rate: float, seconds: float, *, seed: int) -> NDArray[np.float64]:
-    """Moments of a Poisson process of `rate` a second within `seconds`, ascending from 0, (n,).
-
-    The gaps are exponential and independent; the same arguments give the same moments.
-    """
+    """Moments of a Poisson process of `rate` a second within `seconds`, ascending from 0, (n,)."""
     chance = np.random.default_rng(seed)
     # Six standard deviations more than expected, so that the last moment is beyond the end.
     enough = int(rate * seconds + 6 * np.sqrt(rate * seconds) + 10)
@@ -93,15 +86,7 @@ def open_loop(
 
     async def work() -> Load:
         loop = asyncio.get_running_loop()
-        all_begun, all_ended, under_way = False, asyncio.Event(), 0
-
-        def on_end(_exchange: Exchange) -> None:
-            nonlocal under_way
-            under_way -= 1
-            if all_begun and not under_way:
-                all_ended.set()
-
-        pool = Pool([address], connections, on_end)
+        pool = Pool([address], connections)
         await pool.open(min(_OPENED_BEFORE, connections))
         start = max(start_at, loop.time() + _LEAD_SECONDS)
         measured = seconds
@@ -114,52 +99,11 @@ def open_loop(
                 measured = loop.time() - start - warm_up
                 break
             exchanges.append(Exchange(requests[number % len(requests)], float(start + moment)))
-            under_way += 1
             pool.begin(exchanges[-1])
-        all_begun = True
-        if not under_way:
-            all_ended.set()
-        load = await _end(pool, start, exchanges, all_ended, timeout=answer_timeout)
+        load = await _end(pool, start, exchanges, timeout=answer_timeout)
         return replace(load, began=start + warm_up, seconds=measured)
 
     return _run(address, work())
-
-
-def open_loops(
-    address: str,
-    requests: Sequence[Request],
-    *,
-    rate: float,
-    seconds: float,
-    processes: int,
-    connections: int,
-    start_at: float,
-) -> Load:
-    """A Poisson process of `rate` a second, divided among `processes` generators.
-
-    Each has `connections` of its own and its own seed. All start at `start_at` on the monotonic
-    clock; a process needs about a second before.
-    """
-    with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
-        shares = [
-            pool.submit(
-                open_loop,
-                address,
-                requests,
-                poisson_arrivals(rate / processes, seconds, seed=seed),
-                seconds=seconds,
-                connections=connections,
-                start_at=start_at,
-            )
-            for seed in range(processes)
-        ]
-        loads = [share.result() for share in shares]
-    return replace(
-        loads[0],
-        exchanges=[exchange for load in loads for exchange in load.exchanges],
-        cpu_seconds=sum(load.cpu_seconds for load in loads),
-        wall_seconds=max(load.wall_seconds for load in loads),
-    )
 
 
 def closed_loop(
@@ -183,31 +127,23 @@ def closed_loop(
 
     async def work() -> Load:
         loop = asyncio.get_running_loop()
-        under_way, all_ended = clients, asyncio.Event()
+
+        def goes_on() -> bool:
+            return loop.time() < start + seconds and go_on()
 
         def on_end(exchange: Exchange | None) -> None:
-            nonlocal under_way
             refused = exchange is not None and not exchange.was_sent
-            request = None
-            if loop.time() < start + seconds and go_on() and not refused:
-                request = next(requests, None)
+            request = next(requests, None) if goes_on() and not refused else None
             if request is not None:
                 exchanges.append(Exchange(request, loop.time()))
                 pool.begin(exchanges[-1])
-                return
-            under_way -= 1
-            if not under_way:
-                all_ended.set()
 
         pool = Pool(addresses, clients, on_end)
         await pool.open(clients)
         start = loop.time()
         for _ in range(clients):
             on_end(None)
-        load = await _end(
-            pool, start, exchanges, all_ended,
-            go_on=lambda: loop.time() < start + seconds and go_on(),
-        )  # fmt: skip
+        load = await _end(pool, start, exchanges, go_on=goes_on)
         return replace(load, seconds=min(seconds, load.wall_seconds))
 
     return _run(addresses[0], work())
@@ -217,17 +153,14 @@ async def _end(
     pool: Pool,
     start: float,
     exchanges: list[Exchange],
-    all_ended: asyncio.Event,
     *,
     timeout: float = ANSWER_TIMEOUT_SECONDS,
     go_on: Callable[[], bool] = lambda: False,
 ) -> Load:
     """Wait until all requests have ended, at most `timeout` seconds from `not go_on()` on."""
     waited = 0.0
-    while not all_ended.is_set() and waited < timeout:
-        with suppress(TimeoutError):
-            async with asyncio.timeout(_CHECK_SECONDS):
-                await all_ended.wait()
+    while pool.under_way and waited < timeout:
+        await asyncio.sleep(_CHECK_SECONDS)
         waited = 0.0 if go_on() else waited + _CHECK_SECONDS
     wall = asyncio.get_running_loop().time() - start
     pool.close()
@@ -254,21 +187,17 @@ def _run(address: str, work: Coroutine[Any, Any, Load]) -> Load:
         gc.enable()
 
 
+class _PreciseSelector(selectors.EpollSelector):
+    """Waits to the microsecond; epoll itself counts whole milliseconds."""
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        if timeout is not None and timeout > 0:
+            select.select([self.fileno()], [], [], timeout)
+            timeout = 0
+        return super().select(timeout)
+
+
 def _new_loop() -> asyncio.AbstractEventLoop:
-    if sys.platform != "linux":
-        return asyncio.new_event_loop()
     # By default, Linux may delay timers by up to 50 µs.
     ctypes.CDLL(None).prctl(_PR_SET_TIMERSLACK, 1, 0, 0, 0)
     return asyncio.SelectorEventLoop(_PreciseSelector())
-
-
-if sys.platform == "linux":
-
-    class _PreciseSelector(selectors.EpollSelector):
-        """Waits to the microsecond; epoll itself counts whole milliseconds."""
-
-        def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-            if timeout is not None and timeout > 0:
-                select.select([self.fileno()], [], [], timeout)
-                timeout = 0
-            return super().select(timeout)

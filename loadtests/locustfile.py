@@ -9,7 +9,6 @@ The stages that the service reports in Server-Timing are rows of the type "stage
 
 import sys
 import time
-from argparse import Namespace
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -40,12 +39,8 @@ def add_arguments(parser: LocustArgumentParser) -> None:
     group = parser.add_argument_group("search")
     group.add_argument("--queries", default="", help="file of queries, or BEIR folder")
     add_mix_options(group.add_argument)
-    group.add_argument(
-        "--request-rate",
-        type=number(0, 1e6),
-        default=0.0,
-        help="requests a second of all users together, at exponential intervals; 0: no pause",
-    )
+    rate = "requests a second of all users together, at exponential intervals; 0: no pause"
+    group.add_argument("--request-rate", type=number(0, 1e6), default=0.0, help=rate)
     group.add_argument("--ready-path", default=READY_PATH, help="answered 200 by a ready service")
 
 
@@ -55,26 +50,19 @@ def prepare(environment: Environment, **_others: Any) -> None:
     options = environment.parsed_options
     assert options is not None
     try:
-        SearchUser.requests = _requests(options)
-        if environment.host or options.headless:
-            _check_host(environment.host, options.ready_path)
+        if not options.queries:
+            refuse("no queries are named; --queries FILE is expected")
+        queries = read_queries(Path(options.queries))
+        SearchUser.requests = traffic(queries, mix_of(options), seed=options.seed)
+        if environment.host:
+            get(environment.host.rstrip("/") + options.ready_path)
+        elif options.headless:
+            refuse("no service is named; --host http://ADDRESS:PORT is expected")
     except LoadTestError as error:
         refuse(error)
     SearchUser.users = max(1, options.num_users or 1)
     SearchUser.request_rate = options.request_rate
     SearchUser.chance = np.random.default_rng(options.seed)
-
-
-def _check_host(host: str | None, ready_path: str) -> None:
-    if not host:
-        raise LoadTestError("no service is named; --host http://ADDRESS:PORT is expected")
-    get(host.rstrip("/") + ready_path)
-
-
-def _requests(options: Namespace) -> Iterator[Request]:
-    if not options.queries:
-        raise LoadTestError("no queries are named; --queries FILE is expected")
-    return traffic(read_queries(Path(options.queries)), mix_of(options), seed=options.seed)
 
 
 class SearchUser(FastHttpUser):
@@ -117,12 +105,10 @@ class SearchUser(FastHttpUser):
                 response.request_meta["name"] = f"{path} {response.status_code}"
                 response.success()
             elif response.status_code == OK:
-                self._log_stages(response.headers.get("server-timing", ""))
-
-    def _log_stages(self, server_timing: str) -> None:
-        # Not as requests: these would count in the "Aggregated" row.
-        for stage, milliseconds in stage_times(server_timing).items():
-            self.environment.stats.get(stage, "stage").log(milliseconds, 0)
+                # Not as requests: these would count in the "Aggregated" row.
+                timing = response.headers.get("server-timing", "")
+                for stage, milliseconds in stage_times(timing).items():
+                    self.environment.stats.get(stage, "stage").log(milliseconds, 0)
 
 
 @events.quitting.add_listener

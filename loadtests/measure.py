@@ -1,28 +1,51 @@
 """The measurement of one system under test: saturation, the rates around it, Locust."""
 
+import json
+import math
+import subprocess
 import sys
+import tempfile
 import time
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import psutil
 
 from loadtests.arguments import Plan
 from loadtests.command_line import LoadTestError
-from loadtests.figures import Figures, find_saturation, unsteadiness
-from loadtests.http_client import NO_ANSWER
-from loadtests.loads import Load, closed_loop, open_loop, poisson_arrivals
-from loadtests.locust_run import LocustFigures, run_locust
-from loadtests.processes import Service, requests_counted
+from loadtests.figures import Figures, fewest_requests, find_saturation, unsteadiness
+from loadtests.loads import closed_loop, open_loop, poisson_arrivals
+from loadtests.processes import Service, pinned
 from loadtests.systems import SystemUnderTest
-from loadtests.traffic import BATCH_PATH, SEARCH_PATH, traffic
+from loadtests.traffic import SEARCH_PATH, traffic
 
 FULL = 100.0
 _WARM_UP_CLIENTS = 8
-_COUNTED_WITHIN_SECONDS = 2.0
 _ENDS_WITHIN_SECONDS = 1.0
-# The service counts a request as 499 if its client has left; the generator has no answer then.
-_CLIENT_LEFT = 499
+LOCUSTFILE = Path(__file__).with_name("locustfile.py")
+MOST_REQUESTS_A_USER = 10.0
+"""Requests a second per user: so few that a request is rarely due before the last answer."""
+
+_FEWEST_USERS = 10
+_GRACE_SECONDS = 60.0
+
+
+class LocustFigures(NamedTuple):
+    """Locust's report on all searches together: requests a second, latencies in milliseconds.
+
+    `core_share` is the share of a core that Locust used, its start included. p99 is NaN if there
+    are too few requests.
+    """
+
+    rate: float
+    p50: float
+    p99: float
+    failures: int
+    core_share: float
 
 
 @dataclass(slots=True)
@@ -74,11 +97,10 @@ def _measure(service: Service, system: SystemUnderTest, plan: Plan) -> Measureme
     )
     saturation = steps[best_clients].answered_rate
     if not saturation:
-        statuses = steps[1].statuses.items()
+        found = [f"{count} times {status}" for status, count in steps[1].statuses.items()]
         raise LoadTestError(
-            f"{system.name} answered no request with 200, but "
-            f"{', '.join(f'{count} times {status}' for status, count in statuses) or 'none'}; "
-            "check that it accepts the queries and the mix"
+            f"{system.name} answered no request with 200, but {', '.join(found) or 'none'}; check "
+            "that it accepts the queries and the mix"
         )
     measurement = Measurement(system, saturation, steps, system.describe(service))
     for clients, step in steps.items():
@@ -90,21 +112,18 @@ def _measure(service: Service, system: SystemUnderTest, plan: Plan) -> Measureme
         return figures.answered_rate
 
     for percent in plan.percents:
-        before = saturation_now(f"before {percent:g}%")
-        if not before:
-            measurement.warnings.append(
-                f"before {percent:g}%: it answered no request with 200 any more; "
-                "from there on nothing was measured"
-            )
+        when = f"before {percent:g}%"
+        if not (before := saturation_now(when)):
+            why = "it answered no request with 200 any more; from there on nothing was measured"
+            measurement.warnings.append(f"{when}: {why}")
             break
         rate = before * percent / FULL
         _report(f"{system.name}: {percent:g}% of saturation, {rate:,.1f} requests a second")
-        figures = _open(service, plan, rate, measurement.warnings)
+        figures = _open(service, plan, rate)
         if plan.with_locust and percent < FULL:
             _report(f"{system.name}: the same by Locust")
-            measurement.locust[percent] = run_locust(
-                service.address, plan, ready_path=system.ready_path, rate=rate
-            )
+            locust = run_locust(service.address, plan, ready_path=system.ready_path, rate=rate)
+            measurement.locust[percent] = locust
         after = saturation_now(f"after {percent:g}%")
         measurement.rates[percent] = figures
         measurement.saturation_around[percent] = before, after
@@ -120,43 +139,64 @@ def _closed(service: Service, plan: Plan, clients: int, seconds: float) -> Figur
     return Figures(load, service_share=(service.cpu_seconds - cpu_before) / load.wall_seconds)
 
 
-def _open(service: Service, plan: Plan, rate: float, warnings: list[str]) -> Figures:
+def _open(service: Service, plan: Plan, rate: float) -> Figures:
     moments = poisson_arrivals(rate, plan.warm_up + plan.seconds, seed=plan.seed)
     if not len(moments):
-        raise LoadTestError(
-            f"{rate:.3g} requests a second are none in {plan.seconds:g} s; "
-            "a longer --duration is expected"
-        )
+        none = f"{rate:.3g} requests a second are none in {plan.seconds:g} s"
+        raise LoadTestError(f"{none}; a longer --duration is expected")
     # Made beforehand, because making a request takes as long as sending it.
     requests = list(islice(traffic(plan.queries, plan.mix, seed=plan.seed), len(moments)))
-    cpu_before, counted_before = service.cpu_seconds, requests_counted(service.address)
+    cpu_before = service.cpu_seconds
     load = open_loop(service.address, requests, moments, warm_up=plan.warm_up, seconds=plan.seconds)
     share = (service.cpu_seconds - cpu_before) / load.wall_seconds
-    if counted_before is not None:
-        warnings += _differences(load, service, counted_before)
     return Figures(load, offered=rate, service_share=share)
-
-
-def _differences(load: Load, service: Service, before: Mapping[tuple[str, int], int]) -> list[str]:
-    """Warnings where the counters of the service and of the generator differ."""
-    asked = Counter((each.request.path, each.status) for each in load.exchanges)
-    deadline = time.monotonic() + _COUNTED_WITHIN_SECONDS
-    while True:
-        after = requests_counted(service.address) or {}
-        counted = {key: after.get(key, 0) - before.get(key, 0) for key in {*after, *asked}}
-        differences = [
-            f"the service counted {counted[path, status]} answers {status} of {path}, "
-            f"the generator {asked[path, status]}"
-            for path, status in sorted(counted)
-            if path in {SEARCH_PATH, BATCH_PATH}
-            and status not in {NO_ANSWER, _CLIENT_LEFT}
-            and counted[path, status] != asked[path, status]
-        ]
-        # The service counts a request after it sent the answer, which may arrive here earlier.
-        if not differences or time.monotonic() > deadline:
-            return differences
-        time.sleep(_COUNTED_WITHIN_SECONDS / 100)
 
 
 def _report(text: str) -> None:
     print(f"loadtests: {text}", file=sys.stderr, flush=True)
+
+
+def run_locust(address: str, plan: Plan, *, ready_path: str, rate: float) -> LocustFigures:
+    """Run Locust with `rate` requests a second on the generator's cores.
+
+    :raises LoadTestError: When it fails to start, or does not end.
+    """
+    users, mix = max(_FEWEST_USERS, math.ceil(rate / MOST_REQUESTS_A_USER)), plan.mix
+    with tempfile.TemporaryDirectory() as folder:
+        command = [
+            sys.executable, "-m", "locust", "--headless", "-f", LOCUSTFILE, "--host", address,
+            "--ready-path", ready_path, "--users", users, "--spawn-rate", users,
+            "--request-rate", f"{rate:g}", "--run-time", f"{plan.seconds:g}s",
+            "--queries", plan.queries_file, "--seed", plan.seed, "--single", mix.single,
+            "--batch", mix.batch, "--cached", mix.cached, "--batch-queries", mix.batch_queries,
+            "--top-k", mix.top_k, "--json-file", f"{folder}/found",
+        ]  # fmt: skip
+        began, cpu_before = time.monotonic(), _cpu_of_ended_children()
+        try:
+            with pinned(plan.generator_cores):
+                ended = subprocess.run(
+                    list(map(str, command)), cwd=LOCUSTFILE.parents[1], capture_output=True,
+                    text=True, check=False, timeout=plan.seconds + _GRACE_SECONDS,
+                )  # fmt: skip
+        except subprocess.TimeoutExpired as error:
+            raise LoadTestError(f"Locust did not end within {error.timeout:g} s") from error
+        share = (_cpu_of_ended_children() - cpu_before) / (time.monotonic() - began)
+        found = Path(folder, "found.json")
+        if not found.is_file():
+            lines = ended.stderr.strip().splitlines() or ["it wrote nothing"]
+            raise LoadTestError(f"Locust ended with status {ended.returncode}: {lines[-1]}")
+        entries = json.loads(found.read_text("utf-8"))
+    searches = [e for e in entries if e["method"] == "POST" and e["name"].startswith(SEARCH_PATH)]
+    # Milliseconds, to three digits, and the number of requests.
+    counts = [pair for entry in searches for pair in entry["response_times"].items()]
+    times = np.array(counts, float).reshape(-1, 2)
+    latencies = np.repeat(times[:, 0], times[:, 1].astype(int))
+    enough = len(latencies) >= fewest_requests(99.0)
+    p50, p99 = np.percentile(latencies, [50, 99]) if enough else (np.median(latencies), math.nan)
+    failures = sum(entry["num_failures"] for entry in entries)
+    return LocustFigures(len(latencies) / plan.seconds, float(p50), float(p99), failures, share)
+
+
+def _cpu_of_ended_children() -> float:
+    times = psutil.Process().cpu_times()
+    return float(times.children_user + times.children_system)

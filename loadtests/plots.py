@@ -1,7 +1,7 @@
 """The pictures of a report; a panel for each service."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import cycle
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,17 +15,11 @@ from loadtests.measure import FULL, Measurement
 from swiftlet.evaluation.plots.figures import COLOURS, GREYS, INK, new_figure, save_figure
 
 if TYPE_CHECKING:
+    from matplotlib.artist import Artist
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 _COLOURS = (*COLOURS, *GREYS)
-_PANEL_INCHES = (4.8, 3.6)
-_LEGEND_INCHES = 0.5
-_CURVES = {50.0: "p50", 90.0: "p90", 99.0: "p99", 99.9: "p99.9"}
-_CURVE_TICKS = (50.0, 90.0, 99.0, 99.9, 99.99)
-_CURVE_POINTS = 400
-# A point with fewer requests is not reliable.
-_FEWEST_BEHIND_A_POINT = 3
+_CURVES = (50.0, 90.0, 99.0, 99.9)
 REST, OUTSIDE = "rest of the service", "not in its report"
 
 
@@ -33,83 +27,49 @@ def draw_all(measurements: Sequence[Measurement], folder: Path) -> dict[str, str
     """Write the pictures into `folder`; the title of each by its file name."""
     pictures: dict[str, tuple[str, Callable[[Axes, Measurement], None]]] = {
         "latency.png": ("Latency against the rate, open loop", _draw_latency),
-        "percentiles.png": ("Share of requests that are as fast, open loop", _draw_percentiles),
         "stages.png": ("Time by stage, mean of answered requests", _draw_stages),
         "rejections.png": ("Outcomes of requests, by rate", _draw_outcomes),
     }
+    count = len(measurements)
     for name, (_, draw) in pictures.items():
-        # Stages differ so much between services that a common scale would hide small ones.
-        figure = _draw(measurements, draw, share_y=draw is not _draw_stages)
+        figure = new_figure(4.8 * max(count, 1.3), 4.1, count)
+        handles: dict[str, Artist] = {}
+        for axes, measurement in zip(figure.axes, measurements, strict=True):
+            # Stages differ so much between services that a common scale would hide small ones.
+            if axes is not figure.axes[0] and draw is not _draw_stages:
+                axes.sharey(figure.axes[0])
+            draw(axes, measurement)
+            axes.set_title(measurement.system.name)
+            lines, labels = axes.get_legend_handles_labels()
+            handles |= dict(zip(labels, lines, strict=True))
+        figure.legend(
+            handles.values(), handles, loc="outside lower center", frameon=False, fontsize=9,
+            ncols=min(len(handles), 3 * count),
+        )  # fmt: skip
         save_figure(figure, folder / name)
     return {name: title for name, (title, _) in pictures.items()}
 
 
-def _draw(
-    measurements: Sequence[Measurement],
-    draw: "Callable[[Axes, Measurement], None]",
-    *,
-    share_y: bool,
-) -> "Figure":
-    width, height = _PANEL_INCHES
-    count = len(measurements)
-    figure = new_figure(width * max(count, 1.3), height + _LEGEND_INCHES, count)
-    for axes, measurement in zip(figure.axes, measurements, strict=True):
-        if share_y and axes is not figure.axes[0]:
-            axes.sharey(figure.axes[0])
-        draw(axes, measurement)
-        axes.set_title(measurement.system.name)
-    handles = {
-        label: handle
-        for axes in figure.axes
-        for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)
-    }
-    figure.legend(
-        handles.values(),
-        handles.keys(),
-        loc="outside lower center",
-        ncols=min(len(handles), 3 * count),
-        frameon=False,
-        fontsize=9,
-    )
-    return figure
-
-
 def _draw_latency(axes: "Axes", measurement: Measurement) -> None:
     rates = [figures.offered for figures in measurement.rates.values()]
-    for (percentile, name), colour in zip(_CURVES.items(), _COLOURS, strict=False):
-        enough = fewest_requests(percentile)
+    for percentile, colour in zip(_CURVES, _COLOURS, strict=False):
         latencies = [
-            figures.latency(percentile) if len(figures.latencies) >= enough else math.nan
+            figures.latency(percentile)
+            if len(figures.latencies) >= fewest_requests(percentile)
+            else math.nan
             for figures in measurement.rates.values()
         ]
-        axes.plot(rates, latencies, color=colour, marker="o", markersize=4, label=name)
+        label = f"p{percentile:g}"
+        axes.plot(rates, latencies, color=colour, marker="o", markersize=4, label=label)
     least, most = measurement.saturations[0], measurement.saturations[-1]
     axes.axvspan(least, most, color=INK, alpha=0.12, linewidth=0, label="saturation")
     axes.axvline(least, color=INK, linestyle=":", linewidth=1.2)
     axes.set(xlabel="requests a second", ylabel="latency, ms", xlim=(0, None))
-    _style_milliseconds(axes)
-
-
-def _draw_percentiles(axes: "Axes", measurement: Measurement) -> None:
-    for (percent, figures), colour in zip(measurement.rates.items(), _COLOURS, strict=False):
-        count = len(figures.latencies)
-        if not count:
-            continue
-        most = max(2.0, count / _FEWEST_BEHIND_A_POINT)
-        one_in = np.geomspace(1.0, most, _CURVE_POINTS)
-        axes.plot(
-            one_in,
-            np.percentile(figures.latencies, 100 * (1 - 1 / one_in)),
-            color=colour,
-            label=f"{percent:g}% of saturation",
-        )
-    ticks = [100 / (100 - percentile) for percentile in _CURVE_TICKS]
-    axes.set(xlabel="per cent of requests that are as fast", ylabel="latency, ms")
-    axes.set(xscale="log")
-    axes.set_xticks(ticks, [f"{percentile:g}" for percentile in _CURVE_TICKS])
-    axes.set_xticks([], minor=True)
-    axes.set_xlim(1.0, 1.1 * max((line.get_xdata()[-1] for line in axes.get_lines()), default=2.0))
-    _style_milliseconds(axes)
+    if np.isfinite(axes.dataLim.ymax):  # otherwise no request was answered
+        axes.set_yscale("log")
+        axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axes.yaxis.set_major_formatter(lambda value, _position: f"{value:g}")
+        axes.yaxis.set_minor_formatter(NullFormatter())
 
 
 def _draw_stages(axes: "Axes", measurement: Measurement) -> None:
@@ -120,7 +80,7 @@ def _draw_stages(axes: "Axes", measurement: Measurement) -> None:
         if percent < FULL and not figures.rejected_share
     } or measurement.rates
     stacks = {percent: stacked_stages(figures) for percent, figures in rates.items()}
-    names = list(dict.fromkeys(name for stack in stacks.values() for name in stack))
+    names = dict.fromkeys(name for stack in stacks.values() for name in stack)
     colours = dict(zip([n for n in names if n not in {REST, OUTSIDE}], COLOURS, strict=False))
     _draw_bars(axes, stacks, colours | dict(zip((REST, OUTSIDE), GREYS, strict=True)))
     axes.set(xlabel="of saturation", ylabel="mean, ms")
@@ -132,45 +92,31 @@ def stacked_stages(figures: Figures) -> dict[str, float]:
     inside = figures.stages.get(TOTAL, 0.0)
     if inside:
         stages[REST] = max(0.0, inside - sum(stages.values()))
-    stages[OUTSIDE] = max(0.0, figures.mean_latency - inside)
-    return stages
+    return stages | {OUTSIDE: max(0.0, figures.mean_latency - inside)}
 
 
 def _draw_outcomes(axes: "Axes", measurement: Measurement) -> None:
     names = {OK: "answered", **{status: f"rejected, {status}" for status in REJECTIONS}}
     names[NO_ANSWER] = "no answer"
-    others = {status for figures in measurement.rates.values() for status in figures.statuses}
-    names |= {status: str(status) for status in sorted(others - names.keys())}
+    for status in sorted({n for figures in measurement.rates.values() for n in figures.statuses}):
+        names.setdefault(status, str(status))
     stacks = {
-        percent: {
-            names[status]: 100 * count / len(figures.measured)
-            for status, count in figures.statuses.items()
-        }
-        for percent, figures in measurement.rates.items()
+        percent: {names[n]: 100 * count / len(each.measured) for n, count in each.statuses.items()}
+        for percent, each in measurement.rates.items()
     }
     _draw_bars(axes, stacks, dict(zip(names.values(), cycle(_COLOURS), strict=False)))
     axes.set(xlabel="rate, of saturation", ylabel="per cent of requests", ylim=(0, 100))
 
 
 def _draw_bars(
-    axes: "Axes", stacks: dict[float, dict[str, float]], colours: dict[str, str]
+    axes: "Axes", stacks: Mapping[float, Mapping[str, float]], colours: Mapping[str, str]
 ) -> None:
     """Draw a bar for each rate, with its parts stacked in the order of `colours`."""
     below = np.zeros(len(stacks))
-    parts = {part for stack in stacks.values() for part in stack}
     for part, colour in colours.items():
-        if part in parts:
-            heights = np.array([stack.get(part, 0.0) for stack in stacks.values()])
+        heights = np.array([stack.get(part, 0.0) for stack in stacks.values()])
+        if heights.any():
             axes.bar(range(len(stacks)), heights, 0.6, bottom=below, color=colour, label=part)
             below += heights
     axes.set_xticks(range(len(stacks)), [f"{percent:g}%" for percent in stacks])
     axes.grid(visible=False, axis="x")
-
-
-def _style_milliseconds(axes: "Axes") -> None:
-    if not np.isfinite(axes.dataLim.ymax):  # no request was answered
-        return
-    axes.set_yscale("log")
-    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-    axes.yaxis.set_major_formatter(lambda value, _position: f"{value:g}")
-    axes.yaxis.set_minor_formatter(NullFormatter())

@@ -1,8 +1,6 @@
 """The services under test: starts them on cores of their own, observes them, stops them."""
 
-import http.client
 import os
-import re
 import shlex
 import signal
 import socket
@@ -19,23 +17,20 @@ from pathlib import Path
 
 import psutil
 
-from loadtests.command_line import LoadTestError
-from loadtests.signals import held_back
+from loadtests.command_line import LoadTestError, held_back
 
 READY_PATH = "/health/ready"
 START_TIMEOUT_SECONDS = 180.0
+SWIFTLET = (sys.executable, "-m", "swiftlet")
 _STOP_TIMEOUT_SECONDS = 60.0
 _POLL_SECONDS = 0.005
 _REQUEST_TIMEOUT_SECONDS = 60.0
-_COUNTED = re.compile(
-    r'^swiftlet_requests_total\{route="([^"]+)",status="(\d+)"\} (\S+)$', re.MULTILINE
-)
 _LOOPBACK = "127.0.0.1"
 # Without a proxy: it could not reach this machine's own address.
 _OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Service:
     """A running service; its process leads a group that contains all processes it starts.
 
@@ -56,11 +51,6 @@ class Service:
         """
         self.check()
         return sum(sum(each.info["cpu_times"][:4]) for each in _group(self.process.pid))
-
-    @property
-    def log(self) -> list[str]:
-        """The lines of its output so far."""
-        return self.log_file.read_text("utf-8", errors="replace").strip().splitlines()
 
     def resident_bytes(self, *, without: Path | None = None) -> int:
         """Its resident memory; `without` leaves out the mapped files below a folder."""
@@ -95,28 +85,25 @@ def running(
     :raises LoadTestError: When the command cannot be started, or `ready_path` is not answered 200
         within `start_timeout` seconds.
     """
-    port = free_port()
+    with socket.create_server((_LOOPBACK, 0)) as free:
+        port = free.getsockname()[1]
     words = words_of(command.replace("{port}", str(port)))
     others = {name: value for name, value in os.environ.items() if not name.startswith("SWIFTLET_")}
+    variables = {"OMP_NUM_THREADS": "1", **others, **(settings or {})}
     with tempfile.NamedTemporaryFile() as log:
         began = time.perf_counter()
         try:
             with pinned(cores):
                 process = psutil.Popen(
-                    words,
-                    env={"OMP_NUM_THREADS": "1", **others, **(settings or {})},
-                    stdout=log,
-                    stderr=subprocess.STDOUT,
-                    process_group=0,
+                    words, env=variables, stdout=log, stderr=subprocess.STDOUT, process_group=0
                 )
         except OSError as error:
             raise LoadTestError(f"{words[0]} cannot be started: {error.strerror}") from error
-        address = f"http://{_LOOPBACK}:{port}"
         try:
-            service = Service(process, address, command, Path(log.name))
+            service = Service(process, f"http://{_LOOPBACK}:{port}", command, Path(log.name))
             _await_ready(service, ready_path, start_timeout)
-            seconds = time.perf_counter() - began
-            yield Service(process, address, command, Path(log.name), seconds)
+            service.seconds_to_ready = time.perf_counter() - began
+            yield service
         finally:
             with held_back():
                 _stop(process)
@@ -147,26 +134,11 @@ def pinned(cores: Collection[int]) -> Iterator[None]:
         os.sched_setaffinity(0, before)
 
 
-SWIFTLET = (sys.executable, "-m", "swiftlet")
-
-
 def swiftlet_command(index: Path, encoder: Path | None, program: Sequence[str] = SWIFTLET) -> str:
     """`swiftlet serve` of this environment, or of another `program` with its commands."""
     words = [*program, "serve", str(index)]
     words += [] if encoder is None else ["--encoder", str(encoder)]
     return f"{shlex.join(words)} --port {{port}}"
-
-
-def requests_counted(address: str) -> dict[tuple[str, int], int] | None:
-    """How many requests the service has counted by route and status; None without such metrics."""
-    try:
-        text = get(f"{address}/metrics").decode()
-    except LoadTestError:
-        return None
-    found = {
-        (path, int(status)): int(float(count)) for path, status, count in _COUNTED.findall(text)
-    }
-    return found or None
 
 
 def get(url: str) -> bytes:
@@ -175,7 +147,7 @@ def get(url: str) -> bytes:
     :raises LoadTestError: When it is not.
     """
     status, body = call(url)
-    if status != http.client.OK:
+    if status != 200:
         raise LoadTestError(f"{url} is answered {status}; 200 is expected")
     return body
 
@@ -197,35 +169,28 @@ def call(
         return error.code, error.read()
     except (OSError, ValueError) as error:
         reason = getattr(error, "reason", error)
-        raise LoadTestError(
-            f"no service answers at {url}: {getattr(reason, 'strerror', None) or reason}"
-        ) from error
-
-
-def free_port() -> int:
-    """A port that is free now."""
-    with socket.create_server((_LOOPBACK, 0)) as free:
-        port: int = free.getsockname()[1]
-        return port
+        why = getattr(reason, "strerror", None) or reason
+        raise LoadTestError(f"no service answers at {url}: {why}") from error
 
 
 def _await_ready(service: Service, path: str, timeout: float) -> None:
     deadline = time.monotonic() + timeout
-    while service.process.poll() is None:
+    while True:
+        ended = service.process.poll() is not None
+        written = service.log_file.read_text("utf-8", errors="replace").strip()
+        last_line = (written.splitlines() or ["it wrote nothing"])[-1]
+        if ended:
+            was = f"the service ended before it was ready ({service.command})"
+            raise LoadTestError(f"{was}: {last_line}")
         try:
             get(service.address + path)
         except LoadTestError as error:
             if time.monotonic() > deadline:
-                raise LoadTestError(
-                    f"the service was not ready within {timeout:g} s ({service.command}): "
-                    f"{_last_line(service)}; {error}"
-                ) from error
+                was = f"the service was not ready within {timeout:g} s ({service.command})"
+                raise LoadTestError(f"{was}: {last_line}; {error}") from error
             time.sleep(_POLL_SECONDS)
         else:
             return
-    raise LoadTestError(
-        f"the service ended before it was ready ({service.command}): {_last_line(service)}"
-    )
 
 
 def _group(leader: int) -> list[psutil.Process]:
@@ -249,7 +214,3 @@ def _stop(leader: psutil.Popen) -> None:
             os.killpg(leader.pid, signal.SIGKILL)
         time.sleep(_POLL_SECONDS)
     leader.wait()
-
-
-def _last_line(service: Service) -> str:
-    return (service.log or ["it wrote nothing"])[-1]

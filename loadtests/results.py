@@ -6,13 +6,13 @@ writes the pages again from their raw figures. A raw file, or each section in it
 in "template"; everything else in it is for the template.
 """
 
-import argparse
 import json
-from collections.abc import Iterable, Mapping, Sequence
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import isinf
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, TypeVar
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from tabulate import tabulate
@@ -25,14 +25,7 @@ RESULTS = ROOT / "docs" / "results"
 TEMPLATE, SECTIONS = "template", "sections"
 
 Figures = dict[str, Any]
-
-
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Write the pages of raw files again."""
-    parser = argparse.ArgumentParser(prog="loadtests.results", description="Render result pages.")
-    parser.add_argument("raw", type=Path, nargs="+", help="raw figures, such as service.json")
-    for raw in parser.parse_args(arguments).raw:
-        print(write(raw, json.loads(raw.read_text("utf-8"))))
+Side = TypeVar("Side")
 
 
 def write(raw: Path, figures: Figures) -> Path:
@@ -55,29 +48,48 @@ def write_section(raw: Path, title: str, heading: str, figures: Figures) -> Path
 def page_of(raw: Path, figures: Figures) -> str:
     """The page of raw figures, which names the file `raw` as its source."""
     if SECTIONS in figures:
-        sections = [
-            f"## {heading}\n\n{_render(section)}" for heading, section in figures[SECTIONS].items()
-        ]
-        text = "\n\n".join([f"# {figures['title']}", *sections])
+        text = f"# {figures['title']}"
+        for heading, section in figures[SECTIONS].items():
+            text += f"\n\n## {heading}\n\n{rendered(section[TEMPLATE], section)}"
     else:
-        text = _render(figures)
+        text = rendered(figures[TEMPLATE], figures)
     origin = f", {figures['source']}" if "source" in figures else ""
     return f"{text}\n\nRaw figures: [{raw.name}]({raw.name}){origin}.\n"
 
 
+def alternating(sides: Iterable[Side], rounds: int) -> Iterator[Side]:
+    """Each of the sides once a round, in one order and then in the reverse order."""
+    order = list(sides)
+    for number in range(rounds):
+        yield from order if number % 2 == 0 else reversed(order)
+
+
 def spread(values: Sequence[float]) -> Figures:
     """The rounds of a measurement, and their median, least and most."""
-    return {
-        "median": median(values),
-        "least": min(values),
-        "most": max(values),
-        "rounds": list(values),
-    }
+    least, most = min(values), max(values)
+    return {"median": median(values), "least": least, "most": most, "rounds": list(values)}
 
 
-def bound(name: str, measured: str, expected: str, *, kept: bool) -> Figures:
+def bound(name: str, measured: object, expected: object, *, kept: bool) -> Figures:
     """A bound on a figure: its name, the measured value, the bound, and whether it was kept."""
-    return {"name": name, "measured": measured, "bound": expected, "kept": kept}
+    return {"name": name, "measured": str(measured), "bound": str(expected), "kept": kept}
+
+
+def none_of(name: str, count: int) -> Figures:
+    """The bound that there is none of something."""
+    return bound(name, count, 0, kept=not count)
+
+
+def growth(name: str, first: float, last: float, most: float = 0.05) -> Figures:
+    """The bound on the growth of memory, from and to a number of bytes."""
+    measured = f"{megabytes(first)}, {megabytes(last)} ({last / first - 1:+.1%})"
+    return bound(name, measured, f"less than {most:+.0%}", kept=last / first - 1 < most)
+
+
+def only(name: str, found: Iterable[int], allowed: Iterable[int]) -> Figures:
+    """The bound that there are no other statuses than the allowed ones."""
+    others = sorted(set(found) - set(allowed))
+    return bound(name, ", ".join(map(str, others)) or "none", "none", kept=not others)
 
 
 def milliseconds(seconds: float) -> str:
@@ -93,7 +105,10 @@ def megabytes(count: float) -> str:
 
 
 def table(rows: Iterable[Mapping[str, Any] | Sequence[Any]], head: Sequence[str] = ()) -> str:
-    """A Markdown table of rows: mappings, or sequences below `head`. Missing cells are dashes."""
+    """A Markdown table of rows: mappings, or sequences below `head`. Missing cells are dashes.
+
+    Numbers have three digits, or no decimals if they are larger.
+    """
     listed = list(rows)
     if not head:
         head = list(dict.fromkeys(name for row in listed for name in row))
@@ -105,25 +120,20 @@ def table(rows: Iterable[Mapping[str, Any] | Sequence[Any]], head: Sequence[str]
 def _cell(cell: object) -> str:
     if cell is None or cell == "":
         return "-"
+    if isinstance(cell, float):
+        return f"{cell:.3g}" if abs(cell) < 100 else f"{cell:,.0f}"
     return f"{cell:,}" if isinstance(cell, int) else str(cell)
 
 
 def _bounds(bounds: Sequence[Figures]) -> str:
-    rows = [
-        [each["name"], each["measured"], each["bound"], "kept" if each["kept"] else "**missed**"]
-        for each in bounds
-    ]
+    keys, verdicts = ("name", "measured", "bound"), ("**missed**", "kept")
+    rows = [[*(each[key] for key in keys), verdicts[each["kept"]]] for each in bounds]
     return table(rows, ["", "measured", "bound", ""])
 
 
 def _statuses(counts: Mapping[str, int]) -> str:
-    names = {"0": "no answer"}
-    rows = [[names.get(status, status), f"{counts[status]:,}"] for status in sorted(counts)]
+    rows = [["no answer" if status == "0" else status, counts[status]] for status in sorted(counts)]
     return table(rows, ["status", "requests"])
-
-
-def _render(figures: Figures) -> str:
-    return rendered(figures[TEMPLATE], figures)
 
 
 def rendered(template: str, figures: Figures) -> str:
@@ -134,12 +144,9 @@ def rendered(template: str, figures: Figures) -> str:
 def environment() -> Environment:
     """The filters of the templates, which go by their path from the project's root."""
     found = Environment(
-        loader=FileSystemLoader(ROOT),
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        autoescape=False,
-    )
+        loader=FileSystemLoader(ROOT), undefined=StrictUndefined, trim_blocks=True,
+        lstrip_blocks=True, autoescape=False,
+    )  # fmt: skip
     found.tests["of_length"] = lambda values, length: len(values) == length
     found.filters |= {
         "comparison": lambda raw: to_markdown(comparison_from(raw)).rstrip(),
@@ -156,4 +163,5 @@ def environment() -> Environment:
 
 
 if __name__ == "__main__":
-    main()
+    for raw_file in map(Path, sys.argv[1:]):
+        print(write(raw_file, json.loads(raw_file.read_text("utf-8"))))

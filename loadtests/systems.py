@@ -5,15 +5,16 @@ import json
 import re
 import shlex
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from loadtests.command_line import LoadTestError
 from loadtests.processes import READY_PATH, Service, get, running, swiftlet_command, words_of
+from swiftlet.retrieval.errors import RetrievalError
+from swiftlet.retrieval.manifest import read_manifest
 
 CACHE_SETTING = "SWIFTLET_CACHE_BYTES"
 DEMO_FOLDER = Path(".demo")
@@ -54,16 +55,13 @@ def systems_under_test(
     if not indexes and not named:
         indexes = [(demo_index(cores, options.start_timeout), "demo")]
     start = partial(running, cores=cores, start_timeout=options.start_timeout)
+    words = [f"{name}={value}" for name, value in settings.items()]
     for index, name in indexes:
+        title = f"{name}, {num_passages(index):,} passages"
         command = swiftlet_command(index, options.encoder)
-        words = [f"{name}={value}" for name, value in settings.items()]
-        yield SystemUnderTest(
-            f"{name}, {num_passages(index):,} passages",
-            " ".join([*words, command.replace(sys.executable, "python")]),
-            READY_PATH,
-            partial(start, command, settings=settings),
-            partial(_describe, index),
-        )
+        shown = " ".join([*words, command.replace(sys.executable, "python")])
+        started = partial(start, command, settings=settings)
+        yield SystemUnderTest(title, shown, READY_PATH, started, partial(_describe, index))
     for name, command in named:
         ready = options.service_ready
         yield SystemUnderTest(name, command, ready, partial(start, command, ready_path=ready))
@@ -85,10 +83,9 @@ def num_passages(index: Path) -> int:
     :raises LoadTestError: When the directory is no index.
     """
     try:
-        passages: int = _read_manifest(index)["details"]["num_passages"]
-    except (KeyError, TypeError) as error:
-        raise LoadTestError(f"{index} is no index: its manifest has no num_passages") from error
-    return passages
+        return int(read_manifest(index, "index").details["num_passages"])
+    except RetrievalError as error:
+        raise LoadTestError(str(error)) from error
 
 
 def file_name(name: str) -> str:
@@ -98,37 +95,27 @@ def file_name(name: str) -> str:
 
 def _describe(index: Path, service: Service) -> list[str]:
     """The index from its manifest, the encoder and versions from the service."""
-    manifest = _read_manifest(index)
-    details = manifest["details"]
+    manifest = read_manifest(index, "index")
+    details = manifest.details
     served = json.loads(get(f"{service.address}/info"))
     encoder, versions = served["encoder"], served["versions"]
     return [
-        f"index {manifest['checksum']}, by {manifest['created_by']}",
+        f"index {manifest.fingerprint}, by {manifest.created_by}",
         f"{details['num_documents']:,} documents, {details['num_passages']:,} passages",
-        f"{details['factory']}, {manifest['dim']} dimensions",
-        *(f"{file}: sha256 {entry['sha256']}" for file, entry in manifest["files"].items()),
+        f"{details['factory']}, {manifest.dim} dimensions",
+        *(f"{file}: sha256 {entry.sha256}" for file, entry in manifest.files.items()),
         f"query encoder {encoder['fingerprint']}: {encoder['name']}, {encoder['precision']}",
         f"threads: {served['threads']}",
         "versions: " + ", ".join(f"{package} {found}" for package, found in versions.items()),
     ]
 
 
-def _read_manifest(directory: Path) -> Mapping[str, Any]:
-    file = directory / "manifest.json"
-    try:
-        manifest: Mapping[str, Any] = json.loads(file.read_text("utf-8"))
-    except (OSError, ValueError) as error:
-        raise LoadTestError(f"{directory} is no artefact: {file} cannot be read") from error
-    return manifest
-
-
 def _check_names(names: Sequence[str]) -> None:
     """Check that each name is valid in a table, and gives file names of its own."""
     for name in names:
         if "|" in name or not name.isprintable() or not file_name(name):
-            raise LoadTestError(
-                f"the name {name!r} is given; letters or digits, and no '|', are expected"
-            )
+            expected = "letters or digits, and no '|', are expected"
+            raise LoadTestError(f"the name {name!r} is given; {expected}")
     files = [file_name(name) for name in names]
     if len(set(files)) < len(files):
         raise LoadTestError(f"two of the services have the same name: {', '.join(names)}")

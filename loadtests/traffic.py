@@ -16,6 +16,7 @@ SINGLE, BATCH, CACHED = KINDS = ("single", "batch", "cached")
 SEARCH_PATH, BATCH_PATH = "/search", "/search/batch"
 POPULAR_QUERIES = 16
 QUERIES_FILE = "queries.jsonl"
+_SAMPLE_SEED = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +34,6 @@ class Mix:
     top_k: int = 10
 
     def __post_init__(self) -> None:
-        if min(self.weights) < 0:
-            raise LoadTestError(f"a weight is {min(self.weights):g}; at least 0 is expected")
         if not sum(self.weights):
             raise LoadTestError("--single, --batch and --cached are all 0; one must be above")
 
@@ -44,24 +43,16 @@ class Mix:
         return self.single, self.batch, self.cached
 
     def __str__(self) -> str:
-        words = {
-            SINGLE: "single queries",
-            BATCH: f"batches of {self.batch_queries}",
-            CACHED: f"{POPULAR_QUERIES} popular queries",
-        }
-        shares = [
-            f"{weight / sum(self.weights):.0%} {words[kind]}"
-            for kind, weight in zip(KINDS, self.weights, strict=True)
-            if weight
-        ]
+        batches, popular = f"batches of {self.batch_queries}", f"{POPULAR_QUERIES} popular queries"
+        weighed = zip(("single queries", batches, popular), self.weights, strict=True)
+        shares = [f"{weight / sum(self.weights):.0%} {kind}" for kind, weight in weighed if weight]
         return f"{', '.join(shares)}, top_k {self.top_k}"
 
 
 def add_mix_options(add: Callable[..., Any]) -> None:
     """Add the options of a mix by a parser's `add_argument`."""
-    add("--single", type=number(0, 1e6), default=1.0, help="weight of single queries")
-    add("--batch", type=number(0, 1e6), default=0.0, help="weight of batches")
-    add("--cached", type=number(0, 1e6), default=0.0, help="weight of popular queries")
+    for kind, weight in ((SINGLE, 1.0), (BATCH, 0.0), (CACHED, 0.0)):
+        add(f"--{kind}", type=number(0, 1e6), default=weight, help="weight of such requests")
     add("--batch-queries", type=number(1, 10_000, int), default=8, help="queries of a batch")
     add("--top-k", type=number(1, 10_000, int), default=10)
     add("--seed", type=number(0, 2**31, int), default=0)
@@ -87,10 +78,11 @@ def traffic(queries: Sequence[str], mix: Mix, *, seed: int) -> Iterator[Request]
         (kind,) = chance.choices(KINDS, mix.weights)
         if kind == BATCH:
             asked = [next(rest) for _ in range(mix.batch_queries)]
-            yield _request(kind, BATCH_PATH, {"queries": asked, "top_k": mix.top_k})
+            body: dict[str, object] = {"queries": asked}
         else:
-            query = chance.choice(popular) if kind == CACHED else next(rest)
-            yield _request(kind, SEARCH_PATH, {"query": query, "top_k": mix.top_k})
+            body = {"query": chance.choice(popular) if kind == CACHED else next(rest)}
+        path = BATCH_PATH if kind == BATCH else SEARCH_PATH
+        yield Request(kind, path, json.dumps(body | {"top_k": mix.top_k}).encode())
 
 
 def read_queries(path: Path) -> list[str]:
@@ -117,6 +109,12 @@ def read_queries(path: Path) -> list[str]:
     return queries
 
 
+def sample_of(path: Path, count: int) -> list[str]:
+    """A sample of at most `count` queries, the same one each time; errors as in `read_queries`."""
+    texts = read_queries(path)
+    return random.Random(_SAMPLE_SEED).sample(texts, min(count, len(texts)))
+
+
 def _text(file: Path, number: int, line: str) -> str:
     try:
         text = json.loads(line)["text"]
@@ -127,7 +125,3 @@ def _text(file: Path, number: int, line: str) -> str:
             f'{file}, line {number}: an object with a text that is not blank in "text" is expected'
         )
     return text
-
-
-def _request(kind: str, path: str, body: dict[str, object]) -> Request:
-    return Request(kind, path, json.dumps(body).encode())

@@ -1,6 +1,6 @@
 """`swiftlet` with one part of its service replaced by the standard part of Python or uvicorn.
 
-python -m benchmarks.baselines.ablated PART serve INDEX …
+python -m benchmarks.baselines.ablated FUNCTION serve INDEX …
 """
 
 import sys
@@ -13,11 +13,6 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from service import connection, executor, server
 from swiftlet.__main__ import main
 
-SEPARATE_WRITES = "separate-writes"
-THREAD_POOL = "thread-pool"
-NO_SHARE = "no-share"
-UVICORN = "uvicorn"
-
 
 class PoolExecutor(executor.SearchExecutor):
     """Runs every call on a pool with a thread for each core, and none on the event loop."""
@@ -28,7 +23,6 @@ class PoolExecutor(executor.SearchExecutor):
         self._idle = sys.maxsize  # so that each call is submitted to the pool
 
     def run_on_every_thread(self, function: Callable[[], object]) -> None:
-        """Run `function` once."""
         function()
 
 
@@ -37,9 +31,8 @@ class SeparateWrites(Transport):
 
     def __init__(self, transport: Transport) -> None:
         super().__init__()
-        self.__dict__ |= {
-            name: getattr(transport, name) for name in dir(transport) if name[:2] != "__"
-        }
+        names = [name for name in dir(transport) if name[:2] != "__"]
+        self.__dict__ |= {name: getattr(transport, name) for name in names}
 
     def flush(self) -> None:
         """Send nothing, since nothing is held back."""
@@ -66,13 +59,6 @@ def use_uvicorn() -> None:
     server._Server.shutdown = uvicorn.Server.shutdown  # type: ignore[method-assign]  # noqa: SLF001
 
 
-PARTS = {
-    SEPARATE_WRITES: write_separately,
-    THREAD_POOL: use_thread_pool,
-    NO_SHARE: share_no_time,
-    UVICORN: use_uvicorn,
-}
-
 if __name__ == "__main__":
-    PARTS[sys.argv.pop(1)]()
+    globals()[sys.argv.pop(1)]()
     main()

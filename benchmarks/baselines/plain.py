@@ -11,11 +11,12 @@ import os
 from pathlib import Path
 
 import faiss
-import onnxruntime
 import torch
 from fastapi import FastAPI
 from pydantic import BaseModel, Field
 from sentence_transformers import SentenceTransformer
+
+from benchmarks.peers import int8_peer
 
 # As many threads as the process has cores; more threads would slow it down.
 threads = len(os.sched_getaffinity(0))
@@ -23,20 +24,11 @@ torch.set_num_threads(threads)
 faiss.omp_set_num_threads(threads)
 
 app = FastAPI()
-corpus = Path(os.environ["CORPUS"])
+corpus, directory = Path(os.environ["CORPUS"]), Path(os.environ["MODEL"])
 if "ONNX_FILE" in os.environ:
-    session = onnxruntime.SessionOptions()
-    session.intra_op_num_threads = threads
-    settings = {
-        "file_name": os.environ["ONNX_FILE"],
-        "provider": "CPUExecutionProvider",
-        "session_options": session,
-    }
-    model = SentenceTransformer(
-        os.environ["MODEL"], device="cpu", backend="onnx", model_kwargs=settings
-    )
+    model = int8_peer(directory, threads=threads, file=os.environ["ONNX_FILE"]).model
 else:
-    model = SentenceTransformer(os.environ["MODEL"], device="cpu")
+    model = SentenceTransformer(str(directory), device="cpu")
 index = faiss.read_index(str(corpus / "passages.faiss"))
 with (corpus / "passages.jsonl").open(encoding="utf-8") as lines:
     passages = [json.loads(line) for line in lines]

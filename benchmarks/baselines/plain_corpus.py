@@ -3,8 +3,8 @@
 python -m benchmarks.baselines.plain_corpus INDEX OUT
 """
 
-import argparse
 import json
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -12,14 +12,6 @@ import numpy as np
 from swiftlet.retrieval.documents import DocumentStore
 from swiftlet.retrieval.engines.faiss_index import FaissIndex
 from swiftlet.retrieval.searcher import DOCUMENTS_FILE
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("index", type=Path, help="an index directory")
-    parser.add_argument("out", type=Path, help="a folder that does not exist yet")
-    arguments = parser.parse_args()
-    write_corpus(arguments.index, arguments.out)
 
 
 def write_corpus(index: Path, corpus: Path) -> None:
@@ -33,15 +25,10 @@ def write_corpus(index: Path, corpus: Path) -> None:
     store = DocumentStore(index / DOCUMENTS_FILE)
     with (corpus / "passages.jsonl").open("w", encoding="utf-8") as file:
         for passage, title, _ in store.passages(rows.tolist()):
-            fields = {
-                "passage_id": passage.passage_id,
-                "document_id": passage.document_id,
-                "title": title,
-                "text": passage.text,
-            }
-            print(json.dumps(fields), file=file)
+            fields = {"passage_id": passage.passage_id, "document_id": passage.document_id}
+            print(json.dumps(fields | {"title": title, "text": passage.text}), file=file)
     store.close()
 
 
 if __name__ == "__main__":
-    main()
+    write_corpus(*map(Path, sys.argv[1:]))

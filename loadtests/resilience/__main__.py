@@ -6,7 +6,6 @@ the raw figures beside it. Exit status 1 if a bound was missed. Needs two cores.
 """
 
 import os
-import random
 import resource
 import sys
 import tempfile
@@ -15,29 +14,27 @@ from pathlib import Path
 from typing import Any
 
 from loadtests.arguments import DEMO_QUERIES
-from loadtests.command_line import LoadTestError, Parser, number, refuse
+from loadtests.command_line import LoadTestError, Parser, Stopped, number, refuse, stop_on_signals
 from loadtests.processes import pinned
 from loadtests.resilience.attacks import attacks
-from loadtests.resilience.memory import memory
+from loadtests.resilience.memory import memory, starts
 from loadtests.resilience.overload import overload
 from loadtests.resilience.reloads import reloads
-from loadtests.resilience.starts import starts
 from loadtests.resilience.stops import stops
 from loadtests.resilience.testbed import Testbed
 from loadtests.results import RESULTS, write_section
-from loadtests.signals import Stopped, stop_on_signals
 from loadtests.systems import demo_index, num_passages
-from loadtests.traffic import read_queries
+from loadtests.traffic import sample_of
 from swiftlet.encoders import DEFAULT_QUERY_ENCODER
 from swiftlet.evaluation.machine import describe_machine
 
-RUNS: dict[str, tuple[str, Callable[[Testbed, Any], dict[str, Any]], str]] = {
-    "starts": ("Start", starts, "starts"),
-    "overload": ("Overload", overload, "seconds"),
-    "attacks": ("Attacks", attacks, "attack_seconds"),
-    "stops": ("Stopping under load", stops, "stops"),
-    "reloads": ("Reloading under load", reloads, "reloads"),
-    "memory": ("Memory", memory, "minutes"),
+RUNS: dict[str, tuple[str, Callable[[Testbed, Any], dict[str, Any]], str, Any, float]] = {
+    "starts": ("Start", starts, "starts", number(1, 1000, int), 20),
+    "overload": ("Overload", overload, "seconds", number(1, 3600), 60.0),
+    "attacks": ("Attacks", attacks, "attack_seconds", number(1, 600), 10.0),
+    "stops": ("Stopping under load", stops, "stops", number(1, 1000, int), 20),
+    "reloads": ("Reloading under load", reloads, "reloads", number(2, 10_000, int), 100),
+    "memory": ("Memory", memory, "minutes", number(0.05, 1440), 10.0),
 }
 """Each run: its heading, its function, and the option with its length or number."""
 
@@ -48,12 +45,12 @@ TEMPLATES = "loadtests/resilience/templates"
 PACKAGES = ["onnxruntime", "faiss-cpu", "tokenizers", "uvicorn", "uvloop", "httptools"]
 HEADINGS = {1: "", 2: " on two cores"}
 THREADS = {1: "one, on a core of its own", 2: "two, which share both cores with the generator"}
-QUERY_SEED = 5
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run and write the sections; 1 if a bound was missed."""
-    options = _parser().parse_args(arguments)
+    parser = _parser()
+    options = parser.parse_args(arguments)
     stop_on_signals()
     # Services and generators inherit it; overload takes thousands of connections.
     _, most_files = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -64,24 +61,31 @@ def main(arguments: Sequence[str] | None = None) -> int:
         cores = sorted(os.sched_getaffinity(0))[:2]
         service, generator = (cores[:1], cores[1:]) if options.cores == 1 else (cores, cores)
         index = options.index or demo_index(cores)
-        queries = read_queries(options.queries)
-        sample = random.Random(QUERY_SEED).sample(queries, min(len(queries), options.num_queries))
+        sample = sample_of(options.queries, options.num_queries)
         # Before this process is pinned to the generator's cores.
         machine = describe_machine(PACKAGES, threads=THREADS[options.cores])
+        tested = f"{machine} {num_passages(index):,} passages, query encoder {options.encoder.name}"
         missed = False
-        with pinned(generator):
-            for name in RUNS if options.run == ALL else [options.run]:
-                heading, run, option = RUNS[name]
-                with tempfile.TemporaryDirectory() as folder:
-                    testbed = Testbed(
-                        Path(folder), index, options.encoder, sample, service, generator,
-                        options.rate, options.times,
-                    )  # fmt: skip
-                    found = run(testbed, getattr(options, option))
-                made_by = _describe(options, name, option, machine, index, len(sample))
-                figures = {"template": f"{TEMPLATES}/{name}.md.j2", "made_by": made_by, **found}
-                page = write_section(options.raw, TITLE, heading + HEADINGS[options.cores], figures)
-                missed |= not all(bound["kept"] for bound in found["bounds"])
+        for name in RUNS if options.run == ALL else [options.run]:
+            heading, run, option, *_ = RUNS[name]
+            with pinned(generator), tempfile.TemporaryDirectory() as folder:
+                testbed = Testbed(
+                    Path(folder), index, options.encoder, sample, service, generator,
+                    options.rate, options.times,
+                )  # fmt: skip
+                found = run(testbed, getattr(options, option))
+            given = f"{name} --{option.replace('_', '-')} {getattr(options, option):g}"
+            for other in ("times", "cores", "rate"):
+                if getattr(options, other) != parser.get_default(other):
+                    given += f" --{other} {getattr(options, other):g}"
+            made_by = f"Made by `python -m loadtests.resilience {given}`. {tested}, "
+            figures = {
+                "template": f"{TEMPLATES}/{name}.md.j2",
+                "made_by": f"{made_by}{len(sample)} queries.",
+                **found,
+            }
+            page = write_section(options.raw, TITLE, heading + HEADINGS[options.cores], figures)
+            missed |= not all(bound["kept"] for bound in found["bounds"])
     except LoadTestError as error:
         refuse(error)
     except Stopped as stop:
@@ -100,28 +104,11 @@ def _parser() -> Parser:
     add("--encoder", type=Path, default=DEFAULT_QUERY_ENCODER, help="query encoder for it")
     add("--rate", type=number(0.1, 1e6), help="searches a second that it can answer, if known")
     add("--cores", type=int, choices=HEADINGS, default=1, help="of the service")
-    add("--starts", type=number(1, 1000, int), default=20)
-    add("--stops", type=number(1, 1000, int), default=20)
-    add("--reloads", type=number(2, 10_000, int), default=100)
-    add("--seconds", type=number(1, 3600), default=60.0, help="of overload")
+    for name, (*_, option, kind, default) in RUNS.items():
+        add(f"--{option.replace('_', '-')}", type=kind, default=default, help=f"of the run {name}")
     add("--times", type=number(1, 100), default=4.0, help="of overload: offered over answerable")
-    add("--attack-seconds", type=number(1, 600), default=10.0, help="of each attack")
-    add("--minutes", type=number(0.05, 1440), default=10.0, help="of the run memory")
     add("--raw", type=Path, default=PAGE, help="raw figures of the page, which is beside them")
     return parser
-
-
-def _describe(options: Any, name: str, option: str, machine: str, index: Path, queries: int) -> str:
-    """The command, machine, index and queries of a run."""
-    given = f"--{option.replace('_', '-')} {getattr(options, option):g}"
-    given += f" --times {options.times:g}" if name == "overload" else ""
-    given += f" --cores {options.cores}" if options.cores > 1 else ""
-    given += f" --rate {options.rate:g}" if options.rate is not None else ""
-    return (
-        f"Made by `python -m loadtests.resilience {name} {given}`. "
-        f"{machine} {num_passages(index):,} passages, query encoder {options.encoder.name}, "
-        f"{queries} queries."
-    )
 
 
 if __name__ == "__main__":

@@ -1,9 +1,8 @@
 """Requests that take much of the service for little: what other clients notice of them."""
 
 import json
-from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
-from functools import partial
+from contextlib import ExitStack
 from itertools import repeat
 from multiprocessing import get_context
 from typing import Any
@@ -37,42 +36,38 @@ WAYS = {
 def attacks(testbed: Testbed, seconds: float) -> dict[str, Any]:
     """Attack a service in each way for so many seconds, and probe it meanwhile."""
     rows = {name: attack(testbed, *way, seconds=seconds) for name, way in WAYS.items()}
+    slowest = {name: row["liveness"]["most"] for name, row in rows.items()}
+    most = f"at most {milliseconds(LIVENESS_SECONDS)}"
     return {
         "seconds": seconds,
         "probes_per_second": PROBES_PER_SECOND,
         "attacks": rows,
         "bounds": [
             bound(
-                f"liveness, slowest probe: {name}",
-                milliseconds(row["liveness"]["most"]),
-                f"at most {milliseconds(LIVENESS_SECONDS)}",
-                kept=row["liveness"]["most"] <= LIVENESS_SECONDS,
+                f"liveness, slowest probe: {name}", milliseconds(each), most,
+                kept=each <= LIVENESS_SECONDS,
             )
-            for name, row in rows.items()
+            for name, each in slowest.items()
         ],
-    }
+    }  # fmt: skip
 
 
 def attack(testbed: Testbed, request: Request, clients: int, *, seconds: float) -> dict[str, Any]:
     """What probes and the attack itself notice while `clients` send `request` without a pause."""
     probes = [_LIVENESS, search(testbed.queries[1])]
-    moments = np.arange(0, seconds, 1 / PROBES_PER_SECOND)
-    with testbed.serve() as service:
+    moments = np.arange(0, seconds, 1 / PROBES_PER_SECOND) + _LEAD_SECONDS
+    with testbed.serve() as service, ExitStack() as stack:
         testbed.capacity(service, testbed.requests)
-        probe = partial(open_loop, service.address, probes, seconds=seconds)
-        if not clients:
-            return _row(probe(moments), None)
-        # Another process, so that the probes do not wait for the interpreter of the attack.
-        with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+        if clients:
+            # Another process, so that the probes do not wait for the interpreter of the attack.
+            spawn = get_context("spawn")
+            pool = stack.enter_context(ProcessPoolExecutor(1, mp_context=spawn))
             attacking = pool.submit(
-                _send, service.address, request, clients, seconds + 2 * _LEAD_SECONDS
-            )
-            load = probe(moments + _LEAD_SECONDS, warm_up=_LEAD_SECONDS)
-            return _row(load, attacking.result())
-
-
-def _send(address: str, request: Request, clients: int, seconds: float) -> Load:
-    return closed_loop(address, repeat(request), clients=clients, seconds=seconds)
+                closed_loop, service.address, repeat(request), clients=clients,
+                seconds=seconds + 2 * _LEAD_SECONDS,
+            )  # fmt: skip
+        load = open_loop(service.address, probes, moments, seconds=seconds, warm_up=_LEAD_SECONDS)
+        return _row(load, attacking.result() if clients else None)
 
 
 def _row(probes: Load, load: Load | None) -> dict[str, Any]:
@@ -80,14 +75,13 @@ def _row(probes: Load, load: Load | None) -> dict[str, Any]:
         found = [each.latency for each in probes.exchanges if each.request.kind == kind]
         return {"p50": percentile(np.array(found), 50), "most": max(found)}
 
-    exchanges = load.exchanges if load else []
-    statuses = Counter(each.status for each in exchanges)
+    exchanges, wall_seconds = (load.exchanges, load.wall_seconds) if load else ([], 1.0)
     refused = np.array([each.latency for each in exchanges if each.status == 429])
     return {
         "liveness": seconds_of("liveness"),
         "search": seconds_of("single"),
         "probes_failed": sum(each.status not in (OK, 429) for each in probes.exchanges),
-        "attack_per_second": len(exchanges) / load.wall_seconds if load else 0.0,
-        "answered_per_second": statuses[OK] / load.wall_seconds if load else 0.0,
+        "attack_per_second": len(exchanges) / wall_seconds,
+        "answered_per_second": sum(each.status == OK for each in exchanges) / wall_seconds,
         "refused_p99": percentile(refused, 99) if len(refused) else None,
     }

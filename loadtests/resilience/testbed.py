@@ -15,7 +15,8 @@ from loadtests.processes import SWIFTLET, Service, running, swiftlet_command
 
 _WARM_UP_SECONDS = 2.0
 _CAPACITY_SECONDS = 4.0
-_CAPACITY_CLIENTS = 16
+CLIENTS = 16
+"""Clients of a full load."""
 _ARRIVAL_SEED = 5
 
 
@@ -55,11 +56,17 @@ class Testbed:
         """Answers a second of the warm service to clients without pauses."""
         if self.rate is not None:
             return self.rate
-        for seconds in (_WARM_UP_SECONDS, _CAPACITY_SECONDS):
-            load = closed_loop(
-                service.address, cycle(requests), clients=_CAPACITY_CLIENTS, seconds=seconds
-            )
+        self.saturate(service, seconds=_WARM_UP_SECONDS, requests=requests)
+        load = self.saturate(service, seconds=_CAPACITY_SECONDS, requests=requests)
         return Figures(load).answered_rate
+
+    def saturate(
+        self, *services: Service, seconds: float, requests: Sequence[Request] = ()
+    ) -> Load:
+        """The load of clients without pauses, spread evenly over the services."""
+        addresses = [service.address for service in services]
+        asked = cycle(requests or self.requests)
+        return closed_loop(addresses, asked, clients=CLIENTS, seconds=seconds)
 
 
 def one_by_one(address: str, requests: Sequence[Request]) -> Load:

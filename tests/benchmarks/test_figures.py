@@ -2,15 +2,13 @@
 
 import pytest
 
-from benchmarks.image import described, megabytes
-from benchmarks.service import SWIFTLET, TWO_CORES, in_turns, over, stage_microseconds, targets
+from benchmarks.service import SWIFTLET, TWO_CORES, over, stage_microseconds, targets
 from loadtests.http_client import Exchange, search
+from loadtests.results import alternating
 
 
 def test_sides_alternate_in_order_and_in_reverse() -> None:
-    called: list[str] = []
-    in_turns([lambda: called.append("a"), lambda: called.append("b")], 3)
-    assert "".join(called) == "abbaab"
+    assert "".join(alternating("ab", 3)) == "abbaab"
 
 
 def test_a_ratio_is_the_median_of_the_rounds_ratios() -> None:
@@ -40,9 +38,3 @@ def test_a_target_is_kept_or_missed_by_its_figure(ratio: float, kept: bool) -> N
         }
     )
     assert [target["kept"] for target in found] == [True, True, kept, True]
-
-
-def test_layers_of_an_image_are_named_and_sized() -> None:
-    assert megabytes("1.5kB") == 0.0015
-    assert megabytes("283MB") == 283
-    assert described("COPY /build/venv /opt/swiftlet/venv # buildkit") == "`/opt/swiftlet/venv`"

@@ -7,11 +7,9 @@ import numpy as np
 import pytest
 
 from experiments.daft import EXPERIMENTS, variant
-from experiments.daft_figures import collect
-from experiments.daft_plots import PANELS, draw, keep_embeddings
+from experiments.daft_figures import collect, draw, draw_embeddings
 from experiments.daft_runs import Workplace, verdict
-from experiments.pages import read_figures
-from experiments.processes import Processes
+from experiments.runs import Processes, read_figures
 from loadtests.results import write
 
 COLLAPSED = "cached-fast-unaligned"
@@ -104,12 +102,10 @@ def test_curves_are_drawn_from_the_raw_figures_alone(workplace, tmp_path):
     assert drawn == ["divergence.png", "loss.png"]
 
 
-def test_embeddings_are_kept_beside_the_page(workplace, tmp_path):
-    keep_embeddings(workplace, RUNS["collapse"], tmp_path / "daft")
-    with np.load(tmp_path / "daft" / "embeddings.npz") as kept:
-        names = {f"{title} {kind}" for _, _, title in PANELS for kind in ("queries", "documents")}
-        assert set(kept) == names
-        assert all(kept[name].shape == (5, 8) for name in names)
+def test_embeddings_are_drawn_from_finished_runs(workplace, tmp_path):
+    draw_embeddings(workplace, RUNS["collapse"], tmp_path / "daft")
+    drawn = sorted(path.name for path in (tmp_path / "daft").iterdir())
+    assert drawn == ["embeddings.png", "neighbourhoods.png"]
 
 
 def test_a_collapse_is_read_from_the_last_stage_of_the_log(workplace):

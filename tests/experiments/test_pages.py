@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from experiments import distillation_plots
-from experiments.pages import read_figures
+from experiments import distillation_figures
+from experiments.runs import read_figures
 from experiments.ship import document_encoder_card
 from loadtests.results import RESULTS, write
 from swiftlet.encoders import DEFAULT_ENCODER
@@ -35,9 +35,9 @@ def test_a_missed_target_stands_on_the_distillation_page(tmp_path):
 
 
 def test_plots_are_drawn_from_the_raw_figures_alone(tmp_path):
-    distillation_plots.draw(read_figures(RESULTS / "distillation.json"), tmp_path)
+    distillation_figures.draw(read_figures(RESULTS / "distillation.json"), tmp_path)
     drawn = sorted(path.name for path in tmp_path.iterdir())
-    assert drawn == ["distillation-latency.png", "distillation.png"]
+    assert drawn == ["distillation-latency.png"]
     assert all((tmp_path / name).read_bytes().startswith(b"\x89PNG") for name in drawn)
 
 

@@ -7,14 +7,15 @@ from collections import Counter
 import httpx
 
 COUNTED = re.compile(
-    r'^swiftlet_requests_total\{route="(/search[^"]*)",status="(\d+)"\} (\S+)$', re.MULTILINE
+    r'^swiftlet_requests_total\{route="([^"]+)",status="(\d+)"\} (\S+)$', re.MULTILINE
 )
 
 
-def counted(url: str) -> Counter[tuple[str, int]]:
-    """Requests by route and status, where there was one."""
+def counted(url: str, prefix: str = "/search") -> Counter[tuple[str, int]]:
+    """Requests by route and status, where there was one, of routes that begin with `prefix`."""
     found = COUNTED.findall(httpx.get(f"{url}/metrics").text)
-    return +Counter({(route, int(status)): int(float(count)) for route, status, count in found})
+    counts = {(route, int(status)): int(float(count)) for route, status, count in found}
+    return +Counter({key: count for key, count in counts.items() if key[0].startswith(prefix)})
 
 
 def assert_counted(url: str, expected: Counter[tuple[str, int]]) -> None:

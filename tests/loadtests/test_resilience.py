@@ -65,7 +65,6 @@ def test_overload_is_answered_as_documented_and_sends_as_much_as_it_offers(
         small_index, queries_file, tmp_path, "overload", "--seconds", 2, "--rate", 150, "--cores", 2
     )
     assert bounds["statuses other than 200, 429, 503, 504"] == ("none", True)
-    assert figures["generators"] == 2
     assert figures["offered"] == pytest.approx(4 * 150 * 2, rel=0.2)
     assert figures["answered"] + figures["refused"] <= figures["offered"]
     assert figures["sent"] <= figures["offered"]

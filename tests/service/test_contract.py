@@ -12,7 +12,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from loadtests.processes import get, requests_counted
+from loadtests.processes import get
+from tests.loadtests.counters import counted
 
 HOOKS = Path(__file__).with_name("contract_hooks.py")
 CASES = int(os.environ.get("CONTRACT_CASES", "5"))
@@ -57,7 +58,7 @@ def test_hundreds_of_requests_right_and_wrong_are_answered_as_documented(
             reloads=min(CASES, MOST_RELOADS),
         )
     )
-    before = requests_counted(locked_server.url) or {}
+    before = counted(locked_server.url, prefix="/")
     ended = subprocess.run(
         [sys.executable, "-m", "schemathesis.cli", "run", document, "--url", locked_server.url,
          "--seed", "1", "--phases", "coverage,fuzzing", "--continue-on-failure", "--no-color",
@@ -68,8 +69,7 @@ def test_hundreds_of_requests_right_and_wrong_are_answered_as_documented(
     found = json.loads(report.read_text())
     assert found["complete"]
     assert (found["failures"], found["errors"]) == ([], [])
-    after = requests_counted(locked_server.url) or {}
-    asked = {key: count - before.get(key, 0) for key, count in after.items()}
+    asked = counted(locked_server.url, prefix="/") - before
     assert 300 < found["test_cases"]["generated"] <= sum(asked.values())
     for route in json.loads(document.read_bytes())["paths"]:
         assert asked.get((route, 200), 0) > 0, route

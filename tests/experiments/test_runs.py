@@ -1,6 +1,6 @@
 """Runs are processes of the command line, with the threads that were asked for."""
 
-from experiments.processes import Processes
+from experiments.runs import Processes
 
 
 def test_a_failed_command_gives_its_status_and_its_output(tmp_path):

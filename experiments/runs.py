@@ -1,0 +1,89 @@
+"""The options of experiments, their processes, and figures that are measured once."""
+
+import json
+import os
+import subprocess
+import sys
+from argparse import ArgumentParser, Namespace
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from math import inf
+from pathlib import Path
+from typing import Any, TypeVar
+
+from export.latency import measure_latencies, texts_of_length
+from loadtests.results import RESULTS, Figures
+from swiftlet.encoders import DEFAULT_ENCODER
+from swiftlet.retrieval.encoder import TOKENIZER_FILE, OnnxEncoder
+
+NUM_TOKENS = 10
+_ROUNDS = 300
+Item = TypeVar("Item")
+
+
+def parsed(parser: ArgumentParser) -> Namespace:
+    parser.add_argument("--data", type=Path, help="folder with the collections in BEIR's layout")
+    parser.add_argument("--results", type=Path, default=RESULTS, help="for page and raw figures")
+    parser.add_argument("--render", action="store_true", help="only render the page")
+    options = parser.parse_args()
+    if options.data is None and not options.render:
+        parser.error("--data is needed, unless --render is given")
+    return options
+
+
+def read_figures(path: Path) -> Figures:
+    figures: Figures = json.loads(path.read_text("utf-8"))
+    return figures
+
+
+def kept(path: Path, measure: Callable[[], Any]) -> Any:
+    """Figures that are measured once, and later read from their file."""
+    if not path.is_file():
+        path.write_text(json.dumps(measure()))
+    return json.loads(path.read_text("utf-8"))
+
+
+@dataclass(frozen=True, slots=True)
+class Processes:
+    """The number of `swiftlet` processes at a time, and the threads of each."""
+
+    jobs: int
+    threads: int
+
+    @staticmethod
+    def add_options(parser: ArgumentParser, *, jobs: int = 2, threads: int = 1) -> None:
+        parser.add_argument("--jobs", type=int, default=jobs, help="processes at a time")
+        parser.add_argument("--threads", type=int, default=threads, help="threads of each")
+
+    def __str__(self) -> str:
+        return f"{self.threads} for each of {self.jobs} runs at a time"
+
+    def each(self, work: Callable[[Item], None], items: Iterable[Item]) -> None:
+        with ThreadPoolExecutor(self.jobs) as executor:
+            list(executor.map(work, items))
+
+    def swiftlet(self, *arguments: str, output: Path) -> tuple[int, str]:
+        """Run a command of Swiftlet: its exit status, and its output, kept in the file `output`."""
+        output.parent.mkdir(parents=True, exist_ok=True)
+        command = [sys.executable, "-m", "swiftlet", *arguments]
+        variables = {**os.environ, "OMP_NUM_THREADS": str(self.threads)}
+        with output.open("wb") as file:
+            ended = subprocess.run(command, env=variables, stdout=file, stderr=file, check=False)
+        return ended.returncode, output.read_text("utf-8")
+
+
+def query_latencies(directories: Mapping[str, Path], path: Path) -> dict[str, float]:
+    """Median milliseconds for a query of ten tokens, by encoder in int8; measured once and kept.
+
+    On one thread, tokenising included; the encoders alternate. All of them have the word pieces of
+    the one that ships.
+    """
+
+    def measure() -> dict[str, float]:
+        encoders = {n: OnnxEncoder.load(each, precision="int8") for n, each in directories.items()}
+        texts = texts_of_length((DEFAULT_ENCODER / TOKENIZER_FILE).read_text("utf-8"), [NUM_TOKENS])
+        seconds = measure_latencies(encoders, texts, rounds=_ROUNDS, seconds=inf)
+        return {name: 1000 * by_length[NUM_TOKENS] for name, by_length in seconds.items()}
+
+    return dict(kept(path, measure))
