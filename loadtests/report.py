@@ -111,9 +111,8 @@ def _summary(measurement: Measurement) -> Row:
     saturation = least if least == most else f"{least} to {most}"
     row = {"service": measurement.system.name, "saturation, answers a second": saturation}
     for percent, figures in measurement.rates.items():
-        both = [_latency(figures, p) for p in (_MIDDLE, 99.0)]
-        shown = ["-" if each is None else f"{each:.3g}" for each in both]
-        row[f"p50 / p99 at {percent:g}%, ms"] = " / ".join(shown)
+        both = [results.shown(_latency(figures, p)) for p in (_MIDDLE, 99.0)]
+        row[f"p50 / p99 at {percent:g}%, ms"] = " / ".join(both)
     return row
 
 

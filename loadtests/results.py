@@ -105,19 +105,17 @@ def megabytes(count: float) -> str:
 
 
 def table(rows: Iterable[Mapping[str, Any] | Sequence[Any]], head: Sequence[str] = ()) -> str:
-    """A Markdown table of rows: mappings, or sequences below `head`. Missing cells are dashes.
-
-    Numbers have three digits, or no decimals if they are larger.
-    """
+    """A Markdown table of rows: mappings, or sequences below `head`. Missing cells are dashes."""
     listed = list(rows)
     if not head:
         head = list(dict.fromkeys(name for row in listed for name in row))
         listed = [[row.get(name) for name in head] for row in listed]  # type: ignore[union-attr]
-    cells = [[_cell(cell) for cell in row] for row in listed]
+    cells = [[shown(cell) for cell in row] for row in listed]
     return str(tabulate(cells, head, tablefmt="github", disable_numparse=True))
 
 
-def _cell(cell: object) -> str:
+def shown(cell: object) -> str:
+    """A cell of a table: numbers with three digits, or without decimals if they are larger."""
     if cell is None or cell == "":
         return "-"
     if isinstance(cell, float):

@@ -2,8 +2,9 @@
 
 import time
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ProcessPoolExecutor
 from math import inf
+from multiprocessing import get_context
 from typing import Any
 
 from loadtests.figures import Figures, percentile
@@ -27,18 +28,19 @@ def overload(testbed: Testbed, seconds: float) -> dict[str, Any]:
     """Send `testbed.times` as many searches for some time, then probe until answers are normal."""
     requests = testbed.requests
     deadline = round(1000 * DEADLINE_SECONDS)
-    with testbed.serve(timeout_ms=deadline) as service, ThreadPoolExecutor(1) as pool:
+    # Another process, so that the probes do not wait for the interpreter of the generator.
+    pool = ProcessPoolExecutor(1, mp_context=get_context("spawn"))
+    with testbed.serve(timeout_ms=deadline) as service, pool:
         capacity = testbed.capacity(service, requests)
         usual = _median_seconds(service.address, requests)
         start_at = time.monotonic() + _LEAD_SECONDS
-        end = start_at + seconds
-        probing = pool.submit(_recovered_at, service.address, requests[:PROBES], usual, end)
-        moments = arrivals(testbed.times * capacity, seconds)
-        load = open_loop(
-            service.address, requests, moments, seconds=seconds, connections=CONNECTIONS,
-            start_at=start_at,
+        loading = pool.submit(
+            open_loop, service.address, requests, arrivals(testbed.times * capacity, seconds),
+            seconds=seconds, connections=CONNECTIONS, start_at=start_at,
         )  # fmt: skip
-        recovery = probing.result() - end
+        end = start_at + seconds
+        recovery = _recovered_at(service.address, requests[:PROBES], usual, end) - end
+        load = loading.result()
     figures = Figures(load, offered=testbed.times * capacity)
     accepted, refused = (figures.of_status(status) / 1000 for status in (OK, 429))
     offered, sent = len(figures.measured), round(figures.sent_rate * seconds)
