@@ -43,6 +43,8 @@ PARTS = {
     "head and body of an answer written separately": "write_separately",
     "a thread pool instead of the event loop and threads beside it": "use_thread_pool",
     "no share of time for searching": "share_no_time",
+    "one handle of the listening socket instead of 16": "listen_once",
+    "garbage collections over all objects": "collect_all_objects",
     "uvicorn's connections and stop": "use_uvicorn",
 }
 CLIENTS = (1, 16)

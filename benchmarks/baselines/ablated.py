@@ -3,6 +3,7 @@
 python -m benchmarks.baselines.ablated FUNCTION serve INDEX …
 """
 
+import gc
 import sys
 from asyncio import Transport
 from collections.abc import Callable
@@ -51,6 +52,16 @@ def use_thread_pool() -> None:
 def share_no_time() -> None:
     """Let the event loop run one call at a time."""
     executor._LONGEST_SHARE_SECONDS = 0.0  # noqa: SLF001
+
+
+def listen_once() -> None:
+    """Listen on one handle of the socket, of which the event loop accepts one connection a time."""
+    server._LISTENERS = 1  # noqa: SLF001
+
+
+def collect_all_objects() -> None:
+    """Let a garbage collection walk the objects of the imported packages, too."""
+    vars(gc)["freeze"] = lambda: None
 
 
 def use_uvicorn() -> None:
