@@ -55,7 +55,7 @@ def main() -> None:
         __doc__, queries=Path, index=None, before=None, rounds=6, seconds=2.0, stops=20,
         raw=RESULTS / "service-ablation.json",
     )  # fmt: skip
-    index = arguments.index or demo_index(sorted(os.sched_getaffinity(0)))
+    index = (arguments.index or demo_index(sorted(os.sched_getaffinity(0)))).resolve()
     machine = describe_machine(PACKAGES, threads="one a core")
     with tempfile.TemporaryDirectory() as folder:
         testbed = two_cores(Path(folder), index, sample_of(arguments.queries, 300))
