@@ -77,10 +77,7 @@ def _int8(workplace: Workplace, exported: Sequence[Variant]) -> list[Figures]:
     rows = []
     for final, precision in product(exported, distilled.QUANTISED):
         name = f"{final.name} {precision}"
-        fp32, int8 = (
-            distilled.mean_ndcg(workplace, final.name, "tests"),
-            distilled.mean_ndcg(workplace, name, "tests"),
-        )
+        fp32, int8 = (distilled.mean_ndcg(workplace, each, "tests") for each in (final.name, name))
         change = max((int8[test] - fp32[test] for test in fp32), key=abs)
         figures = distilled.measure_int8(workplace, final.name, precision)
         rows.append({"name": name, "ndcg_change": change, **figures})

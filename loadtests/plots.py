@@ -74,12 +74,8 @@ def _draw_latency(axes: "Axes", measurement: Measurement) -> None:
 
 def _draw_stages(axes: "Axes", measurement: Measurement) -> None:
     # Under overload the queue would dwarf all other stages.
-    rates = {
-        percent: figures
-        for percent, figures in measurement.rates.items()
-        if percent < FULL and not figures.rejected_share
-    } or measurement.rates
-    stacks = {percent: stacked_stages(figures) for percent, figures in rates.items()}
+    below = {p: f for p, f in measurement.rates.items() if p < FULL and not f.rejected_share}
+    stacks = {p: stacked_stages(f) for p, f in (below or measurement.rates).items()}
     names = dict.fromkeys(name for stack in stacks.values() for name in stack)
     colours = dict(zip([n for n in names if n not in {REST, OUTSIDE}], COLOURS, strict=False))
     _draw_bars(axes, stacks, colours | dict(zip((REST, OUTSIDE), GREYS, strict=True)))

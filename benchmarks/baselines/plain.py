@@ -60,9 +60,5 @@ def health() -> dict[str, str]:
 def search(request: SearchRequest) -> SearchResponse:
     embedding = model.encode([request.query], normalize_embeddings=True, show_progress_bar=False)
     scores, rows = index.search(embedding, request.top_k)
-    return SearchResponse(
-        hits=[
-            Hit(score=score, **passages[row])
-            for score, row in zip(scores[0].tolist(), rows[0].tolist(), strict=True)
-        ]
-    )
+    found = zip(scores[0].tolist(), rows[0].tolist(), strict=True)
+    return SearchResponse(hits=[Hit(score=score, **passages[row]) for score, row in found])

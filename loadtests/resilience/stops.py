@@ -44,11 +44,8 @@ class Stop:
     @property
     def lost_after_begin(self) -> int:
         """Requests without an answer that the service had begun."""
-        return sum(
-            each.request.request_id in self.logged
-            for each in self.load.exchanges
-            if each.was_sent and each.status == NO_ANSWER
-        )
+        lost = [e for e in self.load.exchanges if e.was_sent and e.status == NO_ANSWER]
+        return sum(each.request.request_id in self.logged for each in lost)
 
     @property
     def different(self) -> int:
@@ -71,13 +68,9 @@ def stops(testbed: Testbed, times: int) -> dict[str, Any]:
 
 
 def stop_under_load(
-    address: str,
-    queries: Sequence[str],
-    stop: Callable[[], int],
-    read_log: Callable[[], str],
-    *,
+    address: str, queries: Sequence[str], stop: Callable[[], int], read_log: Callable[[], str], *,
     seconds: float,
-) -> Stop:
+) -> Stop:  # fmt: skip
     """Load a service for some seconds and stop it; clients continue until they are refused.
 
     :param stop: Stops the service and waits for it; its exit status.
