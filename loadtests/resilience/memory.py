@@ -106,7 +106,7 @@ def memory(testbed: Testbed, minutes: float) -> dict[str, Any]:
                 f"resident memory after {warm_seconds:.0f} s, and the most later",
                 warm[0].resident_bytes, most,
             ),
-            bound("different answers to one query", different, 1, kept=different == 1),
+            bound("distinct answers to one query", different, 1, kept=different == 1),
             none_of("requests not answered 200", failed),
         ],
     }  # fmt: skip

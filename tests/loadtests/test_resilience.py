@@ -54,7 +54,7 @@ def test_memory_is_sampled_while_one_query_keeps_its_bytes(
     small_index: Path, queries_file: Path, tmp_path: Path
 ) -> None:
     figures, bounds = resilience(small_index, queries_file, tmp_path, "memory", "--minutes", 0.1)
-    assert bounds["different answers to one query"] == ("1", True)
+    assert bounds["distinct answers to one query"] == ("1", True)
     assert figures["own_bytes"]["most"] < figures["resident_bytes"]["last"]
 
 
