@@ -24,7 +24,7 @@ from swiftlet.retrieval.types import Document
 POINTS = np.array([(1, 0), (0, 1), (0.6, 0.8), (-1, 0)], np.float32)
 
 
-@pytest.fixture(params=["faiss", "exact"])
+@pytest.fixture(params=[*ENGINES, "exact"])
 def engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.setitem(ENGINES, "exact", f"{__package__}.exact_index:ExactIndex")
     return request.param
