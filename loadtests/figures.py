@@ -171,7 +171,8 @@ def find_saturation(measure: Callable[[int], Figures]) -> tuple[int, dict[int, F
 def unsteadiness(before: float, after: float) -> list[str]:
     """A warning if the saturation rate changed by more than 10% around a measurement.
 
-    :param before: The saturation rate right before the measurement, whose rate is a share of it.
+    :param before: The saturation rate right before the measurement.
+        The rate of the measurement is a percentage of it.
     :param after: The saturation rate right after.
     """
     if abs(after / before - 1) <= STEADY:

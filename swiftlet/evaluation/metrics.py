@@ -6,8 +6,8 @@ pytrec_eval and BEIR. Equal scores are ordered by document_id, as everywhere in 
 uses the reverse order).
 
 Holes@k is the share of documents without a judgement among the k best (002, section 7). If it is
-high, the other metrics are unreliable. With fewer than k results it is the share among these:
-1 - Judged@k of ir-measures.
+high, the other metrics are unreliable. If a query has fewer than k results, they are the
+denominator (1 - Judged@k of ir-measures).
 """
 
 import math

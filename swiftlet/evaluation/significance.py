@@ -73,7 +73,7 @@ def corrected(p_values: Sequence[float], correction: Correction) -> list[float]:
 
     Bonferroni multiplies each of the m p-values by m. Holm multiplies the smallest by m, the next
     by m - 1 and so on; none is smaller than the previous one. Both bound the probability of any
-    false finding; Holm finds at least as much.
+    false finding; Holm rejects every hypothesis that Bonferroni rejects.
     """
     number = len(p_values)
     if correction == "none":

@@ -1,8 +1,7 @@
 """Every error a user can cause, each with one sentence that names the bad value and its bound.
 
 The command line prints the sentence and exits with status 2; the service maps each class to one
-HTTP
-status. Any other exception is a fault of Swiftlet.
+HTTP status. Any other exception is a fault of Swiftlet.
 """
 
 from pathlib import Path

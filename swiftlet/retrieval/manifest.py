@@ -31,7 +31,8 @@ class Manifest:
 
     `kind` is "encoder", "index", "model" (the result of training) or "checkpoint" (from which a run
     resumes). The names of `files` are relative to the directory. `embedding_space` is the
-    fingerprint of the document encoder of the space. `details` are the fields of this kind alone.
+    fingerprint of the document encoder that defines the space. `details` are the fields of this
+    kind alone.
     """
 
     kind: str

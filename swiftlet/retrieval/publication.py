@@ -1,7 +1,7 @@
 """Writes artefact directories completely or not at all.
 
-An artefact is written into a working directory beside its target, which is then renamed. A process
-that is killed before leaves the earlier artefact unchanged, or none.
+An artefact is written into a working directory beside its target, which is then renamed. If the
+process is killed first, the earlier artefact stays as it was.
 """
 
 import ctypes
@@ -77,7 +77,8 @@ def locked_working_directory(target: Path) -> Iterator[Path]:
 def publish(artefact: Path, target: Path) -> None:
     """Put the finished directory `artefact` in the place of `target`, atomically.
 
-    The earlier artefact is afterwards at `artefact`; the caller removes it.
+    If `target` exists, the two are swapped: `artefact` then holds the earlier one, and the caller
+    removes it.
 
     :raises StorageError: When the file system refuses.
     """

@@ -1,6 +1,6 @@
 """A service that has answered all kinds of requests, and the Prometheus that scrapes it.
 
-Without the name of an image in IMAGE, what needs Docker is not collected, as in tests/image.
+Without the name of an image in IMAGE, what needs Docker is not collected, as in tests/deploy/image.
 """
 
 import os

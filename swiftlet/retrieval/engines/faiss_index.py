@@ -33,7 +33,7 @@ _UNKNOWN = object()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FaissParameters(SearchParameters):
-    """`probes` inverted lists are visited (for a graph, the breadth of its search).
+    """`probes`: the number of inverted lists to visit; for HNSW, efSearch.
 
     `refine_factor` · `num_candidates` candidates are scored again with finer codes.
     """

@@ -79,7 +79,7 @@ def test_other_texts_and_padding_change_a_static_embedding_by_rounding_alone(two
         alone = np.stack([encoder.embed(row) for row in rows])
         moved[precision] = np.abs(run(two_layers, precision, rows) - alone).max()
     assert moved["int8_static"] < 1e-6
-    # Which is what calibration is for: where scales come from the batch, mates are felt.
+    # Hence the calibration: with scales from the batch, other texts change an embedding.
     assert moved["int8"] > 1e-3
 
 
