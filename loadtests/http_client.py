@@ -122,7 +122,9 @@ class _Connection(asyncio.Protocol):
         self._heard = True
         try:
             self._parser.feed_data(data)
-        except HttpParserError:
+        except HttpParserError as error:
+            if isinstance(error.__context__, KeyboardInterrupt):
+                raise error.__context__ from None  # a signal came during a callback of the parser
             self.abort()
 
     def connection_lost(self, error: Exception | None) -> None:

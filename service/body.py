@@ -116,9 +116,9 @@ def parse(body: bytes) -> Any:
 
 
 def parse_large(body: bytes) -> Any:
-    """As `parse`, but counts the values first: to make them takes much longer.
+    """As `parse`, but counts the values first, which is much faster than to parse them.
 
-    :raises TooLargeError: When there are.
+    :raises TooLargeError: When it holds more than 4,096 values.
     """
     values = position = 0
     for string in _STRING.finditer(body):

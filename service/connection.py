@@ -8,6 +8,8 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 from service.joined_writes import JoinedWrites
 
 MAX_HEAD_BYTES = 65_536
+MAX_PIPELINED = 512
+"""Requests of one connection that may wait for the answer to an earlier one."""
 
 
 class UnreadAnswers:
@@ -75,7 +77,7 @@ class BoundedConnection(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         """Read on, or refuse a head that is too long."""
-        # uvicorn creates the scope at the first byte of a head, and the cycle at the last.
+        # uvicorn sets `scope` when a head begins, and `cycle` when it is complete.
         cycle = self.cycle
         in_body = cycle is not None and cycle.more_body and cycle.scope is self.scope
         room = MAX_HEAD_BYTES - self._head_bytes
@@ -91,7 +93,7 @@ class BoundedConnection(HttpToolsProtocol):
             if self._head_timer is not None and self.scope is not None:
                 self._stop_head_timer()
         elif not self.transport.is_closing():
-            # A head that begins after another one or after a body is counted from the next data on.
+            # Of a head that begins in the middle of some data, this data is not counted.
             if self.cycle is cycle and not in_body:
                 self._head_bytes += len(data)
             if self._head_bytes >= MAX_HEAD_BYTES:
@@ -99,10 +101,27 @@ class BoundedConnection(HttpToolsProtocol):
             elif self._head_timer is None:
                 self._start_head_timer()
 
+    def on_headers_complete(self) -> None:
+        """Begin or queue a request, or end a connection with too many of them.
+
+        :raises ConnectionAbortedError: When there are too many, so that the parser stops.
+        """
+        if len(self.pipeline) >= MAX_PIPELINED:
+            self.transport.abort()
+            raise ConnectionAbortedError
+        super().on_headers_complete()
+
     def on_response_complete(self) -> None:
-        """Send an answer without a body."""
+        """Send an answer without a body, and read on when no request is queued."""
         self._joined.flush()
         super().on_response_complete()
+        if self.pipeline:
+            self.flow.pause_reading()
+
+    def send_400_response(self, msg: str) -> None:
+        """Refuse a request that is not HTTP, unless the connection has ended."""
+        if not self.transport.is_closing():
+            super().send_400_response(msg)
 
     @property
     def _is_in_head(self) -> bool:

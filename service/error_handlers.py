@@ -1,9 +1,12 @@
 """Answers every error as a problem."""
 
+from http import HTTPStatus
+
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import iter_route_contexts
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 
 from service.problems import (
@@ -27,8 +30,8 @@ def add_problem_handlers(app: FastAPI) -> None:
 async def _answer_error(request: Request, error: Exception) -> Response:
     if isinstance(error, RequestValidationError):
         error = refusal(request, error)
-    elif type(error) is HTTPException:
-        error = _routing_error(request, error)
+    elif isinstance(error, HTTPException):
+        error = _cause_of(request, error)
     if kind_of(error) is PROBLEMS[InternalError]:
         raise error  # the middleware logs and answers it
     response = problem_response(error, request.state.context)
@@ -37,14 +40,18 @@ async def _answer_error(request: Request, error: Exception) -> Response:
     return response
 
 
-def _routing_error(request: Request, error: HTTPException) -> Exception:
-    """The error that stands for a status of FastAPI's."""
+def _cause_of(request: Request, error: HTTPException) -> Exception:
+    """The error that an exception of FastAPI's stands for; one of a route stands for itself."""
+    if isinstance(error.__cause__, ClientDisconnect):
+        return error.__cause__
+    if error.detail != HTTPStatus(error.status_code).phrase:
+        return error
     if error.status_code == 404:
         return UnknownRouteError("no route has this path; /docs lists the routes")
     if error.status_code == 405:
         allowed = " or ".join(_allowed_methods(request))
         return MethodNotAllowedError(f"the method is {request.method}; {allowed} is expected")
-    return error.__cause__ if isinstance(error.__cause__, Exception) else error
+    return error
 
 
 def _allowed_methods(request: Request) -> list[str]:

@@ -26,7 +26,7 @@ _PATIENCE_SECONDS = 0.05
 """The check for a disconnected client begins after this time: most answers are ready earlier."""
 
 _LONGEST_SHARE_SECONDS = 0.02
-"""The longest time for which the event loop searches before it reads requests again."""
+"""The longest time that the event loop searches without reading requests."""
 
 
 async def _never() -> Message:
@@ -182,7 +182,7 @@ class SearchExecutor:
             self._idle += 1
 
     def _run_on_loop(self) -> None:
-        """Run calls for as long as the event loop's other work has taken since the last ones.
+        """Search for as long as the event loop's other work has taken since the last search.
 
         At least one call is run. So searches get half of the loop's time, even under overload, when
         refusing requests could take all of it.

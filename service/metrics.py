@@ -61,13 +61,14 @@ class Metrics:
         self._queue_depth = Gauge(
             "swiftlet_queue_depth", "Queries that wait in the queue.", registry=registry
         )
-        rejected = Counter(
+        self._rejected = Counter(
             "swiftlet_rejected",
             "Requests answered with an error, by its name.",
             ["reason"],
             registry=registry,
         )
-        self._rejected = {kind.name: rejected.labels(kind.name) for kind in PROBLEMS.values()}
+        for kind in PROBLEMS.values():
+            self._rejected.labels(kind.name)
         lookups = Counter(
             "swiftlet_cache_lookups",
             "Queries looked up in the cache of embeddings.",
@@ -128,7 +129,7 @@ class Metrics:
         self._answered[route, status].inc()
         self._seconds_of_route[route].observe(seconds)
         if context.problem:
-            self._rejected[context.problem].inc()
+            self._rejected.labels(context.problem).inc()
         for search in context.searches:
             if search.cached is not None:
                 self._lookups[search.cached].inc()

@@ -28,7 +28,7 @@ logger = logging.getLogger(__name__)
 
 
 class RequestContextMiddleware:
-    """Gives each request a context, and each answer its headers; counts, traces and logs both."""
+    """Gives requests a context and answers their headers; counts, traces and logs requests."""
 
     def __init__(
         self,
@@ -47,6 +47,9 @@ class RequestContextMiddleware:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer the request of `scope`, also if the application fails."""
+        if scope["type"] != "http":  # the application starts or ends
+            await self._app(scope, receive, send)
+            return
         method = scope["method"]
         if method == "HEAD":
             # Every GET route answers it; the server sends no body to it.

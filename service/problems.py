@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from http import HTTPStatus
 
 from pydantic import BaseModel, Field
 from pydantic_core import to_json
@@ -140,11 +141,18 @@ PROBLEMS: dict[type[Exception], ProblemKind] = {
 
 
 def kind_of(error: Exception) -> ProblemKind:
-    """The kind of problem that an error is; `internal-error` if no request may cause it."""
-    return next(
-        (PROBLEMS[base] for base in type(error).__mro__ if base in PROBLEMS),
-        PROBLEMS[InternalError],
-    )
+    """The kind of problem that an error is; `internal-error` if no request may cause it.
+
+    An `HTTPException` of a route has the kind of its status.
+    """
+    for base in type(error).__mro__:
+        if base in PROBLEMS:
+            return PROBLEMS[base]
+    if isinstance(error, HTTPException):
+        status = HTTPStatus(error.status_code)
+        name = status.phrase.lower().replace(" ", "-")
+        return ProblemKind(status, name, status.phrase, error.headers or {})
+    return PROBLEMS[InternalError]
 
 
 def problem_response(error: Exception, context: RequestContext) -> Response:

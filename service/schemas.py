@@ -27,7 +27,7 @@ class RequestModel(BaseModel):
 class RequestFields:
     """The bounds of fields within `limits`.
 
-    A description is also the second half of the sentence that refuses a value.
+    The sentence that refuses a value ends with the description: "… is expected".
     """
 
     def __init__(self, limits: Limits) -> None:

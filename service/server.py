@@ -42,8 +42,8 @@ _FILES = 64
 
 _GRACE_SECONDS = 0.1
 _LISTENERS = 16
-"""Handles of the listening socket: the event loop accepts one connection of each per iteration, and
-iterations are long under load, so with one handle a new client could wait for seconds."""
+"""Handles of the listening socket. The event loop accepts one connection per handle and iteration:
+with one handle, new clients waited for seconds under load."""
 _SO_BINDTOIFINDEX = 62
 _NO_INTERFACE = 2**31 - 1
 
@@ -72,7 +72,7 @@ def serve(settings: Settings, *, on_ready: Callable[[str], None] | None = None) 
         cache_bytes=settings.cache_bytes,
         limit_bytes=memory_limit(),
     )
-    # First, so that a taken port shows before the index is read; clients wait in the backlog.
+    # First, so that a taken port is reported before the index is read.
     with listen(settings.host, settings.port) as listener:
         address = _address(settings.host, listener)
         state, registry = ServiceState(cache_bytes=settings.cache_bytes), CollectorRegistry()

@@ -77,8 +77,7 @@ class Service:
         """
         if self.state.draining:
             raise NotReadyError("the service is about to stop and takes no more searches")
-        if self.state.loaded is None:
-            raise NotReadyError("the index is still loading")
+        _ = self.loaded
         if not refuses_overload:
             return
         queue = self.executor.queue
@@ -96,11 +95,12 @@ class Service:
 
     @property
     def loaded(self) -> LoadedIndex:
-        """The index in use, after a check. Call it after the request's body has been read.
+        """The index in use. Read it after the body: a slow client must not keep an earlier index.
 
-        Otherwise a slow client would keep a reference to an earlier index.
+        :raises NotReadyError: When there is none.
         """
-        assert self.state.loaded is not None  # noqa: S101 - checked
+        if self.state.loaded is None:
+            raise NotReadyError("the index is still loading")
         return self.state.loaded
 
 
@@ -120,7 +120,7 @@ async def ready_service(request: Request) -> Service:
 
 
 AnyService = Annotated[Service, Depends(_service)]
-"""The service; a route that reads a body has checked it before that."""
+"""The service, unchecked; `json_route` checks it before it reads the body."""
 
 ReadyService = Annotated[Service, Depends(ready_service)]
 """The service, which can answer a search now."""

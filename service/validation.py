@@ -25,29 +25,34 @@ def refusal(request: Request, error: RequestValidationError) -> Exception:
     """One sentence about the first mistake."""
     mistake = error.errors()[0]
     where, *location = mistake["loc"]
-    model = _model_of(request.scope["route"], where)
+    if mistake["type"] == "json_invalid":
+        return MalformedBodyError(f"the body is not JSON: {mistake['ctx']['error']}")
     if mistake["type"] == "string_unicode" and not location:
         return InvalidRequestError("", "a field's name holds half of a surrogate pair")
     if not location:
         if mistake["type"] == "missing":
             return MalformedBodyError("the body is not JSON: it is empty")
         return InvalidRequestError("", "the body is not a JSON object")
-    return _refused_field(model, where, mistake, *location)
+    return _refused_field(_model_of(request.scope["route"], where), where, mistake, *location)
 
 
 def _refused_field(
-    model: type[BaseModel], where: str, mistake: dict[str, Any], name: str, *position: object
+    model: type[BaseModel] | None, where: str, mistake: dict[str, Any], *location: Any
 ) -> Exception:
+    name, *position = location
     field = f"{name}[{position[0]}]" if position and isinstance(position[0], int) else str(name)
-    if mistake["type"] == "extra_forbidden":
+    if mistake["type"] == "extra_forbidden" and model is not None:
         known = ", ".join(model.model_fields) or "none"
         return InvalidRequestError(
             shown(field), f"there is no field {shown(field)}; the fields are {known}"
         )
     if mistake["type"] == "value_error":
         return InvalidRequestError(field, f"{field}: {mistake['ctx']['error']}")
-    schema = _properties(model)[name]
-    expected = (schema["items"] if field != name else schema)["description"]
+    schema = {} if model is None else _properties(model).get(name, {})
+    expected = (schema.get("items", {}) if field != name else schema).get("description")
+    if expected is None:  # not one of the service's own fields
+        field = shown(".".join(map(str, location)))
+        return InvalidRequestError(field, f"{field}: {mistake['msg']}")
     sentence = f"{field} {_what_is_wrong(mistake, where)}; {expected} is expected"
     if mistake["type"] == "too_long":
         return TooManyQueriesError(field, sentence)
@@ -60,12 +65,12 @@ def _properties(model: type[BaseModel]) -> dict[str, Any]:
     return properties
 
 
-def _model_of(route: APIRoute, where: str) -> type[BaseModel]:
-    """The request model of a route's body or query string."""
-    field = route.body_field if where == "body" else route.dependant.query_params[0]
-    assert field is not None  # noqa: S101 - it was validated
-    model: type[BaseModel] = field.field_info.annotation  # type: ignore[assignment]
-    return model
+def _model_of(route: APIRoute, where: str) -> type[BaseModel] | None:
+    """The request model of a route's body or query string, if it has one."""
+    query = route.dependant.query_params
+    field = {"body": route.body_field, "query": query[0] if query else None}.get(where)
+    model = None if field is None else field.field_info.annotation
+    return model if isinstance(model, type) and issubclass(model, BaseModel) else None
 
 
 def _what_is_wrong(mistake: dict[str, Any], where: str) -> str:

@@ -57,7 +57,7 @@ def _body(document: dict[str, Any]) -> Iterator[str]:
         for method, operation in operations.items():
             yield f'<h2 id="{escape(operation["operationId"])}">'
             yield f"<code>{method.upper()} {escape(path)}</code></h2>"
-            yield f"<p>{escape(operation['description'])}</p>"
+            yield f"<p>{escape(operation.get('description', ''))}</p>"
             for requirement in operation.get("security", []):
                 yield f"<p>Needs a key, one of {escape(', '.join(requirement))}.</p>"
             yield from _fields(operation, document["components"]["schemas"])
@@ -76,12 +76,14 @@ def _body(document: dict[str, Any]) -> Iterator[str]:
 
 def _fields(operation: dict[str, Any], schemas: dict[str, Any]) -> Iterator[str]:
     body = operation.get("requestBody", {}).get("content", {}).get("application/json", {})
-    _, _, name = body.get("schema", {"$ref": ""})["$ref"].rpartition("/")
-    schema = schemas.get(name, {"properties": {}})
+    _, _, name = body.get("schema", {}).get("$ref", "").rpartition("/")
+    schema = schemas.get(name, {})
     required = schema.get("required", [])
-    fields = [(name, field, name in required) for name, field in schema["properties"].items()]
+    fields = [
+        (name, field, name in required) for name, field in schema.get("properties", {}).items()
+    ]
     fields += [
-        (parameter["name"], parameter["schema"], parameter["required"])
+        (parameter["name"], parameter["schema"], parameter.get("required", False))
         for parameter in operation.get("parameters", [])
     ]
     if fields:
@@ -90,7 +92,7 @@ def _fields(operation: dict[str, Any], schemas: dict[str, Any]) -> Iterator[str]
             [
                 (
                     name,
-                    field.get("description") or field["type"],
+                    field.get("description") or field.get("type", ""),
                     "" if required else to_json(field.get("default")).decode(),
                 )
                 for name, field, required in fields

@@ -1,5 +1,6 @@
 """Both kinds of load, on the real service and on servers whose latency is known."""
 
+import signal
 import subprocess
 import time
 from collections import Counter
@@ -10,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from loadtests.command_line import LoadTestError
+from loadtests.command_line import LoadTestError, Stopped
 from loadtests.figures import Figures, find_saturation, unsteadiness
 from loadtests.http_client import NO_ANSWER, Request
 from loadtests.loads import Load, closed_loop, open_loop, poisson_arrivals
@@ -181,6 +182,17 @@ def test_a_closed_loop_whose_server_ends_is_over_in_its_time(
     statuses = Figures(load).statuses
     assert statuses[200] > 0
     assert statuses[NO_ANSWER] > 0
+
+
+def test_a_signal_during_a_callback_of_the_http_parser_ends_the_load(
+    paced_server: PacedServer, searches: Iterator[Request]
+) -> None:
+    def then_a_signal() -> Iterator[Request]:
+        yield from islice(searches, 20)
+        raise Stopped(signal.SIGTERM)  # the next request begins in such a callback
+
+    with pytest.raises(Stopped):
+        closed_loop(address_of(paced_server()), then_a_signal(), clients=4, seconds=5)
 
 
 def test_requests_that_wait_for_more_connections_than_there_can_be_all_end(

@@ -3,6 +3,7 @@
 import re
 import socket
 import time
+from contextlib import suppress
 from typing import Any
 from urllib.parse import quote, urlsplit
 
@@ -222,3 +223,30 @@ def test_a_hostile_query_string_is_refused_by_the_name_of_its_field(
     answer = attacker.send("GET", f"/search?{query_string}")
     attacker.documented("/search", "get", answer)
     assert (answer.status, read_problem(answer).get("field")) == (422, field)
+
+
+def pipelined(url: str, requests: int) -> bytes:
+    """All that the service answers to `requests` sent ahead over one connection."""
+    address = urlsplit(url)
+    with socket.create_connection((address.hostname, address.port), timeout=30) as connection:
+        request = b"GET /health/live HTTP/1.1\r\nHost: service\r\n\r\n"
+        last = b"GET /health/ready HTTP/1.1\r\nHost: service\r\nConnection: close\r\n\r\n"
+        answers = bytearray()
+        with suppress(ConnectionError):
+            connection.sendall((requests - 1) * request + last)
+            while received := connection.recv(1 << 16):
+                answers += received
+        return bytes(answers)
+
+
+def test_requests_that_are_sent_ahead_are_answered_in_order(attacker: Attacker) -> None:
+    answers = pipelined(attacker.url, 50)
+    assert answers.count(b"HTTP/1.1 200") == 50
+    assert answers.count(b'"alive"') == 49
+    assert b'"ready"' in answers[answers.rindex(b"HTTP/1.1") :]
+
+
+def test_a_connection_with_very_many_requests_sent_ahead_is_ended(attacker: Attacker) -> None:
+    """Each of them would wait in memory: 3 MB of such requests once took 180 MB."""
+    assert pipelined(attacker.url, 80_000).count(b"HTTP/1.1 200") < 80_000
+    assert pipelined(attacker.url, 1).count(b"HTTP/1.1 200") == 1

@@ -1,0 +1,95 @@
+"""Routes written by FastAPI's manual alone, with no field of the service's own models."""
+
+from collections.abc import Callable
+from typing import Annotated, Any
+
+import httpx
+import pytest
+from fastapi import Header, HTTPException, Path, Query
+from fastapi.testclient import TestClient
+from pydantic import BaseModel
+
+from swiftlet.retrieval.searcher import Searcher
+
+MEDIA_TYPE = "application/json"
+
+
+class Item(BaseModel):
+    name: str
+    count: int = 0
+
+
+@pytest.fixture
+def client(make_application: Callable[..., Any], small_searcher: Searcher) -> TestClient:
+    app = make_application(small_searcher).app
+
+    @app.get("/items/{number}")
+    async def item(
+        number: Annotated[int, Path()],
+        least: Annotated[int, Query(ge=0)] = 0,
+        x_mark: Annotated[int, Header()] = 0,
+    ) -> dict[str, int]:
+        return {"number": number, "least": least, "mark": x_mark}
+
+    @app.post("/items")
+    async def add(item: Item) -> Item:
+        return item
+
+    @app.post("/pairs")
+    async def pair(first: Item, second: Item) -> Item:
+        return first
+
+    @app.get("/refused/{status}")
+    async def refused(status: int) -> None:
+        raise HTTPException(status, "there is no such thing", {"X-Reason": "none"})
+
+    return TestClient(app)
+
+
+def test_they_answer_and_are_documented(client: TestClient) -> None:
+    with client:
+        assert client.get("/items/3?least=2").json() == {"number": 3, "least": 2, "mark": 0}
+        assert client.post("/items", json={"name": "a"}).json() == {"name": "a", "count": 0}
+        assert "/items/{number}" in client.get("/openapi.json").json()["paths"]
+        assert "/items/{number}" in client.get("/docs").text
+
+
+@pytest.mark.parametrize(
+    ("ask", "status", "detail"),
+    [
+        (lambda it: it.get("/items/x"), 422, "number: Input should be a valid integer"),
+        (lambda it: it.get("/items/1?least=abc"), 422, "least: Input should be a valid integer"),
+        (lambda it: it.get("/items/1?least=-1"), 422, "least: Input should be greater than or"),
+        (lambda it: it.get("/items/1", headers={"x-mark": "a"}), 422, "x-mark: Input should be"),
+        (lambda it: it.post("/items", json={}), 422, "name: Field required"),
+        (lambda it: it.post("/items", json={"name": 1}), 422, "name: Input should be a valid str"),
+        (
+            lambda it: it.post("/items", content=b"{", headers={"content-type": MEDIA_TYPE}),
+            400,
+            "the body is not JSON: ",
+        ),
+        (lambda it: it.post("/pairs", json={"first": {"name": "a"}}), 422, "second: Field"),
+        (
+            lambda it: it.post("/pairs", json={"first": {"name": "a"}, "second": {}}),
+            422,
+            "second.name: Field required",
+        ),
+    ],
+)
+def test_a_bad_value_is_a_problem_that_names_its_field(
+    client: TestClient, ask: Callable[[TestClient], httpx.Response], status: int, detail: str
+) -> None:
+    answer = ask(client)
+    assert answer.status_code == status
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert answer.json()["detail"].startswith(detail)
+
+
+@pytest.mark.parametrize("status", [400, 401, 404, 405, 409, 418, 500, 503])
+def test_an_http_exception_keeps_its_status_detail_and_headers(
+    client: TestClient, status: int
+) -> None:
+    answer = client.get(f"/refused/{status}")
+    assert answer.status_code == answer.json()["status"] == status
+    assert answer.json()["detail"] == "there is no such thing"
+    assert answer.headers["x-reason"] == "none"
