@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from swiftlet.library.evaluation import evaluate
     from swiftlet.library.indexes import build, load_encoder
     from swiftlet.library.indexes import open_searcher as open  # noqa: A004 - as swiftlet.open
+    from swiftlet.retrieval.corpora.lines import SkippedLines
     from swiftlet.retrieval.encoder import OnnxEncoder
     from swiftlet.retrieval.errors import (
         ArtefactError,
@@ -52,6 +53,7 @@ __all__ = [
     "RetrievalError",
     "SearchResult",
     "Searcher",
+    "SkippedLines",
     "StorageError",
     "UnknownDocumentError",
     "build",
@@ -64,6 +66,7 @@ _MODULES = {
     "swiftlet.indexing.progress": ("ProgressLine",),
     "swiftlet.library.evaluation": ("evaluate",),
     "swiftlet.library.indexes": ("build", "load_encoder", "open"),
+    "swiftlet.retrieval.corpora.lines": ("SkippedLines",),
     "swiftlet.retrieval.encoder": ("OnnxEncoder",),
     "swiftlet.retrieval.searcher": ("SearchResult", "Searcher"),
     "swiftlet.retrieval.types": ("Document", "Hit", "Passage", "Query"),
