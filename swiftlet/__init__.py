@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from swiftlet.retrieval.searcher import Searcher, SearchResult
     from swiftlet.retrieval.types import Document, Hit, Passage, Query
 
+    __version__: str
+
 __all__ = [
     "ArtefactError",
     "CollectionError",
@@ -76,7 +78,10 @@ _OTHER_NAMES = {"open": "open_searcher"}
 
 
 def __getattr__(name: str) -> object:
-    """Import a public name when it is first used."""
+    """Import a public name, or look the version up, when it is first used."""
+    if name == "__version__":
+        found = globals()[name] = import_module("importlib.metadata").version("swiftlet-retrieval")
+        return found
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     module = import_module(_MODULE_OF.get(name, "swiftlet.retrieval.errors"))

@@ -5,6 +5,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +62,10 @@ assert not heavy & set(sys.modules)
 def test_searching_loads_nothing_that_only_building_evaluating_or_serving_needs() -> None:
     loaded = run("import sys, swiftlet; swiftlet.open; print(*sys.modules)").split()
     assert not {"ranx", "scipy", "httpx", "fastapi", "torch", "matplotlib"} & set(loaded)
+
+
+def test_the_version_is_that_of_the_installed_package() -> None:
+    assert swiftlet.__version__ == version("swiftlet-retrieval")
 
 
 def test_every_public_name_is_there_and_no_other() -> None:
