@@ -59,6 +59,8 @@ def begin_log(level: str, log_format: LogFormat, settings: Iterable[str]) -> Non
     # uvicorn logs its own steps, and two warnings for each request that is not HTTP, with which any
     # client could fill the log.
     logging.getLogger("uvicorn").setLevel(logging.ERROR)
+    # FAISS logs an ImportError as information when it has no build for the newest instructions.
+    logging.getLogger("faiss.loader").setLevel(logging.WARNING)
     logger.info("settings: %s", " ".join(settings))
     if handler.error is not None:
         reason = handler.error.strerror if isinstance(handler.error, OSError) else "it is closed"

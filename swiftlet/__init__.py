@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from swiftlet.library.evaluation import evaluate
     from swiftlet.library.indexes import build, load_encoder
     from swiftlet.library.indexes import open_searcher as open  # noqa: A004 - as swiftlet.open
+    from swiftlet.retrieval.corpora.lines import SkippedLines
     from swiftlet.retrieval.encoder import OnnxEncoder
     from swiftlet.retrieval.errors import (
         ArtefactError,
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
     )
     from swiftlet.retrieval.searcher import Searcher, SearchResult
     from swiftlet.retrieval.types import Document, Hit, Passage, Query
+
+    __version__: str
 
 __all__ = [
     "ArtefactError",
@@ -52,6 +55,7 @@ __all__ = [
     "RetrievalError",
     "SearchResult",
     "Searcher",
+    "SkippedLines",
     "StorageError",
     "UnknownDocumentError",
     "build",
@@ -64,6 +68,7 @@ _MODULES = {
     "swiftlet.indexing.progress": ("ProgressLine",),
     "swiftlet.library.evaluation": ("evaluate",),
     "swiftlet.library.indexes": ("build", "load_encoder", "open"),
+    "swiftlet.retrieval.corpora.lines": ("SkippedLines",),
     "swiftlet.retrieval.encoder": ("OnnxEncoder",),
     "swiftlet.retrieval.searcher": ("SearchResult", "Searcher"),
     "swiftlet.retrieval.types": ("Document", "Hit", "Passage", "Query"),
@@ -73,7 +78,10 @@ _OTHER_NAMES = {"open": "open_searcher"}
 
 
 def __getattr__(name: str) -> object:
-    """Import a public name when it is first used."""
+    """Import a public name, or look the version up, when it is first used."""
+    if name == "__version__":
+        found = globals()[name] = import_module("importlib.metadata").version("swiftlet-retrieval")
+        return found
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     module = import_module(_MODULE_OF.get(name, "swiftlet.retrieval.errors"))

@@ -48,7 +48,8 @@ def index(
     ] = None,
     overwrite: Overwrite = False,
     skip_bad_lines: Annotated[
-        bool, typer.Option("--skip-bad-lines", help="Count and list bad lines instead of stopping.")
+        bool,
+        typer.Option("--skip-bad-lines", help="List bad lines and files instead of stopping."),
     ] = False,
 ) -> None:
     """Build an index from a corpus. After an interruption, run the same command to resume it."""

@@ -1,10 +1,11 @@
 """The command line: its commands, and one sentence for every refusal."""
 
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
+import swiftlet
 from swiftlet.cli.demo import demo
 from swiftlet.cli.distill import distill
 from swiftlet.cli.evaluate import evaluate
@@ -13,7 +14,7 @@ from swiftlet.cli.index import index
 from swiftlet.cli.inspect import inspect
 from swiftlet.cli.search import search
 from swiftlet.cli.serve import serve
-from swiftlet.cli.terminal import print_refusal
+from swiftlet.cli.terminal import output, print_refusal
 from swiftlet.cli.train import train
 from swiftlet.retrieval.errors import RetrievalError
 
@@ -48,6 +49,26 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Dense retrieval for ordinary CPUs.",
 )
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        output.print(f"swiftlet {swiftlet.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", is_eager=True, callback=_print_version, help="Print the version and exit."
+        ),
+    ] = False,
+) -> None:
+    """Take the options that come before a command."""
+
+
 # Each command imports its own packages when it runs, so that `search` never waits for torch.
 for command in (demo, index, search, serve, evaluate, train, distill, export, inspect):
     app.command()(command)

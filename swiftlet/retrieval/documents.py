@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from pydantic_core import from_json
 
-from swiftlet.retrieval.errors import CorruptIndexError, UnknownDocumentError
+from swiftlet.retrieval.errors import CorruptIndexError, RetrievalError, UnknownDocumentError
 from swiftlet.retrieval.types import Document, Passage
 
 SCHEMA = """
@@ -67,6 +67,7 @@ class DocumentStore:
         self._path = path
         # One for each concurrent read, not for each thread: the threads may change.
         self._idle: list[sqlite3.Connection] = []
+        self._closed = False
         try:
             self.num_documents: int = self._count("documents")
             self.num_passages: int = self._count("passages")
@@ -79,6 +80,7 @@ class DocumentStore:
         """The passages at `rows`, in that order; their text is empty without `include_text`.
 
         :raises CorruptIndexError: When the store has no such row.
+        :raises RetrievalError: When the store is closed.
         """
         statement = _PASSAGES_WITH_TEXT if include_text else _PASSAGES_WITHOUT_TEXT
         with self._connection() as connection:
@@ -96,6 +98,7 @@ class DocumentStore:
         """The document with this id.
 
         :raises UnknownDocumentError: When there is none.
+        :raises RetrievalError: When the store is closed.
         """
         if not isinstance(document_id, str):  # SQLite would compare a number as a text
             raise UnknownDocumentError(document_id)
@@ -119,7 +122,8 @@ class DocumentStore:
         )
 
     def close(self) -> None:
-        """Close all connections; no search may be running."""
+        """Close all connections; no search may be running. Later reads are refused."""
+        self._closed = True
         while self._idle:
             self._idle.pop().close()
 
@@ -133,6 +137,10 @@ class DocumentStore:
         try:
             connection = self._idle.pop()
         except IndexError:
+            if self._closed:
+                raise RetrievalError(
+                    f"{self._path.parent} is closed: search before close(), or open it again"
+                ) from None
             connection = connect_read_only(self._path)
         try:
             yield connection

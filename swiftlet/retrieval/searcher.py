@@ -173,7 +173,9 @@ class Searcher:
         :raises QueryError: When the query is blank or not valid text.
         :raises InvalidArgumentError: When `top_k` is no whole number from 1, or `options` name no
             stage.
-        :raises RuntimeError: When a stage has ordered the hits otherwise than by their scores.
+        :raises RetrievalError: When the searcher is closed.
+        :raises RuntimeError: When a stage after the filters has left out hits that are wanted, or
+            ordered them otherwise than by their scores.
         """
         query = check_query(query)
         top_k = whole_number("top_k", top_k, least=1)
@@ -189,6 +191,12 @@ class Searcher:
             num_wanted=min(top_k, self.num_documents),
         )
         seconds = self._run(search)
+        if len(search.hits) != search.num_wanted:
+            raise RuntimeError(
+                f"one of the stages {', '.join(self.stage_names)} has changed the number of hits "
+                f"from {search.num_wanted} to {len(search.hits)}: a stage that leaves documents "
+                "out repeats, and comes before `aggregate`"
+            )
         scores = [hit.score for hit in search.hits]
         if scores != sorted(scores, reverse=True):
             raise RuntimeError(
@@ -220,20 +228,25 @@ class Searcher:
                 seconds[position] += now - last
             last = now
             position += 1
-            if position == self._repeat_end and not search.is_complete:
-                search.num_candidates *= _WIDENING
-                position = self._repeat_start
+            if position == self._repeat_end:
+                if search.is_complete:
+                    # The stages that repeat may be filters, which leave fewer documents.
+                    search.num_wanted = min(search.num_wanted, len(search.documents.rows))
+                else:
+                    search.num_candidates *= _WIDENING
+                    position = self._repeat_start
         return tuple(seconds)
 
     def document(self, document_id: str) -> Document:
         """The document with this id.
 
         :raises UnknownDocumentError: When there is none.
+        :raises RetrievalError: When the searcher is closed.
         """
         return self._store.document(document_id)
 
     def close(self) -> None:
-        """Close the document store; no search may be running."""
+        """Close the document store; no search may be running, and none can follow."""
         self._store.close()
 
     def __enter__(self) -> Self:

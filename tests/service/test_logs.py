@@ -14,6 +14,7 @@ def test_a_log_in_json_is_one_object_a_line(start_server: Callable[..., Any]) ->
     assert server.ended() == 0
     records = [json.loads(line) for line in server.log]
     assert {record["level"] for record in records} == {"info"}
+    assert not [record for record in records if record["logger"].startswith("faiss")]
     (request,) = [record for record in records if record.get("request_id") == "abc"]
     assert request["route"] == "/search"
     assert (request["method"], request["status"]) == ("GET", answer.status_code)

@@ -4,6 +4,8 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +62,10 @@ assert not heavy & set(sys.modules)
 def test_searching_loads_nothing_that_only_building_evaluating_or_serving_needs() -> None:
     loaded = run("import sys, swiftlet; swiftlet.open; print(*sys.modules)").split()
     assert not {"ranx", "scipy", "httpx", "fastapi", "torch", "matplotlib"} & set(loaded)
+
+
+def test_the_version_is_that_of_the_installed_package() -> None:
+    assert swiftlet.__version__ == version("swiftlet-retrieval")
 
 
 def test_every_public_name_is_there_and_no_other() -> None:
@@ -184,7 +190,27 @@ def test_a_corpus_may_be_a_path(tmp_path: Path, as_path: Callable[[Path], Any]) 
     assert [document.document_id for document in documents_of(as_path(tmp_path))] == ["a.txt"]
 
 
+DAY = datetime(2024, 5, 17, 12, 30, tzinfo=UTC)
+
+
+@pytest.mark.parametrize("kind", ["dicts", "pandas", "arrow"])
+def test_dates_are_stored_as_iso_8601(kind: str, tmp_path: Path) -> None:
+    rows = [{"id": "a", "text": "text", "at": DAY, "on": DAY.date()}, {"id": "b", "text": "text"}]
+    corpus: Any = rows
+    if kind == "pandas":
+        corpus = pandas.DataFrame(rows)
+        assert corpus["at"].dtype.kind == "M"
+    if kind == "arrow":
+        corpus = pytest.importorskip("pyarrow").Table.from_pylist(rows)
+    swiftlet.build(corpus, tmp_path / "index")
+    with swiftlet.open(tmp_path / "index") as searcher:
+        stored = searcher.document("a").metadata
+        assert stored == {"at": "2024-05-17T12:30:00+00:00", "on": "2024-05-17"}
+        assert searcher.document("b").metadata == {}
+
+
 GOOD = {"id": "good", "text": "text"}
+NO_JSON = "the metadata cannot be stored as JSON: "
 
 
 @pytest.mark.parametrize(
@@ -197,8 +223,9 @@ GOOD = {"id": "good", "text": "text"}
         ({"id": "a", "text": 7}, '"text" is a number, not a string'),
         ({"id": "a", "text": b"text"}, '"text" is of the type bytes, not a string'),
         ({"id": "a", "text": "text", "metadata": [1]}, '"metadata" is an array, not an object'),
-        ({"id": "a", "text": "text", "when": {1, 2}}, "the metadata cannot be stored as JSON: "),
-        ({"id": "a", "text": "text", "n": float("nan")}, "the metadata cannot be stored as JSON: "),
+        ({"id": "a", "text": "text", "when": {1, 2}}, NO_JSON + "'when' (a value of the type set)"),
+        ({"id": "a", "text": "text", "n": float("nan")}, NO_JSON + "'n' (Out of range float"),
+        ({"id": "a", "text": "text", "n": [{(): 1}]}, NO_JSON + "'n' (keys must be str"),
         ({"id": "a", "text": "\ud800"}, "the document 'a' holds half of a surrogate pair"),
         ({"id": "good", "text": "again"}, "the document id 'good' came before"),
         ({"id": "..", "text": "text"}, "the document id '..' is a step in a path"),

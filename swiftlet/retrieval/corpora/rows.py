@@ -5,6 +5,7 @@ import operator
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from datetime import date, time
 from itertools import pairwise
 from typing import Any, Protocol, runtime_checkable
 
@@ -52,7 +53,8 @@ def documents_of(corpus: Corpus, *, skipped: SkippedLines | None = None) -> Iter
 
     A row is a `Document`, or a mapping with the fields of a line of JSON: an id ("_id", "id" or
     "document_id"), "text", optionally "title" and "metadata"; further fields become metadata.
-    Empty cells of a DataFrame or an Arrow table are left out.
+    Empty cells of a DataFrame or an Arrow table are left out. Dates and times become strings, as
+    in ISO 8601.
 
     :param skipped: Collects the bad rows or lines, which are then left out.
     :raises InvalidArgumentError: When `corpus` is none of these.
@@ -179,18 +181,37 @@ def _document(row: object, seen: SeenIds) -> Document:
         document = replace(document, sections=row.sections)
     else:
         raise LineError(f"{shown(row)} is of the type {type(row).__name__}, not a dict or Document")
-    try:
-        metadata = json.dumps(document.metadata, ensure_ascii=False, allow_nan=False)
-    except (TypeError, ValueError, RecursionError) as error:
-        raise LineError(f"the metadata cannot be stored as JSON: {error}") from error
-    check_nesting(document.metadata)
-    if any(map(has_lone_surrogate, (document.title, document.text, metadata))):
+    metadata = _stored(document.metadata)
+    check_nesting(metadata)
+    document = replace(document, metadata=metadata)
+    written = json.dumps(metadata, ensure_ascii=False)
+    if any(map(has_lone_surrogate, (document.title, document.text, written))):
         raise LineError(
             f"the document {shown(document.document_id)} holds half of a surrogate pair"
         )
     if not seen.add(document.document_id):
         raise LineError(f"the document id {shown(document.document_id)} came before")
     return document
+
+
+def _stored(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """The metadata as JSON stores them: dates and times become strings, as in ISO 8601."""
+    stored: dict[str, Any] = {}
+    for name, value in metadata.items():
+        try:
+            stored |= json.loads(json.dumps({name: value}, allow_nan=False, default=_iso_string))
+        except (TypeError, ValueError, RecursionError) as error:
+            raise LineError(
+                f"the metadata cannot be stored as JSON: {shown(name)} ({error}); convert it to "
+                "text or numbers, or leave it out"
+            ) from error
+    return stored
+
+
+def _iso_string(value: object) -> str:
+    if isinstance(value, date | time):
+        return value.isoformat()
+    raise TypeError(f"a value of the type {type(value).__name__}")
 
 
 def _check_sections(sections: tuple[Span, ...], length: int) -> None:

@@ -11,7 +11,6 @@ from swiftlet.retrieval.corpora.lines import (
     LineError,
     SkippedLines,
     read_errors,
-    refuse,
 )
 from swiftlet.retrieval.errors import CollectionError
 from swiftlet.retrieval.types import Document
@@ -50,7 +49,13 @@ def read_text_folder(folder: Path, skipped: SkippedLines | None = None) -> Itera
         try:
             document = _read(path, folder)
         except CollectionError as error:
-            refuse(error, skipped)
+            if skipped is None:
+                problem = (
+                    f"{error.problem}; swiftlet index --skip-bad-lines (in Python "
+                    "skipped=swiftlet.SkippedLines()) leaves such files out"
+                )
+                raise CollectionError(error.path, problem, error.line_number) from error
+            skipped.add(error)
         else:
             yield document
 

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import urllib.request
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -58,6 +59,12 @@ def test_index_takes_any_registered_engine_and_the_type_of_index(
     assert result.exit_code == 0, result.output
     assert '"engine": "exact"' in swiftlet("inspect", tmp_path / "index").stdout
     assert "Tea" in swiftlet("search", tmp_path / "index", "a hot drink").stdout
+
+
+def test_the_version_is_printed() -> None:
+    result = swiftlet("--version")
+    assert (result.exit_code, result.stdout) == (0, f"swiftlet {version('swiftlet-retrieval')}\n")
+    assert "Dense retrieval for ordinary CPUs." in swiftlet("--help").stdout
 
 
 def test_the_help_loads_neither_numpy_nor_torch() -> None:

@@ -177,7 +177,7 @@ def test_invalid_utf8_is_named_by_line_and_byte(write: Write) -> None:
     error = refusal(lambda: read_documents(path))
     assert str(error) == f"{path}, line 2: not valid UTF-8: byte 10 is 0xe9"
     text = write("folder/a.txt", "ä\nbö".encode() + b"\xff")
-    error = refusal(lambda: read_documents(text.parent))
+    error = refusal(lambda: read_documents(text))
     assert str(error) == f"{text}, line 2: not valid UTF-8: byte 4 is 0xff"
 
 
@@ -287,6 +287,19 @@ def test_bad_files_of_a_folder_can_be_skipped(write: Write, tmp_path: Path) -> N
     assert [document.document_id for document in found] == ["good.md"]
     assert skipped.count == 5
     assert all(message.encode() for message in skipped.messages)
+    assert "skip-bad-lines" not in "".join(skipped.messages)
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [("", ": the file is empty"), (b"\x89PNG", ", line 1: not valid UTF-8: byte 1 is 0x89")],
+)
+def test_a_bad_file_of_a_folder_is_refused_with_the_way_to_leave_it_out(
+    write: Write, content: str | bytes, problem: str
+) -> None:
+    path = write("folder/bad.md", content)
+    error = str(refusal(lambda: read_documents(path.parent)))
+    assert error.startswith(f"{path}{problem}; swiftlet index --skip-bad-lines (in Python skipped=")
 
 
 def test_only_the_first_messages_of_skipped_lines_are_kept(write: Write) -> None:

@@ -23,6 +23,7 @@ from swiftlet.retrieval.errors import (
     InvalidArgumentError,
     ManifestError,
     QueryError,
+    RetrievalError,
     UnknownDocumentError,
 )
 from swiftlet.retrieval.manifest import Manifest, describe_files, read_manifest, write_manifest
@@ -207,6 +208,7 @@ def test_a_stage_is_added_by_the_list_alone_and_a_filter_leaves_enough_documents
     assert searcher.stage_names == (*STAGE_NAMES[:place], "filter", *STAGE_NAMES[place:])
     assert len(result.stage_seconds) == len(stages)
     assert [hit.document_id for hit in result.hits] == [f"{2 * n + 1:04}" for n in range(10)]
+    assert len(searcher.search("1 0", 300)) == 200
 
 
 class Reverse:
@@ -250,6 +252,39 @@ def test_a_stage_that_ranks_sets_the_scores_too(search_plane, monkeypatch, stage
         return
     with pytest.raises(RuntimeError, match=r"rerank.* into another order than their scores"):
         searcher.search("1 0", 2)
+
+
+class FirstOnly(Reverse):
+    def run(self, search: SearchState) -> bool:
+        search.documents = search.documents.at(np.arange(1))
+        return True
+
+
+class FirstHitOnly(Reverse):
+    def run(self, search: SearchState) -> bool:
+        del search.hits[1:]
+        return True
+
+
+@pytest.mark.parametrize(("stage", "after"), [(FirstOnly, 0), (FirstHitOnly, 1)])
+def test_a_stage_after_the_filters_leaves_no_hit_out(search_plane, monkeypatch, stage, after):
+    place = STAGE_NAMES.index("fetch") + after
+    stages = (*STAGES[:place], stage, *STAGES[place:])
+    monkeypatch.setattr("swiftlet.retrieval.searcher.STAGES", stages)
+    searcher = search_plane({"a": [(1, 0)], "b": [(2, 0)], "c": [(3, 0)]})
+    assert [hit.document_id for hit in searcher.search("1 0", 1)] == ["c"]
+    with pytest.raises(RuntimeError, match=r"rerank.* changed the number of hits from 2 to 1"):
+        searcher.search("1 0", 2)
+
+
+def test_a_closed_searcher_refuses_searches_and_documents(search_plane):
+    with search_plane({"a": [(1, 0)]}) as searcher:
+        assert searcher.document("a").document_id == "a"
+    searcher.close()
+    for ask in (lambda: searcher.search("1 0"), lambda: searcher.document("a")):
+        with pytest.raises(RetrievalError, match=r"^\S+ is closed: search before close\(\), or "):
+            ask()
+    assert searcher.num_documents == 1
 
 
 def test_a_ranking_has_a_score_for_each_row():
