@@ -80,7 +80,7 @@ class Workplace:
         settings = {
             "query_encoder.model": weights,
             "document_encoder.model": weights,
-            "frozen_outputs": str(self.runs / "frozen"),
+            "embedding_cache": str(self.runs / "frozen"),
             "keep_stages": bool(variant.tested),
         } | dict(variant.settings)
         sources = [
@@ -163,7 +163,7 @@ def test(data: Path, directory: Path, states: Sequence[str]) -> None:
         )
         for name, split in TESTS
     }
-    outputs = Path(recipe.frozen_outputs or directory)
+    outputs = Path(recipe.embedding_cache or directory)
     frozen = EmbeddingCache(outputs, output_key(tower, recipe), tower.width)
     accelerator = make_accelerator(recipe.optimiser.precision, recipe.optimiser.batch_size)
     dual_encoder.to(accelerator.device)

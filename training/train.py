@@ -36,7 +36,7 @@ _MAY_CHANGE = {
     "document_encoder.gradient_checkpointing",
     "tensorboard",
     "keep_stages",
-    "frozen_outputs",
+    "embedding_cache",
 }
 """Settings that may change when a run is resumed.
 
@@ -86,7 +86,7 @@ def train(
         for note in data.notes:
             progress.note(note)
         outputs = EmbeddingCache(
-            Path(recipe.frozen_outputs or out / _WORK),
+            Path(recipe.embedding_cache or out / _WORK),
             output_key(dual_encoder.document_tower, recipe),
             dual_encoder.document_tower.width,
             processes(),

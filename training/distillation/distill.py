@@ -132,7 +132,7 @@ def distill(
                 "best": {"step": outcome.best_step, "cosine": outcome.cosine},
                 "num_held_out": outcome.num_held_out,
                 "seconds": round(loop.state.seconds, 1),
-                "agreement": [each.as_details() for each in overlaps],
+                "overlap": [each.as_details() for each in overlaps],
             },
         )
     return outcome

@@ -228,7 +228,7 @@ class Collapse(_Table):
 class Recipe(_Table):
     """The settings of a run. `recipe` is the name of a method in `training.methods`.
 
-    With `keep_stages` the weights at the end of each stage are kept in `stages/`. `frozen_outputs`
+    With `keep_stages` the weights at the end of each stage are kept in `stages/`. `embedding_cache`
     is a folder for the embedding cache, which runs with the same document encoder share.
     """
 
@@ -248,7 +248,7 @@ class Recipe(_Table):
     collapse: Collapse = Collapse()
     tensorboard: bool = False
     keep_stages: bool = False
-    frozen_outputs: str | None = None
+    embedding_cache: str | None = None
 
     @model_validator(mode="after")
     def _has_what_samplers_need(self) -> Self:

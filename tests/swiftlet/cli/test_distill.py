@@ -69,10 +69,10 @@ def test_from_a_query_log_to_queries_in_the_index_that_is_there(
     assert result.exit_code == 0, result.output
     assert "its mean cosine with the teacher on 3 texts held out is 0." in result.stdout
     assert "as served" in result.stdout
-    agreement = read_manifest(tmp_path / "small").details["agreement"]
-    assert [each["searched"] for each in agreement] == ["exact", "as served"]
-    assert all(each["teacher_ndcg"] == 1.0 for each in agreement)
-    assert all(each["recall_100"] == 1.0 for each in agreement)
+    overlap = read_manifest(tmp_path / "small").details["overlap"]
+    assert [each["searched"] for each in overlap] == ["exact", "as served"]
+    assert all(each["teacher_ndcg"] == 1.0 for each in overlap)
+    assert all(each["recall_100"] == 1.0 for each in overlap)
     out = tmp_path / "encoder"
     exported = swiftlet("export", tmp_path / "small" / "query_encoder", "--out", out)
     assert exported.exit_code == 0, exported.output

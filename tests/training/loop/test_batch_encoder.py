@@ -85,7 +85,7 @@ def test_embeddings_that_no_loss_used_leave_no_gradient(checkpoints: dict[str, P
     assert not gradients(encoder.dual_encoder)
 
 
-def test_frozen_outputs_give_the_embeddings_and_the_projections_gradient(
+def test_cached_embeddings_give_the_embeddings_and_the_projections_gradient(
     checkpoints: dict[str, Path], tmp_path: Path
 ) -> None:
     encoder = make(checkpoints, 3)

@@ -283,10 +283,10 @@ def test_memory_savings_do_not_change_the_training(make: Make, change: str, tmp_
         assert losses[1] != losses[0]
 
 
-def test_runs_that_share_frozen_outputs_train_alike(
+def test_runs_that_share_an_embedding_cache_train_alike(
     daft: Recipe, aligned: Path, tmp_path: Path
 ) -> None:
-    shared = daft.model_copy(update={"frozen_outputs": str(tmp_path / "frozen")})
+    shared = daft.model_copy(update={"embedding_cache": str(tmp_path / "frozen")})
     for name in ("first", "second"):
         run(shared, tmp_path / name)
         assert records(tmp_path / name) == records(aligned)
