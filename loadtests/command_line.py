@@ -4,6 +4,7 @@ import argparse
 import math
 import signal
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -84,7 +85,10 @@ def stop_on_signals() -> None:
 
 @contextmanager
 def held_back() -> Iterator[None]:
-    """Delay signals within the block until its end."""
+    """Delay signals within the block until its end; outside the main thread none arrives."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
     came: list[int] = []
     handlers = {
         number: signal.signal(number, lambda number, _frame: came.append(number))

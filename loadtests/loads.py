@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from loadtests.command_line import LoadTestError
+from loadtests.command_line import LoadTestError, held_back
 from loadtests.http_client import Exchange, Pool, Request
 
 CONNECTIONS = 512
@@ -103,7 +103,7 @@ def open_loop(
         load = await _end(pool, start, exchanges, timeout=answer_timeout)
         return replace(load, began=start + warm_up, seconds=measured)
 
-    return _run(address, work())
+    return _run(address, work)
 
 
 def closed_loop(
@@ -146,7 +146,7 @@ def closed_loop(
         load = await _end(pool, start, exchanges, go_on=goes_on)
         return replace(load, seconds=min(seconds, load.wall_seconds))
 
-    return _run(addresses[0], work())
+    return _run(addresses[0], work)
 
 
 async def _end(
@@ -168,17 +168,18 @@ async def _end(
     return Load(exchanges, start, wall, 0.0, wall, pool.repeated, pool.resets)
 
 
-def _run(address: str, work: Coroutine[Any, Any, Load]) -> Load:
+def _run(address: str, work: Callable[[], Coroutine[Any, Any, Load]]) -> Load:
     """The load of `work`, with the processor time that this thread used for it.
 
     The garbage collector, which would delay requests, is off meanwhile.
     """
-    gc.collect()
+    with held_back():  # an exception raised within a finaliser would be lost
+        gc.collect()
     gc.disable()
     cpu_before = time.thread_time()
     try:
         with asyncio.Runner(loop_factory=_new_loop) as runner:
-            load = runner.run(work)
+            load = runner.run(work())
         return replace(load, cpu_seconds=time.thread_time() - cpu_before)
     except OSError as error:
         reason = os.strerror(error.errno) if error.errno else str(error)

@@ -195,6 +195,26 @@ def test_a_signal_during_a_callback_of_the_http_parser_ends_the_load(
         closed_loop(address_of(paced_server()), then_a_signal(), clients=4, seconds=5)
 
 
+def test_a_signal_during_garbage_collection_ends_the_load(
+    paced_server: PacedServer, searches: Iterator[Request]
+) -> None:
+    class Garbage:
+        def __init__(self) -> None:
+            self.cycle = self
+
+        def __del__(self) -> None:
+            signal.raise_signal(signal.SIGINT)
+
+    address = address_of(paced_server())
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        Garbage()
+        with pytest.raises(KeyboardInterrupt):
+            closed_loop(address, searches, clients=1, seconds=5)
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
 def test_requests_that_wait_for_more_connections_than_there_can_be_all_end(
     paced_server: PacedServer, searches: Iterator[Request]
 ) -> None:
