@@ -173,9 +173,11 @@ def _reload(service: Service, *, by_route: bool, refused: bool) -> float:
 def _settled_bytes(service: Service, versions: Path) -> int:
     """Resident memory half a second after earlier versions were released."""
 
-    def mapped() -> set[Path]:
+    def mapped() -> set[str]:
         files = (Path(each.path) for each in service.process.memory_maps())
-        return {file.parent for file in files if file.is_relative_to(versions)}
+        return {
+            file.relative_to(versions).parts[0] for file in files if file.is_relative_to(versions)
+        }
 
     _wait(lambda: len(mapped()) <= 1, "the memory of an earlier version is not released")
     time.sleep(_SETTLING_SECONDS)

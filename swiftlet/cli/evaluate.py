@@ -5,7 +5,13 @@ from typing import Annotated
 
 import typer
 
-from swiftlet.cli.options import PrecisionOption, value_of
+from swiftlet.cli.options import (
+    FusionOption,
+    ModeOption,
+    PrecisionOption,
+    WeightOption,
+    value_of,
+)
 from swiftlet.cli.terminal import ProgressBars, output
 
 
@@ -21,6 +27,9 @@ def evaluate(
         Path | None, typer.Option(help="For an index: the query encoder.", show_default="shipped")
     ] = None,
     precision: PrecisionOption = None,
+    mode: ModeOption = None,
+    weight: WeightOption = None,
+    fusion: FusionOption = "weighted",
     metric: Annotated[
         list[str] | None,
         typer.Option(help="May be repeated.", show_default="nDCG@10, MRR@10, recall@100"),
@@ -54,6 +63,9 @@ def evaluate(
             qrels,
             encoder=encoder,
             precision=value_of(precision),
+            mode=mode,
+            weight=weight,
+            fusion=fusion,
             metrics=metric or DEFAULT_METRICS,
             top_k=top_k,
             run_out=run_out,

@@ -42,6 +42,15 @@ def index(
             help="The type of index, for faiss a factory string.", show_default="chosen by size"
         ),
     ] = None,
+    language: Annotated[
+        str,
+        typer.Option(
+            help="The language of the words: english, german … or none, which keeps them whole."
+        ),
+    ] = "english",
+    dense_only: Annotated[
+        bool, typer.Option("--dense-only", help="No lexical index: search by meaning alone.")
+    ] = False,
     precision: PrecisionOption = None,
     threads: Annotated[
         int | None, typer.Option(min=1, help="Encoding threads.", show_default="all cores")
@@ -68,6 +77,7 @@ def index(
                 truncate=truncate,
                 engine=engine,
                 factory=factory,
+                language=None if dense_only else language,
                 precision=value_of(precision),
                 threads=threads,
                 overwrite=overwrite,

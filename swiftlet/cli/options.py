@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
+from swiftlet.retrieval.modes import Fusion, Mode
 from training.model.poolings import POOLINGS
 
 
@@ -31,6 +32,20 @@ PoolingOption = Annotated[
     str | None,
     typer.Option(help=f"The pooling, if the checkpoint does not define it: {', '.join(POOLINGS)}."),
 ]
+ModeOption = Annotated[
+    Mode | None,
+    typer.Option(
+        help="hybrid, dense (by meaning) or lexical (by words).",
+        show_default="hybrid, where the index has both",
+    ),
+]
+WeightOption = Annotated[
+    float | None,
+    typer.Option(
+        help="The weight of the dense score in a hybrid search.", show_default="the index's"
+    ),
+]
+FusionOption = Annotated[Fusion, typer.Option(help="weighted, or rrf (reciprocal rank fusion).")]
 IndexDirectory = Annotated[Path, typer.Argument(help="Index directory.", metavar="INDEX")]
 Resume = Annotated[bool, typer.Option("--resume", help="Continue from the run's last checkpoint.")]
 OverwriteRun = Annotated[bool, typer.Option("--overwrite", help="Remove an earlier run first.")]

@@ -9,7 +9,15 @@ from rich.padding import Padding
 from rich.text import Text
 
 from swiftlet import encoders
-from swiftlet.cli.options import EncoderOption, IndexDirectory, PrecisionOption, value_of
+from swiftlet.cli.options import (
+    EncoderOption,
+    FusionOption,
+    IndexDirectory,
+    ModeOption,
+    PrecisionOption,
+    WeightOption,
+    value_of,
+)
 from swiftlet.cli.terminal import output
 
 if TYPE_CHECKING:
@@ -22,6 +30,9 @@ def search(
     index: IndexDirectory,
     query: Annotated[str, typer.Argument(help="The text of the query.")],
     top_k: Annotated[int, typer.Option("--top-k", "-k", min=1, help="Documents to return.")] = 10,
+    mode: ModeOption = None,
+    weight: WeightOption = None,
+    fusion: FusionOption = "weighted",
     encoder: EncoderOption = encoders.DEFAULT_QUERY_ENCODER,
     precision: PrecisionOption = None,
 ) -> None:
@@ -31,7 +42,7 @@ def search(
 
     query = check_query(query)
     with Searcher.open(index, encoder, precision=value_of(precision)) as searcher:
-        result = searcher.search(query, top_k)
+        result = searcher.search(query, top_k, mode=mode, weight=weight, fusion=fusion)
     _print_hits(result.hits)
     stages = zip(searcher.stage_names, result.stage_seconds, strict=True)
     output.print(

@@ -38,15 +38,17 @@ class Retriever(Protocol):
 class SearcherRetriever:
     """Finds documents with a searcher in this process."""
 
-    def __init__(self, searcher: "Searcher") -> None:
+    def __init__(self, searcher: "Searcher", **fields: Any) -> None:
+        """Search with `fields`, further arguments of `Searcher.search`."""
         self._searcher = searcher
+        self._fields = fields
 
     def retrieve(self, query: str, top_k: int) -> list[tuple[str, float]]:
         """(document_id, score) of the min(top_k, number of documents) best documents.
 
         :raises QueryError: When the query cannot be searched.
         """
-        hits = self._searcher.search(query, top_k, include_text=False).hits
+        hits = self._searcher.search(query, top_k, include_text=False, **self._fields).hits
         return [(hit.document_id, hit.score) for hit in hits]
 
     def holds(self, document_id: str) -> bool:
@@ -66,10 +68,18 @@ class ServiceRetriever:
     """
 
     def __init__(
-        self, client: "httpx.Client", *, patience_seconds: float = _PATIENCE_SECONDS
+        self,
+        client: "httpx.Client",
+        *,
+        patience_seconds: float = _PATIENCE_SECONDS,
+        **fields: Any,
     ) -> None:
-        """Send requests by `client`, with the service as its base URL; `close` closes it."""
+        """Send requests by `client`, with the service as its base URL; `close` closes it.
+
+        `fields` are further fields of each search.
+        """
         self._client = client
+        self._fields = fields
         self._url = str(client.base_url).rstrip("/")
         self._patience_seconds = patience_seconds
 
@@ -80,6 +90,7 @@ class ServiceRetriever:
         *,
         timeout_seconds: float = 30.0,
         patience_seconds: float = _PATIENCE_SECONDS,
+        **fields: Any,
     ) -> Self:
         """Connect to the service at `url`, such as http://localhost:8000, and check it is ready.
 
@@ -102,7 +113,7 @@ class ServiceRetriever:
             # One connection per evaluating thread.
             limits=httpx.Limits(max_connections=None, max_keepalive_connections=None),
         )
-        retriever = cls(client, patience_seconds=patience_seconds)
+        retriever = cls(client, patience_seconds=patience_seconds, **fields)
         try:
             retriever.info()
         except ServiceError:
@@ -116,7 +127,8 @@ class ServiceRetriever:
         :raises ServiceError: When the service is out of reach, too busy, or refuses the query.
         """
         # ASCII with escapes: httpx fails on a lone surrogate, the service answers with a reason.
-        body = json.dumps({"query": query, "top_k": top_k, "include_text": False})
+        asked = {"query": query, "top_k": top_k, "include_text": False, **self._fields}
+        body = json.dumps(asked)
         answer = self._request("POST", "/search", content=body, headers=_JSON)
         if answer.status_code != 200:
             raise self._refusal(answer)

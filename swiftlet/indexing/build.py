@@ -3,7 +3,7 @@
 import io
 import json
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -22,6 +22,12 @@ from swiftlet.retrieval.encoding import encode_texts
 from swiftlet.retrieval.engines import DEFAULT_ENGINE, find_engine, index_details
 from swiftlet.retrieval.errors import InvalidArgumentError
 from swiftlet.retrieval.index import VectorIndex
+from swiftlet.retrieval.lexical import (
+    DEFAULT_LANGUAGE,
+    LEXICAL_FOLDER,
+    analyser,
+    write_lexical_index,
+)
 from swiftlet.retrieval.manifest import Manifest, describe_files, write_manifest
 from swiftlet.retrieval.passages import PassageSplitter
 from swiftlet.retrieval.processors import available_processors
@@ -53,7 +59,8 @@ class BuildSettings:
 
     `passage_tokens` and `overlap_tokens` as in `PassageSplitter`; with `truncate` a document is
     one passage, of which the encoder reads the beginning. `engine` is one of `ENGINES`, `factory`
-    the type of index that it makes; None chooses by size.
+    the type of index that it makes; None chooses by size. `language` is one of `LANGUAGES`; None
+    makes no lexical index.
     """
 
     passage_tokens: int = 128
@@ -61,6 +68,7 @@ class BuildSettings:
     truncate: bool = False
     engine: str = DEFAULT_ENGINE
     factory: str | None = None
+    language: str | None = DEFAULT_LANGUAGE
     precision: Precision | None = None
     threads: int | None = None
 
@@ -97,6 +105,8 @@ def build_index(
     engine = find_engine(settings.engine)
     if settings.factory is not None:
         engine.create(settings.factory, encoder.dim)  # refused before the corpus is read
+    if settings.language is not None:
+        analyser(settings.language)
     threads = settings.threads or available_processors()
     with locked_working_directory(out) as working, storage_errors(out):
         artefact = working / "artefact"
@@ -107,11 +117,14 @@ def build_index(
             shutil.rmtree(artefact, ignore_errors=True)
             artefact.mkdir()
             corpus = write_documents(artefact / DOCUMENTS_FILE, documents, splitter, progress)
+            words = _index_words(corpus, artefact / LEXICAL_FOLDER, settings.language, progress)
             _encode(corpus, encoder, file, threads, progress)
             factory = settings.factory or engine.default_factory(corpus.num_passages, encoder.dim)
             index = engine.create(factory, encoder.dim)
             _fill(index, file.rows(), threads, progress)
-            measured = _measure(index, file.rows(), corpus, encoder, threads, progress)
+            measured = _measure(
+                index, file.rows(), corpus, encoder, threads, progress, hybrid=bool(words)
+            )
             index.save(artefact / index.file_name)
             _save_array(artefact / PASSAGE_TO_DOCUMENT_FILE, corpus.passage_to_document())
             manifest = Manifest(
@@ -119,7 +132,7 @@ def build_index(
                 dim=encoder.dim,
                 embedding_space=encoder.embedding_space,
                 files=describe_files(
-                    artefact, [index.file_name, DOCUMENTS_FILE, PASSAGE_TO_DOCUMENT_FILE]
+                    artefact, [index.file_name, DOCUMENTS_FILE, PASSAGE_TO_DOCUMENT_FILE, *words]
                 ),
                 created_by=f"swiftlet {version('swiftlet-retrieval')}",
                 details={
@@ -134,6 +147,7 @@ def build_index(
                         "truncate": splitter.truncate,
                     },
                     **index_details(settings.engine, factory, index),
+                    "language": settings.language,
                     "recall": measured,
                 },
             )
@@ -149,6 +163,23 @@ def build_index(
             raise
         discard(working)
     return manifest
+
+
+def _index_words(
+    corpus: StoredCorpus, folder: Path, language: str | None, progress: Progress
+) -> list[str]:
+    """Write the lexical index, if there is a language; the names of its files."""
+    if language is None:
+        return []
+    progress.begin("Indexing words", corpus.num_passages)
+
+    def texts() -> Iterator[str]:
+        for text in corpus.encoder_texts():
+            yield text
+            progress.advance(1)
+
+    names = write_lexical_index(folder, texts(), language)
+    return [f"{folder.name}/{name}" for name in names]
 
 
 def _encode(
@@ -217,6 +248,8 @@ def _measure(
     encoder: OnnxEncoder,
     threads: int,
     progress: Progress,
+    *,
+    hybrid: bool,
 ) -> dict[str, Any]:
     """Tune the index, and measure its recall against exact search on other sample queries."""
     progress.begin("Measuring recall", None)
@@ -224,11 +257,14 @@ def _measure(
     count = min(_SAMPLE_QUERIES, _SAMPLE_QUERIES_PER_PASSAGE * size)
     texts = sample_queries(corpus, count, np.random.default_rng(_SEED))
     queries = encode_texts(encoder, texts, threads)
-    if len(index.search(queries[0], size)[1]) != size:
+    rows = index.search(queries[0], size)[1]
+    if len(rows) != size:
         raise InvalidArgumentError(
             f"this type of index cannot give back all of its {size} passages, which maxP may need: "
             "choose another factory"
         )
+    if hybrid:
+        index.scores(queries[0], rows[:1])  # refused if the index does not keep its embeddings
     nearest = exact_rows(embeddings, queries, min(100, size))
     half = len(queries) // 2
     tune(index, queries[:half], nearest[:half, :10])

@@ -1,10 +1,11 @@
 """Measures an index or a service by judged queries."""
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from swiftlet.evaluation.experiment import match_judgements, run_queries
 from swiftlet.evaluation.metrics import DEFAULT_METRICS, Metric, largest_cutoff, load_ranx
@@ -17,6 +18,7 @@ from swiftlet.retrieval.corpora.rows import Judgements, Queries, qrels_of, queri
 from swiftlet.retrieval.corpora.trec import read_run, write_run
 from swiftlet.retrieval.encoder import Precision
 from swiftlet.retrieval.errors import InvalidArgumentError, shown
+from swiftlet.retrieval.modes import Fusion, Mode
 from swiftlet.retrieval.searcher import Searcher
 
 _FEWEST_DOCUMENTS = 100
@@ -29,6 +31,9 @@ def evaluate(
     *,
     encoder: StrPath | None = None,
     precision: Precision | None = None,
+    mode: Mode | None = None,
+    weight: float | None = None,
+    fusion: Fusion = "weighted",
     metrics: Sequence[str] = DEFAULT_METRICS,
     top_k: int | None = None,
     run_out: StrPath | None = None,
@@ -43,6 +48,7 @@ def evaluate(
     :param qrels: A path, or query_id -> document_id -> grade.
     :param encoder: The query encoder for an index directory; None takes the one that ships.
     :param precision: The encoder's model; None takes the encoder's default.
+    :param mode: As in `Searcher.search`, like `weight` and `fusion`.
     :param metrics: Such as nDCG@10, MRR@10, recall@100 or Holes@10.
     :param top_k: Documents for each query; None takes as many as the metrics need, at least 100.
     :param run_out: The path of a TREC run to write.
@@ -75,7 +81,9 @@ def evaluate(
         _check_run_file(path_of("run_out", run_out))
     baseline = None if against is None else read_run(path_of("against", against))
     every_query, judged = queries_of(queries), qrels_of(qrels)
-    with _retriever(target, encoder, precision) as retriever:
+    given = {"mode": mode, "weight": weight, "fusion": fusion}
+    fields = {name: value for name, value in given.items() if value is not None}
+    with _retriever(target, encoder, precision, fields) as retriever:
         progress.begin("Looking up judged documents", None)
         judgements = match_judgements(
             every_query,
@@ -116,7 +124,10 @@ def _check_run_file(path: Path) -> None:
 
 @contextmanager
 def _retriever(
-    target: StrPath | Searcher, encoder: StrPath | None, precision: Precision | None
+    target: StrPath | Searcher,
+    encoder: StrPath | None,
+    precision: Precision | None,
+    fields: Mapping[str, Any],
 ) -> Iterator[Retriever]:
     is_index = not isinstance(target, Searcher) and not _is_url(target)
     if not is_index and (encoder is not None or precision is not None):
@@ -124,14 +135,14 @@ def _retriever(
             f"{target} has an encoder of its own: an encoder and a precision are for an index"
         )
     if isinstance(target, Searcher):
-        yield SearcherRetriever(target)
+        yield SearcherRetriever(target, **fields)
     elif _is_url(target):
-        with ServiceRetriever.connect(str(target)) as retriever:
+        with ServiceRetriever.connect(str(target), **fields) as retriever:
             yield retriever
     else:
         opened = partial(open_searcher, target, precision=precision)
         with opened() if encoder is None else opened(encoder=encoder) as searcher:
-            yield SearcherRetriever(searcher)
+            yield SearcherRetriever(searcher, **fields)
 
 
 def _is_url(target: StrPath) -> bool:

@@ -11,6 +11,7 @@ from swiftlet.retrieval.corpora.rows import Corpus, documents_of
 from swiftlet.retrieval.encoder import OnnxEncoder, Precision
 from swiftlet.retrieval.engines import DEFAULT_ENGINE
 from swiftlet.retrieval.errors import InvalidArgumentError, shown
+from swiftlet.retrieval.lexical import DEFAULT_LANGUAGE
 from swiftlet.retrieval.manifest import Manifest
 from swiftlet.retrieval.searcher import Searcher
 
@@ -27,6 +28,7 @@ def build(
     truncate: bool = False,
     engine: str = DEFAULT_ENGINE,
     factory: str | None = None,
+    language: str | None = DEFAULT_LANGUAGE,
     precision: Precision | None = None,
     threads: int | None = None,
     overwrite: bool = False,
@@ -45,6 +47,8 @@ def build(
     :param truncate: Make one passage of each document: the beginning that the encoder reads.
     :param engine: The index engine, one of `swiftlet.retrieval.engines.ENGINES`.
     :param factory: The type of index, for FAISS a factory string; None chooses by size.
+    :param language: The language of the words for lexical and hybrid search, one of
+        `swiftlet.retrieval.lexical.LANGUAGES`; None makes an index for dense search alone.
     :param precision: The encoder's model; None takes the encoder's default.
     :param threads: Threads that encode; None takes all cores.
     :param overwrite: Replace an existing index.
@@ -61,6 +65,7 @@ def build(
         truncate=truncate,
         engine=engine,
         factory=factory,
+        language=language,
         precision=precision,
         threads=None if threads is None else whole_number("threads", threads, least=1),
     )

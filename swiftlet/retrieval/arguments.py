@@ -2,9 +2,15 @@
 
 import operator
 import os
+from collections.abc import Sequence
+from math import nan
+from numbers import Real
 from pathlib import Path
+from typing import TypeVar
 
 from swiftlet.retrieval.errors import InvalidArgumentError, shown
+
+T = TypeVar("T", bound=str)
 
 
 def whole_number(name: str, value: object, *, least: int) -> int:
@@ -21,6 +27,32 @@ def whole_number(name: str, value: object, *, least: int) -> int:
     if number < least:
         raise InvalidArgumentError(f"{name} is {number}, but at least {least} is expected")
     return number
+
+
+def share(name: str, value: object) -> float:
+    """The value of the argument `name`, a number from 0 to 1.
+
+    :raises InvalidArgumentError: When it is another value.
+    """
+    number = float(value) if isinstance(value, Real) and not isinstance(value, bool) else nan
+    if not 0 <= number <= 1:
+        raise InvalidArgumentError(
+            f"{name} is {shown(value)}, but a number from 0 to 1 is expected"
+        )
+    return number
+
+
+def one_of(name: str, value: object, choices: Sequence[T]) -> T:
+    """The value of the argument `name`, one of `choices`.
+
+    :raises InvalidArgumentError: When it is another value.
+    """
+    for choice in choices:
+        if choice == value:
+            return choice
+    raise InvalidArgumentError(
+        f"{name} is {shown(value)}, but one of {', '.join(choices)} is expected"
+    )
 
 
 def path_of(name: str, value: object) -> Path:

@@ -111,6 +111,15 @@ class VectorIndex(ABC):
         :raises InvalidArgumentError: When this type of index does not keep them.
         """
 
+    def scores(self, embedding: Embeddings, rows: Rows) -> Embeddings:
+        """The scores (n,) of the embeddings at `rows` (n,) for one query embedding (dim,).
+
+        :raises InvalidArgumentError: As `embeddings`.
+        """
+        # Unlike a product of matrices, on the calling thread alone.
+        scores: Embeddings = np.einsum("ij,j->i", self.embeddings(rows), embedding)
+        return scores
+
     def tuning_grid(self) -> Mapping[str, Sequence[int]]:
         """The values to try for each search parameter, from the fastest to the most thorough.
 

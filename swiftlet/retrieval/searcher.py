@@ -9,7 +9,7 @@ from typing import Any, Self
 import numpy as np
 
 from swiftlet.retrieval.aggregation import DocumentNumbers
-from swiftlet.retrieval.arguments import whole_number
+from swiftlet.retrieval.arguments import one_of, share, whole_number
 from swiftlet.retrieval.documents import DocumentStore
 from swiftlet.retrieval.encoder import Encoder, OnnxEncoder, Precision
 from swiftlet.retrieval.engines import open_index
@@ -20,7 +20,9 @@ from swiftlet.retrieval.errors import (
     shown,
 )
 from swiftlet.retrieval.index import VectorIndex
+from swiftlet.retrieval.lexical import LEXICAL_FOLDER, LexicalIndex
 from swiftlet.retrieval.manifest import Manifest, load_manifest, read_manifest
+from swiftlet.retrieval.modes import DEFAULT_WEIGHT, FUSIONS, MODES, Fusion, Mode
 from swiftlet.retrieval.stages import STAGES
 from swiftlet.retrieval.stages.state import (
     EmbeddingCache,
@@ -74,6 +76,7 @@ class Searcher:
         *,
         encoder: Encoder,
         index: VectorIndex,
+        lexical: LexicalIndex | None = None,
         passage_to_document: DocumentNumbers,
         store: DocumentStore,
         index_manifest: Manifest,
@@ -85,12 +88,14 @@ class Searcher:
         :raises EmbeddingSpaceMismatch: When encoder and index are of different embedding spaces.
         """
         check_embedding_spaces(encoder_manifest, index_manifest)
-        counts = index.size, len(passage_to_document), store.num_passages
+        words = store.num_passages if lexical is None else lexical.size
+        counts = index.size, len(passage_to_document), store.num_passages, words
         if len(set(counts)) != 1 or index.dim != encoder.dim:
             raise CorruptIndexError(
                 "the parts of the index do not belong together: "
                 f"{counts[0]} embeddings of {index.dim} dimensions, {counts[1]} passages in the "
-                f"map and {counts[2]} in the store, for an encoder of {encoder.dim} dimensions"
+                f"map, {counts[2]} in the store and {counts[3]} in the lexical index, for an "
+                f"encoder of {encoder.dim} dimensions"
             )
         self.encoder = encoder
         self.index = index
@@ -98,7 +103,11 @@ class Searcher:
         self.encoder_manifest = encoder_manifest
         self._passage_to_document = passage_to_document
         self._store = store
-        parts = SearchParts(encoder, index, passage_to_document, store)
+        self.modes: tuple[Mode, ...] = MODES if lexical is not None else ("dense",)
+        """The modes that this index can be searched in; the first one is the default."""
+        self.weight = share("weight", index_manifest.details.get("weight", DEFAULT_WEIGHT))
+        """The weight of the dense score in a hybrid search, unless a search gives another one."""
+        parts = SearchParts(encoder, index, lexical, passage_to_document, store)
         self._stages = [stage(parts) for stage in STAGES]
         self.stage_names = tuple(stage.name for stage in self._stages)
         """In the order of `SearchResult.stage_seconds`."""
@@ -128,6 +137,8 @@ class Searcher:
         index_manifest = load_manifest(index_directory, "index")
         encoder = OnnxEncoder.load(encoder_directory, precision=precision)
         index = open_index(index_directory, index_manifest.details)
+        language = index_manifest.details.get("language")  # indexes had none at first
+        lexical = language and LexicalIndex.open(index_directory / LEXICAL_FOLDER, language)
         try:
             # A plain array: its elements are read several times as fast as those of a memory map.
             passage_to_document = np.asarray(
@@ -140,6 +151,7 @@ class Searcher:
         return cls(
             encoder=encoder,
             index=index,
+            lexical=lexical,
             passage_to_document=passage_to_document,
             store=DocumentStore(index_directory / DOCUMENTS_FILE, readers=readers),
             index_manifest=index_manifest,
@@ -161,33 +173,50 @@ class Searcher:
         query: str,
         top_k: int = 10,
         *,
+        mode: Mode | None = None,
+        weight: float | None = None,
+        fusion: Fusion = "weighted",
         include_text: bool = True,
         cache: EmbeddingCache | None = None,
         options: Mapping[str, Any] | None = None,
     ) -> SearchResult:
         """The min(top_k, number of documents) best documents for `query`; ties go by document_id.
 
+        A lexical search gives only documents that share a word with the query.
+
         :param query: Any text; one that `check_query` returned is not checked again.
+        :param mode: "hybrid", "dense" or "lexical"; None takes the first of `modes`.
+        :param weight: The weight of the dense score in a hybrid search, from 0 to 1; None takes
+            that of the index.
+        :param fusion: "weighted", or "rrf" for reciprocal rank fusion, which takes no weight.
         :param cache: Embeddings that this searcher's encoder made before.
         :param options: Values for stages that take some, by the name of the stage.
         :raises QueryError: When the query is blank or not valid text.
-        :raises InvalidArgumentError: When `top_k` is no whole number from 1, or `options` name no
-            stage.
+        :raises InvalidArgumentError: When an argument is out of its range, the index cannot be
+            searched in this `mode`, or `options` name no stage.
         :raises RetrievalError: When the searcher is closed.
         :raises RuntimeError: When a stage after the filters has left out hits that are wanted, or
             ordered them otherwise than by their scores.
         """
         query = check_query(query)
         top_k = whole_number("top_k", top_k, least=1)
+        mode = self.modes[0] if mode is None else self._checked_mode(mode)
+        if fusion != "weighted" and weight is not None:
+            raise InvalidArgumentError(
+                f"fusion is {shown(fusion)}, which takes no weight: give one of the two"
+            )
         if options:
             self._check_options(options)
         search = SearchState(
             query=query,
             top_k=top_k,
             include_text=include_text,
+            mode=mode,
+            fusion=one_of("fusion", fusion, FUSIONS),
+            weight=self.weight if weight is None else share("weight", weight),
             cache=cache,
             options=options or {},
-            num_candidates=num_candidates_for(top_k),
+            num_candidates=num_candidates_for(top_k, mode),
             num_wanted=min(top_k, self.num_documents),
         )
         seconds = self._run(search)
@@ -204,6 +233,15 @@ class Searcher:
                 "order than their scores: a stage that ranks sets the scores, too"
             )
         return SearchResult(search.hits, seconds, search.cached)
+
+    def _checked_mode(self, mode: object) -> Mode:
+        found = one_of("mode", mode, MODES)
+        if found not in self.modes:
+            raise InvalidArgumentError(
+                f"mode is {mode!r}, but the index was built without words: build it again with a "
+                "language, or search it with the mode 'dense'"
+            )
+        return found
 
     def _check_options(self, options: Mapping[str, Any]) -> None:
         if not isinstance(options, Mapping):
@@ -230,7 +268,7 @@ class Searcher:
             position += 1
             if position == self._repeat_end:
                 if search.is_complete:
-                    # The stages that repeat may be filters, which leave fewer documents.
+                    # Filters and lexical searches leave fewer documents.
                     search.num_wanted = min(search.num_wanted, len(search.documents.rows))
                 else:
                     search.num_candidates *= _WIDENING

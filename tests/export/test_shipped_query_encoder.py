@@ -52,7 +52,7 @@ def test_queries_are_encoded_by_it_by_default(small_index: Path, searcher: Searc
     result = CliRunner().invoke(app, ["search", str(small_index), QUERIES[0]])
     assert result.exit_code == 0
     best = searcher.search(QUERIES[0], 1).hits[0]
-    assert f"{best.score:.3f}" in result.output
+    assert f"{best.score:.4f}" in result.output
     assert best.document_id in result.output
 
 

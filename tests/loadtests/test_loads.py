@@ -69,7 +69,17 @@ def test_the_stages_that_the_service_reports_are_kept(
     loaded_server: Server, searches: Iterator[Request]
 ) -> None:
     figures = Figures(load_openly(loaded_server.url, searches, 40.0, 1.0), offered=40.0)
-    stages = ["queue", "tokenise", "encode", "search", "aggregate", "fetch", "total"]
+    stages = [
+        "queue",
+        "tokenise",
+        "encode",
+        "dense",
+        "lexical",
+        "fuse",
+        "aggregate",
+        "fetch",
+        "total",
+    ]
     assert list(figures.stages) == stages
     assert all(figures.stages[name] > 0 for name in stages)
     assert sum(figures.stages[name] for name in stages[:-1]) <= figures.stages["total"]

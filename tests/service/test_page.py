@@ -308,12 +308,12 @@ def test_hits_are_those_of_the_service_with_title_score_and_passage(
 
 
 def test_the_stages_are_drawn_to_scale_and_read_aloud(open_page: OpenPage) -> None:
-    timing = "queue;dur=1, tokenise;dur=1, encode;dur=6, search;dur=2, total;dur=12.4"
+    timing = "queue;dur=1, tokenise;dur=1, encode;dur=6, dense;dur=2, total;dur=12.4"
     page = open_page(found("x"), search=lambda route: answer(route, timing=timing))
     expect(page.get_by_role("heading", level=2)).to_have_text("1 document in 12 ms")
     expect(announcement(page)).to_have_text("1 document found in 12 milliseconds")
     expect(page.locator(".legend li")).to_have_text(
-        ["queue 1.0 ms", "tokenise 1.0 ms", "encode 6.0 ms", "search 2.0 ms", "other 2.4 ms"]
+        ["queue 1.0 ms", "tokenise 1.0 ms", "encode 6.0 ms", "dense 2.0 ms", "other 2.4 ms"]
     )
     widths = page.locator(".stacked span").evaluate_all("spans => spans.map((s) => s.offsetWidth)")
     shares = [width / sum(widths) for width in widths]

@@ -92,7 +92,7 @@ def test_a_query_that_comes_again_is_not_encoded_again_and_has_the_same_answer(
     assert 'swiftlet_cache_lookups_total{result="hit"} 2.0' in text
     assert 'swiftlet_cache_lookups_total{result="miss"} 2.0' in text
     assert 'swiftlet_stage_seconds_count{stage="encode"} 2.0' in text
-    assert 'swiftlet_stage_seconds_count{stage="search"} 4.0' in text
+    assert 'swiftlet_stage_seconds_count{stage="dense"} 4.0' in text
 
 
 def test_without_a_cache_each_query_is_encoded(

@@ -1,5 +1,6 @@
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -167,8 +168,7 @@ def test_with_too_few_files_it_does_not_start(small_index: Path) -> None:
 def test_a_damaged_index_is_not_served(
     start_server: Callable[..., Any], small_index: Path, tmp_path: Path
 ) -> None:
-    for file in small_index.iterdir():
-        (tmp_path / file.name).write_bytes(file.read_bytes())
+    shutil.copytree(small_index, tmp_path, dirs_exist_ok=True)
     damaged = tmp_path / "documents.sqlite"
     content = bytearray(damaged.read_bytes())
     content[len(content) // 2] ^= 1

@@ -345,6 +345,7 @@ def test_progress_is_printed_line_by_line(
     lines = [line.split("\r")[-1] for line in capsys.readouterr().err.split("\n")]
     assert lines == [
         "Reading documents",
+        "Indexing words: 3 of 3",
         "Encoding passages: 3 of 3",
         "Training the index",
         "Adding embeddings: 3 of 3",

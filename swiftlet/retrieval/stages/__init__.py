@@ -1,11 +1,13 @@
 """The stages of a search. This list is the only place that names and orders them."""
 
-from swiftlet.retrieval.stages.candidates import Aggregate, SearchIndex
+from swiftlet.retrieval.stages.candidates import Aggregate, Dense, Fuse, Lexical
 from swiftlet.retrieval.stages.encode import Encode, Tokenise
 from swiftlet.retrieval.stages.fetch import Fetch
 from swiftlet.retrieval.stages.state import Stage
 
-STAGES: tuple[type[Stage], ...] = (Tokenise, Encode, SearchIndex, Aggregate, Fetch)
+STAGES: tuple[type[Stage], ...] = (
+    Tokenise, Encode, Dense, Lexical, Fuse, Aggregate, Fetch
+)  # fmt: skip
 """The stages in their order. Stages that repeat are next to each other."""
 
 STAGE_NAMES: tuple[str, ...] = tuple(stage.name for stage in STAGES)

@@ -1,31 +1,124 @@
-"""An embedding to the best documents."""
+"""A query to the best documents: from the vector index, the lexical index, or both."""
 
 import numpy as np
+from numpy.typing import NDArray
 
 from swiftlet.retrieval.aggregation import best_passages
+from swiftlet.retrieval.fusion import reciprocal_ranks, weighted_sum
+from swiftlet.retrieval.index import Rows
 from swiftlet.retrieval.stages.state import Ranking, SearchParts, SearchState
+from swiftlet.retrieval.types import Embeddings
 
-_UNKNOWN_SCORE = np.float32(np.inf)
+_UNKNOWN_SCORE = np.float32(2)  # above every cosine
+_DECIMALS = 6  # further ones depend on the index that a score comes from
+_ROUNDING = 10.0**-_DECIMALS
+_LOWEST_SCORE = np.float32(-np.inf)
 
 
-class SearchIndex:
+class Dense:
     """Finds the nearest passages in the vector index."""
 
-    name = "search"
+    name = "dense"
     repeats = True
 
     def __init__(self, parts: SearchParts) -> None:
         self._index = parts.index
 
     def run(self, search: SearchState) -> bool:
-        """Set the candidates and the highest score that an unseen passage may have."""
+        """Set the nearest passages, unless the search is lexical."""
+        if search.mode == "lexical":
+            return False
         scores, rows = self._index.search(search.embedding, search.num_candidates)
-        search.candidates = Ranking(scores, rows)
-        if search.num_candidates >= self._index.size:
-            search.highest_unseen_score = None
-        else:
-            search.highest_unseen_score = scores[-1] if len(scores) else _UNKNOWN_SCORE
+        unseen = None
+        if search.num_candidates < self._index.size:
+            unseen = scores[-1] if len(scores) else _UNKNOWN_SCORE
+        search.dense = Ranking(scores, rows, unseen)
         return True
+
+
+class Lexical:
+    """Finds the passages with the best BM25 scores."""
+
+    name = "lexical"
+    repeats = True
+
+    def __init__(self, parts: SearchParts) -> None:
+        self._index = parts.lexical
+
+    def run(self, search: SearchState) -> bool:
+        """Set the passages that share words with the query, unless the search is dense."""
+        if search.mode == "dense" or self._index is None:
+            return False
+        if search.lexical_query is None:
+            search.lexical_query = self._index.parse(search.query)
+        scores, rows = search.lexical_query.search(search.num_candidates)
+        unseen = scores[-1] if len(scores) == search.num_candidates < self._index.size else None
+        search.lexical = Ranking(scores, rows, unseen)
+        return True
+
+
+class Fuse:
+    """Gives each passage that either index found one score of both."""
+
+    name = "fuse"
+    repeats = True
+
+    def __init__(self, parts: SearchParts) -> None:
+        self._index = parts.index
+        self._passage_to_document = parts.passage_to_document
+
+    def run(self, search: SearchState) -> bool:
+        """Set the candidates; a search of one index has nothing to fuse."""
+        if search.mode != "hybrid":
+            search.candidates = search.dense if search.mode == "dense" else search.lexical
+            return False
+        rows = np.unique(np.concatenate((search.dense.rows, search.lexical.rows)))
+        dense, has_dense = _scores_at(rows, search.dense)
+        lexical, has_lexical = _scores_at(rows, search.lexical)
+        weight = search.weight
+        # At most these: a passage that an index has not found scores no higher than its last one.
+        highest = weighted_sum(dense, lexical, weight)
+        unseen = search.dense.highest_unseen
+        kept = np.ones(len(rows), dtype=bool)
+        if search.fusion == "weighted" and unseen is not None:
+            least = weighted_sum(dense, np.where(has_lexical, lexical, 0), weight)
+            last = self._last_score(search, least[has_dense], rows[has_dense])
+            kept = highest > last - _ROUNDING
+        # The other index gives the exact score of a passage that only one has found.
+        if (asked := kept & ~has_dense).any():
+            dense[asked] = self._index.scores(search.embedding, rows[asked])
+        if search.lexical_query is not None and (asked := kept & ~has_lexical).any():
+            lexical[asked] = search.lexical_query.scores(rows[asked])
+        if search.fusion == "rrf":
+            scores = reciprocal_ranks(dense, lexical)
+            unseen = None if unseen is None else _LOWEST_SCORE
+        else:
+            scores = weighted_sum(dense[kept], lexical[kept], weight).round(_DECIMALS)
+            if unseen is not None:
+                both = np.array([unseen]), np.array([search.lexical.highest_unseen or 0])
+                unseen = np.append(highest[~kept], weighted_sum(*both, weight)).max()
+        rows = rows[kept]
+        best_first = np.argsort(-scores, kind="stable")
+        search.candidates = Ranking(scores[best_first], rows[best_first], unseen)
+        return True
+
+    def _last_score(self, search: SearchState, scores: Embeddings, rows: Rows) -> np.float32:
+        """The score that the last document of the result has at least."""
+        best, _ = best_passages(scores, rows, self._passage_to_document)
+        return best[search.num_wanted - 1] if len(best) >= search.num_wanted else _LOWEST_SCORE
+
+
+def _scores_at(rows: Rows, found: Ranking) -> tuple[Embeddings, NDArray[np.bool]]:
+    """The scores (n,) at `rows` (n,) as far as they are known, and whether they are.
+
+    The others are those of the best unseen passage. If none is unseen, they are 0, and known.
+    """
+    highest_unseen = found.highest_unseen
+    scores = np.full(len(rows), highest_unseen or 0, dtype=np.float32)
+    known = np.full(len(rows), highest_unseen is None)
+    at = np.searchsorted(rows, found.rows)
+    scores[at], known[at] = found.scores, True
+    return scores, known
 
 
 class Aggregate:

@@ -13,7 +13,9 @@ class Tokenise:
         self._encoder = parts.encoder
 
     def run(self, search: SearchState) -> bool:
-        """Set `embedding` from the cache, or `token_ids`."""
+        """Set `embedding` from the cache, or `token_ids`; a lexical search needs neither."""
+        if search.mode == "lexical":
+            return False
         if search.cache is not None:
             embedding = search.cache.get(search.query)
             if embedding is not None:
@@ -34,7 +36,7 @@ class Encode:
         self._encoder = parts.encoder
 
     def run(self, search: SearchState) -> bool:
-        """Set `embedding`, unless it came from the cache."""
+        """Set `embedding`, unless it came from the cache or is not needed."""
         if search.token_ids is None:
             return False
         search.embedding = self._encoder.embed(search.token_ids)

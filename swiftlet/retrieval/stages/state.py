@@ -11,6 +11,8 @@ from swiftlet.retrieval.aggregation import DocumentNumbers
 from swiftlet.retrieval.documents import DocumentStore
 from swiftlet.retrieval.encoder import Encoder
 from swiftlet.retrieval.index import Rows, VectorIndex
+from swiftlet.retrieval.lexical import LexicalIndex, LexicalQuery
+from swiftlet.retrieval.modes import Fusion, Mode
 from swiftlet.retrieval.text import CheckedQuery
 from swiftlet.retrieval.types import Embeddings, Hit
 
@@ -18,6 +20,8 @@ from swiftlet.retrieval.types import Embeddings, Hit
 # than a second search.
 _PASSAGES_PER_DOCUMENT = 4
 _FEWEST_CANDIDATES = 40
+# With fewer, a tenth and more of the hybrid searches need a second round.
+_FEWEST_HYBRID_CANDIDATES = 100
 
 
 class EmbeddingCache(Protocol):
@@ -38,6 +42,7 @@ class SearchParts:
 
     encoder: Encoder
     index: VectorIndex
+    lexical: LexicalIndex | None
     passage_to_document: DocumentNumbers
     store: DocumentStore
 
@@ -46,11 +51,13 @@ class SearchParts:
 class Ranking:
     """Passages and their scores, best first: `scores` (k,) and `rows` (k,) of the index.
 
-    A stage replaces both together, so no row keeps the score of another one.
+    A stage replaces both together, so no row keeps the score of another one. No passage outside the
+    ranking has a score above `highest_unseen`; it is None when there is no other passage.
     """
 
     scores: Embeddings
     rows: Rows
+    highest_unseen: np.float32 | None = None
 
     def __post_init__(self) -> None:
         if len(self.scores) != len(self.rows):
@@ -58,7 +65,7 @@ class Ranking:
 
     def at(self, places: NDArray[np.integer] | NDArray[np.bool]) -> "Ranking":
         """The passages at `places`: numbers in their new order, or a mask (k,) of those to keep."""
-        return Ranking(self.scores[places], self.rows[places])
+        return Ranking(self.scores[places], self.rows[places], self.highest_unseen)
 
 
 @dataclass(slots=True)
@@ -66,14 +73,16 @@ class SearchState:
     """One search: the request, and the results of the stages so far.
 
     `options` has values for stages that take some, by the name of the stage.
-    `candidates` are passages, `documents` the best passage of each document. No passage outside the
-    candidates has a score above `highest_unseen_score`; it is None when every passage is a
-    candidate.
+    `dense` and `lexical` are the passages that each index found, `candidates` those of both with
+    one score each, and `documents` the best passage of each document.
     """
 
     query: CheckedQuery
     top_k: int
     include_text: bool
+    mode: Mode
+    fusion: Fusion
+    weight: float
     cache: EmbeddingCache | None
     options: Mapping[str, Any]
     num_candidates: int
@@ -81,8 +90,10 @@ class SearchState:
     cached: bool = False
     token_ids: list[int] | None = None
     embedding: Embeddings = field(init=False)
+    lexical_query: LexicalQuery | None = None
+    dense: Ranking = field(init=False)
+    lexical: Ranking = field(init=False)
     candidates: Ranking = field(init=False)
-    highest_unseen_score: np.float32 | None = None
     documents: Ranking = field(init=False)
     hits: list[Hit] = field(init=False)
 
@@ -93,11 +104,12 @@ class SearchState:
         A document outside the candidates may tie with the last document of the result, and may have
         the smaller id. So the last score must be above all unseen ones.
         """
-        if self.highest_unseen_score is None:
+        highest_unseen = self.candidates.highest_unseen
+        if highest_unseen is None:
             return True
         wanted = self.num_wanted
         scores = self.documents.scores
-        return len(scores) >= wanted and bool(scores[wanted - 1] > self.highest_unseen_score)
+        return len(scores) >= wanted and bool(scores[wanted - 1] > highest_unseen)
 
 
 class Stage(Protocol):
@@ -116,6 +128,7 @@ class Stage(Protocol):
         ...
 
 
-def num_candidates_for(top_k: int) -> int:
+def num_candidates_for(top_k: int, mode: Mode = "dense") -> int:
     """The number of passages that a search for `top_k` documents fetches at first."""
-    return max(_FEWEST_CANDIDATES, _PASSAGES_PER_DOCUMENT * top_k)
+    fewest = _FEWEST_HYBRID_CANDIDATES if mode == "hybrid" else _FEWEST_CANDIDATES
+    return max(fewest, _PASSAGES_PER_DOCUMENT * top_k)

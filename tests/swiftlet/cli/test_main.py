@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -102,9 +103,7 @@ def test_inspect_prints_the_kind_of_an_artefact_and_that_it_is_complete(index: P
 
 def test_inspect_names_the_file_that_was_altered(index: Path, tmp_path: Path) -> None:
     copy = tmp_path / "copy"
-    copy.mkdir()
-    for file in index.iterdir():
-        (copy / file.name).write_bytes(file.read_bytes())
+    shutil.copytree(index, copy)
     content = bytearray((copy / "documents.sqlite").read_bytes())
     content[len(content) // 2] ^= 1
     (copy / "documents.sqlite").write_bytes(content)

@@ -61,6 +61,10 @@ def out(tmp_path: Path) -> Path:
     return tmp_path / "index"
 
 
+def files_of(index: Path) -> list[Path]:
+    return sorted(path for path in index.rglob("*") if path.is_file())
+
+
 def found(index: Path, query: str, top_k: int = 10) -> list[str]:
     searcher = Searcher.open(index, DEFAULT_ENCODER)
     try:
@@ -72,7 +76,9 @@ def found(index: Path, query: str, top_k: int = 10) -> list[str]:
 def test_the_manifest_of_an_index_has_its_settings_and_recall(small_index):
     manifest = load_manifest(small_index, "index")
     encoder = read_manifest(DEFAULT_ENCODER)
-    assert sorted(manifest.files) == ["documents.sqlite", "index.faiss", "passage_to_document.npy"]
+    outer = ["documents.sqlite", "index.faiss", "passage_to_document.npy"]
+    assert sorted(name for name in manifest.files if "/" not in name) == outer
+    assert {name.split("/")[0] for name in manifest.files} == {*outer, "lexical"}
     assert (manifest.dim, manifest.embedding_space) == (encoder.dim, encoder.embedding_space)
     assert manifest.created_by.startswith("swiftlet ")
     details = manifest.details
@@ -83,6 +89,7 @@ def test_the_manifest_of_an_index_has_its_settings_and_recall(small_index):
     assert details["num_passages"] > 60
     assert details["splitting"] == {"max_tokens": 128, "overlap_tokens": 16, "truncate": False}
     assert details["factory"] == "Flat"
+    assert details["language"] == "english"
     assert details["recall"].pop("num_queries") >= 100
     assert details["recall"] == {"recall@10": 1.0, "recall@100": 1.0}
 
@@ -103,6 +110,7 @@ def test_a_build_reports_the_begin_and_the_end_of_each_stage(out):
     build_index(iter(FEW), DEFAULT_ENCODER, out, progress=listener)
     assert listener.stages == [
         ("Reading documents", None, 0),
+        ("Indexing words", 3, 0),
         ("Encoding passages", 3, 0),
         ("Training the index", None, 0),
         ("Adding embeddings", 3, 0),
@@ -116,7 +124,8 @@ def test_the_same_corpus_gives_the_same_bytes_whatever_the_threads(
     small_index, small_documents, out
 ):
     build_index(small_documents, DEFAULT_ENCODER, out, BuildSettings(threads=3))
-    names = sorted(path.name for path in small_index.iterdir())
+    names = [str(path.relative_to(small_index)) for path in files_of(small_index)]
+    assert names == [str(path.relative_to(out)) for path in files_of(out)]
     assert filecmp.cmpfiles(small_index, out, names, shallow=False) == (names, [], [])
 
 

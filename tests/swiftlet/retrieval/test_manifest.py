@@ -172,7 +172,14 @@ def test_a_file_that_is_missing_or_unreadable_or_of_another_size_is_named(artefa
         verify_files(artefact, replace(manifest, files={"a.bin": directory_entry}))
 
 
-INDEX_FILES = ["documents.sqlite", "index.faiss", "passage_to_document.npy"]
+SEGMENT = "lexical/00000000000000000000000000000000"
+LEXICAL_FILES = [
+    f"{SEGMENT}.{part}" for part in ("fast", "fieldnorm", "idx", "pos", "store", "term")
+]
+INDEX_FILES = [
+    "documents.sqlite", "index.faiss", "passage_to_document.npy", "lexical/meta.json",
+    *LEXICAL_FILES,
+]  # fmt: skip
 ENCODER_FILES = ["canonical.json", "model_int8.onnx", "tokenizer.json"]
 
 
@@ -191,11 +198,14 @@ def test_a_flipped_bit_in_any_file_of_an_artefact_is_noticed_by_name(
     assert set(files) <= set(read_manifest(source).files) <= {*files, "model.onnx"}
     directory = tmp_path / kind
     directory.mkdir()
-    for path in source.iterdir():
-        if path.name == name:
-            shutil.copyfile(path, directory / name)
-        else:
-            (directory / path.name).symlink_to(path)
+    (directory / name).parent.mkdir(exist_ok=True)
+    for path in source.rglob("*"):
+        place = directory / path.relative_to(source)
+        if place == directory / name:
+            shutil.copyfile(path, place)
+        elif path.is_file():
+            place.parent.mkdir(exist_ok=True)
+            place.symlink_to(path)
     size_bytes = (directory / name).stat().st_size
     for position in (0, random.Random(name).randrange(size_bytes), size_bytes - 1):
         flip(directory / name, position)

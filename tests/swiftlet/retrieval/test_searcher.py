@@ -163,9 +163,13 @@ def test_of_a_thousand_equal_documents_those_with_the_smallest_ids_are_found(sea
 def test_each_stage_has_its_time(small_searcher):
     seconds = small_searcher.search("How do volcanoes erupt?").stage_seconds
     assert small_searcher.stage_names == STAGE_NAMES
-    assert STAGE_NAMES == ("tokenise", "encode", "search", "aggregate", "fetch")
+    assert STAGE_NAMES == (
+        "tokenise", "encode", "dense", "lexical", "fuse", "aggregate", "fetch",
+    )  # fmt: skip
     assert len(seconds) == len(STAGE_NAMES)
     assert all(0 < each < 1 for each in seconds)
+    lexical = small_searcher.search("How do volcanoes erupt?", mode="lexical").stage_seconds
+    assert [each > 0 for each in lexical] == [False, False, False, True, False, True, True]
 
 
 def test_a_stage_that_has_nothing_to_do_has_no_time(small_searcher):
@@ -176,7 +180,7 @@ def test_a_stage_that_has_nothing_to_do_has_no_time(small_searcher):
     assert again.hits == first.hits
     seconds = dict(zip(STAGE_NAMES, again.stage_seconds, strict=True))
     assert seconds["tokenise"] == seconds["encode"] == 0
-    assert min(seconds["search"], seconds["aggregate"], seconds["fetch"]) > 0
+    assert min(seconds["dense"], seconds["aggregate"], seconds["fetch"]) > 0
 
 
 class OddDocuments:

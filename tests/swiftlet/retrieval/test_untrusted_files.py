@@ -21,7 +21,11 @@ from swiftlet.retrieval.searcher import PASSAGE_TO_DOCUMENT_FILE, Searcher
 
 def sign(directory: Path) -> None:
     """Write the manifest again, as an attacker could after altering the files."""
-    names = [path.name for path in directory.iterdir() if path.name != "manifest.json"]
+    names = [
+        str(path.relative_to(directory))
+        for path in directory.rglob("*")
+        if path.is_file() and path.name != "manifest.json"
+    ]
     manifest = replace(read_manifest(directory), files=describe_files(directory, names))
     write_manifest(directory, manifest)
 

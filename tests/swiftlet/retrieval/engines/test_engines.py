@@ -1,5 +1,6 @@
 """The battery for every index engine, with cases that can be computed by hand."""
 
+import shutil
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -134,9 +135,9 @@ def test_an_index_directory_of_any_engine_is_built_opened_and_searched(engine, t
     manifest = build_index(documents, DEFAULT_ENCODER, out, BuildSettings(engine=engine))
     file_name = find_engine(engine).file_name
     assert manifest.details["engine"] == engine
-    assert sorted(manifest.files) == sorted(
-        [file_name, "documents.sqlite", "passage_to_document.npy"]
-    )
+    assert {name.split("/")[0] for name in manifest.files} == {
+        file_name, "documents.sqlite", "passage_to_document.npy", "lexical",
+    }  # fmt: skip
     searcher = Searcher.open(out, DEFAULT_ENCODER)
     assert type(searcher.index) is find_engine(engine)
     assert [hit.document_id for hit in searcher.search("a hot drink", 2).hits] == ["tea", "ski"]
@@ -152,8 +153,7 @@ def test_an_index_without_an_engine_in_its_manifest_is_one_of_faiss(small_index)
 def test_an_engine_that_is_not_there_is_refused(small_index, tmp_path):
     with pytest.raises(InvalidArgumentError, match="no index engine 'nothing'; there are faiss"):
         build_index([], DEFAULT_ENCODER, tmp_path / "index", BuildSettings(engine="nothing"))
-    for path in small_index.iterdir():
-        (tmp_path / path.name).write_bytes(path.read_bytes())
+    shutil.copytree(small_index, tmp_path, dirs_exist_ok=True)
     manifest = read_manifest(tmp_path)
     details = {**manifest.details, "engine": "nothing"}
     write_manifest(tmp_path, replace(manifest, details=details))
