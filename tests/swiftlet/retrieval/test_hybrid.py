@@ -1,0 +1,277 @@
+"""Searches by words, and by words and meaning together, against their definitions."""
+
+import math
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from swiftlet.encoders import DEFAULT_ENCODER
+from swiftlet.indexing.build import BuildSettings, build_index
+from swiftlet.indexing.document_writer import write_documents
+from swiftlet.indexing.progress import Silence
+from swiftlet.retrieval.documents import DocumentStore
+from swiftlet.retrieval.encoder import OnnxEncoder
+from swiftlet.retrieval.engines.faiss_index import FaissIndex
+from swiftlet.retrieval.errors import CorruptIndexError, InvalidArgumentError
+from swiftlet.retrieval.lexical import LANGUAGES, LexicalIndex, write_lexical_index
+from swiftlet.retrieval.manifest import Manifest
+from swiftlet.retrieval.passages import PassageSplitter
+from swiftlet.retrieval.searcher import Searcher
+from swiftlet.retrieval.types import Document, Embeddings
+
+DIM = 8
+WORDS = [f"w{n}" for n in range(300)]
+MANIFEST = Manifest("index", dim=DIM, embedding_space="random", files={}, created_by="a test")
+LexicalIndexOf = Callable[..., LexicalIndex]
+
+
+def random_unit(seed: str) -> Embeddings:
+    embedding = np.random.default_rng([*seed.encode()]).normal(size=DIM).astype(np.float32)
+    return embedding / np.linalg.norm(embedding)
+
+
+class RandomEncoder:
+    """Gives every text a random embedding of its own."""
+
+    dim = DIM
+    max_tokens = 1
+    embedding_space = "random"
+
+    def tokenise(self, text: str) -> list[int]:
+        return [*text.encode()]
+
+    def embed(self, token_ids: Sequence[int]) -> Embeddings:
+        return random_unit(bytes(token_ids).decode())
+
+    def encode(self, texts: Sequence[str]) -> Embeddings:
+        return np.stack([random_unit(text) for text in texts])
+
+
+def bm25(texts: Sequence[str], query: str) -> list[float]:
+    """BM25 of each text, divided by the weight of the query's words."""
+    counts = [Counter(text.split()) for text in texts]
+    mean_length = sum(map(Counter.total, counts)) / len(counts)
+    scores, weight = [0.0] * len(texts), 0.0
+    for word in query.split():
+        found = sum(word in count for count in counts)
+        idf = math.log(1 + (len(texts) - found + 0.5) / (found + 0.5))
+        weight += idf
+        for row, count in enumerate(counts):
+            length = 1.2 * (0.25 + 0.75 * count.total() / mean_length)
+            scores[row] += idf * 2.2 * count[word] / (count[word] + length)
+    return [score / weight for score in scores]
+
+
+@pytest.fixture
+def lexical_index_of(tmp_path: Path) -> LexicalIndexOf:
+    def make(texts: Sequence[str], language: str = "none") -> LexicalIndex:
+        write_lexical_index(tmp_path / "lexical", texts, language)
+        return LexicalIndex.open(tmp_path / "lexical", language)
+
+    return make
+
+
+@pytest.fixture(scope="module")
+def texts() -> list[str]:
+    """Two thousand passages; as in a language, some words are much more common than others."""
+    random = np.random.default_rng(0)
+    shares = 1 / np.arange(1, len(WORDS) + 1)
+    return [
+        " ".join(random.choice(WORDS, size, p=shares / shares.sum()))
+        for size in random.integers(5, 30, size=2000)
+    ]
+
+
+@pytest.fixture(scope="module")
+def searcher(
+    texts: list[str], shipped_encoder: OnnxEncoder, tmp_path_factory: pytest.TempPathFactory
+) -> Searcher:
+    """A searcher over those passages, four in each document, with random embeddings."""
+    folder = tmp_path_factory.mktemp("hybrid")
+    documents = []
+    for number in range(0, len(texts), 4):
+        parts = texts[number : number + 4]
+        ends = np.cumsum([len(part) + 1 for part in parts]).tolist()
+        sections = tuple(zip([0, *ends[:-1]], [end - 1 for end in ends], strict=True))
+        documents.append(Document(f"{number:04}", " ".join(parts), sections=sections))
+    splitter = PassageSplitter(shipped_encoder.tokenizer, 256, 0)
+    stored = write_documents(folder / "documents.sqlite", documents, splitter, Silence())
+    assert stored.num_passages == len(texts)
+    index = FaissIndex.create("Flat", DIM)
+    index.add(RandomEncoder().encode(texts))
+    write_lexical_index(folder / "lexical", texts, "none")
+    return Searcher(
+        encoder=RandomEncoder(),
+        index=index,
+        lexical=LexicalIndex.open(folder / "lexical", "none"),
+        passage_to_document=stored.passage_to_document(),
+        store=DocumentStore(folder / "documents.sqlite"),
+        index_manifest=MANIFEST,
+        encoder_manifest=MANIFEST,
+    )
+
+
+@pytest.mark.parametrize("weight", [0.0, 0.3, 0.72, 0.95, 1.0])
+@pytest.mark.parametrize("top_k", [1, 10, 60, 500, 501])
+def test_a_hybrid_search_finds_the_best_weighted_sums_of_all(searcher, texts, weight, top_k):
+    embeddings = RandomEncoder().encode(texts)
+    for query in ("w7 w30 w31", "w7 w250", "w299"):
+        dense = embeddings @ random_unit(query)
+        best = (weight * dense + (1 - weight) * np.array(bm25(texts, query))).reshape(-1, 4)
+        expected = np.sort(best.max(axis=1))[::-1][:top_k]
+        hits = searcher.search(query, top_k, mode="hybrid", weight=weight).hits
+        assert [hit.score for hit in hits] == pytest.approx(expected.tolist(), abs=2e-6)
+        for hit in hits:
+            passages = best[int(hit.document_id) // 4]
+            assert hit.passage.passage_id == f"{hit.document_id}#{passages.argmax()}"
+            assert hit.score == pytest.approx(passages.max(), abs=2e-6)
+
+
+def test_hybrid_is_the_default_with_the_weight_of_the_index(searcher):
+    assert searcher.modes == ("hybrid", "dense", "lexical")
+    default = searcher.search("w7 w30").hits
+    assert default == searcher.search("w7 w30", mode="hybrid", weight=searcher.weight).hits
+    assert default != searcher.search("w7 w30", weight=0.1).hits
+
+
+def test_a_lexical_search_finds_the_documents_that_share_a_word(searcher, texts):
+    scores = np.array(bm25(texts, "w250 nothing")).reshape(-1, 4).max(axis=1)
+    hits = searcher.search("w250 nothing", 500, mode="lexical").hits
+    assert {int(hit.document_id) // 4 for hit in hits} == set(np.flatnonzero(scores).tolist())
+    assert [hit.score for hit in hits] == pytest.approx(np.sort(scores)[::-1][: len(hits)].tolist())
+    assert searcher.search("nothing", mode="lexical").hits == []
+
+
+def test_without_a_common_word_a_hybrid_search_finds_the_same_as_a_dense_one(searcher):
+    def found(mode: str) -> list[str]:
+        return [hit.document_id for hit in searcher.search("? 光", 20, mode=mode).hits]
+
+    assert found("hybrid") == found("dense")
+
+
+def test_reciprocal_rank_fusion_prefers_what_both_find(searcher, texts):
+    query = texts[123]
+    best = searcher.search(query, 5, fusion="rrf").hits
+    assert best[0].document_id == "0120"  # both find its own passage first
+    assert best[0].score == pytest.approx(2 / 61)
+    assert [hit.score for hit in best] == sorted((hit.score for hit in best), reverse=True)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"mode": "both"}, "mode is 'both', but one of hybrid, dense, lexical is expected"),
+        ({"weight": 1.01}, "weight is 1.01, but a number from 0 to 1 is expected"),
+        ({"weight": math.nan}, "weight is nan, but"),
+        ({"weight": True}, "weight is True, but"),
+        ({"fusion": "sum"}, "fusion is 'sum', but one of weighted, rrf is expected"),
+        ({"fusion": "rrf", "weight": 0.5}, "fusion is 'rrf', which takes no weight"),
+    ],
+)
+def test_an_argument_out_of_its_range_is_refused(searcher, arguments, message):
+    with pytest.raises(InvalidArgumentError) as refused:
+        searcher.search("w1", **arguments)
+    assert message in str(refused.value)
+
+
+def test_an_index_without_words_is_searched_by_meaning_alone(tmp_path):
+    out = tmp_path / "index"
+    documents = [Document("tea", "A hot drink."), Document("ski", "Two boards on snow.")]
+    build_index(documents, DEFAULT_ENCODER, out, BuildSettings(language=None))
+    assert not (out / "lexical").exists()
+    with Searcher.open(out, DEFAULT_ENCODER) as searcher:
+        assert searcher.modes == ("dense",)
+        assert searcher.search("tea").hits == searcher.search("tea", mode="dense").hits
+        with pytest.raises(InvalidArgumentError, match="the index was built without words"):
+            searcher.search("tea", mode="lexical")
+
+
+def test_an_unknown_language_is_refused_before_the_corpus_is_read(tmp_path):
+    with pytest.raises(InvalidArgumentError, match="language is 'latin', but one of arabic, "):
+        build_index(iter(int, 1), DEFAULT_ENCODER, tmp_path, BuildSettings(language="latin"))
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_every_language_finds_its_words(lexical_index_of, language):
+    index = lexical_index_of(["Ärger in São Tomé 42", "naïve ёлка", "something else"], language)
+    for query, row in (("ärger", 0), ("SÃO", 0), ("42", 0), ("naïve", 1), ("Ёлка", 1)):
+        assert index.parse(query).search(3)[1].tolist() == [row]
+
+
+def test_accents_may_be_left_out(lexical_index_of):
+    index = lexical_index_of(["São Tomé", "naïve", "something else"], "english")
+    for query, row in (("sao", 0), ("TOME", 0), ("naive", 1)):
+        assert index.parse(query).search(3)[1].tolist() == [row]
+
+
+@pytest.mark.parametrize(
+    ("language", "query", "found"),
+    [
+        ("english", "volcano eruption", True),
+        ("german", "Vulkane", True),
+        ("none", "volcanos", False),
+        ("none", "volcano", True),
+    ],
+)
+def test_a_language_gives_words_their_stems(lexical_index_of, language, query, found):
+    index = lexical_index_of(["The volcano erupted. Der Vulkan", "Tea", "Snow"], language)
+    assert index.parse(query).search(3)[1].tolist() == ([0] if found else [])
+
+
+@pytest.mark.parametrize(
+    "query",
+    ["get_nowait", "asyncio.Queue.get_nowait()", "GET_NOWAIT", "nowait", "0x80070005", "err-4711"],
+)
+def test_identifiers_numbers_and_error_codes_are_found(lexical_index_of, query):
+    index = lexical_index_of(
+        ["Call queue.get_nowait() first: ERR-4711, 0x80070005.", "The queue", "Wait a while"]
+    )
+    assert index.parse(query).search(1)[1].tolist() == [0]
+
+
+@pytest.mark.parametrize(
+    "query", ['"', "a AND", "title:x", "(((", "* ? ~2 ^3", "-a +b", "\\", "a\0b", "[1 TO 2]"]
+)
+def test_no_character_of_a_query_has_a_meaning(lexical_index_of, query):
+    index = lexical_index_of(["a b and title x 1 to 2 3", "c", "d"])
+    found = index.parse(query).search(3)[1].tolist()
+    assert found == ([0] if any(each.isalnum() for each in query) else [])
+
+
+def test_common_words_are_searched_if_there_are_no_others(lexical_index_of):
+    index = lexical_index_of(["the who", "the band", "the end", "an end"])
+    assert set(index.parse("the").search(4)[1].tolist()) == {0, 1, 2}
+    assert index.parse("the who").search(4)[1].tolist() == [0]
+
+
+def test_of_a_long_query_the_rarest_words_are_searched(lexical_index_of):
+    words = [f"word{n}" for n in range(200)]
+    index = lexical_index_of([" ".join(words[n:]) for n in range(200)])
+    # The word n is in n + 1 passages.
+    assert set(index.parse(" ".join(words)).search(200)[1].tolist()) == set(range(64))
+
+
+def test_scores_of_given_rows_are_those_of_the_search(lexical_index_of, texts):
+    query = lexical_index_of(texts).parse("w3 w30 w3")
+    scores, rows = query.search(len(texts))
+    by_row = np.zeros(len(texts))
+    by_row[rows] = scores
+    asked = np.arange(0, len(texts), 7)
+    assert query.scores(asked) == pytest.approx(by_row[asked], abs=1e-6)
+    assert by_row == pytest.approx(bm25(texts, "w3 w30 w3"), abs=1e-6)
+
+
+def test_a_folder_that_cannot_be_written_is_opened(lexical_index_of, tmp_path):
+    lexical_index_of(["tea", "snow"])
+    before = sorted((tmp_path / "lexical").iterdir())
+    assert all(file.stat().st_mode & 0o444 == 0o444 for file in before)
+    LexicalIndex.open(tmp_path / "lexical", "none")
+    assert sorted((tmp_path / "lexical").iterdir()) == before
+
+
+def test_a_folder_without_an_index_is_refused(tmp_path):
+    with pytest.raises(CorruptIndexError, match="is no lexical index"):
+        LexicalIndex.open(tmp_path, "none")
