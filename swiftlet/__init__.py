@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from swiftlet.indexing.progress import ProgressLine
-    from swiftlet.library.evaluation import evaluate
+    from swiftlet.library.evaluation import evaluate, tune
     from swiftlet.library.indexes import build, load_encoder
     from swiftlet.library.indexes import open_searcher as open  # noqa: A004 - as swiftlet.open
     from swiftlet.retrieval.corpora.lines import SkippedLines
@@ -62,11 +62,12 @@ __all__ = [
     "evaluate",
     "load_encoder",
     "open",
+    "tune",
 ]
 
 _MODULES = {
     "swiftlet.indexing.progress": ("ProgressLine",),
-    "swiftlet.library.evaluation": ("evaluate",),
+    "swiftlet.library.evaluation": ("evaluate", "tune"),
     "swiftlet.library.indexes": ("build", "load_encoder", "open"),
     "swiftlet.retrieval.corpora.lines": ("SkippedLines",),
     "swiftlet.retrieval.encoder": ("OnnxEncoder",),

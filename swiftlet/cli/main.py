@@ -16,6 +16,7 @@ from swiftlet.cli.search import search
 from swiftlet.cli.serve import serve
 from swiftlet.cli.terminal import output, print_refusal
 from swiftlet.cli.train import train
+from swiftlet.cli.tune import tune
 from swiftlet.retrieval.errors import RetrievalError
 
 REFUSED = 2
@@ -70,5 +71,5 @@ def options(
 
 
 # Each command imports its own packages when it runs, so that `search` never waits for torch.
-for command in (demo, index, search, serve, evaluate, train, distill, export, inspect):
+for command in (demo, index, search, serve, evaluate, tune, train, distill, export, inspect):
     app.command()(command)

@@ -1,16 +1,19 @@
 """Measures an index or a service by judged queries."""
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from swiftlet import encoders
+from swiftlet.evaluation.experiment import Judgements as JudgedQueries
 from swiftlet.evaluation.experiment import match_judgements, run_queries
 from swiftlet.evaluation.metrics import DEFAULT_METRICS, Metric, largest_cutoff, load_ranx
 from swiftlet.evaluation.report import Report, make_report
 from swiftlet.evaluation.retrievers import Retriever, SearcherRetriever, ServiceRetriever
+from swiftlet.evaluation.weight import TunedWeight, tune_weight, weights_to_try
 from swiftlet.indexing.progress import Progress, Silence
 from swiftlet.library.indexes import StrPath, open_searcher
 from swiftlet.retrieval.arguments import path_of, whole_number
@@ -18,8 +21,10 @@ from swiftlet.retrieval.corpora.rows import Judgements, Queries, qrels_of, queri
 from swiftlet.retrieval.corpora.trec import read_run, write_run
 from swiftlet.retrieval.encoder import Precision
 from swiftlet.retrieval.errors import InvalidArgumentError, shown
+from swiftlet.retrieval.manifest import change_details
 from swiftlet.retrieval.modes import Fusion, Mode
 from swiftlet.retrieval.searcher import Searcher
+from swiftlet.retrieval.types import Qrels, Query
 
 _FEWEST_DOCUMENTS = 100
 
@@ -84,17 +89,9 @@ def evaluate(
     given = {"mode": mode, "weight": weight, "fusion": fusion}
     fields = {name: value for name, value in given.items() if value is not None}
     with _retriever(target, encoder, precision, fields) as retriever:
-        progress.begin("Looking up judged documents", None)
-        judgements = match_judgements(
-            every_query,
-            judged,
-            retriever,
-            qrels_path=Path(qrels) if isinstance(qrels, str | os.PathLike) else Path("the qrels"),
-            allow_unknown=allow_unknown,
-            progress=lambda _, __: progress.advance(1),
+        judgements = _match(
+            every_query, judged, retriever, qrels, progress, allow_unknown=allow_unknown
         )
-        if judgements.warning:
-            progress.note(judgements.warning)
         progress.begin("Searching", len(judgements.queries))
         run = run_queries(
             retriever,
@@ -113,6 +110,60 @@ def evaluate(
         name="searcher" if isinstance(target, Searcher) else str(target),
         baseline_name="" if against is None else str(against),
     )
+
+
+def tune(
+    index: StrPath,
+    queries: Queries,
+    qrels: Judgements,
+    *,
+    encoder: StrPath = encoders.DEFAULT_QUERY_ENCODER,
+    precision: Precision | None = None,
+    progress: Progress | None = None,
+) -> TunedWeight:
+    """Find the weight of hybrid searches by judged queries, and write it into the index.
+
+    The weight stays as it was unless tuning gains on queries that it was not tuned on.
+
+    :param index: An index directory that was built with a language.
+    :param queries: As in `evaluate`, like `qrels`, `encoder`, `precision` and `progress`.
+    :raises RetrievalError: When an argument, the queries, the qrels or the index is bad.
+    :raises MissingExtraError: When the extra `evaluation` is not installed.
+    """
+    load_ranx()
+    progress = progress or Silence()
+    every_query, judged = queries_of(queries), qrels_of(qrels)
+    with open_searcher(index, encoder=encoder, precision=precision) as searcher:
+        judgements = _match(every_query, judged, SearcherRetriever(searcher), qrels, progress)
+        searches = len(weights_to_try(searcher.weight)) * len(judgements.queries)
+        progress.begin("Searching", searches)
+        tuned = tune_weight(searcher, judgements, lambda _, __: progress.advance(1))
+    if tuned.is_better:
+        change_details(path_of("index", index), tuned.details())
+    return tuned
+
+
+def _match(
+    queries: Iterable[Query],
+    judged: Qrels,
+    retriever: Retriever,
+    qrels: Judgements,
+    progress: Progress,
+    *,
+    allow_unknown: bool = False,
+) -> JudgedQueries:
+    progress.begin("Looking up judged documents", None)
+    found = match_judgements(
+        queries,
+        judged,
+        retriever,
+        qrels_path=Path(qrels) if isinstance(qrels, str | os.PathLike) else Path("the qrels"),
+        allow_unknown=allow_unknown,
+        progress=lambda _, __: progress.advance(1),
+    )
+    if found.warning:
+        progress.note(found.warning)
+    return found
 
 
 def _check_run_file(path: Path) -> None:

@@ -5,7 +5,7 @@ import json
 import os
 import stat
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -61,12 +61,24 @@ class Manifest:
 
 
 def write_manifest(directory: Path, manifest: Manifest) -> None:
-    """Write `manifest` into `directory`; call it last, when all files are in place.
+    """Write `manifest` into `directory`, atomically; call it last, when all files are in place.
 
     :raises StorageError: When the file system refuses.
     """
+    written = directory / f".{FILE_NAME}.partial"
     with storage_errors(directory):
-        (directory / FILE_NAME).write_bytes(_serialise(asdict(manifest)))
+        written.write_bytes(_serialise(asdict(manifest)))
+        written.replace(directory / FILE_NAME)
+
+
+def change_details(directory: Path, changes: Mapping[str, Any]) -> None:
+    """Change some of the details in the manifest of an artefact.
+
+    :raises ManifestError: As `read_manifest`.
+    :raises StorageError: When the file system refuses.
+    """
+    manifest = read_manifest(directory)
+    write_manifest(directory, replace(manifest, details={**manifest.details, **changes}))
 
 
 def describe_files(directory: Path, names: Sequence[str]) -> dict[str, FileEntry]:

@@ -200,7 +200,7 @@ class Searcher:
         """
         query = check_query(query)
         top_k = whole_number("top_k", top_k, least=1)
-        mode = self.modes[0] if mode is None else self._checked_mode(mode)
+        mode = self.modes[0] if mode is None else self.check_mode(mode)
         if fusion != "weighted" and weight is not None:
             raise InvalidArgumentError(
                 f"fusion is {shown(fusion)}, which takes no weight: give one of the two"
@@ -234,7 +234,11 @@ class Searcher:
             )
         return SearchResult(search.hits, seconds, search.cached)
 
-    def _checked_mode(self, mode: object) -> Mode:
+    def check_mode(self, mode: object) -> Mode:
+        """The mode, if the index can be searched in it.
+
+        :raises InvalidArgumentError: When it cannot, or there is no such mode.
+        """
         found = one_of("mode", mode, MODES)
         if found not in self.modes:
             raise InvalidArgumentError(

@@ -1,0 +1,41 @@
+"""`swiftlet tune`: the weight of a hybrid search, by judged queries."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from swiftlet import encoders
+from swiftlet.cli.options import EncoderOption, IndexDirectory, PrecisionOption, value_of
+from swiftlet.cli.terminal import ProgressBars, output
+
+
+def tune(
+    index: IndexDirectory,
+    queries: Annotated[
+        Path, typer.Option(help="A BEIR folder, a JSONL or TSV file, or irds:NAME.")
+    ],
+    qrels: Annotated[Path, typer.Option(help="BEIR or TREC qrels, or irds:NAME.")],
+    encoder: EncoderOption = encoders.DEFAULT_QUERY_ENCODER,
+    precision: PrecisionOption = None,
+) -> None:
+    """Find the weight of the dense score in hybrid searches, and write it into the index."""
+    from swiftlet.library.evaluation import tune as find
+
+    with ProgressBars() as progress:
+        tuned = find(
+            index, queries, qrels, encoder=encoder, precision=value_of(precision), progress=progress
+        )
+    output.print(
+        f"nDCG@10 of {tuned.num_queries:,} queries: dense {tuned.dense:.4f}, lexical "
+        f"{tuned.lexical:.4f}, hybrid {tuned.before:.4f}, tuned {tuned.cross_validated:.4f} "
+        "(on queries that were not used for tuning)",
+        soft_wrap=True,
+    )
+    if tuned.is_better:
+        output.print(f"[bold]{index}[/]: the weight is now {tuned.weight:g}", soft_wrap=True)
+    else:
+        output.print(
+            f"[bold]{index}[/]: the weight stays as it was, since no other one is better",
+            soft_wrap=True,
+        )

@@ -1,0 +1,90 @@
+"""Tuning the weight of hybrid searches, on an index where only words tell documents apart."""
+
+import random
+import shutil
+from pathlib import Path
+
+import pytest
+
+import swiftlet
+from swiftlet.evaluation.errors import EvaluationError
+from swiftlet.evaluation.weight import weights_to_try
+from swiftlet.retrieval.errors import InvalidArgumentError
+from swiftlet.retrieval.manifest import change_details, load_manifest
+from swiftlet.retrieval.modes import DEFAULT_WEIGHT
+from tests.command_line import refusal
+from tests.command_line import swiftlet as command
+
+CODES = [f"{random.Random(number).getrandbits(32):08x}" for number in range(60)]
+QUERIES = {code: f"spare part {code}" for code in CODES[:20]}
+QRELS = {code: {code: 1} for code in QUERIES}
+
+
+@pytest.fixture(scope="module")
+def spare_parts(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("parts") / "index"
+    filling = "A spare part for ships, to be kept dry. " * 8
+    rows = [{"_id": code, "text": f"{filling}{code}"} for code in CODES]
+    swiftlet.build(rows, out)
+    return out
+
+
+@pytest.fixture
+def index(spare_parts: Path, tmp_path: Path) -> Path:
+    """A copy of the index, of which hybrid searches weigh only the meaning."""
+    shutil.copytree(spare_parts, tmp_path / "index")
+    change_details(tmp_path / "index", {"weight": 1.0})
+    return tmp_path / "index"
+
+
+def test_a_better_weight_is_written_with_its_evidence_and_used(index: Path) -> None:
+    tuned = swiftlet.tune(index, QUERIES, QRELS)
+    assert tuned.dense == tuned.before < 0.9
+    assert tuned.lexical == tuned.cross_validated == 1
+    details = load_manifest(index, "index").details
+    assert details["weight"] == tuned.weight < 1
+    assert details["weight_evidence"]["num_queries"] == 20
+    with swiftlet.open(index) as searcher:
+        assert searcher.weight == tuned.weight
+        found = [searcher.search(query, 1)[0].document_id for query in QUERIES.values()]
+        assert found == [*QUERIES]
+
+
+def test_a_weight_that_is_as_good_as_any_stays(index: Path) -> None:
+    swiftlet.tune(index, QUERIES, QRELS)
+    before = load_manifest(index, "index")
+    again = swiftlet.tune(index, QUERIES, QRELS)
+    assert not again.is_better
+    assert load_manifest(index, "index") == before
+
+
+def test_too_few_queries_are_refused(index: Path) -> None:
+    few = dict([*QUERIES.items()][:9])
+    with pytest.raises(EvaluationError, match="9 judged queries are too few to tune a weight: 10"):
+        swiftlet.tune(index, few, {code: QRELS[code] for code in few})
+
+
+def test_an_index_without_words_is_refused(tmp_path: Path) -> None:
+    swiftlet.build(
+        [{"_id": code, "text": code} for code in CODES], tmp_path / "index", language=None
+    )
+    with pytest.raises(InvalidArgumentError, match="built without words"):
+        swiftlet.tune(tmp_path / "index", QUERIES, QRELS)
+
+
+def test_the_weight_in_use_is_among_those_tried() -> None:
+    assert DEFAULT_WEIGHT in weights_to_try(DEFAULT_WEIGHT)
+    assert len(weights_to_try(0.123)) == len(weights_to_try(0.72)) + 1 == 27
+
+
+def test_the_command_says_what_it_found(index: Path, tmp_path: Path) -> None:
+    (tmp_path / "queries.tsv").write_text("".join(f"{q}\t{text}\n" for q, text in QUERIES.items()))
+    (tmp_path / "qrels.tsv").write_text("".join(f"{code} 0 {code} 1\n" for code in QUERIES))
+    given = ("--queries", tmp_path / "queries.tsv", "--qrels", tmp_path / "qrels.tsv")
+    tuned = command("tune", index, *given)
+    assert "lexical 1.0000" in tuned.stdout
+    assert "tuned 1.0000" in tuned.stdout
+    weight = load_manifest(index, "index").details["weight"]
+    assert f"the weight is now {weight:g}" in tuned.stdout
+    assert "the weight stays as it was" in command("tune", index, *given).stdout
+    assert "absent" in refusal(command("tune", tmp_path / "absent", *given))
