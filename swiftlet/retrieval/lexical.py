@@ -35,7 +35,8 @@ _TEXT = "text"
 _WORDS = "words"
 _LONGEST_WORD = 100
 _MOST_WORDS = 64
-_MOST_COMMON = 0.5
+_COMMON_SHARE = 0.25
+_COMMON = 1000
 _WRITER_BYTES = 128 * 2**20
 _META_FILE = "meta.json"
 _READABLE = 0o644
@@ -50,8 +51,8 @@ class LexicalIndex:
     document frequencies of the query's words. So it is about 1 if a passage of average length has
     each word once, for any query and any corpus.
 
-    Words in more than half of all passages are not searched if a query has others, and of a long
-    query only the 64 rarest words are: docs/results/hybrid.md has the effect.
+    Words in more than a quarter of all passages, and in more than 1,000, are not searched if a query
+    has others. Of a long query, the 64 rarest words are searched.
     """
 
     def __init__(self, index: Any, language: str) -> None:
@@ -90,18 +91,16 @@ class LexicalQuery:
         self._searcher, self._schema = searcher, schema
         self._size: int = searcher.num_docs
         passages_with = {word: searcher.doc_freq(_TEXT, word) for word in counts}
-        rarest = sorted(counts, key=passages_with.__getitem__)[:_MOST_WORDS]
-        most = max(_MOST_COMMON * self._size, passages_with[rarest[0]]) if rarest else 0
         weight = 0.0
         for word, found in passages_with.items():
             weight += counts[word] * log1p((self._size - found + 0.5) / (found + 0.5))
         self._weight = np.float32(weight or 1)
+        known = (word for word in counts if passages_with[word])
+        rarest = sorted(known, key=passages_with.__getitem__)[:_MOST_WORDS]
+        most = max(_COMMON, _COMMON_SHARE * self._size)
+        searched = [word for word in rarest if passages_with[word] <= most] or rarest
         self._words = tantivy.Query.boolean_query(
-            [
-                (tantivy.Occur.Should, self._word(word, counts[word]))
-                for word in rarest
-                if passages_with[word] <= most
-            ]
+            [(tantivy.Occur.Should, self._word(word, counts[word])) for word in searched]
         )
 
     def search(self, num_candidates: int) -> tuple[Embeddings, Rows]:
