@@ -51,8 +51,8 @@ class LexicalIndex:
     document frequencies of the query's words. So it is about 1 if a passage of average length has
     each word once, for any query and any corpus.
 
-    Words in more than a quarter of all passages, and in more than 1,000, are not searched if a query
-    has others. Of a long query, the 64 rarest words are searched.
+    Words in more than a quarter of all passages, and in more than 1,000, are not searched if a
+    query has others. Of a long query, the 64 rarest words are searched.
     """
 
     def __init__(self, index: Any, language: str) -> None:
