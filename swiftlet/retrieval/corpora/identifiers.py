@@ -9,6 +9,9 @@ from swiftlet.retrieval.errors import shown
 # Control characters break lines and terminals. At the start of a file, U+FEFF is a byte order mark.
 # Half of a surrogate pair cannot be stored.
 _FORBIDDEN = re.compile("[\x00-\x1f\x7f-\x9f\ufeff\ud800-\udfff]")
+LONGEST_ID = 2_048
+"""The most characters of an id; it is a part of URLs."""
+
 _STEPS = frozenset({".", ".."})
 
 
@@ -16,13 +19,18 @@ def check_id(value: object, name: str) -> str:
     """Return `value` if it may be an id. Every reader and writer of ids calls this function.
 
     :param name: The name of the id in messages, such as "document id".
-    :raises LineError: When it is no string, blank, a step in a path ("." or ".."), or holds a
-        control character, U+FEFF or half of a surrogate pair.
+    :raises LineError: When it is no string, blank, longer than `LONGEST_ID`, a step in a path ("."
+        or ".."), or holds a control character, U+FEFF or half of a surrogate pair.
     """
     if not isinstance(value, str):
         raise LineError(f"the {name} {shown(value)} is not a string")
     if not value or value.isspace():
         raise LineError(f"the {name} is empty")
+    if len(value) > LONGEST_ID:
+        raise LineError(
+            f"the {name} {shown(value)} has {len(value):,} characters; at most {LONGEST_ID:,} are "
+            "expected"
+        )
     if found := _FORBIDDEN.search(value):
         raise LineError(
             f"the {name} {shown(value)} holds the forbidden character U+{ord(found[0]):04X}"

@@ -42,10 +42,17 @@ class SkippedLines:
             self.messages.append(str(error))
 
 
+class SkippableError(CollectionError):
+    """A bad line, row or file, which `SkippedLines` would leave out."""
+
+
 def refuse(error: CollectionError, skipped: SkippedLines | None) -> None:
-    """Add a bad line to `skipped`, or raise its error if bad lines are not to be skipped."""
+    """Add a bad line to `skipped`.
+
+    :raises SkippableError: When bad lines are not to be skipped.
+    """
     if skipped is None:
-        raise error
+        raise SkippableError(error.path, error.problem, error.line_number) from error
     skipped.add(error)
 
 

@@ -12,7 +12,7 @@ from typing import Any, Protocol, runtime_checkable
 from swiftlet.retrieval.arguments import path_of
 from swiftlet.retrieval.corpora.collections import read_documents, read_qrels, read_queries
 from swiftlet.retrieval.corpora.identifiers import SeenIds, check_id
-from swiftlet.retrieval.corpora.lines import LineError, SkippedLines, refuse
+from swiftlet.retrieval.corpora.lines import LineError, SkippableError, SkippedLines, refuse
 from swiftlet.retrieval.corpora.records import check_nesting, document_from_fields, query
 from swiftlet.retrieval.errors import CollectionError, InvalidArgumentError, shown
 from swiftlet.retrieval.text import has_lone_surrogate
@@ -61,8 +61,10 @@ def documents_of(corpus: Corpus, *, skipped: SkippedLines | None = None) -> Iter
     :raises CollectionError: As `read_documents`; the message names the number of the row.
     """
     if isinstance(corpus, str | os.PathLike):
-        return read_documents(path_of("corpus", corpus), skipped=skipped)
-    return _documents(_rows(corpus), skipped)
+        documents = read_documents(path_of("corpus", corpus), skipped=skipped)
+    else:
+        documents = _documents(_rows(corpus), skipped)
+    return _with_the_way_out(documents)
 
 
 def queries_of(queries: Queries) -> list[Query]:
@@ -158,6 +160,17 @@ def _frame_rows(frame: DataFrame) -> Iterator[dict[str, Any]]:
 
 def _without_empty(row: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in row.items() if value is not None}
+
+
+def _with_the_way_out(documents: Iterator[Document]) -> Iterator[Document]:
+    try:
+        yield from documents
+    except SkippableError as error:
+        problem = (
+            f"{error.problem}; swiftlet index --skip-bad-lines (in Python "
+            "skipped=swiftlet.SkippedLines()) leaves it out"
+        )
+        raise CollectionError(error.path, problem, error.line_number) from error
 
 
 def _documents(rows: Iterable[Any], skipped: SkippedLines | None) -> Iterator[Document]:

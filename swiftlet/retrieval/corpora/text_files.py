@@ -2,6 +2,7 @@
 
 import codecs
 import re
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from swiftlet.retrieval.corpora.lines import (
     LineError,
     SkippedLines,
     read_errors,
+    refuse,
 )
 from swiftlet.retrieval.errors import CollectionError
 from swiftlet.retrieval.types import Document
@@ -43,19 +45,14 @@ def read_text_folder(folder: Path, skipped: SkippedLines | None = None) -> Itera
     and links to folders are not followed.
 
     :raises CollectionError: When a folder cannot be read; and, unless there is `skipped` to collect
-        them, when a file is bad as in `read_text_file`.
+        them, when a file is bad as in `read_text_file`, or a link to a place outside the folder.
     """
     for path in text_files(folder):
         try:
+            _check_is_within(path, folder)
             document = _read(path, folder)
         except CollectionError as error:
-            if skipped is None:
-                problem = (
-                    f"{error.problem}; swiftlet index --skip-bad-lines (in Python "
-                    "skipped=swiftlet.SkippedLines()) leaves such files out"
-                )
-                raise CollectionError(error.path, problem, error.line_number) from error
-            skipped.add(error)
+            refuse(error, skipped)
         else:
             yield document
 
@@ -105,13 +102,21 @@ def _visible_entries(folder: Path) -> list[Path]:
     return sorted(entries, reverse=True)
 
 
+def _check_is_within(path: Path, folder: Path) -> None:
+    if path.is_symlink() and not path.resolve().is_relative_to(folder.resolve()):
+        raise CollectionError(path, "it is a link to a place outside the folder")
+
+
 def _read(path: Path, folder: Path) -> Document:
     try:
         document_id = check_id(path.relative_to(folder).as_posix(), "file name")
     except LineError as error:
         raise CollectionError(folder, str(error)) from error
-    with read_errors(path), path.open("rb") as file:
-        content = file.read(LONGEST_BYTES + 1)
+    with read_errors(path):
+        if not stat.S_ISREG(path.stat().st_mode):  # reading a pipe may never end
+            raise CollectionError(path, "it is no regular file")
+        with path.open("rb") as file:
+            content = file.read(LONGEST_BYTES + 1)
     if len(content) > LONGEST_BYTES:
         raise CollectionError(path, f"longer than {LONGEST_BYTES:,} bytes")
     text = _decode(path, content.removeprefix(codecs.BOM_UTF8)).replace("\r\n", "\n")

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from swiftlet.retrieval.corpora.collections import SkippedLines, read_documents, read_queries
+from swiftlet.retrieval.corpora.rows import documents_of
 from swiftlet.retrieval.errors import CollectionError
 from swiftlet.retrieval.types import Document, Query
 
@@ -157,7 +158,7 @@ def test_queries_are_read(write: Write, name: str, content: str, queries: list[Q
         ('{"_id": "x", "text": "t", "n": ' + "[" * 80 + "]" * 80 + "}", "more than 64 levels deep"),
         ("[" * 200_000, "not valid JSON: maximum recursion depth"),
         ('{"_id": "good", "text": "again"}', "the document id 'good' came before"),
-        ('{"_id": "' + "x" * 10**6 + '\\n", "text": "t"}', "U+000A"),
+        ('{"_id": "' + "x" * 10**6 + '", "text": "t"}', "1,000,000 characters; at most 2,048"),
     ],
 )
 def test_a_bad_json_line_is_named_or_skipped(write: Write, line: str, problem: str) -> None:
@@ -291,15 +292,52 @@ def test_bad_files_of_a_folder_can_be_skipped(write: Write, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(
-    ("content", "problem"),
-    [("", ": the file is empty"), (b"\x89PNG", ", line 1: not valid UTF-8: byte 1 is 0x89")],
+    ("name", "content", "problem"),
+    [
+        ("bad.md", "", ": the file is empty"),
+        ("bad.md", b"\x89PNG", ", line 1: not valid UTF-8: byte 1 is 0x89"),
+        ("c.jsonl", '{"_id": "a"}', ', line 1: there is no "text"'),
+        ("c.jsonl", '{"_id": "a", "text": ""}', ", line 1: the document 'a' has neither text nor"),
+        ("c.tsv", "a", ", line 1: 1 column where 2 or 4 are expected"),
+    ],
 )
-def test_a_bad_file_of_a_folder_is_refused_with_the_way_to_leave_it_out(
-    write: Write, content: str | bytes, problem: str
+def test_bad_documents_are_refused_with_the_way_to_leave_them_out(
+    write: Write, name: str, content: str | bytes, problem: str
 ) -> None:
-    path = write("folder/bad.md", content)
-    error = str(refusal(lambda: read_documents(path.parent)))
-    assert error.startswith(f"{path}{problem}; swiftlet index --skip-bad-lines (in Python skipped=")
+    path = write(f"folder/{name}", content)
+    corpus = path.parent if path.suffix == ".md" else path
+    error = str(refusal(lambda: documents_of(corpus)))
+    assert error.startswith(f"{path}{problem}")
+    assert "; swiftlet index --skip-bad-lines (in Python skipped=" in error
+
+
+def test_what_cannot_be_left_out_is_refused_without_that_way(tmp_path: Path) -> None:
+    assert "skip-bad-lines" not in str(refusal(lambda: documents_of(tmp_path / "absent")))
+
+
+def test_links_that_lead_out_of_a_folder_and_pipes_are_bad_files(
+    write: Write, tmp_path: Path
+) -> None:
+    secret = write("secret.txt", "secret")
+    inside = write("folder/inner/fine.md", "fine")
+    (inside.parent / "out.txt").symlink_to(secret)
+    (inside.parent / "far.txt").symlink_to("/etc/hostname")
+    (inside.parent / "in.md").symlink_to("fine.md")
+    os.mkfifo(inside.parent / "pipe.txt")
+    skipped = SkippedLines()
+    found = read_documents(tmp_path / "folder", skipped=skipped)
+    assert [document.document_id for document in found] == ["inner/fine.md", "inner/in.md"]
+    reasons = sorted(message.split(": ")[1] for message in skipped.messages)
+    assert reasons == [*["it is a link to a place outside the folder"] * 2, "it is no regular file"]
+
+
+def test_an_id_is_bounded(write: Write) -> None:
+    def ids(length: int) -> list[str]:
+        path = write("c.jsonl", f'{{"_id": "{"a" * length}", "text": "fine"}}')
+        return [document.document_id for document in read_documents(path)]
+
+    assert ids(2_048) == ["a" * 2_048]
+    assert "has 2,049 characters; at most 2,048 are expected" in str(refusal(lambda: ids(2_049)))
 
 
 def test_only_the_first_messages_of_skipped_lines_are_kept(write: Write) -> None:
