@@ -31,7 +31,7 @@ def _expected(*names: str) -> str:
 
 
 class SearchOptions(RequestModel):
-    """The fields that every request to search has; a route bounds the first and the third."""
+    """The fields that every request to search has; a route bounds `top_k` and `timeout_ms`."""
 
     top_k: int
     include_text: bool = Field(True, description="true or false")
