@@ -77,7 +77,8 @@ def _draw_stages(axes: "Axes", measurement: Measurement) -> None:
     below = {p: f for p, f in measurement.rates.items() if p < FULL and not f.rejected_share}
     stacks = {p: stacked_stages(f) for p, f in (below or measurement.rates).items()}
     names = dict.fromkeys(name for stack in stacks.values() for name in stack)
-    colours = dict(zip([n for n in names if n not in {REST, OUTSIDE}], COLOURS, strict=False))
+    stages = [name for name in names if name not in {REST, OUTSIDE}]
+    colours = dict(zip(stages, cycle(COLOURS), strict=False))
     _draw_bars(axes, stacks, colours | dict(zip((REST, OUTSIDE), GREYS, strict=True)))
     axes.set(xlabel="of saturation", ylabel="mean, ms")
 

@@ -55,7 +55,7 @@ def create_app(
     """
     app = FastAPI(
         title="Swiftlet",
-        description="Dense retrieval. Errors are problems as RFC 9457 has them.",
+        description="Hybrid retrieval. Errors are problems as RFC 9457 has them.",
         version=version("swiftlet-retrieval"),
         openapi_url=None,
         docs_url=None,

@@ -3,10 +3,11 @@
 from contextlib import suppress
 from typing import Any, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 from pydantic_core import from_json
 
 from service.limits import Limits
+from swiftlet.retrieval.modes import FUSIONS, MODES, Fusion, Mode
 from swiftlet.retrieval.text import check_query
 
 SEARCHABLE = (
@@ -22,6 +23,33 @@ class RequestModel(BaseModel):
     """A request. Types are strict: "10" is not 10."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+def _expected(*names: str) -> str:
+    *first, last = (f'"{name}"' for name in names)
+    return f"{', '.join(first)} or {last}"
+
+
+class SearchOptions(RequestModel):
+    """The fields that every request to search has; a route bounds `top_k` and `timeout_ms`."""
+
+    top_k: int
+    include_text: bool = Field(True, description="true or false")
+    timeout_ms: int
+    mode: Mode | None = Field(None, description=_expected(*MODES))
+    weight: float | None = Field(None, ge=0, le=1, description="a number from 0 to 1")
+    fusion: Fusion = Field("weighted", description=_expected(*FUSIONS))
+
+
+class LinkModel(RequestModel):
+    """The query string of a request: `q`, and parameters as JSON writes them."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_json(cls, parameters: dict[str, object]) -> dict[str, object]:
+        return {
+            name: value if name == "q" else _parsed(value) for name, value in parameters.items()
+        }
 
 
 class RequestFields:
@@ -46,7 +74,6 @@ class RequestFields:
             ge=1, le=limits.max_top_k, description=f"a whole number from 1 to {limits.max_top_k}"
         )
         self.default_top_k = min(_DEFAULT_TOP_K, limits.max_top_k)
-        self.include_text: Any = Field(description="true or false")
         self.timeout_ms: Any = Field(
             ge=1,
             le=limits.timeout_ms,
@@ -64,9 +91,6 @@ def _parsed(text: object) -> object:
 Searchable = AfterValidator(check_query)
 """Checks that a text can be a query."""
 
-FromJson = BeforeValidator(_parsed)
-"""Reads a parameter of a query string as JSON writes it."""
-
 
 class PassageAnswer(BaseModel):
     """The part of a document that gave it its score."""
@@ -81,7 +105,11 @@ class HitAnswer(BaseModel):
     """A document found for a query."""
 
     document_id: str
-    score: float = Field(description="Cosine similarity of the query and the passage.")
+    score: float = Field(
+        description="Of the query and the passage. dense: their cosine; lexical: the BM25 score, "
+        "divided by the weight of the query's words; hybrid: the weighted sum of both, or with "
+        "rrf the sum of 1 / (60 + rank) in both."
+    )
     title: str
     passage: PassageAnswer
     metadata: dict[str, Any]
@@ -169,6 +197,8 @@ class IndexAnswer(BaseModel):
     fingerprint: str
     num_documents: int
     num_passages: int
+    modes: list[str] = Field(description="The modes of a search; the first is the default.")
+    weight: float = Field(description="The default of a search's weight.")
     created_by: str
     recall: dict[str, Any] = Field(description="Measured against exact search at the build.")
     details: dict[str, Any] = Field(description="Further fields of the index's manifest.")

@@ -81,7 +81,8 @@ def _what_is_wrong(mistake: dict[str, Any], where: str) -> str:
         return f"has {len(value)} characters"
     if mistake["type"] == "too_long":
         return f"has {len(value)} entries"
-    if where == "body" and type(value) in _JSON_TYPES:
+    names_a_choice = mistake["type"] == "literal_error" and isinstance(value, str)
+    if where == "body" and type(value) in _JSON_TYPES and not names_a_choice:
         return f"is {_JSON_TYPES[type(value)]}"
     return f"is {shown(json.dumps(value))}"
 

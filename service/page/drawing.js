@@ -3,6 +3,7 @@
 import { unitOffset } from "./service.js";
 
 const STAGE_COLOURS = 8; // of style.css; a stage beyond them takes the first one again
+const MODES = { hybrid: "meaning and words", dense: "meaning", lexical: "words" };
 const number = new Intl.NumberFormat("en-GB");
 
 /** An element with a class and its children: strings become text, never markup. */
@@ -24,18 +25,19 @@ export function rounded(milliseconds) {
   return milliseconds < 10 ? milliseconds.toFixed(1) : number.format(Math.round(milliseconds));
 }
 
-/** The address of a query, or of a document found by it. */
-export function addressOf(query, documentId = null) {
+/** The address of a query in a mode, or of a document found by it. */
+export function addressOf({ query, mode }, documentId = null) {
   const parameters = new URLSearchParams();
   if (query) parameters.set("q", query);
+  if (mode) parameters.set("mode", mode);
   if (documentId !== null) parameters.set("document", documentId);
   return parameters.size ? `?${parameters}` : "./";
 }
 
 /** One hit of a list: title, score, passage. */
-export function drawHit(hit, query) {
+export function drawHit(hit, asked) {
   const link = element("a", "", hit.title.trim() || hit.document_id);
-  link.href = addressOf(query, hit.document_id);
+  link.href = addressOf(asked, hit.document_id);
   link.dataset.documentId = hit.document_id;
   const filled = element("span");
   filled.style.inlineSize = `${100 * Math.min(1, Math.max(0, hit.score))}%`;
@@ -51,13 +53,23 @@ export function drawHit(hit, query) {
   );
 }
 
-/** The stages' times, as a stacked bar and in words. */
+/** A choice of modes, the first of which is the default and has no value. */
+export function drawModes(modes) {
+  return modes.map((mode, position) => {
+    const input = element("input");
+    Object.assign(input, { type: "radio", name: "mode", id: `mode-${mode}`, value: position ? mode : "" });
+    return element("label", "", input, MODES[mode] ?? mode);
+  });
+}
+
+/** The times of the stages that ran, as a stacked bar and in words. */
 export function drawStages(stages) {
   const whole = stages.reduce((sum, [, duration]) => sum + duration, 0);
   const bar = element("div", "stacked");
   bar.ariaHidden = "true";
   const names = element("ul", "legend");
   for (const [position, [name, duration]] of stages.entries()) {
+    if (!duration) continue;
     const colour = name === "other" ? "stage-other" : `stage-${(position % STAGE_COLOURS) + 1}`;
     const part = element("span", colour);
     part.style.flexGrow = String((100 * duration) / whole);

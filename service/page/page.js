@@ -1,6 +1,6 @@
 // The search page: requests, views, and the address that reflects both.
 
-import { addressOf, counted, drawEntries, drawHit, drawInfo, drawStages, drawText, rounded, whereabouts } from "./drawing.js";
+import { addressOf, counted, drawEntries, drawHit, drawInfo, drawModes, drawStages, drawText, rounded, whereabouts } from "./drawing.js";
 import { Problem, fetchDocument, fetchInfo, keepKey, search } from "./service.js";
 
 const TYPING_PAUSE_MS = 150;
@@ -28,7 +28,7 @@ const $ = (id) => document.getElementById(id);
 const box = $("query");
 const views = ["home", "notice", "results", "document"].map($);
 
-/** The answered query, and when its hits were shown; null until there is one. */
+/** The answered query and mode, and when its hits were shown; null until there is one. */
 let shown = null;
 /** Whether the query of the address was entered or followed, and so keeps its history entry. */
 let entered = true;
@@ -63,30 +63,32 @@ function showHome() {
   show("home");
 }
 
-function showHits(query, answer) {
+function showHits(asked, answer) {
   placeInResults = { scroll: 0, documentId: null };
-  shown = { query, hits: answer.hits, at: performance.now() };
-  document.title = `${query} · Swiftlet`;
+  shown = { ...asked, hits: answer.hits, at: performance.now() };
+  document.title = `${asked.query} · Swiftlet`;
   const time = rounded(answer.milliseconds);
   const found = counted(answer.hits.length, "document");
   $("count").textContent = `${found} in ${time} ms`;
   $("stages").replaceChildren(...drawStages(answer.stages));
-  $("hits").replaceChildren(...answer.hits.map((hit) => drawHit(hit, query)));
+  $("hits").replaceChildren(...answer.hits.map((hit) => drawHit(hit, asked)));
   announce(`${found} found in ${time} milliseconds`);
   if (answer.hits.length) show("results");
   else showEmpty();
 }
 
-// A dense search finds documents for every query, unless the index is empty.
+// Other searches than lexical ones find documents for every query, unless the index is empty.
 function showEmpty() {
+  const lexical = shown.mode === "lexical";
   shown = null;
-  showNotice({ heading: "Nothing found", detail: "This index holds no documents yet." });
+  const detail = lexical ? "No document shares a word with the query." : "This index holds no documents yet.";
+  showNotice({ heading: "Nothing found", detail });
 }
 
 function showDocument(found, passage) {
   const title = found.title.trim() || found.document_id;
   document.title = `${title} · Swiftlet`;
-  $("back").href = addressOf(address().query);
+  $("back").href = addressOf(address());
   $("document-title").textContent = title;
   $("document-where").textContent = whereabouts(found.text, passage);
   $("document-metadata").replaceChildren(...drawEntries(Object.entries({ id: found.document_id, ...found.metadata })));
@@ -133,7 +135,7 @@ function showNotice({ heading, detail, requestId = "", asksForKey = false, mayRe
   $("notice-request").hidden = !requestId;
   $("notice-request").querySelector("code").textContent = requestId;
   $("notice-back").hidden = address().documentId === null;
-  $("notice-back").href = addressOf(address().query);
+  $("notice-back").href = addressOf(address());
   $("key-form").hidden = !asksForKey;
   $("again").hidden = !mayRetry;
   $("again").textContent = "Try again";
@@ -195,11 +197,11 @@ async function ask(request, onAnswer) {
   }
 }
 
-function searchFor(query, onAnswer = () => {}) {
+function searchFor(asked, onAnswer = () => {}) {
   return ask(
-    (signal) => search(query, signal),
+    (signal) => search(asked.query, asked.mode, signal),
     (answer) => {
-      showHits(query, answer);
+      showHits(asked, answer);
       return onAnswer();
     },
   );
@@ -217,18 +219,31 @@ function openDocument(documentId) {
 
 function address() {
   const parameters = new URLSearchParams(location.search);
-  return { query: (parameters.get("q") ?? "").trim(), documentId: parameters.get("document") };
+  const query = (parameters.get("q") ?? "").trim();
+  return { query, mode: parameters.get("mode") ?? "", documentId: parameters.get("document") };
+}
+
+/** The query in the box, and the chosen mode: until the modes are known, that of the address. */
+function typed() {
+  const chosen = modeInputs().find((input) => input.checked);
+  return { query: box.value.trim(), mode: chosen?.value ?? address().mode };
+}
+
+/** Whether both are the same query in the same mode. */
+function same(one, other) {
+  return one.query === other?.query && one.mode === other.mode;
 }
 
 /** Show the query or the document of the address. */
 async function follow() {
-  const { query, documentId } = address();
+  const { query, mode, documentId } = address();
   if (box.value.trim() !== query) box.value = query;
+  checkMode(mode);
   entered = true;
   stop();
   const open = () => documentId !== null && openDocument(documentId);
-  if (query && query !== shown?.query) {
-    await searchFor(query, open);
+  if (query && !same({ query, mode }, shown)) {
+    await searchFor({ query, mode }, open);
   } else if (documentId !== null) {
     await open();
   } else if (query) {
@@ -238,28 +253,28 @@ async function follow() {
   }
 }
 
-/** Write a query into the address: in a new history entry if the previous results have been read, else in its place. */
-function record(query) {
+/** Write what is asked into the address: in a new history entry if the previous results have been read, else in its place. */
+function record(asked) {
   const before = address();
-  if (before.query === query && before.documentId === null) return;
+  if (same(asked, before) && before.documentId === null) return;
   const wasRead = shown !== null && performance.now() - shown.at > READ_AFTER_MS;
   const keepsEntry = entered || wasRead || !before.query || before.documentId !== null;
-  history[keepsEntry ? "pushState" : "replaceState"](null, "", addressOf(query));
+  history[keepsEntry ? "pushState" : "replaceState"](null, "", addressOf(asked));
   entered = false;
 }
 
 function searchForTyped() {
   clearTimeout(typing);
-  const query = box.value.trim();
-  record(query);
-  if (!query) showHome();
-  else if (query === shown?.query) showResults();
-  else searchFor(query);
+  const asked = typed();
+  record(asked);
+  if (!asked.query) showHome();
+  else if (same(asked, shown)) showResults();
+  else searchFor(asked);
 }
 
 function open(documentId) {
   placeInResults = { scroll: window.scrollY, documentId };
-  history.pushState({ fromResults: true }, "", addressOf(box.value.trim(), documentId));
+  history.pushState({ fromResults: true }, "", addressOf(typed(), documentId));
   openDocument(documentId);
 }
 
@@ -267,7 +282,7 @@ function goBack() {
   if (history.state?.fromResults) {
     history.back();
   } else {
-    history.replaceState(null, "", addressOf(address().query));
+    history.replaceState(null, "", addressOf(address()));
     follow();
   }
 }
@@ -290,12 +305,14 @@ $("search").addEventListener("submit", (event) => {
   if (matchMedia("(pointer: coarse)").matches) box.blur();
 });
 
+$("modes").addEventListener("change", () => $("search").requestSubmit());
+
 $("key-form").addEventListener("submit", (event) => {
   event.preventDefault();
   keepKey($("key").value);
   $("key").value = "";
   again();
-  showSize();
+  describe();
 });
 
 $("again").addEventListener("click", () => again());
@@ -339,7 +356,7 @@ function move(by) {
 
 document.addEventListener("keydown", (event) => {
   if (event.isComposing || event.ctrlKey || event.metaKey || event.altKey || $("about").open) return;
-  const writes = event.target.matches("input, textarea");
+  const writes = event.target.matches("input:not([type=radio]), textarea");
   let handled = true;
   if (event.key === "/" && !writes) {
     box.focus();
@@ -362,9 +379,31 @@ addEventListener("popstate", follow);
 
 // Searches
 
-async function showSize() {
+function modeInputs() {
+  return [...$("modes").querySelectorAll("input")];
+}
+
+function checkMode(mode) {
+  for (const input of modeInputs()) input.checked = input.value === mode;
+}
+
+/** Offer the modes of the index. An address with another one is changed to the default. */
+function offerModes(modes) {
+  for (const label of $("modes").querySelectorAll("label")) label.remove();
+  $("modes").append(...drawModes(modes));
+  $("modes").hidden = modes.length < 2;
+  const { query, mode, documentId } = address();
+  checkMode(mode);
+  if (modeInputs().some((input) => input.checked)) return;
+  history.replaceState(history.state, "", addressOf({ query, mode: "" }, documentId));
+  follow();
+}
+
+/** Show the size of the index and its modes. */
+async function describe() {
   try {
     const { index } = await fetchInfo();
+    offerModes(index.modes);
     const [documents, passages] = [index.num_documents, index.num_passages];
     $("home-size").textContent = `${counted(documents, "document")} in ${counted(passages, "passage")}.`;
   } catch {
@@ -390,4 +429,4 @@ $("about").addEventListener("click", (event) => {
 
 history.scrollRestoration = "manual";
 follow();
-showSize();
+describe();

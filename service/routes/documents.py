@@ -72,6 +72,8 @@ async def info(service: ReadyService) -> InfoAnswer:
             fingerprint=service.loaded.fingerprint,
             num_documents=searcher.num_documents,
             num_passages=searcher.num_passages,
+            modes=list(searcher.modes),
+            weight=searcher.weight,
             created_by=index.created_by,
             recall=index.details.get("recall", {}),
             details=dict(index.details),

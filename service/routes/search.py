@@ -1,7 +1,7 @@
 """Searching, for one query and for several."""
 
 from functools import partial
-from typing import Annotated, Any, NamedTuple, Protocol
+from typing import Annotated, Any, NamedTuple
 from urllib.parse import parse_qsl
 
 from fastapi import APIRouter, Depends, Query, Request
@@ -21,11 +21,12 @@ from service.problems import (
 )
 from service.schemas import (
     BatchAnswer,
-    FromJson,
+    LinkModel,
     RequestFields,
     RequestModel,
     Searchable,
     SearchAnswer,
+    SearchOptions,
 )
 from service.state import AnyService, LoadedIndex, Service
 from service.validation import shown
@@ -36,22 +37,6 @@ _SECONDS_PER_HIT = 0.00005
 """The approximate time that each further document of an answer takes."""
 
 _REFUSALS = (InvalidArgumentError, QueueFullError, DeadlineError)
-
-
-class _SearchOptions(Protocol):
-    """The fields that every request to search has."""
-
-    @property
-    def top_k(self) -> int:
-        """How many documents to return."""
-
-    @property
-    def include_text(self) -> bool:
-        """Whether passages come with their text."""
-
-    @property
-    def timeout_ms(self) -> int:
-        """How long the answer may take."""
 
 
 class _Found(NamedTuple):
@@ -66,21 +51,24 @@ def search_router(limits: Limits) -> APIRouter:
     """The routes of one query, with the bounds of `limits`."""
     fields = RequestFields(limits)
 
-    class SearchRequest(RequestModel):
+    class Body(RequestModel):
+        query: Annotated[str, fields.query, Searchable]
+
+    class Link(LinkModel):
+        q: Annotated[str, fields.query, Searchable]
+
+    # The fields of the last base come first.
+    class SearchRequest(SearchOptions, Body):
         """The body of `POST /search`."""
 
-        query: Annotated[str, fields.query, Searchable]
         top_k: Annotated[int, fields.top_k] = fields.default_top_k
-        include_text: Annotated[bool, fields.include_text] = True
         timeout_ms: Annotated[int, fields.timeout_ms] = limits.timeout_ms
 
-    class SearchParameters(RequestModel):
+    class SearchParameters(SearchOptions, Link):
         """The query string of `GET /search`."""
 
-        q: Annotated[str, fields.query, Searchable]
-        top_k: Annotated[int, fields.top_k, FromJson] = fields.default_top_k
-        include_text: Annotated[bool, fields.include_text, FromJson] = True
-        timeout_ms: Annotated[int, fields.timeout_ms, FromJson] = limits.timeout_ms
+        top_k: Annotated[int, fields.top_k] = fields.default_top_k
+        timeout_ms: Annotated[int, fields.timeout_ms] = limits.timeout_ms
 
     router = APIRouter(
         route_class=json_route(
@@ -115,12 +103,13 @@ def batch_router(limits: Limits) -> APIRouter:
     """The route of several queries, with the bounds of `limits`."""
     fields = RequestFields(limits)
 
-    class BatchRequest(RequestModel):
+    class Body(RequestModel):
+        queries: Annotated[list[Annotated[str, fields.query, Searchable]], fields.queries]
+
+    class BatchRequest(SearchOptions, Body):
         """The body of `POST /search/batch`."""
 
-        queries: Annotated[list[Annotated[str, fields.query, Searchable]], fields.queries]
         top_k: Annotated[int, fields.top_k] = fields.default_top_k
-        include_text: Annotated[bool, fields.include_text] = True
         timeout_ms: Annotated[int, fields.timeout_ms] = limits.timeout_ms
 
     router = APIRouter(
@@ -168,7 +157,7 @@ async def _check_query_string(request: Request) -> None:
 
 
 async def _find_each(
-    service: Service, request: Request, queries: list[str], options: _SearchOptions
+    service: Service, request: Request, queries: list[str], options: SearchOptions
 ) -> tuple[LoadedIndex, list[_Found]]:
     """The index that answered, and the hits of each query."""
     loaded, context = service.loaded, request.state.context
@@ -183,16 +172,22 @@ async def _find_each(
     return loaded, [each.result for each in completed]
 
 
-def _find(loaded: LoadedIndex, options: _SearchOptions, query: str) -> _Found:
+def _find(loaded: LoadedIndex, options: SearchOptions, query: str) -> _Found:
     found = loaded.searcher.search(
-        query, options.top_k, include_text=options.include_text, cache=loaded.cache
+        query,
+        options.top_k,
+        mode=options.mode,
+        weight=options.weight,
+        fusion=options.fusion,
+        include_text=options.include_text,
+        cache=loaded.cache,
     )
     hits = [_hit_fields(hit, include_text=options.include_text) for hit in found.hits]
     return _Found(
         # JSON has no NaN: one in a document's metadata must not make the answer invalid.
         to_json(hits, inf_nan_mode="null"),
         found.stage_seconds,
-        None if loaded.cache is None else found.cached,
+        None if loaded.cache is None or options.mode == "lexical" else found.cached,
     )
 
 

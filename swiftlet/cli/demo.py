@@ -63,9 +63,10 @@ def _cache_directory() -> Path:
 
 
 def _is_current(index: Path) -> bool:
-    """Whether `index` exists, made by the encoder that ships and of the default type."""
+    """Whether `index` exists, made by the encoder that ships, of the default type and language."""
     from swiftlet.retrieval.engines import find_engine
     from swiftlet.retrieval.errors import ArtefactError
+    from swiftlet.retrieval.lexical import DEFAULT_LANGUAGE
     from swiftlet.retrieval.manifest import read_manifest
 
     try:
@@ -74,8 +75,10 @@ def _is_current(index: Path) -> bool:
         return False
     encoder = read_manifest(encoders.DEFAULT_ENCODER, "encoder").fingerprint
     factory = find_engine().default_factory(manifest.details.get("num_passages", 0), manifest.dim)
-    found = manifest.details.get("encoder_fingerprint"), manifest.details.get("factory")
-    return found == (encoder, factory)
+    wanted = {
+        "encoder_fingerprint": encoder, "factory": factory, "language": DEFAULT_LANGUAGE,
+    }  # fmt: skip
+    return wanted.items() <= manifest.details.items()
 
 
 def _show(address: str) -> None:

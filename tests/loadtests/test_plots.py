@@ -9,8 +9,10 @@ from matplotlib.image import imread
 from loadtests.figures import Figures
 from loadtests.http_client import NO_ANSWER
 from loadtests.measure import Measurement
-from loadtests.plots import REST, draw_all, stacked_stages
+from loadtests.plots import OUTSIDE, REST, _draw_stages, draw_all, stacked_stages
 from loadtests.systems import SystemUnderTest
+from service.context import STAGES
+from swiftlet.evaluation.plots.figures import new_figure
 from tests.loadtests.test_figures import load_of
 
 
@@ -37,3 +39,14 @@ def test_the_stages_and_what_lies_outside_add_up_to_the_latency() -> None:
     assert stack["queue"] == pytest.approx(1.5)
     assert stack[REST] == pytest.approx(1.5)
     assert sum(stack.values()) == pytest.approx(10.0)
+
+
+def test_each_stage_of_the_service_is_drawn_in_a_colour_of_its_own() -> None:
+    measurement = measurement_of("one", [200] * 150)
+    timing = ", ".join([*(f"{stage};dur=0.5" for stage in STAGES), "total;dur=5"]).encode()
+    for each in measurement.rates[50.0].load.exchanges:
+        each.server_timing = timing
+    (axes,) = new_figure(4, 3).axes
+    _draw_stages(axes, measurement)
+    assert [bars.get_label() for bars in axes.containers] == [*STAGES, REST, OUTSIDE]
+    assert len({bars[0].get_facecolor() for bars in axes.containers}) == len(STAGES) + 2

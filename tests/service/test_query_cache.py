@@ -95,6 +95,17 @@ def test_a_query_that_comes_again_is_not_encoded_again_and_has_the_same_answer(
     assert 'swiftlet_stage_seconds_count{stage="dense"} 4.0' in text
 
 
+def test_a_lexical_search_neither_encodes_nor_looks_into_the_cache(
+    make_application: Callable[..., Any], small_searcher: Searcher
+) -> None:
+    application = make_application(small_searcher, cache_bytes=100_000)
+    assert application.ask("GET", "/search?q=bread&mode=lexical").json()["hits"]
+    text = application.ask("GET", "/metrics").text
+    assert 'swiftlet_cache_lookups_total{result="miss"} 0.0' in text
+    assert 'swiftlet_stage_seconds_count{stage="encode"} 0.0' in text
+    assert 'swiftlet_stage_seconds_count{stage="lexical"} 1.0' in text
+
+
 def test_without_a_cache_each_query_is_encoded(
     make_application: Callable[..., Any], counting_searcher: Searcher
 ) -> None:

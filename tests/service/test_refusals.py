@@ -21,6 +21,8 @@ from tests.service.conftest import with_encoder
 TEXT = "a text of 1 to 10000 characters, not all blank is expected"
 MILLISECONDS = "a whole number of milliseconds from 1 to 5000 is expected"
 WHOLE = "a whole number from 1 to 1000 is expected"
+MODES = '"hybrid", "dense" or "lexical" is expected'
+SHARE = "a number from 0 to 1 is expected"
 
 
 def check(answer: httpx.Response, status: int, field: str | None, sentence: str) -> None:
@@ -69,6 +71,13 @@ def check(answer: httpx.Response, status: int, field: str | None, sentence: str)
         (b'{"query":"a","timeout_ms":0}', 422, "timeout_ms", f"is 0; {MILLISECONDS}"),
         (b'{"query":"a","timeout_ms":5001}', 422, "timeout_ms", f"is 5001; {MILLISECONDS}"),
         (b'{"query":"a","timeout_ms":null}', 422, "timeout_ms", f"is null; {MILLISECONDS}"),
+        (b'{"query":"a","mode":"x"}', 422, "mode", f'mode is "x"; {MODES}'),
+        (b'{"query":"a","mode":["dense"]}', 422, "mode", f"mode is a list; {MODES}"),
+        (b'{"query":"a","weight":1.5}', 422, "weight", f"weight is 1.5; {SHARE}"),
+        (b'{"query":"a","weight":-1}', 422, "weight", f"weight is -1; {SHARE}"),
+        (b'{"query":"a","weight":"1"}', 422, "weight", f"weight is a text; {SHARE}"),
+        (b'{"query":"a","fusion":"sum"}', 422, "fusion", 'is "sum"; "weighted" or "rrf" is exp'),
+        (b'{"query":"a","fusion":"rrf","weight":1}', 422, None, "which takes no weight"),
         (b'{"query":"a","timeout":5}', 422, "timeout", "the fields are query, top_k, include_t"),
         (b'{"query":"a","%b":5}' % (b"k" * 999), 422, "k" * 24 + "…", "there is no field kkkk"),
         (b'{"query":"a","\\ud800":5}', 422, None, "a field's name holds half of a surrogate pair"),
@@ -94,6 +103,8 @@ def test_a_bad_search_is_refused_in_one_sentence(
         ({"queries": ["a", 3]}, 422, "queries[1]", f"queries[1] is 3; {TEXT}"),
         ({"queries": ["a", "b", " "]}, 422, "queries[2]", "queries[2]: the query is empty"),
         ({"queries": ["a"], "top_k": -1}, 422, "top_k", WHOLE),
+        ({"queries": ["a"], "mode": ""}, 422, "mode", f'mode is ""; {MODES}'),
+        ({"queries": ["a"] * 9, "fusion": "rrf", "weight": 1}, 422, None, "takes no weight"),
         ({"query": "a"}, 422, "queries", "queries is missing"),
     ],
 )
@@ -118,6 +129,10 @@ def test_a_bad_batch_is_refused_in_one_sentence(
         ("q=a&top_k=1_0", "top_k", WHOLE),
         ("q=a&top_k=1001", "top_k", f"top_k is 1001; {WHOLE}"),
         ("q=a&include_text=yes", "include_text", "true or false is expected"),
+        ("q=a&mode=sparse", "mode", f'mode is "sparse"; {MODES}'),
+        ("q=a&weight=", "weight", f'weight is ""; {SHARE}'),
+        ("q=a&weight=1e9", "weight", f"weight is 1000000000.0; {SHARE}"),
+        ("q=a&fusion=rrf&weight=0", None, "fusion is 'rrf', which takes no weight"),
         ("query=a", "q", "q is missing"),
         ("q=a&timeout_ms=1s", "timeout_ms", MILLISECONDS),
         ("q=a&timeout=5", "timeout", "there is no field timeout"),
@@ -148,6 +163,15 @@ def test_a_missing_route_or_document_is_answered_with_a_problem(
     answer = client.request(method, path)
     check(answer, status, None, sentence)
     assert ("allow" in answer.headers) == (status == 405)
+
+
+@pytest.mark.parametrize("mode", ["hybrid", "lexical"])
+def test_a_mode_that_the_index_does_not_have_is_refused(
+    make_application: Callable[..., Any], small_searcher: Searcher, mode: str
+) -> None:
+    without_words = with_encoder(small_searcher, small_searcher.encoder)
+    answer = make_application(without_words).ask("GET", f"/search?q=bread&mode={mode}")
+    check(answer, 422, None, f"mode is '{mode}', but the index was built without words")
 
 
 def test_limits_are_those_of_the_settings(

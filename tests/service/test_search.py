@@ -2,6 +2,7 @@ import json
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 import httpx
@@ -35,16 +36,22 @@ def plain(hits: list[Hit]) -> list[dict[str, object]]:
 
 
 @pytest.mark.parametrize("query", QUERIES)
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"mode": "dense"}, {"mode": "lexical"}, {"mode": "hybrid", "weight": 0}, {"weight": 0.25},
+     {"fusion": "rrf"}],
+)  # fmt: skip
 def test_every_way_of_asking_gives_the_searchers_own_hits(
-    client: httpx.Client, small_searcher: Searcher, query: str
+    client: httpx.Client, small_searcher: Searcher, query: str, options: dict[str, Any]
 ) -> None:
-    expected = plain(small_searcher.search(query, 3).hits)
-    answer = client.post("/search", json={"query": query, "top_k": 3})
+    expected = plain(small_searcher.search(query, 3, **options).hits)
+    asked = {"top_k": 3, **options}
+    answer = client.post("/search", json={"query": query, **asked})
     assert answer.status_code == 200
     assert answer.headers["content-type"] == "application/json"
     assert answer.json()["hits"] == expected
-    assert client.get("/search", params={"q": query, "top_k": 3}).content == answer.content
-    batch = client.post("/search/batch", json={"queries": ["other", query], "top_k": 3}).json()
+    assert client.get("/search", params={"q": query, **asked}).content == answer.content
+    batch = client.post("/search/batch", json={"queries": ["other", query], **asked}).json()
     assert batch["results"][1] == {"hits": expected}
     assert batch["index"] == answer.json()["index"]
 
@@ -141,6 +148,8 @@ def test_info_describes_the_index_and_the_encoder_in_use(
     assert info["index"]["num_documents"] == 60
     assert info["index"]["num_passages"] == small_searcher.num_passages
     assert info["index"]["recall"]["recall@10"] == 1.0
+    assert info["index"]["modes"] == list(small_searcher.modes)
+    assert info["index"]["weight"] == small_searcher.weight
     assert info["embedding_space"] == small_searcher.encoder.embedding_space
     assert info["encoder"]["dim"] == small_searcher.encoder.dim
     assert info["limits"]["max_top_k"] == 1000

@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 # Okabe and Ito's colours, which can be told apart with any colour vision.
 QUERY_COLOUR = "#E69F00"
 DOCUMENT_COLOUR = "#0072B2"
-COLOURS = (DOCUMENT_COLOUR, "#D55E00", "#009E73", "#CC79A7", QUERY_COLOUR, "#56B4E9")
+COLOURS = (
+    DOCUMENT_COLOUR, "#D55E00", "#009E73", "#CC79A7", QUERY_COLOUR, "#56B4E9", "#F0E442", "#000000"
+)  # fmt: skip
 GREYS = ("#999999", "#DDDDDD")
 INK = "#333333"
 
