@@ -3,7 +3,7 @@
 import operator
 import os
 from collections.abc import Sequence
-from math import nan
+from math import inf, nan
 from numbers import Real
 from pathlib import Path
 from typing import TypeVar
@@ -29,17 +29,16 @@ def whole_number(name: str, value: object, *, least: int) -> int:
     return number
 
 
-def share(name: str, value: object) -> float:
-    """The value of the argument `name`, a number from 0 to 1.
+def number(name: str, value: object, *, least: float = -inf, most: float = inf) -> float:
+    """The value of the argument `name` as a float; NumPy's numbers are taken, booleans are not.
 
-    :raises InvalidArgumentError: When it is another value.
+    :raises InvalidArgumentError: When it is no number, or not from `least` to `most`.
     """
-    number = float(value) if isinstance(value, Real) and not isinstance(value, bool) else nan
-    if not 0 <= number <= 1:
-        raise InvalidArgumentError(
-            f"{name} is {shown(value)}, but a number from 0 to 1 is expected"
-        )
-    return number
+    found = float(value) if isinstance(value, Real) and not isinstance(value, bool) else nan
+    if not least <= found <= most:
+        bounds = f" from {least:g} to {most:g}" if least > -inf else ""
+        raise InvalidArgumentError(f"{name} is {shown(value)}, but a number{bounds} is expected")
+    return found
 
 
 def one_of(name: str, value: object, choices: Sequence[T]) -> T:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 from time import perf_counter
 from typing import Any, Self
@@ -9,7 +10,7 @@ from typing import Any, Self
 import numpy as np
 
 from swiftlet.retrieval.aggregation import DocumentNumbers
-from swiftlet.retrieval.arguments import one_of, share, whole_number
+from swiftlet.retrieval.arguments import number, one_of, whole_number
 from swiftlet.retrieval.documents import DocumentStore
 from swiftlet.retrieval.encoder import Encoder, OnnxEncoder, Precision
 from swiftlet.retrieval.engines import open_index
@@ -105,7 +106,8 @@ class Searcher:
         self._store = store
         self.modes: tuple[Mode, ...] = MODES if lexical is not None else ("dense",)
         """The modes that this index can be searched in; the first one is the default."""
-        self.weight = share("weight", index_manifest.details.get("weight", DEFAULT_WEIGHT))
+        weight = index_manifest.details.get("weight", DEFAULT_WEIGHT)
+        self.weight = number("weight", weight, least=0, most=1)
         """The weight of the dense score in a hybrid search, unless a search gives another one."""
         parts = SearchParts(encoder, index, lexical, passage_to_document, store)
         self._stages = [stage(parts) for stage in STAGES]
@@ -176,19 +178,25 @@ class Searcher:
         mode: Mode | None = None,
         weight: float | None = None,
         fusion: Fusion = "weighted",
+        offset: int = 0,
+        min_score: float | None = None,
         include_text: bool = True,
         cache: EmbeddingCache | None = None,
         options: Mapping[str, Any] | None = None,
     ) -> SearchResult:
         """The min(top_k, number of documents) best documents for `query`; ties go by document_id.
 
-        A lexical search gives only documents that share a word with the query.
+        A lexical search gives only documents that share a word with the query. A result can be
+        continued: the next `top_k` documents follow with `offset` = `top_k`.
 
         :param query: Any text; one that `check_query` returned is not checked again.
         :param mode: "hybrid", "dense" or "lexical"; None takes the first of `modes`.
         :param weight: The weight of the dense score in a hybrid search, from 0 to 1; None takes
             that of the index.
-        :param fusion: "weighted", or "rrf" for reciprocal rank fusion, which takes no weight.
+        :param fusion: "weighted", or "rrf" for reciprocal rank fusion, which takes no weight and no
+            offset.
+        :param offset: How many of the best documents to leave out.
+        :param min_score: Leave out documents with a lower score.
         :param cache: Embeddings that this searcher's encoder made before.
         :param options: Values for stages that take some, by the name of the stage.
         :raises QueryError: When the query is blank or not valid text.
@@ -201,29 +209,34 @@ class Searcher:
         query = check_query(query)
         top_k = whole_number("top_k", top_k, least=1)
         mode = self.modes[0] if mode is None else self.check_mode(mode)
-        if fusion != "weighted" and weight is not None:
+        offset = whole_number("offset", offset, least=0)
+        if fusion != "weighted" and (weight is not None or offset):
+            # The ranks, and so the order, depend on how many documents are asked for.
+            name = "offset" if weight is None else "weight"
             raise InvalidArgumentError(
-                f"fusion is {shown(fusion)}, which takes no weight: give one of the two"
+                f"fusion is {shown(fusion)}, which takes no {name}: give one of the two"
             )
         if options:
             self._check_options(options)
         search = SearchState(
             query=query,
-            top_k=top_k,
+            offset=offset,
+            min_score=-inf if min_score is None else number("min_score", min_score),
             include_text=include_text,
             mode=mode,
             fusion=one_of("fusion", fusion, FUSIONS),
-            weight=self.weight if weight is None else share("weight", weight),
+            weight=self.weight if weight is None else number("weight", weight, least=0, most=1),
             cache=cache,
             options=options or {},
-            num_candidates=num_candidates_for(top_k, mode),
-            num_wanted=min(top_k, self.num_documents),
+            num_candidates=num_candidates_for(offset + top_k, mode),
+            num_wanted=min(offset + top_k, self.num_documents),
         )
         seconds = self._run(search)
-        if len(search.hits) != search.num_wanted:
+        num_hits = max(0, search.num_wanted - offset)
+        if len(search.hits) != num_hits:
             raise RuntimeError(
                 f"one of the stages {', '.join(self.stage_names)} has changed the number of hits "
-                f"from {search.num_wanted} to {len(search.hits)}: a stage that leaves documents "
+                f"from {num_hits} to {len(search.hits)}: a stage that leaves documents "
                 "out repeats, and comes before `aggregate`"
             )
         scores = [hit.score for hit in search.hits]

@@ -131,9 +131,8 @@ class Aggregate:
         self._passage_to_document = parts.passage_to_document
 
     def run(self, search: SearchState) -> bool:
-        """Set the best passage of each document."""
+        """Set the best passage of each document that has at least the least score."""
         found = search.candidates
-        search.documents = Ranking(
-            *best_passages(found.scores, found.rows, self._passage_to_document)
-        )
+        best = Ranking(*best_passages(found.scores, found.rows, self._passage_to_document))
+        search.documents = best.at(best.scores >= search.min_score)
         return True

@@ -15,8 +15,9 @@ class Fetch:
 
     def run(self, search: SearchState) -> bool:
         """Set the hits."""
-        scores = search.documents.scores[: search.top_k].tolist()
-        rows = search.documents.rows[: search.top_k].tolist()
+        asked = slice(search.offset, search.num_wanted)
+        scores = search.documents.scores[asked].tolist()
+        rows = search.documents.rows[asked].tolist()
         found = self._store.passages(rows, include_text=search.include_text)
         search.hits = [
             Hit(passage.document_id, score, title, passage, metadata)

@@ -72,13 +72,16 @@ class Ranking:
 class SearchState:
     """One search: the request, and the results of the stages so far.
 
+    `num_wanted` documents are looked for; the first `offset` of them are not fetched, and none has
+    a score below `min_score`.
     `options` has values for stages that take some, by the name of the stage.
     `dense` and `lexical` are the passages that each index found, `candidates` those of both with
     one score each, and `documents` the best passage of each document.
     """
 
     query: CheckedQuery
-    top_k: int
+    offset: int
+    min_score: float
     include_text: bool
     mode: Mode
     fusion: Fusion
@@ -105,7 +108,7 @@ class SearchState:
         the smaller id. So the last score must be above all unseen ones.
         """
         highest_unseen = self.candidates.highest_unseen
-        if highest_unseen is None:
+        if highest_unseen is None or highest_unseen < self.min_score:
             return True
         wanted = self.num_wanted
         scores = self.documents.scores

@@ -130,6 +130,26 @@ def test_a_hybrid_search_finds_the_best_weighted_sums_of_all(searcher, texts, we
             assert hit.score == pytest.approx(passages.max(), abs=2e-6)
 
 
+@pytest.mark.parametrize("mode", ["hybrid", "dense", "lexical"])
+@pytest.mark.parametrize("size", [1, 7, 100])
+def test_a_result_is_continued_without_repeats_and_gaps(searcher, mode, size):
+    whole = searcher.search("w12 w250", 500, mode=mode).hits
+    parts = [
+        searcher.search("w12 w250", size, mode=mode, offset=offset).hits
+        for offset in range(0, min(len(whole), 30 * size), size)
+    ]
+    assert [hit for part in parts for hit in part] == whole[: 30 * size]
+    assert searcher.search("w12 w250", size, mode=mode, offset=500).hits == []
+
+
+@pytest.mark.parametrize("mode", ["hybrid", "dense", "lexical"])
+def test_documents_below_the_least_score_are_left_out(searcher, mode):
+    whole = searcher.search("w12 w250", 500, mode=mode).hits
+    for least in (whole[0].score, whole[20].score, whole[-1].score, 5.0, -5.0):
+        hits = searcher.search("w12 w250", 40, mode=mode, min_score=least, offset=3).hits
+        assert hits == [hit for hit in whole if hit.score >= least][3:43]
+
+
 def test_hybrid_is_the_default_with_the_weight_of_the_index(searcher):
     assert searcher.modes == ("hybrid", "dense", "lexical")
     default = searcher.search("w12 w30").hits
@@ -166,6 +186,9 @@ def test_reciprocal_rank_fusion_prefers_what_both_find(searcher, texts):
         ({"mode": "both"}, "mode is 'both', but one of hybrid, dense, lexical is expected"),
         ({"weight": 1.01}, "weight is 1.01, but a number from 0 to 1 is expected"),
         ({"weight": math.nan}, "weight is nan, but"),
+        ({"offset": -1}, "offset is -1, but at least 0 is expected"),
+        ({"fusion": "rrf", "offset": 10}, "fusion is 'rrf', which takes no offset"),
+        ({"min_score": "0.5"}, "min_score is '0.5', but a number is expected"),
         ({"weight": True}, "weight is True, but"),
         ({"fusion": "sum"}, "fusion is 'sum', but one of weighted, rrf is expected"),
         ({"fusion": "rrf", "weight": 0.5}, "fusion is 'rrf', which takes no weight"),
