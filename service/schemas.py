@@ -31,9 +31,11 @@ def _expected(*names: str) -> str:
 
 
 class SearchOptions(RequestModel):
-    """The fields that every request to search has; a route bounds `top_k` and `timeout_ms`."""
+    """The fields that every request to search has; a route bounds those without a default."""
 
     top_k: int
+    offset: int
+    min_score: float | None = Field(None, allow_inf_nan=False, description="a number")
     include_text: bool = Field(True, description="true or false")
     timeout_ms: int
     mode: Mode | None = Field(None, description=_expected(*MODES))
@@ -74,6 +76,9 @@ class RequestFields:
             ge=1, le=limits.max_top_k, description=f"a whole number from 1 to {limits.max_top_k}"
         )
         self.default_top_k = min(_DEFAULT_TOP_K, limits.max_top_k)
+        self.offset: Any = Field(
+            ge=0, le=limits.max_offset, description=f"a whole number from 0 to {limits.max_offset}"
+        )
         self.timeout_ms: Any = Field(
             ge=1,
             le=limits.timeout_ms,

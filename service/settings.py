@@ -65,6 +65,7 @@ class Settings(BaseSettings):
     )
     max_query_chars: Count = _LIMITS.max_query_chars
     max_top_k: Count = _LIMITS.max_top_k
+    max_offset: Count = _LIMITS.max_offset
     max_batch_queries: Count = _LIMITS.max_batch_queries
     max_batch_hits: Count = _LIMITS.max_batch_hits
     max_search_body_bytes: Count = _LIMITS.max_search_body_bytes

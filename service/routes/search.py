@@ -62,12 +62,14 @@ def search_router(limits: Limits) -> APIRouter:
         """The body of `POST /search`."""
 
         top_k: Annotated[int, fields.top_k] = fields.default_top_k
+        offset: Annotated[int, fields.offset] = 0
         timeout_ms: Annotated[int, fields.timeout_ms] = limits.timeout_ms
 
     class SearchParameters(SearchOptions, Link):
         """The query string of `GET /search`."""
 
         top_k: Annotated[int, fields.top_k] = fields.default_top_k
+        offset: Annotated[int, fields.offset] = 0
         timeout_ms: Annotated[int, fields.timeout_ms] = limits.timeout_ms
 
     router = APIRouter(
@@ -110,6 +112,7 @@ def batch_router(limits: Limits) -> APIRouter:
         """The body of `POST /search/batch`."""
 
         top_k: Annotated[int, fields.top_k] = fields.default_top_k
+        offset: Annotated[int, fields.offset] = 0
         timeout_ms: Annotated[int, fields.timeout_ms] = limits.timeout_ms
 
     router = APIRouter(
@@ -123,11 +126,12 @@ def batch_router(limits: Limits) -> APIRouter:
     )
     async def search_batch(asked: BatchRequest, request: Request, service: AnyService) -> Response:
         """Answer several queries; each is searched alone."""
-        wanted = len(asked.queries) * asked.top_k
+        wanted = len(asked.queries) * (asked.offset + asked.top_k)
         if wanted > limits.max_batch_hits:
+            first = f"offset is {asked.offset} and " if asked.offset else ""
             raise InvalidRequestError(
                 "top_k",
-                f"top_k is {asked.top_k}, so {len(asked.queries)} queries ask for {wanted} "
+                f"{first}top_k is {asked.top_k}, so {len(asked.queries)} queries ask for {wanted} "
                 f"documents; at most {limits.max_batch_hits} are answered in one batch: ask for "
                 "fewer documents, or in several batches",
             )
@@ -165,7 +169,7 @@ async def _find_each(
         partial(_find, loaded, options),
         queries,
         deadline=context.began + options.timeout_ms / 1000,
-        expected_seconds=options.top_k * _SECONDS_PER_HIT,
+        expected_seconds=(options.offset + options.top_k) * _SECONDS_PER_HIT,
         receive=request.receive,
     )
     context.searches += map(_times, completed)
@@ -179,6 +183,8 @@ def _find(loaded: LoadedIndex, options: SearchOptions, query: str) -> _Found:
         mode=options.mode,
         weight=options.weight,
         fusion=options.fusion,
+        offset=options.offset,
+        min_score=options.min_score,
         include_text=options.include_text,
         cache=loaded.cache,
     )

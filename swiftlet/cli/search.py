@@ -33,6 +33,10 @@ def search(
     mode: ModeOption = None,
     weight: WeightOption = None,
     fusion: FusionOption = "weighted",
+    offset: Annotated[int, typer.Option(min=0, help="Best documents to leave out.")] = 0,
+    min_score: Annotated[
+        float | None, typer.Option(help="Leave out documents with a lower score.")
+    ] = None,
     encoder: EncoderOption = encoders.DEFAULT_QUERY_ENCODER,
     precision: PrecisionOption = None,
 ) -> None:
@@ -42,8 +46,16 @@ def search(
 
     query = check_query(query)
     with Searcher.open(index, encoder, precision=value_of(precision)) as searcher:
-        result = searcher.search(query, top_k, mode=mode, weight=weight, fusion=fusion)
-    _print_hits(result.hits)
+        result = searcher.search(
+            query,
+            top_k,
+            mode=mode,
+            weight=weight,
+            fusion=fusion,
+            offset=offset,
+            min_score=min_score,
+        )
+    _print_hits(result.hits, offset + 1)
     stages = zip(searcher.stage_names, result.stage_seconds, strict=True)
     output.print(
         f"{1000 * sum(result.stage_seconds):.2f} ms: "
@@ -52,9 +64,9 @@ def search(
     )
 
 
-def _print_hits(hits: "Sequence[Hit]") -> None:
+def _print_hits(hits: "Sequence[Hit]", first_rank: int) -> None:
     """Print each hit with the beginning of its winning passage."""
-    for rank, hit in enumerate(hits, start=1):
+    for rank, hit in enumerate(hits, start=first_rank):
         place = f"[bold]{rank:>3}[/]  [green]{hit.score:.4f}[/]  [cyan]{escape(hit.document_id)}[/]"
         output.print(f"{place}  {escape(hit.title)}".rstrip(), soft_wrap=True)
         text = " ".join(hit.passage.text.split())

@@ -39,7 +39,7 @@ def plain(hits: list[Hit]) -> list[dict[str, object]]:
 @pytest.mark.parametrize(
     "options",
     [{}, {"mode": "dense"}, {"mode": "lexical"}, {"mode": "hybrid", "weight": 0}, {"weight": 0.25},
-     {"fusion": "rrf"}],
+     {"fusion": "rrf"}, {"offset": 2}, {"offset": 59, "mode": "dense"}, {"min_score": 0.3}],
 )  # fmt: skip
 def test_every_way_of_asking_gives_the_searchers_own_hits(
     client: httpx.Client, small_searcher: Searcher, query: str, options: dict[str, Any]
