@@ -63,7 +63,7 @@ def test_a_single_text_is_a_list_of_one(client: httpx.Client) -> None:
         ({"input": ["a"] * 65}, 413, "input has 65 entries; a text, or a list of 1 to 64 texts"),
         ({"model": "any"}, 422, "input is missing"),
         ({"input": "a", "dimensions": 256}, 422, "dimensions is 256; 384 or nothing is expected"),
-        ({"input": "a", "encoding_format": "hex"}, 422, "is a text; float or base64 is expected"),
+        ({"input": "a", "encoding_format": "hex"}, 422, 'is "hex"; float or base64 is expected'),
         ({"input": "a", "top_k": 3}, 422, "there is no field top_k; the fields are input, model"),
     ],
 )
