@@ -7,7 +7,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validat
 from pydantic_core import from_json
 
 from service.limits import Limits
-from swiftlet.retrieval.modes import FUSIONS, MODES, Fusion, Mode
+from swiftlet.retrieval.modes import FUSIONS, HIGHLIGHTINGS, MODES, Fusion, Highlighting, Mode
 from swiftlet.retrieval.text import check_query
 
 SEARCHABLE = (
@@ -41,6 +41,7 @@ class SearchOptions(RequestModel):
     mode: Mode | None = Field(None, description=_expected(*MODES))
     weight: float | None = Field(None, ge=0, le=1, description="a number from 0 to 1")
     fusion: Fusion = Field("weighted", description=_expected(*FUSIONS))
+    highlight: Highlighting | None = Field(None, description=_expected(*HIGHLIGHTINGS))
 
 
 class LinkModel(RequestModel):
@@ -104,6 +105,9 @@ class PassageAnswer(BaseModel):
     text: str = Field(default="", description="Left out with include_text = false.")
     start: int = Field(description="First character in the document's text.")
     end: int = Field(description="One past the last character in the document's text.")
+    highlights: list[tuple[int, int]] = Field(
+        default=[], description="Spans of `text`; left out without highlight."
+    )
 
 
 class HitAnswer(BaseModel):

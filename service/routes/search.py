@@ -36,6 +36,10 @@ from swiftlet.retrieval.types import Hit
 _SECONDS_PER_HIT = 0.00005
 """The approximate time that each further document of an answer takes."""
 
+_MOST_SENTENCES = 50
+_SECONDS_PER_SENTENCE = 0.003
+"""The approximate time that finding the nearest sentence of a passage takes."""
+
 _REFUSALS = (InvalidArgumentError, QueueFullError, DeadlineError)
 
 
@@ -165,11 +169,21 @@ async def _find_each(
 ) -> tuple[LoadedIndex, list[_Found]]:
     """The index that answered, and the hits of each query."""
     loaded, context = service.loaded, request.state.context
+    expected_seconds = (options.offset + options.top_k) * _SECONDS_PER_HIT
+    if options.highlight == "sentence":
+        wanted = len(queries) * options.top_k
+        if wanted > _MOST_SENTENCES:
+            raise InvalidRequestError(
+                "highlight",
+                f'highlight is "sentence" and {wanted} documents are asked for; at most '
+                f'{_MOST_SENTENCES} are highlighted in one request: ask for fewer, or for "words"',
+            )
+        expected_seconds += options.top_k * _SECONDS_PER_SENTENCE
     completed = await service.executor.map(
         partial(_find, loaded, options),
         queries,
         deadline=context.began + options.timeout_ms / 1000,
-        expected_seconds=(options.offset + options.top_k) * _SECONDS_PER_HIT,
+        expected_seconds=expected_seconds,
         receive=request.receive,
     )
     context.searches += map(_times, completed)
@@ -186,9 +200,10 @@ def _find(loaded: LoadedIndex, options: SearchOptions, query: str) -> _Found:
         offset=options.offset,
         min_score=options.min_score,
         include_text=options.include_text,
+        highlight=options.highlight,
         cache=loaded.cache,
     )
-    hits = [_hit_fields(hit, include_text=options.include_text) for hit in found.hits]
+    hits = [_hit_fields(hit, options) for hit in found.hits]
     return _Found(
         # JSON has no NaN: one in a document's metadata must not make the answer invalid.
         to_json(hits, inf_nan_mode="null"),
@@ -202,14 +217,16 @@ def _times(completed: Completed[_Found]) -> SearchTimes:
     return SearchTimes(completed.began - waited, (waited, *found.stage_seconds), found.cached)
 
 
-def _hit_fields(hit: Hit, *, include_text: bool) -> dict[str, Any]:
+def _hit_fields(hit: Hit, options: SearchOptions) -> dict[str, Any]:
     passage: dict[str, Any] = {
         "passage_id": hit.passage.passage_id,
         "start": hit.passage.start,
         "end": hit.passage.end,
     }
-    if include_text:
+    if options.include_text:
         passage["text"] = hit.passage.text
+    if options.highlight is not None:
+        passage["highlights"] = hit.highlights
     return {
         "document_id": hit.document_id,
         "score": hit.score,

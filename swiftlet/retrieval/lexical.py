@@ -14,7 +14,7 @@ import tantivy
 
 from swiftlet.retrieval.errors import CorruptIndexError, InvalidArgumentError, StorageError, shown
 from swiftlet.retrieval.index import Rows
-from swiftlet.retrieval.types import Embeddings
+from swiftlet.retrieval.types import Embeddings, Span
 
 LEXICAL_FOLDER = "lexical"
 """The folder of the lexical index in an index directory."""
@@ -58,6 +58,7 @@ class LexicalIndex:
     def __init__(self, index: Any, language: str) -> None:
         index.config_reader("manual")  # otherwise a thread watches the folder
         self._analyser = analyser(language)
+        index.register_tokenizer(_WORDS, self._analyser)
         self._schema = index.schema
         self._searcher = index.searcher()
         self.size: int = self._searcher.num_docs
@@ -129,6 +130,19 @@ class LexicalQuery:
         scores = np.zeros(len(rows), dtype=np.float32)
         scores[np.searchsorted(rows, at)] = found
         return scores
+
+    def highlights(self, text: str) -> tuple[Span, ...]:
+        """The spans of the searched words in a text, in order."""
+        marks = tantivy.SnippetGenerator.create(self._searcher, self._words, self._schema, _TEXT)
+        marks.set_max_num_chars(len(text.encode()) + 1)  # the snippet is the whole text
+        found = marks.snippet_from_doc(tantivy.Document(**{_TEXT: text}))
+        first = found.fragment_range().start
+        content = text.encode()
+        # tantivy counts bytes.
+        return tuple(
+            (len(content[: first + each.start].decode()), len(content[: first + each.end].decode()))
+            for each in found.highlighted()
+        )
 
     def _word(self, word: str, count: int) -> Any:
         query = tantivy.Query.term_query(self._schema, _TEXT, word, "freq")

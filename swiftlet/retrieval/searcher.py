@@ -23,7 +23,15 @@ from swiftlet.retrieval.errors import (
 from swiftlet.retrieval.index import VectorIndex
 from swiftlet.retrieval.lexical import LEXICAL_FOLDER, LexicalIndex
 from swiftlet.retrieval.manifest import Manifest, load_manifest, read_manifest
-from swiftlet.retrieval.modes import DEFAULT_WEIGHT, FUSIONS, MODES, Fusion, Mode
+from swiftlet.retrieval.modes import (
+    DEFAULT_WEIGHT,
+    FUSIONS,
+    HIGHLIGHTINGS,
+    MODES,
+    Fusion,
+    Highlighting,
+    Mode,
+)
 from swiftlet.retrieval.stages import STAGES
 from swiftlet.retrieval.stages.state import (
     EmbeddingCache,
@@ -181,6 +189,7 @@ class Searcher:
         offset: int = 0,
         min_score: float | None = None,
         include_text: bool = True,
+        highlight: Highlighting | None = None,
         cache: EmbeddingCache | None = None,
         options: Mapping[str, Any] | None = None,
     ) -> SearchResult:
@@ -197,6 +206,8 @@ class Searcher:
             offset.
         :param offset: How many of the best documents to leave out.
         :param min_score: Leave out documents with a lower score.
+        :param highlight: Mark the "words" of the query in each passage, or the "sentence" that is
+            nearest in meaning; it takes about as long as encoding every sentence as a query.
         :param cache: Embeddings that this searcher's encoder made before.
         :param options: Values for stages that take some, by the name of the stage.
         :raises QueryError: When the query is blank or not valid text.
@@ -223,6 +234,9 @@ class Searcher:
             offset=offset,
             min_score=-inf if min_score is None else number("min_score", min_score),
             include_text=include_text,
+            highlight=None
+            if highlight is None
+            else self._checked_highlight(highlight, include_text),
             mode=mode,
             fusion=one_of("fusion", fusion, FUSIONS),
             weight=self.weight if weight is None else number("weight", weight, least=0, most=1),
@@ -257,6 +271,19 @@ class Searcher:
             raise InvalidArgumentError(
                 f"mode is {mode!r}, but the index was built without words: build it again with a "
                 "language, or search it with the mode 'dense'"
+            )
+        return found
+
+    def _checked_highlight(self, highlight: object, include_text: bool) -> Highlighting:
+        found = one_of("highlight", highlight, HIGHLIGHTINGS)
+        if not include_text:
+            raise InvalidArgumentError(
+                f"highlight is {found!r}, but passages without their text have nothing to mark"
+            )
+        if found == "words" and "lexical" not in self.modes:
+            raise InvalidArgumentError(
+                f"highlight is {found!r}, but the index was built without words: build it again "
+                "with a language, or ask for 'sentence'"
             )
         return found
 

@@ -57,13 +57,17 @@ class Passage:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Hit:
-    """A document found for a query, with the passage that gave it its score (maxP)."""
+    """A document found for a query, with the passage that gave it its score (maxP).
+
+    `highlights` are spans of the passage's text.
+    """
 
     document_id: str
     score: float
     title: str
     passage: Passage
     metadata: Mapping[str, object]
+    highlights: tuple[Span, ...] = ()
 
     def __repr__(self) -> str:
         text = " ".join(self.passage.text[:_SHOWN_CHARACTERS].split())

@@ -28,13 +28,13 @@ def timing(answer: httpx.Response) -> dict[str, float]:
 
 
 TRAFFIC = [
-    ("POST", "/search", {"json": {"query": "bread"}}),
+    ("POST", "/search", {"json": {"query": "bread", "highlight": "words"}}),
     ("POST", "/search", {"content": b"{"}),
     ("POST", "/search", {"json": {"query": "bread", "top_k": 0}}),
     ("POST", "/search", {"content": b" " * 300}),
-    ("GET", "/search?q=bread", {}),
+    ("GET", "/search?q=bread&highlight=words", {}),
     ("PUT", "/search", {}),
-    ("POST", "/search/batch", {"json": {"queries": ["bread", "sea", "ice"]}}),
+    ("POST", "/search/batch", {"json": {"queries": ["bread", "sea", "ice"], "highlight": "words"}}),
     ("POST", "/search/batch", {"json": {"queries": ["bread"] * 5}}),
     ("GET", "/documents/bread-1", {}),
     ("GET", "/documents/bread-100", {}),

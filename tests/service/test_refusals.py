@@ -76,6 +76,19 @@ def check(answer: httpx.Response, status: int, field: str | None, sentence: str)
         (b'{"query":"a","weight":1.5}', 422, "weight", f"weight is 1.5; {SHARE}"),
         (b'{"query":"a","weight":-1}', 422, "weight", f"weight is -1; {SHARE}"),
         (b'{"query":"a","weight":"1"}', 422, "weight", f"weight is a text; {SHARE}"),
+        (
+            b'{"query":"a","highlight":"x"}',
+            422,
+            "highlight",
+            'is "x"; "words" or "sentence" is exp',
+        ),
+        (b'{"query":"a","highlight":"words","include_text":false}', 422, None, "nothing to mark"),
+        (
+            b'{"query":"a","highlight":"sentence","top_k":51}',
+            422,
+            "highlight",
+            "51 documents are asked for; at most 50 are highlighted",
+        ),
         (b'{"query":"a","fusion":"sum"}', 422, "fusion", 'is "sum"; "weighted" or "rrf" is exp'),
         (
             b'{"query":"a","offset":-1}',

@@ -17,7 +17,7 @@ from swiftlet.retrieval.types import Document, Hit
 QUERIES = ["how is bread baked", "what makes the sea rise", "ICE ❄ café", "who dances\tfor honey?"]
 
 
-def plain(hits: list[Hit]) -> list[dict[str, object]]:
+def plain(hits: list[Hit], marks: str | None = None) -> list[dict[str, object]]:
     return [
         {
             "document_id": hit.document_id,
@@ -28,6 +28,9 @@ def plain(hits: list[Hit]) -> list[dict[str, object]]:
                 "start": hit.passage.start,
                 "end": hit.passage.end,
                 "text": hit.passage.text,
+                **(
+                    {} if marks is None else {"highlights": [list(span) for span in hit.highlights]}
+                ),
             },
             "metadata": hit.metadata,
         }
@@ -39,12 +42,14 @@ def plain(hits: list[Hit]) -> list[dict[str, object]]:
 @pytest.mark.parametrize(
     "options",
     [{}, {"mode": "dense"}, {"mode": "lexical"}, {"mode": "hybrid", "weight": 0}, {"weight": 0.25},
-     {"fusion": "rrf"}, {"offset": 2}, {"offset": 59, "mode": "dense"}, {"min_score": 0.3}],
+     {"fusion": "rrf"}, {"offset": 2}, {"offset": 59, "mode": "dense"}, {"min_score": 0.3},
+     {"highlight": "words"}, {"highlight": "sentence", "mode": "dense"}],
 )  # fmt: skip
 def test_every_way_of_asking_gives_the_searchers_own_hits(
     client: httpx.Client, small_searcher: Searcher, query: str, options: dict[str, Any]
 ) -> None:
-    expected = plain(small_searcher.search(query, 3, **options).hits)
+    hits = small_searcher.search(query, 3, **options).hits
+    expected = plain(hits, options.get("highlight"))
     asked = {"top_k": 3, **options}
     answer = client.post("/search", json={"query": query, **asked})
     assert answer.status_code == 200

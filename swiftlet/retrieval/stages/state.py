@@ -12,7 +12,7 @@ from swiftlet.retrieval.documents import DocumentStore
 from swiftlet.retrieval.encoder import Encoder
 from swiftlet.retrieval.index import Rows, VectorIndex
 from swiftlet.retrieval.lexical import LexicalIndex, LexicalQuery
-from swiftlet.retrieval.modes import Fusion, Mode
+from swiftlet.retrieval.modes import Fusion, Highlighting, Mode
 from swiftlet.retrieval.text import CheckedQuery
 from swiftlet.retrieval.types import Embeddings, Hit
 
@@ -83,6 +83,7 @@ class SearchState:
     offset: int
     min_score: float
     include_text: bool
+    highlight: Highlighting | None
     mode: Mode
     fusion: Fusion
     weight: float

@@ -180,12 +180,43 @@ def test_reciprocal_rank_fusion_prefers_what_both_find(searcher, texts):
     assert [hit.score for hit in best] == sorted((hit.score for hit in best), reverse=True)
 
 
+@pytest.mark.parametrize("mode", ["hybrid", "dense", "lexical"])
+def test_the_words_of_the_query_are_marked(searcher, mode):
+    for hit in searcher.search("w250 nothing w12", 20, mode=mode, highlight="words").hits:
+        marked = [hit.passage.text[start:end] for start, end in hit.highlights]
+        assert marked == [word for word in hit.passage.text.split() if word in {"w250", "w12"}]
+
+
+def test_marks_count_characters(lexical_index_of):
+    text = " — Ünï: “the volcanoes érupt” 光 get_nowait() 𝄞 volcano\n"
+    query = lexical_index_of([text, "tea", "snow"], "english").parse("Volcano nowait ERUPTS other")
+    marked = [text[start:end] for start, end in query.highlights(text)]
+    assert marked == ["volcanoes", "érupt", "nowait", "volcano"]
+    assert query.highlights("") == query.highlights("tea") == ()
+
+
+@pytest.mark.parametrize("mode", ["hybrid", "dense", "lexical"])
+def test_the_sentence_nearest_in_meaning_is_marked(tmp_path, mode):
+    text = "Tea is a drink. Volcanoes throw out molten rock! Is snow cold?\n\nThe end"
+    build_index([Document("all", text)], DEFAULT_ENCODER, tmp_path / "index")
+    with Searcher.open(tmp_path / "index", DEFAULT_ENCODER) as opened:
+        for query, answer in (
+            ("lava comes from volcanoes", "Volcanoes throw out molten rock!"),
+            ("is winter snow chilly", "Is snow cold?"),
+            ("the end of it", "The end"),
+        ):
+            (hit,) = opened.search(query, mode=mode, highlight="sentence").hits
+            assert [hit.passage.text[start:end] for start, end in hit.highlights] == [answer]
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         ({"mode": "both"}, "mode is 'both', but one of hybrid, dense, lexical is expected"),
         ({"weight": 1.01}, "weight is 1.01, but a number from 0 to 1 is expected"),
         ({"weight": math.nan}, "weight is nan, but"),
+        ({"highlight": "all"}, "highlight is 'all', but one of words, sentence is expected"),
+        ({"highlight": "words", "include_text": False}, "passages without their text have nothing"),
         ({"offset": -1}, "offset is -1, but at least 0 is expected"),
         ({"fusion": "rrf", "offset": 10}, "fusion is 'rrf', which takes no offset"),
         ({"min_score": "0.5"}, "min_score is '0.5', but a number is expected"),
@@ -210,6 +241,8 @@ def test_an_index_without_words_is_searched_by_meaning_alone(tmp_path):
         assert searcher.search("tea").hits == searcher.search("tea", mode="dense").hits
         with pytest.raises(InvalidArgumentError, match="the index was built without words"):
             searcher.search("tea", mode="lexical")
+        with pytest.raises(InvalidArgumentError, match="the index was built without words"):
+            searcher.search("tea", highlight="words")
 
 
 def test_an_unknown_language_is_refused_before_the_corpus_is_read(tmp_path):
