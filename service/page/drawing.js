@@ -2,7 +2,7 @@
 
 import { unitOffset } from "./service.js";
 
-const STAGE_COLOURS = 8; // of style.css; a stage beyond them takes the first one again
+const STAGE_COLOURS = 9; // of style.css; a stage beyond them takes the first one again
 const MODES = { hybrid: "meaning and words", dense: "meaning", lexical: "words" };
 const number = new Intl.NumberFormat("en-GB");
 
@@ -48,9 +48,26 @@ export function drawHit(hit, asked) {
     "hit",
     element("h3", "", link),
     element("p", "score", element("span", "spoken", "Score "), bar, hit.score.toFixed(3)),
-    element("p", "passage", hit.passage.text.trim().replace(/\n\s*\n/g, "\n")),
+    element("p", "passage", ...drawPassage(hit.passage)),
     element("p", "identity", hit.document_id),
   );
+}
+
+/** The text of a passage without blank lines, with its highlights marked; these count code points. */
+function drawPassage({ text, highlights = [] }) {
+  const characters = [...text];
+  const parts = [];
+  let at = 0;
+  const part = (end) => {
+    const between = characters.slice(at, end).join("").replace(/\n\s*\n/g, "\n");
+    at = end;
+    return between;
+  };
+  for (const [start, end] of highlights) parts.push(part(start), element("mark", "", part(end)));
+  parts.push(part(characters.length));
+  parts[0] = parts[0].trimStart();
+  parts.push(parts.pop().trimEnd());
+  return parts;
 }
 
 /** A choice of modes, the first of which is the default and has no value. */

@@ -28,6 +28,9 @@ const $ = (id) => document.getElementById(id);
 const box = $("query");
 const views = ["home", "notice", "results", "document"].map($);
 
+/** Whether the index can mark the words of a query, once it is known. */
+let described;
+
 /** The answered query and mode, and when its hits were shown; null until there is one. */
 let shown = null;
 /** Whether the query of the address was entered or followed, and so keeps its history entry. */
@@ -199,7 +202,11 @@ async function ask(request, onAnswer) {
 
 function searchFor(asked, onAnswer = () => {}) {
   return ask(
-    (signal) => search(asked.query, asked.mode, signal),
+    async (signal) => {
+      const { query, mode } = asked;
+      const highlight = (await described) ? { highlight: "words" } : {};
+      return search({ query, ...(mode && { mode }), ...highlight }, signal);
+    },
     (answer) => {
       showHits(asked, answer);
       return onAnswer();
@@ -311,8 +318,8 @@ $("key-form").addEventListener("submit", (event) => {
   event.preventDefault();
   keepKey($("key").value);
   $("key").value = "";
+  described = describe();
   again();
-  describe();
 });
 
 $("again").addEventListener("click", () => again());
@@ -399,15 +406,17 @@ function offerModes(modes) {
   follow();
 }
 
-/** Show the size of the index and its modes. */
+/** Show the size of the index and its modes; true if it can mark the words of a query. */
 async function describe() {
   try {
     const { index } = await fetchInfo();
     offerModes(index.modes);
     const [documents, passages] = [index.num_documents, index.num_passages];
     $("home-size").textContent = `${counted(documents, "document")} in ${counted(passages, "passage")}.`;
+    return index.modes.includes("lexical");
   } catch {
     $("home-size").textContent = "";
+    return false;
   }
 }
 
@@ -428,5 +437,5 @@ $("about").addEventListener("click", (event) => {
 });
 
 history.scrollRestoration = "manual";
+described = describe();
 follow();
-describe();

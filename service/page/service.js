@@ -15,13 +15,13 @@ export class Problem extends Error {
   }
 }
 
-/** The hits of a query, and the milliseconds that each stage took; null is the service's mode. */
-export async function search(query, mode, signal) {
+/** The hits of a request, and the milliseconds that each stage took. */
+export async function search(asked, signal) {
   const started = performance.now();
   const response = await ask("search", {
     method: "POST",
     headers: { "Content-Type": "application/json" },
-    body: JSON.stringify(mode ? { query, mode } : { query }),
+    body: JSON.stringify(asked),
     signal,
   });
   const { hits } = await read(response);
