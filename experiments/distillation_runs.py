@@ -129,7 +129,8 @@ def judge(workplace: Workplace, name: str, kind: str) -> None:
     for each in SETS[kind]:
         queries, qrels = workplace.judged(each, development=kind == "development")
         with closing(searcher_of(workplace, encoder, each.name)) as searcher:
-            run = run_queries(SearcherRetriever(searcher), queries, top_k=10, threads=1)
+            retriever = SearcherRetriever(searcher, mode="dense")
+            run = run_queries(retriever, queries, top_k=10, threads=1)
         figures[f"{each.name} {each.split}"] = evaluate_per_query(run, qrels, [METRIC])[METRIC]
     judged_file(workplace, name, kind).write_text(json.dumps(figures))
 

@@ -139,7 +139,8 @@ def long_documents(collection: Collection, folder: Path) -> Iterator[Figures]:
         out = folder / f"{collection.name}-{number}"
         build_index(collection.documents, DEFAULT_ENCODER, out, build)
         with closing(Searcher.open(out, DEFAULT_ENCODER)) as searcher:
-            run = run_queries(SearcherRetriever(searcher), collection.queries, top_k=10, threads=1)
+            retriever = SearcherRetriever(searcher, mode="dense")
+            run = run_queries(retriever, collection.queries, top_k=10, threads=1)
             figures = {
                 "collection": f"{collection.name} {collection.split}",
                 "documents": searcher.num_documents,

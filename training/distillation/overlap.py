@@ -89,7 +89,7 @@ class IndexComparison:
         }
         for way, index in ways.items():
             teacher_retriever, student_retriever = (
-                SearcherRetriever(self._searcher(encoder, index, store))
+                SearcherRetriever(self._searcher(encoder, index, store), mode="dense")
                 for encoder in (teacher, student)
             )
             progress.begin(f"Teacher and student, {way}", 2 * len(named))
