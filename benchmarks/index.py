@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from export.quality import METRIC, Collection
 from loadtests.command_line import script_options
 from loadtests.results import RESULTS, Figures, alternating, write
 from loadtests.traffic import sample_of
@@ -29,12 +30,6 @@ from swiftlet.indexing.progress import Silence
 from swiftlet.indexing.sample_queries import sample_queries
 from swiftlet.indexing.tuning import TARGET_RECALL, TUNED_CANDIDATES, exact_rows, recall, tune
 from swiftlet.retrieval.aggregation import best_passages
-from swiftlet.retrieval.corpora.collections import (
-    qrels_path,
-    read_documents,
-    read_qrels,
-    read_queries,
-)
 from swiftlet.retrieval.encoder import OnnxEncoder
 from swiftlet.retrieval.encoding import encode_texts
 from swiftlet.retrieval.engines.faiss_index import EXACT_UP_TO, SCANNED_UP_TO, FaissIndex
@@ -45,7 +40,6 @@ from swiftlet.retrieval.types import Embeddings
 
 COLLECTIONS = [("squad-dev-v1.1", "test"), ("scifact", "test")]
 SPANS = 400
-METRIC = "nDCG@10"
 SIZES = (12_500, 25_000, 50_000, 100_000, 200_000)
 QUERIES = 400
 
@@ -95,16 +89,15 @@ def measure_types(encoder: OnnxEncoder, folder: Path, split: str, rounds: int) -
         max_tokens=settings.passage_tokens,
         overlap_tokens=settings.overlap_tokens,
     )
-    qrels = read_qrels(qrels_path(folder, split))
-    asked = [query for query in read_queries(folder) if query.query_id in qrels]
-    queries = encode_texts(encoder, [query.text for query in asked])
+    collection = Collection.read(folder, split)
+    queries = encode_texts(encoder, [query.text for query in collection.queries])
     with tempfile.TemporaryDirectory() as place:
         store = Path(place) / "documents.sqlite"
-        corpus = write_documents(store, read_documents(folder), splitter, Silence())
+        corpus = write_documents(store, collection.documents, splitter, Silence())
         embeddings = encode_texts(encoder, corpus.encoder_texts())
         documents_of = corpus.passage_to_document()
         spans = encode_texts(encoder, sample_queries(corpus, SPANS, np.random.default_rng(1)))
-    document_ids = sorted(document.document_id for document in read_documents(folder))
+    document_ids = sorted(document.document_id for document in collection.documents)
     size, dim = embeddings.shape
     lists = min(int(4 * size**0.5), size // 39)
     factories = [
@@ -121,7 +114,7 @@ def measure_types(encoder: OnnxEncoder, folder: Path, split: str, rounds: int) -
     rows = []
     for index, row in measure(factories, embeddings, spans[:half], queries, rounds):
         run = {}
-        for each, query in zip(asked, queries, strict=True):
+        for each, query in zip(collection.queries, queries, strict=True):
             scores, passages = best_passages(*index.search(query, TUNED_CANDIDATES), documents_of)
             found = [document_ids[number] for number in documents_of[passages]]
             run[each.query_id] = dict(zip(found[:10], scores[:10].tolist(), strict=True))
@@ -129,7 +122,7 @@ def measure_types(encoder: OnnxEncoder, folder: Path, split: str, rounds: int) -
         row |= {
             "collection": folder.name,
             "recall_spans": recall(index, spans[half:], nearest, TUNED_CANDIDATES),
-            "ndcg": evaluate(run, qrels, [METRIC])[METRIC],
+            "ndcg": evaluate(run, collection.qrels, [METRIC])[METRIC],
         }
         rows.append(row)
         print(row, flush=True)

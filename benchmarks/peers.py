@@ -20,6 +20,8 @@ from swiftlet.evaluation.machine import cpu_features
 from swiftlet.retrieval.types import Embeddings
 
 CPU, INT8_FILE = "CPUExecutionProvider", "onnx/model_int8.onnx"
+TORCH = "sentence-transformers, torch fp32, 6 layers"
+INT8 = "sentence-transformers, ONNX int8, {} layers"
 QUERY_LAYERS = (0, 5)
 """The layers of the peer with two layers. Any two layers are equally fast. Those of the encoder
 that ships are trained further, and their torch weights are not published."""
@@ -51,6 +53,12 @@ def int8_peer(directory: Path, *, threads: int, file: str = INT8_FILE) -> Peer:
     settings = {"provider": CPU, "session_options": session, "file_name": file}
     model = SentenceTransformer(str(directory), backend="onnx", device="cpu", model_kwargs=settings)
     return Peer(model)
+
+
+def named_peers(folder: Path, *, threads: int) -> dict[str, Peer]:
+    """The model in torch, and the int8 peers, which are written into `folder`."""
+    int8 = {INT8.format(layers): each for layers, each in int8_directories(folder).items()}
+    return {TORCH: torch_peer(), **{n: int8_peer(d, threads=threads) for n, d in int8.items()}}
 
 
 def int8_directories(folder: Path) -> dict[int, Path]:

@@ -20,7 +20,7 @@ import numpy as np
 import torch
 import transformers
 
-from benchmarks.peers import QUERY_LAYERS, int8_directories, int8_peer, torch_peer
+from benchmarks.peers import INT8, QUERY_LAYERS, TORCH, named_peers
 from export.encoder_directory import export_encoder
 from export.latency import measure_latencies, texts_of_length
 from loadtests.command_line import script_options
@@ -37,8 +37,6 @@ PAPER_LENGTHS = (4, 10, 16, 32, 64)
 # 001, Table 2: milliseconds of the query encoder on a Xeon Silver 4210, without tokenisation.
 PAPER_MS = {2: 15.6, 4: 29.4, 6: 42.8, 8: 55.1, 10: 67.4, 12: 79.1}
 PACKAGES = ["onnxruntime", "torch", "sentence-transformers", "transformers", "optimum-onnx"]
-TEACHER = "sentence-transformers, torch fp32, 6 layers"
-PEER = "sentence-transformers, ONNX int8, {} layers"
 RUNTIMES = ("torch", "fp32", "int8")
 
 Name = TypeVar("Name", bound=Hashable)
@@ -71,8 +69,8 @@ def main() -> None:
     figures = {
         "template": "benchmarks/query_encoding.md.j2",
         "machine": describe_machine(PACKAGES, threads="1"),
-        "teacher": TEACHER,
-        "peer": PEER.format(len(QUERY_LAYERS)),
+        "teacher": TORCH,
+        "peer": INT8.format(len(QUERY_LAYERS)),
         "shipped_ms": shipped,
         "paper_ms": {
             runtime: {str(layers): paper[layers, runtime] for layers in PAPER_MS}
@@ -85,9 +83,7 @@ def main() -> None:
 
 def measure_shipped(folder: Path, rounds: int) -> dict[str, dict[str, float]]:
     """Milliseconds by encoder and tokens, tokenising included."""
-    encoders: dict[str, Any] = {TEACHER: torch_peer()}
-    for layers, directory in int8_directories(folder).items():
-        encoders[PEER.format(layers)] = int8_peer(directory, threads=1)
+    encoders: dict[str, Any] = {**named_peers(folder, threads=1)}
     for manifest in sorted(DEFAULT_ENCODER.parent.glob("*/manifest.json")):
         encoder = OnnxEncoder.load(manifest.parent)
         encoders[f"{manifest.parent.name}, {encoder.precision}"] = encoder

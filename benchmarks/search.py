@@ -8,10 +8,11 @@ The encoders alternate in one run, on all cores. Writes docs/results/search.json
 import tempfile
 import time
 from collections.abc import Callable
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from benchmarks.peers import int8_directories, int8_peer, torch_peer
+from benchmarks.peers import named_peers
 from loadtests.command_line import script_options
 from loadtests.results import RESULTS, alternating, spread, write
 from swiftlet.encoders import DEFAULT_ENCODER
@@ -23,8 +24,7 @@ from swiftlet.retrieval.passages import PassageSplitter, encoder_text
 from swiftlet.retrieval.processors import available_processors
 
 PACKAGES = ["onnxruntime", "tokenizers", "sentence-transformers", "torch", "optimum-onnx"]
-SWIFTLET, TORCH = "swiftlet, int8, 6 layers", "sentence-transformers, torch fp32, 6 layers"
-PEER = "sentence-transformers, ONNX int8, {} layers"
+SWIFTLET = "swiftlet, int8, 6 layers"
 
 
 def main() -> None:
@@ -61,11 +61,8 @@ def measure_encoding(
     torch.set_num_threads(threads)
     encoder = OnnxEncoder.load(DEFAULT_ENCODER)
     texts = passage_texts(collection, encoder, count)
-    peers = {TORCH: torch_peer()}
-    for layers, directory in int8_directories(folder).items():
-        peers[PEER.format(layers)] = int8_peer(directory, threads=threads)
     works: dict[str, Callable[[], Any]] = {SWIFTLET: lambda: encode_texts(encoder, texts, threads)}
-    for name, peer in peers.items():
+    for name, peer in named_peers(folder, threads=threads).items():
         peer.model.max_seq_length = encoder.max_tokens
         works[name] = lambda peer=peer: peer.encode(texts)  # type: ignore[misc]
     speeds: dict[str, list[float]] = {name: [] for name in works}
@@ -78,12 +75,11 @@ def measure_encoding(
 
 def passage_texts(collection: Path, encoder: OnnxEncoder, count: int) -> list[str]:
     splitter = PassageSplitter(encoder.tokenizer, max_tokens=128, overlap_tokens=16)
-    texts: list[str] = []
-    for document in read_documents(collection):
-        texts += [encoder_text(document.title, p.text) for p in splitter.split(document)]
-        if len(texts) >= count:
-            break
-    return texts[:count]
+    documents = read_documents(collection)
+    texts = (
+        encoder_text(d.title, passage.text) for d in documents for passage in splitter.split(d)
+    )
+    return [*islice(texts, count)]
 
 
 if __name__ == "__main__":

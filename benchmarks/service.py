@@ -24,7 +24,6 @@ from typing import Any
 # Searches in this process use one thread, as the service does.
 os.environ["OMP_NUM_THREADS"] = "1"
 
-from benchmarks.baselines.plain_corpus import write_corpus
 from benchmarks.peers import INT8_FILE, int8_directories
 from loadtests.command_line import script_options
 from loadtests.figures import TOTAL, Figures
@@ -151,8 +150,6 @@ def measure_cores(testbed: Testbed, rounds: int, seconds: float) -> dict[str, An
 
 def measure_plain(testbed: Testbed, rounds: int, seconds: float) -> Rates:
     """Answers a second on one core, of this service and of the plain ones."""
-    corpus = testbed.folder / "corpus"
-    write_corpus(testbed.index, corpus)
     plain = {PLAIN: {"MODEL": str(encoders.torch_weights())}}
     for layers, model in int8_directories(testbed.folder).items():
         plain[PLAIN_INT8.format(layers)] = {"MODEL": str(model), "ONNX_FILE": INT8_FILE}
@@ -162,7 +159,7 @@ def measure_plain(testbed: Testbed, rounds: int, seconds: float) -> Rates:
     with ExitStack() as stack:
         services = {SWIFTLET: stack.enter_context(warm_service(testbed))}
         for name, settings in plain.items():
-            variables = {"CORPUS": str(corpus), **settings}
+            variables = {"INDEX": str(testbed.index), **settings}
             service = running(
                 command, ready_path="/health", cores=testbed.service_cores, settings=variables
             )

@@ -4,13 +4,11 @@ DATA is a folder that has squad-dev-v1.1, medquad, boolq and scifact in BEIR's l
 
     python -m experiments.daft --data DATA                    (a few hours)
     python -m experiments.daft --data DATA --only collapse    (one experiment)
-    python -m experiments.daft --render                       (the page alone)
 
 Writes docs/results/daft.json, the page and its plots; with --only, into the folder of the runs.
 Finished runs are kept in --runs and used again. Needs the extra `dev`, which has the torch weights.
 """
 
-import argparse
 import tomllib
 from itertools import chain
 from pathlib import Path
@@ -18,8 +16,9 @@ from typing import Any
 
 from experiments.daft_figures import collect, draw, draw_embeddings
 from experiments.daft_runs import Variant, Workplace, run_all
-from experiments.runs import Processes, parsed, read_figures
-from loadtests.results import write
+from experiments.runs import Processes
+from loadtests.command_line import script_options
+from loadtests.results import RESULTS, write
 
 RUNS = Path(__file__).parents[1] / "runs" / "daft"
 
@@ -41,25 +40,19 @@ def variant(name: str) -> Variant:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--only", nargs="+", choices=EXPERIMENTS, default=[*EXPERIMENTS])
-    parser.add_argument("--runs", type=Path, default=RUNS)
-    Processes.add_options(parser)
-    options = parsed(parser)
-    results = options.results
-    if not options.render:
-        processes = Processes(options.jobs, options.threads)
-        workplace = Workplace(options.data.resolve(), options.runs.resolve(), processes)
-        experiments = {name: [*map(variant, runs)] for name, runs in EXPERIMENTS.items()}
-        # The first run fills the embedding cache that all runs share.
-        run_all(workplace, [variant("default")])
-        run_all(workplace, [run for name in options.only for run in experiments[name]])
-        if {*options.only} != {*EXPERIMENTS}:
-            results = workplace.runs
-        figures = collect(workplace, experiments)
-        draw_embeddings(workplace, experiments["collapse"], results / "daft")
-    else:
-        figures = read_figures(results / "daft.json")
+    options = script_options(
+        __doc__, data=Path, only=("", *EXPERIMENTS), runs=RUNS, jobs=2, threads=1, results=RESULTS
+    )
+    processes = Processes(options.jobs, options.threads)
+    workplace = Workplace(options.data.resolve(), options.runs.resolve(), processes)
+    experiments = {name: [*map(variant, runs)] for name, runs in EXPERIMENTS.items()}
+    wanted = [experiments[options.only]] if options.only else experiments.values()
+    # The first run fills the embedding cache that all runs share.
+    run_all(workplace, [variant("default")])
+    run_all(workplace, [*chain(*wanted)])
+    results = workplace.runs if options.only else options.results
+    figures = collect(workplace, experiments)
+    draw_embeddings(workplace, experiments["collapse"], results / "daft")
     print(write(results / "daft.json", figures))
     draw(figures, results / "daft")
 

@@ -4,14 +4,12 @@ DATA is a folder that has the collections named in distillation_data.py, in BEIR
 
     python -m experiments.distillation --data DATA                  (some hours)
     python -m experiments.distillation --data DATA --only layers    (one experiment)
-    python -m experiments.distillation --render                     (the page alone)
 
 Writes docs/results/distillation.json, the page and its plots. Finished runs are kept in --runs and
 used again. Needs the extra `dev`, which has the torch weights, and WordNet (Debian's package
 wordnet-base).
 """
 
-import argparse
 import tomllib
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,8 +19,9 @@ from experiments import distillation_runs as distilled
 from experiments.distillation_data import WORDNET_FOLDER, Workplace, prepare
 from experiments.distillation_figures import collect, draw
 from experiments.distillation_runs import Variant
-from experiments.runs import Processes, parsed, read_figures
-from loadtests.results import write
+from experiments.runs import Processes
+from loadtests.command_line import script_options
+from loadtests.results import RESULTS, write
 
 DEFAULT_RUNS = Path(__file__).parents[1] / "runs" / "distillation"
 TABLE = tomllib.loads(Path(__file__).with_name("distillation_runs.toml").read_text("utf-8"))
@@ -51,22 +50,17 @@ EXPERIMENTS = {"path": PATH, "layers": LAYERS, "finals": [*LONG, *FINALS]}
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--only", nargs="+", choices=EXPERIMENTS, default=[*EXPERIMENTS])
-    parser.add_argument("--wordnet", type=Path, default=WORDNET_FOLDER, help="has data.noun")
-    parser.add_argument("--runs", type=Path, default=DEFAULT_RUNS)
-    Processes.add_options(parser)
-    options = parsed(parser)
-    raw = options.results / "distillation.json"
-    if options.render:
-        figures = read_figures(raw)
-    else:
-        processes = Processes(options.jobs, options.threads)
-        workplace = prepare(options.data.resolve(), options.wordnet, options.runs.resolve())
-        shipped = [run for run in (*LONG, *FINALS) if run.name.startswith(SHIPPED)]
-        run_experiments(workplace, processes, options.only, shipped)
-        figures = collect(workplace, processes, [*PATH, *shipped], LAYERS, FINALS)
-    print(write(raw, figures))
+    options = script_options(
+        __doc__, data=Path, only=("", *EXPERIMENTS), wordnet=WORDNET_FOLDER, runs=DEFAULT_RUNS,
+        jobs=2, threads=1, results=RESULTS,
+    )  # fmt: skip
+    processes = Processes(options.jobs, options.threads)
+    workplace = prepare(options.data.resolve(), options.wordnet, options.runs.resolve())
+    shipped = [run for run in (*LONG, *FINALS) if run.name.startswith(SHIPPED)]
+    wanted = [options.only] if options.only else [*EXPERIMENTS]
+    run_experiments(workplace, processes, wanted, shipped)
+    figures = collect(workplace, processes, [*PATH, *shipped], LAYERS, FINALS)
+    print(write(options.results / "distillation.json", figures))
     draw(figures, options.results)
 
 

@@ -95,7 +95,7 @@ def prepare(data: Path, wordnet: Path, folder: Path) -> Workplace:
     encoder, weights = folder / "teacher", torch_weights()
     if not encoder.is_dir():
         export_encoder(weights, encoder, name=TEACHER, max_tokens=256, precisions=["fp32"])
-    exact = BuildSettings(factory="Flat")
+    exact = BuildSettings(factory="Flat", language=None)
     for name in sorted({collection.name for collection in (*TESTS, *DEVELOPMENT)}):
         index = workplace.index(name)
         if not index.is_dir():

@@ -30,10 +30,10 @@ from swiftlet.evaluation.metrics import evaluate_per_query
 from swiftlet.evaluation.retrievers import SearcherRetriever
 from swiftlet.retrieval.documents import DocumentStore
 from swiftlet.retrieval.encoder import Encoder, OnnxEncoder, Precision
-from swiftlet.retrieval.engines.faiss_index import FaissIndex
 from swiftlet.retrieval.manifest import FILE_NAME as MANIFEST
-from swiftlet.retrieval.manifest import Manifest, load_manifest
-from swiftlet.retrieval.searcher import DOCUMENTS_FILE, PASSAGE_TO_DOCUMENT_FILE, Searcher
+from swiftlet.retrieval.manifest import load_manifest
+from swiftlet.retrieval.searcher import DOCUMENTS_FILE, Searcher
+from training.distillation.overlap import IndexComparison
 from training.distillation.texts import TextSource, hold_out, read_query_texts
 from training.distillation.torch_encoder import TorchEncoder
 from training.model.towers import Tower, TowerSettings
@@ -129,7 +129,8 @@ def judge(workplace: Workplace, name: str, kind: str) -> None:
     for each in SETS[kind]:
         queries, qrels = workplace.judged(each, development=kind == "development")
         with closing(searcher_of(workplace, encoder, each.name)) as searcher:
-            run = run_queries(SearcherRetriever(searcher), queries, top_k=10, threads=1)
+            retriever = SearcherRetriever(searcher, mode="dense")
+            run = run_queries(retriever, queries, top_k=10, threads=1)
         figures[f"{each.name} {each.split}"] = evaluate_per_query(run, qrels, [METRIC])[METRIC]
     judged_file(workplace, name, kind).write_text(json.dumps(figures))
 
@@ -148,14 +149,8 @@ def load_encoder(workplace: Workplace, name: str) -> Encoder:
 def searcher_of(workplace: Workplace, encoder: Encoder, collection: str) -> Searcher:
     """Exact search with this encoder among the documents that the teacher embedded."""
     directory = workplace.index(collection)
-    return Searcher(
-        encoder=encoder,
-        index=FaissIndex.load(directory / FaissIndex.file_name),
-        passage_to_document=np.load(directory / PASSAGE_TO_DOCUMENT_FILE),
-        store=DocumentStore(directory / DOCUMENTS_FILE),
-        index_manifest=load_manifest(directory, "index"),
-        encoder_manifest=Manifest("encoder", encoder.dim, encoder.embedding_space, {}, ""),
-    )
+    found = IndexComparison(directory)
+    return found.searcher(encoder, found.index, DocumentStore(directory / DOCUMENTS_FILE))
 
 
 def export_students(workplace: Workplace, names: Sequence[str]) -> None:

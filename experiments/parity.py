@@ -3,23 +3,21 @@
 DATA is a folder that has scifact, squad-dev-v1.1, boolq, qmsum and covid-qa in BEIR's layout.
 
     python -m experiments.parity --data DATA
-    python -m experiments.parity --render
 
 Writes docs/results/parity.json and parity.md, and exits with 1 if a figure is out of bounds. Needs
 the extra `dev`, which has the torch weights. Takes about half an hour on 2 cores.
 """
 
-import argparse
 import tempfile
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from statistics import fmean
 
-from experiments.runs import parsed, read_figures
 from export.encoder_directory import export_encoder
 from export.quality import Collection
-from loadtests.results import Figures, write
+from loadtests.command_line import script_options
+from loadtests.results import RESULTS, Figures, write
 from swiftlet.encoders import DEFAULT_ENCODER, torch_weights
 from swiftlet.evaluation.exact import rank
 from swiftlet.evaluation.experiment import run_queries
@@ -56,10 +54,9 @@ PACKAGES = ["onnxruntime", "tokenizers", "torch", "sentence-transformers", "fais
 
 
 def main() -> None:
-    options = parsed(argparse.ArgumentParser(description=__doc__.splitlines()[0]))
-    raw = options.results / "parity.json"
-    figures = read_figures(raw) if options.render else measure(options.data)
-    print(write(raw, figures))
+    options = script_options(__doc__, data=Path, raw=RESULTS / "parity.json")
+    figures = measure(options.data)
+    print(write(options.raw, figures))
     if figures["failures"]:
         raise SystemExit("\n".join(figures["failures"]))
 
@@ -139,7 +136,8 @@ def long_documents(collection: Collection, folder: Path) -> Iterator[Figures]:
         out = folder / f"{collection.name}-{number}"
         build_index(collection.documents, DEFAULT_ENCODER, out, build)
         with closing(Searcher.open(out, DEFAULT_ENCODER)) as searcher:
-            run = run_queries(SearcherRetriever(searcher), collection.queries, top_k=10, threads=1)
+            retriever = SearcherRetriever(searcher, mode="dense")
+            run = run_queries(retriever, collection.queries, top_k=10, threads=1)
             figures = {
                 "collection": f"{collection.name} {collection.split}",
                 "documents": searcher.num_documents,

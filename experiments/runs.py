@@ -1,10 +1,9 @@
-"""The options of experiments, their processes, and figures that are measured once."""
+"""The processes of experiments, and figures that are measured once."""
 
 import json
 import os
 import subprocess
 import sys
-from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -13,28 +12,12 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from export.latency import measure_latencies, texts_of_length
-from loadtests.results import RESULTS, Figures
 from swiftlet.encoders import DEFAULT_ENCODER
 from swiftlet.retrieval.encoder import TOKENIZER_FILE, OnnxEncoder
 
 NUM_TOKENS = 10
 _ROUNDS = 300
 Item = TypeVar("Item")
-
-
-def parsed(parser: ArgumentParser) -> Namespace:
-    parser.add_argument("--data", type=Path, help="folder with the collections in BEIR's layout")
-    parser.add_argument("--results", type=Path, default=RESULTS, help="for page and raw figures")
-    parser.add_argument("--render", action="store_true", help="only render the page")
-    options = parser.parse_args()
-    if options.data is None and not options.render:
-        parser.error("--data is needed, unless --render is given")
-    return options
-
-
-def read_figures(path: Path) -> Figures:
-    figures: Figures = json.loads(path.read_text("utf-8"))
-    return figures
 
 
 def kept(path: Path, measure: Callable[[], Any]) -> Any:
@@ -50,11 +33,6 @@ class Processes:
 
     jobs: int
     threads: int
-
-    @staticmethod
-    def add_options(parser: ArgumentParser, *, jobs: int = 2, threads: int = 1) -> None:
-        parser.add_argument("--jobs", type=int, default=jobs, help="processes at a time")
-        parser.add_argument("--threads", type=int, default=threads, help="threads of each")
 
     def __str__(self) -> str:
         return f"{self.threads} for each of {self.jobs} runs at a time"

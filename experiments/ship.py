@@ -35,7 +35,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="default: where it ships")
     parser.add_argument("--wordnet", type=Path, default=WORDNET_FOLDER, help="has data.noun")
     parser.add_argument("--runs", type=Path, default=DEFAULT_RUNS)
-    Processes.add_options(parser, jobs=1, threads=2)
+    parser.add_argument("--threads", type=int, default=2)
     options = parser.parse_args()
     if options.encoder == "document-encoder":
         out = options.out or DEFAULT_ENCODER
@@ -43,7 +43,7 @@ def main() -> None:
     else:
         out = options.out or encoders.DEFAULT_QUERY_ENCODER
         workplace = prepare(options.data.resolve(), options.wordnet, options.runs.resolve())
-        card = query_encoder(out, workplace, Processes(options.jobs, options.threads))
+        card = query_encoder(out, workplace, Processes(1, options.threads))
     (out / "README.md").write_text(card, "utf-8")
     print(f"wrote {out}")
 

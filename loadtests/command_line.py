@@ -30,15 +30,18 @@ class Parser(argparse.ArgumentParser):
 def script_options(description: str | None, **options: Any) -> argparse.Namespace:
     """The options of a script that measures, by name.
 
-    Each has its default, or is a path: `Path` if it is required, None if it is not.
+    Each has its default, or a tuple of choices, of which the first is the default. Or it is a path:
+    `Path` if it is required, None if it is not.
     """
     parser = argparse.ArgumentParser(
         description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     for name, default in options.items():
-        kind = Path if default is None or default is Path else type(default)
-        value = None if default is Path else default
+        choices = default if isinstance(default, tuple) else None
+        value = choices[0] if choices else None if default is Path else default
+        kind = Path if value is None else type(value)
         words: dict[str, Any] = {"type": kind, "default": value, "required": default is Path}
+        words["choices"] = choices
         parser.add_argument(f"--{name.replace('_', '-')}", help=f"default: {value}", **words)
     return parser.parse_args()
 

@@ -1,22 +1,25 @@
 """A plain search service: FastAPI, Sentence Transformers and a flat FAISS index.
 
-    CORPUS=folder MODEL=folder [ONNX_FILE=onnx/model_int8.onnx] uvicorn plain:app
+    INDEX=folder MODEL=folder [ONNX_FILE=onnx/model_int8.onnx] uvicorn plain:app
 
-`CORPUS` holds passages.jsonl and their embeddings as passages.faiss, in the same order. The model
-runs in torch, or with `ONNX_FILE` in Sentence Transformers' ONNX back end.
+It searches the passages and embeddings of `INDEX`, held in memory. The model runs in torch, or with
+`ONNX_FILE` in Sentence Transformers' ONNX back end.
 """
 
-import json
 import os
 from pathlib import Path
 
 import faiss
+import numpy as np
 import torch
 from fastapi import FastAPI
 from pydantic import BaseModel, Field
 from sentence_transformers import SentenceTransformer
 
 from benchmarks.peers import int8_peer
+from swiftlet.retrieval.documents import DocumentStore
+from swiftlet.retrieval.engines.faiss_index import FaissIndex
+from swiftlet.retrieval.searcher import DOCUMENTS_FILE
 
 # As many threads as the process has cores; more threads would slow it down.
 threads = len(os.sched_getaffinity(0))
@@ -24,14 +27,20 @@ torch.set_num_threads(threads)
 faiss.omp_set_num_threads(threads)
 
 app = FastAPI()
-corpus, directory = Path(os.environ["CORPUS"]), Path(os.environ["MODEL"])
+source, directory = Path(os.environ["INDEX"]), Path(os.environ["MODEL"])
 if "ONNX_FILE" in os.environ:
     model = int8_peer(directory, threads=threads, file=os.environ["ONNX_FILE"]).model
 else:
     model = SentenceTransformer(str(directory), device="cpu")
-index = faiss.read_index(str(corpus / "passages.faiss"))
-with (corpus / "passages.jsonl").open(encoding="utf-8") as lines:
-    passages = [json.loads(line) for line in lines]
+stored = FaissIndex.load(source / FaissIndex.file_name)
+every_row = np.arange(stored.size)
+index = faiss.IndexFlatIP(stored.dim)
+index.add(stored.embeddings(every_row))
+fields = ("passage_id", "document_id", "text")
+passages = [
+    {name: getattr(passage, name) for name in fields} | {"title": title}
+    for passage, title, _ in DocumentStore(source / DOCUMENTS_FILE).passages(every_row.tolist())
+]
 
 
 class SearchRequest(BaseModel):

@@ -14,6 +14,7 @@ from prometheus_client import Counter, Histogram
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic_core import to_json
 
+from service.schemas import SearchAnswer
 from swiftlet.encoders import DEFAULT_QUERY_ENCODER
 from swiftlet.retrieval.searcher import Searcher
 
@@ -33,26 +34,6 @@ class SearchRequest(BaseModel):
     query: Annotated[str, Field(min_length=1, max_length=10_000)]
     top_k: Annotated[int, Field(ge=1, le=1000)] = 10
     include_text: bool = True
-
-
-class Passage(BaseModel):
-    passage_id: str
-    start: int
-    end: int
-    text: str
-
-
-class Hit(BaseModel):
-    document_id: str
-    score: float
-    title: str
-    passage: Passage
-    metadata: dict[str, Any]
-
-
-class SearchAnswer(BaseModel):
-    hits: list[Hit]
-    index: str
 
 
 def find(asked: SearchRequest, response: Response) -> dict[str, Any]:

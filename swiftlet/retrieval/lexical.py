@@ -4,6 +4,7 @@ import json
 import tempfile
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from math import log1p
 from pathlib import Path
 from typing import Any
@@ -224,12 +225,14 @@ def analyser(language: str) -> Any:
 
 
 def _temporary_folder() -> "tempfile.TemporaryDirectory[str]":
+    # tantivy's thread may write its lock into the folder while it is being removed.
+    folder = partial(tempfile.TemporaryDirectory, ignore_cleanup_errors=True)
     try:
-        return tempfile.TemporaryDirectory()
+        return folder()
     except OSError:
         pass
     try:
-        return tempfile.TemporaryDirectory(dir=_SHARED_MEMORY)
+        return folder(dir=_SHARED_MEMORY)
     except OSError as error:
         raise StorageError(
             f"there is no place for temporary files: {error.strerror}; set TMPDIR to a folder that "

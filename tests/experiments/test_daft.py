@@ -9,7 +9,7 @@ import pytest
 from experiments.daft import EXPERIMENTS, variant
 from experiments.daft_figures import collect, draw, draw_embeddings
 from experiments.daft_runs import Workplace, verdict
-from experiments.runs import Processes, read_figures
+from experiments.runs import Processes
 from loadtests.results import write
 
 COLLAPSED = "cached-fast-unaligned"
@@ -97,7 +97,7 @@ def test_an_experiment_with_a_missing_run_is_left_out(workplace, tmp_path):
 
 def test_curves_are_drawn_from_the_raw_figures_alone(workplace, tmp_path):
     write(tmp_path / "daft.json", collect(workplace, RUNS))
-    draw(read_figures(tmp_path / "daft.json"), tmp_path / "daft")
+    draw(json.loads((tmp_path / "daft.json").read_text("utf-8")), tmp_path / "daft")
     drawn = sorted(path.name for path in (tmp_path / "daft").iterdir())
     assert drawn == ["divergence.png", "loss.png"]
 

@@ -1,9 +1,9 @@
 """Pages of docs/results are those that their raw figures and templates give."""
 
+import json
 from pathlib import Path
 
 from experiments import distillation_figures
-from experiments.runs import read_figures
 from experiments.ship import document_encoder_card
 from loadtests.results import RESULTS, write
 from swiftlet.encoders import DEFAULT_ENCODER
@@ -15,7 +15,7 @@ def page(folder: Path, name: str, figures: dict) -> str:
 
 
 def test_a_bound_that_is_not_kept_stands_on_the_parity_page(tmp_path):
-    figures = read_figures(RESULTS / "parity.json")
+    figures = json.loads((RESULTS / "parity.json").read_text("utf-8"))
     assert "All of them are." in page(tmp_path, "parity", figures)
     found = page(tmp_path, "parity", figures | {"failures": ["scifact: int8 is worse"]})
     assert "**Not met:** scifact: int8 is worse." in found
@@ -23,7 +23,7 @@ def test_a_bound_that_is_not_kept_stands_on_the_parity_page(tmp_path):
 
 
 def test_a_missed_target_stands_on_the_distillation_page(tmp_path):
-    figures = read_figures(RESULTS / "distillation.json")
+    figures = json.loads((RESULTS / "distillation.json").read_text("utf-8"))
     assert "`two-layers int8` keeps 97.2% and reaches the 97%" in page(
         tmp_path, "distillation", figures
     )
@@ -35,7 +35,8 @@ def test_a_missed_target_stands_on_the_distillation_page(tmp_path):
 
 
 def test_plots_are_drawn_from_the_raw_figures_alone(tmp_path):
-    distillation_figures.draw(read_figures(RESULTS / "distillation.json"), tmp_path)
+    figures = json.loads((RESULTS / "distillation.json").read_text("utf-8"))
+    distillation_figures.draw(figures, tmp_path)
     drawn = sorted(path.name for path in tmp_path.iterdir())
     assert drawn == ["distillation-latency.png"]
     assert all((tmp_path / name).read_bytes().startswith(b"\x89PNG") for name in drawn)

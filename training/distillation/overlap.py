@@ -13,6 +13,7 @@ from swiftlet.evaluation.metrics import evaluate
 from swiftlet.evaluation.retrievers import SearcherRetriever
 from swiftlet.retrieval.corpora.collections import read_qrels, read_queries
 from swiftlet.retrieval.documents import DocumentStore
+from swiftlet.retrieval.encoder import Encoder
 from swiftlet.retrieval.engines import open_index
 from swiftlet.retrieval.engines.faiss_index import FaissIndex
 from swiftlet.retrieval.index import VectorIndex
@@ -89,7 +90,7 @@ class IndexComparison:
         }
         for way, index in ways.items():
             teacher_retriever, student_retriever = (
-                SearcherRetriever(self._searcher(encoder, index, store))
+                SearcherRetriever(self.searcher(encoder, index, store), mode="dense")
                 for encoder in (teacher, student)
             )
             progress.begin(f"Teacher and student, {way}", 2 * len(named))
@@ -116,9 +117,8 @@ class IndexComparison:
         store.close()
         return found
 
-    def _searcher(
-        self, encoder: TorchEncoder, index: VectorIndex, store: DocumentStore
-    ) -> Searcher:
+    def searcher(self, encoder: Encoder, index: VectorIndex, store: DocumentStore) -> Searcher:
+        """Search an index of the same passages with an encoder of the same embedding space."""
         manifest = Manifest("encoder", encoder.dim, encoder.embedding_space, {}, "")
         return Searcher(
             encoder=encoder,
