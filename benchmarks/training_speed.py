@@ -10,6 +10,7 @@ import argparse
 import multiprocessing
 import re
 import tempfile
+import tomllib
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -29,15 +30,8 @@ from training.recipes.settings import Recipe, parse_recipe
 from training.train import train
 
 PACKAGES = ["torch", "transformers", "accelerate", "bm25s", "faiss-cpu", "numpy"]
-SAMPLERS: dict[str, dict[str, Any]] = {
-    "in_batch": {"samplers": ["in_batch"], "gradient": "re-encoded"},
-    "cache, gradient cached": {"samplers": ["cache"], "gradient": "cached"},
-    "cache, gradient re-encoded": {"samplers": ["cache"], "gradient": "re-encoded"},
-    "uniform": {"samplers": ["uniform"], "gradient": "re-encoded"},
-    "bm25": {"samplers": ["bm25"], "gradient": "re-encoded"},
-    "mined": {"samplers": ["mined"], "gradient": "re-encoded"},
-}
-MAX_TOKENS = 48
+SETTINGS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text())
+SAMPLERS: dict[str, dict[str, Any]] = SETTINGS["samplers"]
 SHOWN = ("batch_size", "negatives", "precision", "rounds")
 LOGGED_EVERY = 2
 
@@ -71,7 +65,7 @@ def main() -> None:
         "machine": describe_machine(PACKAGES, threads="all cores"),
         "accelerator": torch.cuda.get_device_name() if torch.cuda.is_available() else "",
         "collection": f"{arguments.collection} {arguments.split}",
-        "max_tokens": MAX_TOKENS,
+        "max_tokens": SETTINGS["recipe"]["passages"]["tokens"],
         **{name: vars(arguments)[name] for name in SHOWN},
         "samplers": {
             name: {
@@ -86,14 +80,11 @@ def main() -> None:
 
 
 def make_recipe(arguments: argparse.Namespace, negatives: dict[str, Any]) -> Recipe:
-    model = {"model": str(torch_weights()), "max_tokens": MAX_TOKENS}
-    corpus = str(arguments.data / arguments.collection)
-    settings = {
-        "recipe": "contrastive",
+    corpus, model = str(arguments.data / arguments.collection), {"model": str(torch_weights())}
+    recipe = SETTINGS["recipe"]
+    settings = recipe | {
         "data": [{"corpus": corpus, "qrels": arguments.split}],
-        "query_encoder": {**model, "layers": [0, 5]},
-        "document_encoder": model,
-        "passages": {"tokens": MAX_TOKENS, "truncate": True},
+        **{tower: recipe[tower] | model for tower in ("query_encoder", "document_encoder")},
         "validation": {"queries": FEWEST_QUERIES, "max_passages": 100, "every": LOGGED_EVERY},
         "fine_tuning": {"epochs": arguments.epochs},
         "negatives": {**negatives, "per_query": arguments.negatives},

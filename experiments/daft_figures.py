@@ -1,5 +1,6 @@
 """The raw figures and the plots of docs/results/daft.md, from finished runs."""
 
+import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -25,24 +26,10 @@ from training.plots import divergence_panel, loss_panel
 PACKAGES = ["torch", "transformers", "sentence-transformers", "onnxruntime", "ranx"]
 DELTA_PER_DIMENSION = 250 / 512
 LONGEST_ALIGNMENT = "document-frozen"
-PREDICTORS = {
-    "kl_per_dimension": "KL estimate",
-    "ndcg@10": "nDCG@10 of ANN retrieval",
-    "query_cosine": "mean cosine of queries",
-    "document_cosine": "mean cosine of documents",
-    "query_effective_rank": "effective rank of queries",
-    "document_effective_rank": "effective rank of documents",
-}
+SETTINGS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text())
 # The runs of Figure 2, each with and without alignment.
 CURVES = ("cached-fast", "cached", "default")
 EMBEDDINGS = "embeddings.npz"
-# Run, state and title of each panel.
-PANELS = [
-    ("default", "start", "before training"),
-    ("cached-fast-unaligned", "ended", "trained without alignment"),
-    ("default", "aligned", "aligned"),
-    ("default", "ended", "aligned and fine-tuned"),
-]
 
 
 def collect(workplace: Workplace, experiments: Mapping[str, Sequence[Variant]]) -> Figures:
@@ -143,7 +130,7 @@ def _correlations(workplace: Workplace, variants: Sequence[Variant]) -> list[Fig
     stages = [_last_stage(workplace.log(variant)) for variant in variants]
     kept = [evaluations[-1]["ndcg@10"] for evaluations in stages]
     rows = []
-    for key, name in PREDICTORS.items():
+    for key, name in SETTINGS["predictors"].items():
         test = spearmanr([evaluations[0][key] for evaluations in stages], kept)
         rows.append({"name": name, "correlation": float(test.statistic), "p": float(test.pvalue)})
     return rows
@@ -175,10 +162,10 @@ def _curves(workplace: Workplace, runs: Mapping[str, Variant]) -> Figures:
 
 def draw_embeddings(workplace: Workplace, variants: Sequence[Variant], folder: Path) -> None:
     runs = {variant.name: variant for variant in variants}
-    if all(workplace.is_done(runs[name]) for name, _, _ in PANELS):
+    if all(workplace.is_done(runs[name]) for name, _, _ in SETTINGS["panels"]):
         folder.mkdir(parents=True, exist_ok=True)
         panels = []
-        for name, state, title in PANELS:
+        for name, state, title in SETTINGS["panels"]:
             with np.load(workplace.directory(runs[name]) / EMBEDDINGS) as found:
                 queries, documents = found[f"{state} queries"], found[f"{state} documents"]
             panels.append(EmbeddingPanel(title, queries, documents))

@@ -10,6 +10,7 @@ and figures in --work are used again. Takes half an hour on 2 cores.
 import random
 import re
 import subprocess
+import tomllib
 from collections import Counter
 from collections.abc import Callable, Iterable
 from functools import partial
@@ -33,22 +34,11 @@ from swiftlet.retrieval.modes import DEFAULT_WEIGHT
 from swiftlet.retrieval.types import Document, Query
 
 WORK = Path(__file__).parents[1] / "runs" / "hybrid"
-COLLECTIONS = {
-    "scifact": "test", "squad-dev-v1.1": "test", "boolq": "test_disjoint", "covid-qa": "all",
-    "wikiqa": "doc_test", "stackfaq": "all", "lisa": "test", "medquad": "all", "qmsum": "test",
-}  # fmt: skip
+SETTINGS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text())
 MOST_QUERIES, SAMPLED, NAMES, DOCUMENTS, CHARACTERS = 5000, 1500, 500, 8000, 6000
 WEIGHTS = [0.5, 0.55, 0.6, 0.65, 0.7, DEFAULT_WEIGHT, 0.75, 0.8, 0.85, 0.9, 0.95]
 # The arguments of `Searcher.search`, by the name of a system.
-SYSTEMS: dict[str, dict[str, Any]] = {
-    "dense": {"mode": "dense"},
-    "lexical": {"mode": "lexical"},
-    "hybrid": {},
-    "rrf": {"fusion": "rrf"},
-    **{f"{weight}": {"weight": weight} for weight in WEIGHTS},
-    "dense, big": {"mode": "dense"},
-    "hybrid, big": {},
-}
+SYSTEMS: dict[str, dict[str, Any]] = SETTINGS["systems"] | {f"{w}": {"weight": w} for w in WEIGHTS}
 MANUAL, MAN = Path("/usr/share/man"), "env MANWIDTH=100 LC_ALL=C.UTF-8 man --pager=cat"
 MANUAL_PAGE = re.compile(r"(?ms)^NAME\n\s+.*? [-\u2013\u2014] (.*?)\n(?=\S)(.*)")
 PACKAGE_LISTS, APT = Path("/var/lib/apt/lists"), "/usr/lib/apt/apt-helper cat-file"
@@ -64,7 +54,9 @@ def main() -> None:
 
 def measure(data: Path, work: Path) -> Figures:
     work.mkdir(parents=True, exist_ok=True)
-    read = {n: partial(Collection.read, data / n, split) for n, split in COLLECTIONS.items()}
+    read = {
+        n: partial(Collection.read, data / n, split) for n, split in SETTINGS["collections"].items()
+    }
     # Those of gcloud, thousands, are not Debian's.
     pages = (page for page in MANUAL.glob("man[158]/*.gz") if "gcloud" not in page.name)
     read["manual pages"] = partial(made, MAN, pages, MANUAL_PAGE)
