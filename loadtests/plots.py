@@ -84,8 +84,8 @@ def _draw_stages(axes: "Axes", measurement: Measurement) -> None:
 
 
 def stacked_stages(figures: Figures) -> dict[str, float]:
-    """Mean milliseconds of each stage, of the rest of the service, and of the time outside it."""
-    stages = {name: mean for name, mean in figures.stages.items() if name != TOTAL}
+    """Mean milliseconds of the stages that ran, the rest of the service, and the time outside."""
+    stages = {name: mean for name, mean in figures.stages.items() if name != TOTAL and mean}
     inside = figures.stages.get(TOTAL, 0.0)
     if inside:
         stages[REST] = max(0.0, inside - sum(stages.values()))

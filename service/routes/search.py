@@ -130,12 +130,11 @@ def batch_router(limits: Limits) -> APIRouter:
     )
     async def search_batch(asked: BatchRequest, request: Request, service: AnyService) -> Response:
         """Answer several queries; each is searched alone."""
-        wanted = len(asked.queries) * (asked.offset + asked.top_k)
+        wanted = len(asked.queries) * asked.top_k
         if wanted > limits.max_batch_hits:
-            first = f"offset is {asked.offset} and " if asked.offset else ""
             raise InvalidRequestError(
                 "top_k",
-                f"{first}top_k is {asked.top_k}, so {len(asked.queries)} queries ask for {wanted} "
+                f"top_k is {asked.top_k}, so {len(asked.queries)} queries ask for {wanted} "
                 f"documents; at most {limits.max_batch_hits} are answered in one batch: ask for "
                 "fewer documents, or in several batches",
             )

@@ -7,14 +7,20 @@ import schemathesis
 
 @schemathesis.hook
 def before_call(context: Any, case: Any, kwargs: Any) -> None:
-    """Send whole numbers without a fraction, no dimensions, and no weight with rrf.
+    """Send whole numbers without a fraction, no dimensions, and no fields that exclude each other.
 
     JSON Schema accepts 10.0 as a whole number, the service does not. `dimensions` may only be the
     encoder's number.
     """
     for fields in (case.body, case.query):
-        if isinstance(fields, dict) and fields.get("fusion") == "rrf":
+        if not isinstance(fields, dict):
+            continue
+        if fields.get("fusion") == "rrf":
             fields.pop("weight", None)
+            fields.pop("offset", None)
+        # The nearest sentence is marked for 50 documents at most, and no text has no marks.
+        if fields.get("highlight") == "sentence" or fields.get("include_text") in (False, "false"):
+            fields.pop("highlight", None)
     if isinstance(case.body, dict):
         case.body = {name: whole(value) for name, value in case.body.items()}
         if type(case.body.get("dimensions")) is int:

@@ -240,8 +240,11 @@ def test_clients_that_do_not_read_are_cut_off(start_server: Callable[..., Any]) 
             connection.connect((address.hostname, address.port))
             connection.sendall(8 * (ask + body))
             connections.append(connection)
-        busy = poll(lambda: client.get("/search?q=bread"), lambda answer: answer.status_code == 429)
-        assert "bytes of answers wait for clients to read them" in busy.json()["detail"]
+        busy = poll(
+            lambda: client.get("/search?q=bread"),
+            lambda answer: "bytes of answers wait for clients to read them" in answer.text,
+        )
+        assert busy.status_code == 429
         assert client.get("/health/ready").status_code == 200
         poll(lambda: client.get("/search?q=bread"), lambda answer: answer.status_code == 200)
         for connection in connections:

@@ -131,12 +131,6 @@ def test_a_bad_search_is_refused_in_one_sentence(
         ({"queries": ["a", "b", " "]}, 422, "queries[2]", "queries[2]: the query is empty"),
         ({"queries": ["a"], "top_k": -1}, 422, "top_k", WHOLE),
         ({"queries": ["a"], "mode": ""}, 422, "mode", f'mode is ""; {MODES}'),
-        (
-            {"queries": ["a"] * 9, "offset": 9999},
-            422,
-            "top_k",
-            "offset is 9999 and top_k is 10, so 9",
-        ),
         ({"queries": ["a"] * 9, "fusion": "rrf", "weight": 1}, 422, None, "takes no weight"),
         ({"query": "a"}, 422, "queries", "queries is missing"),
     ],
