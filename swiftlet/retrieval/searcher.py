@@ -220,6 +220,7 @@ class Searcher:
         query = check_query(query)
         top_k = whole_number("top_k", top_k, least=1)
         mode = self.modes[0] if mode is None else self.check_mode(mode)
+        fusion = one_of("fusion", fusion, FUSIONS)
         offset = whole_number("offset", offset, least=0)
         if fusion != "weighted" and (weight is not None or offset):
             # The ranks, and so the order, depend on how many documents are asked for.
@@ -234,11 +235,9 @@ class Searcher:
             offset=offset,
             min_score=-inf if min_score is None else number("min_score", min_score),
             include_text=include_text,
-            highlight=None
-            if highlight is None
-            else self._checked_highlight(highlight, include_text),
+            highlight=self._checked_highlight(highlight, include_text),
             mode=mode,
-            fusion=one_of("fusion", fusion, FUSIONS),
+            fusion=fusion,
             weight=self.weight if weight is None else number("weight", weight, least=0, most=1),
             cache=cache,
             options=options or {},
@@ -274,7 +273,9 @@ class Searcher:
             )
         return found
 
-    def _checked_highlight(self, highlight: object, include_text: bool) -> Highlighting:
+    def _checked_highlight(self, highlight: object, include_text: bool) -> Highlighting | None:
+        if highlight is None:
+            return None
         found = one_of("highlight", highlight, HIGHLIGHTINGS)
         if not include_text:
             raise InvalidArgumentError(
