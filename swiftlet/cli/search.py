@@ -66,6 +66,8 @@ def search(
 
 def _print_hits(hits: "Sequence[Hit]", first_rank: int) -> None:
     """Print each hit with the beginning of its winning passage."""
+    if not hits:
+        output.print("no documents found")
     for rank, hit in enumerate(hits, start=first_rank):
         place = f"[bold]{rank:>3}[/]  [green]{hit.score:.4f}[/]  [cyan]{escape(hit.document_id)}[/]"
         output.print(f"{place}  {escape(hit.title)}".rstrip(), soft_wrap=True)

@@ -27,7 +27,7 @@ LANGUAGES = (
     "italian", "norwegian", "portuguese", "romanian", "russian", "spanish", "swedish", "tamil",
     "turkish", NO_LANGUAGE,
 )  # fmt: skip
-"""The languages whose words are reduced to their stems; with "none", they stay as they are."""
+"""The languages that have a stemmer; "none" keeps every word as it is."""
 
 DEFAULT_LANGUAGE = "english"
 
@@ -41,7 +41,7 @@ _COMMON = 1000
 _WRITER_BYTES = 128 * 2**20
 _META_FILE = "meta.json"
 _READABLE = 0o644
-# In a container whose file system is read-only, there may be no other place for small files.
+# A container with a read-only file system may have no other place for temporary files.
 _SHARED_MEMORY = "/dev/shm"  # noqa: S108
 
 

@@ -101,6 +101,11 @@ def test_inspect_prints_the_kind_of_an_artefact_and_that_it_is_complete(index: P
         assert "whole" in result.stdout
 
 
+def test_a_search_without_hits_says_so(index: Path) -> None:
+    for options in (("--mode", "lexical"), ("--min-score", "5"), ("--offset", "100")):
+        assert "no documents found" in swiftlet("search", index, "zyzzyva", *options).stdout
+
+
 def test_inspect_names_the_file_that_was_altered(index: Path, tmp_path: Path) -> None:
     copy = tmp_path / "copy"
     shutil.copytree(index, copy)
