@@ -1,6 +1,5 @@
 """Builds an index directory from a corpus."""
 
-import io
 import json
 import shutil
 from collections.abc import Iterable, Iterator
@@ -11,12 +10,13 @@ from typing import Any
 
 import numpy as np
 
+from swiftlet.indexing.columns_writer import write_columns
 from swiftlet.indexing.document_writer import StoredCorpus, write_documents
 from swiftlet.indexing.embeddings import EmbeddingsFile, encode_to_file
 from swiftlet.indexing.progress import Progress, Silence
 from swiftlet.indexing.sample_queries import sample_queries
 from swiftlet.indexing.tuning import exact_rows, recall, tune
-from swiftlet.retrieval.aggregation import DocumentNumbers
+from swiftlet.retrieval.columns import COLUMN_FILES, COLUMNS_FOLDER, Columns
 from swiftlet.retrieval.encoder import OnnxEncoder, Precision
 from swiftlet.retrieval.encoding import encode_texts
 from swiftlet.retrieval.engines import DEFAULT_ENGINE, find_engine, index_details
@@ -36,6 +36,7 @@ from swiftlet.retrieval.publication import (
     discard,
     locked_working_directory,
     publish,
+    save_array,
     storage_errors,
 )
 from swiftlet.retrieval.searcher import (
@@ -117,6 +118,7 @@ def build_index(
             shutil.rmtree(artefact, ignore_errors=True)
             artefact.mkdir()
             corpus = write_documents(artefact / DOCUMENTS_FILE, documents, splitter, progress)
+            write_columns(artefact / COLUMNS_FOLDER, corpus.metadata())
             words = _index_words(corpus, artefact / LEXICAL_FOLDER, settings.language, progress)
             _encode(corpus, encoder, file, threads, progress)
             factory = settings.factory or engine.default_factory(corpus.num_passages, encoder.dim)
@@ -126,13 +128,20 @@ def build_index(
                 index, file.rows(), corpus, encoder, threads, progress, hybrid=bool(words)
             )
             index.save(artefact / index.file_name)
-            _save_array(artefact / PASSAGE_TO_DOCUMENT_FILE, corpus.passage_to_document())
+            save_array(artefact / PASSAGE_TO_DOCUMENT_FILE, corpus.passage_to_document())
             manifest = Manifest(
                 kind="index",
                 dim=encoder.dim,
                 embedding_space=encoder.embedding_space,
                 files=describe_files(
-                    artefact, [index.file_name, DOCUMENTS_FILE, PASSAGE_TO_DOCUMENT_FILE, *words]
+                    artefact,
+                    [
+                        index.file_name,
+                        DOCUMENTS_FILE,
+                        PASSAGE_TO_DOCUMENT_FILE,
+                        *(f"{COLUMNS_FOLDER}/{name}" for name in COLUMN_FILES),
+                        *words,
+                    ],
                 ),
                 created_by=f"swiftlet {version('swiftlet-retrieval')}",
                 details={
@@ -173,12 +182,15 @@ def _index_words(
         return []
     progress.begin("Indexing words", corpus.num_passages)
 
-    def texts() -> Iterator[str]:
-        for text in corpus.encoder_texts():
-            yield text
+    codes = Columns.open(folder.with_name(COLUMNS_FOLDER)).codes_of_documents(corpus.num_documents)
+
+    def passages() -> Iterator[tuple[str, list[int]]]:
+        documents = corpus.passage_to_document()
+        for text, document in zip(corpus.encoder_texts(), documents, strict=True):
+            yield text, codes(document)
             progress.advance(1)
 
-    names = write_lexical_index(folder, texts(), language)
+    names = write_lexical_index(folder, passages(), language)
     return [f"{folder.name}/{name}" for name in names]
 
 
@@ -219,13 +231,6 @@ def _read_state(path: Path) -> Any:
         return json.loads(path.read_bytes())
     except (OSError, ValueError):
         return None
-
-
-def _save_array(path: Path, array: DocumentNumbers) -> None:
-    # Given a path, NumPy would not notice when the last block cannot be written.
-    content = io.BytesIO()
-    np.save(content, array, allow_pickle=False)
-    path.write_bytes(content.getbuffer())
 
 
 def _fill(index: VectorIndex, embeddings: Embeddings, threads: int, progress: Progress) -> None:
