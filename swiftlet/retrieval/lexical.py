@@ -1,6 +1,7 @@
 """The lexical index: BM25 over the words of passages, by tantivy."""
 
 import json
+import re
 import tempfile
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -43,6 +44,9 @@ _META_FILE = "meta.json"
 _READABLE = 0o644
 # A container with a read-only file system may have no other place for temporary files.
 _SHARED_MEMORY = "/dev/shm"  # noqa: S108
+# The look-behind and the bound of 16 parts keep the time linear in the length of a text.
+_NAME = re.compile(r"(?<![^\W_])[^\W_]+(?:[._]_*[^\W_]+){1,15}")
+_JOINT = re.compile(r"[._]_*")
 
 
 class LexicalIndex:
@@ -82,7 +86,11 @@ class LexicalIndex:
 
     def parse(self, text: str) -> "LexicalQuery":
         """The query for a text; no character has a special meaning."""
-        return LexicalQuery(self._searcher, self._schema, Counter(self._analyser.analyze(text)))
+        counts = Counter(self._analyser.analyze(text))
+        # A name that no passage has would only lower all scores: its parts are counted already.
+        names = self._analyser.analyze(_joined_names(text))
+        counts.update(name for name in names if self._searcher.doc_freq(_TEXT, name))
+        return LexicalQuery(self._searcher, self._schema, counts)
 
 
 class LexicalQuery:
@@ -174,7 +182,7 @@ def write_lexical_index(folder: Path, texts: Iterable[str], language: str) -> Se
         writer = index.writer(_WRITER_BYTES, 1)
         for row, text in enumerate(texts):
             passage = tantivy.Document()
-            passage.add_text(_TEXT, text)
+            passage.add_text(_TEXT, f"{text} {_joined_names(text)}")
             passage.add_unsigned(_ROW, row)
             writer.add_document(passage)
         writer.commit()
@@ -222,6 +230,17 @@ def analyser(language: str) -> Any:
     if language != NO_LANGUAGE:
         builder = builder.filter(tantivy.Filter.stemmer(language))
     return builder.filter(tantivy.Filter.ascii_fold()).build()
+
+
+def _joined_names(text: str) -> str:
+    """The names in a text, each as one word: of "queue.get_nowait" queuegetnowait and getnowait."""
+    joined = []
+    for name in _NAME.findall(text):
+        rest = name
+        while _NAME.match(rest):
+            joined.append(_JOINT.sub("", rest))
+            rest = rest.partition(".")[2]
+    return " ".join(joined)
 
 
 def _temporary_folder() -> "tempfile.TemporaryDirectory[str]":
