@@ -1,6 +1,7 @@
 """The lexical index: BM25 over the words of passages, by tantivy."""
 
 import json
+import re
 import tempfile
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -52,6 +53,9 @@ _META_FILE = "meta.json"
 _READABLE = 0o644
 # A container with a read-only file system may have no other place for temporary files.
 _SHARED_MEMORY = "/dev/shm"  # noqa: S108
+# The look-behind and the bound of 16 parts keep the time linear in the length of a text.
+_NAME = re.compile(r"(?<![^\W_])[^\W_]+(?:[._]_*[^\W_]+){1,15}")
+_JOINT = re.compile(r"[._]_*")
 
 
 class LexicalIndex:
@@ -107,7 +111,11 @@ class LexicalIndex:
 
     def parse(self, text: str) -> "LexicalQuery":
         """The query for a text; no character has a special meaning."""
-        return LexicalQuery(self, Counter(self._analyser.analyze(text)))
+        counts = Counter(self._analyser.analyze(text))
+        # A name that no passage has would only lower all scores: its parts are counted already.
+        names = self._analyser.analyze(_joined_names(text))
+        counts.update(name for name in names if self.searcher.doc_freq(_TEXT, name))
+        return LexicalQuery(self, counts)
 
     def _compiled(self, tree: Filter, columns: Columns) -> Any:
         """The filter as tantivy's query."""
@@ -244,7 +252,7 @@ def write_lexical_index(
         writer = index.writer(_WRITER_BYTES, 1)
         for row, (text, codes) in enumerate(passages):
             passage = tantivy.Document()
-            passage.add_text(_TEXT, text)
+            passage.add_text(_TEXT, f"{text} {_joined_names(text)}")
             passage.add_unsigned(_ROW, row)
             for code in codes:
                 passage.add_unsigned(_CODES, code)
@@ -294,6 +302,17 @@ def analyser(language: str) -> Any:
     if language != NO_LANGUAGE:
         builder = builder.filter(tantivy.Filter.stemmer(language))
     return builder.filter(tantivy.Filter.ascii_fold()).build()
+
+
+def _joined_names(text: str) -> str:
+    """The names in a text, each as one word: of "queue.get_nowait" queuegetnowait and getnowait."""
+    joined = []
+    for name in _NAME.findall(text):
+        rest = name
+        while _NAME.match(rest):
+            joined.append(_JOINT.sub("", rest))
+            rest = rest.partition(".")[2]
+    return " ".join(joined)
 
 
 def _temporary_folder() -> "tempfile.TemporaryDirectory[str]":
