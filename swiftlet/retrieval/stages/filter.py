@@ -1,6 +1,6 @@
 """A filter to the passages that pass it."""
 
-from functools import lru_cache
+from functools import lru_cache, partial
 
 from swiftlet.retrieval.errors import FilterError
 from swiftlet.retrieval.filters import Filter as Tree
@@ -21,9 +21,9 @@ class Filter:
     repeats = False
 
     def __init__(self, parts: SearchParts) -> None:
-        self._parts = parts
         self._all = Selection(parts.index, parts.lexical, parts.store.num_documents)
-        self._select = lru_cache(_KEPT_SELECTIONS)(self._make)
+        # A method would make a cycle, which keeps the files of a replaced index mapped.
+        self._select = lru_cache(_KEPT_SELECTIONS)(partial(_selection, parts))
 
     def run(self, search: SearchState) -> bool:
         """Set the selection; no more documents are wanted than it has."""
@@ -31,15 +31,15 @@ class Filter:
         search.num_wanted = min(search.num_wanted, search.selection.num_documents)
         return search.filter is not None
 
-    def _make(self, tree: Tree) -> Selection:
-        parts = self._parts
-        if parts.columns is None:
-            raise FilterError("the index was built by a Swiftlet without filters: build it again")
-        check_fields(tree, [parts.columns])
-        documents = passing(tree, parts.columns, parts.store.num_documents)
-        allowed = documents[parts.passage_to_document]
-        return Selection(
-            parts.index.restricted_to(allowed),
-            parts.lexical and parts.lexical.restricted_to(allowed, tree, parts.columns),
-            int(documents.sum()),
-        )
+
+def _selection(parts: SearchParts, tree: Tree) -> Selection:
+    if parts.columns is None:
+        raise FilterError("the index was built by a Swiftlet without filters: build it again")
+    check_fields(tree, [parts.columns])
+    documents = passing(tree, parts.columns, parts.store.num_documents)
+    allowed = documents[parts.passage_to_document]
+    return Selection(
+        parts.index.restricted_to(allowed),
+        parts.lexical and parts.lexical.restricted_to(allowed, tree, parts.columns),
+        int(documents.sum()),
+    )
