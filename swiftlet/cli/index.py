@@ -51,6 +51,10 @@ def index(
     dense_only: Annotated[
         bool, typer.Option("--dense-only", help="No lexical index: search by meaning alone.")
     ] = False,
+    facet: Annotated[
+        list[str] | None,
+        typer.Option(help="A field of the metadata to count and choose by; may be repeated."),
+    ] = None,
     precision: PrecisionOption = None,
     threads: Annotated[
         int | None, typer.Option(min=1, help="Encoding threads.", show_default="all cores")
@@ -78,6 +82,7 @@ def index(
                 engine=engine,
                 factory=factory,
                 language=None if dense_only else language,
+                facets=facet or (),
                 precision=value_of(precision),
                 threads=threads,
                 overwrite=overwrite,

@@ -21,6 +21,7 @@ from swiftlet.retrieval.encoder import OnnxEncoder, Precision
 from swiftlet.retrieval.encoding import encode_texts
 from swiftlet.retrieval.engines import DEFAULT_ENGINE, find_engine, index_details
 from swiftlet.retrieval.errors import InvalidArgumentError
+from swiftlet.retrieval.facets import check_facets
 from swiftlet.retrieval.index import VectorIndex
 from swiftlet.retrieval.lexical import (
     DEFAULT_LANGUAGE,
@@ -61,7 +62,7 @@ class BuildSettings:
     `passage_tokens` and `overlap_tokens` as in `PassageSplitter`; with `truncate` a document is
     one passage, of which the encoder reads the beginning. `engine` is one of `ENGINES`, `factory`
     the type of index that it makes; None chooses by size. `language` is one of `LANGUAGES`; None
-    makes no lexical index.
+    makes no lexical index. `facets` are fields of the metadata; some document must have each.
     """
 
     passage_tokens: int = 128
@@ -70,6 +71,7 @@ class BuildSettings:
     engine: str = DEFAULT_ENGINE
     factory: str | None = None
     language: str | None = DEFAULT_LANGUAGE
+    facets: tuple[str, ...] = ()
     precision: Precision | None = None
     threads: int | None = None
 
@@ -119,6 +121,7 @@ def build_index(
             artefact.mkdir()
             corpus = write_documents(artefact / DOCUMENTS_FILE, documents, splitter, progress)
             write_columns(artefact / COLUMNS_FOLDER, corpus.metadata())
+            check_facets(settings.facets, Columns.open(artefact / COLUMNS_FOLDER))
             words = _index_words(corpus, artefact / LEXICAL_FOLDER, settings.language, progress)
             _encode(corpus, encoder, file, threads, progress)
             factory = settings.factory or engine.default_factory(corpus.num_passages, encoder.dim)
@@ -157,6 +160,7 @@ def build_index(
                     },
                     **index_details(settings.engine, factory, index),
                     "language": settings.language,
+                    "facets": list(settings.facets),
                     "recall": measured,
                 },
             )

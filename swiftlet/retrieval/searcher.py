@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from math import inf
 from pathlib import Path
 from time import perf_counter
@@ -11,7 +12,7 @@ import numpy as np
 
 from swiftlet.retrieval.aggregation import DocumentNumbers
 from swiftlet.retrieval.arguments import number, one_of, whole_number
-from swiftlet.retrieval.columns import COLUMNS_FOLDER, Columns
+from swiftlet.retrieval.columns import COLUMNS_FOLDER, Columns, Value
 from swiftlet.retrieval.documents import DocumentStore
 from swiftlet.retrieval.encoder import Encoder, OnnxEncoder, Precision
 from swiftlet.retrieval.engines import open_index
@@ -21,7 +22,8 @@ from swiftlet.retrieval.errors import (
     InvalidArgumentError,
     shown,
 )
-from swiftlet.retrieval.filters import parse_filter
+from swiftlet.retrieval.facets import facet_values
+from swiftlet.retrieval.filters import Filter, check_fields, parse_filter, passing
 from swiftlet.retrieval.index import VectorIndex
 from swiftlet.retrieval.lexical import LEXICAL_FOLDER, LexicalIndex
 from swiftlet.retrieval.manifest import Manifest, load_manifest, read_manifest
@@ -47,6 +49,7 @@ from swiftlet.retrieval.types import Document, Hit
 DOCUMENTS_FILE = "documents.sqlite"
 PASSAGE_TO_DOCUMENT_FILE = "passage_to_document.npy"
 
+_MOST_FIELDS = 100
 _WIDENING = 4
 """The factor by which the candidates grow while a search is not complete."""
 
@@ -120,6 +123,12 @@ class Searcher:
         weight = index_manifest.details.get("weight", DEFAULT_WEIGHT)
         self.weight = number("weight", weight, least=0, most=1)
         """The weight of the dense score in a hybrid search, unless a search gives another one."""
+        self._columns = columns
+        self.fields = () if columns is None else tuple(islice(columns.fields(), _MOST_FIELDS))
+        """The fields of the metadata that a filter can name, at most 100."""
+        facets = () if columns is None else index_manifest.details.get("facets", ())
+        self.facet_fields: tuple[str, ...] = tuple(facets)
+        """The fields that `facets` counts."""
         parts = SearchParts(encoder, index, lexical, columns, passage_to_document, store)
         self._stages = [stage(parts) for stage in STAGES]
         self.stage_names = tuple(stage.name for stage in self._stages)
@@ -191,7 +200,7 @@ class Searcher:
         mode: Mode | None = None,
         weight: float | None = None,
         fusion: Fusion = "weighted",
-        filter: Mapping[str, Any] | None = None,  # noqa: A002 - the name that HTTP has
+        filter: Mapping[str, Any] | Filter | None = None,  # noqa: A002 - the name that HTTP has
         offset: int = 0,
         min_score: float | None = None,
         include_text: bool = True,
@@ -212,6 +221,7 @@ class Searcher:
         :param fusion: "weighted", or "rrf" for reciprocal rank fusion, which takes no weight and no
             offset.
         :param filter: Conditions on the documents' metadata; docs/search.md has their language.
+            One that `parse_filter` returned is not parsed again.
         :param offset: How many of the best documents to leave out.
         :param min_score: Leave out documents with a lower score.
         :param highlight: Mark the "words" of the query in each passage, or the "sentence" that is
@@ -219,6 +229,7 @@ class Searcher:
         :param cache: Embeddings that this searcher's encoder made before.
         :param options: Values for stages that take some, by the name of the stage.
         :raises QueryError: When the query is blank or not valid text.
+        :raises FilterError: When the filter is malformed, or names a field that no document has.
         :raises InvalidArgumentError: When an argument is out of its range, the index cannot be
             searched in this `mode`, or `options` name no stage.
         :raises RetrievalError: When the searcher is closed.
@@ -328,6 +339,26 @@ class Searcher:
                     search.num_candidates *= _WIDENING
                     position = self._repeat_start
         return tuple(seconds)
+
+    def facets(
+        self,
+        filter: Mapping[str, Any] | Filter | None = None,  # noqa: A002 - as in `search`
+    ) -> dict[str, list[tuple[Value, int]]]:
+        """For each field that was declared as a facet: its values, each with its documents' number.
+
+        The most frequent values come first, at most 50; ties are in the order of the values.
+
+        :param filter: Only documents that pass it are counted.
+        :raises FilterError: When the filter is malformed, or names a field that no document has.
+        """
+        tree = None if filter is None else parse_filter(filter)
+        if self._columns is None:
+            return {}
+        mask = None
+        if tree is not None:
+            check_fields(tree, [self._columns])
+            mask = passing(tree, self._columns, self.num_documents)
+        return {field: facet_values(field, self._columns, mask) for field in self.facet_fields}
 
     def document(self, document_id: str) -> Document:
         """The document with this id.

@@ -2,7 +2,7 @@
 
 from functools import lru_cache, partial
 
-from swiftlet.retrieval.errors import InvalidArgumentError
+from swiftlet.retrieval.errors import FilterError
 from swiftlet.retrieval.filters import Filter as Tree
 from swiftlet.retrieval.filters import check_fields, passing
 from swiftlet.retrieval.stages.state import SearchParts, SearchState, Selection
@@ -22,6 +22,7 @@ class Filter:
 
     def __init__(self, parts: SearchParts) -> None:
         self._all = Selection(parts.index, parts.lexical, parts.store.num_documents)
+        # A method would make a cycle, which keeps the files of a replaced index mapped.
         self._select = lru_cache(_KEPT_SELECTIONS)(partial(_select, parts))
 
     def run(self, search: SearchState) -> bool:
@@ -35,9 +36,7 @@ class Filter:
 def _select(parts: SearchParts, tree: Tree) -> Selection | None:
     """The passages of the documents that pass the filter; None if all documents do."""
     if parts.columns is None:
-        raise InvalidArgumentError(
-            "the index was built by a Swiftlet without filters: build it again"
-        )
+        raise FilterError("the index was built by a Swiftlet without filters: build it again")
     check_fields(tree, [parts.columns])
     documents = passing(tree, parts.columns, parts.store.num_documents)
     if documents.all():
