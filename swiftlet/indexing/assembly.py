@@ -1,6 +1,5 @@
 """Puts an index directory together from documents, passages and embeddings."""
 
-import io
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -9,11 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from swiftlet.indexing.columns_writer import write_columns
 from swiftlet.indexing.document_writer import Splitter, StoredCorpus, write_documents
 from swiftlet.indexing.progress import Progress
 from swiftlet.indexing.sample_queries import sample_queries
 from swiftlet.indexing.tuning import TARGET_RECALL, exact_rows, recall, tune
-from swiftlet.retrieval.aggregation import DocumentNumbers
+from swiftlet.retrieval.columns import COLUMN_FILES, COLUMNS_FOLDER, Columns
 from swiftlet.retrieval.encoder import OnnxEncoder
 from swiftlet.retrieval.encoding import encode_texts
 from swiftlet.retrieval.engines import find_engine, index_details
@@ -26,6 +26,7 @@ from swiftlet.retrieval.manifest import (
     describe_files,
     write_manifest,
 )
+from swiftlet.retrieval.publication import save_array
 from swiftlet.retrieval.searcher import DOCUMENTS_FILE, PASSAGE_TO_DOCUMENT_FILE
 from swiftlet.retrieval.stages.state import num_candidates_for
 from swiftlet.retrieval.types import Document, Embeddings
@@ -83,18 +84,26 @@ class Assembly:
         :raises StorageError: When the file system refuses.
         """
         corpus = write_documents(artefact / DOCUMENTS_FILE, documents, splitter, self.progress)
-        words = self._index_words(corpus, artefact / LEXICAL_FOLDER)
+        write_columns(artefact / COLUMNS_FOLDER, corpus.metadata())
+        words = self._index_words(corpus, artefact)
         embeddings = embed(corpus)
         index, details = self._index(corpus, embeddings, trained(len(embeddings)), bool(words))
         index.save(artefact / index.file_name)
-        _save_array(artefact / PASSAGE_TO_DOCUMENT_FILE, corpus.passage_to_document())
+        save_array(artefact / PASSAGE_TO_DOCUMENT_FILE, corpus.passage_to_document())
         manifest = Manifest(
             kind="index",
             format_version=INDEX_FORMAT_VERSION,
             dim=self.encoder.dim,
             embedding_space=self.encoder.embedding_space,
             files=describe_files(
-                artefact, [index.file_name, DOCUMENTS_FILE, PASSAGE_TO_DOCUMENT_FILE, *words]
+                artefact,
+                [
+                    index.file_name,
+                    DOCUMENTS_FILE,
+                    PASSAGE_TO_DOCUMENT_FILE,
+                    *(f"{COLUMNS_FOLDER}/{name}" for name in COLUMN_FILES),
+                    *words,
+                ],
             ),
             created_by=f"swiftlet {version('swiftlet-retrieval')}",
             details={
@@ -108,19 +117,22 @@ class Assembly:
         write_manifest(artefact, manifest)
         return manifest
 
-    def _index_words(self, corpus: StoredCorpus, folder: Path) -> list[str]:
+    def _index_words(self, corpus: StoredCorpus, artefact: Path) -> list[str]:
         """Write the lexical index, if there is a language; the names of its files."""
         if self.language is None:
             return []
         self.progress.begin("Indexing words", corpus.num_passages)
+        columns = Columns.open(artefact / COLUMNS_FOLDER)
+        codes = columns.codes_of_documents(corpus.num_documents)
 
-        def texts() -> Iterator[str]:
-            for text in corpus.encoder_texts():
-                yield text
+        def passages() -> Iterator[tuple[str, list[int]]]:
+            documents = corpus.passage_to_document()
+            for text, document in zip(corpus.encoder_texts(), documents, strict=True):
+                yield text, codes(document)
                 self.progress.advance(1)
 
-        names = write_lexical_index(folder, texts(), self.language)
-        return [f"{folder.name}/{name}" for name in names]
+        names = write_lexical_index(artefact / LEXICAL_FOLDER, passages(), self.language)
+        return [f"{LEXICAL_FOLDER}/{name}" for name in names]
 
     def _index(
         self,
@@ -191,10 +203,3 @@ class Assembly:
             found = recall(index, queries[half:], nearest[half:, :depth], num_candidates_for(depth))
             measured[f"recall@{depth}"] = round(found, 4)
         return measured
-
-
-def _save_array(path: Path, array: DocumentNumbers) -> None:
-    # Given a path, NumPy would not notice when the last block cannot be written.
-    content = io.BytesIO()
-    np.save(content, array, allow_pickle=False)
-    path.write_bytes(content.getbuffer())

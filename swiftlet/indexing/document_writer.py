@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -55,6 +55,11 @@ class StoredCorpus:
     def passage_text(self, row: int) -> str:
         """The encoder's input for the passage at `row`."""
         return next(self.encoder_texts(row))
+
+    def metadata(self) -> Iterator[dict[str, Any]]:
+        """The metadata of each document, in the order of ids."""
+        for (text,) in self._select("SELECT metadata FROM documents ORDER BY document_id"):
+            yield json.loads(text)
 
     def passage_to_document(self) -> DocumentNumbers:
         """The document number of each passage row; documents are numbered in the order of ids."""

@@ -14,6 +14,14 @@ from swiftlet.retrieval.types import Embeddings
 Rows = NDArray[np.int64]
 """Row numbers (k,) of an index, in the order in which embeddings were added."""
 
+Mask = NDArray[np.bool]
+"""Whether each row of an index, or each document, belongs to a selection, (n,)."""
+
+FEW_ROWS = 2_048
+"""Up to this many rows, a query is compared with each: no search of an index is faster."""
+
+_BLOCK_ROWS = 4_096
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchParameters:
@@ -128,9 +136,51 @@ class VectorIndex(ABC):
         scores: Embeddings = np.einsum("ij,j->i", self.embeddings(rows), embedding)
         return scores
 
+    def restricted_to(self, allowed: Mask) -> "RestrictedIndex":
+        """The `allowed` rows (size,) of this index, prepared for many searches.
+
+        :raises InvalidArgumentError: As `embeddings`.
+        """
+        return RestrictedIndex(self, allowed)
+
     def tuning_grid(self) -> Mapping[str, Sequence[int]]:
         """The values to try for each search parameter, from the fastest to the most thorough.
 
         Parameters are tuned in this order. An exact index has none.
         """
         return {}
+
+
+class RestrictedIndex:
+    """Some rows of a vector index, searched as if there were no others. Thread-safe."""
+
+    def __init__(self, index: VectorIndex, allowed: Mask) -> None:
+        """Restrict `index` to the `allowed` rows (size,)."""
+        self.size = int(np.count_nonzero(allowed))
+        self._whole, self._allowed = index, allowed
+        self._rows: Rows | None = None
+        if self.size <= FEW_ROWS:
+            self._rows = np.flatnonzero(allowed)
+            self._embeddings = index.embeddings(self._rows)
+
+    def search(self, embedding: Embeddings, num_candidates: int) -> tuple[Embeddings, Rows]:
+        """Scores (k,) and rows (k,), best first, as `VectorIndex.search`; k is exact.
+
+        It is min(num_candidates, size). A subclass may be faster, since this compares the query
+        with every row.
+        """
+        if self._rows is not None:
+            rows, scores = self._rows, np.einsum("ij,j->i", self._embeddings, embedding)
+        else:
+            rows = np.flatnonzero(self._allowed)
+            blocks = np.split(rows, range(_BLOCK_ROWS, self.size, _BLOCK_ROWS))
+            scores = np.concatenate([self._whole.scores(embedding, block) for block in blocks])
+        if num_candidates < self.size:
+            best = np.argpartition(-scores, num_candidates)[:num_candidates]
+            rows, scores = rows[best], scores[best]
+        best_first = np.argsort(-scores, kind="stable")
+        return scores[best_first], rows[best_first]
+
+    def scores(self, embedding: Embeddings, rows: Rows) -> Embeddings:
+        """The scores (n,) at `rows` (n,) of the whole index, as `VectorIndex.scores`."""
+        return self._whole.scores(embedding, rows)

@@ -4,6 +4,7 @@ import json
 import tempfile
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from copy import copy
 from functools import partial
 from math import log1p
 from pathlib import Path
@@ -13,8 +14,10 @@ from uuid import UUID
 import numpy as np
 import tantivy
 
+from swiftlet.retrieval.columns import Columns
 from swiftlet.retrieval.errors import CorruptIndexError, InvalidArgumentError, StorageError, shown
-from swiftlet.retrieval.index import Rows
+from swiftlet.retrieval.filters import Condition, Filter, fold
+from swiftlet.retrieval.index import Mask, Rows
 from swiftlet.retrieval.types import Embeddings, Span
 
 LEXICAL_FOLDER = "lexical"
@@ -32,12 +35,18 @@ LANGUAGES = (
 DEFAULT_LANGUAGE = "english"
 
 _ROW = "row"
+_CODES = "codes"
 _TEXT = "text"
 _WORDS = "words"
 _LONGEST_WORD = 100
 _MOST_WORDS = 64
 _COMMON_SHARE = 0.25
 _COMMON = 1000
+_FILTERED_AFTER = 0.1
+"""If at least this share of passages is allowed, tantivy searches all: that is faster."""
+_SURPLUS = 1.5
+_WIDENING = 4
+_MUST, _SHOULD = tantivy.Occur.Must, tantivy.Occur.Should
 _WRITER_BYTES = 128 * 2**20
 _META_FILE = "meta.json"
 _READABLE = 0o644
@@ -60,9 +69,12 @@ class LexicalIndex:
         index.config_reader("manual")  # otherwise a thread watches the folder
         self._analyser = analyser(language)
         index.register_tokenizer(_WORDS, self._analyser)
-        self._schema = index.schema
-        self._searcher = index.searcher()
-        self.size: int = self._searcher.num_docs
+        self.schema = index.schema
+        self.searcher = index.searcher()
+        self.size: int = self.searcher.num_docs
+        """The passages that can be found."""
+        self.allowed: Mask | None = None
+        self.filter: Any = None
 
     @classmethod
     def open(cls, folder: Path, language: str) -> "LexicalIndex":
@@ -80,19 +92,59 @@ class LexicalIndex:
             except (ValueError, OSError) as error:
                 raise CorruptIndexError(f"{folder} is no lexical index: {error}") from error
 
+    def restricted_to(
+        self, allowed: Mask, tree: Filter | None = None, columns: Columns | None = None
+    ) -> "LexicalIndex":
+        """This index without the passages that are not `allowed` (size,).
+
+        All that are allowed pass the filter `tree` on `columns`, if there is one.
+        """
+        restricted = copy(self)
+        restricted.size = int(np.count_nonzero(allowed))
+        restricted.allowed = allowed
+        restricted.filter = self._compiled(tree, columns) if tree and columns else None
+        return restricted
+
     def parse(self, text: str) -> "LexicalQuery":
         """The query for a text; no character has a special meaning."""
-        return LexicalQuery(self._searcher, self._schema, Counter(self._analyser.analyze(text)))
+        return LexicalQuery(self, Counter(self._analyser.analyze(text)))
+
+    def _compiled(self, tree: Filter, columns: Columns) -> Any:
+        """The filter as tantivy's query."""
+
+        def condition(node: Condition) -> Any:
+            return either([self._codes(columns.codes(keys)) for keys in node.keys])
+
+        def every(parts: list[Any]) -> Any:
+            return _boolean(_MUST, parts or [tantivy.Query.all_query()])
+
+        def either(parts: list[Any]) -> Any:
+            return _boolean(_SHOULD, parts)
+
+        def without(part: Any) -> Any:
+            others = (tantivy.Occur.MustNot, part)
+            return tantivy.Query.boolean_query([(_MUST, tantivy.Query.all_query()), others])
+
+        found = fold(tree, condition, every, either, without)
+        return tantivy.Query.const_score_query(found, 0.0)
+
+    def _codes(self, codes: range) -> Any:
+        if len(codes) == 0:
+            return tantivy.Query.empty_query()
+        if len(codes) == 1:
+            return tantivy.Query.term_query(self.schema, _CODES, codes.start)
+        kind, ends = tantivy.FieldType.Unsigned, (codes.start, codes.stop - 1)
+        return tantivy.Query.range_query(self.schema, _CODES, kind, *ends, use_inverted_index=True)
 
 
 class LexicalQuery:
     """The words of a query, to be searched in a lexical index."""
 
-    def __init__(self, searcher: Any, schema: Any, counts: Mapping[str, int]) -> None:
-        """Look up the words, which the query has `counts` times, in tantivy's `searcher`."""
-        self._searcher, self._schema = searcher, schema
-        self._size: int = searcher.num_docs
-        passages_with = {word: searcher.doc_freq(_TEXT, word) for word in counts}
+    def __init__(self, index: LexicalIndex, counts: Mapping[str, int]) -> None:
+        """Look up the words, which the query has `counts` times, in the `index`."""
+        self._index, self._searcher, self._schema = index, index.searcher, index.schema
+        self._size: int = self._searcher.num_docs
+        passages_with = {word: self._searcher.doc_freq(_TEXT, word) for word in counts}
         weight = 0.0
         for word, found in passages_with.items():
             weight += counts[word] * log1p((self._size - found + 0.5) / (found + 0.5))
@@ -101,33 +153,41 @@ class LexicalQuery:
         rarest = sorted(known, key=passages_with.__getitem__)[:_MOST_WORDS]
         most = max(_COMMON, _COMMON_SHARE * self._size)
         searched = [word for word in rarest if passages_with[word] <= most] or rarest
-        self._words = tantivy.Query.boolean_query(
-            [(tantivy.Occur.Should, self._word(word, counts[word])) for word in searched]
-        )
+        words = [self._word(word, counts[word]) for word in searched]
+        self._words = _boolean(_SHOULD, words)
 
     def search(self, num_candidates: int) -> tuple[Embeddings, Rows]:
         """Scores (k,) and rows (k,), best first; k is at most `num_candidates`.
 
         Rows that share no searched word with the query are left out.
         """
-        # tantivy reserves memory for as many hits as are asked for.
-        return self._found(self._words, min(num_candidates, self._size))
+        allowed, compiled = self._index.allowed, self._index.filter
+        if allowed is None:
+            return self._found(self._words, num_candidates)
+        share = self._index.size / self._size
+        filtered = share < _FILTERED_AFTER and compiled is not None
+        wanted = num_candidates
+        if not filtered:
+            wanted = int(num_candidates * _SURPLUS / max(share, 1 / self._size))
+        while True:
+            words = _boolean(_MUST, [self._words, compiled]) if filtered else self._words
+            scores, rows = self._found(words, wanted)
+            kept = allowed[rows]
+            if len(rows) < wanted or np.count_nonzero(kept) >= num_candidates:
+                return scores[kept][:num_candidates], rows[kept][:num_candidates]
+            # The words are rarer in the allowed passages than in the others.
+            if filtered or compiled is None:
+                wanted *= _WIDENING
+            else:
+                filtered, wanted = True, num_candidates
 
     def scores(self, rows: Rows) -> Embeddings:
         """The scores (n,) of the passages at `rows` (n,), which are ascending, at least one."""
         wanted = tantivy.Query.boolean_query(
-            [
-                (tantivy.Occur.Should, tantivy.Query.term_query(self._schema, _ROW, row))
-                for row in rows.tolist()
-            ]
+            [(_SHOULD, tantivy.Query.term_query(self._schema, _ROW, row)) for row in rows.tolist()]
         )
-        both = tantivy.Query.boolean_query(
-            [
-                (tantivy.Occur.Must, self._words),
-                (tantivy.Occur.Must, tantivy.Query.const_score_query(wanted, 0.0)),
-            ]
-        )
-        found, at = self._found(both, len(rows))
+        both = [self._words, tantivy.Query.const_score_query(wanted, 0.0)]
+        found, at = self._found(_boolean(_MUST, both), len(rows))
         scores = np.zeros(len(rows), dtype=np.float32)
         scores[np.searchsorted(rows, at)] = found
         return scores
@@ -150,14 +210,23 @@ class LexicalQuery:
         return query if count == 1 else tantivy.Query.boost_query(query, float(count))
 
     def _found(self, query: Any, most: int) -> tuple[Embeddings, Rows]:
-        hits = self._searcher.search(query, most, count=False).hits
+        # tantivy reserves memory for as many hits as are asked for.
+        hits = self._searcher.search(query, min(most, self._size), count=False).hits
         rows = self._searcher.fast_field_values(_ROW, [address for _, address in hits])
         scores = np.fromiter((score for score, _ in hits), np.float32, len(hits))
         return scores / self._weight, np.asarray(rows, dtype=np.int64)
 
 
-def write_lexical_index(folder: Path, texts: Iterable[str], language: str) -> Sequence[str]:
-    """Write the lexical index of `texts`, one for each passage in row order; the files' names.
+def _boolean(occur: Any, parts: list[Any]) -> Any:
+    return tantivy.Query.boolean_query([(occur, part) for part in parts])
+
+
+def write_lexical_index(
+    folder: Path, passages: Iterable[tuple[str, Sequence[int]]], language: str
+) -> Sequence[str]:
+    """Write the lexical index of passages in row order; the files' names.
+
+    :param passages: The text of each, and the codes of its document's metadata.
 
     :raises InvalidArgumentError: When the language is not known.
     :raises StorageError: When the file system refuses.
@@ -166,16 +235,19 @@ def write_lexical_index(folder: Path, texts: Iterable[str], language: str) -> Se
     schema = tantivy.SchemaBuilder()
     schema.add_text_field(_TEXT, tokenizer_name=_WORDS, index_option="freq")
     schema.add_unsigned_field(_ROW, indexed=True, fast=True)
+    schema.add_unsigned_field(_CODES, indexed=True)
     folder.mkdir()
     try:
         index = tantivy.Index(schema.build(), str(folder))
         index.register_tokenizer(_WORDS, words)
         # With one thread, segments hold consecutive rows.
         writer = index.writer(_WRITER_BYTES, 1)
-        for row, text in enumerate(texts):
+        for row, (text, codes) in enumerate(passages):
             passage = tantivy.Document()
             passage.add_text(_TEXT, text)
             passage.add_unsigned(_ROW, row)
+            for code in codes:
+                passage.add_unsigned(_CODES, code)
             writer.add_document(passage)
         writer.commit()
         writer.wait_merging_threads()

@@ -7,11 +7,15 @@ process is killed first, the earlier artefact stays as it was.
 import ctypes
 import errno
 import fcntl
+import io
 import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
 
 from swiftlet.retrieval.errors import ArtefactError, InvalidArgumentError, StorageError
 
@@ -157,6 +161,18 @@ def storage_errors(place: Path) -> Iterator[None]:
         if error.errno is None:
             raise
         raise StorageError(f"cannot write {place}: {os.strerror(error.errno)}") from error
+
+
+def save_array(path: Path, array: NDArray[np.generic]) -> None:
+    """Write an array as a .npy file.
+
+    :raises StorageError: When the file system refuses.
+    """
+    # Given a path, NumPy would not notice when the last block cannot be written.
+    content = io.BytesIO()
+    np.save(content, array, allow_pickle=False)
+    with storage_errors(path):
+        path.write_bytes(content.getbuffer())
 
 
 def _lock(descriptor: int, path: Path) -> bool:

@@ -11,6 +11,7 @@ import numpy as np
 
 from swiftlet.retrieval.aggregation import DocumentNumbers
 from swiftlet.retrieval.arguments import number, one_of, whole_number
+from swiftlet.retrieval.columns import COLUMNS_FOLDER, Columns
 from swiftlet.retrieval.documents import DocumentStore
 from swiftlet.retrieval.encoder import Encoder, OnnxEncoder, Precision
 from swiftlet.retrieval.engines import open_index
@@ -20,6 +21,7 @@ from swiftlet.retrieval.errors import (
     InvalidArgumentError,
     shown,
 )
+from swiftlet.retrieval.filters import parse_filter
 from swiftlet.retrieval.index import VectorIndex
 from swiftlet.retrieval.lexical import LEXICAL_FOLDER, LexicalIndex
 from swiftlet.retrieval.manifest import Manifest, load_manifest, read_manifest
@@ -86,6 +88,7 @@ class Searcher:
         encoder: Encoder,
         index: VectorIndex,
         lexical: LexicalIndex | None = None,
+        columns: Columns | None = None,
         passage_to_document: DocumentNumbers,
         store: DocumentStore,
         index_manifest: Manifest,
@@ -117,7 +120,7 @@ class Searcher:
         weight = index_manifest.details.get("weight", DEFAULT_WEIGHT)
         self.weight = number("weight", weight, least=0, most=1)
         """The weight of the dense score in a hybrid search, unless a search gives another one."""
-        parts = SearchParts(encoder, index, lexical, passage_to_document, store)
+        parts = SearchParts(encoder, index, lexical, columns, passage_to_document, store)
         self._stages = [stage(parts) for stage in STAGES]
         self.stage_names = tuple(stage.name for stage in self._stages)
         """In the order of `SearchResult.stage_seconds`."""
@@ -149,6 +152,7 @@ class Searcher:
         index = open_index(index_directory, index_manifest.details)
         language = index_manifest.details.get("language")  # indexes had none at first
         lexical = language and LexicalIndex.open(index_directory / LEXICAL_FOLDER, language)
+        columns = index_directory / COLUMNS_FOLDER
         try:
             # A plain array: its elements are read several times as fast as those of a memory map.
             passage_to_document = np.asarray(
@@ -162,6 +166,7 @@ class Searcher:
             encoder=encoder,
             index=index,
             lexical=lexical,
+            columns=Columns.open(columns) if columns.is_dir() else None,
             passage_to_document=passage_to_document,
             store=DocumentStore(index_directory / DOCUMENTS_FILE, readers=readers),
             index_manifest=index_manifest,
@@ -186,6 +191,7 @@ class Searcher:
         mode: Mode | None = None,
         weight: float | None = None,
         fusion: Fusion = "weighted",
+        filter: Mapping[str, Any] | None = None,  # noqa: A002 - the name that HTTP has
         offset: int = 0,
         min_score: float | None = None,
         include_text: bool = True,
@@ -195,8 +201,9 @@ class Searcher:
     ) -> SearchResult:
         """The min(top_k, number of documents) best documents for `query`; ties go by document_id.
 
-        A lexical search gives only documents that share a word with the query. A result can be
-        continued: the next `top_k` documents follow with `offset` = `top_k`.
+        With a filter, only documents that pass it count. A lexical search gives only documents
+        that share a word with the query. A result can be continued: the next `top_k` documents
+        follow with `offset` = `top_k`.
 
         :param query: Any text; one that `check_query` returned is not checked again.
         :param mode: "hybrid", "dense" or "lexical"; None takes the first of `modes`.
@@ -204,6 +211,7 @@ class Searcher:
             that of the index.
         :param fusion: "weighted", or "rrf" for reciprocal rank fusion, which takes no weight and no
             offset.
+        :param filter: Conditions on the documents' metadata; docs/search.md has their language.
         :param offset: How many of the best documents to leave out.
         :param min_score: Leave out documents with a lower score.
         :param highlight: Mark the "words" of the query in each passage, or the "sentence" that is
@@ -232,6 +240,7 @@ class Searcher:
             self._check_options(options)
         search = SearchState(
             query=query,
+            filter=None if filter is None else parse_filter(filter),
             offset=offset,
             min_score=-inf if min_score is None else number("min_score", min_score),
             include_text=include_text,
@@ -242,7 +251,7 @@ class Searcher:
             cache=cache,
             options=options or {},
             num_candidates=num_candidates_for(offset + top_k, mode),
-            num_wanted=min(offset + top_k, self.num_documents),
+            num_wanted=offset + top_k,
         )
         seconds = self._run(search)
         num_hits = max(0, search.num_wanted - offset)

@@ -284,7 +284,7 @@ def evaluated(**arguments: Any) -> Callable[[str, Path], object]:
         (searched(top_k="3"), "top_k is '3', but a whole number of at least 1 is expected"),
         (searched(top_k=0), "top_k is 0, but at least 1 is expected"),
         (searched(None), "the query is None, but a string is expected"),
-        (searched(options={"rank": 1}), "options name 'rank', but the stages are tokenise, enc"),
+        (searched(options={"rank": 1}), "options name 'rank', but the stages are filter, tok"),
         (searched(options=["rank"]), "options is ['rank'], but a mapping of stage names to values"),
         (built(engine=["faiss"]), "there is no index engine ['faiss']; there are faiss"),
         (opened(index=5), "index is 5, but a path is expected"),

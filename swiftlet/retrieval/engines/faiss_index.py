@@ -10,7 +10,14 @@ import faiss
 import numpy as np
 
 from swiftlet.retrieval.errors import CorruptIndexError, InvalidArgumentError
-from swiftlet.retrieval.index import Rows, SearchParameters, VectorIndex
+from swiftlet.retrieval.index import (
+    FEW_ROWS,
+    Mask,
+    RestrictedIndex,
+    Rows,
+    SearchParameters,
+    VectorIndex,
+)
 from swiftlet.retrieval.publication import storage_errors
 from swiftlet.retrieval.types import Embeddings
 
@@ -18,11 +25,17 @@ EXACT_UP_TO = 2_000
 """Up to this many passages, a query is compared with every embedding: no other type is faster."""
 
 SCANNED_UP_TO = 250_000
-"""Up to this many passages, a query is compared with every code: inverted lists are not faster."""
+"""Up to this many passages, a query is compared with every code: more lists are not faster.
+
+The codes are in one list all the same, because FAISS filters lists only.
+"""
 
 _TRAINING_POINTS_PER_LIST = 39  # the minimum that FAISS recommends
 _MOST_LISTS = 65_536
 _REFINE_FACTORS = (1, 2, 4, 8, 16)
+_WIDENING = 4
+_GROWTH_EXPONENT = 0.5
+"""With a share s of the rows selected, s ** -0.5 times as many lists are visited at first."""
 
 # FAISS accepts these and then ends the process or never returns: a number that is zero, and graphs
 # with too few neighbours.
@@ -67,7 +80,7 @@ class FaissIndex(VectorIndex):
         subquantisers = next(count for count in range(dim // 2, 0, -1) if dim % count == 0)
         codes = f"PQ{subquantisers}x4fs,Refine(SQfp16)"
         if num_passages <= SCANNED_UP_TO:
-            return codes
+            return f"IVF1,{codes}"
         lists = min(
             int(4 * num_passages**0.5), num_passages // _TRAINING_POINTS_PER_LIST, _MOST_LISTS
         )
@@ -188,13 +201,25 @@ class FaissIndex(VectorIndex):
         k is at most `num_candidates`; with `num_candidates` ≥ `size`, every row comes back.
         """
         wanted = min(num_candidates, self.size)
-        # The setting is per thread. Without it, FAISS starts a thread for each core.
-        faiss.omp_set_num_threads(1)
-        scores, rows = self._index.search(
-            embedding[np.newaxis], wanted, params=self._parameters(wanted)
-        )
-        found = rows[0] >= 0
-        return scores[0][found], rows[0][found]
+        return _search(self._index, embedding, wanted, self._parameters(wanted))
+
+    def restricted_to(self, allowed: Mask) -> RestrictedIndex:
+        """The `allowed` rows (size,) of this index, prepared for many searches."""
+        if np.count_nonzero(allowed) > FEW_ROWS:
+            selector = faiss.IDSelectorBitmap(np.packbits(allowed, bitorder="little"))
+            # Where the codes cannot be filtered, the finer codes can be.
+            inner = [faiss.downcast_index(self._index.refine_index)] if self.refines else []
+            for index in (self._index, *inner):
+                try:
+                    index.search(
+                        np.zeros((1, self.dim), np.float32),
+                        1,
+                        params=_search_parameters(index, 1, 1, selector),
+                    )
+                except RuntimeError:
+                    continue
+                return _SelectedRows(self, allowed, index, selector)
+        return RestrictedIndex(self, allowed)
 
     def embeddings(self, rows: Rows) -> Embeddings:
         """The embeddings (n, dim) at `rows` (n,), decoded from the finest codes of the index.
@@ -235,6 +260,33 @@ class FaissIndex(VectorIndex):
         return _search_parameters(self._index, probes, refine_factor)
 
 
+class _SelectedRows(RestrictedIndex):
+    """Rows that FAISS selects while it searches."""
+
+    def __init__(self, whole: FaissIndex, allowed: Mask, index: Any, selector: Any) -> None:
+        """Search `index`, which is that of `whole` or its finer codes, with the `selector`."""
+        super().__init__(whole, allowed)
+        self._index, self._selector, self._most_probes = index, selector, whole.most_probes
+        self._growth = (len(allowed) / self.size) ** _GROWTH_EXPONENT
+        self._given = whole.parameters
+
+    def search(self, embedding: Embeddings, num_candidates: int) -> tuple[Embeddings, Rows]:
+        """As `RestrictedIndex.search`; more lists are visited until there are enough rows."""
+        if num_candidates >= self.size:
+            return super().search(embedding, num_candidates)
+        growth = self._growth * max(1.0, num_candidates / self._given.num_candidates)
+        probes = 0
+        while probes < self._most_probes:
+            probes = min(self._most_probes, int(self._given.probes * growth))
+            refine_factor = min(self._given.refine_factor, self.size / num_candidates)
+            parameters = _search_parameters(self._index, probes, refine_factor, self._selector)
+            found = _search(self._index, embedding, num_candidates, parameters)
+            if len(found[1]) == num_candidates:
+                return found
+            growth *= _WIDENING
+        return super().search(embedding, num_candidates)
+
+
 def _read(path: Path, flags: int) -> Any:
     try:
         size_bytes = path.stat().st_size
@@ -248,19 +300,30 @@ def _read(path: Path, flags: int) -> Any:
         raise CorruptIndexError(f"{path} is no FAISS index: {_reason(error)}") from error
 
 
-def _search_parameters(index: Any, probes: int, refine_factor: float) -> Any:
+def _search(
+    index: Any, embedding: Embeddings, wanted: int, parameters: Any
+) -> tuple[Embeddings, Rows]:
+    # The setting is per thread. Without it, FAISS starts a thread for each core.
+    faiss.omp_set_num_threads(1)
+    scores, rows = index.search(embedding[np.newaxis], wanted, params=parameters)
+    found = rows[0] >= 0
+    return scores[0][found], rows[0][found]
+
+
+def _search_parameters(index: Any, probes: int, refine_factor: float, selector: Any = None) -> Any:
     """Per-search parameters for an index and everything wrapped in it; None where it takes none."""
     if isinstance(index, faiss.IndexRefine):
-        inner = _search_parameters(faiss.downcast_index(index.base_index), probes, 1)
+        inner = _search_parameters(faiss.downcast_index(index.base_index), probes, 1, selector)
         return faiss.IndexRefineSearchParameters(k_factor=refine_factor, base_index_params=inner)
     if isinstance(index, faiss.IndexPreTransform):
-        inner = _search_parameters(faiss.downcast_index(index.index), probes, refine_factor)
+        base = faiss.downcast_index(index.index)
+        inner = _search_parameters(base, probes, refine_factor, selector)
         return inner and faiss.SearchParametersPreTransform(index_params=inner)
     if isinstance(index, faiss.IndexIVF):
-        return faiss.SearchParametersIVF(nprobe=probes)
+        return faiss.SearchParametersIVF(nprobe=probes, sel=selector)
     if isinstance(index, faiss.IndexHNSW):
-        return faiss.SearchParametersHNSW(efSearch=probes)
-    return None
+        return faiss.SearchParametersHNSW(efSearch=probes, sel=selector)
+    return selector and faiss.SearchParameters(sel=selector)
 
 
 def _most_probes(index: Any) -> int:

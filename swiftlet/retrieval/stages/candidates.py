@@ -22,15 +22,16 @@ class Dense:
     repeats = True
 
     def __init__(self, parts: SearchParts) -> None:
-        self._index = parts.index
+        pass
 
     def run(self, search: SearchState) -> bool:
         """Set the nearest passages, unless the search is lexical."""
         if search.mode == "lexical":
             return False
-        scores, rows = self._index.search(search.embedding, search.num_candidates)
+        index = search.selection.index
+        scores, rows = index.search(search.embedding, search.num_candidates)
         unseen = None
-        if search.num_candidates < self._index.size:
+        if search.num_candidates < index.size:
             unseen = scores[-1] if len(scores) else _UNKNOWN_SCORE
         search.dense = Ranking(scores, rows, unseen)
         return True
@@ -43,16 +44,17 @@ class Lexical:
     repeats = True
 
     def __init__(self, parts: SearchParts) -> None:
-        self._index = parts.lexical
+        pass
 
     def run(self, search: SearchState) -> bool:
         """Set the passages that share words with the query, unless the search is dense."""
-        if search.mode == "dense" or self._index is None:
+        index = search.selection.lexical
+        if search.mode == "dense" or index is None:
             return False
         if search.lexical_query is None:
-            search.lexical_query = self._index.parse(search.query)
+            search.lexical_query = index.parse(search.query)
         scores, rows = search.lexical_query.search(search.num_candidates)
-        unseen = scores[-1] if len(scores) == search.num_candidates < self._index.size else None
+        unseen = scores[-1] if len(scores) == search.num_candidates < index.size else None
         search.lexical = Ranking(scores, rows, unseen)
         return True
 

@@ -8,9 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from swiftlet.retrieval.aggregation import DocumentNumbers
+from swiftlet.retrieval.columns import Columns
 from swiftlet.retrieval.documents import DocumentStore
 from swiftlet.retrieval.encoder import Encoder
-from swiftlet.retrieval.index import Rows, VectorIndex
+from swiftlet.retrieval.filters import Filter
+from swiftlet.retrieval.index import RestrictedIndex, Rows, VectorIndex
 from swiftlet.retrieval.lexical import LexicalIndex, LexicalQuery
 from swiftlet.retrieval.modes import Fusion, Highlighting, Mode
 from swiftlet.retrieval.text import CheckedQuery
@@ -37,12 +39,22 @@ class EmbeddingCache(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class Selection:
+    """The passages that a search may find, and the number of their documents."""
+
+    index: VectorIndex | RestrictedIndex
+    lexical: LexicalIndex | None
+    num_documents: int
+
+
+@dataclass(frozen=True, slots=True)
 class SearchParts:
     """The parts of an open index that the stages use."""
 
     encoder: Encoder
     index: VectorIndex
     lexical: LexicalIndex | None
+    columns: Columns | None
     passage_to_document: DocumentNumbers
     store: DocumentStore
 
@@ -73,13 +85,14 @@ class SearchState:
     """One search: the request, and the results of the stages so far.
 
     `num_wanted` documents are looked for; the first `offset` of them are not fetched, and none has
-    a score below `min_score`.
+    a score below `min_score`. All pass the `filter`, so they belong to the `selection`.
     `options` has values for stages that take some, by the name of the stage.
     `dense` and `lexical` are the passages that each index found, `candidates` those of both with
     one score each, and `documents` the best passage of each document.
     """
 
     query: CheckedQuery
+    filter: Filter | None
     offset: int
     min_score: float
     include_text: bool
@@ -91,6 +104,7 @@ class SearchState:
     options: Mapping[str, Any]
     num_candidates: int
     num_wanted: int
+    selection: Selection = field(init=False)
     cached: bool = False
     token_ids: list[int] | None = None
     embedding: Embeddings = field(init=False)

@@ -78,7 +78,7 @@ def test_the_manifest_of_an_index_has_its_settings_and_recall(small_index):
     encoder = read_manifest(DEFAULT_ENCODER)
     outer = ["documents.sqlite", "index.faiss", "passage_to_document.npy"]
     assert sorted(name for name in manifest.files if "/" not in name) == outer
-    assert {name.split("/")[0] for name in manifest.files} == {*outer, "lexical"}
+    assert {name.split("/")[0] for name in manifest.files} == {*outer, "columns", "lexical"}
     assert (manifest.dim, manifest.embedding_space) == (encoder.dim, encoder.embedding_space)
     assert manifest.created_by.startswith("swiftlet ")
     details = manifest.details

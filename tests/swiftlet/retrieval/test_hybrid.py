@@ -68,7 +68,7 @@ def bm25(texts: Sequence[str], query: str) -> list[float]:
 @pytest.fixture
 def lexical_index_of(tmp_path: Path) -> LexicalIndexOf:
     def make(texts: Sequence[str], language: str = "none") -> LexicalIndex:
-        write_lexical_index(tmp_path / "lexical", texts, language)
+        write_lexical_index(tmp_path / "lexical", ((text, ()) for text in texts), language)
         return LexicalIndex.open(tmp_path / "lexical", language)
 
     return make
@@ -102,7 +102,7 @@ def searcher(
     assert stored.num_passages == len(texts)
     index = FaissIndex.create("Flat", DIM)
     index.add(RandomEncoder().encode(texts))
-    write_lexical_index(folder / "lexical", texts, "none")
+    write_lexical_index(folder / "lexical", ((text, ()) for text in texts), "none")
     return Searcher(
         encoder=RandomEncoder(),
         index=index,

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from swiftlet.encoders import DEFAULT_ENCODER
+from swiftlet.retrieval.columns import COLUMN_FILES
 from swiftlet.retrieval.errors import CorruptArtefactError, ManifestError
 from swiftlet.retrieval.manifest import (
     FILE_NAME,
@@ -178,7 +179,7 @@ LEXICAL_FILES = [
 ]
 INDEX_FILES = [
     "documents.sqlite", "index.faiss", "passage_to_document.npy", "lexical/meta.json",
-    *LEXICAL_FILES,
+    *LEXICAL_FILES, *(f"columns/{name}" for name in COLUMN_FILES),
 ]  # fmt: skip
 ENCODER_FILES = ["canonical.json", "model_int8.onnx", "tokenizer.json"]
 

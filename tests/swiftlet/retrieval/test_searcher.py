@@ -161,15 +161,18 @@ def test_of_a_thousand_equal_documents_those_with_the_smallest_ids_are_found(sea
 
 
 def test_each_stage_has_its_time(small_searcher):
-    seconds = small_searcher.search("How do volcanoes erupt?", highlight="words").stage_seconds
+    query = "How do volcanoes erupt?"
+    seconds = small_searcher.search(query, filter={}, highlight="words").stage_seconds
     assert small_searcher.stage_names == STAGE_NAMES
     assert STAGE_NAMES == (
-        "tokenise", "encode", "dense", "lexical", "fuse", "aggregate", "fetch", "highlight",
+        "filter", "tokenise", "encode", "dense", "lexical", "fuse", "aggregate", "fetch",
+        "highlight",
     )  # fmt: skip
     assert len(seconds) == len(STAGE_NAMES)
     assert all(0 < each < 1 for each in seconds)
-    lexical = small_searcher.search("How do volcanoes erupt?", mode="lexical").stage_seconds
-    assert [each > 0 for each in lexical] == [False, False, False, True, False, True, True, False]
+    lexical = small_searcher.search(query, mode="lexical").stage_seconds
+    ran = {name for name, each in zip(STAGE_NAMES, lexical, strict=True) if each}
+    assert ran == {"lexical", "aggregate", "fetch"}
 
 
 def test_a_stage_that_has_nothing_to_do_has_no_time(small_searcher):

@@ -136,7 +136,7 @@ def test_an_index_directory_of_any_engine_is_built_opened_and_searched(engine, t
     file_name = find_engine(engine).file_name
     assert manifest.details["engine"] == engine
     assert {name.split("/")[0] for name in manifest.files} == {
-        file_name, "documents.sqlite", "passage_to_document.npy", "lexical",
+        file_name, "documents.sqlite", "passage_to_document.npy", "lexical", "columns",
     }  # fmt: skip
     searcher = Searcher.open(out, DEFAULT_ENCODER)
     assert type(searcher.index) is find_engine(engine)

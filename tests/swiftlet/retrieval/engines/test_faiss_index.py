@@ -261,8 +261,8 @@ def test_training_an_index_prints_nothing(capfd: pytest.CaptureFixture[str]):
     [
         (1, "Flat"),
         (EXACT_UP_TO, "Flat"),
-        (EXACT_UP_TO + 1, "PQ192x4fs,Refine(SQfp16)"),
-        (SCANNED_UP_TO, "PQ192x4fs,Refine(SQfp16)"),
+        (EXACT_UP_TO + 1, "IVF1,PQ192x4fs,Refine(SQfp16)"),
+        (SCANNED_UP_TO, "IVF1,PQ192x4fs,Refine(SQfp16)"),
         (SCANNED_UP_TO + 1, "IVF2000,PQ192x4fs,Refine(SQfp16)"),
         (1_000_000, "IVF4000,PQ192x4fs,Refine(SQfp16)"),
         (10**9, "IVF65536,PQ192x4fs,Refine(SQfp16)"),

@@ -1,0 +1,47 @@
+"""A filter to the passages that pass it."""
+
+from functools import lru_cache
+
+from swiftlet.retrieval.errors import InvalidArgumentError
+from swiftlet.retrieval.filters import Filter as Tree
+from swiftlet.retrieval.filters import check_fields, passing
+from swiftlet.retrieval.stages.state import SearchParts, SearchState, Selection
+
+_KEPT_SELECTIONS = 16
+"""How many filters are kept ready: each takes a byte for a passage, and at most 3 MB more."""
+
+
+class Filter:
+    """Selects the passages whose documents pass the filter; selections are kept for later searches.
+
+    docs/results/filters.md has the time of a first search and of those that follow.
+    """
+
+    name = "filter"
+    repeats = False
+
+    def __init__(self, parts: SearchParts) -> None:
+        self._parts = parts
+        self._all = Selection(parts.index, parts.lexical, parts.store.num_documents)
+        self._select = lru_cache(_KEPT_SELECTIONS)(self._make)
+
+    def run(self, search: SearchState) -> bool:
+        """Set the selection; no more documents are wanted than it has."""
+        search.selection = self._all if search.filter is None else self._select(search.filter)
+        search.num_wanted = min(search.num_wanted, search.selection.num_documents)
+        return search.filter is not None
+
+    def _make(self, tree: Tree) -> Selection:
+        parts = self._parts
+        if parts.columns is None:
+            raise InvalidArgumentError(
+                "the index was built by a Swiftlet without filters: build it again"
+            )
+        check_fields(tree, [parts.columns])
+        documents = passing(tree, parts.columns, parts.store.num_documents)
+        allowed = documents[parts.passage_to_document]
+        return Selection(
+            parts.index.restricted_to(allowed),
+            parts.lexical and parts.lexical.restricted_to(allowed, tree, parts.columns),
+            int(documents.sum()),
+        )

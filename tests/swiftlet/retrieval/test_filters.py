@@ -1,0 +1,251 @@
+"""Filters against their definition, and searches with them against searches of everything."""
+
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from swiftlet.encoders import DEFAULT_QUERY_ENCODER
+from swiftlet.indexing.build import BuildSettings, build_index
+from swiftlet.indexing.columns_writer import write_columns
+from swiftlet.retrieval.columns import COLUMNS_FOLDER, Columns, field_keys, value_of
+from swiftlet.retrieval.errors import InvalidArgumentError
+from swiftlet.retrieval.filters import MOST_VALUES, check_fields, parse_filter, passing
+from swiftlet.retrieval.searcher import Searcher
+from swiftlet.retrieval.types import Document
+
+METADATA: list[dict[str, Any]] = [
+    {"kind": "a", "year": 2019, "published": "2019-05-04", "tags": ["x", "y"]},
+    {"kind": "b", "year": 2020.5, "published": "2020-01-01T12:30:00Z", "open": True},
+    {"kind": "abc", "year": -3, "published": "2020-01-02T00:30:00+01:00", "tags": []},
+    {"author": {"name": "Ada", "born": 1815}, "open": False, "year": "unknown", "kind": None},
+    {"tags": ["z", 7, {"deep": "x"}], "author": [{"name": "Ada"}, {"name": "Bob"}], "kind": "a\0"},
+    {"kind": "a" * 400, "year": 10**400, "": "blank"},
+    {},
+]
+
+
+def columns_of(folder: Path, metadata: list[dict[str, Any]]) -> Columns:
+    write_columns(folder, metadata)
+    return Columns.open(folder)
+
+
+@pytest.fixture(scope="module")
+def columns(tmp_path_factory: pytest.TempPathFactory) -> Columns:
+    return columns_of(tmp_path_factory.mktemp("filters") / "columns", METADATA)
+
+
+def found(columns: Columns, filter_: Mapping[str, Any]) -> list[int]:
+    tree = parse_filter(filter_)
+    check_fields(tree, [columns])
+    return np.flatnonzero(passing(tree, columns, len(METADATA))).tolist()
+
+
+@pytest.mark.parametrize(
+    ("filter_", "expected"),
+    [
+        ({}, [0, 1, 2, 3, 4, 5, 6]),
+        ({"kind": "a"}, [0]),
+        ({"kind": {"eq": "a\0"}}, [4]),
+        ({"kind": ["a", "b", "none"]}, [0, 1]),
+        ({"kind": {"prefix": "a"}}, [0, 2, 4, 5]),
+        ({"kind": "a" * 400}, [5]),
+        ({"kind": "a" * 399}, []),
+        ({"kind": {"none": ["a", "b"]}}, [2, 3, 4, 5, 6]),
+        ({"kind": {"exists": False}}, [3, 6]),
+        ({"tags": "x"}, [0]),
+        ({"tags": {"all": ["x", "y"]}}, [0]),
+        ({"tags": {"all": ["x", "z"]}}, []),
+        ({"tags": 7}, [4]),
+        ({"tags.deep": "x"}, [4]),
+        ({"open": True}, [1]),
+        ({"open": False}, [3]),
+        ({"year": {"gte": 2019}}, [0, 1, 5]),
+        ({"year": {"gt": 2019, "lt": 3000}}, [1]),
+        ({"year": {"lt": 0}}, [2]),
+        ({"year": {"lte": 2019, "gte": 2020}}, []),
+        ({"year": "unknown"}, [3]),
+        ({"year": 2020.5}, [1]),
+        ({"published": {"lt": "2020-01-01"}}, [0]),
+        ({"published": {"lte": "2020-01-01"}}, [0, 1, 2]),
+        ({"published": {"gt": "2020-01-01T12:30:00Z"}}, [2]),
+        ({"published": {"gte": "2020-01-01T13:30+01:00"}}, [1, 2]),
+        ({"published": {"gt": "2020-01-01"}}, []),
+        ({"published": "2019-05-04"}, [0]),
+        ({"author.name": "Bob"}, [4]),
+        ({"author": {"exists": True}}, [3, 4]),
+        ({"author.born": {"exists": True}}, [3]),
+        ({"": "blank"}, [5]),
+        ({"kind": "a", "year": 2019}, [0]),
+        ({"kind": "a", "year": 2020.5}, []),
+        ({"or": [{"kind": "a"}, {"open": True}]}, [0, 1]),
+        ({"and": [{"tags": "x"}, {"not": {"kind": "b"}}]}, [0]),
+        ({"not": {"year": {"exists": True}}}, [4, 6]),
+        ({"not": {"or": [{"year": {"exists": True}}, {"kind": "a\0"}]}}, [6]),
+    ],
+)
+def test_a_filter_keeps_the_documents_for_which_it_holds(columns, filter_, expected):
+    assert found(columns, filter_) == expected
+
+
+@pytest.mark.parametrize(
+    ("filter_", "message"),
+    [
+        ("kind", "the filter has 'kind' where an object is expected"),
+        ({"kinds": "a"}, r"the filter names 'kinds', but the documents have the fields \['', "),
+        ({"open": 1}, "the filter compares 'open' with numbers, but its values are true or false"),
+        ({"kind": {"gte": 3}}, "compares 'kind' with numbers, but its values are texts"),
+        ({"kind": {"gte": "a"}}, "of 'kind' has \"gte\": 'a', but a number or an ISO date"),
+        ({"year": {"gte": 3, "lt": "2020-01-01"}}, "has numbers and dates as the bounds"),
+        ({"published": {"gte": "2020-02-31"}}, "but a number or an ISO date such as 2020-12-31"),
+        ({"published": {"gte": True}}, "but a number or an ISO date"),
+        ({"author": {"name": "Ada"}}, "has the operator 'name', but one of .* 'author.name'"),
+        ({"kind": {}}, "the filter of 'kind' has no operator"),
+        ({"kind": None}, r'has the value None, but .*; \{"exists": false\} finds documents'),
+        ({"kind": []}, r"has \[\] where a list is expected that is not empty"),
+        ({"or": {}}, r"has \{\} where a list is expected"),
+        ({"kind": {"exists": "yes"}}, "\"exists\": 'yes', but true or false is expected"),
+        ({"kind": {"prefix": ""}}, "\"prefix\": '', but a text of 1 to 256 bytes is expected"),
+        ({"kind": [str(n) for n in range(1000)]}, f"has 1000 values.*at most {MOST_VALUES}"),
+        ({"kind": [{"a": 1}]}, "has the value {'a': 1}, but a text, a number"),
+    ],
+)
+def test_a_filter_that_makes_no_sense_is_refused_in_one_sentence(columns, filter_, message):
+    with pytest.raises(InvalidArgumentError, match=message):
+        found(columns, filter_)
+
+
+def test_a_filter_is_refused_beyond_its_depth():
+    deep: dict[str, Any] = {"kind": "a"}
+    for _ in range(16):
+        deep = {"not": deep}
+    with pytest.raises(InvalidArgumentError, match="nested more than 16 levels deep"):
+        parse_filter(deep)
+
+
+@given(st.lists(st.floats(allow_nan=False) | st.integers(), min_size=1, max_size=30), st.data())
+def test_ranges_follow_the_order_of_numbers(tmp_path_factory, values, data):
+    columns = columns_of(
+        tmp_path_factory.mktemp("numbers") / "columns", [{"n": value} for value in values]
+    )
+    bound = data.draw(st.sampled_from(values))
+    for name, holds in {
+        "gt": lambda value: float(value) > float(bound),
+        "gte": lambda value: float(value) >= float(bound),
+        "lt": lambda value: float(value) < float(bound),
+        "lte": lambda value: float(value) <= float(bound),
+    }.items():
+        mask = passing(parse_filter({"n": {name: bound}}), columns, len(values))
+        assert mask.tolist() == [holds(value) for value in values]
+
+
+def test_values_are_counted_for_all_documents_and_for_some(columns):
+    codes = columns.codes(field_keys("author.name"))
+    assert {value_of(columns[code]): count for code, count in
+            zip(codes, columns.counts(codes), strict=True)} == {"Ada": 2, "Bob": 1}  # fmt: skip
+    mask = np.arange(len(METADATA)) == 4
+    assert columns.counts(codes, mask).tolist() == [1, 1]
+    years = columns.codes(field_keys("year", b"n"))
+    assert [value_of(columns[code]) for code in years] == [-3, 2019, 2020.5, float("inf")]
+    assert list(columns.fields())[:3] == ["", "author.born", "author.name"]
+
+
+DOCUMENTS = 3_000
+WORDS = [f"w{number}" for number in range(400)]
+
+
+@pytest.fixture(scope="module")
+def open_searcher(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Searcher]]:
+    """Searchers over the same documents, of up to three passages, by the type of index."""
+    random = np.random.default_rng(0)
+    shares = 1 / np.arange(1, len(WORDS) + 1)
+    documents = []
+    for number, place in enumerate(random.permutation(DOCUMENTS)):
+        words = random.choice(WORDS, int(random.integers(5, 40)), p=shares / shares.sum())
+        metadata = {"share": place / DOCUMENTS, "common": "yes" if "w0" in words else "no"}
+        documents.append(Document(f"{number:04}", " ".join(words), metadata=metadata))
+    opened: dict[str | None, Searcher] = {}
+
+    def open_(factory: str | None) -> Searcher:
+        if factory not in opened:
+            out = tmp_path_factory.mktemp("filtered") / "index"
+            settings = BuildSettings(passage_tokens=64, factory=factory, language="none")
+            build_index(documents, DEFAULT_QUERY_ENCODER, out, settings)
+            opened[factory] = Searcher.open(out, DEFAULT_QUERY_ENCODER)
+        return opened[factory]
+
+    yield open_
+    for searcher in opened.values():
+        searcher.close()
+
+
+# An exact index, the default one, lists of which some hold no allowed row, codes that cannot be
+# filtered, and codes that are not compared with finer ones.
+FACTORIES = ["Flat", None, "IVF64,PQ192x4fs,Refine(SQfp16)", "PQ192x4fs,Refine(SQfp16)", "SQ8"]
+
+
+@pytest.mark.parametrize("factory", FACTORIES)
+@pytest.mark.parametrize("mode", ["hybrid", "dense", "lexical"])
+def test_a_search_finds_as_many_documents_as_there_are(open_searcher, factory, mode):
+    searcher = open_searcher(factory)
+    for query in ("w1 w5 w30", "w200", "w0"):
+        whole = searcher.search(query, DOCUMENTS, mode=mode).hits
+        for share in (1.1, 0.9, 0.5, 0.1, 0.01, 0.001, 0.0):
+            allowed = [hit for hit in whole if hit.metadata["share"] < share]
+            for top_k in (1, 10, 100):
+                hits = searcher.search(
+                    query, top_k, mode=mode, filter={"share": {"lt": share}}
+                ).hits
+                assert len(hits) == min(top_k, len(allowed))
+                assert all(hit.metadata["share"] < share for hit in hits)
+                if factory == "Flat" or mode == "lexical":
+                    expected = [hit.score for hit in allowed[:top_k]]
+                    assert [hit.score for hit in hits] == pytest.approx(expected, abs=2e-6)
+                else:
+                    near = {hit.document_id for hit in allowed[:top_k]}
+                    assert len({hit.document_id for hit in hits} & near) >= 0.9 * len(near)
+
+
+@pytest.mark.parametrize("mode", ["hybrid", "dense", "lexical"])
+def test_a_filter_that_excludes_all_that_is_near_leaves_the_rest(open_searcher, mode):
+    searcher = open_searcher(None)
+    whole = searcher.search("w0", DOCUMENTS, mode=mode).hits
+    rest = [hit for hit in whole if hit.metadata["common"] == "no"]
+    hits = searcher.search("w0", 10, mode=mode, filter={"common": "no"}).hits
+    assert [hit.document_id for hit in hits] == [hit.document_id for hit in rest[:10]]
+    assert len(hits) == (0 if mode == "lexical" else 10)
+
+
+def test_filtered_results_are_continued_and_bounded_by_score(open_searcher):
+    searcher = open_searcher("Flat")
+    allowed = {"share": {"lt": 0.02}}
+    whole = searcher.search("w1 w5", 100, filter=allowed).hits
+    assert len(whole) == 60
+    parts = [searcher.search("w1 w5", 7, filter=allowed, offset=n).hits for n in range(0, 70, 7)]
+    assert [hit for part in parts for hit in part] == whole
+    least = whole[20].score
+    assert searcher.search("w1 w5", 100, filter=allowed, min_score=least).hits == whole[:21]
+
+
+def test_an_index_without_columns_refuses_filters_only(open_searcher):
+    searcher = open_searcher("Flat")
+    older = Searcher(
+        encoder=searcher.encoder,
+        index=searcher.index,
+        passage_to_document=np.arange(searcher.index.size, dtype=np.int32),
+        store=searcher._store,
+        index_manifest=searcher.index_manifest,
+        encoder_manifest=searcher.encoder_manifest,
+    )
+    assert older.search("w1").hits
+    with pytest.raises(InvalidArgumentError, match="without filters: build it again"):
+        older.search("w1", filter={"common": "no"})
+
+
+def test_columns_are_verified_with_the_index(open_searcher, tmp_path):
+    files = open_searcher("Flat").index_manifest.files
+    assert {f"{COLUMNS_FOLDER}/keys.npy", f"{COLUMNS_FOLDER}/documents.npy"} <= set(files)
