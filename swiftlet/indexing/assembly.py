@@ -14,6 +14,7 @@ from swiftlet.indexing.progress import Progress
 from swiftlet.indexing.sample_queries import sample_queries
 from swiftlet.indexing.tuning import TARGET_RECALL, exact_rows, recall, tune
 from swiftlet.retrieval.columns import COLUMN_FILES, COLUMNS_FOLDER, Columns
+from swiftlet.retrieval.directory import DOCUMENTS_FILE, PASSAGE_TO_DOCUMENT_FILE
 from swiftlet.retrieval.encoder import OnnxEncoder
 from swiftlet.retrieval.encoding import encode_texts
 from swiftlet.retrieval.engines import find_engine, index_details
@@ -27,7 +28,6 @@ from swiftlet.retrieval.manifest import (
     write_manifest,
 )
 from swiftlet.retrieval.publication import save_array
-from swiftlet.retrieval.searcher import DOCUMENTS_FILE, PASSAGE_TO_DOCUMENT_FILE
 from swiftlet.retrieval.stages.state import num_candidates_for
 from swiftlet.retrieval.types import Document, Embeddings
 

@@ -17,13 +17,13 @@ from swiftlet.indexing.document_writer import StoredCorpus
 from swiftlet.indexing.embeddings import EmbeddingsFile
 from swiftlet.indexing.progress import Progress, Silence
 from swiftlet.retrieval.changes import FIRST_CHANGE, Changes
+from swiftlet.retrieval.directory import DOCUMENTS_FILE
 from swiftlet.retrieval.documents import connect_read_only
 from swiftlet.retrieval.encoder import OnnxEncoder
 from swiftlet.retrieval.engines import DEFAULT_ENGINE, find_engine, open_index
 from swiftlet.retrieval.errors import ArtefactError
 from swiftlet.retrieval.manifest import Manifest, load_manifest
 from swiftlet.retrieval.processors import available_processors
-from swiftlet.retrieval.searcher import DOCUMENTS_FILE
 from swiftlet.retrieval.types import Document, Embeddings, Passage, Span
 
 EMBEDDINGS_FILE = "merge.f32"

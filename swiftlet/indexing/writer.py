@@ -17,6 +17,7 @@ from swiftlet.indexing.progress import Progress
 from swiftlet.retrieval.changes import CHANGES_FILE, Change, Changes, create, row_of
 from swiftlet.retrieval.corpora.lines import SkippedLines
 from swiftlet.retrieval.corpora.rows import Corpus, documents_of
+from swiftlet.retrieval.directory import DOCUMENTS_FILE
 from swiftlet.retrieval.documents import DocumentStore
 from swiftlet.retrieval.encoder import OnnxEncoder
 from swiftlet.retrieval.encoding import encode_texts
@@ -25,7 +26,6 @@ from swiftlet.retrieval.errors import InvalidArgumentError, StorageError, shown
 from swiftlet.retrieval.manifest import change_details, load_manifest, read_manifest
 from swiftlet.retrieval.passages import PassageSplitter, encoder_text
 from swiftlet.retrieval.publication import discard, flush, locked_working_directory, publish
-from swiftlet.retrieval.searcher import DOCUMENTS_FILE
 
 BATCH_DOCUMENTS = 100
 

@@ -2,9 +2,7 @@
 
 from functools import lru_cache
 
-from swiftlet.retrieval.errors import InvalidArgumentError
 from swiftlet.retrieval.filters import Filter as Tree
-from swiftlet.retrieval.filters import check_fields, passing
 from swiftlet.retrieval.stages.state import SearchParts, SearchState, Selection
 
 _KEPT_SELECTIONS = 16
@@ -33,15 +31,9 @@ class Filter:
 
     def _make(self, tree: Tree) -> Selection:
         parts = self._parts
-        if parts.columns is None:
-            raise InvalidArgumentError(
-                "the index was built by a Swiftlet without filters: build it again"
-            )
-        check_fields(tree, [parts.columns])
-        documents = passing(tree, parts.columns, parts.store.num_documents)
-        allowed = documents[parts.passage_to_document]
+        allowed, num_documents = parts.passing(tree)
         return Selection(
             parts.index.restricted_to(allowed),
             parts.lexical and parts.lexical.restricted_to(allowed, tree, parts.columns),
-            int(documents.sum()),
+            num_documents,
         )

@@ -1,22 +1,27 @@
 """A search under way, and the protocol of the stages that work on it."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from swiftlet.retrieval.aggregation import DocumentNumbers
+from swiftlet.retrieval.aggregation import DocumentNumbers, NumbersByRow
 from swiftlet.retrieval.columns import Columns
 from swiftlet.retrieval.documents import DocumentStore
 from swiftlet.retrieval.encoder import Encoder
-from swiftlet.retrieval.filters import Filter
-from swiftlet.retrieval.index import RestrictedIndex, Rows, VectorIndex
+from swiftlet.retrieval.errors import InvalidArgumentError
+from swiftlet.retrieval.filters import Filter, check_fields, passing
+from swiftlet.retrieval.index import Mask, Restrictable, Rows, SearchedRows, VectorIndex
 from swiftlet.retrieval.lexical import LexicalIndex, LexicalQuery
 from swiftlet.retrieval.modes import Fusion, Highlighting, Mode
 from swiftlet.retrieval.text import CheckedQuery
 from swiftlet.retrieval.types import Embeddings, Hit
+
+if TYPE_CHECKING:
+    from swiftlet.retrieval.living import JointLexical, JointQuery, JointStore
 
 # Most results match a query with more than one passage, and one search for more passages costs less
 # than a second search.
@@ -42,21 +47,56 @@ class EmbeddingCache(Protocol):
 class Selection:
     """The passages that a search may find, and the number of their documents."""
 
-    index: VectorIndex | RestrictedIndex
-    lexical: LexicalIndex | None
+    index: SearchedRows
+    lexical: "LexicalIndex | JointLexical | None"
     num_documents: int
 
 
-@dataclass(frozen=True, slots=True)
-class SearchParts:
+@dataclass(frozen=True)
+class SearchParts(ABC):
     """The parts of an open index that the stages use."""
 
     encoder: Encoder
+    index: Restrictable
+    lexical: "LexicalIndex | JointLexical | None"
+    columns: Columns | None
+    passage_to_document: NumbersByRow
+    store: "DocumentStore | JointStore"
+
+    @abstractmethod
+    def passing(self, tree: Filter) -> tuple[Mask, int]:
+        """The passages whose documents pass a filter, and the number of these documents.
+
+        :raises InvalidArgumentError: As `check_fields`, or when the index has no columns.
+        """
+
+
+@dataclass(frozen=True)
+class BaseParts(SearchParts):
+    """The parts of an index as it was built."""
+
     index: VectorIndex
     lexical: LexicalIndex | None
-    columns: Columns | None
     passage_to_document: DocumentNumbers
     store: DocumentStore
+
+    def passing(self, tree: Filter) -> tuple[Mask, int]:
+        """As `SearchParts.passing`."""
+        columns = self.checked_columns()
+        check_fields(tree, [columns])
+        documents = passing(tree, columns, self.store.num_documents)
+        return documents[self.passage_to_document], int(documents.sum())
+
+    def checked_columns(self) -> Columns:
+        """The columns of the index.
+
+        :raises InvalidArgumentError: When it has none.
+        """
+        if self.columns is None:
+            raise InvalidArgumentError(
+                "the index was built by a Swiftlet without filters: build it again"
+            )
+        return self.columns
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +148,7 @@ class SearchState:
     cached: bool = False
     token_ids: list[int] | None = None
     embedding: Embeddings = field(init=False)
-    lexical_query: LexicalQuery | None = None
+    lexical_query: "LexicalQuery | JointQuery | None" = None
     dense: Ranking = field(init=False)
     lexical: Ranking = field(init=False)
     candidates: Ranking = field(init=False)
