@@ -1,8 +1,9 @@
 """The engine of FAISS: an index of any factory string, in one file."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,11 @@ The codes are in one list all the same, because FAISS filters lists only.
 _TRAINING_POINTS_PER_LIST = 39  # the minimum that FAISS recommends
 _MOST_LISTS = 65_536
 _REFINE_FACTORS = (1, 2, 4, 8, 16)
+_MOST_COPIED_ROWS = 16_384
+_COPIED_SHARE = 1 / 32
+"""Above `FEW_ROWS`, up to so many rows and this share of all are copied: with this few rows, most
+of the nearest lists have none of them."""
+
 _WIDENING = 4
 _GROWTH_EXPONENT = 0.5
 """With a share s of the rows selected, s ** -0.5 times as many lists are visited at first."""
@@ -41,7 +47,6 @@ _GROWTH_EXPONENT = 0.5
 # with too few neighbours.
 _FATAL = re.compile(r"(?:[A-Za-z_]+0+|HNSW1|NSG[1-9])(?![0-9])")
 _MOST_PARAMETERS = 64
-_UNKNOWN = object()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +69,7 @@ class FaissIndex(VectorIndex):
 
     def __init__(self, index: Any) -> None:
         self._index = index
-        self._parameters_of: dict[tuple[int, int, FaissParameters], Any] = {}
+        self._parameters_of = _kept_parameters(index)
         self.parameters = FaissParameters()
 
     @classmethod
@@ -205,17 +210,16 @@ class FaissIndex(VectorIndex):
 
     def restricted_to(self, allowed: Mask) -> RestrictedIndex:
         """The `allowed` rows (size,) of this index, prepared for many searches."""
-        if np.count_nonzero(allowed) > FEW_ROWS:
+        count = np.count_nonzero(allowed)
+        if FEW_ROWS < count <= min(_MOST_COPIED_ROWS, self.size * _COPIED_SHARE):
+            return _CopiedRows(self, allowed)
+        if count > FEW_ROWS:
             selector = faiss.IDSelectorBitmap(np.packbits(allowed, bitorder="little"))
             # Where the codes cannot be filtered, the finer codes can be.
-            inner = [faiss.downcast_index(self._index.refine_index)] if self.refines else []
-            for index in (self._index, *inner):
+            for index in dict.fromkeys((self._index, self.finest)):
+                parameters = _search_parameters(index, selector, 1, 1)
                 try:
-                    index.search(
-                        np.zeros((1, self.dim), np.float32),
-                        1,
-                        params=_search_parameters(index, 1, 1, selector),
-                    )
+                    _search(index, np.zeros(self.dim, np.float32), 1, parameters)
                 except RuntimeError:
                     continue
                 return _SelectedRows(self, allowed, index, selector)
@@ -226,9 +230,7 @@ class FaissIndex(VectorIndex):
 
         :raises InvalidArgumentError: When this type of index cannot decode them.
         """
-        index = self._index
-        if isinstance(index, faiss.IndexRefine):
-            index = faiss.downcast_index(index.refine_index)
+        index = self.finest
         try:
             if (lists := faiss.try_extract_index_ivf(index)) is not None:
                 lists.make_direct_map()
@@ -239,25 +241,36 @@ class FaissIndex(VectorIndex):
             ) from error
         return found
 
-    def _parameters(self, wanted: int) -> Any:
-        """FAISS's parameters of a search for `wanted` candidates; cached, because slow to make."""
-        key = wanted, self.size, self.parameters
-        parameters = self._parameters_of.get(key, _UNKNOWN)
-        if parameters is not _UNKNOWN:  # some types take None
-            return parameters
-        if len(self._parameters_of) >= _MOST_PARAMETERS:
-            self._parameters_of = {}  # not cleared: another thread may read it now
-        parameters = self._parameters_of[key] = self._make_parameters(wanted)
-        return parameters
+    @property
+    def finest(self) -> Any:
+        """The index with the finest codes."""
+        return faiss.downcast_index(self._index.refine_index) if self.refines else self._index
 
-    def _make_parameters(self, wanted: int) -> Any:
-        given = self.parameters
+    def _parameters(self, wanted: int) -> Any:
+        """FAISS's parameters of a search for `wanted` candidates."""
         if wanted == self.size:
-            return _search_parameters(self._index, self.most_probes, 1)
+            return self._parameters_of(self.most_probes, 1)
+        given = self.parameters
         growth = max(1.0, wanted / given.num_candidates)
         probes = min(self.most_probes, int(given.probes * growth))
-        refine_factor = min(given.refine_factor, self.size / wanted)
-        return _search_parameters(self._index, probes, refine_factor)
+        return self._parameters_of(probes, min(given.refine_factor, self.size / wanted))
+
+
+class _CopiedRows(RestrictedIndex):
+    """Rows that are copied to an exact index, which is smaller and faster in half precision."""
+
+    def __init__(self, whole: FaissIndex, allowed: Mask) -> None:
+        super().__init__(whole, allowed)
+        self._copied_rows = np.flatnonzero(allowed)
+        codes = getattr(whole.finest, "sq", None)
+        is_half = codes is not None and codes.qtype == faiss.ScalarQuantizer.QT_fp16
+        self._copy = FaissIndex.create("SQfp16" if is_half else "Flat", whole.dim)
+        self._copy.add(whole.embeddings(self._copied_rows))
+
+    def search(self, embedding: Embeddings, num_candidates: int) -> tuple[Embeddings, Rows]:
+        """As `RestrictedIndex.search`."""
+        scores, places = self._copy.search(embedding, num_candidates)
+        return scores, self._copied_rows[places]
 
 
 class _SelectedRows(RestrictedIndex):
@@ -266,7 +279,8 @@ class _SelectedRows(RestrictedIndex):
     def __init__(self, whole: FaissIndex, allowed: Mask, index: Any, selector: Any) -> None:
         """Search `index`, which is that of `whole` or its finer codes, with the `selector`."""
         super().__init__(whole, allowed)
-        self._index, self._selector, self._most_probes = index, selector, whole.most_probes
+        self._index, self._most_probes = index, whole.most_probes
+        self._parameters_of = _kept_parameters(index, selector)
         self._growth = (len(allowed) / self.size) ** _GROWTH_EXPONENT
         self._given = whole.parameters
 
@@ -279,7 +293,7 @@ class _SelectedRows(RestrictedIndex):
         while probes < self._most_probes:
             probes = min(self._most_probes, int(self._given.probes * growth))
             refine_factor = min(self._given.refine_factor, self.size / num_candidates)
-            parameters = _search_parameters(self._index, probes, refine_factor, self._selector)
+            parameters = self._parameters_of(probes, refine_factor)
             found = _search(self._index, embedding, num_candidates, parameters)
             if len(found[1]) == num_candidates:
                 return found
@@ -310,14 +324,19 @@ def _search(
     return scores[0][found], rows[0][found]
 
 
-def _search_parameters(index: Any, probes: int, refine_factor: float, selector: Any = None) -> Any:
+def _kept_parameters(index: Any, selector: Any = None) -> Callable[[int, float], Any]:
+    """`_search_parameters` for probes and a refine factor; kept, because they are slow to make."""
+    return lru_cache(_MOST_PARAMETERS)(partial(_search_parameters, index, selector))
+
+
+def _search_parameters(index: Any, selector: Any, probes: int, refine_factor: float) -> Any:
     """Per-search parameters for an index and everything wrapped in it; None where it takes none."""
     if isinstance(index, faiss.IndexRefine):
-        inner = _search_parameters(faiss.downcast_index(index.base_index), probes, 1, selector)
+        inner = _search_parameters(faiss.downcast_index(index.base_index), selector, probes, 1)
         return faiss.IndexRefineSearchParameters(k_factor=refine_factor, base_index_params=inner)
     if isinstance(index, faiss.IndexPreTransform):
         base = faiss.downcast_index(index.index)
-        inner = _search_parameters(base, probes, refine_factor, selector)
+        inner = _search_parameters(base, selector, probes, refine_factor)
         return inner and faiss.SearchParametersPreTransform(index_params=inner)
     if isinstance(index, faiss.IndexIVF):
         return faiss.SearchParametersIVF(nprobe=probes, sel=selector)

@@ -1,6 +1,6 @@
 """A filter to the passages that pass it."""
 
-from functools import lru_cache
+from functools import lru_cache, partial
 
 from swiftlet.retrieval.filters import Filter as Tree
 from swiftlet.retrieval.stages.state import SearchParts, SearchState, Selection
@@ -19,21 +19,24 @@ class Filter:
     repeats = False
 
     def __init__(self, parts: SearchParts) -> None:
-        self._parts = parts
         self._all = Selection(parts.index, parts.lexical, parts.store.num_documents)
-        self._select = lru_cache(_KEPT_SELECTIONS)(self._make)
+        self._select = lru_cache(_KEPT_SELECTIONS)(partial(_select, parts))
 
     def run(self, search: SearchState) -> bool:
         """Set the selection; no more documents are wanted than it has."""
-        search.selection = self._all if search.filter is None else self._select(search.filter)
+        found = None if search.filter is None else self._select(search.filter)
+        search.selection = found or self._all
         search.num_wanted = min(search.num_wanted, search.selection.num_documents)
         return search.filter is not None
 
-    def _make(self, tree: Tree) -> Selection:
-        parts = self._parts
-        allowed, num_documents = parts.passing(tree)
-        return Selection(
-            parts.index.restricted_to(allowed),
-            parts.lexical and parts.lexical.restricted_to(allowed, tree, parts.columns),
-            num_documents,
-        )
+
+def _select(parts: SearchParts, tree: Tree) -> Selection | None:
+    """The passages of the documents that pass the filter; None if all documents do."""
+    allowed, num_documents = parts.passing(tree)
+    if num_documents == parts.store.num_documents:
+        return None
+    return Selection(
+        parts.index.restricted_to(allowed),
+        parts.lexical and parts.lexical.restricted_to(allowed, tree, parts.columns),
+        num_documents,
+    )

@@ -1,0 +1,143 @@
+"""The time of searches with a filter, over that of searches without one.
+
+    python -m benchmarks.filters --data ../shared/data --work WORK
+
+Each document is made of three parts of a passage from a real collection. With the field "random", a
+filter leaves a random share of the documents. With the field "far", it leaves the share that comes
+last when the collection of the queries comes first, so it excludes everything near. Indexes in
+--work are used again. The index of a million takes 20 minutes on 2 cores.
+"""
+
+import random
+import time
+from collections.abc import Iterator
+from functools import partial
+from itertools import product
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+
+import swiftlet
+from loadtests.command_line import script_options
+from loadtests.results import RESULTS, Figures, alternating, write
+from swiftlet.encoders import DEFAULT_QUERY_ENCODER
+from swiftlet.evaluation.machine import describe_machine
+from swiftlet.evaluation.plots.figures import save_figure
+from swiftlet.evaluation.plots.lines import Curve, Level, LinePanel, plot_lines
+from swiftlet.retrieval.corpora.collections import read_documents, read_queries
+
+COLLECTIONS = ["lisa", "medquad", "wiki-passages-2wiki", "wikiqa", "boolq", "squad-dev-v1.1"]
+QUERIES_OF = "scifact"
+SHARES = [1.0, 0.5, 0.1, 0.01, 0.001]
+WORDS, TOP_K, QUERIES, ROUNDS, BOUND = 14, 10, 100, 6, 1.2
+
+
+def main() -> None:
+    options = script_options(
+        __doc__, data=Path, work=Path, sizes=[20_000, 1_000_000], raw=RESULTS / "filters.json"
+    )
+    queries = [query.text for query in read_queries(options.data / QUERIES_OF)][:QUERIES]
+    rows = [
+        row
+        for size in options.sizes
+        for row in measure(built(options.data, options.work / f"{size}", size), queries)
+    ]
+    plot(rows, options.raw.with_suffix(".svg"))
+    threads = "one for searching; all cores for building"
+    packages = ["faiss-cpu", "tantivy", "numpy", "onnxruntime"]
+    figures = {
+        "template": "benchmarks/filters.md.j2",
+        "machine": describe_machine(packages, threads=threads),
+        "bound": BOUND,
+        "top_k": TOP_K,
+        "rows": rows,
+    }
+    print(write(options.raw, figures))
+
+
+def built(data: Path, index: Path, size: int) -> Path:
+    if not index.exists():
+        encoder = DEFAULT_QUERY_ENCODER  # in the same space, and three times as fast
+        swiftlet.build(documents(data, size), index, encoder=encoder)
+    return index
+
+
+def documents(data: Path, size: int) -> Iterator[dict[str, Any]]:
+    """Documents in the order of their collections, that of the queries last."""
+    drawn = random.Random(0)
+    texts = [
+        words
+        for name in [*COLLECTIONS, QUERIES_OF]
+        for document in read_documents(data / name)
+        if len(words := f"{document.title} {document.text}".split()[:400]) >= WORDS
+    ]
+    for number in range(size):
+        words = texts[number * len(texts) // size]
+        starts = [drawn.randrange(len(words) - WORDS + 1) for _ in range(3)]
+        text = " ".join(word for start in starts for word in words[start : start + WORDS])
+        fields = {"far": 1000 * number // size, "random": drawn.randrange(1000)}
+        yield {"_id": f"{number}", "text": text, "metadata": fields}
+
+
+def measure(index: Path, queries: list[str]) -> Iterator[Figures]:
+    """A row for each mode, field and share; searches with and without filters alternate."""
+    keys = list(product(("random", "far"), SHARES))
+    sides: dict[Any, Any] = {key: {key[0]: {"lt": 1000 * key[1]}} for key in keys}
+    with swiftlet.open(index) as searcher:
+        for mode in ("hybrid", "dense"):
+            search = partial(searches, searcher, mode)
+            first = {key: search(side, queries[:1])[0][0] for key, side in sides.items()}
+            fewest = TOP_K
+            times: dict[Any, list[float]] = {key: [] for key in [None, *keys]}
+            for key in alternating(times, ROUNDS):
+                some, least = search(sides.get(key), queries)
+                times[key] += some
+                fewest = min(fewest, least)
+            for field, share in keys:
+                yield {
+                    "passages": searcher.num_passages, "mode": mode, "field": field,
+                    "share": share, "whole_ms": median(times[None]),
+                    "filtered_ms": median(times[field, share]), "first_ms": first[field, share],
+                    "ratio": median(times[field, share]) / median(times[None]),
+                    "fewest": fewest,
+                }  # fmt: skip
+
+
+def searches(
+    searcher: swiftlet.Searcher, mode: Any, filter_: Any, queries: list[str]
+) -> tuple[list[float], int]:
+    """The milliseconds of each search, and the fewest documents that one has found."""
+    milliseconds, counts = [], []
+    for query in queries:
+        began = time.perf_counter()
+        found = searcher.search(query, TOP_K, mode=mode, filter=filter_)
+        milliseconds.append(1000 * (time.perf_counter() - began))
+        counts.append(len(found))
+    return milliseconds, min(counts)
+
+
+def plot(rows: list[Figures], path: Path) -> None:
+    panels = []
+    for passages in dict.fromkeys(row["passages"] for row in rows):
+        curves: dict[str, list[tuple[float, float]]] = {}
+        for row in rows:
+            if row["passages"] == passages:
+                name = f"{row['mode']}, {row['field']}"
+                curves.setdefault(name, []).append((100 * row["share"], row["ratio"]))
+        lines = [Curve(name, *np.array(points).T) for name, points in curves.items()]
+        panels.append(
+            LinePanel(
+                "p50 over that without filter", lines, "documents that pass, %",
+                f"{passages:,} passages", [Level(BOUND, "bound")], markers=True, y_limits=(0, None),
+            )
+        )  # fmt: skip
+    figure = plot_lines(panels)
+    for axes in figure.axes:
+        axes.set_xscale("log")
+    save_figure(figure, path)
+
+
+if __name__ == "__main__":
+    main()
