@@ -1,17 +1,21 @@
 """`swiftlet index`: a corpus to an index directory."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from swiftlet import encoders
-from swiftlet.cli.options import EncoderOption, Overwrite, PrecisionOption, value_of
-from swiftlet.cli.terminal import ProgressBars, messages, output
+from swiftlet.cli.options import (
+    EncoderOption,
+    Overwrite,
+    PrecisionOption,
+    SkipBadLines,
+    Threads,
+    value_of,
+)
+from swiftlet.cli.terminal import ProgressBars, output, print_skipped
 from swiftlet.retrieval.engines import DEFAULT_ENGINE, ENGINES
-
-if TYPE_CHECKING:
-    from swiftlet.retrieval.corpora.lines import SkippedLines
 
 
 def index(
@@ -56,14 +60,9 @@ def index(
         typer.Option(help="A field of the metadata to count and choose by; may be repeated."),
     ] = None,
     precision: PrecisionOption = None,
-    threads: Annotated[
-        int | None, typer.Option(min=1, help="Encoding threads.", show_default="all cores")
-    ] = None,
+    threads: Threads = None,
     overwrite: Overwrite = False,
-    skip_bad_lines: Annotated[
-        bool,
-        typer.Option("--skip-bad-lines", help="List bad lines and files instead of stopping."),
-    ] = False,
+    skip_bad_lines: SkipBadLines = False,
 ) -> None:
     """Build an index from a corpus. After an interruption, run the same command to resume it."""
     from swiftlet.library.indexes import build
@@ -91,7 +90,7 @@ def index(
             )
     finally:
         if skipped is not None:
-            _list_skipped(skipped)
+            print_skipped(skipped)
     details = manifest.details
     output.print(
         f"[bold]{out}[/]: {details['num_documents']:,} documents, "
@@ -99,13 +98,3 @@ def index(
         f"{details['recall']['recall@10']:.3f} against exact search",
         soft_wrap=True,
     )
-
-
-def _list_skipped(skipped: "SkippedLines") -> None:
-    messages.print(
-        f"[yellow]{skipped.count:,} bad lines skipped[/]" + (":" if skipped.count else "")
-    )
-    for message in skipped.messages:
-        messages.print(f"  {message}", markup=False, soft_wrap=True)
-    if skipped.count > len(skipped.messages):
-        messages.print(f"  and {skipped.count - len(skipped.messages):,} more")

@@ -2,7 +2,8 @@
 
 import struct
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from pathlib import Path
@@ -148,6 +149,21 @@ class Columns:
         except (OSError, ValueError) as error:
             raise CorruptIndexError(f"{folder} has no columns: {error}") from error
         return cls(*arrays)
+
+    @classmethod
+    def of(cls, metadata: Iterable[Mapping[str, Any]]) -> "Columns":
+        """The columns of documents in memory, in the order of their numbers."""
+        documents = defaultdict(list)
+        for number, each in enumerate(metadata):
+            for key in keys_of(each):
+                documents[key].append(number)
+        keys = sorted(documents)
+        return cls(
+            np.array([number for key in keys for number in documents[key]], np.int32),
+            np.cumsum([0, *(len(documents[key]) for key in keys)]),
+            np.frombuffer(b"".join(keys), np.uint8),
+            np.cumsum([0, *map(len, keys)]),
+        )
 
     def __len__(self) -> int:
         """The number of keys."""

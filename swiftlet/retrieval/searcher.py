@@ -5,28 +5,28 @@ from dataclasses import dataclass
 from itertools import islice
 from math import inf
 from pathlib import Path
+from threading import Lock
 from time import perf_counter
 from typing import Any, Self
 
-import numpy as np
-
 from swiftlet.retrieval.aggregation import DocumentNumbers
 from swiftlet.retrieval.arguments import number, one_of, whole_number
-from swiftlet.retrieval.columns import COLUMNS_FOLDER, Columns, Value
+from swiftlet.retrieval.columns import Columns, Value
+from swiftlet.retrieval.directory import IndexDirectory
 from swiftlet.retrieval.documents import DocumentStore
 from swiftlet.retrieval.encoder import Encoder, OnnxEncoder, Precision
-from swiftlet.retrieval.engines import open_index
 from swiftlet.retrieval.errors import (
     CorruptIndexError,
     EmbeddingSpaceMismatch,
     InvalidArgumentError,
+    RetrievalError,
     shown,
 )
 from swiftlet.retrieval.facets import facet_values
-from swiftlet.retrieval.filters import Filter, check_fields, parse_filter, passing
+from swiftlet.retrieval.filters import Every, Filter, parse_filter
 from swiftlet.retrieval.index import VectorIndex
-from swiftlet.retrieval.lexical import LEXICAL_FOLDER, LexicalIndex
-from swiftlet.retrieval.manifest import Manifest, load_manifest, read_manifest
+from swiftlet.retrieval.lexical import LexicalIndex
+from swiftlet.retrieval.manifest import Manifest, read_manifest
 from swiftlet.retrieval.modes import (
     DEFAULT_WEIGHT,
     FUSIONS,
@@ -38,16 +38,15 @@ from swiftlet.retrieval.modes import (
 )
 from swiftlet.retrieval.stages import STAGES
 from swiftlet.retrieval.stages.state import (
+    BaseParts,
     EmbeddingCache,
     SearchParts,
     SearchState,
+    Stage,
     num_candidates_for,
 )
 from swiftlet.retrieval.text import check_query
 from swiftlet.retrieval.types import Document, Hit
-
-DOCUMENTS_FILE = "documents.sqlite"
-PASSAGE_TO_DOCUMENT_FILE = "passage_to_document.npy"
 
 _MOST_FIELDS = 100
 _WIDENING = 4
@@ -82,6 +81,14 @@ class SearchResult:
         return "\n".join(lines)
 
 
+@dataclass(frozen=True, slots=True)
+class _Generation:
+    """What all stages of a search see: the index at one moment."""
+
+    parts: SearchParts
+    stages: tuple[Stage, ...]
+
+
 class Searcher:
     """Answers queries on the calling thread. Thread-safe."""
 
@@ -102,39 +109,20 @@ class Searcher:
         :raises CorruptIndexError: When they do not hold the same passages.
         :raises EmbeddingSpaceMismatch: When encoder and index are of different embedding spaces.
         """
-        check_embedding_spaces(encoder_manifest, index_manifest)
-        words = store.num_passages if lexical is None else lexical.size
-        counts = index.size, len(passage_to_document), store.num_passages, words
-        if len(set(counts)) != 1 or index.dim != encoder.dim:
-            raise CorruptIndexError(
-                "the parts of the index do not belong together: "
-                f"{counts[0]} embeddings of {index.dim} dimensions, {counts[1]} passages in the "
-                f"map, {counts[2]} in the store and {counts[3]} in the lexical index, for an "
-                f"encoder of {encoder.dim} dimensions"
-            )
         self.encoder = encoder
-        self.index = index
-        self.index_manifest = index_manifest
         self.encoder_manifest = encoder_manifest
-        self._passage_to_document = passage_to_document
-        self._store = store
-        self.modes: tuple[Mode, ...] = MODES if lexical is not None else ("dense",)
-        """The modes that this index can be searched in; the first one is the default."""
-        weight = index_manifest.details.get("weight", DEFAULT_WEIGHT)
-        self.weight = number("weight", weight, least=0, most=1)
-        """The weight of the dense score in a hybrid search, unless a search gives another one."""
-        self._columns = columns
-        self.fields = () if columns is None else tuple(islice(columns.fields(), _MOST_FIELDS))
-        """The fields of the metadata that a filter can name, at most 100."""
-        facets = () if columns is None else index_manifest.details.get("facets", ())
-        self.facet_fields: tuple[str, ...] = tuple(facets)
-        """The fields that `facets` counts."""
-        parts = SearchParts(encoder, index, lexical, columns, passage_to_document, store)
-        self._stages = [stage(parts) for stage in STAGES]
+        self._stages = STAGES
         self.stage_names = tuple(stage.name for stage in self._stages)
         """In the order of `SearchResult.stage_seconds`."""
         repeating = [number for number, stage in enumerate(self._stages) if stage.repeats]
         self._repeat_start, self._repeat_end = repeating[0], repeating[-1] + 1
+        self._closed = False
+        self._behind = False
+        self._directory: IndexDirectory | None = None
+        self._refreshing = Lock()
+        parts = BaseParts(encoder, index, lexical, columns, passage_to_document, store)
+        self._check(parts, index_manifest)
+        self._serve(parts, parts, index_manifest, 0)
 
     @classmethod
     def open(
@@ -156,41 +144,87 @@ class Searcher:
         check_embedding_spaces(
             read_manifest(encoder_directory, "encoder"), read_manifest(index_directory, "index")
         )
-        index_manifest = load_manifest(index_directory, "index")
         encoder = OnnxEncoder.load(encoder_directory, precision=precision)
-        index = open_index(index_directory, index_manifest.details)
-        language = index_manifest.details.get("language")  # indexes had none at first
-        lexical = language and LexicalIndex.open(index_directory / LEXICAL_FOLDER, language)
-        columns = index_directory / COLUMNS_FOLDER
-        try:
-            # A plain array: its elements are read several times as fast as those of a memory map.
-            passage_to_document = np.asarray(
-                np.load(
-                    index_directory / PASSAGE_TO_DOCUMENT_FILE, mmap_mode="r", allow_pickle=False
-                )
-            )
-        except (OSError, ValueError) as error:
-            raise CorruptIndexError(f"{index_directory} is damaged: {error}") from error
-        return cls(
+        directory = IndexDirectory(index_directory, encoder, readers=readers)
+        base = directory.base
+        searcher = cls(
             encoder=encoder,
-            index=index,
-            lexical=lexical,
-            columns=Columns.open(columns) if columns.is_dir() else None,
-            passage_to_document=passage_to_document,
-            store=DocumentStore(index_directory / DOCUMENTS_FILE, readers=readers),
-            index_manifest=index_manifest,
+            index=base.index,
+            lexical=base.lexical,
+            columns=base.columns,
+            passage_to_document=base.passage_to_document,
+            store=base.store,
+            index_manifest=directory.manifest,
             encoder_manifest=encoder.manifest,
         )
+        searcher._directory = directory
+        searcher._serve(base, directory.parts, directory.manifest, directory.change)
+        return searcher
+
+    def refresh(self) -> bool:
+        """Search the index as it is now: with all changes, and after a merge; whether it is new.
+
+        Searches that run keep what they began with. If nothing is new, this takes microseconds.
+
+        :raises ArtefactError: When the index is damaged, or its embedding space is another one now;
+            then searches go on as before.
+        :raises RetrievalError: When the searcher is closed.
+        """
+        with self._refreshing:
+            directory = self._directory
+            if self._closed:
+                raise RetrievalError("the searcher is closed: open the index again")
+            if directory is None or not (directory.refresh() or self._behind):
+                return False
+            self._behind = True
+            self._check(directory.base, directory.manifest)
+            self._serve(directory.base, directory.parts, directory.manifest, directory.change)
+            return True
+
+    def _check(self, base: BaseParts, manifest: Manifest) -> None:
+        check_embedding_spaces(self.encoder_manifest, manifest)
+        store, index, lexical = base.store, base.index, base.lexical
+        words = store.num_passages if lexical is None else lexical.size
+        counts = index.size, len(base.passage_to_document), store.num_passages, words
+        if len(set(counts)) != 1 or index.dim != self.encoder.dim:
+            raise CorruptIndexError(
+                "the parts of the index do not belong together: "
+                f"{counts[0]} embeddings of {index.dim} dimensions, {counts[1]} passages in the "
+                f"map, {counts[2]} in the store and {counts[3]} in the lexical index, for an "
+                f"encoder of {self.encoder.dim} dimensions"
+            )
+
+    def _serve(self, base: BaseParts, parts: SearchParts, manifest: Manifest, change: int) -> None:
+        """Answer with `parts` from now on."""
+        self.base = base
+        """The parts without the changes that a writer has made since they were built."""
+        self.index = base.index
+        self.index_manifest = manifest
+        self.modes: tuple[Mode, ...] = MODES if base.lexical is not None else ("dense",)
+        """The modes that this index can be searched in; the first one is the default."""
+        weight = manifest.details.get("weight", DEFAULT_WEIGHT)
+        self.weight = number("weight", weight, least=0, most=1)
+        """The weight of the dense score in a hybrid search, unless a search gives another one."""
+        columns = base.columns
+        self.fields = () if columns is None else tuple(islice(columns.fields(), _MOST_FIELDS))
+        """The fields of the metadata that a filter can name, at most 100."""
+        facets = () if columns is None else manifest.details.get("facets", ())
+        self.facet_fields: tuple[str, ...] = tuple(facets)
+        """The fields that `facets` counts."""
+        self.change = change
+        """The number of the last change that searches see."""
+        self._generation = _Generation(parts, tuple(stage(parts) for stage in self._stages))
+        self._behind = False
 
     @property
     def num_documents(self) -> int:
         """Documents in the index."""
-        return self._store.num_documents
+        return self._generation.parts.store.num_documents
 
     @property
     def num_passages(self) -> int:
         """Passages in the index."""
-        return self._store.num_passages
+        return self._generation.parts.store.num_passages
 
     def search(
         self,
@@ -321,11 +355,12 @@ class Searcher:
 
     def _run(self, search: SearchState) -> tuple[float, ...]:
         """Run the stages, those that repeat until the search is complete; seconds of each."""
-        seconds = [0.0] * len(self._stages)
+        stages = self._generation.stages
+        seconds = [0.0] * len(stages)
         last = perf_counter()
         position = 0
-        while position < len(self._stages):
-            had_work = self._stages[position].run(search)
+        while position < len(stages):
+            had_work = stages[position].run(search)
             now = perf_counter()
             if had_work:
                 seconds[position] += now - last
@@ -351,14 +386,18 @@ class Searcher:
         :param filter: Only documents that pass it are counted.
         :raises FilterError: When the filter is malformed, or names a field that no document has.
         """
-        tree = None if filter is None else parse_filter(filter)
-        if self._columns is None:
+        parts = self._generation.parts
+        if parts.columns is None:
             return {}
-        mask = None
-        if tree is not None:
-            check_fields(tree, [self._columns])
-            mask = passing(tree, self._columns, self.num_documents)
-        return {field: facet_values(field, self._columns, mask) for field in self.facet_fields}
+        found = parts.passing_documents(Every(()) if filter is None else parse_filter(filter))
+        return {field: facet_values(field, found) for field in self.facet_fields}
+
+    def document_ids(self, filter: Mapping[str, Any] | Filter) -> list[str]:  # noqa: A002
+        """The ids of all documents that pass a filter, in no particular order.
+
+        :raises FilterError: As `facets`.
+        """
+        return self._generation.parts.document_ids(parse_filter(filter))
 
     def document(self, document_id: str) -> Document:
         """The document with this id.
@@ -366,11 +405,14 @@ class Searcher:
         :raises UnknownDocumentError: When there is none.
         :raises RetrievalError: When the searcher is closed.
         """
-        return self._store.document(document_id)
+        return self._generation.parts.store.document(document_id)
 
     def close(self) -> None:
         """Close the document store; no search may be running, and none can follow."""
-        self._store.close()
+        self._closed = True
+        if self._directory is not None:
+            self._directory.close()
+        self._generation.parts.store.close()
 
     def __enter__(self) -> Self:
         return self

@@ -2,9 +2,7 @@
 
 from functools import lru_cache, partial
 
-from swiftlet.retrieval.errors import FilterError
 from swiftlet.retrieval.filters import Filter as Tree
-from swiftlet.retrieval.filters import check_fields, passing
 from swiftlet.retrieval.stages.state import SearchParts, SearchState, Selection
 
 _KEPT_SELECTIONS = 16
@@ -35,15 +33,11 @@ class Filter:
 
 def _select(parts: SearchParts, tree: Tree) -> Selection | None:
     """The passages of the documents that pass the filter; None if all documents do."""
-    if parts.columns is None:
-        raise FilterError("the index was built by a Swiftlet without filters: build it again")
-    check_fields(tree, [parts.columns])
-    documents = passing(tree, parts.columns, parts.store.num_documents)
-    if documents.all():
+    allowed, num_documents = parts.passing(tree)
+    if num_documents == parts.store.num_documents:
         return None
-    allowed = documents[parts.passage_to_document]
     return Selection(
         parts.index.restricted_to(allowed),
         parts.lexical and parts.lexical.restricted_to(allowed, tree, parts.columns),
-        int(documents.sum()),
+        num_documents,
     )

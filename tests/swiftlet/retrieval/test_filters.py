@@ -238,7 +238,7 @@ def test_an_index_without_columns_refuses_filters_only(open_searcher):
         encoder=searcher.encoder,
         index=searcher.index,
         passage_to_document=np.arange(searcher.index.size, dtype=np.int32),
-        store=searcher._store,
+        store=searcher.base.store,
         index_manifest=searcher.index_manifest,
         encoder_manifest=searcher.encoder_manifest,
     )
