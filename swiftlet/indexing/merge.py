@@ -39,7 +39,7 @@ def merge_changes(
     index: Path,
     artefact: Path,
     last: int,
-    encoder_directory: Path,
+    encoder: Path | OnnxEncoder,
     *,
     threads: int | None = None,
     progress: Progress | None = None,
@@ -49,6 +49,7 @@ def merge_changes(
     The vector index is trained again when the collection has doubled or halved since its training,
     when its size asks for another type, or when its recall has fallen.
 
+    :param encoder: The document encoder of the index, or its directory.
     :raises ArtefactError: When the index or the encoder is damaged, or they do not fit together.
     :raises StorageError: When the file system refuses.
     """
@@ -73,7 +74,7 @@ def merge_changes(
         return None if found is None else Trained(found, factory, trained_on, training["recall@10"])
 
     assembly = Assembly(
-        encoder=load_encoder(encoder_directory, manifest),
+        encoder=encoder if isinstance(encoder, OnnxEncoder) else load_encoder(encoder, manifest),
         engine=engine,
         factory=None if by_size else factory,
         language=details.get("language"),

@@ -184,11 +184,12 @@ class IndexWriter:
             artefact = self._working / "artefact"
             try:
                 artefact.mkdir()
-                place = self._index, artefact, last, self._encoder_directory
+                place = self._index, artefact, last
                 if merge is None:
-                    merge_changes(*place, threads=self._threads, progress=progress)
+                    encoder = self._loaded_encoder()
+                    merge_changes(*place, encoder, threads=self._threads, progress=progress)
                 else:
-                    merge(*place)
+                    merge(*place, self._encoder_directory)
                 flush(artefact)  # not while writers wait
                 with self._writing:
                     self._publish(artefact, last, before)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from swiftlet import encoders
 from swiftlet.indexing.build import BuildSettings, build_index
 from swiftlet.indexing.progress import Progress
+from swiftlet.indexing.snapshot import snapshot as write_snapshot
 from swiftlet.indexing.writer import IndexWriter
 from swiftlet.retrieval.arguments import path_of, whole_number
 from swiftlet.retrieval.corpora.lines import SkippedLines
@@ -120,6 +121,18 @@ def write(
     """
     threads = None if threads is None else whole_number("threads", threads, least=1)
     return IndexWriter(path_of("index", index), path_of("encoder", encoder), threads=threads)
+
+
+def snapshot(index: StrPath, out: StrPath, *, overwrite: bool = False) -> Manifest:
+    """Write an index with its changes into the tar archive `out`; `tar -xf` restores it.
+
+    A writer may go on meanwhile; the archive has the changes of one moment.
+
+    :param overwrite: Replace an existing file.
+    :returns: The manifest of the index.
+    :raises RetrievalError: When the index or the storage is bad, or `out` exists.
+    """
+    return write_snapshot(path_of("index", index), path_of("out", out), overwrite=overwrite)
 
 
 def load_encoder(

@@ -262,3 +262,36 @@ def test_the_demo_answers_its_examples_over_http_and_starts_again_at_once(tmp_pa
     assert (index / FILE_NAME).stat().st_mtime_ns == built
     for shown in (first, second):
         assert "os.path" in shown
+
+
+def test_documents_are_added_deleted_merged_and_copied(index: Path, tmp_path: Path) -> None:
+    changed = Path(shutil.copytree(index, tmp_path / "index"))
+    more = write_corpus(tmp_path / "more.jsonl", '{"_id": "sun", "text": "It shines."}', "bad")
+    assert "--skip-bad-lines" in refusal(swiftlet("add", changed, more))
+    added = swiftlet("add", changed, more, "--skip-bad-lines")
+    assert "1 bad lines skipped" in added.stderr
+    # All three documents of the base were replaced, so the changes were merged.
+    assert "4 documents put, 4 in all" in added.stdout
+    assert json.loads((changed / FILE_NAME).read_text())["details"]["change"] == 4
+    deleted = swiftlet("delete", changed, "nobody")
+    assert "no document has the id 'nobody'" in deleted.stderr
+    assert "0 documents deleted, 4 left" in deleted.stdout
+    assert "nothing to merge" in swiftlet("compact", changed).stdout
+    assert "2 documents deleted, 2 left" in swiftlet("delete", changed, "sun", "tea").stdout
+    assert swiftlet("add", changed, more, "--skip-bad-lines").exit_code == 0
+    assert swiftlet("snapshot", changed, "--out", tmp_path / "index.tar").exit_code == 0
+    assert "exists" in refusal(swiftlet("snapshot", changed, "--out", tmp_path / "index.tar"))
+    result = swiftlet("search", changed, "it shines", "--encoder", DEFAULT_ENCODER)
+    assert "sun" in result.stdout
+    with (changed / "index.faiss").open("ab") as file:
+        file.write(b"more")
+    assert "index.faiss" in refusal(swiftlet("compact", changed))
+
+
+def test_inspect_counts_the_changes_of_an_index(tmp_path: Path) -> None:
+    lines = [json.dumps({"_id": str(number), "text": "tea"}) for number in range(20)]
+    corpus = write_corpus(tmp_path / "corpus.jsonl", *lines)
+    assert swiftlet("index", corpus, "--out", tmp_path / "index").exit_code == 0
+    assert "changes.sqlite" not in swiftlet("inspect", tmp_path / "index").stdout
+    assert swiftlet("delete", tmp_path / "index", "3", "4").exit_code == 0
+    assert "2 changes since" in swiftlet("inspect", tmp_path / "index").stdout
