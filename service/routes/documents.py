@@ -74,6 +74,8 @@ async def info(service: ReadyService) -> InfoAnswer:
             num_passages=searcher.num_passages,
             modes=list(searcher.modes),
             weight=searcher.weight,
+            facets=list(searcher.facet_fields),
+            fields=list(searcher.fields),
             created_by=index.created_by,
             recall=index.details.get("recall", {}),
             details=dict(index.details),

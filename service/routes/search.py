@@ -21,6 +21,7 @@ from service.problems import (
 )
 from service.schemas import (
     BatchAnswer,
+    FilterText,
     LinkModel,
     RequestFields,
     RequestModel,
@@ -72,6 +73,7 @@ def search_router(limits: Limits) -> APIRouter:
     class SearchParameters(SearchOptions, Link):
         """The query string of `GET /search`."""
 
+        filter: FilterText = None
         top_k: Annotated[int, fields.top_k] = fields.default_top_k
         offset: Annotated[int, fields.offset] = 0
         timeout_ms: Annotated[int, fields.timeout_ms] = limits.timeout_ms
@@ -93,7 +95,7 @@ def search_router(limits: Limits) -> APIRouter:
         "/search",
         response_model=SearchAnswer,
         responses=problems(*_REFUSALS),
-        dependencies=[Depends(_check_query_string)],
+        dependencies=[Depends(check_query_string)],
     )
     async def search_by_link(
         asked: Annotated[SearchParameters, Query()], request: Request, service: AnyService
@@ -145,7 +147,7 @@ def batch_router(limits: Limits) -> APIRouter:
     return router
 
 
-async def _check_query_string(request: Request) -> None:
+async def check_query_string(request: Request) -> None:
     """Refuse query strings that FastAPI would misread.
 
     :raises InvalidRequestError: When a parameter is repeated, or not valid UTF-8.
@@ -196,6 +198,7 @@ def _find(loaded: LoadedIndex, options: SearchOptions, query: str) -> _Found:
         mode=options.mode,
         weight=options.weight,
         fusion=options.fusion,
+        filter=options.filter,
         offset=options.offset,
         min_score=options.min_score,
         include_text=options.include_text,

@@ -11,8 +11,10 @@ from swiftlet.indexing.assembly import Assembly
 from swiftlet.indexing.document_writer import StoredCorpus
 from swiftlet.indexing.embeddings import EmbeddingsFile, encode_to_file
 from swiftlet.indexing.progress import Progress, Silence
+from swiftlet.retrieval.columns import COLUMNS_FOLDER, Columns
 from swiftlet.retrieval.encoder import OnnxEncoder, Precision
 from swiftlet.retrieval.engines import DEFAULT_ENGINE, find_engine
+from swiftlet.retrieval.facets import check_facets
 from swiftlet.retrieval.lexical import DEFAULT_LANGUAGE, analyser
 from swiftlet.retrieval.manifest import Manifest
 from swiftlet.retrieval.passages import PassageSplitter
@@ -37,7 +39,7 @@ class BuildSettings:
     `passage_tokens` and `overlap_tokens` as in `PassageSplitter`; with `truncate` a document is
     one passage, of which the encoder reads the beginning. `engine` is one of `ENGINES`, `factory`
     the type of index that it makes; None chooses by size. `language` is one of `LANGUAGES`; None
-    makes no lexical index.
+    makes no lexical index. `facets` are fields of the metadata; some document must have each.
     """
 
     passage_tokens: int = 128
@@ -46,6 +48,7 @@ class BuildSettings:
     engine: str = DEFAULT_ENGINE
     factory: str | None = None
     language: str | None = DEFAULT_LANGUAGE
+    facets: tuple[str, ...] = ()
     precision: Precision | None = None
     threads: int | None = None
 
@@ -98,6 +101,7 @@ def build_index(
                 engine=settings.engine,
                 factory=settings.factory,
                 language=settings.language,
+                facets=settings.facets,
                 threads=threads,
                 progress=progress,
                 details={
@@ -113,6 +117,7 @@ def build_index(
             )
 
             def embed(corpus: StoredCorpus) -> Embeddings:
+                check_facets(settings.facets, Columns.open(artefact / COLUMNS_FOLDER))
                 _encode(corpus, encoder, file, threads, progress)
                 return file.rows()
 

@@ -1,6 +1,7 @@
 """Builds, opens and changes indexes, and loads encoders."""
 
 import os
+from collections.abc import Sequence
 
 from swiftlet import encoders
 from swiftlet.indexing.build import BuildSettings, build_index
@@ -31,6 +32,7 @@ def build(
     engine: str = DEFAULT_ENGINE,
     factory: str | None = None,
     language: str | None = DEFAULT_LANGUAGE,
+    facets: Sequence[str] = (),
     precision: Precision | None = None,
     threads: int | None = None,
     overwrite: bool = False,
@@ -51,6 +53,8 @@ def build(
     :param factory: The type of index, for FAISS a factory string; None chooses by size.
     :param language: The language of the words for lexical and hybrid search, one of
         `swiftlet.retrieval.lexical.LANGUAGES`; None makes an index for dense search alone.
+    :param facets: Fields of the metadata: `Searcher.facets` counts their values, and the search
+        page offers them as a choice.
     :param precision: The encoder's model; None takes the encoder's default.
     :param threads: Threads that encode; None takes all cores.
     :param overwrite: Replace an existing index.
@@ -68,12 +72,19 @@ def build(
         engine=engine,
         factory=factory,
         language=language,
+        facets=_fields(facets),
         precision=precision,
         threads=None if threads is None else whole_number("threads", threads, least=1),
     )
     encoder, out = path_of("encoder", encoder), path_of("out", out)
     documents = documents_of(corpus, skipped=skipped)
     return build_index(documents, encoder, out, settings, overwrite=overwrite, progress=progress)
+
+
+def _fields(facets: object) -> tuple[str, ...]:
+    if not isinstance(facets, list | tuple) or not all(isinstance(each, str) for each in facets):
+        raise InvalidArgumentError(f"facets is {shown(facets)}, but a list of fields is expected")
+    return tuple(dict.fromkeys(facets))
 
 
 def open_searcher(

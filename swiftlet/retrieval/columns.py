@@ -21,7 +21,10 @@ COLUMNS_FOLDER = "columns"
 COLUMN_FILES = ("documents.npy", "document_ends.npy", "keys.npy", "key_ends.npy")
 
 LONGEST_KEY = 256
-"""Longer texts, in bytes of UTF-8, can be filtered by as a whole only, not by a prefix."""
+"""The bytes of a text in UTF-8 that its key has; the key of a longer text ends with a hash."""
+
+Value = str | float | bool
+"""A value of the metadata."""
 
 _DATE = pattern(r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d([.,]\d{1,6})?)?(Z|[+-]\d\d(:?\d\d)?)?)?")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -209,8 +212,8 @@ def field_of(key: bytes) -> str:
     return key[: key.index(b"\0")].decode()
 
 
-def value_of(key: bytes) -> str | float | bool:
-    """The value of a key that is no date; a long text is cut."""
+def value_of(key: bytes) -> Value | None:
+    """The value of a key that is no date; None for a text over `LONGEST_KEY`."""
     start = key.index(b"\0") + 1
     kind, content = key[start : start + 1], key[start + 1 :]
     if kind == b"b":
@@ -220,7 +223,7 @@ def value_of(key: bytes) -> str | float | bool:
         bits = _SIGN ^ bits if bits & _SIGN else _ALL ^ bits
         (value,) = struct.unpack(">d", bits.to_bytes(8))
         return int(value) if value.is_integer() else value
-    return content[:LONGEST_KEY].decode(errors="ignore")
+    return content.decode() if len(content) <= LONGEST_KEY else None
 
 
 def _field(path: str) -> bytes:

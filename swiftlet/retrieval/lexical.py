@@ -1,6 +1,7 @@
 """The lexical index: BM25 over the words of passages, by tantivy."""
 
 import json
+import re
 import tempfile
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -53,6 +54,9 @@ _META_FILE = "meta.json"
 _READABLE = 0o644
 # A container with a read-only file system may have no other place for temporary files.
 _SHARED_MEMORY = "/dev/shm"  # noqa: S108
+# The look-behind and the bound of 16 parts keep the time linear in the length of a text.
+_NAME = re.compile(r"(?<![^\W_])[^\W_]+(?:[._]_*[^\W_]+){1,15}")
+_JOINT = re.compile(r"[._]_*")
 
 
 class LexicalIndex:
@@ -112,7 +116,14 @@ class LexicalIndex:
 
         :param others: Indexes of the same collection, the passages of which count, too.
         """
-        return LexicalQuery(self, Counter(self._analyser.analyze(text)), others)
+        counts = Counter(self._analyser.analyze(text))
+        # A name that no passage has would only lower all scores: its parts are counted already.
+        names = self._analyser.analyze(_joined_names(text))
+        searchers = [index.searcher for index in (self, *others)]
+        counts.update(
+            name for name in names if any(each.doc_freq(_TEXT, name) for each in searchers)
+        )
+        return LexicalQuery(self, counts, others)
 
     def _compiled(self, tree: Filter, columns: Columns) -> Any:
         """The filter as tantivy's query."""
@@ -305,7 +316,7 @@ def _schema() -> Any:
 
 def _passage(row: int, text: str, codes: Sequence[int] = ()) -> Any:
     passage = tantivy.Document()
-    passage.add_text(_TEXT, text)
+    passage.add_text(_TEXT, f"{text} {_joined_names(text)}")
     passage.add_unsigned(_ROW, row)
     for code in codes:
         passage.add_unsigned(_CODES, code)
@@ -349,6 +360,17 @@ def analyser(language: str) -> Any:
     if language != NO_LANGUAGE:
         builder = builder.filter(tantivy.Filter.stemmer(language))
     return builder.filter(tantivy.Filter.ascii_fold()).build()
+
+
+def _joined_names(text: str) -> str:
+    """The names in a text, each as one word: of "queue.get_nowait" queuegetnowait and getnowait."""
+    joined = []
+    for name in _NAME.findall(text):
+        rest = name
+        while _NAME.match(rest):
+            joined.append(_JOINT.sub("", rest))
+            rest = rest.partition(".")[2]
+    return " ".join(joined)
 
 
 def _temporary_folder() -> "tempfile.TemporaryDirectory[str]":

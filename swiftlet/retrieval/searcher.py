@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from math import inf
 from pathlib import Path
 from threading import Lock
@@ -10,7 +11,7 @@ from typing import Any, Self
 
 from swiftlet.retrieval.aggregation import DocumentNumbers
 from swiftlet.retrieval.arguments import number, one_of, whole_number
-from swiftlet.retrieval.columns import Columns
+from swiftlet.retrieval.columns import Columns, Value
 from swiftlet.retrieval.directory import IndexDirectory
 from swiftlet.retrieval.documents import DocumentStore
 from swiftlet.retrieval.encoder import Encoder, OnnxEncoder, Precision
@@ -21,7 +22,8 @@ from swiftlet.retrieval.errors import (
     RetrievalError,
     shown,
 )
-from swiftlet.retrieval.filters import parse_filter
+from swiftlet.retrieval.facets import facet_values
+from swiftlet.retrieval.filters import Filter, parse_filter
 from swiftlet.retrieval.index import VectorIndex
 from swiftlet.retrieval.lexical import LexicalIndex
 from swiftlet.retrieval.manifest import Manifest, read_manifest
@@ -46,6 +48,7 @@ from swiftlet.retrieval.stages.state import (
 from swiftlet.retrieval.text import check_query
 from swiftlet.retrieval.types import Document, Hit
 
+_MOST_FIELDS = 100
 _WIDENING = 4
 """The factor by which the candidates grow while a search is not complete."""
 
@@ -202,6 +205,9 @@ class Searcher:
         weight = manifest.details.get("weight", DEFAULT_WEIGHT)
         self.weight = number("weight", weight, least=0, most=1)
         """The weight of the dense score in a hybrid search, unless a search gives another one."""
+        facets = () if base.columns is None else manifest.details.get("facets", ())
+        self.facet_fields: tuple[str, ...] = tuple(facets)
+        """The fields that `facets` counts."""
         self.change = change
         """The number of the last change that searches see."""
         self._generation = _Generation(parts, tuple(stage(parts) for stage in self._stages))
@@ -217,6 +223,14 @@ class Searcher:
         """Passages in the index."""
         return self._generation.parts.store.num_passages
 
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """The fields of the metadata that a filter can name, at most 100."""
+        parts = self._generation.parts
+        found = parts.selected(None) if parts.columns is not None else ()
+        names = {name for columns, _ in found for name in islice(columns.fields(), _MOST_FIELDS)}
+        return tuple(sorted(names)[:_MOST_FIELDS])
+
     def search(
         self,
         query: str,
@@ -225,7 +239,7 @@ class Searcher:
         mode: Mode | None = None,
         weight: float | None = None,
         fusion: Fusion = "weighted",
-        filter: Mapping[str, Any] | None = None,  # noqa: A002 - the name that HTTP has
+        filter: Mapping[str, Any] | Filter | None = None,  # noqa: A002 - the name that HTTP has
         offset: int = 0,
         min_score: float | None = None,
         include_text: bool = True,
@@ -246,6 +260,7 @@ class Searcher:
         :param fusion: "weighted", or "rrf" for reciprocal rank fusion, which takes no weight and no
             offset.
         :param filter: Conditions on the documents' metadata; docs/search.md has their language.
+            One that `parse_filter` returned is not parsed again.
         :param offset: How many of the best documents to leave out.
         :param min_score: Leave out documents with a lower score.
         :param highlight: Mark the "words" of the query in each passage, or the "sentence" that is
@@ -253,6 +268,7 @@ class Searcher:
         :param cache: Embeddings that this searcher's encoder made before.
         :param options: Values for stages that take some, by the name of the stage.
         :raises QueryError: When the query is blank or not valid text.
+        :raises FilterError: When the filter is malformed, or names a field that no document has.
         :raises InvalidArgumentError: When an argument is out of its range, the index cannot be
             searched in this `mode`, or `options` name no stage.
         :raises RetrievalError: When the searcher is closed.
@@ -363,6 +379,24 @@ class Searcher:
                     search.num_candidates *= _WIDENING
                     position = self._repeat_start
         return tuple(seconds)
+
+    def facets(
+        self,
+        filter: Mapping[str, Any] | Filter | None = None,  # noqa: A002 - as in `search`
+    ) -> dict[str, list[tuple[Value, int]]]:
+        """For each field that was declared as a facet: its values, each with its documents' number.
+
+        The most frequent values come first, at most 50; ties are in the order of the values.
+
+        :param filter: Only documents that pass it are counted.
+        :raises FilterError: When the filter is malformed, or names a field that no document has.
+        """
+        tree = None if filter is None else parse_filter(filter)
+        parts = self._generation.parts
+        if parts.columns is None:
+            return {}
+        selected = parts.selected(tree)
+        return {field: facet_values(field, selected) for field in self.facet_fields}
 
     def document(self, document_id: str) -> Document:
         """The document with this id.

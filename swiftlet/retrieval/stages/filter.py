@@ -20,6 +20,7 @@ class Filter:
 
     def __init__(self, parts: SearchParts) -> None:
         self._all = Selection(parts.index, parts.lexical, parts.store.num_documents)
+        # A method would make a cycle, which keeps the files of a replaced index mapped.
         self._select = lru_cache(_KEPT_SELECTIONS)(partial(_select, parts))
 
     def run(self, search: SearchState) -> bool:

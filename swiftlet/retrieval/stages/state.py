@@ -12,7 +12,7 @@ from swiftlet.retrieval.aggregation import DocumentNumbers, NumbersByRow
 from swiftlet.retrieval.columns import Columns
 from swiftlet.retrieval.documents import DocumentStore
 from swiftlet.retrieval.encoder import Encoder
-from swiftlet.retrieval.errors import InvalidArgumentError
+from swiftlet.retrieval.errors import FilterError
 from swiftlet.retrieval.filters import Filter, check_fields, passing
 from swiftlet.retrieval.index import Mask, Restrictable, Rows, SearchedRows, VectorIndex
 from swiftlet.retrieval.lexical import LexicalIndex, LexicalQuery
@@ -64,10 +64,19 @@ class SearchParts(ABC):
     store: "DocumentStore | JointStore"
 
     @abstractmethod
+    def selected(self, tree: Filter | None) -> list[tuple[Columns, Mask | None]]:
+        """The columns of each part, and which of its documents can be found and pass a filter.
+
+        None stands for all of them.
+
+        :raises FilterError: As `check_fields`, or when the index has no columns.
+        """
+
+    @abstractmethod
     def passing(self, tree: Filter) -> tuple[Mask, int]:
         """The passages whose documents pass a filter, and the number of these documents.
 
-        :raises InvalidArgumentError: As `check_fields`, or when the index has no columns.
+        :raises FilterError: As `selected`.
         """
 
 
@@ -80,6 +89,14 @@ class BaseParts(SearchParts):
     passage_to_document: DocumentNumbers
     store: DocumentStore
 
+    def selected(self, tree: Filter | None) -> list[tuple[Columns, Mask | None]]:
+        """As `SearchParts.selected`."""
+        columns = self.checked_columns()
+        if tree is None:
+            return [(columns, None)]
+        check_fields(tree, [columns])
+        return [(columns, passing(tree, columns, self.store.num_documents))]
+
     def passing(self, tree: Filter) -> tuple[Mask, int]:
         """As `SearchParts.passing`."""
         columns = self.checked_columns()
@@ -90,12 +107,10 @@ class BaseParts(SearchParts):
     def checked_columns(self) -> Columns:
         """The columns of the index.
 
-        :raises InvalidArgumentError: When it has none.
+        :raises FilterError: When it has none.
         """
         if self.columns is None:
-            raise InvalidArgumentError(
-                "the index was built by a Swiftlet without filters: build it again"
-            )
+            raise FilterError("the index was built by a Swiftlet without filters: build it again")
         return self.columns
 
 

@@ -54,6 +54,7 @@ def found(columns: Columns, filter_: Mapping[str, Any]) -> list[int]:
         ({"kind": ["a", "b", "none"]}, [0, 1]),
         ({"kind": {"prefix": "a"}}, [0, 2, 4, 5]),
         ({"kind": "a" * 400}, [5]),
+        ({"kind": {"prefix": "\ud800"}}, []),
         ({"kind": "a" * 399}, []),
         ({"kind": {"none": ["a", "b"]}}, [2, 3, 4, 5, 6]),
         ({"kind": {"exists": False}}, [3, 6]),
