@@ -1,6 +1,6 @@
 """Puts an index directory together from documents, passages and embeddings."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -64,6 +64,7 @@ class Assembly:
     engine: str
     factory: str | None
     language: str | None
+    facets: Sequence[str]
     threads: int
     progress: Progress
     details: Mapping[str, Any]
@@ -113,6 +114,7 @@ class Assembly:
                 "num_documents": corpus.num_documents,
                 "num_passages": corpus.num_passages,
                 "language": self.language,
+                "facets": list(self.facets),
                 **details,
             },
         )

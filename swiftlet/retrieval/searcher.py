@@ -226,6 +226,14 @@ class Searcher:
         """Passages in the index."""
         return self._generation.parts.store.num_passages
 
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """The fields of the metadata that a filter can name, at most 100."""
+        parts = self._generation.parts
+        found = parts.selected(None) if parts.columns is not None else ()
+        names = {name for columns, _ in found for name in islice(columns.fields(), _MOST_FIELDS)}
+        return tuple(sorted(names)[:_MOST_FIELDS])
+
     def search(
         self,
         query: str,
