@@ -113,7 +113,6 @@ def build_index(
                         "overlap_tokens": splitter.overlap_tokens,
                         "truncate": splitter.truncate,
                     },
-                    "facets": list(settings.facets),
                 },
             )
 

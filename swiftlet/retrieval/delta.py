@@ -45,18 +45,6 @@ class LivingParts(SearchParts):
     alive: Mask
     owners: NDArray[np.int64]
 
-    def selected(self, tree: Filter | None) -> list[tuple[Columns, Mask | None]]:
-        """As `SearchParts.selected`: of the base, and of the changes."""
-        parts = self.base.checked_columns(), self._changed_columns
-        alive = self.base_alive, self.alive
-        if tree is not None:
-            check_fields(tree, parts)
-            alive = (
-                alive[0] & passing(tree, parts[0], len(alive[0])),
-                alive[1] & passing(tree, parts[1], len(alive[1])),
-            )
-        return [*zip(parts, alive, strict=True)]
-
     def passing(self, tree: Filter) -> tuple[Mask, int]:
         """As `SearchParts.passing`; nothing that is deleted passes."""
         (_, base), (_, changed) = self.passing_documents(tree)

@@ -205,10 +205,7 @@ class Searcher:
         weight = manifest.details.get("weight", DEFAULT_WEIGHT)
         self.weight = number("weight", weight, least=0, most=1)
         """The weight of the dense score in a hybrid search, unless a search gives another one."""
-        columns = base.columns
-        self.fields = () if columns is None else tuple(islice(columns.fields(), _MOST_FIELDS))
-        """The fields of the metadata that a filter can name, at most 100."""
-        facets = () if columns is None else manifest.details.get("facets", ())
+        facets = () if base.columns is None else manifest.details.get("facets", ())
         self.facet_fields: tuple[str, ...] = tuple(facets)
         """The fields that `facets` counts."""
         self.change = change
@@ -230,7 +227,7 @@ class Searcher:
     def fields(self) -> tuple[str, ...]:
         """The fields of the metadata that a filter can name, at most 100."""
         parts = self._generation.parts
-        found = parts.selected(None) if parts.columns is not None else ()
+        found = parts.passing_documents(Every(())) if parts.columns is not None else ()
         names = {name for columns, _ in found for name in islice(columns.fields(), _MOST_FIELDS)}
         return tuple(sorted(names)[:_MOST_FIELDS])
 

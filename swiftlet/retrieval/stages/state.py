@@ -65,15 +65,6 @@ class SearchParts(ABC):
     store: "DocumentStore | JointStore"
 
     @abstractmethod
-    def selected(self, tree: Filter | None) -> list[tuple[Columns, Mask | None]]:
-        """The columns of each part, and which of its documents can be found and pass a filter.
-
-        None stands for all of them.
-
-        :raises FilterError: As `check_fields`, or when the index has no columns.
-        """
-
-    @abstractmethod
     def passing(self, tree: Filter) -> tuple[Mask, int]:
         """The passages of the documents that pass a filter, and the number of these documents.
 
@@ -103,14 +94,6 @@ class BaseParts(SearchParts):
     lexical: LexicalIndex | None
     passage_to_document: DocumentNumbers
     store: DocumentStore
-
-    def selected(self, tree: Filter | None) -> list[tuple[Columns, Mask | None]]:
-        """As `SearchParts.selected`."""
-        columns = self.checked_columns()
-        if tree is None:
-            return [(columns, None)]
-        check_fields(tree, [columns])
-        return [(columns, passing(tree, columns, self.store.num_documents))]
 
     def passing(self, tree: Filter) -> tuple[Mask, int]:
         """As `SearchParts.passing`."""
