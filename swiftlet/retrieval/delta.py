@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import groupby
+from itertools import compress, groupby
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,23 +45,25 @@ class LivingParts(SearchParts):
     alive: Mask
     owners: NDArray[np.int64]
 
-    def selected(self, tree: Filter | None) -> list[tuple[Columns, Mask | None]]:
-        """As `SearchParts.selected`: of the base, and of the changes."""
-        parts = self.base.checked_columns(), self._changed_columns
-        alive = self.base_alive, self.alive
-        if tree is not None:
-            check_fields(tree, parts)
-            alive = (
-                alive[0] & passing(tree, parts[0], len(alive[0])),
-                alive[1] & passing(tree, parts[1], len(alive[1])),
-            )
-        return [*zip(parts, alive, strict=True)]
-
     def passing(self, tree: Filter) -> tuple[Mask, int]:
         """As `SearchParts.passing`; nothing that is deleted passes."""
-        base, changed = (mask for _, mask in self.selected(tree) if mask is not None)
+        (_, base), (_, changed) = self.passing_documents(tree)
         rows = base[self.base.passage_to_document], changed[self.owners]
         return np.concatenate(rows), int(base.sum() + changed.sum())
+
+    def passing_documents(self, tree: Filter) -> list[tuple[Columns, Mask]]:
+        """As `SearchParts.passing_documents`; nothing that is deleted passes."""
+        columns, changed_columns = self.base.checked_columns(), self._changed_columns
+        check_fields(tree, [columns, changed_columns])
+        base = passing(tree, columns, len(self.base_alive)) & self.base_alive
+        changed = passing(tree, changed_columns, len(self.alive)) & self.alive
+        return [(columns, base), (changed_columns, changed)]
+
+    def document_ids(self, tree: Filter) -> list[str]:
+        """As `SearchParts.document_ids`."""
+        (_, base), (_, changed) = self.passing_documents(tree)
+        put = (document.document_id for document in self.documents)
+        return [*compress(self.base.store.document_ids(), base), *compress(put, changed)]
 
     @cached_property
     def _changed_columns(self) -> Columns:

@@ -124,6 +124,12 @@ class DocumentStore:
             sections=tuple((start, end) for start, end in json.loads(sections)),
         )
 
+    def document_ids(self) -> list[str]:
+        """The ids of all documents, in order."""
+        with self._connection() as connection:
+            found = connection.execute("SELECT document_id FROM documents ORDER BY document_id")
+            return [document_id for (document_id,) in found]
+
     def number_of(self, document_id: str) -> int | None:
         """The place of the document with this id in the corpus, from 0; None if there is none."""
         return self._place("document_id = ?", document_id)

@@ -119,7 +119,7 @@ class LexicalIndex:
         counts = Counter(self._analyser.analyze(text))
         # A name that no passage has would only lower all scores: its parts are counted already.
         names = self._analyser.analyze(_joined_names(text))
-        searchers = [index.searcher for index in (self, *others)]
+        searchers = [self.searcher, *(other.searcher for other in others)]
         counts.update(
             name for name in names if any(each.doc_freq(_TEXT, name) for each in searchers)
         )

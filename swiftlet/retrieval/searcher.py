@@ -23,7 +23,7 @@ from swiftlet.retrieval.errors import (
     shown,
 )
 from swiftlet.retrieval.facets import facet_values
-from swiftlet.retrieval.filters import Filter, parse_filter
+from swiftlet.retrieval.filters import Every, Filter, parse_filter
 from swiftlet.retrieval.index import VectorIndex
 from swiftlet.retrieval.lexical import LexicalIndex
 from swiftlet.retrieval.manifest import Manifest, read_manifest
@@ -205,7 +205,10 @@ class Searcher:
         weight = manifest.details.get("weight", DEFAULT_WEIGHT)
         self.weight = number("weight", weight, least=0, most=1)
         """The weight of the dense score in a hybrid search, unless a search gives another one."""
-        facets = () if base.columns is None else manifest.details.get("facets", ())
+        columns = base.columns
+        self.fields = () if columns is None else tuple(islice(columns.fields(), _MOST_FIELDS))
+        """The fields of the metadata that a filter can name, at most 100."""
+        facets = () if columns is None else manifest.details.get("facets", ())
         self.facet_fields: tuple[str, ...] = tuple(facets)
         """The fields that `facets` counts."""
         self.change = change
@@ -222,14 +225,6 @@ class Searcher:
     def num_passages(self) -> int:
         """Passages in the index."""
         return self._generation.parts.store.num_passages
-
-    @property
-    def fields(self) -> tuple[str, ...]:
-        """The fields of the metadata that a filter can name, at most 100."""
-        parts = self._generation.parts
-        found = parts.selected(None) if parts.columns is not None else ()
-        names = {name for columns, _ in found for name in islice(columns.fields(), _MOST_FIELDS)}
-        return tuple(sorted(names)[:_MOST_FIELDS])
 
     def search(
         self,
@@ -391,12 +386,18 @@ class Searcher:
         :param filter: Only documents that pass it are counted.
         :raises FilterError: When the filter is malformed, or names a field that no document has.
         """
-        tree = None if filter is None else parse_filter(filter)
         parts = self._generation.parts
         if parts.columns is None:
             return {}
-        selected = parts.selected(tree)
-        return {field: facet_values(field, selected) for field in self.facet_fields}
+        found = parts.passing_documents(Every(()) if filter is None else parse_filter(filter))
+        return {field: facet_values(field, found) for field in self.facet_fields}
+
+    def document_ids(self, filter: Mapping[str, Any] | Filter) -> list[str]:  # noqa: A002
+        """The ids of all documents that pass a filter, in no particular order.
+
+        :raises FilterError: As `facets`.
+        """
+        return self._generation.parts.document_ids(parse_filter(filter))
 
     def document(self, document_id: str) -> Document:
         """The document with this id.

@@ -3,6 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import compress
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -64,19 +65,24 @@ class SearchParts(ABC):
     store: "DocumentStore | JointStore"
 
     @abstractmethod
-    def selected(self, tree: Filter | None) -> list[tuple[Columns, Mask | None]]:
-        """The columns of each part, and which of its documents can be found and pass a filter.
-
-        None stands for all of them.
+    def passing(self, tree: Filter) -> tuple[Mask, int]:
+        """The passages of the documents that pass a filter, and the number of these documents.
 
         :raises FilterError: As `check_fields`, or when the index has no columns.
         """
 
     @abstractmethod
-    def passing(self, tree: Filter) -> tuple[Mask, int]:
-        """The passages whose documents pass a filter, and the number of these documents.
+    def passing_documents(self, tree: Filter) -> list[tuple[Columns, Mask]]:
+        """For each part with columns of its own: these, and which of its documents pass a filter.
 
-        :raises FilterError: As `selected`.
+        :raises FilterError: As `passing`.
+        """
+
+    @abstractmethod
+    def document_ids(self, tree: Filter) -> list[str]:
+        """The ids of the documents that pass a filter.
+
+        :raises FilterError: As `passing`.
         """
 
 
@@ -89,25 +95,26 @@ class BaseParts(SearchParts):
     passage_to_document: DocumentNumbers
     store: DocumentStore
 
-    def selected(self, tree: Filter | None) -> list[tuple[Columns, Mask | None]]:
-        """As `SearchParts.selected`."""
+    def passing(self, tree: Filter) -> tuple[Mask, int]:
+        """As `SearchParts.passing`."""
+        ((_, documents),) = self.passing_documents(tree)
+        return documents[self.passage_to_document], int(documents.sum())
+
+    def passing_documents(self, tree: Filter) -> list[tuple[Columns, Mask]]:
+        """As `SearchParts.passing_documents`."""
         columns = self.checked_columns()
-        if tree is None:
-            return [(columns, None)]
         check_fields(tree, [columns])
         return [(columns, passing(tree, columns, self.store.num_documents))]
 
-    def passing(self, tree: Filter) -> tuple[Mask, int]:
-        """As `SearchParts.passing`."""
-        columns = self.checked_columns()
-        check_fields(tree, [columns])
-        documents = passing(tree, columns, self.store.num_documents)
-        return documents[self.passage_to_document], int(documents.sum())
+    def document_ids(self, tree: Filter) -> list[str]:
+        """As `SearchParts.document_ids`."""
+        ((_, documents),) = self.passing_documents(tree)
+        return [*compress(self.store.document_ids(), documents)]
 
     def checked_columns(self) -> Columns:
         """The columns of the index.
 
-        :raises FilterError: When it has none.
+        :raises InvalidArgumentError: When it has none.
         """
         if self.columns is None:
             raise FilterError("the index was built by a Swiftlet without filters: build it again")

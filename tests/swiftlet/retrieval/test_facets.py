@@ -50,17 +50,22 @@ def _typed(value: Any) -> tuple[str, Any] | None:
 def test_the_most_frequent_values_are_counted(tmp_path_factory, rows):
     metadata = [{"field": value} for value, _ in rows]
     columns = columns_of(tmp_path_factory.mktemp("facets") / "columns", metadata)
-    assert facet_values("field", [(columns, None)]) == counted(metadata)
+    every = np.ones(len(rows), dtype=bool)
+    assert facet_values("field", [(columns, every)]) == counted(metadata)
     mask = np.array([kept for _, kept in rows])
     chosen = [each for each, kept in zip(metadata, mask, strict=True) if kept]
     assert facet_values("field", [(columns, mask)]) == counted(chosen)
+    # As parts of one collection, some of the documents of which are deleted.
+    half = len(rows) // 2
+    parts = [(Columns.of(metadata[:half]), mask[:half]), (Columns.of(metadata[half:]), mask[half:])]
+    assert facet_values("field", parts) == counted(chosen)
 
 
 def test_at_most_fifty_values_are_counted_and_ties_are_in_their_order(tmp_path):
     assert parse_date("2020-01-01")  # its second key is no second value
     values = [*range(100), "z", "a", "z", "2020-01-01", True]
     columns = columns_of(tmp_path / "columns", [{"field": value} for value in values])
-    found = facet_values("field", [(columns, None)])
+    found = facet_values("field", [(columns, np.ones(len(values), dtype=bool))])
     assert found == [("z", 2), (True, 1), *((number, 1) for number in range(48))]
 
 
