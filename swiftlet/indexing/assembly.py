@@ -19,7 +19,6 @@ from swiftlet.retrieval.encoder import OnnxEncoder
 from swiftlet.retrieval.encoding import encode_texts
 from swiftlet.retrieval.engines import find_engine, index_details
 from swiftlet.retrieval.errors import InvalidArgumentError
-from swiftlet.retrieval.facets import check_facets
 from swiftlet.retrieval.index import VectorIndex
 from swiftlet.retrieval.lexical import LEXICAL_FOLDER, write_lexical_index
 from swiftlet.retrieval.manifest import (
@@ -86,7 +85,6 @@ class Assembly:
         """
         corpus = write_documents(artefact / DOCUMENTS_FILE, documents, splitter, self.progress)
         write_columns(artefact / COLUMNS_FOLDER, corpus.metadata())
-        check_facets(self.details.get("facets", ()), Columns.open(artefact / COLUMNS_FOLDER))
         words = self._index_words(corpus, artefact)
         embeddings = embed(corpus)
         index, details = self._index(corpus, embeddings, trained(len(embeddings)), bool(words))
