@@ -1,6 +1,6 @@
 """Puts an index directory together from documents, passages and embeddings."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -63,7 +63,6 @@ class Assembly:
     engine: str
     factory: str | None
     language: str | None
-    facets: Sequence[str]
     threads: int
     progress: Progress
     details: Mapping[str, Any]
@@ -112,7 +111,6 @@ class Assembly:
                 "num_documents": corpus.num_documents,
                 "num_passages": corpus.num_passages,
                 "language": self.language,
-                "facets": list(self.facets),
                 **details,
             },
         )

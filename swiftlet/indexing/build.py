@@ -101,7 +101,6 @@ def build_index(
                 engine=settings.engine,
                 factory=settings.factory,
                 language=settings.language,
-                facets=settings.facets,
                 threads=threads,
                 progress=progress,
                 details={
@@ -113,6 +112,7 @@ def build_index(
                         "overlap_tokens": splitter.overlap_tokens,
                         "truncate": splitter.truncate,
                     },
+                    "facets": list(settings.facets),
                 },
             )
 

@@ -1,9 +1,8 @@
 """Changes an index: puts documents, deletes them, and merges the changes into a new base."""
 
 import shutil
-import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -12,9 +11,10 @@ from typing import Self
 
 import numpy as np
 
+from swiftlet.indexing.changes_writer import ChangesWriter
 from swiftlet.indexing.merge import EMBEDDINGS_FILE, load_encoder, merge_changes
 from swiftlet.indexing.progress import Progress
-from swiftlet.retrieval.changes import CHANGES_FILE, Change, Changes, create, row_of
+from swiftlet.retrieval.changes import Change, Changes
 from swiftlet.retrieval.corpora.lines import SkippedLines
 from swiftlet.retrieval.corpora.rows import Corpus, documents_of
 from swiftlet.retrieval.directory import DOCUMENTS_FILE
@@ -22,7 +22,7 @@ from swiftlet.retrieval.documents import DocumentStore
 from swiftlet.retrieval.encoder import OnnxEncoder
 from swiftlet.retrieval.encoding import encode_texts
 from swiftlet.retrieval.engines import open_index
-from swiftlet.retrieval.errors import InvalidArgumentError, StorageError, shown
+from swiftlet.retrieval.errors import InvalidArgumentError, shown
 from swiftlet.retrieval.manifest import change_details, load_manifest, read_manifest
 from swiftlet.retrieval.passages import PassageSplitter, encoder_text
 from swiftlet.retrieval.publication import discard, flush, locked_working_directory, publish
@@ -67,7 +67,6 @@ class IndexWriter:
         self._encoding = Lock()
         self._merging = Lock()
         self._writing = Lock()
-        self._connection: sqlite3.Connection | None = None
         self._num_passages = self._num_touched = 0
         self._exit = ExitStack()
         try:
@@ -77,8 +76,8 @@ class IndexWriter:
             manifest = load_manifest(self._index, "index")
             # Refused if the engine does not keep embeddings, which a merge needs.
             open_index(self._index, manifest.details).embeddings(np.zeros(1, dtype=np.int64))
-            self._exit.callback(self._close_files)
             self._open_files()
+            self._exit.callback(self._close_files)
         except BaseException:
             self._exit.close()
             raise
@@ -105,25 +104,22 @@ class IndexWriter:
         while batch := list(islice(rest, batch_documents)):
             encoder = self._loaded_encoder()
             splitter = PassageSplitter(encoder.tokenizer, **self._manifest.details["splitting"])
-            passages = [[*splitter.split(document)] for document in batch]
+            split = [[*splitter.split(document)] for document in batch]
             texts = [
                 encoder_text(document.title, passage.text)
-                for document, split in zip(batch, passages, strict=True)
-                for passage in split
+                for document, passages in zip(batch, split, strict=True)
+                for passage in passages
             ]
             embeddings = encode_texts(encoder, texts, self._threads)
-            ends = np.cumsum([len(split) for split in passages])[:-1]
-            self._append(
-                [
-                    Change(0, document.document_id, document, spans, rows)
-                    for document, spans, rows in zip(
-                        batch,
-                        [tuple((each.start, each.end) for each in split) for split in passages],
-                        np.split(embeddings, ends),
-                        strict=True,
-                    )
-                ]
-            )
+            ends = np.cumsum([len(passages) for passages in split])[:-1]
+            changes = []
+            for document, passages, rows in zip(
+                batch, split, np.split(embeddings, ends), strict=True
+            ):
+                spans = tuple((passage.start, passage.end) for passage in passages)
+                changes.append(Change(0, document.document_id, document, spans, rows))
+            with self._writing:
+                self._append(changes)
             count += len(batch)
         return Changed(count, self.change)
 
@@ -143,7 +139,7 @@ class IndexWriter:
         gone = np.empty((0, self._manifest.dim), dtype=np.float32)
         with self._writing:
             known = [each for each in ids if self._exists(each)]
-            self._append_locked([Change(0, each, None, (), gone) for each in known])
+            self._append([Change(0, each, None, (), gone) for each in known])
             found = frozenset(known)
             return Changed(
                 len(known), self.change, tuple(each for each in ids if each not in found)
@@ -208,22 +204,14 @@ class IndexWriter:
         self.close()
 
     def _append(self, changes: list[Change]) -> None:
-        with self._writing:
-            self._append_locked(changes)
-
-    def _append_locked(self, changes: list[Change]) -> None:
-        """Write the changes with the next numbers, in one transaction."""
+        """Write the changes with the next numbers, in one transaction, while `_writing` is held."""
         if not changes:
             return
         numbered = [
             replace(change, number=number)
             for number, change in enumerate(changes, start=self.change + 1)
         ]
-        path, content = self._index / CHANGES_FILE, self._manifest.content
-        with _sqlite_errors(path):
-            if self._connection is None:
-                self._connection = _connect(path, content)
-            _insert(self._connection, numbered, content)
+        self._file.append(numbered)
         self._note(numbered)
 
     def _note(self, changes: Iterable[Change]) -> None:
@@ -251,15 +239,9 @@ class IndexWriter:
         tuned = {name: details[name] for name in _TUNED_DETAILS if name in details}
         if any(tuned[name] != before.get(name) for name in tuned):
             change_details(artefact, tuned)
-        later = [*self._changes.after(last)]
-        if later:
-            path, content = artefact / CHANGES_FILE, read_manifest(artefact).content
-            with _sqlite_errors(path):
-                connection = _connect(path, content)
-                try:
-                    _insert(connection, later, content)
-                finally:
-                    connection.close()
+        if later := [*self._changes.after(last)]:
+            with closing(ChangesWriter(artefact, read_manifest(artefact).content)) as file:
+                file.append(later)
         self._close_files()
         try:
             publish(artefact, self._index)
@@ -270,6 +252,7 @@ class IndexWriter:
         self._manifest = read_manifest(self._index, "index")
         self._store = DocumentStore(self._index / DOCUMENTS_FILE)
         self._changes = Changes(self._index, self._manifest)
+        self._file = ChangesWriter(self._index, self._manifest.content)
         self.change = self._changes.first
         """The number of the last change."""
         self._exists_now: dict[str, bool] = {}
@@ -277,14 +260,8 @@ class IndexWriter:
         self._note(self._changes.after(self.change))
 
     def _close_files(self) -> None:
-        for file in (
-            self._connection,
-            getattr(self, "_changes", None),
-            getattr(self, "_store", None),
-        ):
-            if file is not None:
-                file.close()
-        self._connection = None
+        for file in (self._file, self._changes, self._store):
+            file.close()
 
     def _clear_merge(self) -> None:
         shutil.rmtree(self._working / "artefact", ignore_errors=True)
@@ -295,35 +272,3 @@ class IndexWriter:
         """Remove the working directory, unless an interrupted build has left embeddings there."""
         if len([*self._working.iterdir()]) == 1:
             discard(self._working)
-
-
-def _connect(path: Path, content: str) -> sqlite3.Connection:
-    connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
-    try:
-        create(connection, path, content)
-    except BaseException:
-        connection.close()
-        raise
-    return connection
-
-
-def _insert(connection: sqlite3.Connection, changes: list[Change], content: str) -> None:
-    connection.execute("BEGIN IMMEDIATE")
-    try:
-        connection.executemany(
-            "INSERT INTO changes VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            [row_of(change, content) for change in changes],
-        )
-        connection.execute("COMMIT")
-    except BaseException:
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
-        raise
-
-
-@contextmanager
-def _sqlite_errors(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except sqlite3.OperationalError as error:
-        raise StorageError(f"cannot write {path}: {error}") from error

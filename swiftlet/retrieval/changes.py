@@ -6,7 +6,7 @@ changes. Each change has the next number, and replaces or deletes one document.
 
 import json
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import sha256
@@ -24,23 +24,9 @@ CHANGES_FILE = "changes.sqlite"
 FIRST_CHANGE = "change"
 """The detail of a manifest with the number of the last change that the base contains."""
 
-SCHEMA = """
-CREATE TABLE IF NOT EXISTS base (content TEXT NOT NULL, format INTEGER NOT NULL);
--- The columns after checksum are NULL where the document is deleted. Embeddings are float32 rows,
--- little-endian, one for each passage.
-CREATE TABLE IF NOT EXISTS changes (
-    change INTEGER PRIMARY KEY,
-    document_id TEXT NOT NULL,
-    checksum BLOB NOT NULL,
-    passages TEXT,
-    title TEXT,
-    metadata TEXT,
-    sections TEXT,
-    embeddings BLOB,
-    text TEXT
-);
-"""
-_FORMAT = 1
+FORMAT = 1
+"""The format of the file; docs/artefacts.md describes it."""
+
 _NEWEST = "change IN (SELECT max(change) FROM changes WHERE change <= ? GROUP BY document_id)"
 
 Row = tuple[Any, ...]
@@ -152,23 +138,6 @@ class Changes:
         return Change(number, document_id, document, _spans(passages), rows)
 
 
-def row_of(change: Change, content: str) -> Row:
-    """The row of a change in the file of the base with this `content`."""
-    document = change.document
-    values: Sequence[str | bytes | None] = [None] * 6
-    if document is not None:
-        values = [
-            json.dumps(change.passages),
-            document.title,
-            json.dumps(document.metadata, ensure_ascii=False),
-            json.dumps(document.sections),
-            change.embeddings.astype("<f4", copy=False).tobytes(),
-            document.text,
-        ]
-    found = checksum(content, change.number, change.document_id, *values)
-    return (change.number, change.document_id, found, *values)
-
-
 def checksum(*values: int | str | bytes | None) -> bytes:
     """A hash of all values of a change, and of the content of its base."""
     digest = sha256()
@@ -179,31 +148,15 @@ def checksum(*values: int | str | bytes | None) -> bytes:
     return digest.digest()
 
 
-def create(connection: sqlite3.Connection, path: Path, content: str) -> None:
-    """Make the tables of the base with this `content` in the file, or check those that it has.
-
-    :raises CorruptIndexError: When the file belongs to another base.
-    """
-    connection.execute("PRAGMA journal_mode = WAL")
-    connection.execute("PRAGMA synchronous = FULL")
-    connection.executescript(f"BEGIN IMMEDIATE; {SCHEMA}")
-    if connection.execute("SELECT 1 FROM base").fetchone():
-        connection.execute("COMMIT")
-        check_base(connection, path, content)
-    else:
-        connection.execute("INSERT INTO base VALUES (?, ?)", (content, _FORMAT))
-        connection.execute("COMMIT")
-
-
 def check_base(connection: sqlite3.Connection, path: Path, content: str) -> None:
     """Refuse the changes of another base.
 
     :raises CorruptIndexError: When the file belongs to another base, or is of a newer format.
     """
     ((found, version),) = connection.execute("SELECT * FROM base").fetchall()
-    if version != _FORMAT:
+    if version != FORMAT:
         raise CorruptIndexError(
-            f"{path} has the format {version}, but this Swiftlet reads {_FORMAT}: upgrade Swiftlet"
+            f"{path} has the format {version}, but this Swiftlet reads {FORMAT}: upgrade Swiftlet"
         )
     if found != content:
         raise CorruptIndexError(

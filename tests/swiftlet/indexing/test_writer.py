@@ -135,6 +135,17 @@ def test_an_index_without_documents_is_not_merged(index, writer):
     assert [document_id for document_id, _ in found(index, "number")] == ["001"]
 
 
+def test_a_merge_keeps_a_facet_that_no_document_has_any_more(tmp_path):
+    one = Document("one", "tea", metadata={"kind": "drink"})
+    settings = BuildSettings(facets=("kind",))
+    build_index([one, Document("two", "snow")], DEFAULT_ENCODER, tmp_path / "index", settings)
+    with IndexWriter(tmp_path / "index", DEFAULT_ENCODER) as writer:
+        writer.delete(["one"])
+        assert writer.compact()
+    with Searcher.open(tmp_path / "index", DEFAULT_ENCODER) as searcher:
+        assert searcher.facets() == {"kind": []}
+
+
 def test_an_index_has_one_writer(index, writer):
     with pytest.raises(ArtefactError, match="another process is writing"):
         IndexWriter(index, DEFAULT_ENCODER)

@@ -1,0 +1,103 @@
+"""Writes the changes of an index: the SQLite file that `swiftlet.retrieval.changes` reads."""
+
+import json
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from swiftlet.retrieval.changes import CHANGES_FILE, FORMAT, Change, Row, check_base, checksum
+from swiftlet.retrieval.errors import StorageError
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS base (content TEXT NOT NULL, format INTEGER NOT NULL);
+-- The columns after checksum are NULL where the document is deleted. Embeddings are float32 rows,
+-- little-endian, one for each passage.
+CREATE TABLE IF NOT EXISTS changes (
+    change INTEGER PRIMARY KEY,
+    document_id TEXT NOT NULL,
+    checksum BLOB NOT NULL,
+    passages TEXT,
+    title TEXT,
+    metadata TEXT,
+    sections TEXT,
+    embeddings BLOB,
+    text TEXT
+);
+"""
+
+
+class ChangesWriter:
+    """Appends to the changes of one base. Not thread-safe."""
+
+    def __init__(self, directory: Path, content: str) -> None:
+        """Write beside the base with this `content`; the file is made by the first change."""
+        self._path, self._content = directory / CHANGES_FILE, content
+        self._connection: sqlite3.Connection | None = None
+
+    def append(self, changes: Sequence[Change]) -> None:
+        """Write all changes or none; they are on the disk when this returns.
+
+        :raises StorageError: When the file system refuses.
+        :raises CorruptIndexError: When the file belongs to another base.
+        """
+        with self._errors():
+            connection = self._opened()
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                connection.executemany(
+                    "INSERT INTO changes VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                    [_row(change, self._content) for change in changes],
+                )
+                connection.execute("COMMIT")
+            except BaseException:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+                raise
+
+    def close(self) -> None:
+        """Close the file, if it is open."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def _opened(self) -> sqlite3.Connection:
+        if self._connection is None:
+            connection = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False)
+            try:
+                connection.execute("PRAGMA journal_mode = WAL")
+                connection.execute("PRAGMA synchronous = FULL")
+                connection.executescript(f"BEGIN IMMEDIATE; {_SCHEMA}")
+                if not connection.execute("SELECT 1 FROM base").fetchone():
+                    connection.execute("INSERT INTO base VALUES (?, ?)", (self._content, FORMAT))
+                connection.execute("COMMIT")
+                check_base(connection, self._path, self._content)
+            except BaseException:
+                connection.close()
+                raise
+            self._connection = connection
+        return self._connection
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.OperationalError as error:
+            raise StorageError(f"cannot write {self._path}: {error}") from error
+
+
+def _row(change: Change, content: str) -> Row:
+    """The row of a change in the file of the base with this `content`."""
+    document = change.document
+    values: Sequence[str | bytes | None] = [None] * 6
+    if document is not None:
+        values = [
+            json.dumps(change.passages),
+            document.title,
+            json.dumps(document.metadata, ensure_ascii=False),
+            json.dumps(document.sections),
+            change.embeddings.astype("<f4", copy=False).tobytes(),
+            document.text,
+        ]
+    found = checksum(content, change.number, change.document_id, *values)
+    return (change.number, change.document_id, found, *values)
