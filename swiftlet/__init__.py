@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from swiftlet.indexing.progress import ProgressLine
+    from swiftlet.indexing.writer import Changed, IndexWriter
     from swiftlet.library.evaluation import evaluate, tune
-    from swiftlet.library.indexes import build, load_encoder
+    from swiftlet.library.indexes import build, load_encoder, write
     from swiftlet.library.indexes import open_searcher as open  # noqa: A004 - as swiftlet.open
     from swiftlet.retrieval.corpora.lines import SkippedLines
     from swiftlet.retrieval.encoder import OnnxEncoder
@@ -39,11 +40,13 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ArtefactError",
+    "Changed",
     "CollectionError",
     "CorruptArtefactError",
     "Document",
     "EmbeddingSpaceMismatch",
     "Hit",
+    "IndexWriter",
     "InvalidArgumentError",
     "ManifestError",
     "MissingExtraError",
@@ -63,12 +66,14 @@ __all__ = [
     "load_encoder",
     "open",
     "tune",
+    "write",
 ]
 
 _MODULES = {
     "swiftlet.indexing.progress": ("ProgressLine",),
+    "swiftlet.indexing.writer": ("Changed", "IndexWriter"),
     "swiftlet.library.evaluation": ("evaluate", "tune"),
-    "swiftlet.library.indexes": ("build", "load_encoder", "open"),
+    "swiftlet.library.indexes": ("build", "load_encoder", "open", "write"),
     "swiftlet.retrieval.corpora.lines": ("SkippedLines",),
     "swiftlet.retrieval.encoder": ("OnnxEncoder",),
     "swiftlet.retrieval.searcher": ("SearchResult", "Searcher"),

@@ -1,17 +1,21 @@
 """`swiftlet index`: a corpus to an index directory."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from swiftlet import encoders
-from swiftlet.cli.options import EncoderOption, Overwrite, PrecisionOption, value_of
-from swiftlet.cli.terminal import ProgressBars, messages, output
+from swiftlet.cli.options import (
+    EncoderOption,
+    Overwrite,
+    PrecisionOption,
+    SkipBadLines,
+    Threads,
+    value_of,
+)
+from swiftlet.cli.terminal import ProgressBars, output, print_skipped
 from swiftlet.retrieval.engines import DEFAULT_ENGINE, ENGINES
-
-if TYPE_CHECKING:
-    from swiftlet.retrieval.corpora.lines import SkippedLines
 
 
 def index(
@@ -52,14 +56,9 @@ def index(
         bool, typer.Option("--dense-only", help="No lexical index: search by meaning alone.")
     ] = False,
     precision: PrecisionOption = None,
-    threads: Annotated[
-        int | None, typer.Option(min=1, help="Encoding threads.", show_default="all cores")
-    ] = None,
+    threads: Threads = None,
     overwrite: Overwrite = False,
-    skip_bad_lines: Annotated[
-        bool,
-        typer.Option("--skip-bad-lines", help="List bad lines and files instead of stopping."),
-    ] = False,
+    skip_bad_lines: SkipBadLines = False,
 ) -> None:
     """Build an index from a corpus. After an interruption, run the same command to resume it."""
     from swiftlet.library.indexes import build
@@ -86,7 +85,7 @@ def index(
             )
     finally:
         if skipped is not None:
-            _list_skipped(skipped)
+            print_skipped(skipped)
     details = manifest.details
     output.print(
         f"[bold]{out}[/]: {details['num_documents']:,} documents, "
@@ -94,13 +93,3 @@ def index(
         f"{details['recall']['recall@10']:.3f} against exact search",
         soft_wrap=True,
     )
-
-
-def _list_skipped(skipped: "SkippedLines") -> None:
-    messages.print(
-        f"[yellow]{skipped.count:,} bad lines skipped[/]" + (":" if skipped.count else "")
-    )
-    for message in skipped.messages:
-        messages.print(f"  {message}", markup=False, soft_wrap=True)
-    if skipped.count > len(skipped.messages):
-        messages.print(f"  and {skipped.count - len(skipped.messages):,} more")

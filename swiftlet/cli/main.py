@@ -6,6 +6,9 @@ import typer
 from typer.core import TyperGroup
 
 import swiftlet
+from swiftlet.cli.add import add
+from swiftlet.cli.compact import compact
+from swiftlet.cli.delete import delete
 from swiftlet.cli.demo import demo
 from swiftlet.cli.distill import distill
 from swiftlet.cli.evaluate import evaluate
@@ -71,5 +74,8 @@ def options(
 
 
 # Each command imports its own packages when it runs, so that `search` never waits for torch.
-for command in (demo, index, search, serve, evaluate, tune, train, distill, export, inspect):
+for command in (
+    demo, index, search, serve, add, delete, compact,
+    evaluate, tune, train, distill, export, inspect,
+):  # fmt: skip
     app.command()(command)

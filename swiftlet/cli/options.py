@@ -47,6 +47,12 @@ WeightOption = Annotated[
 ]
 FusionOption = Annotated[Fusion, typer.Option(help="weighted, or rrf (reciprocal rank fusion).")]
 IndexDirectory = Annotated[Path, typer.Argument(help="Index directory.", metavar="INDEX")]
+SkipBadLines = Annotated[
+    bool, typer.Option("--skip-bad-lines", help="List bad lines and files instead of stopping.")
+]
+Threads = Annotated[
+    int | None, typer.Option(min=1, help="Encoding threads.", show_default="all cores")
+]
 Resume = Annotated[bool, typer.Option("--resume", help="Continue from the run's last checkpoint.")]
 OverwriteRun = Annotated[bool, typer.Option("--overwrite", help="Remove an earlier run first.")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace an existing artefact.")]

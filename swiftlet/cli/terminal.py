@@ -2,7 +2,7 @@
 
 from contextlib import suppress
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from rich.console import Console
 from rich.markup import escape
@@ -19,6 +19,9 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 from rich.text import Text
+
+if TYPE_CHECKING:
+    from swiftlet.retrieval.corpora.lines import SkippedLines
 
 output = Console(highlight=False)
 messages = Console(stderr=True, highlight=False)
@@ -116,3 +119,14 @@ def print_refusal(sentence: str) -> None:
     """Print the one sentence of a refusal on standard error."""
     with suppress(OSError):  # a full disk: only the exit status remains
         messages.print(f"[bold red]swiftlet:[/] {escape(sentence)}", soft_wrap=True)
+
+
+def print_skipped(skipped: "SkippedLines") -> None:
+    """Print the bad lines that were left out on standard error."""
+    messages.print(
+        f"[yellow]{skipped.count:,} bad lines skipped[/]" + (":" if skipped.count else "")
+    )
+    for message in skipped.messages:
+        messages.print(f"  {message}", markup=False, soft_wrap=True)
+    if skipped.count > len(skipped.messages):
+        messages.print(f"  and {skipped.count - len(skipped.messages):,} more")

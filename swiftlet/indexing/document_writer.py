@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -15,11 +15,19 @@ from swiftlet.indexing.progress import Progress
 from swiftlet.retrieval.aggregation import DocumentNumbers
 from swiftlet.retrieval.documents import SCHEMA, connect_read_only
 from swiftlet.retrieval.errors import CollectionError, StorageError
-from swiftlet.retrieval.passages import PassageSplitter, encoder_text
+from swiftlet.retrieval.passages import encoder_text
 from swiftlet.retrieval.publication import storage_errors
-from swiftlet.retrieval.types import Document
+from swiftlet.retrieval.types import Document, Passage
 
 _FETCHED_ROWS = 256
+
+
+class Splitter(Protocol):
+    """Gives the passages of a document, such as `PassageSplitter`."""
+
+    def split(self, document: Document) -> Iterable[Passage]:
+        """The passages in order, at least one."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +88,7 @@ class StoredCorpus:
 
 
 def write_documents(
-    path: Path, documents: Iterable[Document], splitter: PassageSplitter, progress: Progress
+    path: Path, documents: Iterable[Document], splitter: Splitter, progress: Progress
 ) -> StoredCorpus:
     """Read the whole corpus, split it and store it, so bad input is found before any encoding.
 
@@ -109,7 +117,7 @@ def _write(
     path: Path,
     connection: sqlite3.Connection,
     documents: Iterable[Document],
-    splitter: PassageSplitter,
+    splitter: Splitter,
     progress: Progress,
 ) -> StoredCorpus:
     content = hashlib.sha256()

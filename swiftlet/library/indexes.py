@@ -1,10 +1,11 @@
-"""Builds and opens indexes, and loads encoders."""
+"""Builds, opens and changes indexes, and loads encoders."""
 
 import os
 
 from swiftlet import encoders
 from swiftlet.indexing.build import BuildSettings, build_index
 from swiftlet.indexing.progress import Progress
+from swiftlet.indexing.writer import IndexWriter
 from swiftlet.retrieval.arguments import path_of, whole_number
 from swiftlet.retrieval.corpora.lines import SkippedLines
 from swiftlet.retrieval.corpora.rows import Corpus, documents_of
@@ -93,6 +94,21 @@ def open_searcher(
     readers = whole_number("readers", readers, least=1)
     places = path_of("index", index), path_of("encoder", encoder)
     return Searcher.open(*places, precision=precision, readers=readers)
+
+
+def write(
+    index: StrPath, *, encoder: StrPath = encoders.DEFAULT_ENCODER, threads: int | None = None
+) -> IndexWriter:
+    """Open an index directory for changes, and lock it until the writer is closed.
+
+    :param encoder: The directory of the document encoder that the index was built with.
+    :param threads: Threads that encode; None takes all cores.
+    :raises ArtefactError: When the index is damaged, or another process is writing it.
+    :raises InvalidArgumentError: When the index does not keep the embeddings of its passages.
+    :raises StorageError: When the index is on storage that cannot be written.
+    """
+    threads = None if threads is None else whole_number("threads", threads, least=1)
+    return IndexWriter(path_of("index", index), path_of("encoder", encoder), threads=threads)
 
 
 def load_encoder(

@@ -121,6 +121,21 @@ class DocumentStore:
             sections=tuple((start, end) for start, end in json.loads(sections)),
         )
 
+    def number_of(self, document_id: str) -> int | None:
+        """The place of the document with this id in the corpus, from 0; None if there is none."""
+        return self._place("document_id = ?", document_id)
+
+    def _place(self, condition: str, document_id: str) -> int | None:
+        try:
+            with self._connection() as connection:
+                found = connection.execute(
+                    f"SELECT document FROM documents WHERE {condition}",  # noqa: S608
+                    (document_id,),
+                ).fetchone()
+        except UnicodeEncodeError:
+            return None
+        return found and int(found[0])
+
     def close(self) -> None:
         """Close all connections; no search may be running. Later reads are refused."""
         self._closed = True

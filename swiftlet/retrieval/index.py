@@ -69,6 +69,14 @@ class VectorIndex(ABC):
         :raises CorruptIndexError: When the engine cannot read it.
         """
 
+    @classmethod
+    def load_trained(cls, path: Path) -> Self | None:  # noqa: ARG003
+        """An empty index that codes embeddings as the one in a file; None trains a new one.
+
+        :raises CorruptIndexError: As `load`.
+        """
+        return None
+
     @staticmethod
     def training_size(num_passages: int) -> int:
         """The number of embeddings that an index of `num_passages` passages is trained on."""

@@ -12,7 +12,12 @@ from typing import Any
 from swiftlet.retrieval.errors import ArtefactError, CorruptArtefactError, ManifestError
 from swiftlet.retrieval.publication import storage_errors
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
+"""The newest format that this Swiftlet reads."""
+
+INDEX_FORMAT_VERSION = 2
+"""Before, an index could not be changed. The other kinds of artefacts have 1."""
+
 METRIC = "inner_product"
 FILE_NAME = "manifest.json"
 
@@ -42,13 +47,18 @@ class Manifest:
     created_by: str
     metric: str = METRIC
     normalised: bool = True
-    format_version: int = FORMAT_VERSION
+    format_version: int = 1
     details: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def fingerprint(self) -> str:
         """A hash of the whole artefact: it includes the hash of every file."""
         return _checksum(asdict(self))
+
+    @property
+    def content(self) -> str:
+        """A hash of the files alone; `change_details` keeps it."""
+        return _checksum({name: asdict(entry) for name, entry in self.files.items()})
 
     def __repr__(self) -> str:
         shown = {"kind": self.kind, "dim": self.dim, **self.details}

@@ -87,12 +87,27 @@ def publish(artefact: Path, target: Path) -> None:
     :raises StorageError: When the file system refuses.
     """
     with storage_errors(target):
-        _flush(artefact)
+        flush(artefact)
         if target.exists():
             _exchange(artefact, target)
         else:
             artefact.rename(target)
         _flush_directory(target.parent)
+
+
+def flush(directory: Path) -> None:
+    """Write all files of a directory to the disk.
+
+    :raises OSError: When the file system refuses.
+    """
+    for entry in directory.rglob("*"):
+        if entry.is_file():
+            descriptor = os.open(entry, os.O_RDONLY)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+    _flush_directory(directory)
 
 
 @contextmanager
@@ -184,17 +199,6 @@ def _exchange(first: Path, second: Path) -> None:
     second.rename(earlier)
     first.rename(second)
     earlier.rename(first)
-
-
-def _flush(directory: Path) -> None:
-    for entry in directory.rglob("*"):
-        if entry.is_file():
-            descriptor = os.open(entry, os.O_RDONLY)
-            try:
-                os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
-    _flush_directory(directory)
 
 
 def _flush_directory(directory: Path) -> None:

@@ -167,7 +167,7 @@ def _with_the_way_out(documents: Iterator[Document]) -> Iterator[Document]:
         yield from documents
     except SkippableError as error:
         problem = (
-            f"{error.problem}; swiftlet index --skip-bad-lines (in Python "
+            f"{error.problem}; the option --skip-bad-lines (in Python "
             "skipped=swiftlet.SkippedLines()) leaves it out"
         )
         raise CollectionError(error.path, problem, error.line_number) from error

@@ -112,18 +112,18 @@ class FaissIndex(VectorIndex):
 
         :raises CorruptIndexError: When FAISS cannot read it.
         """
-        try:
-            size_bytes = path.stat().st_size
-            # A damaged file may contain any length; no real one exceeds the size of the file.
-            faiss.set_deserialization_vector_byte_limit(size_bytes)
-            faiss.set_deserialization_loop_limit(size_bytes)
-            # Inner products need no precomputed tables, which would take more memory.
-            flags = faiss.IO_FLAG_MMAP_IFC | faiss.IO_FLAG_SKIP_PRECOMPUTE_TABLE
-            return cls(faiss.read_index(str(path), flags))
-        except OSError as error:
-            raise CorruptIndexError(f"{path} is no FAISS index: {error.strerror}") from error
-        except RuntimeError as error:
-            raise CorruptIndexError(f"{path} is no FAISS index: {_reason(error)}") from error
+        # Inner products need no precomputed tables, which would take more memory.
+        return cls(_read(path, faiss.IO_FLAG_MMAP_IFC | faiss.IO_FLAG_SKIP_PRECOMPUTE_TABLE))
+
+    @classmethod
+    def load_trained(cls, path: Path) -> "FaissIndex":
+        """Read an index file into memory, and remove its embeddings.
+
+        :raises CorruptIndexError: As `load`.
+        """
+        index = _read(path, faiss.IO_FLAG_SKIP_PRECOMPUTE_TABLE)  # what is mapped cannot change
+        index.reset()
+        return cls(index)
 
     @staticmethod
     def training_size(num_passages: int) -> int:
@@ -276,6 +276,19 @@ class _SelectedRows(RestrictedIndex):
                 return found
             growth *= _WIDENING
         return super().search(embedding, num_candidates)
+
+
+def _read(path: Path, flags: int) -> Any:
+    try:
+        size_bytes = path.stat().st_size
+        # A damaged file may contain any length; no real one exceeds the size of the file.
+        faiss.set_deserialization_vector_byte_limit(size_bytes)
+        faiss.set_deserialization_loop_limit(size_bytes)
+        return faiss.read_index(str(path), flags)
+    except OSError as error:
+        raise CorruptIndexError(f"{path} is no FAISS index: {error.strerror}") from error
+    except RuntimeError as error:
+        raise CorruptIndexError(f"{path} is no FAISS index: {_reason(error)}") from error
 
 
 def _search(

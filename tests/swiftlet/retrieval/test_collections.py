@@ -308,7 +308,7 @@ def test_bad_documents_are_refused_with_the_way_to_leave_them_out(
     corpus = path.parent if path.suffix == ".md" else path
     error = str(refusal(lambda: documents_of(corpus)))
     assert error.startswith(f"{path}{problem}")
-    assert "; swiftlet index --skip-bad-lines (in Python skipped=" in error
+    assert "; the option --skip-bad-lines (in Python skipped=" in error
 
 
 def test_what_cannot_be_left_out_is_refused_without_that_way(tmp_path: Path) -> None:

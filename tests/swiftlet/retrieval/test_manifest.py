@@ -100,7 +100,7 @@ def test_every_manifest_that_is_truncated_or_extended_is_refused(artefact):
 @pytest.mark.parametrize(
     ("fields", "problem"),
     [
-        ({"format_version": FORMAT_VERSION + 1}, "format_version 2, .* up to 1: upgrade Swiftlet$"),
+        ({"format_version": FORMAT_VERSION + 1}, "format_version 3, .* up to 2: upgrade Swiftlet$"),
         ({"format_version": ...}, "has no format_version$"),
         ({"format_version": "1"}, "has no format_version$"),
         ({"dim": ...}, "does not have the fields of a manifest: .*dim"),

@@ -1,0 +1,37 @@
+"""`swiftlet add`: puts the documents of a corpus into an index."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from swiftlet import encoders
+from swiftlet.cli.compact import compact_if_needed
+from swiftlet.cli.options import EncoderOption, IndexDirectory, SkipBadLines, Threads
+from swiftlet.cli.terminal import output, print_skipped
+
+
+def add(
+    index: IndexDirectory,
+    corpus: Annotated[Path, typer.Argument(help="A corpus, as swiftlet index takes it.")],
+    encoder: EncoderOption = encoders.DEFAULT_ENCODER,
+    threads: Threads = None,
+    skip_bad_lines: SkipBadLines = False,
+) -> None:
+    """Add documents to an index; they replace those that have the same ids."""
+    from swiftlet.library.indexes import write
+    from swiftlet.retrieval.corpora.lines import SkippedLines
+
+    skipped = SkippedLines() if skip_bad_lines else None
+    with write(index, encoder=encoder, threads=threads) as writer:
+        try:
+            changed = writer.put(corpus, skipped=skipped)
+        finally:
+            if skipped is not None:
+                print_skipped(skipped)
+        compact_if_needed(writer)
+        output.print(
+            f"[bold]{index}[/]: {changed.num_documents:,} documents put, "
+            f"{writer.num_documents:,} in all",
+            soft_wrap=True,
+        )

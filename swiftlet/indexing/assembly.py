@@ -1,0 +1,205 @@
+"""Puts an index directory together from documents, passages and embeddings."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from swiftlet.indexing.columns_writer import write_columns
+from swiftlet.indexing.document_writer import Splitter, StoredCorpus, write_documents
+from swiftlet.indexing.progress import Progress
+from swiftlet.indexing.sample_queries import sample_queries
+from swiftlet.indexing.tuning import TARGET_RECALL, exact_rows, recall, tune
+from swiftlet.retrieval.columns import COLUMN_FILES, COLUMNS_FOLDER, Columns
+from swiftlet.retrieval.encoder import OnnxEncoder
+from swiftlet.retrieval.encoding import encode_texts
+from swiftlet.retrieval.engines import find_engine, index_details
+from swiftlet.retrieval.errors import InvalidArgumentError
+from swiftlet.retrieval.index import VectorIndex
+from swiftlet.retrieval.lexical import LEXICAL_FOLDER, write_lexical_index
+from swiftlet.retrieval.manifest import (
+    INDEX_FORMAT_VERSION,
+    Manifest,
+    describe_files,
+    write_manifest,
+)
+from swiftlet.retrieval.publication import save_array
+from swiftlet.retrieval.searcher import DOCUMENTS_FILE, PASSAGE_TO_DOCUMENT_FILE
+from swiftlet.retrieval.stages.state import num_candidates_for
+from swiftlet.retrieval.types import Document, Embeddings
+
+_ADDED_ROWS = 65_536
+_SAMPLE_QUERIES = 400
+_SAMPLE_QUERIES_PER_PASSAGE = 4
+_RECALL_NOISE = 0.0025  # of a sample of 200 queries
+_SEED = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Trained:
+    """An empty vector index that has learned from `num_passages` passages how to code embeddings.
+
+    `recall` is the recall@10 that was measured then.
+    """
+
+    index: VectorIndex
+    factory: str
+    num_passages: int
+    recall: float
+
+
+@dataclass(frozen=True, slots=True)
+class Assembly:
+    """How the parts of an index directory are made.
+
+    `factory` is the type of index; None chooses by size. `language` None makes no lexical index.
+    `details` are those of the manifest that do not depend on the parts.
+    """
+
+    encoder: OnnxEncoder
+    engine: str
+    factory: str | None
+    language: str | None
+    threads: int
+    progress: Progress
+    details: Mapping[str, Any]
+
+    def write(
+        self,
+        artefact: Path,
+        documents: Iterable[Document],
+        splitter: Splitter,
+        embed: Callable[[StoredCorpus], Embeddings],
+        trained: Callable[[int], Trained | None] = lambda _: None,
+    ) -> Manifest:
+        """Write all parts into the empty directory `artefact`, the manifest last.
+
+        :param embed: Gives the embeddings (n, dim) of all passages, mapped from a file.
+        :param trained: Gives an index that may be used for a number of passages. It is not used if
+            its recall is lower than it was.
+        :raises CollectionError: When the corpus is bad.
+        :raises StorageError: When the file system refuses.
+        """
+        corpus = write_documents(artefact / DOCUMENTS_FILE, documents, splitter, self.progress)
+        write_columns(artefact / COLUMNS_FOLDER, corpus.metadata())
+        words = self._index_words(corpus, artefact)
+        embeddings = embed(corpus)
+        index, details = self._index(corpus, embeddings, trained(len(embeddings)), bool(words))
+        index.save(artefact / index.file_name)
+        save_array(artefact / PASSAGE_TO_DOCUMENT_FILE, corpus.passage_to_document())
+        manifest = Manifest(
+            kind="index",
+            format_version=INDEX_FORMAT_VERSION,
+            dim=self.encoder.dim,
+            embedding_space=self.encoder.embedding_space,
+            files=describe_files(
+                artefact,
+                [
+                    index.file_name,
+                    DOCUMENTS_FILE,
+                    PASSAGE_TO_DOCUMENT_FILE,
+                    *(f"{COLUMNS_FOLDER}/{name}" for name in COLUMN_FILES),
+                    *words,
+                ],
+            ),
+            created_by=f"swiftlet {version('swiftlet-retrieval')}",
+            details={
+                **self.details,
+                "num_documents": corpus.num_documents,
+                "num_passages": corpus.num_passages,
+                "language": self.language,
+                **details,
+            },
+        )
+        write_manifest(artefact, manifest)
+        return manifest
+
+    def _index_words(self, corpus: StoredCorpus, artefact: Path) -> list[str]:
+        """Write the lexical index, if there is a language; the names of its files."""
+        if self.language is None:
+            return []
+        self.progress.begin("Indexing words", corpus.num_passages)
+        columns = Columns.open(artefact / COLUMNS_FOLDER)
+        codes = columns.codes_of_documents(corpus.num_documents)
+
+        def passages() -> Iterator[tuple[str, list[int]]]:
+            documents = corpus.passage_to_document()
+            for text, document in zip(corpus.encoder_texts(), documents, strict=True):
+                yield text, codes(document)
+                self.progress.advance(1)
+
+        names = write_lexical_index(artefact / LEXICAL_FOLDER, passages(), self.language)
+        return [f"{LEXICAL_FOLDER}/{name}" for name in names]
+
+    def _index(
+        self,
+        corpus: StoredCorpus,
+        embeddings: Embeddings,
+        trained: Trained | None,
+        hybrid: bool,
+    ) -> tuple[VectorIndex, dict[str, Any]]:
+        """The filled and tuned vector index, and its details."""
+        if trained is not None:
+            self._add(trained.index, embeddings)
+            measured = self._measure(trained.index, embeddings, corpus, hybrid=hybrid)
+            if measured["recall@10"] >= min(trained.recall, TARGET_RECALL) - _RECALL_NOISE:
+                return trained.index, self._details(trained, measured)
+        engine = find_engine(self.engine)
+        factory = self.factory or engine.default_factory(len(embeddings), self.encoder.dim)
+        index = engine.create(factory, self.encoder.dim)
+        self._train(index, embeddings)
+        self._add(index, embeddings)
+        measured = self._measure(index, embeddings, corpus, hybrid=hybrid)
+        new = Trained(index, factory, len(embeddings), measured["recall@10"])
+        return index, self._details(new, measured)
+
+    def _details(self, trained: Trained, measured: Mapping[str, Any]) -> dict[str, Any]:
+        return {
+            **index_details(self.engine, trained.factory, trained.index),
+            "recall": measured,
+            "training": {"num_passages": trained.num_passages, "recall@10": trained.recall},
+        }
+
+    def _train(self, index: VectorIndex, embeddings: Embeddings) -> None:
+        """Train `index` on a sample of `embeddings` (n, dim)."""
+        size = len(embeddings)
+        self.progress.begin("Training the index", None)
+        sample = np.random.default_rng(_SEED).choice(size, index.training_size(size), replace=False)
+        taken = np.ascontiguousarray(embeddings[np.sort(sample)])
+        index.train(taken, threads=self.threads)
+
+    def _add(self, index: VectorIndex, embeddings: Embeddings) -> None:
+        self.progress.begin("Adding embeddings", len(embeddings))
+        for start in range(0, len(embeddings), _ADDED_ROWS):
+            block = np.ascontiguousarray(embeddings[start : start + _ADDED_ROWS])
+            index.add(block, threads=self.threads)
+            self.progress.advance(len(block))
+
+    def _measure(
+        self, index: VectorIndex, embeddings: Embeddings, corpus: StoredCorpus, *, hybrid: bool
+    ) -> dict[str, Any]:
+        """Tune the index, and measure its recall against exact search on other sample queries."""
+        self.progress.begin("Measuring recall", None)
+        size = len(embeddings)
+        count = min(_SAMPLE_QUERIES, _SAMPLE_QUERIES_PER_PASSAGE * size)
+        texts = sample_queries(corpus, count, np.random.default_rng(_SEED))
+        queries = encode_texts(self.encoder, texts, self.threads)
+        rows = index.search(queries[0], size)[1]
+        if len(rows) != size:
+            raise InvalidArgumentError(
+                f"this type of index cannot give back all of its {size} passages, which maxP may "
+                "need: choose another factory"
+            )
+        if hybrid:
+            index.scores(queries[0], rows[:1])  # refused if the index does not keep its embeddings
+        nearest = exact_rows(embeddings, queries, min(100, size))
+        half = len(queries) // 2
+        tune(index, queries[:half], nearest[:half, :10])
+        measured: dict[str, Any] = {"num_queries": len(queries) - half}
+        for depth in (10, 100):
+            found = recall(index, queries[half:], nearest[half:, :depth], num_candidates_for(depth))
+            measured[f"recall@{depth}"] = round(found, 4)
+        return measured

@@ -1,0 +1,173 @@
+"""Merges the changes of an index into a new base: a build that splits and encodes nothing again."""
+
+import json
+import re
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from itertools import groupby, islice
+from operator import itemgetter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from swiftlet.indexing.assembly import Assembly, Trained
+from swiftlet.indexing.document_writer import StoredCorpus
+from swiftlet.indexing.embeddings import EmbeddingsFile
+from swiftlet.indexing.progress import Progress, Silence
+from swiftlet.retrieval.changes import FIRST_CHANGE, Changes
+from swiftlet.retrieval.documents import connect_read_only
+from swiftlet.retrieval.encoder import OnnxEncoder
+from swiftlet.retrieval.engines import DEFAULT_ENGINE, find_engine, open_index
+from swiftlet.retrieval.errors import ArtefactError
+from swiftlet.retrieval.manifest import Manifest, load_manifest
+from swiftlet.retrieval.processors import available_processors
+from swiftlet.retrieval.searcher import DOCUMENTS_FILE
+from swiftlet.retrieval.types import Document, Embeddings, Passage, Span
+
+EMBEDDINGS_FILE = "merge.f32"
+"""Beside the directory that a merge writes."""
+
+_BLOCK_ROWS = 16_384
+_BLOCK_CHANGES = 1_024
+_MOST_GROWTH = 2
+_NUMBERS = re.compile(r"\d+")
+
+
+def merge_changes(
+    index: Path,
+    artefact: Path,
+    last: int,
+    encoder_directory: Path,
+    *,
+    threads: int | None = None,
+    progress: Progress | None = None,
+) -> Manifest:
+    """Write a new base of `index`, with its changes up to `last`, into the empty `artefact`.
+
+    The vector index is trained again when the collection has doubled or halved since its training,
+    when its size asks for another type, or when its recall has fallen.
+
+    :raises ArtefactError: When the index or the encoder is damaged, or they do not fit together.
+    :raises StorageError: When the file system refuses.
+    """
+    progress = progress or Silence()
+    manifest = load_manifest(index, "index")
+    details = manifest.details
+    engine, factory = details.get("engine", DEFAULT_ENGINE), details["factory"]
+    default_factory = find_engine(engine).default_factory
+    training = details.get("training") or {
+        "num_passages": details["num_passages"],
+        "recall@10": details["recall"]["recall@10"],
+    }
+    trained_on = training["num_passages"]
+    by_size = factory == default_factory(trained_on, manifest.dim)
+
+    def trained(size: int) -> Trained | None:
+        wanted = default_factory(size, manifest.dim) if by_size else factory
+        same_type = _NUMBERS.sub("", wanted) == _NUMBERS.sub("", factory)
+        if not same_type or not 1 / _MOST_GROWTH < size / trained_on < _MOST_GROWTH:
+            return None
+        found = find_engine(engine).load_trained(index / find_engine(engine).file_name)
+        return None if found is None else Trained(found, factory, trained_on, training["recall@10"])
+
+    assembly = Assembly(
+        encoder=load_encoder(encoder_directory, manifest),
+        engine=engine,
+        factory=None if by_size else factory,
+        language=details.get("language"),
+        threads=threads or available_processors(),
+        progress=progress,
+        details={**details, FIRST_CHANGE: last},
+    )
+    merged = _Merged(index, manifest, last)
+    file = EmbeddingsFile(artefact.with_name(EMBEDDINGS_FILE), manifest.dim)
+
+    def embed(corpus: StoredCorpus) -> Embeddings:
+        progress.begin("Copying embeddings", corpus.num_passages)
+        for count in file.append(merged.embeddings()):
+            progress.advance(count)
+        return file.rows()
+
+    return assembly.write(artefact, merged.documents(), merged, embed, trained)
+
+
+def load_encoder(directory: Path, manifest: Manifest) -> OnnxEncoder:
+    """The document encoder that an index was built with.
+
+    :raises ArtefactError: When the encoder is damaged, or is another one.
+    """
+    details = manifest.details
+    encoder = OnnxEncoder.load(directory, precision=details["precision"])
+    if encoder.manifest.fingerprint != details["encoder_fingerprint"]:
+        raise ArtefactError(
+            f"the index was built by the encoder {details['encoder']!r} "
+            f"({details['encoder_fingerprint'][:12]}), but {directory} is "
+            f"{encoder.manifest.details.get('name', '')!r} "
+            f"({encoder.manifest.fingerprint[:12]}): name that encoder, or build the index again"
+        )
+    return encoder
+
+
+@dataclass(frozen=True, slots=True)
+class _Split(Document):
+    """A document with the spans of its passages."""
+
+    passages: tuple[Span, ...] = ()
+
+
+class _Merged:
+    """The documents of a base that no change touches, and then the changed ones."""
+
+    def __init__(self, index: Path, manifest: Manifest, last: int) -> None:
+        self._base, self._last = index, last
+        self._changes = Changes(index, manifest)
+        self._index = open_index(index, manifest.details)
+        self._kept = bytearray()
+
+    def documents(self) -> Iterator[_Split]:
+        """All documents in order."""
+        touched = {change.document_id for change in self._changes.newest(self._last)}
+        self._kept.clear()
+        with closing(connect_read_only(self._base / DOCUMENTS_FILE)) as base:
+            documents = base.execute(
+                "SELECT document_id, text, title, metadata, sections FROM documents "
+                "ORDER BY document"
+            )
+            passages = base.execute("SELECT document, start, end FROM passages ORDER BY passage")
+            split = groupby(passages, itemgetter(0))
+            for (document_id, text, title, metadata, sections), (_, rows) in zip(
+                documents, split, strict=True
+            ):
+                spans = tuple((start, end) for _, start, end in rows)
+                kept = document_id not in touched
+                self._kept += bytes([kept]) * len(spans)
+                if kept:
+                    ends = tuple((start, end) for start, end in json.loads(sections))
+                    yield _Split(document_id, text, title, json.loads(metadata), ends, spans)
+        for change in self._changes.newest(self._last):
+            if (new := change.document) is not None:
+                fields = new.document_id, new.text, new.title, new.metadata, new.sections
+                yield _Split(*fields, change.passages)
+
+    def split(self, document: Any) -> Iterator[Passage]:
+        """The passages of one of these documents, as they were split before."""
+        for number, (start, end) in enumerate(document.passages):
+            yield Passage(
+                f"{document.document_id}#{number}",
+                document.document_id,
+                document.text[start:end],
+                start,
+                end,
+            )
+
+    def embeddings(self) -> Iterator[Embeddings]:
+        """The embeddings (n, dim) of all passages in order, in blocks; after `documents`."""
+        rows = np.flatnonzero(np.frombuffer(self._kept, dtype=bool))
+        for start in range(0, len(rows), _BLOCK_ROWS):
+            yield self._index.embeddings(rows[start : start + _BLOCK_ROWS])
+        changes = self._changes.newest(self._last)
+        while block := [*islice(changes, _BLOCK_CHANGES)]:
+            yield np.concatenate([change.embeddings for change in block])
+        self._changes.close()

@@ -1,0 +1,328 @@
+"""Changes an index: puts documents, deletes them, and merges the changes into a new base."""
+
+import shutil
+import sqlite3
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, replace
+from itertools import islice
+from pathlib import Path
+from threading import Lock
+from typing import Self
+
+import numpy as np
+
+from swiftlet.indexing.merge import EMBEDDINGS_FILE, load_encoder, merge_changes
+from swiftlet.indexing.progress import Progress
+from swiftlet.retrieval.changes import CHANGES_FILE, Change, Changes, create, row_of
+from swiftlet.retrieval.corpora.lines import SkippedLines
+from swiftlet.retrieval.corpora.rows import Corpus, documents_of
+from swiftlet.retrieval.documents import DocumentStore
+from swiftlet.retrieval.encoder import OnnxEncoder
+from swiftlet.retrieval.encoding import encode_texts
+from swiftlet.retrieval.engines import open_index
+from swiftlet.retrieval.errors import InvalidArgumentError, StorageError, shown
+from swiftlet.retrieval.manifest import change_details, load_manifest, read_manifest
+from swiftlet.retrieval.passages import PassageSplitter, encoder_text
+from swiftlet.retrieval.publication import discard, flush, locked_working_directory, publish
+from swiftlet.retrieval.searcher import DOCUMENTS_FILE
+
+BATCH_DOCUMENTS = 100
+
+_FEWEST_PASSAGES = 2_000
+_PASSAGES_SHARE = 0.01
+_DELETED_SHARE = 0.1
+_TUNED_DETAILS = ("weight", "weight_evidence")
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """How many documents were put or deleted, the ids that were unknown, and the last change."""
+
+    num_documents: int
+    change: int
+    unknown: tuple[str, ...] = ()
+
+
+class IndexWriter:
+    """Changes one index directory. Thread-safe; an index has one writer at a time.
+
+    A change is on the disk when its method returns. Searchers see it after `Searcher.refresh`.
+    """
+
+    def __init__(self, index: Path, encoder_directory: Path, *, threads: int | None = None) -> None:
+        """Open the index, and lock it until `close` or the end of the process.
+
+        :param encoder_directory: The document encoder of the index, loaded when first needed.
+        :param threads: Threads that encode; None takes all cores.
+        :raises ArtefactError: When the index is damaged, or is being written by another process.
+        :raises InvalidArgumentError: When its engine does not keep the embeddings of passages.
+        :raises StorageError: When the index is on storage that cannot be written.
+        """
+        read_manifest(index, "index")  # refused before anything is made beside it
+        self._index = index.resolve()
+        self._encoder_directory = encoder_directory
+        self._threads = threads
+        self._encoder: OnnxEncoder | None = None
+        self._encoding = Lock()
+        self._merging = Lock()
+        self._writing = Lock()
+        self._connection: sqlite3.Connection | None = None
+        self._num_passages = self._num_touched = 0
+        self._exit = ExitStack()
+        try:
+            self._working = self._exit.enter_context(locked_working_directory(self._index))
+            self._exit.callback(self._clear_working)
+            self._clear_merge()
+            manifest = load_manifest(self._index, "index")
+            # Refused if the engine does not keep embeddings, which a merge needs.
+            open_index(self._index, manifest.details).embeddings(np.zeros(1, dtype=np.int64))
+            self._exit.callback(self._close_files)
+            self._open_files()
+        except BaseException:
+            self._exit.close()
+            raise
+
+    def put(
+        self,
+        documents: Corpus,
+        *,
+        skipped: SkippedLines | None = None,
+        batch_documents: int = BATCH_DOCUMENTS,
+    ) -> Changed:
+        """Add documents; one with an id that the index has replaces the earlier document.
+
+        Each batch is written completely or not at all.
+
+        :param documents: A corpus, as `swiftlet.build` takes it.
+        :param skipped: Collects bad rows or lines, which are left out; None refuses them.
+        :raises CollectionError: When a document is bad, or an id comes twice.
+        :raises ArtefactError: When the encoder is damaged, or is not that of the index.
+        :raises StorageError: When the file system refuses.
+        """
+        rest = documents_of(documents, skipped=skipped)
+        count = 0
+        while batch := list(islice(rest, batch_documents)):
+            encoder = self._loaded_encoder()
+            splitter = PassageSplitter(encoder.tokenizer, **self._manifest.details["splitting"])
+            passages = [[*splitter.split(document)] for document in batch]
+            texts = [
+                encoder_text(document.title, passage.text)
+                for document, split in zip(batch, passages, strict=True)
+                for passage in split
+            ]
+            embeddings = encode_texts(encoder, texts, self._threads)
+            ends = np.cumsum([len(split) for split in passages])[:-1]
+            self._append(
+                [
+                    Change(0, document.document_id, document, spans, rows)
+                    for document, spans, rows in zip(
+                        batch,
+                        [tuple((each.start, each.end) for each in split) for split in passages],
+                        np.split(embeddings, ends),
+                        strict=True,
+                    )
+                ]
+            )
+            count += len(batch)
+        return Changed(count, self.change)
+
+    def delete(self, document_ids: Iterable[str]) -> Changed:
+        """Delete the documents with these ids; ids that the index does not have are returned.
+
+        :raises InvalidArgumentError: When the ids are no list of strings.
+        :raises StorageError: When the file system refuses; then no document is deleted.
+        """
+        if isinstance(document_ids, str | bytes) or not isinstance(document_ids, Iterable):
+            raise InvalidArgumentError(
+                f"document_ids is {shown(document_ids)}, but a list of ids is expected"
+            )
+        ids = [*dict.fromkeys(document_ids)]
+        if bad := [each for each in ids if not isinstance(each, str)]:
+            raise InvalidArgumentError(f"the id {shown(bad[0])} is not a string")
+        gone = np.empty((0, self._manifest.dim), dtype=np.float32)
+        with self._writing:
+            known = [each for each in ids if self._exists(each)]
+            self._append_locked([Change(0, each, None, (), gone) for each in known])
+            found = frozenset(known)
+            return Changed(
+                len(known), self.change, tuple(each for each in ids if each not in found)
+            )
+
+    @property
+    def num_documents(self) -> int:
+        """Documents in the index, with all changes."""
+        return self._store.num_documents - self._num_touched + sum(self._exists_now.values())
+
+    @property
+    def needs_merge(self) -> bool:
+        """Whether the changes are so many that searches would be faster after `compact`."""
+        most = max(_FEWEST_PASSAGES, _PASSAGES_SHARE * self._store.num_passages)
+        touched = self._num_touched > _DELETED_SHARE * self._store.num_documents
+        return self._num_passages > most or touched
+
+    def compact(
+        self,
+        *,
+        progress: Progress | None = None,
+        merge: Callable[[Path, Path, int, Path], object] | None = None,
+    ) -> bool:
+        """Merge all changes so far into a new base; false if there is nothing to merge.
+
+        Other threads may go on writing meanwhile. Nothing is encoded again. An interrupted merge
+        leaves the index as it was.
+
+        :param progress: Shows the progress, unless `merge` is given.
+        :param merge: Calls `merge_changes` with the same arguments, perhaps in another process.
+        :raises ArtefactError: When the index or the encoder is damaged.
+        :raises StorageError: When the file system refuses.
+        """
+        with self._merging:
+            last, before = self.change, self._manifest.details
+            if last == self._changes.first or not self.num_documents:
+                return False
+            artefact = self._working / "artefact"
+            try:
+                artefact.mkdir()
+                place = self._index, artefact, last, self._encoder_directory
+                if merge is None:
+                    merge_changes(*place, threads=self._threads, progress=progress)
+                else:
+                    merge(*place)
+                flush(artefact)  # not while writers wait
+                with self._writing:
+                    self._publish(artefact, last, before)
+            finally:
+                self._clear_merge()
+        return True
+
+    def close(self) -> None:
+        """Unlock the index; nothing may be running."""
+        self._exit.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _append(self, changes: list[Change]) -> None:
+        with self._writing:
+            self._append_locked(changes)
+
+    def _append_locked(self, changes: list[Change]) -> None:
+        """Write the changes with the next numbers, in one transaction."""
+        if not changes:
+            return
+        numbered = [
+            replace(change, number=number)
+            for number, change in enumerate(changes, start=self.change + 1)
+        ]
+        path, content = self._index / CHANGES_FILE, self._manifest.content
+        with _sqlite_errors(path):
+            if self._connection is None:
+                self._connection = _connect(path, content)
+            _insert(self._connection, numbered, content)
+        self._note(numbered)
+
+    def _note(self, changes: Iterable[Change]) -> None:
+        """Keep the counts of what the file has now."""
+        for change in changes:
+            if change.document_id not in self._exists_now:
+                self._num_touched += self._store.number_of(change.document_id) is not None
+            self._exists_now[change.document_id] = change.document is not None
+            self._num_passages += len(change.passages)
+            self.change = change.number
+
+    def _exists(self, document_id: str) -> bool:
+        known = self._exists_now.get(document_id)
+        return self._store.number_of(document_id) is not None if known is None else known
+
+    def _loaded_encoder(self) -> OnnxEncoder:
+        with self._encoding:
+            if self._encoder is None:
+                self._encoder = load_encoder(self._encoder_directory, self._manifest)
+            return self._encoder
+
+    def _publish(self, artefact: Path, last: int, before: Mapping[str, object]) -> None:
+        """Put a merged base in the place of the index, with the changes after `last`."""
+        details = read_manifest(self._index).details
+        tuned = {name: details[name] for name in _TUNED_DETAILS if name in details}
+        if any(tuned[name] != before.get(name) for name in tuned):
+            change_details(artefact, tuned)
+        later = [*self._changes.after(last)]
+        if later:
+            path, content = artefact / CHANGES_FILE, read_manifest(artefact).content
+            with _sqlite_errors(path):
+                connection = _connect(path, content)
+                try:
+                    _insert(connection, later, content)
+                finally:
+                    connection.close()
+        self._close_files()
+        try:
+            publish(artefact, self._index)
+        finally:
+            self._open_files()
+
+    def _open_files(self) -> None:
+        self._manifest = read_manifest(self._index, "index")
+        self._store = DocumentStore(self._index / DOCUMENTS_FILE)
+        self._changes = Changes(self._index, self._manifest)
+        self.change = self._changes.first
+        """The number of the last change."""
+        self._exists_now: dict[str, bool] = {}
+        self._num_passages = self._num_touched = 0
+        self._note(self._changes.after(self.change))
+
+    def _close_files(self) -> None:
+        for file in (
+            self._connection,
+            getattr(self, "_changes", None),
+            getattr(self, "_store", None),
+        ):
+            if file is not None:
+                file.close()
+        self._connection = None
+
+    def _clear_merge(self) -> None:
+        shutil.rmtree(self._working / "artefact", ignore_errors=True)
+        with suppress(OSError):
+            (self._working / EMBEDDINGS_FILE).unlink()
+
+    def _clear_working(self) -> None:
+        """Remove the working directory, unless an interrupted build has left embeddings there."""
+        if len([*self._working.iterdir()]) == 1:
+            discard(self._working)
+
+
+def _connect(path: Path, content: str) -> sqlite3.Connection:
+    connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    try:
+        create(connection, path, content)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _insert(connection: sqlite3.Connection, changes: list[Change], content: str) -> None:
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        connection.executemany(
+            "INSERT INTO changes VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            [row_of(change, content) for change in changes],
+        )
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+
+
+@contextmanager
+def _sqlite_errors(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except sqlite3.OperationalError as error:
+        raise StorageError(f"cannot write {path}: {error}") from error

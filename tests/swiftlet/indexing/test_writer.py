@@ -1,0 +1,244 @@
+"""Changes of an index, and their merge into a new base."""
+
+import shutil
+import sqlite3
+import subprocess
+import threading
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from swiftlet.encoders import DEFAULT_ENCODER, DEFAULT_QUERY_ENCODER
+from swiftlet.indexing.build import BuildSettings, build_index
+from swiftlet.indexing.merge import merge_changes
+from swiftlet.indexing.writer import IndexWriter
+from swiftlet.retrieval.changes import CHANGES_FILE
+from swiftlet.retrieval.engines import ENGINES
+from swiftlet.retrieval.errors import (
+    ArtefactError,
+    CollectionError,
+    CorruptIndexError,
+    InvalidArgumentError,
+    StorageError,
+)
+from swiftlet.retrieval.manifest import change_details, load_manifest, read_manifest
+from swiftlet.retrieval.searcher import Searcher
+from swiftlet.retrieval.types import Document
+
+pytest_plugins = ["tests.small_disk"]
+
+
+def documents(numbers: Sequence[int], text: str = "the document of the number") -> list[Document]:
+    return [
+        Document(f"{number:03}", f"{text} {number} " * (1 + number % 3), metadata={"n": number})
+        for number in numbers
+    ]
+
+
+BASE = documents(range(30))
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("built") / "index"
+    build_index(BASE, DEFAULT_ENCODER, out)
+    return out
+
+
+@pytest.fixture
+def index(built: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(built, tmp_path / "index"))
+
+
+@pytest.fixture
+def writer(index: Path) -> Iterator[IndexWriter]:
+    with IndexWriter(index, DEFAULT_ENCODER) as opened:
+        yield opened
+
+
+def found(index: Path, query: str) -> list[tuple[str, float]]:
+    with Searcher.open(index, DEFAULT_ENCODER) as searcher:
+        return [(hit.document_id, hit.score) for hit in searcher.search(query, 1000).hits]
+
+
+def test_a_merge_gives_the_index_that_a_build_of_the_same_documents_gives(index, writer, tmp_path):
+    new = documents([3, 40, 41], "wholly new words about")
+    assert writer.put(new[:2]).num_documents == 2
+    assert writer.delete(["005", "040", "nobody"]).unknown == ("nobody",)
+    writer.put(new[2:])
+    assert writer.num_documents == 30
+    assert writer.compact()
+    assert not writer.compact()
+
+    kept = [document for document in BASE if document.document_id not in ("003", "005")]
+    fresh = build_index([*kept, new[0], new[2]], DEFAULT_ENCODER, tmp_path / "fresh")
+    merged = load_manifest(index, "index")
+    computed = {"change", "training"}
+    assert {name: value for name, value in merged.details.items() if name not in computed} == {
+        name: value for name, value in fresh.details.items() if name not in computed
+    }
+    assert merged.files == fresh.files
+    for query in ("new words", "number 7", "the document"):
+        assert found(index, query) == found(tmp_path / "fresh", query)
+
+
+def test_changes_during_a_merge_follow_it(index, writer):
+    writer.put(documents([50]))
+
+    def merge(*places) -> None:
+        writer.put(documents([51]))
+        writer.delete(["001", "050"])
+        change_details(index, {"weight": 0.25})
+        merge_changes(*places)
+
+    assert writer.compact(merge=merge)
+    assert (writer.num_documents, writer.change) == (30, 4)
+    assert read_manifest(index).details["change"] == 1
+    assert read_manifest(index).details["weight"] == 0.25
+    writer.put(documents([52]))
+    assert writer.compact()
+    ids = [document_id for document_id, _ in found(index, "number")]
+    assert sorted(ids) == sorted({f"{n:03}" for n in (*range(30), 51, 52)} - {"001"})
+
+
+def test_a_merge_asks_for_the_type_that_the_size_asks_for(tmp_path):
+    build_index(documents(range(20)), DEFAULT_ENCODER, tmp_path / "index")
+    build_index(
+        documents(range(20)), DEFAULT_ENCODER, tmp_path / "other", BuildSettings(factory="SQfp16")
+    )
+    for name, factory in (("index", "Flat"), ("other", "SQfp16")):
+        with IndexWriter(tmp_path / name, DEFAULT_ENCODER) as writer:
+            writer.put(documents([20]))
+            writer.compact()
+            details = read_manifest(tmp_path / name).details
+            assert (details["factory"], details["training"]["num_passages"]) == (factory, 20)
+            writer.put(documents(range(21, 41)))
+            writer.compact()
+            details = read_manifest(tmp_path / name).details
+            assert (details["factory"], details["training"]["num_passages"]) == (factory, 41)
+
+
+def test_a_merge_is_needed_when_many_documents_are_gone(writer):
+    writer.delete(["001", "002", "003"])
+    assert not writer.needs_merge
+    writer.delete(["004"])
+    assert writer.needs_merge
+
+
+def test_an_index_without_documents_is_not_merged(index, writer):
+    writer.delete([document.document_id for document in BASE])
+    assert writer.num_documents == 0
+    assert not writer.compact()
+    writer.put(documents([1]))
+    assert writer.compact()
+    assert [document_id for document_id, _ in found(index, "number")] == ["001"]
+
+
+def test_an_index_has_one_writer(index, writer):
+    with pytest.raises(ArtefactError, match="another process is writing"):
+        IndexWriter(index, DEFAULT_ENCODER)
+    with pytest.raises(ArtefactError, match="another process is writing"):
+        build_index(BASE, DEFAULT_ENCODER, index, overwrite=True)
+    writer.close()
+    with IndexWriter(index, DEFAULT_ENCODER):
+        pass
+    assert [*index.parent.iterdir()] == [index]
+
+
+def test_bad_documents_and_ids_are_refused_and_nothing_is_written(index, writer):
+    good = {"id": "good", "text": "good"}
+    for bad, problem in (
+        ({"id": "empty", "text": " "}, "neither text nor title"),
+        ({"id": "x" * 3000, "text": "a"}, "at most 2,048 are expected"),
+        (good, "'good' came before"),
+    ):
+        with pytest.raises(CollectionError, match=problem):
+            writer.put([good, bad])
+    for ids, problem in (("001", "a list of ids"), (["001", 5], "5 is not a string")):
+        with pytest.raises(InvalidArgumentError, match=problem):
+            writer.delete(ids)
+    assert writer.delete(["\ud800", "x" * 3000]).num_documents == 0
+    assert not (index / CHANGES_FILE).exists()
+
+
+def test_another_encoder_than_that_of_the_index_is_refused(index):
+    with IndexWriter(index, DEFAULT_QUERY_ENCODER) as writer:
+        with pytest.raises(ArtefactError, match=r"'all-MiniLM-L6-v2' .*query-2-layers'"):
+            writer.put(documents([1]))
+        assert writer.delete(["001"]).num_documents == 1
+
+
+def test_an_index_that_keeps_no_embeddings_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setitem(ENGINES, "exact", "tests.swiftlet.retrieval.engines.exact_index:ExactIndex")
+    settings = BuildSettings(engine="exact", factory="array", language=None)
+    build_index(BASE, DEFAULT_ENCODER, tmp_path / "index", settings)
+    exact = "tests.swiftlet.retrieval.engines.exact_index.ExactIndex.embeddings"
+
+    def refuse(*_: object) -> None:
+        raise InvalidArgumentError("this type of index cannot reconstruct embeddings")
+
+    monkeypatch.setattr(exact, refuse)
+    with pytest.raises(InvalidArgumentError, match="cannot reconstruct"):
+        IndexWriter(tmp_path / "index", DEFAULT_ENCODER)
+    assert [*tmp_path.iterdir()] == [tmp_path / "index"]
+
+
+def test_a_flipped_byte_in_the_changes_is_refused_by_name(index, writer):
+    writer.put(documents(range(3)))
+    writer.close()
+    path = index / CHANGES_FILE
+    whole = path.read_bytes()
+    with sqlite3.connect(path) as connection:
+        values = connection.execute("SELECT * FROM changes").fetchall()
+    written = (b"number 1", values[2][7][40:60], values[0][2], b'{"n": 2}', b"[[0, ", b"002")
+    for content in written:
+        at = whole.index(content)
+        path.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
+        with pytest.raises(CorruptIndexError, match=CHANGES_FILE):
+            IndexWriter(index, DEFAULT_ENCODER)
+    path.write_bytes(whole)
+    with sqlite3.connect(path) as connection:
+        connection.execute("DELETE FROM changes WHERE change = 2")
+    connection.close()
+    with pytest.raises(CorruptIndexError, match="lacks change 2"):
+        IndexWriter(index, DEFAULT_ENCODER)
+
+
+def test_the_changes_of_another_index_are_refused(index, writer, tmp_path):
+    writer.put(documents([1]))
+    writer.close()
+    build_index(documents(range(5)), DEFAULT_ENCODER, tmp_path / "other")
+    shutil.copy(index / CHANGES_FILE, tmp_path / "other")
+    with pytest.raises(CorruptIndexError, match="belongs to another index"):
+        IndexWriter(tmp_path / "other", DEFAULT_ENCODER)
+
+
+def test_a_full_disk_loses_nothing_that_was_written(built, small_disk):
+    index = Path(shutil.copytree(built, small_disk / "index"))
+    with IndexWriter(index, DEFAULT_ENCODER) as writer:
+        writer.put(documents([100]))
+        with pytest.raises(StorageError, match=r"cannot write .*: (No space|database or disk)"):
+            writer.put(documents(range(101, 1000)), batch_documents=1000)
+        with pytest.raises(StorageError, match="cannot write"):
+            writer.compact()
+        assert (writer.num_documents, writer.change) == (31, 1)
+        writer.put(documents([101]))
+        subprocess.run(["mount", "-o", "remount,size=4m", str(small_disk)], check=True)
+        assert writer.compact()
+    assert len(found(index, "number")) == 32
+
+
+def test_threads_may_write_while_another_merges(index, writer):
+    threads = [
+        threading.Thread(target=lambda n=n: writer.put(documents([60 + n]))) for n in range(3)
+    ]
+    threads.append(threading.Thread(target=lambda: writer.delete(["000"])))
+    writer.put(documents([70]))
+    for thread in threads:
+        thread.start()
+    assert writer.compact()
+    for thread in threads:
+        thread.join()
+    writer.compact()
+    assert len(found(index, "number")) == writer.num_documents == 33
