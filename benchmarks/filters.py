@@ -10,8 +10,8 @@ last when the collection of the queries comes first, so it excludes everything n
 
 import random
 import time
-from collections import Counter
 from collections.abc import Iterator
+from functools import partial
 from itertools import product
 from pathlib import Path
 from statistics import median
@@ -87,29 +87,35 @@ def measure(index: Path, queries: list[str]) -> Iterator[Figures]:
     sides: dict[Any, Any] = {key: {key[0]: {"lt": 1000 * key[1]}} for key in keys}
     with swiftlet.open(index) as searcher:
         for mode in ("hybrid", "dense"):
-
-            def searches(filter_: Any, some: list[str], mode: Any = mode) -> list[float]:
-                seconds = []
-                for query in some:
-                    began = time.perf_counter()
-                    found = searcher.search(query, TOP_K, mode=mode, filter=filter_)
-                    seconds.append(1000 * (time.perf_counter() - began))
-                    fewest[len(found)] += 1
-                return seconds
-
-            fewest = Counter[int]()
-            first = {key: searches(side, queries[:1])[0] for key, side in sides.items()}
+            search = partial(searches, searcher, mode)
+            first = {key: search(side, queries[:1])[0][0] for key, side in sides.items()}
+            fewest = TOP_K
             times: dict[Any, list[float]] = {key: [] for key in [None, *keys]}
             for key in alternating(times, ROUNDS):
-                times[key] += searches(sides.get(key), queries)
+                some, least = search(sides.get(key), queries)
+                times[key] += some
+                fewest = min(fewest, least)
             for field, share in keys:
                 yield {
                     "passages": searcher.num_passages, "mode": mode, "field": field,
                     "share": share, "whole_ms": median(times[None]),
                     "filtered_ms": median(times[field, share]), "first_ms": first[field, share],
                     "ratio": median(times[field, share]) / median(times[None]),
-                    "fewest": min(fewest),
+                    "fewest": fewest,
                 }  # fmt: skip
+
+
+def searches(
+    searcher: swiftlet.Searcher, mode: Any, filter_: Any, queries: list[str]
+) -> tuple[list[float], int]:
+    """The milliseconds of each search, and the fewest documents that one has found."""
+    milliseconds, counts = [], []
+    for query in queries:
+        began = time.perf_counter()
+        found = searcher.search(query, TOP_K, mode=mode, filter=filter_)
+        milliseconds.append(1000 * (time.perf_counter() - began))
+        counts.append(len(found))
+    return milliseconds, min(counts)
 
 
 def plot(rows: list[Figures], path: Path) -> None:

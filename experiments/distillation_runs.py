@@ -28,11 +28,12 @@ from swiftlet.encoders import torch_weights
 from swiftlet.evaluation.experiment import run_queries
 from swiftlet.evaluation.metrics import evaluate_per_query
 from swiftlet.evaluation.retrievers import SearcherRetriever
+from swiftlet.retrieval.directory import DOCUMENTS_FILE
 from swiftlet.retrieval.documents import DocumentStore
 from swiftlet.retrieval.encoder import Encoder, OnnxEncoder, Precision
 from swiftlet.retrieval.manifest import FILE_NAME as MANIFEST
 from swiftlet.retrieval.manifest import load_manifest
-from swiftlet.retrieval.searcher import DOCUMENTS_FILE, Searcher
+from swiftlet.retrieval.searcher import Searcher
 from training.distillation.overlap import IndexComparison
 from training.distillation.texts import TextSource, hold_out, read_query_texts
 from training.distillation.torch_encoder import TorchEncoder

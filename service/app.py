@@ -22,6 +22,7 @@ from service.routes import documents, health
 from service.routes.admin import admin_router
 from service.routes.documentation import documentation_router
 from service.routes.embeddings import embeddings_router
+from service.routes.facets import facets_router
 from service.routes.page import page_router
 from service.routes.search import batch_router, search_router
 from service.routes.writes import writes_router
@@ -80,6 +81,7 @@ def create_app(
         batch_router(limits),
         embeddings_router(limits),
         documents.router,
+        facets_router(limits),
     ):
         _include(app, router, search_key)
     for router in (health.router, page_router(), documentation_router(app)):

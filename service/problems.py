@@ -11,6 +11,7 @@ from starlette.responses import Response
 
 from service.context import RequestContext
 from swiftlet.retrieval.errors import (
+    FilterError,
     InvalidArgumentError,
     RetrievalError,
     StorageError,
@@ -180,6 +181,8 @@ def problem_response(error: Exception, context: RequestContext) -> Response:
         "detail": detail,
         "request_id": context.request_id,
     }
-    if isinstance(error, InvalidRequestError) and error.field:
+    if isinstance(error, FilterError):
+        problem["field"] = "filter"
+    elif isinstance(error, InvalidRequestError) and error.field:
         problem["field"] = error.field
     return Response(to_json(problem), kind.status, {**kind.headers}, MEDIA_TYPE)

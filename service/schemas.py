@@ -1,12 +1,21 @@
 """The bodies of requests and answers; FastAPI makes the OpenAPI document from them."""
 
 from contextlib import suppress
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    PlainValidator,
+    WithJsonSchema,
+    model_validator,
+)
 from pydantic_core import from_json
 
 from service.limits import Limits
+from swiftlet.retrieval.filters import Filter, parse_filter
 from swiftlet.retrieval.modes import FUSIONS, HIGHLIGHTINGS, MODES, Fusion, Highlighting, Mode
 from swiftlet.retrieval.text import check_query
 
@@ -30,6 +39,40 @@ def _expected(*names: str) -> str:
     return f"{', '.join(first)} or {last}"
 
 
+def _parsed_filter(value: object) -> Filter | None:
+    return None if value is None else parse_filter(value)
+
+
+_FILTER = (
+    'conditions on the metadata, such as {"kind": "report", "year": {"gte": 2020}}; '
+    "docs/search.md describes their language"
+)
+FilterObject = Annotated[
+    Filter | None,
+    PlainValidator(_parsed_filter),
+    WithJsonSchema(
+        {
+            "anyOf": [{"type": "object", "additionalProperties": True}, {"type": "null"}],
+            "description": _FILTER,
+        }
+    ),
+]
+"""A filter in a body."""
+
+FilterText = Annotated[
+    Filter | None,
+    PlainValidator(_parsed_filter),
+    WithJsonSchema(
+        {
+            "type": "string",
+            "contentMediaType": "application/json",
+            "description": f"in JSON, {_FILTER}",
+        }
+    ),
+]
+"""A filter in a query string."""
+
+
 class SearchOptions(RequestModel):
     """The fields that every request to search has; a route bounds those without a default."""
 
@@ -40,12 +83,13 @@ class SearchOptions(RequestModel):
     timeout_ms: int
     mode: Mode | None = Field(None, description=_expected(*MODES))
     weight: float | None = Field(None, ge=0, le=1, description="a number from 0 to 1")
+    filter: FilterObject = None
     fusion: Fusion = Field("weighted", description=_expected(*FUSIONS))
     highlight: Highlighting | None = Field(None, description=_expected(*HIGHLIGHTINGS))
 
 
 class LinkModel(RequestModel):
-    """The query string of a request: `q`, and parameters as JSON writes them."""
+    """A query string: `q` if there is one, and other parameters as JSON writes them."""
 
     @model_validator(mode="before")
     @classmethod
@@ -145,6 +189,23 @@ class BatchAnswer(BaseModel):
     index: str = Field(description="Fingerprint of the index that answered.")
 
 
+class ValueAnswer(BaseModel):
+    """A value of a facet."""
+
+    value: str | bool | float
+    count: int = Field(description="The documents that have it and pass the filter.")
+
+
+class FacetsAnswer(BaseModel):
+    """The answer of `/facets`."""
+
+    facets: dict[str, list[ValueAnswer]] = Field(
+        description="For each field that the index declares as a facet: its values, most frequent "
+        "first, at most 50."
+    )
+    index: str = Field(description="Fingerprint of the index that answered.")
+
+
 class DocumentAnswer(BaseModel):
     """A document as the corpus gave it."""
 
@@ -216,6 +277,8 @@ class IndexAnswer(BaseModel):
     num_passages: int
     modes: list[str] = Field(description="The modes of a search; the first is the default.")
     weight: float = Field(description="The default of a search's weight.")
+    facets: list[str] = Field(description="The fields that `/facets` counts.")
+    fields: list[str] = Field(description="The fields that a filter can name, at most 100.")
     created_by: str
     recall: dict[str, Any] = Field(description="Measured against exact search at the build.")
     details: dict[str, Any] = Field(description="Further fields of the index's manifest.")

@@ -90,7 +90,6 @@ def serve(settings: Settings, *, on_ready: Callable[[str], None] | None = None) 
             stack.callback(reloader.close)
             writing = Writing(
                 state,
-                reloader,
                 registry,
                 index=settings.index,
                 document_encoder=settings.document_encoder,

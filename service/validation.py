@@ -10,6 +10,7 @@ from fastapi.routing import APIRoute
 from pydantic import BaseModel
 
 from service.problems import InvalidRequestError, MalformedBodyError, TooManyQueriesError
+from swiftlet.retrieval.errors import FilterError
 
 _LONGEST_SHOWN = 24
 _PLAIN_MISTAKES = {
@@ -47,7 +48,10 @@ def _refused_field(
             shown(field), f"there is no field {shown(field)}; the fields are {known}"
         )
     if mistake["type"] == "value_error":
-        return InvalidRequestError(field, f"{field}: {mistake['ctx']['error']}")
+        error = mistake["ctx"]["error"]
+        if isinstance(error, FilterError):
+            return error
+        return InvalidRequestError(field, f"{field}: {error}")
     schema = {} if model is None else _properties(model).get(name, {})
     expected = (schema.get("items", {}) if field != name else schema).get("description")
     if expected is None:  # not one of the service's own fields

@@ -17,13 +17,13 @@ from threading import Event, Lock, Thread
 from time import perf_counter
 from typing import Any, TypeVar
 
-from prometheus_client import CollectorRegistry, Counter, Histogram
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from service.problems import QueueFullError, WriteRefusedError
-from service.reload import Reloader
 from service.state import ServiceState
 from swiftlet.indexing.merge import merge_changes
 from swiftlet.indexing.writer import Changed, IndexWriter
+from swiftlet.retrieval.changes import CHANGES_FILE
 from swiftlet.retrieval.errors import ArtefactError, RetrievalError, UnknownDocumentError
 from swiftlet.retrieval.manifest import read_manifest
 
@@ -47,7 +47,6 @@ class Writing:
     def __init__(
         self,
         state: ServiceState,
-        reloader: Reloader,
         registry: CollectorRegistry,
         *,
         index: Path,
@@ -58,7 +57,7 @@ class Writing:
 
         :param threads: Threads that encode, each of low priority.
         """
-        self._state, self._reloader, self._index = state, reloader, index
+        self._state, self._index = state, index
         self._document_encoder, self._threads = document_encoder, threads
         self._writer: IndexWriter | None = None
         self._waiting = 0
@@ -84,6 +83,13 @@ class Writing:
         self._merge_bytes = Counter(
             "swiftlet_merge_bytes", "Bytes of the bases that merges wrote.", registry=registry
         )
+        for name, help_text, value in (
+            ("segments", "Parts that a search looks into: 2 with changes, else 1.", self._segments),
+            ("changed_passages", "Passages that have been put since the last merge.", self._put),
+            ("tombstones", "Passages that are not found any more.", self._tombstones),
+            ("changes_bytes", "Size of the changes on the disk.", self._changes_bytes),
+        ):
+            Gauge(f"swiftlet_{name}", help_text, registry=registry).set_function(value)
         self._follower.start()
 
     async def put(self, documents: Sequence[Mapping[str, Any]]) -> Changed:
@@ -157,7 +163,8 @@ class Writing:
             changed = write(writer)
         except ArtefactError as error:  # such as another document encoder
             raise WriteRefusedError(str(error)) from error
-        self._make_visible(writer)
+        if (loaded := self._state.loaded) is not None:
+            loaded.searcher.refresh()
         if (
             writer.needs_merge
             and perf_counter() > self._no_merge_before
@@ -179,24 +186,29 @@ class Writing:
         self._writer = IndexWriter(target, self._document_encoder, threads=self._threads)
         return self._writer
 
+    def _segments(self) -> int:
+        return 1 + (self._put() > 0)
+
+    def _put(self) -> int:
+        loaded = self._state.loaded
+        return loaded.searcher.num_changed_passages if loaded else 0
+
+    def _tombstones(self) -> int:
+        loaded = self._state.loaded
+        return loaded.searcher.num_tombstones if loaded else 0
+
+    def _changes_bytes(self) -> int:
+        return sum(path.stat().st_size for path in self._index.glob(f"{CHANGES_FILE}*"))
+
     def _end_merge(self) -> None:
         """End a merge that is under way; the index stays as it was."""
         if (merging := self._merge_process) is not None:
             merging.kill()
 
-    def _make_visible(self, writer: IndexWriter) -> None:
-        """Let the searcher in use read the changes; after a merge, another one takes its place."""
-        loaded = self._state.loaded
-        if loaded is not None and loaded.searcher.index_manifest.content == writer.content:
-            loaded.searcher.refresh()
-        else:
-            self._reloader.request().result()
-
     def _merge(self, writer: IndexWriter) -> None:
         began, outcome = perf_counter(), "failed"
         try:
             writer.compact(merge=self._merge_in_process)
-            self._thread.submit(self._make_visible, writer)
             outcome = "merged"
             manifest = read_manifest(writer.index)
             self._merge_bytes.inc(sum(file.size_bytes for file in manifest.files.values()))
@@ -238,10 +250,7 @@ class Writing:
             if loaded is None:
                 continue
             try:
-                if loaded.searcher.was_merged():
-                    self._reloader.request().result()
-                else:
-                    loaded.searcher.refresh()
+                loaded.searcher.refresh()
                 problem = ""
             except RetrievalError as error:  # such as a searcher that a reload has just closed
                 if str(error) != problem and self._state.loaded is loaded:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from swiftlet.indexing.progress import ProgressLine
     from swiftlet.indexing.writer import Changed, IndexWriter
     from swiftlet.library.evaluation import evaluate, tune
-    from swiftlet.library.indexes import build, load_encoder, write
+    from swiftlet.library.indexes import build, load_encoder, snapshot, write
     from swiftlet.library.indexes import open_searcher as open  # noqa: A004 - as swiftlet.open
     from swiftlet.retrieval.corpora.lines import SkippedLines
     from swiftlet.retrieval.encoder import OnnxEncoder
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         CollectionError,
         CorruptArtefactError,
         EmbeddingSpaceMismatch,
+        FilterError,
         InvalidArgumentError,
         ManifestError,
         MissingExtraError,
@@ -45,6 +46,7 @@ __all__ = [
     "CorruptArtefactError",
     "Document",
     "EmbeddingSpaceMismatch",
+    "FilterError",
     "Hit",
     "IndexWriter",
     "InvalidArgumentError",
@@ -65,6 +67,7 @@ __all__ = [
     "evaluate",
     "load_encoder",
     "open",
+    "snapshot",
     "tune",
     "write",
 ]
@@ -73,7 +76,7 @@ _MODULES = {
     "swiftlet.indexing.progress": ("ProgressLine",),
     "swiftlet.indexing.writer": ("Changed", "IndexWriter"),
     "swiftlet.library.evaluation": ("evaluate", "tune"),
-    "swiftlet.library.indexes": ("build", "load_encoder", "open", "write"),
+    "swiftlet.library.indexes": ("build", "load_encoder", "open", "snapshot", "write"),
     "swiftlet.retrieval.corpora.lines": ("SkippedLines",),
     "swiftlet.retrieval.encoder": ("OnnxEncoder",),
     "swiftlet.retrieval.searcher": ("SearchResult", "Searcher"),

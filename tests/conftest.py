@@ -8,7 +8,7 @@ import pytest
 from hypothesis import settings
 
 from swiftlet.encoders import DEFAULT_ENCODER
-from swiftlet.indexing.build import build_index
+from swiftlet.indexing.build import BuildSettings, build_index
 from swiftlet.retrieval.encoder import OnnxEncoder
 from swiftlet.retrieval.searcher import Searcher
 from swiftlet.retrieval.types import Document
@@ -71,9 +71,10 @@ def small_documents() -> list[Document]:
 
 @pytest.fixture(scope="session")
 def small_index(small_documents: list[Document], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An index directory of the small documents; read only."""
+    """An index directory of the small documents, with both fields as facets; read only."""
     out = tmp_path_factory.mktemp("small") / "index"
-    build_index(small_documents, DEFAULT_ENCODER, out)
+    settings = BuildSettings(facets=("topic", "length"))
+    build_index(small_documents, DEFAULT_ENCODER, out, settings)
     return out
 
 

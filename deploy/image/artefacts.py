@@ -11,8 +11,8 @@ import sys
 from pathlib import Path
 
 from swiftlet import encoders
-from swiftlet.indexing.build import build_index
-from swiftlet.indexing.standard_library import read_standard_library
+from swiftlet.indexing.build import BuildSettings, build_index
+from swiftlet.indexing.standard_library import FACETS, read_standard_library
 from swiftlet.retrieval.errors import RetrievalError
 from swiftlet.retrieval.manifest import read_manifest
 from swiftlet.retrieval.searcher import Searcher
@@ -32,7 +32,8 @@ def main() -> None:
         if is_given(index, "index"):
             shutil.copytree(index, out / "index")
         else:
-            build_index(read_standard_library(), encoders.DEFAULT_ENCODER, out / "index")
+            documents, settings = read_standard_library(), BuildSettings(facets=FACETS)
+            build_index(documents, encoders.DEFAULT_ENCODER, out / "index", settings)
         Searcher.open(out / "index", encoder).close()
     except RetrievalError as error:
         sys.exit(f"artefacts.py: {error}")

@@ -2,7 +2,8 @@
 
 import { unitOffset } from "./service.js";
 
-const STAGE_COLOURS = 9; // of style.css; a stage beyond them takes the first one again
+const STAGE_COLOURS = 10; // of style.css; a stage beyond them takes the first one again
+const SHOWN_VALUES = 8; // of a facet; the others are folded
 const MODES = { hybrid: "meaning and words", dense: "meaning", lexical: "words" };
 const number = new Intl.NumberFormat("en-GB");
 
@@ -25,11 +26,12 @@ export function rounded(milliseconds) {
   return milliseconds < 10 ? milliseconds.toFixed(1) : number.format(Math.round(milliseconds));
 }
 
-/** The address of a query in a mode, or of a document found by it. */
-export function addressOf({ query, mode }, documentId = null) {
+/** The address of a query in a mode and with a filter, or of a document found by it. */
+export function addressOf({ query, mode, filter }, documentId = null) {
   const parameters = new URLSearchParams();
   if (query) parameters.set("q", query);
   if (mode) parameters.set("mode", mode);
+  if (filter) parameters.set("filter", filter);
   if (documentId !== null) parameters.set("document", documentId);
   return parameters.size ? `?${parameters}` : "./";
 }
@@ -79,6 +81,29 @@ export function drawModes(modes) {
   });
 }
 
+/** The values of a field as check boxes with their counts. */
+export function drawFacet(id, field, values, chosen, open) {
+  const boxes = values.map(({ value, count }, position) => {
+    const input = element("input");
+    const checked = chosen.includes(value);
+    Object.assign(input, { type: "checkbox", id: `${id}-${position}`, name: field, checked });
+    input.dataset.value = JSON.stringify(value);
+    const parts = count === undefined ? [] : [number.format(count), element("span", "spoken", " documents")];
+    const label = element("label", "", input, element("span", "value", String(value).trim() || "(blank)"));
+    label.append(element("span", "amount", ...parts));
+    return label;
+  });
+  const drawn = element("fieldset", "", element("legend", "", named(field)), ...boxes.slice(0, SHOWN_VALUES));
+  const rest = boxes.slice(SHOWN_VALUES);
+  if (rest.length) {
+    const more = element("details", "", element("summary", "", `${rest.length} more of ${named(field)}`), ...rest);
+    more.dataset.field = field;
+    more.open = open || rest.some((label) => label.firstChild.checked);
+    drawn.append(more);
+  }
+  return drawn;
+}
+
 /** The times of the stages that ran, as a stacked bar and in words. */
 export function drawStages(stages) {
   const whole = stages.reduce((sum, [, duration]) => sum + duration, 0);
@@ -121,8 +146,12 @@ export function drawEntries(entries) {
   return entries
     .filter(([, value]) => value !== null && value !== undefined && value !== "")
     .map(([name, value]) =>
-      element("div", "", element("dt", "", name.replace(/^num_/, "").replaceAll("_", " ")), element("dd", "", plain(value))),
+      element("div", "", element("dt", "", named(name.replace(/^num_/, ""))), element("dd", "", plain(value))),
     );
+}
+
+function named(field) {
+  return field.replaceAll("_", " ");
 }
 
 function plain(value) {

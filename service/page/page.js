@@ -1,6 +1,7 @@
 // The search page: requests, views, and the address that reflects both.
 
 import { addressOf, counted, drawEntries, drawHit, drawInfo, drawModes, drawStages, drawText, rounded, whereabouts } from "./drawing.js";
+import { chooseFilter, chosenFilter, declareFacets, readFilter, showFacets } from "./facets.js";
 import { Problem, fetchDocument, fetchInfo, keepKey, search } from "./service.js";
 
 const TYPING_PAUSE_MS = 150;
@@ -31,7 +32,7 @@ const views = ["home", "notice", "results", "document"].map($);
 /** Whether the index can mark the words of a query, once it is known. */
 let described;
 
-/** The answered query and mode, and when its hits were shown; null until there is one. */
+/** The answered query, mode and filter, and when its hits were shown; null until there is one. */
 let shown = null;
 /** Whether the query of the address was entered or followed, and so keeps its history entry. */
 let entered = true;
@@ -46,6 +47,7 @@ let placeInResults = { scroll: 0, documentId: null };
 
 function show(name) {
   for (const view of views) view.hidden = view.id !== name;
+  showFacets(name === "results" || (name === "notice" && Boolean(chosenFilter())));
 }
 
 function announce(sentence) {
@@ -82,9 +84,10 @@ function showHits(asked, answer) {
 
 // Other searches than lexical ones find documents for every query, unless the index is empty.
 function showEmpty() {
-  const lexical = shown.mode === "lexical";
+  const { mode, filter } = shown;
   shown = null;
-  const detail = lexical ? "No document shares a word with the query." : "This index holds no documents yet.";
+  let detail = filter ? "No document has the chosen values." : "This index holds no documents yet.";
+  if (mode === "lexical") detail = `No document ${filter ? "with the chosen values " : ""}shares a word with the query.`;
   showNotice({ heading: "Nothing found", detail });
 }
 
@@ -203,9 +206,10 @@ async function ask(request, onAnswer) {
 function searchFor(asked, onAnswer = () => {}) {
   return ask(
     async (signal) => {
-      const { query, mode } = asked;
+      const { query, mode, filter } = asked;
       const highlight = (await described) ? { highlight: "words" } : {};
-      return search({ query, ...(mode && { mode }), ...highlight }, signal);
+      const chosen = filter ? { filter: JSON.parse(filter) } : {};
+      return search({ query, ...(mode && { mode }), ...chosen, ...highlight }, signal);
     },
     (answer) => {
       showHits(asked, answer);
@@ -227,30 +231,34 @@ function openDocument(documentId) {
 function address() {
   const parameters = new URLSearchParams(location.search);
   const query = (parameters.get("q") ?? "").trim();
-  return { query, mode: parameters.get("mode") ?? "", documentId: parameters.get("document") };
+  const filter = readFilter(parameters.get("filter"));
+  return { query, mode: parameters.get("mode") ?? "", filter, documentId: parameters.get("document") };
 }
 
-/** The query in the box, and the chosen mode: until the modes are known, that of the address. */
+/** The query in the box, and the chosen mode and filter: until they can be chosen, those of the address. */
 function typed() {
   const chosen = modeInputs().find((input) => input.checked);
-  return { query: box.value.trim(), mode: chosen?.value ?? address().mode };
+  const { mode, filter } = address();
+  return { query: box.value.trim(), mode: chosen?.value ?? mode, filter: chosenFilter() ?? filter };
 }
 
-/** Whether both are the same query in the same mode. */
+/** Whether both are the same query in the same mode with the same filter. */
 function same(one, other) {
-  return one.query === other?.query && one.mode === other.mode;
+  return one.query === other?.query && one.mode === other.mode && one.filter === other.filter;
 }
 
 /** Show the query or the document of the address. */
 async function follow() {
-  const { query, mode, documentId } = address();
+  const { query, mode, filter, documentId } = address();
   if (box.value.trim() !== query) box.value = query;
   checkMode(mode);
+  chooseFilter(filter);
   entered = true;
   stop();
   const open = () => documentId !== null && openDocument(documentId);
-  if (query && !same({ query, mode }, shown)) {
-    await searchFor({ query, mode }, open);
+  const asked = { query, mode, filter };
+  if (query && !same(asked, shown)) {
+    await searchFor(asked, open);
   } else if (documentId !== null) {
     await open();
   } else if (query) {
@@ -313,6 +321,7 @@ $("search").addEventListener("submit", (event) => {
 });
 
 $("modes").addEventListener("change", () => $("search").requestSubmit());
+$("facets").addEventListener("choice", () => $("search").requestSubmit());
 
 $("key-form").addEventListener("submit", (event) => {
   event.preventDefault();
@@ -363,7 +372,7 @@ function move(by) {
 
 document.addEventListener("keydown", (event) => {
   if (event.isComposing || event.ctrlKey || event.metaKey || event.altKey || $("about").open) return;
-  const writes = event.target.matches("input:not([type=radio]), textarea");
+  const writes = event.target.matches("input:not([type=radio], [type=checkbox]), textarea");
   let handled = true;
   if (event.key === "/" && !writes) {
     box.focus();
@@ -394,23 +403,26 @@ function checkMode(mode) {
   for (const input of modeInputs()) input.checked = input.value === mode;
 }
 
-/** Offer the modes of the index. An address with another one is changed to the default. */
-function offerModes(modes) {
+/** Offer the modes and facets of the index. What an address has of others is taken out of it. */
+function offer({ modes, facets }) {
   for (const label of $("modes").querySelectorAll("label")) label.remove();
   $("modes").append(...drawModes(modes));
   $("modes").hidden = modes.length < 2;
-  const { query, mode, documentId } = address();
+  const before = address().filter;
+  declareFacets(facets, before);
+  const { query, mode, filter, documentId } = address();
   checkMode(mode);
-  if (modeInputs().some((input) => input.checked)) return;
-  history.replaceState(history.state, "", addressOf({ query, mode: "" }, documentId));
+  const hasMode = modeInputs().some((input) => input.checked);
+  if (hasMode && filter === before) return;
+  history.replaceState(history.state, "", addressOf({ query, mode: hasMode ? mode : "", filter }, documentId));
   follow();
 }
 
-/** Show the size of the index and its modes; true if it can mark the words of a query. */
+/** Show the size of the index, its modes and facets; true if it can mark the words of a query. */
 async function describe() {
   try {
     const { index } = await fetchInfo();
-    offerModes(index.modes);
+    offer(index);
     const [documents, passages] = [index.num_documents, index.num_passages];
     $("home-size").textContent = `${counted(documents, "document")} in ${counted(passages, "passage")}.`;
     return index.modes.includes("lexical");

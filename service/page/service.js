@@ -39,6 +39,12 @@ export async function fetchInfo() {
   return read(await ask("info"));
 }
 
+/** The values of each facet and their counts, of the documents that pass a filter in JSON. */
+export async function fetchFacets(filter) {
+  const { facets } = await read(await ask(filter ? `facets?${new URLSearchParams({ filter })}` : "facets"));
+  return facets;
+}
+
 /** Keep a key for this tab, and send it from now on. */
 export function keepKey(key) {
   try {

@@ -12,6 +12,7 @@ PAGE_FILES = {
     "/page/style.css": ("style.css", "text/css"),
     "/page/page.js": ("page.js", "text/javascript"),
     "/page/drawing.js": ("drawing.js", "text/javascript"),
+    "/page/facets.js": ("facets.js", "text/javascript"),
     "/page/service.js": ("service.js", "text/javascript"),
 }
 """Each path of the page: its file in `service/page`, and its media type."""

@@ -21,6 +21,7 @@ from service.problems import (
 )
 from service.schemas import (
     BatchAnswer,
+    FilterText,
     LinkModel,
     RequestFields,
     RequestModel,
@@ -72,6 +73,7 @@ def search_router(limits: Limits) -> APIRouter:
     class SearchParameters(SearchOptions, Link):
         """The query string of `GET /search`."""
 
+        filter: FilterText = None
         top_k: Annotated[int, fields.top_k] = fields.default_top_k
         offset: Annotated[int, fields.offset] = 0
         timeout_ms: Annotated[int, fields.timeout_ms] = limits.timeout_ms
@@ -87,20 +89,20 @@ def search_router(limits: Limits) -> APIRouter:
     async def search(asked: SearchRequest, request: Request, service: AnyService) -> Response:
         """Find the documents that answer a query."""
         loaded, (found,) = await _find_each(service, request, [asked.query], asked)
-        return _json(b'{"hits":%b,"index":"%b"}' % (found.hits, loaded.fingerprint.encode()))
+        return _json(b'{"hits":%b,"index":"%b"}' % (found.hits, loaded.generation.encode()))
 
     @router.get(
         "/search",
         response_model=SearchAnswer,
         responses=problems(*_REFUSALS),
-        dependencies=[Depends(_check_query_string)],
+        dependencies=[Depends(check_query_string)],
     )
     async def search_by_link(
         asked: Annotated[SearchParameters, Query()], request: Request, service: AnyService
     ) -> Response:
         """Find the documents that answer a query, from a URL."""
         loaded, (found,) = await _find_each(service, request, [asked.q], asked)
-        return _json(b'{"hits":%b,"index":"%b"}' % (found.hits, loaded.fingerprint.encode()))
+        return _json(b'{"hits":%b,"index":"%b"}' % (found.hits, loaded.generation.encode()))
 
     return router
 
@@ -140,12 +142,12 @@ def batch_router(limits: Limits) -> APIRouter:
             )
         loaded, found = await _find_each(service, request, asked.queries, asked)
         results = b",".join(b'{"hits":%b}' % each.hits for each in found)
-        return _json(b'{"results":[%b],"index":"%b"}' % (results, loaded.fingerprint.encode()))
+        return _json(b'{"results":[%b],"index":"%b"}' % (results, loaded.generation.encode()))
 
     return router
 
 
-async def _check_query_string(request: Request) -> None:
+async def check_query_string(request: Request) -> None:
     """Refuse query strings that FastAPI would misread.
 
     :raises InvalidRequestError: When a parameter is repeated, or not valid UTF-8.
@@ -196,6 +198,7 @@ def _find(loaded: LoadedIndex, options: SearchOptions, query: str) -> _Found:
         mode=options.mode,
         weight=options.weight,
         fusion=options.fusion,
+        filter=options.filter,
         offset=options.offset,
         min_score=options.min_score,
         include_text=options.include_text,

@@ -9,7 +9,12 @@ from pydantic_core import PydanticCustomError
 from service.body import json_route
 from service.limits import Limits
 from service.openapi import problems
-from service.problems import InvalidRequestError, QueueFullError, WriteRefusedError
+from service.problems import (
+    InvalidRequestError,
+    QueueFullError,
+    TooManyQueriesError,
+    WriteRefusedError,
+)
 from service.schemas import RequestModel, WriteAnswer
 from service.state import ReadyService
 from service.writing import Writing
@@ -22,7 +27,13 @@ from swiftlet.retrieval.errors import (
 )
 from swiftlet.retrieval.filters import parse_filter
 
-_REFUSALS = (InvalidArgumentError, WriteRefusedError, QueueFullError, StorageError)
+_REFUSALS = (
+    InvalidArgumentError,
+    TooManyQueriesError,
+    WriteRefusedError,
+    QueueFullError,
+    StorageError,
+)
 _MOST_VALUES = 1_000_000
 """Values of one body: a thousand documents with rich metadata have fewer."""
 
@@ -72,7 +83,9 @@ def writes_router(limits: Limits, writing: Writing) -> APIRouter:
         try:
             return _answer(await writing.put(asked.documents))
         except CollectionError as error:
-            raise InvalidRequestError("documents", str(error)) from error
+            # Without the options that leave bad documents out, which a build has.
+            bad = error.__cause__ if isinstance(error.__cause__, CollectionError) else error
+            raise InvalidRequestError("documents", f"documents: {bad.problem}") from error
 
     @router.post("/documents/delete", responses=problems(*_REFUSALS, body=True))
     async def delete(asked: DeleteRequest) -> WriteAnswer:

@@ -35,7 +35,7 @@ def demo(
     """Index the Python standard library's documentation and serve it."""
     from service.server import listen, serve
     from service.settings import load_settings
-    from swiftlet.indexing.standard_library import read_standard_library
+    from swiftlet.indexing.standard_library import FACETS, read_standard_library
     from swiftlet.library.indexes import build
 
     index = (directory or _cache_directory()) / f"python-{platform.python_version()}"
@@ -51,7 +51,8 @@ def demo(
     if not _is_current(index):
         messages.print("Indexing the documentation of the Python standard library")
         with ProgressBars() as progress:
-            build(read_standard_library(), index, overwrite=True, progress=progress)
+            documents = read_standard_library()
+            build(documents, index, facets=FACETS, overwrite=True, progress=progress)
     serve(
         settings,
         on_ready=lambda address: Thread(target=_show, args=(address,), daemon=True).start(),
@@ -63,7 +64,8 @@ def _cache_directory() -> Path:
 
 
 def _is_current(index: Path) -> bool:
-    """Whether `index` exists, made by the encoder that ships, of the default type and language."""
+    """Whether `index` is made by the encoder that ships, as the demo's index is made now."""
+    from swiftlet.indexing.standard_library import FACETS
     from swiftlet.retrieval.engines import find_engine
     from swiftlet.retrieval.errors import ArtefactError
     from swiftlet.retrieval.lexical import DEFAULT_LANGUAGE
@@ -77,6 +79,7 @@ def _is_current(index: Path) -> bool:
     factory = find_engine().default_factory(manifest.details.get("num_passages", 0), manifest.dim)
     wanted = {
         "encoder_fingerprint": encoder, "factory": factory, "language": DEFAULT_LANGUAGE,
+        "facets": list(FACETS),
     }  # fmt: skip
     return wanted.items() <= manifest.details.items()
 

@@ -55,6 +55,10 @@ def index(
     dense_only: Annotated[
         bool, typer.Option("--dense-only", help="No lexical index: search by meaning alone.")
     ] = False,
+    facet: Annotated[
+        list[str] | None,
+        typer.Option(help="A field of the metadata to count and choose by; may be repeated."),
+    ] = None,
     precision: PrecisionOption = None,
     threads: Threads = None,
     overwrite: Overwrite = False,
@@ -77,6 +81,7 @@ def index(
                 engine=engine,
                 factory=factory,
                 language=None if dense_only else language,
+                facets=facet or (),
                 precision=value_of(precision),
                 threads=threads,
                 overwrite=overwrite,

@@ -14,6 +14,7 @@ def inspect(
     directory: Annotated[Path, typer.Argument(help="Index, encoder or training directory.")],
 ) -> None:
     """Show the manifest of an artefact, and verify its files."""
+    from swiftlet.retrieval.changes import CHANGES_FILE, Changes
     from swiftlet.retrieval.manifest import read_manifest, verify_files
 
     manifest = read_manifest(directory)
@@ -23,4 +24,10 @@ def inspect(
     for name, entry in files.items():
         output.print(f"{name}  {entry['size_bytes']:,} bytes  sha256 {entry['sha256'][:16]}…")
     verify_files(directory, manifest)
+    if manifest.kind == "index":
+        changes = Changes(directory, manifest)
+        count = sum(1 for _ in changes.after(changes.first))
+        changes.close()
+        if count:
+            output.print(f"{CHANGES_FILE}  {count:,} changes since the index was built or merged")
     output.print(f"[green]whole[/]: fingerprint {manifest.fingerprint[:16]}")

@@ -17,6 +17,7 @@ from swiftlet.cli.index import index
 from swiftlet.cli.inspect import inspect
 from swiftlet.cli.search import search
 from swiftlet.cli.serve import serve
+from swiftlet.cli.snapshot import snapshot
 from swiftlet.cli.terminal import output, print_refusal
 from swiftlet.cli.train import train
 from swiftlet.cli.tune import tune
@@ -75,7 +76,7 @@ def options(
 
 # Each command imports its own packages when it runs, so that `search` never waits for torch.
 for command in (
-    demo, index, search, serve, add, delete, compact,
+    demo, index, search, serve, add, delete, compact, snapshot,
     evaluate, tune, train, distill, export, inspect,
 ):  # fmt: skip
     app.command()(command)

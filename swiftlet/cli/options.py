@@ -1,11 +1,13 @@
 """Arguments and options that several commands share."""
 
+import json
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from swiftlet.retrieval.errors import FilterError, shown
 from swiftlet.retrieval.modes import Fusion, Mode
 from training.model.poolings import POOLINGS
 
@@ -46,6 +48,14 @@ WeightOption = Annotated[
     ),
 ]
 FusionOption = Annotated[Fusion, typer.Option(help="weighted, or rrf (reciprocal rank fusion).")]
+FilterOption = Annotated[
+    str | None,
+    typer.Option(
+        "--filter",
+        help='Conditions on the metadata, in JSON: {"year": {"gte": 2020}}.',
+        show_default="all documents",
+    ),
+]
 IndexDirectory = Annotated[Path, typer.Argument(help="Index directory.", metavar="INDEX")]
 SkipBadLines = Annotated[
     bool, typer.Option("--skip-bad-lines", help="List bad lines and files instead of stopping.")
@@ -56,6 +66,21 @@ Threads = Annotated[
 Resume = Annotated[bool, typer.Option("--resume", help="Continue from the run's last checkpoint.")]
 OverwriteRun = Annotated[bool, typer.Option("--overwrite", help="Remove an earlier run first.")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace an existing artefact.")]
+
+
+def filter_of(option: str | None) -> Any:
+    """The value of the option --filter, or None.
+
+    :raises FilterError: When it is not JSON.
+    """
+    if option is None:
+        return None
+    try:
+        return json.loads(option)
+    except (ValueError, RecursionError):
+        raise FilterError(
+            f'--filter is {shown(option)}, but JSON such as {{"year": {{"gte": 2020}}}} is expected'
+        ) from None
 
 
 def value_of(option: StrEnum | None) -> Any:

@@ -11,11 +11,13 @@ from rich.text import Text
 from swiftlet import encoders
 from swiftlet.cli.options import (
     EncoderOption,
+    FilterOption,
     FusionOption,
     IndexDirectory,
     ModeOption,
     PrecisionOption,
     WeightOption,
+    filter_of,
     value_of,
 )
 from swiftlet.cli.terminal import output
@@ -33,6 +35,7 @@ def search(
     mode: ModeOption = None,
     weight: WeightOption = None,
     fusion: FusionOption = "weighted",
+    filter_: FilterOption = None,
     offset: Annotated[int, typer.Option(min=0, help="Best documents to leave out.")] = 0,
     min_score: Annotated[
         float | None, typer.Option(help="Leave out documents with a lower score.")
@@ -44,7 +47,7 @@ def search(
     from swiftlet.retrieval.searcher import Searcher
     from swiftlet.retrieval.text import check_query
 
-    query = check_query(query)
+    query, chosen = check_query(query), filter_of(filter_)
     with Searcher.open(index, encoder, precision=value_of(precision)) as searcher:
         result = searcher.search(
             query,
@@ -52,6 +55,7 @@ def search(
             mode=mode,
             weight=weight,
             fusion=fusion,
+            filter=chosen,
             offset=offset,
             min_score=min_score,
         )

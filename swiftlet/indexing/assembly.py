@@ -14,10 +14,12 @@ from swiftlet.indexing.progress import Progress
 from swiftlet.indexing.sample_queries import sample_queries
 from swiftlet.indexing.tuning import TARGET_RECALL, exact_rows, recall, tune
 from swiftlet.retrieval.columns import COLUMN_FILES, COLUMNS_FOLDER, Columns
+from swiftlet.retrieval.directory import DOCUMENTS_FILE, PASSAGE_TO_DOCUMENT_FILE
 from swiftlet.retrieval.encoder import OnnxEncoder
 from swiftlet.retrieval.encoding import encode_texts
 from swiftlet.retrieval.engines import find_engine, index_details
 from swiftlet.retrieval.errors import InvalidArgumentError
+from swiftlet.retrieval.facets import check_facets
 from swiftlet.retrieval.index import VectorIndex
 from swiftlet.retrieval.lexical import LEXICAL_FOLDER, write_lexical_index
 from swiftlet.retrieval.manifest import (
@@ -27,7 +29,6 @@ from swiftlet.retrieval.manifest import (
     write_manifest,
 )
 from swiftlet.retrieval.publication import save_array
-from swiftlet.retrieval.searcher import DOCUMENTS_FILE, PASSAGE_TO_DOCUMENT_FILE
 from swiftlet.retrieval.stages.state import num_candidates_for
 from swiftlet.retrieval.types import Document, Embeddings
 
@@ -85,6 +86,7 @@ class Assembly:
         """
         corpus = write_documents(artefact / DOCUMENTS_FILE, documents, splitter, self.progress)
         write_columns(artefact / COLUMNS_FOLDER, corpus.metadata())
+        check_facets(self.details.get("facets", ()), Columns.open(artefact / COLUMNS_FOLDER))
         words = self._index_words(corpus, artefact)
         embeddings = embed(corpus)
         index, details = self._index(corpus, embeddings, trained(len(embeddings)), bool(words))

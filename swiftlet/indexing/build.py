@@ -37,7 +37,7 @@ class BuildSettings:
     `passage_tokens` and `overlap_tokens` as in `PassageSplitter`; with `truncate` a document is
     one passage, of which the encoder reads the beginning. `engine` is one of `ENGINES`, `factory`
     the type of index that it makes; None chooses by size. `language` is one of `LANGUAGES`; None
-    makes no lexical index.
+    makes no lexical index. `facets` are fields of the metadata; some document must have each.
     """
 
     passage_tokens: int = 128
@@ -46,6 +46,7 @@ class BuildSettings:
     engine: str = DEFAULT_ENGINE
     factory: str | None = None
     language: str | None = DEFAULT_LANGUAGE
+    facets: tuple[str, ...] = ()
     precision: Precision | None = None
     threads: int | None = None
 
@@ -109,6 +110,7 @@ def build_index(
                         "overlap_tokens": splitter.overlap_tokens,
                         "truncate": splitter.truncate,
                     },
+                    "facets": list(settings.facets),
                 },
             )
 

@@ -17,13 +17,13 @@ from swiftlet.indexing.document_writer import StoredCorpus
 from swiftlet.indexing.embeddings import EmbeddingsFile
 from swiftlet.indexing.progress import Progress, Silence
 from swiftlet.retrieval.changes import FIRST_CHANGE, Changes
+from swiftlet.retrieval.directory import DOCUMENTS_FILE
 from swiftlet.retrieval.documents import connect_read_only
 from swiftlet.retrieval.encoder import OnnxEncoder
 from swiftlet.retrieval.engines import DEFAULT_ENGINE, find_engine, open_index
 from swiftlet.retrieval.errors import ArtefactError
 from swiftlet.retrieval.manifest import Manifest, load_manifest
 from swiftlet.retrieval.processors import available_processors
-from swiftlet.retrieval.searcher import DOCUMENTS_FILE
 from swiftlet.retrieval.types import Document, Embeddings, Passage, Span
 
 EMBEDDINGS_FILE = "merge.f32"
@@ -39,7 +39,7 @@ def merge_changes(
     index: Path,
     artefact: Path,
     last: int,
-    encoder_directory: Path,
+    encoder: Path | OnnxEncoder,
     *,
     threads: int | None = None,
     progress: Progress | None = None,
@@ -49,6 +49,7 @@ def merge_changes(
     The vector index is trained again when the collection has doubled or halved since its training,
     when its size asks for another type, or when its recall has fallen.
 
+    :param encoder: The document encoder of the index, or its directory.
     :raises ArtefactError: When the index or the encoder is damaged, or they do not fit together.
     :raises StorageError: When the file system refuses.
     """
@@ -73,7 +74,7 @@ def merge_changes(
         return None if found is None else Trained(found, factory, trained_on, training["recall@10"])
 
     assembly = Assembly(
-        encoder=load_encoder(encoder_directory, manifest),
+        encoder=encoder if isinstance(encoder, OnnxEncoder) else load_encoder(encoder, manifest),
         engine=engine,
         factory=None if by_size else factory,
         language=details.get("language"),

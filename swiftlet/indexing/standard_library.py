@@ -39,6 +39,9 @@ _NOT_IMPORTED = frozenset({"readline"})
 _INTERNAL = frozenset({"posix", "nt", "posixpath", "ntpath", "genericpath", "nturl2path"}) | {
     f"multiprocessing.popen_{way}" for way in ("fork", "forkserver", "spawn_posix", "spawn_win32")
 }
+FACETS = ("package", "language")
+"""The fields of the metadata to choose by."""
+
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z])|\n\s*\n")
 _TITLE_WIDTH = 120
 
@@ -104,7 +107,17 @@ class _Library:
             unique.setdefault(definition.name, definition)
         texts = [summary] if summary else []
         texts += [_section(name, definition) for definition in unique.values()]
-        return _document(name, summary, texts, source) if texts else None
+        if not texts:
+            return None
+        metadata = {
+            "source": source,
+            "python": f"{sys.version_info.major}.{sys.version_info.minor}",
+            "language": "C" if source == "C" else "Python",
+        }
+        package = name.partition(".")[0]
+        if any(other.startswith(f"{package}.") for other in self.sources):
+            metadata["package"] = package
+        return _document(name, summary, texts, metadata)
 
     def _summary_in_python(self, name: str) -> str:
         """The docstring of _pydatetime for datetime, which only imports one of two modules."""
@@ -172,7 +185,7 @@ def _section(module: str, definition: Definition) -> str:
     return f"{name}{call}\n{definition.documentation}"
 
 
-def _document(name: str, summary: str, texts: list[str], source: str) -> Document:
+def _document(name: str, summary: str, texts: list[str], metadata: dict[str, str]) -> Document:
     sections = []
     start = 0
     for text in texts:
@@ -186,6 +199,6 @@ def _document(name: str, summary: str, texts: list[str], source: str) -> Documen
         document_id=name,
         text=whole,
         title=f"{name} — {title}".encode(errors="replace").decode() if title else name,
-        metadata={"source": source, "python": f"{sys.version_info.major}.{sys.version_info.minor}"},
+        metadata=metadata,
         sections=tuple(sections),
     )

@@ -17,6 +17,7 @@ from swiftlet.indexing.progress import Progress
 from swiftlet.retrieval.changes import CHANGES_FILE, Change, Changes, create, row_of
 from swiftlet.retrieval.corpora.lines import SkippedLines
 from swiftlet.retrieval.corpora.rows import Corpus, documents_of
+from swiftlet.retrieval.directory import DOCUMENTS_FILE
 from swiftlet.retrieval.documents import DocumentStore
 from swiftlet.retrieval.encoder import OnnxEncoder
 from swiftlet.retrieval.encoding import encode_texts
@@ -25,7 +26,6 @@ from swiftlet.retrieval.errors import InvalidArgumentError, StorageError, shown
 from swiftlet.retrieval.manifest import change_details, load_manifest, read_manifest
 from swiftlet.retrieval.passages import PassageSplitter, encoder_text
 from swiftlet.retrieval.publication import discard, flush, locked_working_directory, publish
-from swiftlet.retrieval.searcher import DOCUMENTS_FILE
 
 BATCH_DOCUMENTS = 100
 
@@ -60,7 +60,8 @@ class IndexWriter:
         :raises StorageError: When the index is on storage that cannot be written.
         """
         read_manifest(index, "index")  # refused before anything is made beside it
-        self._index = index.resolve()
+        self.index = index.resolve()
+        """The directory that is written, without links."""
         self._encoder_directory = encoder_directory
         self._threads = threads
         self._encoder: OnnxEncoder | None = None
@@ -71,12 +72,12 @@ class IndexWriter:
         self._num_passages = self._num_touched = 0
         self._exit = ExitStack()
         try:
-            self._working = self._exit.enter_context(locked_working_directory(self._index))
+            self._working = self._exit.enter_context(locked_working_directory(self.index))
             self._exit.callback(self._clear_working)
             self._clear_merge()
-            manifest = load_manifest(self._index, "index")
+            manifest = load_manifest(self.index, "index")
             # Refused if the engine does not keep embeddings, which a merge needs.
-            open_index(self._index, manifest.details).embeddings(np.zeros(1, dtype=np.int64))
+            open_index(self.index, manifest.details).embeddings(np.zeros(1, dtype=np.int64))
             self._exit.callback(self._close_files)
             self._open_files()
         except BaseException:
@@ -184,11 +185,12 @@ class IndexWriter:
             artefact = self._working / "artefact"
             try:
                 artefact.mkdir()
-                place = self._index, artefact, last, self._encoder_directory
+                place = self.index, artefact, last
                 if merge is None:
-                    merge_changes(*place, threads=self._threads, progress=progress)
+                    encoder = self._loaded_encoder()
+                    merge_changes(*place, encoder, threads=self._threads, progress=progress)
                 else:
-                    merge(*place)
+                    merge(*place, self._encoder_directory)
                 flush(artefact)  # not while writers wait
                 with self._writing:
                     self._publish(artefact, last, before)
@@ -218,7 +220,7 @@ class IndexWriter:
             replace(change, number=number)
             for number, change in enumerate(changes, start=self.change + 1)
         ]
-        path, content = self._index / CHANGES_FILE, self._manifest.content
+        path, content = self.index / CHANGES_FILE, self._manifest.content
         with _sqlite_errors(path):
             if self._connection is None:
                 self._connection = _connect(path, content)
@@ -246,7 +248,7 @@ class IndexWriter:
 
     def _publish(self, artefact: Path, last: int, before: Mapping[str, object]) -> None:
         """Put a merged base in the place of the index, with the changes after `last`."""
-        details = read_manifest(self._index).details
+        details = read_manifest(self.index).details
         tuned = {name: details[name] for name in _TUNED_DETAILS if name in details}
         if any(tuned[name] != before.get(name) for name in tuned):
             change_details(artefact, tuned)
@@ -261,14 +263,14 @@ class IndexWriter:
                     connection.close()
         self._close_files()
         try:
-            publish(artefact, self._index)
+            publish(artefact, self.index)
         finally:
             self._open_files()
 
     def _open_files(self) -> None:
-        self._manifest = read_manifest(self._index, "index")
-        self._store = DocumentStore(self._index / DOCUMENTS_FILE)
-        self._changes = Changes(self._index, self._manifest)
+        self._manifest = read_manifest(self.index, "index")
+        self._store = DocumentStore(self.index / DOCUMENTS_FILE)
+        self._changes = Changes(self.index, self._manifest)
         self.change = self._changes.first
         """The number of the last change."""
         self._exists_now: dict[str, bool] = {}

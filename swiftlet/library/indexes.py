@@ -1,10 +1,12 @@
 """Builds, opens and changes indexes, and loads encoders."""
 
 import os
+from collections.abc import Sequence
 
 from swiftlet import encoders
 from swiftlet.indexing.build import BuildSettings, build_index
 from swiftlet.indexing.progress import Progress
+from swiftlet.indexing.snapshot import snapshot as write_snapshot
 from swiftlet.indexing.writer import IndexWriter
 from swiftlet.retrieval.arguments import path_of, whole_number
 from swiftlet.retrieval.corpora.lines import SkippedLines
@@ -30,6 +32,7 @@ def build(
     engine: str = DEFAULT_ENGINE,
     factory: str | None = None,
     language: str | None = DEFAULT_LANGUAGE,
+    facets: Sequence[str] = (),
     precision: Precision | None = None,
     threads: int | None = None,
     overwrite: bool = False,
@@ -50,6 +53,8 @@ def build(
     :param factory: The type of index, for FAISS a factory string; None chooses by size.
     :param language: The language of the words for lexical and hybrid search, one of
         `swiftlet.retrieval.lexical.LANGUAGES`; None makes an index for dense search alone.
+    :param facets: Fields of the metadata: `Searcher.facets` counts their values, and the search
+        page offers them as a choice.
     :param precision: The encoder's model; None takes the encoder's default.
     :param threads: Threads that encode; None takes all cores.
     :param overwrite: Replace an existing index.
@@ -67,12 +72,19 @@ def build(
         engine=engine,
         factory=factory,
         language=language,
+        facets=_fields(facets),
         precision=precision,
         threads=None if threads is None else whole_number("threads", threads, least=1),
     )
     encoder, out = path_of("encoder", encoder), path_of("out", out)
     documents = documents_of(corpus, skipped=skipped)
     return build_index(documents, encoder, out, settings, overwrite=overwrite, progress=progress)
+
+
+def _fields(facets: object) -> tuple[str, ...]:
+    if not isinstance(facets, list | tuple) or not all(isinstance(each, str) for each in facets):
+        raise InvalidArgumentError(f"facets is {shown(facets)}, but a list of fields is expected")
+    return tuple(dict.fromkeys(facets))
 
 
 def open_searcher(
@@ -109,6 +121,18 @@ def write(
     """
     threads = None if threads is None else whole_number("threads", threads, least=1)
     return IndexWriter(path_of("index", index), path_of("encoder", encoder), threads=threads)
+
+
+def snapshot(index: StrPath, out: StrPath, *, overwrite: bool = False) -> Manifest:
+    """Write an index with its changes into the tar archive `out`; `tar -xf` restores it.
+
+    A writer may go on meanwhile; the archive has the changes of one moment.
+
+    :param overwrite: Replace an existing file.
+    :returns: The manifest of the index.
+    :raises RetrievalError: When the index or the storage is bad, or `out` exists.
+    """
+    return write_snapshot(path_of("index", index), path_of("out", out), overwrite=overwrite)
 
 
 def load_encoder(

@@ -1,17 +1,27 @@
 """Passage scores to document scores."""
 
+from typing import Protocol
+
 import numpy as np
 from numpy.typing import NDArray
 
 from swiftlet.retrieval.index import Rows
 from swiftlet.retrieval.types import Embeddings
 
-DocumentNumbers = NDArray[np.int32]
+DocumentNumbers = NDArray[np.int32] | NDArray[np.float64]
 """Numbers of documents in the order of their ids, so that the smaller number wins a tie."""
 
 
+class NumbersByRow(Protocol):
+    """The document number of each row."""
+
+    def __getitem__(self, rows: Rows, /) -> DocumentNumbers:
+        """The numbers (k,) of the documents at `rows` (k,)."""
+        ...
+
+
 def best_passages(
-    scores: Embeddings, rows: Rows, passage_to_document: DocumentNumbers
+    scores: Embeddings, rows: Rows, passage_to_document: NumbersByRow
 ) -> tuple[Embeddings, Rows]:
     """The best passage of each document (maxP): scores (d,) and rows (d,), best document first.
 

@@ -122,7 +122,7 @@ class Changes:
         if not self.path.exists():
             return None
         with self._errors():
-            connection = _connect_read_only(self.path)
+            connection = connect_changes(self.path)
             if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'base'").fetchone():
                 connection.close()
                 return None
@@ -212,7 +212,7 @@ def check_base(connection: sqlite3.Connection, path: Path, content: str) -> None
         )
 
 
-def _connect_read_only(path: Path) -> sqlite3.Connection:
+def connect_changes(path: Path) -> sqlite3.Connection:
     """A reading connection that sees everything committed, also on read-only storage."""
     uri = f"{path.absolute().as_uri()}?mode=ro"
     connection = _connect(uri)

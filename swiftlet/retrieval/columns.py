@@ -2,7 +2,8 @@
 
 import struct
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from pathlib import Path
@@ -20,7 +21,10 @@ COLUMNS_FOLDER = "columns"
 COLUMN_FILES = ("documents.npy", "document_ends.npy", "keys.npy", "key_ends.npy")
 
 LONGEST_KEY = 256
-"""Longer texts, in bytes of UTF-8, can be filtered by as a whole only, not by a prefix."""
+"""The bytes of a text in UTF-8 that its key has; the key of a longer text ends with a hash."""
+
+Value = str | float | bool
+"""A value of the metadata."""
 
 _DATE = pattern(r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d([.,]\d{1,6})?)?(Z|[+-]\d\d(:?\d\d)?)?)?")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -146,6 +150,21 @@ class Columns:
             raise CorruptIndexError(f"{folder} has no columns: {error}") from error
         return cls(*arrays)
 
+    @classmethod
+    def of(cls, metadata: Iterable[Mapping[str, Any]]) -> "Columns":
+        """The columns of documents in memory, in the order of their numbers."""
+        documents = defaultdict(list)
+        for number, each in enumerate(metadata):
+            for key in keys_of(each):
+                documents[key].append(number)
+        keys = sorted(documents)
+        return cls(
+            np.array([number for key in keys for number in documents[key]], np.int32),
+            np.cumsum([0, *(len(documents[key]) for key in keys)]),
+            np.frombuffer(b"".join(keys), np.uint8),
+            np.cumsum([0, *map(len, keys)]),
+        )
+
     def __len__(self) -> int:
         """The number of keys."""
         return len(self._key_ends) - 1
@@ -193,8 +212,8 @@ def field_of(key: bytes) -> str:
     return key[: key.index(b"\0")].decode()
 
 
-def value_of(key: bytes) -> str | float | bool:
-    """The value of a key that is no date; a long text is cut."""
+def value_of(key: bytes) -> Value | None:
+    """The value of a key that is no date; None for a text over `LONGEST_KEY`."""
     start = key.index(b"\0") + 1
     kind, content = key[start : start + 1], key[start + 1 :]
     if kind == b"b":
@@ -204,7 +223,7 @@ def value_of(key: bytes) -> str | float | bool:
         bits = _SIGN ^ bits if bits & _SIGN else _ALL ^ bits
         (value,) = struct.unpack(">d", bits.to_bytes(8))
         return int(value) if value.is_integer() else value
-    return content[:LONGEST_KEY].decode(errors="ignore")
+    return content.decode() if len(content) <= LONGEST_KEY else None
 
 
 def _field(path: str) -> bytes:

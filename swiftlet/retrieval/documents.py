@@ -1,10 +1,12 @@
 """The document store: a SQLite file, written once by indexing, then only read."""
 
 import json
+import os
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from queue import Empty, SimpleQueue
 from typing import Any, NamedTuple
 
 from pydantic_core import from_json
@@ -59,21 +61,22 @@ class DocumentStore:
     def __init__(self, path: Path, *, readers: int = 1) -> None:
         """Open the store at `path` with one connection for each of `readers`.
 
-        With more readers at once, the file is opened again. That fails, or opens another store, if
-        the directory was removed or replaced in the meantime.
+        With more readers at once, the file is opened again. If the directory was removed or
+        replaced in the meantime, they take turns.
 
         :raises CorruptIndexError: When it is no document store.
         """
         self._path = path
         # One for each concurrent read, not for each thread: the threads may change.
-        self._idle: list[sqlite3.Connection] = []
+        self._idle: SimpleQueue[sqlite3.Connection] = SimpleQueue()
         self._closed = False
         try:
+            self._status = path.stat()
             self.num_documents: int = self._count("documents")
             self.num_passages: int = self._count("passages")
-            while len(self._idle) < readers:
-                self._idle.append(connect_read_only(path))
-        except sqlite3.Error as error:
+            while self._idle.qsize() < readers:
+                self._idle.put(connect_read_only(path))
+        except (sqlite3.Error, OSError) as error:
             raise CorruptIndexError(f"{path} is no document store: {error}") from error
 
     def passages(self, rows: Sequence[int], *, include_text: bool = True) -> list[StoredPassage]:
@@ -121,9 +124,19 @@ class DocumentStore:
             sections=tuple((start, end) for start, end in json.loads(sections)),
         )
 
+    def document_ids(self) -> list[str]:
+        """The ids of all documents, in order."""
+        with self._connection() as connection:
+            found = connection.execute("SELECT document_id FROM documents ORDER BY document_id")
+            return [document_id for (document_id,) in found]
+
     def number_of(self, document_id: str) -> int | None:
         """The place of the document with this id in the corpus, from 0; None if there is none."""
         return self._place("document_id = ?", document_id)
+
+    def number_before(self, document_id: str) -> int | None:
+        """The place of the document with the largest id below this one; None if there is none."""
+        return self._place("document_id < ? ORDER BY document_id DESC LIMIT 1", document_id)
 
     def _place(self, condition: str, document_id: str) -> int | None:
         try:
@@ -139,8 +152,8 @@ class DocumentStore:
     def close(self) -> None:
         """Close all connections; no search may be running. Later reads are refused."""
         self._closed = True
-        while self._idle:
-            self._idle.pop().close()
+        while not self._idle.empty():
+            self._idle.get().close()
 
     def _count(self, table: str) -> int:
         with self._connection() as connection:
@@ -150,17 +163,26 @@ class DocumentStore:
     @contextmanager
     def _connection(self) -> Iterator[sqlite3.Connection]:
         try:
-            connection = self._idle.pop()
-        except IndexError:
+            connection = self._idle.get_nowait()
+        except Empty:
             if self._closed:
                 raise RetrievalError(
                     f"{self._path.parent} is closed: search before close(), or open it again"
                 ) from None
-            connection = connect_read_only(self._path)
+            connection = self._another()
         try:
             yield connection
         finally:
-            self._idle.append(connection)
+            self._idle.put(connection)
+
+    def _another(self) -> sqlite3.Connection:
+        """A new connection, or one that becomes idle if the path leads to another file now."""
+        with suppress(sqlite3.Error, OSError):
+            connection = connect_read_only(self._path)
+            if os.path.samestat(self._path.stat(), self._status):
+                return connection
+            connection.close()
+        return self._idle.get()
 
 
 def connect_read_only(path: Path) -> sqlite3.Connection:

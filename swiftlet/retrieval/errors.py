@@ -28,6 +28,10 @@ class QueryError(InvalidArgumentError, ValueError):
     """A query cannot be searched: it is empty, blank, too long or not valid text."""
 
 
+class FilterError(InvalidArgumentError, ValueError):
+    """A filter is malformed, or names a field that no document has."""
+
+
 class UnknownDocumentError(RetrievalError, KeyError):
     """No document of the index has the given id."""
 

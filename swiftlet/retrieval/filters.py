@@ -20,7 +20,7 @@ from swiftlet.retrieval.columns import (
     parse_date,
     text_key,
 )
-from swiftlet.retrieval.errors import InvalidArgumentError, shown
+from swiftlet.retrieval.errors import FilterError, shown
 
 MOST_VALUES = 256
 """The values that a filter may compare with, in all."""
@@ -72,12 +72,16 @@ Filter = Condition | Every | Some | Without
 def parse_filter(value: object) -> Filter:
     """The filter that an object of JSON describes; docs/search.md has the language.
 
-    :raises InvalidArgumentError: When it is none, or has more than `MOST_VALUES` values.
+    One that this function returned is not parsed again.
+
+    :raises FilterError: When it is none, or has more than `MOST_VALUES` values.
     """
+    if isinstance(value, Filter):
+        return value
     parsed = _parse(value, 1)
     count = sum(len(condition.keys) for condition in conditions(parsed))
     if count > MOST_VALUES:
-        raise InvalidArgumentError(
+        raise FilterError(
             f"the filter has {count} values and conditions; at most {MOST_VALUES} are expected"
         )
     return parsed
@@ -121,7 +125,7 @@ def conditions(tree: Filter) -> Iterator[Condition]:
 def check_fields(tree: Filter, parts: Iterable[Columns]) -> None:
     """Refuse a filter on fields, or on kinds of values, that no document in `parts` has.
 
-    :raises InvalidArgumentError: When there is one; names it, and the fields or kinds that exist.
+    :raises FilterError: When there is one; names it, and the fields or kinds that exist.
     """
     parts = list(parts)
 
@@ -134,12 +138,12 @@ def check_fields(tree: Filter, parts: Iterable[Columns]) -> None:
             continue
         kinds = [name for kind, name in _KINDS.items() if exists(field_keys(path, kind))]
         if kinds:
-            raise InvalidArgumentError(
+            raise FilterError(
                 f"the filter compares {shown(path)} with {_KINDS[kind]}, but its values are "
                 f"{' and '.join(kinds)}"
             )
         names = sorted({name for columns in parts for name in columns.fields()})
-        raise InvalidArgumentError(
+        raise FilterError(
             f"the filter names {shown(path)}, but "
             + (f"the documents have the fields {shown(names)}" if names else "no document has any")
         )
@@ -162,9 +166,9 @@ def passing(tree: Filter, columns: Columns, num_documents: int) -> NDArray[np.bo
 
 def _parse(value: object, depth: int) -> Filter:
     if not isinstance(value, Mapping):
-        raise InvalidArgumentError(f"the filter has {shown(value)} where an object is expected")
+        raise FilterError(f"the filter has {shown(value)} where an object is expected")
     if depth > _DEEPEST:
-        raise InvalidArgumentError(f"the filter is nested more than {_DEEPEST} levels deep")
+        raise FilterError(f"the filter is nested more than {_DEEPEST} levels deep")
     parts: list[Filter] = []
     for name, operand in value.items():
         if name in ("and", "or"):
@@ -182,13 +186,13 @@ def _parse(value: object, depth: int) -> Filter:
 
 def _operators(path: str, operators: Mapping[str, Any]) -> Iterator[Filter]:
     if unknown := [name for name in operators if name not in _OPERATORS]:
-        raise InvalidArgumentError(
+        raise FilterError(
             f"the filter of {shown(path)} has the operator {shown(unknown[0])}, but one of "
             f"{', '.join(_OPERATORS)} is expected; a nested field is named by its path, such as "
             f"{shown(f'{path}.{unknown[0]}')}"
         )
     if not operators:
-        raise InvalidArgumentError(f"the filter of {shown(path)} has no operator")
+        raise FilterError(f"the filter of {shown(path)} has no operator")
     ranges = {name: operators[name] for name in _RANGES if name in operators}
     if ranges:
         yield _between(path, ranges)
@@ -209,7 +213,10 @@ def _operators(path: str, operators: Mapping[str, Any]) -> Iterator[Filter]:
                 found = Condition(path, (field_keys(path), _inner_keys(path)))
                 yield found if operand else Without(found)
             case "prefix":
-                if not isinstance(operand, str) or not 0 < len(operand.encode()) <= LONGEST_KEY:
+                if (
+                    not isinstance(operand, str)
+                    or not 0 < len(operand.encode(errors="replace")) <= LONGEST_KEY
+                ):
                     raise _expected(path, name, operand, f"a text of 1 to {LONGEST_KEY} bytes")
                 yield Condition(path, (keys_with(text_key(path, operand)),), b"s")
 
@@ -222,7 +229,7 @@ def _equal(path: str, value: object) -> Condition:
             return Condition(path, (one_key(number_key(path, value)),), b"n")
         case str():
             return Condition(path, (one_key(text_key(path, value)),), b"s")
-    raise InvalidArgumentError(
+    raise FilterError(
         f"the filter of {shown(path)} has the value {shown(value)}, but a text, a number, true or "
         'false is expected; {"exists": false} finds documents without one'
     )
@@ -244,7 +251,7 @@ def _between(path: str, bounds: Mapping[str, Any]) -> Condition:
             first, after = (date_key(path, moment) for moment in moments)
             ends[name] = (first, b"") if name in ("gte", "lt") else (after, b"")
     else:
-        raise InvalidArgumentError(
+        raise FilterError(
             f"the filter of {shown(path)} has numbers and dates as the bounds of one range"
         )
     first, end = field_keys(path, kind)
@@ -272,15 +279,15 @@ def _is_number(value: object) -> bool:
 
 def _listed(name: str, operand: object) -> Sequence[Any]:
     if not isinstance(operand, list | tuple) or not operand:
-        raise InvalidArgumentError(
+        raise FilterError(
             f"the filter of {shown(name)} has {shown(operand)} where a list is expected that is "
             "not empty"
         )
     return operand
 
 
-def _expected(path: str, operator: str, operand: object, expected: str) -> InvalidArgumentError:
-    return InvalidArgumentError(
+def _expected(path: str, operator: str, operand: object, expected: str) -> FilterError:
+    return FilterError(
         f'the filter of {shown(path)} has "{operator}": {shown(operand)}, but {expected} is '
         "expected"
     )

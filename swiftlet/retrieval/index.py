@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, Self
+from typing import ClassVar, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +32,31 @@ class SearchParameters:
     """
 
     num_candidates: int = 100
+
+
+class SearchedRows(Protocol):
+    """Rows that can be searched: of a vector index, some of them, or of several."""
+
+    @property
+    def size(self) -> int:
+        """How many rows there are."""
+        ...
+
+    def search(self, embedding: Embeddings, num_candidates: int) -> tuple[Embeddings, Rows]:
+        """As `VectorIndex.search`."""
+        ...
+
+    def scores(self, embedding: Embeddings, rows: Rows) -> Embeddings:
+        """As `VectorIndex.scores`."""
+        ...
+
+
+class Restrictable(SearchedRows, Protocol):
+    """Rows of which some can be searched alone."""
+
+    def restricted_to(self, allowed: Mask) -> SearchedRows:
+        """As `VectorIndex.restricted_to`."""
+        ...
 
 
 class VectorIndex(ABC):

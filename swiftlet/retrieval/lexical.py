@@ -1,6 +1,7 @@
 """The lexical index: BM25 over the words of passages, by tantivy."""
 
 import json
+import re
 import tempfile
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -48,10 +49,14 @@ _SURPLUS = 1.5
 _WIDENING = 4
 _MUST, _SHOULD = tantivy.Occur.Must, tantivy.Occur.Should
 _WRITER_BYTES = 128 * 2**20
+_SMALL_WRITER_BYTES = 15_000_000  # the least that tantivy takes
 _META_FILE = "meta.json"
 _READABLE = 0o644
 # A container with a read-only file system may have no other place for temporary files.
 _SHARED_MEMORY = "/dev/shm"  # noqa: S108
+# The look-behind and the bound of 16 parts keep the time linear in the length of a text.
+_NAME = re.compile(r"(?<![^\W_])[^\W_]+(?:[._]_*[^\W_]+){1,15}")
+_JOINT = re.compile(r"[._]_*")
 
 
 class LexicalIndex:
@@ -71,7 +76,8 @@ class LexicalIndex:
         index.register_tokenizer(_WORDS, self._analyser)
         self.schema = index.schema
         self.searcher = index.searcher()
-        self.size: int = self.searcher.num_docs
+        self.num_rows: int = self.searcher.num_docs
+        self.size = self.num_rows
         """The passages that can be found."""
         self.allowed: Mask | None = None
         self.filter: Any = None
@@ -105,9 +111,19 @@ class LexicalIndex:
         restricted.filter = self._compiled(tree, columns) if tree and columns else None
         return restricted
 
-    def parse(self, text: str) -> "LexicalQuery":
-        """The query for a text; no character has a special meaning."""
-        return LexicalQuery(self, Counter(self._analyser.analyze(text)))
+    def parse(self, text: str, *others: "LexicalIndex") -> "LexicalQuery":
+        """The query for a text; no character has a special meaning.
+
+        :param others: Indexes of the same collection, the passages of which count, too.
+        """
+        counts = Counter(self._analyser.analyze(text))
+        # A name that no passage has would only lower all scores: its parts are counted already.
+        names = self._analyser.analyze(_joined_names(text))
+        searchers = [self.searcher, *(other.searcher for other in others)]
+        counts.update(
+            name for name in names if any(each.doc_freq(_TEXT, name) for each in searchers)
+        )
+        return LexicalQuery(self, counts, others)
 
     def _compiled(self, tree: Filter, columns: Columns) -> Any:
         """The filter as tantivy's query."""
@@ -140,27 +156,44 @@ class LexicalIndex:
 class LexicalQuery:
     """The words of a query, to be searched in a lexical index."""
 
-    def __init__(self, index: LexicalIndex, counts: Mapping[str, int]) -> None:
-        """Look up the words, which the query has `counts` times, in the `index`."""
+    def __init__(
+        self,
+        index: LexicalIndex,
+        counts: Mapping[str, int],
+        others: Sequence[LexicalIndex] = (),
+    ) -> None:
+        """Look up the words, which the query has `counts` times, in the `index`.
+
+        The weights of words come from this index and `others` together.
+        """
         self._index, self._searcher, self._schema = index, index.searcher, index.schema
-        self._size: int = self._searcher.num_docs
-        passages_with = {word: self._searcher.doc_freq(_TEXT, word) for word in counts}
-        weight = 0.0
-        for word, found in passages_with.items():
-            weight += counts[word] * log1p((self._size - found + 0.5) / (found + 0.5))
-        self._weight = np.float32(weight or 1)
+        self._size = index.num_rows
+        size = self._size + sum(other.num_rows for other in others)
+        own = {word: self._searcher.doc_freq(_TEXT, word) for word in counts}
+        passages_with = {
+            word: own[word] + sum(other.searcher.doc_freq(_TEXT, word) for other in others)
+            for word in counts
+        }
+        idf = {word: _inverse_frequency(passages_with[word], size) for word in counts}
+        self._weight = np.float32(sum(counts[word] * idf[word] for word in counts) or 1)
         known = (word for word in counts if passages_with[word])
         rarest = sorted(known, key=passages_with.__getitem__)[:_MOST_WORDS]
-        most = max(_COMMON, _COMMON_SHARE * self._size)
+        most = max(_COMMON, _COMMON_SHARE * size)
         searched = [word for word in rarest if passages_with[word] <= most] or rarest
-        words = [self._word(word, counts[word]) for word in searched]
-        self._words = _boolean(_SHOULD, words)
+        # tantivy weighs a word by the passages of this index alone.
+        boosts = {
+            word: counts[word] * idf[word] / _inverse_frequency(own[word], self._size)
+            for word in searched
+        }
+        self._words = _boolean(_SHOULD, [self._word(*item) for item in boosts.items()])
 
     def search(self, num_candidates: int) -> tuple[Embeddings, Rows]:
         """Scores (k,) and rows (k,), best first; k is at most `num_candidates`.
 
         Rows that share no searched word with the query are left out.
         """
+        if not self._index.size:
+            return np.empty(0, np.float32), np.empty(0, np.int64)
         allowed, compiled = self._index.allowed, self._index.filter
         if allowed is None:
             return self._found(self._words, num_candidates)
@@ -205,9 +238,9 @@ class LexicalQuery:
             for each in found.highlighted()
         )
 
-    def _word(self, word: str, count: int) -> Any:
+    def _word(self, word: str, boost: float) -> Any:
         query = tantivy.Query.term_query(self._schema, _TEXT, word, "freq")
-        return query if count == 1 else tantivy.Query.boost_query(query, float(count))
+        return query if boost == 1 else tantivy.Query.boost_query(query, boost)
 
     def _found(self, query: Any, most: int) -> tuple[Embeddings, Rows]:
         # tantivy reserves memory for as many hits as are asked for.
@@ -215,6 +248,31 @@ class LexicalQuery:
         rows = self._searcher.fast_field_values(_ROW, [address for _, address in hits])
         scores = np.fromiter((score for score, _ in hits), np.float32, len(hits))
         return scores / self._weight, np.asarray(rows, dtype=np.int64)
+
+
+class GrowingWords:
+    """A lexical index in memory, to which passages are added."""
+
+    def __init__(self, language: str) -> None:
+        self._index = tantivy.Index(_schema())
+        self._index.register_tokenizer(_WORDS, analyser(language))
+        self._language = language
+        self._size = 0
+
+    def with_texts(self, texts: Sequence[str]) -> LexicalIndex:
+        """The index with `texts` as its next rows; earlier ones stay as they are."""
+        writer = self._index.writer(_SMALL_WRITER_BYTES, 1)
+        for row, text in enumerate(texts, start=self._size):
+            writer.add_document(_passage(row, text))
+        writer.commit()
+        writer.wait_merging_threads()
+        self._size += len(texts)
+        self._index.reload()
+        return LexicalIndex(self._index, self._language)
+
+
+def _inverse_frequency(passages_with: int, size: int) -> float:
+    return log1p((size - passages_with + 0.5) / (passages_with + 0.5))
 
 
 def _boolean(occur: Any, parts: list[Any]) -> Any:
@@ -232,29 +290,37 @@ def write_lexical_index(
     :raises StorageError: When the file system refuses.
     """
     words = analyser(language)
-    schema = tantivy.SchemaBuilder()
-    schema.add_text_field(_TEXT, tokenizer_name=_WORDS, index_option="freq")
-    schema.add_unsigned_field(_ROW, indexed=True, fast=True)
-    schema.add_unsigned_field(_CODES, indexed=True)
     folder.mkdir()
     try:
-        index = tantivy.Index(schema.build(), str(folder))
+        index = tantivy.Index(_schema(), str(folder))
         index.register_tokenizer(_WORDS, words)
         # With one thread, segments hold consecutive rows.
         writer = index.writer(_WRITER_BYTES, 1)
         for row, (text, codes) in enumerate(passages):
-            passage = tantivy.Document()
-            passage.add_text(_TEXT, text)
-            passage.add_unsigned(_ROW, row)
-            for code in codes:
-                passage.add_unsigned(_CODES, code)
-            writer.add_document(passage)
+            writer.add_document(_passage(row, text, codes))
         writer.commit()
         writer.wait_merging_threads()
         _rename_segments(folder)
     except (ValueError, OSError) as error:
         raise StorageError(f"cannot write {folder}: {error}") from error
     return [file.name for file in folder.iterdir()]
+
+
+def _schema() -> Any:
+    schema = tantivy.SchemaBuilder()
+    schema.add_text_field(_TEXT, tokenizer_name=_WORDS, index_option="freq")
+    schema.add_unsigned_field(_ROW, indexed=True, fast=True)
+    schema.add_unsigned_field(_CODES, indexed=True)
+    return schema.build()
+
+
+def _passage(row: int, text: str, codes: Sequence[int] = ()) -> Any:
+    passage = tantivy.Document()
+    passage.add_text(_TEXT, f"{text} {_joined_names(text)}")
+    passage.add_unsigned(_ROW, row)
+    for code in codes:
+        passage.add_unsigned(_CODES, code)
+    return passage
 
 
 def _rename_segments(folder: Path) -> None:
@@ -294,6 +360,17 @@ def analyser(language: str) -> Any:
     if language != NO_LANGUAGE:
         builder = builder.filter(tantivy.Filter.stemmer(language))
     return builder.filter(tantivy.Filter.ascii_fold()).build()
+
+
+def _joined_names(text: str) -> str:
+    """The names in a text, each as one word: of "queue.get_nowait" queuegetnowait and getnowait."""
+    joined = []
+    for name in _NAME.findall(text):
+        rest = name
+        while _NAME.match(rest):
+            joined.append(_JOINT.sub("", rest))
+            rest = rest.partition(".")[2]
+    return " ".join(joined)
 
 
 def _temporary_folder() -> "tempfile.TemporaryDirectory[str]":

@@ -1,30 +1,32 @@
 """An open index that answers queries, stage by stage."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from math import inf
 from pathlib import Path
+from threading import Lock
 from time import perf_counter
 from typing import Any, Self
 
-import numpy as np
-
 from swiftlet.retrieval.aggregation import DocumentNumbers
 from swiftlet.retrieval.arguments import number, one_of, whole_number
-from swiftlet.retrieval.columns import COLUMNS_FOLDER, Columns
+from swiftlet.retrieval.columns import Columns, Value
+from swiftlet.retrieval.directory import IndexDirectory
 from swiftlet.retrieval.documents import DocumentStore
 from swiftlet.retrieval.encoder import Encoder, OnnxEncoder, Precision
-from swiftlet.retrieval.engines import open_index
 from swiftlet.retrieval.errors import (
     CorruptIndexError,
     EmbeddingSpaceMismatch,
     InvalidArgumentError,
+    RetrievalError,
     shown,
 )
-from swiftlet.retrieval.filters import parse_filter
+from swiftlet.retrieval.facets import facet_values
+from swiftlet.retrieval.filters import Every, Filter, parse_filter
 from swiftlet.retrieval.index import VectorIndex
-from swiftlet.retrieval.lexical import LEXICAL_FOLDER, LexicalIndex
-from swiftlet.retrieval.manifest import Manifest, load_manifest, read_manifest
+from swiftlet.retrieval.lexical import LexicalIndex
+from swiftlet.retrieval.manifest import Manifest, read_manifest
 from swiftlet.retrieval.modes import (
     DEFAULT_WEIGHT,
     FUSIONS,
@@ -36,17 +38,18 @@ from swiftlet.retrieval.modes import (
 )
 from swiftlet.retrieval.stages import STAGES
 from swiftlet.retrieval.stages.state import (
+    BaseParts,
     EmbeddingCache,
     SearchParts,
     SearchState,
+    Stage,
     num_candidates_for,
 )
 from swiftlet.retrieval.text import check_query
 from swiftlet.retrieval.types import Document, Hit
 
-DOCUMENTS_FILE = "documents.sqlite"
-PASSAGE_TO_DOCUMENT_FILE = "passage_to_document.npy"
-
+_FINGERPRINT_CHARACTERS = 16
+_MOST_FIELDS = 100
 _WIDENING = 4
 """The factor by which the candidates grow while a search is not complete."""
 
@@ -56,12 +59,14 @@ class SearchResult:
     """The hits of a search, best document first.
 
     `stage_seconds` has one number for each of `STAGE_NAMES`: 0.0 where a stage had nothing to do.
-    `cached` is true when the query's embedding came from the cache.
+    `cached` is true when the query's embedding came from the cache. `generation` is that of the
+    index (`Searcher.generation`).
     """
 
     hits: list[Hit]
     stage_seconds: tuple[float, ...]
     cached: bool = False
+    generation: str = ""
 
     def __iter__(self) -> Iterator[Hit]:
         return iter(self.hits)
@@ -77,6 +82,15 @@ class SearchResult:
         lines = [f"{len(self.hits)} {hits} in {1000 * sum(self.stage_seconds):.2f} ms"]
         lines += [f"{rank:>3}  {hit!r}" for rank, hit in enumerate(self.hits, start=1)]
         return "\n".join(lines)
+
+
+@dataclass(frozen=True, slots=True)
+class _Generation:
+    """What all stages of a search see: the index at one moment."""
+
+    name: str
+    parts: SearchParts
+    stages: tuple[Stage, ...]
 
 
 class Searcher:
@@ -99,33 +113,20 @@ class Searcher:
         :raises CorruptIndexError: When they do not hold the same passages.
         :raises EmbeddingSpaceMismatch: When encoder and index are of different embedding spaces.
         """
-        check_embedding_spaces(encoder_manifest, index_manifest)
-        words = store.num_passages if lexical is None else lexical.size
-        counts = index.size, len(passage_to_document), store.num_passages, words
-        if len(set(counts)) != 1 or index.dim != encoder.dim:
-            raise CorruptIndexError(
-                "the parts of the index do not belong together: "
-                f"{counts[0]} embeddings of {index.dim} dimensions, {counts[1]} passages in the "
-                f"map, {counts[2]} in the store and {counts[3]} in the lexical index, for an "
-                f"encoder of {encoder.dim} dimensions"
-            )
         self.encoder = encoder
-        self.index = index
-        self.index_manifest = index_manifest
         self.encoder_manifest = encoder_manifest
-        self._passage_to_document = passage_to_document
-        self._store = store
-        self.modes: tuple[Mode, ...] = MODES if lexical is not None else ("dense",)
-        """The modes that this index can be searched in; the first one is the default."""
-        weight = index_manifest.details.get("weight", DEFAULT_WEIGHT)
-        self.weight = number("weight", weight, least=0, most=1)
-        """The weight of the dense score in a hybrid search, unless a search gives another one."""
-        parts = SearchParts(encoder, index, lexical, columns, passage_to_document, store)
-        self._stages = [stage(parts) for stage in STAGES]
+        self._stages = STAGES
         self.stage_names = tuple(stage.name for stage in self._stages)
         """In the order of `SearchResult.stage_seconds`."""
         repeating = [number for number, stage in enumerate(self._stages) if stage.repeats]
         self._repeat_start, self._repeat_end = repeating[0], repeating[-1] + 1
+        self._closed = False
+        self._behind = False
+        self._directory: IndexDirectory | None = None
+        self._refreshing = Lock()
+        parts = BaseParts(encoder, index, lexical, columns, passage_to_document, store)
+        self._check(parts, index_manifest)
+        self._serve(parts, parts, index_manifest, 0)
 
     @classmethod
     def open(
@@ -147,41 +148,105 @@ class Searcher:
         check_embedding_spaces(
             read_manifest(encoder_directory, "encoder"), read_manifest(index_directory, "index")
         )
-        index_manifest = load_manifest(index_directory, "index")
         encoder = OnnxEncoder.load(encoder_directory, precision=precision)
-        index = open_index(index_directory, index_manifest.details)
-        language = index_manifest.details.get("language")  # indexes had none at first
-        lexical = language and LexicalIndex.open(index_directory / LEXICAL_FOLDER, language)
-        columns = index_directory / COLUMNS_FOLDER
-        try:
-            # A plain array: its elements are read several times as fast as those of a memory map.
-            passage_to_document = np.asarray(
-                np.load(
-                    index_directory / PASSAGE_TO_DOCUMENT_FILE, mmap_mode="r", allow_pickle=False
-                )
-            )
-        except (OSError, ValueError) as error:
-            raise CorruptIndexError(f"{index_directory} is damaged: {error}") from error
-        return cls(
+        directory = IndexDirectory(index_directory, encoder, readers=readers)
+        base = directory.base
+        searcher = cls(
             encoder=encoder,
-            index=index,
-            lexical=lexical,
-            columns=Columns.open(columns) if columns.is_dir() else None,
-            passage_to_document=passage_to_document,
-            store=DocumentStore(index_directory / DOCUMENTS_FILE, readers=readers),
-            index_manifest=index_manifest,
+            index=base.index,
+            lexical=base.lexical,
+            columns=base.columns,
+            passage_to_document=base.passage_to_document,
+            store=base.store,
+            index_manifest=directory.manifest,
             encoder_manifest=encoder.manifest,
         )
+        searcher._directory = directory
+        searcher._serve(base, directory.parts, directory.manifest, directory.change)
+        return searcher
+
+    def refresh(self) -> bool:
+        """Search the index as it is now: with all changes, and after a merge; whether it is new.
+
+        Searches that run keep what they began with. If nothing is new, this takes microseconds.
+
+        :raises ArtefactError: When the index is damaged, or its embedding space is another one now;
+            then searches go on as before.
+        :raises RetrievalError: When the searcher is closed.
+        """
+        with self._refreshing:
+            directory = self._directory
+            if self._closed:
+                raise RetrievalError("the searcher is closed: open the index again")
+            if directory is None or not (directory.refresh() or self._behind):
+                return False
+            self._behind = True
+            self._check(directory.base, directory.manifest)
+            self._serve(directory.base, directory.parts, directory.manifest, directory.change)
+            return True
+
+    def _check(self, base: BaseParts, manifest: Manifest) -> None:
+        check_embedding_spaces(self.encoder_manifest, manifest)
+        store, index, lexical = base.store, base.index, base.lexical
+        words = store.num_passages if lexical is None else lexical.size
+        counts = index.size, len(base.passage_to_document), store.num_passages, words
+        if len(set(counts)) != 1 or index.dim != self.encoder.dim:
+            raise CorruptIndexError(
+                "the parts of the index do not belong together: "
+                f"{counts[0]} embeddings of {index.dim} dimensions, {counts[1]} passages in the "
+                f"map, {counts[2]} in the store and {counts[3]} in the lexical index, for an "
+                f"encoder of {self.encoder.dim} dimensions"
+            )
+
+    def _serve(self, base: BaseParts, parts: SearchParts, manifest: Manifest, change: int) -> None:
+        """Answer with `parts` from now on."""
+        self.base = base
+        """The parts without the changes that a writer has made since they were built."""
+        self.index = base.index
+        self.index_manifest = manifest
+        self.modes: tuple[Mode, ...] = MODES if base.lexical is not None else ("dense",)
+        """The modes that this index can be searched in; the first one is the default."""
+        weight = manifest.details.get("weight", DEFAULT_WEIGHT)
+        self.weight = number("weight", weight, least=0, most=1)
+        """The weight of the dense score in a hybrid search, unless a search gives another one."""
+        columns = base.columns
+        self.fields = () if columns is None else tuple(islice(columns.fields(), _MOST_FIELDS))
+        """The fields of the metadata that a filter can name, at most 100."""
+        facets = () if columns is None else manifest.details.get("facets", ())
+        self.facet_fields: tuple[str, ...] = tuple(facets)
+        """The fields that `facets` counts."""
+        self.change = change
+        """The number of the last change that searches see."""
+        name = manifest.fingerprint[:_FINGERPRINT_CHARACTERS]
+        name += f".{change}" if parts is not base else ""
+        self._generation = _Generation(name, parts, tuple(stage(parts) for stage in self._stages))
+        self._behind = False
+
+    @property
+    def generation(self) -> str:
+        """The beginning of the index's fingerprint; with changes, the number of the last one."""
+        return self._generation.name
 
     @property
     def num_documents(self) -> int:
         """Documents in the index."""
-        return self._store.num_documents
+        return self._generation.parts.store.num_documents
 
     @property
     def num_passages(self) -> int:
         """Passages in the index."""
-        return self._store.num_passages
+        return self._generation.parts.store.num_passages
+
+    @property
+    def num_changed_passages(self) -> int:
+        """Passages that have been put since the base was built."""
+        return self._generation.parts.num_rows - self.index.size
+
+    @property
+    def num_tombstones(self) -> int:
+        """Passages that are deleted or replaced, and take place until the next merge."""
+        parts = self._generation.parts
+        return parts.num_rows - parts.store.num_passages
 
     def search(
         self,
@@ -191,7 +256,7 @@ class Searcher:
         mode: Mode | None = None,
         weight: float | None = None,
         fusion: Fusion = "weighted",
-        filter: Mapping[str, Any] | None = None,  # noqa: A002 - the name that HTTP has
+        filter: Mapping[str, Any] | Filter | None = None,  # noqa: A002 - the name that HTTP has
         offset: int = 0,
         min_score: float | None = None,
         include_text: bool = True,
@@ -212,6 +277,7 @@ class Searcher:
         :param fusion: "weighted", or "rrf" for reciprocal rank fusion, which takes no weight and no
             offset.
         :param filter: Conditions on the documents' metadata; docs/search.md has their language.
+            One that `parse_filter` returned is not parsed again.
         :param offset: How many of the best documents to leave out.
         :param min_score: Leave out documents with a lower score.
         :param highlight: Mark the "words" of the query in each passage, or the "sentence" that is
@@ -219,6 +285,7 @@ class Searcher:
         :param cache: Embeddings that this searcher's encoder made before.
         :param options: Values for stages that take some, by the name of the stage.
         :raises QueryError: When the query is blank or not valid text.
+        :raises FilterError: When the filter is malformed, or names a field that no document has.
         :raises InvalidArgumentError: When an argument is out of its range, the index cannot be
             searched in this `mode`, or `options` name no stage.
         :raises RetrievalError: When the searcher is closed.
@@ -253,7 +320,8 @@ class Searcher:
             num_candidates=num_candidates_for(offset + top_k, mode),
             num_wanted=offset + top_k,
         )
-        seconds = self._run(search)
+        generation = self._generation
+        seconds = self._run(search, generation.stages)
         num_hits = max(0, search.num_wanted - offset)
         if len(search.hits) != num_hits:
             raise RuntimeError(
@@ -267,7 +335,7 @@ class Searcher:
                 f"one of the stages {', '.join(self.stage_names)} has put the hits into another "
                 "order than their scores: a stage that ranks sets the scores, too"
             )
-        return SearchResult(search.hits, seconds, search.cached)
+        return SearchResult(search.hits, seconds, search.cached, generation.name)
 
     def check_mode(self, mode: object) -> Mode:
         """The mode, if the index can be searched in it.
@@ -308,13 +376,13 @@ class Searcher:
                 f"{', '.join(self.stage_names)}"
             )
 
-    def _run(self, search: SearchState) -> tuple[float, ...]:
+    def _run(self, search: SearchState, stages: Sequence[Stage]) -> tuple[float, ...]:
         """Run the stages, those that repeat until the search is complete; seconds of each."""
-        seconds = [0.0] * len(self._stages)
+        seconds = [0.0] * len(stages)
         last = perf_counter()
         position = 0
-        while position < len(self._stages):
-            had_work = self._stages[position].run(search)
+        while position < len(stages):
+            had_work = stages[position].run(search)
             now = perf_counter()
             if had_work:
                 seconds[position] += now - last
@@ -329,17 +397,44 @@ class Searcher:
                     position = self._repeat_start
         return tuple(seconds)
 
+    def facets(
+        self,
+        filter: Mapping[str, Any] | Filter | None = None,  # noqa: A002 - as in `search`
+    ) -> dict[str, list[tuple[Value, int]]]:
+        """For each field that was declared as a facet: its values, each with its documents' number.
+
+        The most frequent values come first, at most 50; ties are in the order of the values.
+
+        :param filter: Only documents that pass it are counted.
+        :raises FilterError: When the filter is malformed, or names a field that no document has.
+        """
+        parts = self._generation.parts
+        if parts.columns is None:
+            return {}
+        found = parts.passing_documents(Every(()) if filter is None else parse_filter(filter))
+        return {field: facet_values(field, found) for field in self.facet_fields}
+
+    def document_ids(self, filter: Mapping[str, Any] | Filter) -> list[str]:  # noqa: A002
+        """The ids of all documents that pass a filter, in no particular order.
+
+        :raises FilterError: As `facets`.
+        """
+        return self._generation.parts.document_ids(parse_filter(filter))
+
     def document(self, document_id: str) -> Document:
         """The document with this id.
 
         :raises UnknownDocumentError: When there is none.
         :raises RetrievalError: When the searcher is closed.
         """
-        return self._store.document(document_id)
+        return self._generation.parts.store.document(document_id)
 
     def close(self) -> None:
         """Close the document store; no search may be running, and none can follow."""
-        self._store.close()
+        self._closed = True
+        if self._directory is not None:
+            self._directory.close()
+        self._generation.parts.store.close()
 
     def __enter__(self) -> Self:
         return self

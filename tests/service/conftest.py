@@ -148,8 +148,8 @@ def with_encoder(searcher: Searcher, encoder: Encoder) -> Searcher:
     return Searcher(
         encoder=encoder,
         index=searcher.index,
-        passage_to_document=searcher._passage_to_document,
-        store=searcher._store,
+        passage_to_document=searcher.base.passage_to_document,
+        store=searcher.base.store,
         index_manifest=searcher.index_manifest,
         encoder_manifest=searcher.encoder_manifest,
     )

@@ -21,6 +21,7 @@ def hits(page: Page) -> None:
     page.locator(".hit").first.wait_for()
     page.reload()
     page.locator(".hit").first.wait_for()
+    page.locator("#facets input").first.wait_for(state="attached")
 
 
 def second_hit(page: Page) -> None:

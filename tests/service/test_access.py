@@ -19,6 +19,7 @@ LOCKED = [
     ("POST", "/v1/embeddings"),
     ("GET", "/documents/bread-1"),
     ("HEAD", "/documents/bread-1"),
+    ("GET", "/facets"),
     ("GET", "/info"),
 ]
 OPEN = ["/health/live", "/health/ready", "/metrics", "/openapi.json", "/docs"]

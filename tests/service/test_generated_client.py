@@ -77,6 +77,20 @@ def test_it_searches_by_body_and_by_link(searching: Any, plain: httpx.Client) ->
     assert not by_link.hits[0].passage.text
 
 
+def test_it_filters_and_counts(searching: Any, plain: httpx.Client) -> None:
+    chosen = {"topic": ["bread", "bees"], "length": {"gte": 8}}
+    body = model("SearchRequest").from_dict({"query": TEXTS[0], "filter": chosen})
+    by_body = read(operation("search").sync_detailed(client=searching, body=body), "SearchAnswer")
+    assert {hit.metadata["topic"] for hit in by_body.hits} == {"bread", "bees"}
+    assert len(by_body.hits) == 4
+    link = {"q": TEXTS[0], "filter_": json.dumps(chosen)}
+    answer = operation("search_by_link").sync_detailed(client=searching, **link)
+    assert read(answer, "SearchAnswer").to_dict() == by_body.to_dict()
+    answer = operation("facets").sync_detailed(client=searching, filter_=json.dumps(chosen))
+    topics = read(answer, "FacetsAnswer").facets["topic"]
+    assert [(each.value, each.count) for each in topics] == [("bees", 2), ("bread", 2)]
+
+
 def test_it_searches_a_batch(searching: Any, plain: httpx.Client) -> None:
     body = model("BatchRequest")(queries=TEXTS, top_k=2)
     answer = read(

@@ -27,20 +27,22 @@ def timing(answer: httpx.Response) -> dict[str, float]:
     return {stage: float(milliseconds) for stage, milliseconds in pairs}
 
 
+EVERY_STAGE = {"highlight": "words", "filter": {}}
 TRAFFIC = [
-    ("POST", "/search", {"json": {"query": "bread", "highlight": "words"}}),
+    ("POST", "/search", {"json": {"query": "bread", **EVERY_STAGE}}),
     ("POST", "/search", {"content": b"{"}),
     ("POST", "/search", {"json": {"query": "bread", "top_k": 0}}),
     ("POST", "/search", {"content": b" " * 300}),
-    ("GET", "/search?q=bread&highlight=words", {}),
+    ("GET", "/search?q=bread&highlight=words&filter={}", {}),
     ("PUT", "/search", {}),
-    ("POST", "/search/batch", {"json": {"queries": ["bread", "sea", "ice"], "highlight": "words"}}),
+    ("POST", "/search/batch", {"json": {"queries": ["bread", "sea", "ice"], **EVERY_STAGE}}),
     ("POST", "/search/batch", {"json": {"queries": ["bread"] * 5}}),
     ("GET", "/documents/bread-1", {}),
     ("GET", "/documents/bread-100", {}),
     ("GET", "/nothing/1", {}),
     ("POST", "/nothing/2", {}),
     ("HEAD", "/info", {}),
+    ("GET", "/facets", {}),
     ("GET", "/docs", {}),
     ("GET", "/openapi.json", {}),
     ("GET", "/health/ready", {}),

@@ -18,6 +18,7 @@ ROUTES = {
     "/search/batch": {"post"},
     "/v1/embeddings": {"post"},
     "/documents/{document_id}": {"get"},
+    "/facets": {"get"},
     "/info": {"get"},
     "/health/live": {"get"},
     "/health/ready": {"get"},
@@ -33,6 +34,7 @@ STATUSES = {
     ("post", "/v1/embeddings"): {200, 400, 408, 413, 422, 429, 500, 503, 504},
     ("get", "/documents/{document_id}"): {200, 404, 429, 500, 503, 504},
     ("post", "/admin/reload"): {200, 400, 401, 403, 408, 409, 413, 422, 500, 503},
+    ("get", "/facets"): {200, 422, 429, 500, 503, 504},
     ("get", "/info"): {200, 500, 503},
     ("get", "/health/live"): {200, 500},
     ("get", "/health/ready"): {200, 500, 503},
@@ -43,6 +45,7 @@ SEARCHING = [
     ("post", "/search/batch"),
     ("post", "/v1/embeddings"),
     ("get", "/documents/{document_id}"),
+    ("get", "/facets"),
     ("get", "/info"),
 ]
 
@@ -109,6 +112,20 @@ def test_the_document_states_the_bounds_at_work(
     parameters = {p["name"]: p for p in document["paths"]["/search"]["get"]["parameters"]}
     assert [name for name, p in parameters.items() if p["required"]] == ["q"]
     assert parameters["top_k"]["schema"]["maximum"] == 5
+
+
+def test_a_filter_is_an_object_in_a_body_and_json_in_a_link(document: dict[str, Any]) -> None:
+    for name in ("SearchRequest", "BatchRequest"):
+        chosen = document["components"]["schemas"][name]["properties"]["filter"]
+        assert [kind["type"] for kind in chosen["anyOf"]] == ["object", "null"]
+        assert "docs/search.md" in chosen["description"]
+    for path in ("/search", "/facets"):
+        (schema,) = (
+            parameter["schema"]
+            for parameter in document["paths"][path]["get"]["parameters"]
+            if parameter["name"] == "filter"
+        )
+        assert (schema["type"], schema["contentMediaType"]) == ("string", "application/json")
 
 
 def is_searchable(text: str) -> bool:

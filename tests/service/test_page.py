@@ -265,7 +265,7 @@ def test_the_page_sends_requests_only_to_its_own_service(open_page: OpenPage, se
     expect(page.locator("#passage")).to_be_visible()
     document = quote(page.locator("#document-metadata dd").first.inner_text())
     paths = {url.removeprefix(server.url).split("?")[0] for url in asked if url[:5] != "data:"}
-    assert {*PAGE_FILES, "/search", "/info", f"/documents/{document}"} == paths
+    assert {*PAGE_FILES, "/search", "/facets", "/info", f"/documents/{document}"} == paths
 
 
 def test_one_search_is_sent_when_typing_stops(open_page: OpenPage) -> None:
@@ -304,8 +304,8 @@ def test_hits_are_those_of_the_service_with_title_score_and_passage(
         widths = bar.evaluate("bar => [bar, bar.firstChild].map((e) => e.offsetWidth)")
         assert widths[1] == pytest.approx(max(0, hit["score"]) * widths[0], abs=1)
     names = [name.split()[0] for name in page.locator(".legend li").all_inner_texts()]
-    cached = {"tokenise", "encode"}  # so they do not run
-    assert names == [*(stage for stage in STAGES if stage not in cached), "other"]
+    idle = {"filter", "tokenise", "encode"}  # there is no filter, and the embedding is cached
+    assert names == [*(stage for stage in STAGES if stage not in idle), "other"]
 
 
 def test_the_stages_are_drawn_to_scale_and_read_aloud(open_page: OpenPage) -> None:
@@ -361,6 +361,132 @@ def test_the_chosen_mode_is_searched_in_and_kept_in_the_address(
     expect(page).to_have_url(re.compile("baked$"))
     expect(choice.get_by_role("radio", name="meaning and words")).to_be_checked()
     expect(links(page)).to_have_count(10)
+
+
+def facet(page: Page, name: str) -> Locator:
+    return page.get_by_role("group", name=name)
+
+
+def test_chosen_values_filter_the_hits_and_the_counts_of_the_other_facets(
+    open_page: OpenPage,
+) -> None:
+    page = open_page(found(QUERY))
+    topic, length = facet(page, "topic"), facet(page, "length")
+    expect(topic.locator("label")).to_have_count(12)
+    expect(length.locator("label")).to_have_text([f"{n}12 documents" for n in (1, 2, 3, 8, 20)])
+    expect(links(page)).to_have_count(10)
+    topic.get_by_role("checkbox", name="bees").check()
+    expect(links(page)).to_have_text([re.compile("^Bees")] * 5)
+    expect(announcement(page)).to_have_text(re.compile("^5 documents found"))
+    expect(length.locator("label")).to_have_text([f"{n}1 documents" for n in (1, 2, 3, 8, 20)])
+    expect(topic.locator("label").first).to_have_text("bees5 documents")
+    topic.get_by_role("checkbox", name="chess").check()  # any of both
+    expect(topic.get_by_role("checkbox", name="chess")).to_be_focused()
+    expect(length.locator("label").first).to_have_text("12 documents")
+    expect(links(page)).to_have_count(10)
+    length.get_by_role("checkbox", name=re.compile("^20 ")).check()  # and of this length
+    expect(links(page)).to_have_text([re.compile("^(Bees|Chess) 20")] * 2)
+    expect(topic.locator("label").nth(2)).to_have_text("bread1 documents")
+    expect(length.locator("label").first).to_have_text("12 documents")
+    expect(page.locator(".legend li").nth(1)).to_have_text(re.compile("^filter"))
+    page.get_by_role("button", name="Remove the filter").click()
+    expect(links(page)).to_have_count(10)
+    expect(page.locator("#facets input:checked")).to_have_count(0)
+    expect(page).to_have_url(re.compile("baked$"))
+
+
+def test_the_chosen_values_are_kept_in_the_address(open_page: OpenPage) -> None:
+    page = open_page(found(QUERY))
+    tides = page.get_by_role("checkbox", name="tides")
+    facet(page, "topic").get_by_text("4 more of topic").click()
+    tides.check()
+    expect(links(page)).to_have_text([re.compile("^Tides")] * 5)
+    address = re.compile(r"baked&filter=" + re.escape(quote('{"topic":["tides"]}')) + "$")
+    expect(page).to_have_url(address)
+    links(page).first.click()
+    expect(page.locator("#passage")).to_be_visible()
+    expect(page.locator("#facets")).to_be_hidden()
+    page.get_by_role("link", name="Results").click()
+    expect(page).to_have_url(address)
+    page.reload()
+    expect(links(page)).to_have_count(5)
+    expect(tides).to_be_checked()
+    expect(tides).to_be_visible()  # unfolded
+    box(page).fill("violin")
+    expect(page).to_have_url(re.compile(r"\?q=violin&filter="))
+    expect(links(page)).to_have_text([re.compile("^Tides")] * 5)
+    page.go_back()
+    page.go_back()
+    expect(page).to_have_url(re.compile("baked$"))
+    expect(links(page)).to_have_count(10)
+    expect(tides).not_to_be_checked()
+
+
+@pytest.mark.parametrize(
+    "filter_",
+    ["{", "3", '"x"', "[[1]]", '{"topic":"bees"}', '{"topic":[{"a":1}],"colour":["red"]}'],
+)
+def test_what_no_check_box_can_show_is_taken_out_of_the_address(
+    open_page: OpenPage, filter_: str
+) -> None:
+    page = open_page(f"{found(QUERY)}&filter={quote(filter_)}")
+    expect(links(page)).to_have_count(10)
+    links(page).first.click()
+    expect(page).to_have_url(re.compile(r"baked&document=bread-\d+$"))
+
+
+def test_values_without_documents_stay_and_can_be_taken_back(open_page: OpenPage) -> None:
+    chosen = quote('{"topic":["bread"],"length":[99]}')
+    page = open_page(f"{found(QUERY)}&filter={chosen}")
+    notice = page.get_by_role("region", name="Nothing found")
+    expect(notice).to_contain_text("No document has the chosen values.")
+    facet(page, "length").get_by_role("checkbox", name="99").click()
+    expect(links(page)).to_have_text([re.compile("^Bread")] * 5)
+    page.get_by_role("radio", name="words", exact=True).check()
+    box(page).fill("zzz")
+    expect(notice).to_contain_text("No document with the chosen values shares a word")
+
+
+def test_facets_are_folded_on_a_narrow_screen(open_page: OpenPage) -> None:
+    page = open_page(found(QUERY), width=360)
+    expect(links(page)).to_have_count(10)
+    expect(facet(page, "topic")).to_be_hidden()
+    page.locator("#facets > summary").click()
+    page.get_by_role("checkbox", name="bees").check()
+    expect(links(page)).to_have_count(5)
+    expect(page.locator("#facets > summary")).to_have_text("Filter 1 chosen")
+    assert page.evaluate("document.documentElement.scrollWidth") <= 360
+
+
+def test_an_index_without_facets_shows_none(
+    open_page: OpenPage, start_server: Callable[..., Any], hostile_index: Path
+) -> None:
+    server = start_server(index=hostile_index)
+    page = open_page('/?q=ships&filter={"note":["x"]}', url=server.url)
+    expect(links(page)).to_have_count(2)
+    expect(page).to_have_url(re.compile(r"\?q=ships$"))
+    expect(page.locator("#facets")).to_be_hidden()
+
+
+def test_markup_in_a_facet_is_shown_as_text(
+    open_page: OpenPage, start_server: Callable[..., Any], tmp_path: Path
+) -> None:
+    value = "<img src=x onerror='window.owned = 1'>"
+    documents = [
+        Document("a", "Ships sail.", metadata={"__proto__": value, "x y": [True, "true", 1, " "]})
+    ]
+    settings = BuildSettings(facets=("__proto__", "x y"))
+    build_index(documents, DEFAULT_ENCODER, tmp_path / "index", settings)
+    page = open_page("/?q=ships", url=start_server(index=tmp_path / "index").url)
+    expect(facet(page, "proto").locator(".value")).to_have_text(value)
+    expect(facet(page, "x y").locator(".value")).to_have_text(["true", "1", "(blank)", "true"])
+    facet(page, "x y").get_by_role("checkbox").nth(3).check()
+    page.get_by_role("checkbox", name=value).check()
+    expect(page.locator("#facets input:checked")).to_have_count(2)
+    page.reload()
+    expect(links(page)).to_have_count(1)
+    expect(page.locator("#facets input:checked")).to_have_count(2)
+    assert page.evaluate("window.owned") is None
 
 
 def test_no_shared_word_is_said_in_a_search_by_words(open_page: OpenPage) -> None:
@@ -711,7 +837,7 @@ def every_view(page: Page) -> Iterator[str]:
     yield "document"
     page.get_by_role("button", name="About this index").click()
     expect(page.locator("#about-content h3").first).to_be_visible()
-    page.locator("summary").click()
+    page.locator("#about-content summary").click()
     yield "drawer"
     page.keyboard.press("Escape")
     page.route("**/search", lambda route: answer(route, "X" * 200, 401))

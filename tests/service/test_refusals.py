@@ -103,6 +103,18 @@ def check(answer: httpx.Response, status: int, field: str | None, sentence: str)
             "min_score",
             "min_score is a text; a number is exp",
         ),
+        (b'{"query":"a","filter":"x"}', 422, "filter", "has 'x' where an object is expected"),
+        (b'{"query":"a","filter":{"topic":null}}', 422, "filter", "has the value None, but"),
+        (b'{"query":"a","filter":{"kind":1}}', 422, "filter", "the filter names 'kind', but"),
+        (b'{"query":"a","filter":{"topic":1}}', 422, "filter", "'topic' with numbers, but its"),
+        (b'{"query":"a","filter":{"\\ud800":"\\ud800"}}', 422, "filter", "names '\\ud800', but"),
+        (b'{"query":"a","filter":' + b'{"not":' * 50 + b"1" + b"}" * 51, 422, "filter", "deep"),
+        (
+            b'{"query":"a","filter":{"length":[' + b"1," * 256 + b"1]}}",
+            422,
+            "filter",
+            "the filter has 257 values and conditions; at most 256 are expected",
+        ),
         (b'{"query":"a","fusion":"rrf","offset":1}', 422, None, "which takes no offset"),
         (b'{"query":"a","fusion":"rrf","weight":1}', 422, None, "which takes no weight"),
         (b'{"query":"a","timeout":5}', 422, "timeout", "the fields are query, top_k, offset, "),
@@ -132,6 +144,7 @@ def test_a_bad_search_is_refused_in_one_sentence(
         ({"queries": ["a"], "top_k": -1}, 422, "top_k", WHOLE),
         ({"queries": ["a"], "mode": ""}, 422, "mode", f'mode is ""; {MODES}'),
         ({"queries": ["a"] * 9, "fusion": "rrf", "weight": 1}, 422, None, "takes no weight"),
+        ({"queries": ["a"], "filter": {"no": 1}}, 422, "filter", "the filter names 'no'"),
         ({"query": "a"}, 422, "queries", "queries is missing"),
     ],
 )
@@ -160,6 +173,9 @@ def test_a_bad_batch_is_refused_in_one_sentence(
         ("q=a&weight=", "weight", f'weight is ""; {SHARE}'),
         ("q=a&weight=1e9", "weight", f"weight is 1000000000.0; {SHARE}"),
         ("q=a&fusion=rrf&weight=0", None, "fusion is 'rrf', which takes no weight"),
+        ("q=a&filter=x", "filter", "the filter has 'x' where an object is expected"),
+        ('q=a&filter={"topic":', "filter", "where an object is expected"),
+        ('q=a&filter={"no":1}', "filter", "the filter names 'no'"),
         ("query=a", "q", "q is missing"),
         ("q=a&timeout_ms=1s", "timeout_ms", MILLISECONDS),
         ("q=a&timeout=5", "timeout", "there is no field timeout"),
@@ -169,6 +185,21 @@ def test_a_bad_link_is_refused_in_one_sentence(
     client: httpx.Client, query_string: str, field: str | None, sentence: str
 ) -> None:
     check(client.get(f"/search?{query_string}"), 422, field, sentence)
+
+
+@pytest.mark.parametrize(
+    ("query_string", "field", "sentence"),
+    [
+        ("filter=", "filter", "the filter has '' where an object is expected"),
+        ('filter={"no":1}', "filter", "the filter names 'no', but the documents have the fields"),
+        ("filter={}&filter={}", "filter", "filter is given more than once"),
+        ("field=topic", "field", "there is no field field; the fields are filter"),
+    ],
+)
+def test_bad_facets_are_refused_in_one_sentence(
+    client: httpx.Client, query_string: str, field: str, sentence: str
+) -> None:
+    check(client.get(f"/facets?{query_string}"), 422, field, sentence)
 
 
 @pytest.mark.parametrize(
@@ -290,7 +321,12 @@ def test_before_the_index_is_there_only_searching_has_to_wait(
 ) -> None:
     application = make_application(None)
     asks = [("POST", "/search"), ("GET", "/search"), ("POST", "/search/batch")]
-    asks += [("GET", "/documents/x"), ("GET", "/info"), ("GET", "/health/ready")]
+    asks += [
+        ("GET", "/documents/x"),
+        ("GET", "/facets"),
+        ("GET", "/info"),
+        ("GET", "/health/ready"),
+    ]
     for method, path in asks:
         check(application.ask(method, path), 503, None, "the index is still loading")
     assert application.ask("GET", "/health/live").json() == {"status": "alive"}

@@ -8,7 +8,7 @@ from urllib.parse import quote
 import httpx
 import pytest
 
-from service.schemas import BatchAnswer, DocumentAnswer, InfoAnswer, SearchAnswer
+from service.schemas import BatchAnswer, DocumentAnswer, FacetsAnswer, InfoAnswer, SearchAnswer
 from swiftlet.encoders import DEFAULT_ENCODER
 from swiftlet.indexing.build import build_index
 from swiftlet.retrieval.searcher import Searcher
@@ -43,7 +43,10 @@ def plain(hits: list[Hit], marks: str | None = None) -> list[dict[str, object]]:
     "options",
     [{}, {"mode": "dense"}, {"mode": "lexical"}, {"mode": "hybrid", "weight": 0}, {"weight": 0.25},
      {"fusion": "rrf"}, {"offset": 2}, {"offset": 59, "mode": "dense"}, {"min_score": 0.3},
-     {"highlight": "words"}, {"highlight": "sentence", "mode": "dense"}],
+     {"highlight": "words"}, {"highlight": "sentence", "mode": "dense"}, {"filter": None},
+     {"filter": {"topic": "bread", "length": {"gte": 8}}},
+     {"filter": {"length": [1, 2]}, "offset": 2},
+     {"filter": {"not": {"topic": {"prefix": "b"}}}, "mode": "lexical"}],
 )  # fmt: skip
 def test_every_way_of_asking_gives_the_searchers_own_hits(
     client: httpx.Client, small_searcher: Searcher, query: str, options: dict[str, Any]
@@ -55,7 +58,10 @@ def test_every_way_of_asking_gives_the_searchers_own_hits(
     assert answer.status_code == 200
     assert answer.headers["content-type"] == "application/json"
     assert answer.json()["hits"] == expected
-    assert client.get("/search", params={"q": query, **asked}).content == answer.content
+    link = {"q": query, **asked}
+    if "filter" in link:
+        link["filter"] = json.dumps(link["filter"])
+    assert client.get("/search", params=link).content == answer.content
     batch = client.post("/search/batch", json={"queries": ["other", query], **asked}).json()
     assert batch["results"][1] == {"hits": expected}
     assert batch["index"] == answer.json()["index"]
@@ -66,6 +72,38 @@ def test_exactly_top_k_documents_are_returned_best_first(client: httpx.Client, t
     hits = client.post("/search", json={"query": "music", "top_k": top_k}).json()["hits"]
     assert len({hit["document_id"] for hit in hits}) == len(hits) == min(top_k, 60)
     assert hits == sorted(hits, key=lambda hit: (-hit["score"], hit["document_id"]))
+
+
+def test_as_many_documents_as_pass_a_filter_are_returned(client: httpx.Client) -> None:
+    for chosen, expected in (({"topic": "bread"}, 5), ({"length": {"lte": 2}}, 24), ({}, 60)):
+        asked = {"query": "music", "top_k": 60, "filter": chosen}
+        assert len(client.post("/search", json=asked).json()["hits"]) == expected
+
+
+@pytest.mark.parametrize("chosen", [None, {"length": {"gte": 8}, "topic": ["bees", "chess"]}])
+def test_facets_are_counted_by_the_searcher(
+    client: httpx.Client, small_searcher: Searcher, chosen: dict[str, Any] | None
+) -> None:
+    expected = small_searcher.facets(chosen)
+    answer = client.get("/facets", params={"filter": json.dumps(chosen)} if chosen else {}).json()
+    assert answer["facets"] == {
+        field: [{"value": value, "count": count} for value, count in values]
+        for field, values in expected.items()
+    }
+    assert answer["index"] == client.get("/search?q=x").json()["index"]
+
+
+def test_an_index_without_facets_has_none_to_count(
+    tmp_path: Path, make_application: Callable[..., Any]
+) -> None:
+    build_index([Document("a", "text")], DEFAULT_ENCODER, tmp_path / "index")
+    with Searcher.open(tmp_path / "index", DEFAULT_ENCODER) as searcher:
+        ask = make_application(searcher).ask
+        assert ask("GET", "/facets").json()["facets"] == {}
+        index = ask("GET", "/info").json()["index"]
+        assert (index["facets"], index["fields"]) == ([], [])
+        refused = ask("GET", '/facets?filter={"a":1}').json()
+        assert refused["detail"] == "the filter names 'a', but no document has any"
 
 
 def test_a_request_without_top_k_gets_ten_documents(client: httpx.Client) -> None:
@@ -88,6 +126,7 @@ def test_answers_have_exactly_the_fields_of_their_schemas(client: httpx.Client) 
         BatchAnswer: client.post("/search/batch", json={"queries": QUERIES}),
         DocumentAnswer: client.get("/documents/bread-20"),
         InfoAnswer: client.get("/info"),
+        FacetsAnswer: client.get("/facets"),
     }
     for model, answer in answers.items():
         read = model.model_validate_json(answer.content, strict=True)
@@ -155,6 +194,8 @@ def test_info_describes_the_index_and_the_encoder_in_use(
     assert info["index"]["recall"]["recall@10"] == 1.0
     assert info["index"]["modes"] == list(small_searcher.modes)
     assert info["index"]["weight"] == small_searcher.weight
+    assert info["index"]["facets"] == ["topic", "length"]
+    assert info["index"]["fields"] == ["length", "topic"]
     assert info["embedding_space"] == small_searcher.encoder.embedding_space
     assert info["encoder"]["dim"] == small_searcher.encoder.dim
     assert info["limits"]["max_top_k"] == 1000

@@ -13,6 +13,8 @@ from service.context import STAGES
 from service.tracing import Tracing
 from swiftlet.retrieval.searcher import Searcher
 
+ASKED = "q=private&highlight=words&filter={}"  # every stage has something to do
+
 
 @pytest.fixture
 def spans() -> InMemorySpanExporter:
@@ -35,7 +37,7 @@ def test_a_request_is_a_span_with_one_for_each_stage_inside(
     application = make_application(small_searcher, tracing=tracing)
     caller = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
     headers = {"traceparent": caller, "X-Request-Id": "abc"}
-    application.ask("GET", "/search?q=private&highlight=words", headers=headers)
+    application.ask("GET", f"/search?{ASKED}", headers=headers)
     *stages, request = spans.get_finished_spans()
     assert request.name == "GET /search"
     assert request.attributes["http.response.status_code"] == 200
@@ -82,7 +84,7 @@ def test_spans_are_sent_to_where_the_standard_variables_say(
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_COMPRESSION", "none")
         server = start_server(tracing="true")
         with server.client() as client:
-            client.get("/search?q=private&highlight=words").raise_for_status()
+            client.get(f"/search?{ASKED}").raise_for_status()
         server.process.terminate()
         assert server.ended() == 0
         collector.shutdown()

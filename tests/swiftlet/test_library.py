@@ -363,6 +363,21 @@ def test_manifests_and_encoders_are_shown_on_one_short_line(tmp_path: Path) -> N
     assert repr(encoder) == "OnnxEncoder('all-MiniLM-L6-v2', int8, 384 dimensions)"
 
 
+def test_facets_are_fields_that_some_document_has(tmp_path: Path) -> None:
+    manifest = swiftlet.build(ROWS, tmp_path / "index", facets=["cups"])
+    assert manifest.details["facets"] == ["cups"]
+    with swiftlet.open(tmp_path / "index") as searcher:
+        assert searcher.facets() == {"cups": [(2, 1)]}
+    for facets in ("cups", [2]):
+        with pytest.raises(swiftlet.InvalidArgumentError, match="a list of fields is expected"):
+            swiftlet.build(ROWS, tmp_path / "other", facets=facets)  # type: ignore[arg-type]
+    with pytest.raises(swiftlet.InvalidArgumentError, match=r"'cup', but .* fields \['cups'\]"):
+        swiftlet.build(ROWS, tmp_path / "other", facets=["cup"])
+    with pytest.raises(swiftlet.InvalidArgumentError, match="'cup', but none has a field"):
+        swiftlet.build(ROWS[1:], tmp_path / "other", facets=["cup"])
+    assert [path.name for path in tmp_path.iterdir()] == ["index"]
+
+
 def test_an_empty_corpus_is_refused(tmp_path: Path) -> None:
     with pytest.raises(swiftlet.CollectionError, match=r"^the corpus: it has no documents$"):
         swiftlet.build([], tmp_path / "index")

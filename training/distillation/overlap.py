@@ -12,17 +12,14 @@ from swiftlet.evaluation.experiment import match_judgements, run_queries
 from swiftlet.evaluation.metrics import evaluate
 from swiftlet.evaluation.retrievers import SearcherRetriever
 from swiftlet.retrieval.corpora.collections import read_qrels, read_queries
+from swiftlet.retrieval.directory import DOCUMENTS_FILE, PASSAGE_TO_DOCUMENT_FILE
 from swiftlet.retrieval.documents import DocumentStore
 from swiftlet.retrieval.encoder import Encoder
 from swiftlet.retrieval.engines import open_index
 from swiftlet.retrieval.engines.faiss_index import FaissIndex
 from swiftlet.retrieval.index import VectorIndex
 from swiftlet.retrieval.manifest import Manifest, load_manifest
-from swiftlet.retrieval.searcher import (
-    DOCUMENTS_FILE,
-    PASSAGE_TO_DOCUMENT_FILE,
-    Searcher,
-)
+from swiftlet.retrieval.searcher import Searcher
 from swiftlet.retrieval.types import Query, Run
 from training.distillation.torch_encoder import TorchEncoder
 from training.loop.log import TrainingProgress

@@ -34,6 +34,11 @@ The codes are in one list all the same, because FAISS filters lists only.
 _TRAINING_POINTS_PER_LIST = 39  # the minimum that FAISS recommends
 _MOST_LISTS = 65_536
 _REFINE_FACTORS = (1, 2, 4, 8, 16)
+_MOST_COPIED_ROWS = 16_384
+_COPIED_SHARE = 1 / 32
+"""Above `FEW_ROWS`, up to so many rows and this share of all are copied: with this few rows, most
+of the nearest lists have none of them."""
+
 _WIDENING = 4
 _GROWTH_EXPONENT = 0.5
 """With a share s of the rows selected, s ** -0.5 times as many lists are visited at first."""
@@ -205,18 +210,16 @@ class FaissIndex(VectorIndex):
 
     def restricted_to(self, allowed: Mask) -> RestrictedIndex:
         """The `allowed` rows (size,) of this index, prepared for many searches."""
-        if np.count_nonzero(allowed) > FEW_ROWS:
+        count = np.count_nonzero(allowed)
+        if FEW_ROWS < count <= min(_MOST_COPIED_ROWS, self.size * _COPIED_SHARE):
+            return _CopiedRows(self, allowed)
+        if count > FEW_ROWS:
             selector = faiss.IDSelectorBitmap(np.packbits(allowed, bitorder="little"))
             # Where the codes cannot be filtered, the finer codes can be.
-            inner = [faiss.downcast_index(self._index.refine_index)] if self.refines else []
-            for index in (self._index, *inner):
+            for index in dict.fromkeys((self._index, self.finest)):
+                parameters = _search_parameters(index, selector, 1, 1)
                 try:
-                    _search(
-                        index,
-                        np.zeros(self.dim, np.float32),
-                        1,
-                        _search_parameters(index, selector, 1, 1),
-                    )
+                    _search(index, np.zeros(self.dim, np.float32), 1, parameters)
                 except RuntimeError:
                     continue
                 return _SelectedRows(self, allowed, index, selector)
@@ -227,9 +230,7 @@ class FaissIndex(VectorIndex):
 
         :raises InvalidArgumentError: When this type of index cannot decode them.
         """
-        index = self._index
-        if isinstance(index, faiss.IndexRefine):
-            index = faiss.downcast_index(index.refine_index)
+        index = self.finest
         try:
             if (lists := faiss.try_extract_index_ivf(index)) is not None:
                 lists.make_direct_map()
@@ -240,6 +241,11 @@ class FaissIndex(VectorIndex):
             ) from error
         return found
 
+    @property
+    def finest(self) -> Any:
+        """The index with the finest codes."""
+        return faiss.downcast_index(self._index.refine_index) if self.refines else self._index
+
     def _parameters(self, wanted: int) -> Any:
         """FAISS's parameters of a search for `wanted` candidates."""
         if wanted == self.size:
@@ -248,6 +254,23 @@ class FaissIndex(VectorIndex):
         growth = max(1.0, wanted / given.num_candidates)
         probes = min(self.most_probes, int(given.probes * growth))
         return self._parameters_of(probes, min(given.refine_factor, self.size / wanted))
+
+
+class _CopiedRows(RestrictedIndex):
+    """Rows that are copied to an exact index, which is smaller and faster in half precision."""
+
+    def __init__(self, whole: FaissIndex, allowed: Mask) -> None:
+        super().__init__(whole, allowed)
+        self._copied_rows = np.flatnonzero(allowed)
+        codes = getattr(whole.finest, "sq", None)
+        is_half = codes is not None and codes.qtype == faiss.ScalarQuantizer.QT_fp16
+        self._copy = FaissIndex.create("SQfp16" if is_half else "Flat", whole.dim)
+        self._copy.add(whole.embeddings(self._copied_rows))
+
+    def search(self, embedding: Embeddings, num_candidates: int) -> tuple[Embeddings, Rows]:
+        """As `RestrictedIndex.search`."""
+        scores, places = self._copy.search(embedding, num_candidates)
+        return scores, self._copied_rows[places]
 
 
 class _SelectedRows(RestrictedIndex):

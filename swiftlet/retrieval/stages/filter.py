@@ -2,9 +2,7 @@
 
 from functools import lru_cache, partial
 
-from swiftlet.retrieval.errors import InvalidArgumentError
 from swiftlet.retrieval.filters import Filter as Tree
-from swiftlet.retrieval.filters import check_fields, passing
 from swiftlet.retrieval.stages.state import SearchParts, SearchState, Selection
 
 _KEPT_SELECTIONS = 16
@@ -22,6 +20,7 @@ class Filter:
 
     def __init__(self, parts: SearchParts) -> None:
         self._all = Selection(parts.index, parts.lexical, parts.store.num_documents)
+        # A method would make a cycle, which keeps the files of a replaced index mapped.
         self._select = lru_cache(_KEPT_SELECTIONS)(partial(_select, parts))
 
     def run(self, search: SearchState) -> bool:
@@ -34,17 +33,11 @@ class Filter:
 
 def _select(parts: SearchParts, tree: Tree) -> Selection | None:
     """The passages of the documents that pass the filter; None if all documents do."""
-    if parts.columns is None:
-        raise InvalidArgumentError(
-            "the index was built by a Swiftlet without filters: build it again"
-        )
-    check_fields(tree, [parts.columns])
-    documents = passing(tree, parts.columns, parts.store.num_documents)
-    if documents.all():
+    allowed, num_documents = parts.passing(tree)
+    if num_documents == parts.store.num_documents:
         return None
-    allowed = documents[parts.passage_to_document]
     return Selection(
         parts.index.restricted_to(allowed),
         parts.lexical and parts.lexical.restricted_to(allowed, tree, parts.columns),
-        int(documents.sum()),
+        num_documents,
     )

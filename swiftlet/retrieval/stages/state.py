@@ -1,22 +1,28 @@
 """A search under way, and the protocol of the stages that work on it."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from itertools import compress
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from swiftlet.retrieval.aggregation import DocumentNumbers
+from swiftlet.retrieval.aggregation import DocumentNumbers, NumbersByRow
 from swiftlet.retrieval.columns import Columns
 from swiftlet.retrieval.documents import DocumentStore
 from swiftlet.retrieval.encoder import Encoder
-from swiftlet.retrieval.filters import Filter
-from swiftlet.retrieval.index import RestrictedIndex, Rows, VectorIndex
+from swiftlet.retrieval.errors import FilterError
+from swiftlet.retrieval.filters import Filter, check_fields, passing
+from swiftlet.retrieval.index import Mask, Restrictable, Rows, SearchedRows, VectorIndex
 from swiftlet.retrieval.lexical import LexicalIndex, LexicalQuery
 from swiftlet.retrieval.modes import Fusion, Highlighting, Mode
 from swiftlet.retrieval.text import CheckedQuery
 from swiftlet.retrieval.types import Embeddings, Hit
+
+if TYPE_CHECKING:
+    from swiftlet.retrieval.living import JointLexical, JointQuery, JointStore
 
 # Most results match a query with more than one passage, and one search for more passages costs less
 # than a second search.
@@ -42,21 +48,87 @@ class EmbeddingCache(Protocol):
 class Selection:
     """The passages that a search may find, and the number of their documents."""
 
-    index: VectorIndex | RestrictedIndex
-    lexical: LexicalIndex | None
+    index: SearchedRows
+    lexical: "LexicalIndex | JointLexical | None"
     num_documents: int
 
 
-@dataclass(frozen=True, slots=True)
-class SearchParts:
+@dataclass(frozen=True)
+class SearchParts(ABC):
     """The parts of an open index that the stages use."""
 
     encoder: Encoder
+    index: Restrictable
+    lexical: "LexicalIndex | JointLexical | None"
+    columns: Columns | None
+    passage_to_document: NumbersByRow
+    store: "DocumentStore | JointStore"
+
+    @property
+    @abstractmethod
+    def num_rows(self) -> int:
+        """Passages, with those that are deleted or replaced."""
+
+    @abstractmethod
+    def passing(self, tree: Filter) -> tuple[Mask, int]:
+        """The passages of the documents that pass a filter, and the number of these documents.
+
+        :raises FilterError: As `check_fields`, or when the index has no columns.
+        """
+
+    @abstractmethod
+    def passing_documents(self, tree: Filter) -> list[tuple[Columns, Mask]]:
+        """For each part with columns of its own: these, and which of its documents pass a filter.
+
+        :raises FilterError: As `passing`.
+        """
+
+    @abstractmethod
+    def document_ids(self, tree: Filter) -> list[str]:
+        """The ids of the documents that pass a filter.
+
+        :raises FilterError: As `passing`.
+        """
+
+
+@dataclass(frozen=True)
+class BaseParts(SearchParts):
+    """The parts of an index as it was built."""
+
     index: VectorIndex
     lexical: LexicalIndex | None
-    columns: Columns | None
     passage_to_document: DocumentNumbers
     store: DocumentStore
+
+    @property
+    def num_rows(self) -> int:
+        """As `SearchParts.num_rows`; nothing is deleted."""
+        return self.index.size
+
+    def passing(self, tree: Filter) -> tuple[Mask, int]:
+        """As `SearchParts.passing`."""
+        ((_, documents),) = self.passing_documents(tree)
+        return documents[self.passage_to_document], int(documents.sum())
+
+    def passing_documents(self, tree: Filter) -> list[tuple[Columns, Mask]]:
+        """As `SearchParts.passing_documents`."""
+        columns = self.checked_columns()
+        check_fields(tree, [columns])
+        return [(columns, passing(tree, columns, self.store.num_documents))]
+
+    def document_ids(self, tree: Filter) -> list[str]:
+        """As `SearchParts.document_ids`."""
+        ((_, documents),) = self.passing_documents(tree)
+        return [*compress(self.store.document_ids(), documents)]
+
+    def checked_columns(self) -> Columns:
+        """The columns of the index.
+
+        :raises InvalidArgumentError: When it has none.
+        """
+        if self.columns is None:
+            raise FilterError("the index was built by a Swiftlet without filters: build it again")
+        return self.columns
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +180,7 @@ class SearchState:
     cached: bool = False
     token_ids: list[int] | None = None
     embedding: Embeddings = field(init=False)
-    lexical_query: LexicalQuery | None = None
+    lexical_query: "LexicalQuery | JointQuery | None" = None
     dense: Ranking = field(init=False)
     lexical: Ranking = field(init=False)
     candidates: Ranking = field(init=False)

@@ -16,14 +16,16 @@ import pytest
 
 from swiftlet.encoders import DEFAULT_ENCODER
 from swiftlet.retrieval.engines import ENGINES
-from swiftlet.retrieval.manifest import FILE_NAME
+from swiftlet.retrieval.manifest import FILE_NAME, read_manifest
 from tests.command_line import refusal, swiftlet
 
 DOCUMENTS = [
-    {"_id": "tea", "title": "Tea", "text": "Leaves are steeped in hot water for some minutes."},
-    {"_id": "ski", "title": "Skiing", "text": "One slides down snowy slopes on two long boards."},
+    {"_id": "tea", "title": "Tea", "text": "Leaves are steeped in hot water for some minutes.",
+     "metadata": {"kind": "drink"}},
+    {"_id": "ski", "title": "Skiing", "text": "One slides down snowy slopes on two long boards.",
+     "metadata": {"kind": "sport", "year": 1924}},
     {"_id": "tax", "title": "Taxes", "text": "Citizens pay a part of their income to the state."},
-]
+]  # fmt: skip
 
 
 def write_corpus(path: Path, *extra_lines: str) -> Path:
@@ -81,7 +83,7 @@ def test_search_prints_hits_with_their_passages_and_stage_times(index: Path) -> 
     result = swiftlet("search", index, "a hot drink", "--top-k", "2")
     assert result.exit_code == 0
     assert re.match(r"\s+1\s+0\.\d{4}\s+tea\s+Tea\n\s+Leaves are steeped", result.stdout)
-    assert re.search(r"ms: tokenise \d", result.stdout)
+    assert re.search(r"ms: filter \d", result.stdout)
 
 
 def test_search_finds_a_document_with_an_id_that_looks_like_markup(tmp_path: Path) -> None:
@@ -91,6 +93,24 @@ def test_search_finds_a_document_with_an_id_that_looks_like_markup(tmp_path: Pat
     result = swiftlet("search", tmp_path / "index", "tea")
     assert "[/red]" in result.stdout
     assert "[dim]tea" in result.stdout
+
+
+def test_a_search_with_a_filter_finds_the_documents_that_pass_it(index: Path) -> None:
+    found = swiftlet("search", index, "a hot drink", "--filter", '{"year": {"lt": 2000}}')
+    assert re.findall(r"0\.\d{4}\s+(\w+)", found.stdout) == ["ski"]
+    for chosen, complaint in (
+        ("year", '--filter is \'year\', but JSON such as {"year": {"gte": 2020}} is expected'),
+        ('{"years": 1}', "names 'years', but the documents have the fields ['kind', 'year']"),
+    ):
+        assert complaint in refusal(swiftlet("search", index, "tea", "--filter", chosen))
+
+
+def test_facets_are_declared_when_an_index_is_built(corpus: Path, tmp_path: Path) -> None:
+    options = ("--facet", "year", "--facet", "kind", "--facet", "year")
+    result = swiftlet("index", corpus, "--out", tmp_path / "index", *options)
+    assert result.exit_code == 0, result.output
+    facets = read_manifest(tmp_path / "index").details["facets"]
+    assert facets == ["year", "kind"]
 
 
 def test_inspect_prints_the_kind_of_an_artefact_and_that_it_is_complete(index: Path) -> None:
@@ -183,6 +203,7 @@ def test_an_existing_index_is_only_replaced_with_overwrite(corpus: Path, tmp_pat
         (("index", "{corpus}", "--out", "{out}", "--engine", "none"), "there are faiss"),
         (("index", "{corpus}", "--out", "{out}", "--passage-tokens", "9999"), "9999"),
         (("index", "{corpus}", "--out", "{out}", "--overlap-tokens", "100"), "0 to 64"),
+        (("index", "{corpus}", "--out", "{out}", "--facet", "x"), "the fields ['kind', 'year']"),
         (("index", "{corpus}", "--out", "{out}", "--encoder", "absent"), "absent"),
         (("index", "{corpus}", "--out", "{out}", "--precision", "fp32"), "no fp32 model"),
         (("search", "absent", "query"), "absent"),
@@ -241,3 +262,36 @@ def test_the_demo_answers_its_examples_over_http_and_starts_again_at_once(tmp_pa
     assert (index / FILE_NAME).stat().st_mtime_ns == built
     for shown in (first, second):
         assert "os.path" in shown
+
+
+def test_documents_are_added_deleted_merged_and_copied(index: Path, tmp_path: Path) -> None:
+    changed = Path(shutil.copytree(index, tmp_path / "index"))
+    more = write_corpus(tmp_path / "more.jsonl", '{"_id": "sun", "text": "It shines."}', "bad")
+    assert "--skip-bad-lines" in refusal(swiftlet("add", changed, more))
+    added = swiftlet("add", changed, more, "--skip-bad-lines")
+    assert "1 bad lines skipped" in added.stderr
+    # All three documents of the base were replaced, so the changes were merged.
+    assert "4 documents put, 4 in all" in added.stdout
+    assert json.loads((changed / FILE_NAME).read_text())["details"]["change"] == 4
+    deleted = swiftlet("delete", changed, "nobody")
+    assert "no document has the id 'nobody'" in deleted.stderr
+    assert "0 documents deleted, 4 left" in deleted.stdout
+    assert "nothing to merge" in swiftlet("compact", changed).stdout
+    assert "2 documents deleted, 2 left" in swiftlet("delete", changed, "sun", "tea").stdout
+    assert swiftlet("add", changed, more, "--skip-bad-lines").exit_code == 0
+    assert swiftlet("snapshot", changed, "--out", tmp_path / "index.tar").exit_code == 0
+    assert "exists" in refusal(swiftlet("snapshot", changed, "--out", tmp_path / "index.tar"))
+    result = swiftlet("search", changed, "it shines", "--encoder", DEFAULT_ENCODER)
+    assert "sun" in result.stdout
+    with (changed / "index.faiss").open("ab") as file:
+        file.write(b"more")
+    assert "index.faiss" in refusal(swiftlet("compact", changed))
+
+
+def test_inspect_counts_the_changes_of_an_index(tmp_path: Path) -> None:
+    lines = [json.dumps({"_id": str(number), "text": "tea"}) for number in range(20)]
+    corpus = write_corpus(tmp_path / "corpus.jsonl", *lines)
+    assert swiftlet("index", corpus, "--out", tmp_path / "index").exit_code == 0
+    assert "changes.sqlite" not in swiftlet("inspect", tmp_path / "index").stdout
+    assert swiftlet("delete", tmp_path / "index", "3", "4").exit_code == 0
+    assert "2 changes since" in swiftlet("inspect", tmp_path / "index").stdout

@@ -123,7 +123,8 @@ def test_a_build_reports_the_begin_and_the_end_of_each_stage(out):
 def test_the_same_corpus_gives_the_same_bytes_whatever_the_threads(
     small_index, small_documents, out
 ):
-    build_index(small_documents, DEFAULT_ENCODER, out, BuildSettings(threads=3))
+    settings = BuildSettings(facets=("topic", "length"), threads=3)
+    build_index(small_documents, DEFAULT_ENCODER, out, settings)
     names = [str(path.relative_to(small_index)) for path in files_of(small_index)]
     assert names == [str(path.relative_to(out)) for path in files_of(out)]
     assert filecmp.cmpfiles(small_index, out, names, shallow=False) == (names, [], [])

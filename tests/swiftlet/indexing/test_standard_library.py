@@ -28,7 +28,12 @@ def test_a_module_is_a_document_with_a_section_for_each_definition(
 ) -> None:
     json = library["json"]
     assert json.title.startswith("json — JSON (JavaScript Object Notation)")
-    assert json.metadata == {"source": "json/__init__.py", "python": VERSION}
+    assert json.metadata == {
+        "source": "json/__init__.py", "python": VERSION, "language": "Python", "package": "json",
+    }  # fmt: skip
+    assert library["os"].metadata["package"] == library["os.path"].metadata["package"] == "os"
+    assert "package" not in library["bisect"].metadata
+    assert library["itertools"].metadata["language"] == "C"
     texts = sections(json)
     assert texts[0].startswith("JSON (JavaScript Object Notation)")
     signature, documentation = next(text for text in texts if text.startswith("json.dumps(")).split(

@@ -82,7 +82,7 @@ def test_threads_that_come_and_go_leave_no_open_files_behind(store):
     links = [entry for entry in Path("/proc/self/fd").iterdir() if entry.is_symlink()]
     assert sum(link.resolve().name == "a #?% place.sqlite" for link in links) <= 5
     store.close()
-    assert not store._idle
+    assert store._idle.empty()
     assert store.num_documents == 4
 
 

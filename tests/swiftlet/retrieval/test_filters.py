@@ -54,6 +54,7 @@ def found(columns: Columns, filter_: Mapping[str, Any]) -> list[int]:
         ({"kind": ["a", "b", "none"]}, [0, 1]),
         ({"kind": {"prefix": "a"}}, [0, 2, 4, 5]),
         ({"kind": "a" * 400}, [5]),
+        ({"kind": {"prefix": "\ud800"}}, []),
         ({"kind": "a" * 399}, []),
         ({"kind": {"none": ["a", "b"]}}, [2, 3, 4, 5, 6]),
         ({"kind": {"exists": False}}, [3, 6]),
@@ -237,7 +238,7 @@ def test_an_index_without_columns_refuses_filters_only(open_searcher):
         encoder=searcher.encoder,
         index=searcher.index,
         passage_to_document=np.arange(searcher.index.size, dtype=np.int32),
-        store=searcher._store,
+        store=searcher.base.store,
         index_manifest=searcher.index_manifest,
         encoder_manifest=searcher.encoder_manifest,
     )

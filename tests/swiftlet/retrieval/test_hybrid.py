@@ -291,6 +291,40 @@ def test_identifiers_numbers_and_error_codes_are_found(lexical_index_of, query):
 
 
 @pytest.mark.parametrize(
+    ("query", "row"),
+    [
+        ("queue.get_nowait", 0),
+        ("Queue.get_nowait()", 0),
+        ("asyncio.Queue.get_nowait", 0),
+        ("GET_NOWAIT", 0),
+        ("getnowait", 0),
+        ("get nowait", 1),
+        ("nowait.get", 1),
+        ("self.get_nowait", 0),
+    ],
+)
+def test_a_name_is_also_a_word_without_its_dots_and_underscores(lexical_index_of, query, row):
+    index = lexical_index_of(["asyncio.queue.get_nowait()", "nowait get queue asyncio", "other"])
+    assert index.parse(query).search(2)[1][0] == row
+
+
+def test_a_name_in_no_passage_leaves_the_scores_as_they_are(lexical_index_of):
+    index = lexical_index_of(["get a queue", "put", "a queue"])
+    scores, rows = index.parse("queue.get_it").search(3)
+    expected, same = index.parse("queue get it").search(3)
+    assert scores.tolist() == expected.tolist()
+    assert rows.tolist() == same.tolist()
+
+
+@pytest.mark.parametrize(
+    "text", ["a." * 200_000, "a_" * 200_000, "a" + "_" * 200_000, "a" * 200_000]
+)
+def test_joined_names_take_time_in_proportion_to_the_text(lexical_index_of, text):
+    index = lexical_index_of([f"{text} b", "c"])
+    assert index.parse(f"{text} b").search(2)[1].tolist() == [0]
+
+
+@pytest.mark.parametrize(
     "query", ['"', "a AND", "title:x", "(((", "* ? ~2 ^3", "-a +b", "\\", "a\0b", "[1 TO 2]"]
 )
 def test_no_character_of_a_query_has_a_meaning(lexical_index_of, query):

@@ -418,14 +418,14 @@ def test_parts_of_different_indexes_are_refused(search_plane):
     parts = {
         "encoder": one.encoder,
         "index": one.index,
-        "passage_to_document": one._passage_to_document,
-        "store": one._store,
+        "passage_to_document": one.base.passage_to_document,
+        "store": one.base.store,
         "index_manifest": MANIFEST,
         "encoder_manifest": MANIFEST,
     }
     assert Searcher(**parts).num_passages == 1
     for name in ("index", "passage_to_document", "store"):
-        part = other.index if name == "index" else getattr(other, f"_{name}")
+        part = getattr(other.base, name)
         with pytest.raises(CorruptIndexError, match="parts of the index do not belong together"):
             Searcher(**{**parts, name: part})
 

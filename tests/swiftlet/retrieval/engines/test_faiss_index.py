@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from swiftlet.retrieval.engines import faiss_index
 from swiftlet.retrieval.engines.faiss_index import (
     EXACT_UP_TO,
     SCANNED_UP_TO,
@@ -97,6 +98,29 @@ def test_the_scores_of_every_index_are_near_the_inner_products(index, factory):
         scores, rows = index.search(query, 10)
         tolerance = 1e-5 if factory in EXACT or factory == "HNSW16" else 0.15
         np.testing.assert_allclose(scores, EMBEDDINGS[rows] @ query, atol=tolerance)
+
+
+@pytest.mark.parametrize("few", [0, 100])
+@pytest.mark.parametrize("count", [0, 5, 90, 300, 2000, SIZE])
+def test_every_index_finds_the_nearest_of_some_rows(index, factory, monkeypatch, few, count):
+    # So small that rows are copied, selected and compared one by one here.
+    monkeypatch.setattr(faiss_index, "FEW_ROWS", few)
+    monkeypatch.setattr(faiss_index, "_COPIED_SHARE", 0.2)
+    allowed = np.random.default_rng(3).permutation(SIZE) < count
+    some = index.restricted_to(allowed)
+    assert some.size == count
+    for query in QUERIES:
+        for num_candidates in (1, 10, count, SIZE):
+            scores, rows = some.search(query, num_candidates)
+            assert len(scores) == len(set(rows.tolist())) == min(num_candidates, count)
+            assert allowed[rows].all()
+            assert (np.diff(scores) <= 0).all()
+        if count:
+            rows = np.flatnonzero(allowed)
+            nearest = rows[np.argsort(-index.scores(query, rows))][:10]
+            found = some.search(query, 100)[1][:10]
+            least = 1 if factory in EXACT else 0.6
+            assert len({*found.tolist()} & {*nearest.tolist()}) >= least * len(nearest)
 
 
 def test_every_index_reconstructs_its_embeddings_approximately(index, factory):

@@ -1,0 +1,139 @@
+// The facets: check boxes for the values of declared fields, and the filter that they make.
+
+import { drawFacet } from "./drawing.js";
+import { Problem, fetchFacets } from "./service.js";
+
+const root = document.getElementById("facets");
+const form = document.getElementById("facet-fields");
+const wide = matchMedia("(min-width: 78rem)");
+
+/** The declared fields; null until they are known. */
+let fields = null;
+/** The chosen values of each field that has some. */
+let chosen = new Map();
+/** The values of each field, with their counts. */
+let counts = new Map();
+let refreshed = 0;
+
+/** A filter in JSON, as far as check boxes can show it; "" if it leaves out nothing. */
+export function readFilter(text) {
+  return written(parsed(text));
+}
+
+/** The chosen filter in JSON; null until the fields are known. */
+export function chosenFilter() {
+  return fields && written(chosen);
+}
+
+/** Offer the values of these fields, and check the boxes of a filter. */
+export function declareFacets(declared, filter) {
+  fields = declared;
+  chosen = parsed(filter);
+  if (fields.length) refresh();
+}
+
+/** Check the boxes of a filter. */
+export function chooseFilter(text) {
+  if (!fields || text === written(chosen)) return;
+  chosen = parsed(text);
+  refresh();
+}
+
+export function showFacets(visible) {
+  root.hidden = !visible || !fields?.length;
+}
+
+function parsed(text) {
+  let given;
+  try {
+    given = new Map(Object.entries(JSON.parse(text) ?? {}));
+  } catch {
+    given = new Map();
+  }
+  const found = new Map();
+  for (const field of fields ?? given.keys()) {
+    const values = given.get(field);
+    const usable = Array.isArray(values) ? values.filter((value) => value !== null && typeof value !== "object") : [];
+    if (usable.length) found.set(field, [...new Set(usable)]);
+  }
+  return found;
+}
+
+function written(filter) {
+  return filter.size ? JSON.stringify(Object.fromEntries(filter)) : "";
+}
+
+/** Count the values again. The choice in a field does not change the counts of that field. */
+async function refresh() {
+  draw();
+  refreshed += 1;
+  const number = refreshed;
+  const others = [...chosen.keys()].map(async (field) => {
+    const rest = new Map(chosen);
+    rest.delete(field);
+    const answer = await fetchFacets(written(rest));
+    return [field, answer[field]];
+  });
+  try {
+    const [all, ...own] = await Promise.all([fetchFacets(written(chosen)), ...others]);
+    if (number !== refreshed) return;
+    counts = new Map([...Object.entries(all), ...own]);
+    draw();
+  } catch (error) {
+    if (!(error instanceof Problem)) throw error; // the search shows it
+  }
+}
+
+function draw() {
+  const focused = form.contains(document.activeElement) ? document.activeElement : null;
+  const open = new Set([...form.querySelectorAll("details[open]")].map((more) => more.dataset.field));
+  form.replaceChildren(
+    ...fields.map((field, number) => {
+      const own = chosen.get(field) ?? [];
+      const counted = counts.get(field) ?? [];
+      const uncounted = own.filter((value) => !counted.some((each) => each.value === value));
+      const values = [...counted, ...uncounted.map((value) => ({ value }))];
+      return drawFacet(`facet-${number}`, field, values, own, open.has(field));
+    }),
+  );
+  const controls = [...form.querySelectorAll("input, summary")];
+  if (focused) {
+    const same = controls.find((each) => named(each) === named(focused));
+    const near = same ?? controls.find((each) => each.name === focused.name);
+    near?.focus({ preventScroll: true });
+  }
+  const number = [...chosen.values()].flat().length;
+  document.getElementById("facets-chosen").textContent = number ? `${number} chosen` : "";
+  document.getElementById("facets-clear").hidden = !number;
+}
+
+function named({ name, dataset, parentElement }) {
+  return JSON.stringify([name, dataset.value, parentElement.dataset.field]);
+}
+
+function choose(values) {
+  chosen = values;
+  refresh();
+  root.dispatchEvent(new Event("choice"));
+}
+
+form.addEventListener("input", ({ target }) => {
+  const value = JSON.parse(target.dataset.value);
+  const own = (chosen.get(target.name) ?? []).filter((each) => each !== value);
+  if (target.checked) own.push(value);
+  const values = new Map(chosen);
+  if (own.length) values.set(target.name, own);
+  else values.delete(target.name);
+  choose(values);
+});
+
+document.getElementById("facets-clear").addEventListener("click", () => {
+  choose(new Map());
+  form.querySelector("input")?.focus();
+});
+
+function fit() {
+  root.open = wide.matches;
+}
+wide.addEventListener("change", fit);
+fit();

@@ -1,0 +1,56 @@
+"""The values of the fields that the index declares as facets."""
+
+from functools import partial
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Query, Request
+from pydantic_core import to_json
+from starlette.responses import Response
+
+from service.limits import Limits
+from service.openapi import problems
+from service.problems import DeadlineError, QueueFullError
+from service.routes.search import check_query_string
+from service.schemas import FacetsAnswer, FilterText, LinkModel
+from service.state import LoadedIndex, ReadyService
+from swiftlet.retrieval.errors import InvalidArgumentError
+from swiftlet.retrieval.filters import Filter
+
+
+class FacetParameters(LinkModel):
+    """The query string of `GET /facets`."""
+
+    filter: FilterText = None
+
+
+def facets_router(limits: Limits) -> APIRouter:
+    """The route that counts the values of facets."""
+    router = APIRouter()
+
+    @router.get(
+        "/facets",
+        response_model=FacetsAnswer,
+        responses=problems(InvalidArgumentError, QueueFullError, DeadlineError),
+        dependencies=[Depends(check_query_string)],
+    )
+    async def facets(
+        asked: Annotated[FacetParameters, Query()], request: Request, service: ReadyService
+    ) -> Response:
+        """Count the values of the facets, for all documents or for those that pass a filter."""
+        (completed,) = await service.executor.map(
+            partial(_count, service.loaded),
+            [asked.filter],
+            deadline=request.state.context.began + limits.timeout_ms / 1000,
+            receive=request.receive,
+        )
+        return Response(completed.result, media_type="application/json")
+
+    return router
+
+
+def _count(loaded: LoadedIndex, chosen: Filter | None) -> bytes:
+    facets = {
+        field: [{"value": value, "count": count} for value, count in values]
+        for field, values in loaded.searcher.facets(chosen).items()
+    }
+    return to_json({"facets": facets, "index": loaded.generation})

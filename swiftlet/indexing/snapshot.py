@@ -1,0 +1,71 @@
+"""Copies an index, with its changes at one moment, into one file."""
+
+import os
+import sqlite3
+import tarfile
+from contextlib import closing
+from pathlib import Path
+
+from swiftlet.retrieval.changes import CHANGES_FILE, connect_changes
+from swiftlet.retrieval.errors import ArtefactError, InvalidArgumentError, StorageError
+from swiftlet.retrieval.manifest import FILE_NAME, Manifest, load_manifest, read_manifest
+from swiftlet.retrieval.publication import discard, locked_working_directory, storage_errors
+
+
+def snapshot(index: Path, out: Path, *, overwrite: bool = False) -> Manifest:
+    """Write the tar archive `out` of an index; a writer may go on meanwhile.
+
+    The archive holds one directory of the index's name, complete or not at all.
+
+    :raises ArtefactError: When the index is damaged.
+    :raises InvalidArgumentError: When `out` exists, unless it is a file and is to be overwritten.
+    :raises StorageError: When the file system refuses.
+    """
+    if out.is_dir() or (out.exists() and not overwrite):
+        raise InvalidArgumentError(
+            f"{out} exists; choose another place or pass --overwrite (in Python overwrite=True)"
+        )
+    with locked_working_directory(out) as working, storage_errors(out):
+        try:
+            archive = working / "snapshot.tar"
+            while True:
+                before = read_manifest(index, "index")
+                try:
+                    manifest = load_manifest(index, "index")
+                    _write(archive, index, manifest, working / CHANGES_FILE)
+                except (ArtefactError, FileNotFoundError):
+                    if read_manifest(index, "index") == before:
+                        raise
+                    continue
+                if read_manifest(index, "index") == before:  # else a merge has replaced the index
+                    break
+            archive.replace(out)
+        finally:
+            discard(working)
+    return manifest
+
+
+def _write(archive: Path, index: Path, manifest: Manifest, changes: Path) -> None:
+    name = index.resolve().name
+    with archive.open("wb") as file:
+        with tarfile.open(fileobj=file, mode="w") as tar:
+            for part in (FILE_NAME, *manifest.files):
+                tar.add((index / part).resolve(), f"{name}/{part}", recursive=False)
+            if (index / CHANGES_FILE).exists():
+                _copy(index / CHANGES_FILE, changes)
+                tar.add(changes, f"{name}/{CHANGES_FILE}")
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _copy(path: Path, out: Path) -> None:
+    """Copy a SQLite file as it is at one moment."""
+    out.unlink(missing_ok=True)
+    try:
+        with (
+            closing(connect_changes(path)) as changes,
+            closing(sqlite3.connect(out)) as copy,
+        ):
+            changes.backup(copy)
+    except sqlite3.Error as error:
+        raise StorageError(f"cannot copy {path} to {out}: {error}") from error

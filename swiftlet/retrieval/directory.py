@@ -1,0 +1,131 @@
+"""An open index directory, which follows the changes and merges of a writer."""
+
+import weakref
+from pathlib import Path
+
+import numpy as np
+
+from swiftlet.retrieval.changes import Change, Changes
+from swiftlet.retrieval.columns import COLUMNS_FOLDER, Columns
+from swiftlet.retrieval.delta import Delta
+from swiftlet.retrieval.documents import DocumentStore
+from swiftlet.retrieval.encoder import Encoder
+from swiftlet.retrieval.engines import open_index
+from swiftlet.retrieval.errors import ArtefactError, CorruptIndexError
+from swiftlet.retrieval.lexical import LEXICAL_FOLDER, LexicalIndex
+from swiftlet.retrieval.manifest import FILE_NAME, Manifest, load_manifest, read_manifest
+from swiftlet.retrieval.stages.state import BaseParts, SearchParts
+
+DOCUMENTS_FILE = "documents.sqlite"
+PASSAGE_TO_DOCUMENT_FILE = "passage_to_document.npy"
+
+
+class IndexDirectory:
+    """The parts of an index directory as it is now; `refresh` follows it. Not thread-safe."""
+
+    manifest: Manifest
+    base: BaseParts
+    parts: SearchParts
+    change: int
+    _changes: Changes
+
+    def __init__(self, path: Path, encoder: Encoder, *, readers: int = 1) -> None:
+        """Open the directory for `readers` threads; verifies every file.
+
+        :raises ManifestError: When it is no index, or of a newer format.
+        :raises CorruptArtefactError: When a file has been altered.
+        """
+        self._path, self._encoder, self._readers = path, encoder, readers
+        self._opened: tuple[int, ...] | None = None
+        self._damaged = False
+        self._open()
+
+    def refresh(self) -> bool:
+        """Take in what a writer has done since; whether `parts` or `manifest` are new.
+
+        :raises ArtefactError: When the directory is damaged; the parts stay as they were.
+        """
+        opened = self._identity()
+        if self._damaged or opened not in (self._opened, None):
+            manifest = read_manifest(self._path, "index")
+            if manifest.content == self.manifest.content and not self._damaged:
+                self._opened, self.manifest = opened, manifest  # `swiftlet tune` changes details
+            else:
+                self._open()
+            return True
+        if not self._changes.is_newer():
+            return False
+        self._damaged = True
+        new = self._extend([*self._changes.after(self.change)])
+        self._damaged = False
+        return new
+
+    def close(self) -> None:
+        """Close the changes; the parts stay open as long as they are used."""
+        self._changes.close()
+
+    def _open(self) -> None:
+        while True:
+            opened = self._identity()
+            changes = None
+            try:
+                manifest = load_manifest(self._path, "index")
+                base = self._base(manifest)
+                changes = Changes(self._path, manifest)
+                changes.is_newer()
+                found = [*changes.after(changes.first)]
+            except (ArtefactError, OSError):
+                if changes is not None:
+                    changes.close()
+                if self._identity() == opened:
+                    raise
+                continue
+            if self._identity() == opened:  # otherwise a merge has replaced the directory meanwhile
+                break
+            changes.close()
+        if self._opened is not None:
+            self.close()
+        self._opened, self._changes, self.manifest = opened, changes, manifest
+        self.base = self.parts = base
+        self.change = changes.first
+        self._delta = Delta(base, manifest.details.get("language"))
+        self._extend(found)
+        self._damaged = False
+
+    def _extend(self, changes: list[Change]) -> bool:
+        if changes:
+            self.parts = self._delta.extended(changes)
+            self.change = changes[-1].number
+        return bool(changes)
+
+    def _base(self, manifest: Manifest) -> BaseParts:
+        path = self._path
+        index = open_index(path, manifest.details)
+        language = manifest.details.get("language")  # indexes had none at first
+        columns = path / COLUMNS_FOLDER
+        try:
+            # A plain array: its elements are read several times as fast as those of a memory map.
+            numbers = np.asarray(
+                np.load(path / PASSAGE_TO_DOCUMENT_FILE, mmap_mode="r", allow_pickle=False)
+            )
+        except (OSError, ValueError) as error:
+            raise CorruptIndexError(f"{path} is damaged: {error}") from error
+        base = BaseParts(
+            encoder=self._encoder,
+            index=index,
+            lexical=LexicalIndex.open(path / LEXICAL_FOLDER, language) if language else None,
+            columns=Columns.open(columns) if columns.is_dir() else None,
+            passage_to_document=numbers,
+            store=DocumentStore(path / DOCUMENTS_FILE, readers=self._readers),
+        )
+        # When no search uses it any more.
+        weakref.finalize(base, base.store.close)
+        return base
+
+    def _identity(self) -> tuple[int, ...] | None:
+        """What tells this directory from one that has replaced it; None if there is none."""
+        try:
+            status = (self._path / FILE_NAME).stat()
+        except OSError:
+            return None
+        return status.st_dev, status.st_ino, status.st_mtime_ns, status.st_size

@@ -1,0 +1,78 @@
+"""Snapshots of an index that is written to."""
+
+import shutil
+import subprocess
+import threading
+from pathlib import Path
+
+import pytest
+
+import swiftlet
+from swiftlet.encoders import DEFAULT_ENCODER
+from swiftlet.retrieval.changes import CHANGES_FILE
+
+
+@pytest.fixture
+def index(small_index: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(small_index, tmp_path / "index"))
+
+
+def restored(archive: Path, place: Path) -> Path:
+    place.mkdir()
+    subprocess.run(["tar", "-xf", archive, "-C", place], check=True)
+    return place / "index"
+
+
+def test_a_snapshot_has_the_changes_of_one_moment_while_writes_and_merges_go_on(index, tmp_path):
+    """Each batch puts two documents: a snapshot has both or none."""
+    stop = threading.Event()
+
+    def write() -> None:
+        with swiftlet.write(index) as writer:
+            number = 0
+            while not stop.is_set():
+                writer.put([{"id": f"{number} {part}", "text": "tea"} for part in "ab"])
+                number += 1
+                if number % 10 == 0:
+                    writer.compact()
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    try:
+        for number in range(5):
+            swiftlet.snapshot(index, tmp_path / f"{number}.tar")
+    finally:
+        stop.set()
+        thread.join()
+    counts = []
+    for number in range(5):
+        place = restored(tmp_path / f"{number}.tar", tmp_path / str(number))
+        with swiftlet.open(place, encoder=DEFAULT_ENCODER) as searcher:
+            counts.append(searcher.num_documents)
+        with swiftlet.write(place) as writer:
+            assert writer.delete(["bees-1"]).num_documents == 1
+    assert counts == sorted(counts)
+    assert all(count % 2 == 0 for count in counts)
+    assert sorted(path.suffix for path in tmp_path.iterdir()) == [""] * 6 + [".tar"] * 5
+
+
+def test_a_snapshot_replaces_nothing_unless_told_to(index, tmp_path):
+    out = tmp_path / "index.tar"
+    swiftlet.snapshot(index, out)
+    assert not (restored(out, tmp_path / "first") / CHANGES_FILE).exists()
+    with pytest.raises(swiftlet.InvalidArgumentError, match="exists; choose another place"):
+        swiftlet.snapshot(index, out)
+    with swiftlet.write(index) as writer:
+        writer.put([{"id": "new", "text": "new"}])
+        swiftlet.snapshot(index, out, overwrite=True)
+    with swiftlet.open(restored(out, tmp_path / "second")) as searcher:
+        assert searcher.document("new").text == "new"
+    with pytest.raises(swiftlet.InvalidArgumentError, match="exists"):
+        swiftlet.snapshot(index, tmp_path / "second", overwrite=True)
+
+
+def test_a_damaged_index_gives_no_snapshot(index, tmp_path):
+    (index / "index.faiss").write_bytes(b"")
+    with pytest.raises(swiftlet.CorruptArtefactError, match=r"index\.faiss"):
+        swiftlet.snapshot(index, tmp_path / "index.tar")
+    assert [*tmp_path.iterdir()] == [index]
