@@ -1,6 +1,6 @@
 """Puts an index directory together from documents, passages and embeddings."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -19,7 +19,6 @@ from swiftlet.retrieval.encoder import OnnxEncoder
 from swiftlet.retrieval.encoding import encode_texts
 from swiftlet.retrieval.engines import find_engine, index_details
 from swiftlet.retrieval.errors import InvalidArgumentError
-from swiftlet.retrieval.facets import check_facets
 from swiftlet.retrieval.index import VectorIndex
 from swiftlet.retrieval.lexical import LEXICAL_FOLDER, write_lexical_index
 from swiftlet.retrieval.manifest import (
@@ -64,6 +63,7 @@ class Assembly:
     engine: str
     factory: str | None
     language: str | None
+    facets: Sequence[str]
     threads: int
     progress: Progress
     details: Mapping[str, Any]
@@ -86,7 +86,6 @@ class Assembly:
         """
         corpus = write_documents(artefact / DOCUMENTS_FILE, documents, splitter, self.progress)
         write_columns(artefact / COLUMNS_FOLDER, corpus.metadata())
-        check_facets(self.details.get("facets", ()), Columns.open(artefact / COLUMNS_FOLDER))
         words = self._index_words(corpus, artefact)
         embeddings = embed(corpus)
         index, details = self._index(corpus, embeddings, trained(len(embeddings)), bool(words))
@@ -113,6 +112,7 @@ class Assembly:
                 "num_documents": corpus.num_documents,
                 "num_passages": corpus.num_passages,
                 "language": self.language,
+                "facets": list(self.facets),
                 **details,
             },
         )

@@ -11,8 +11,10 @@ from swiftlet.indexing.assembly import Assembly
 from swiftlet.indexing.document_writer import StoredCorpus
 from swiftlet.indexing.embeddings import EmbeddingsFile, encode_to_file
 from swiftlet.indexing.progress import Progress, Silence
+from swiftlet.retrieval.columns import COLUMNS_FOLDER, Columns
 from swiftlet.retrieval.encoder import OnnxEncoder, Precision
 from swiftlet.retrieval.engines import DEFAULT_ENGINE, find_engine
+from swiftlet.retrieval.facets import check_facets
 from swiftlet.retrieval.lexical import DEFAULT_LANGUAGE, analyser
 from swiftlet.retrieval.manifest import Manifest
 from swiftlet.retrieval.passages import PassageSplitter
@@ -99,6 +101,7 @@ def build_index(
                 engine=settings.engine,
                 factory=settings.factory,
                 language=settings.language,
+                facets=settings.facets,
                 threads=threads,
                 progress=progress,
                 details={
@@ -110,11 +113,11 @@ def build_index(
                         "overlap_tokens": splitter.overlap_tokens,
                         "truncate": splitter.truncate,
                     },
-                    "facets": list(settings.facets),
                 },
             )
 
             def embed(corpus: StoredCorpus) -> Embeddings:
+                check_facets(settings.facets, Columns.open(artefact / COLUMNS_FOLDER))
                 _encode(corpus, encoder, file, threads, progress)
                 return file.rows()
 

@@ -78,6 +78,7 @@ def merge_changes(
         engine=engine,
         factory=None if by_size else factory,
         language=details.get("language"),
+        facets=details.get("facets", ()),
         threads=threads or available_processors(),
         progress=progress,
         details={**details, FIRST_CHANGE: last},

@@ -209,10 +209,7 @@ class Searcher:
         weight = manifest.details.get("weight", DEFAULT_WEIGHT)
         self.weight = number("weight", weight, least=0, most=1)
         """The weight of the dense score in a hybrid search, unless a search gives another one."""
-        columns = base.columns
-        self.fields = () if columns is None else tuple(islice(columns.fields(), _MOST_FIELDS))
-        """The fields of the metadata that a filter can name, at most 100."""
-        facets = () if columns is None else manifest.details.get("facets", ())
+        facets = () if base.columns is None else manifest.details.get("facets", ())
         self.facet_fields: tuple[str, ...] = tuple(facets)
         """The fields that `facets` counts."""
         self.change = change
@@ -247,6 +244,14 @@ class Searcher:
         """Passages that are deleted or replaced, and take place until the next merge."""
         parts = self._generation.parts
         return parts.num_rows - parts.store.num_passages
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """The fields of the metadata that a filter can name, at most 100."""
+        parts = self._generation.parts
+        found = parts.passing_documents(Every(())) if parts.columns is not None else ()
+        names = {name for columns, _ in found for name in islice(columns.fields(), _MOST_FIELDS)}
+        return tuple(sorted(names)[:_MOST_FIELDS])
 
     def search(
         self,

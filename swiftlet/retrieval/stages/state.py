@@ -124,7 +124,7 @@ class BaseParts(SearchParts):
     def checked_columns(self) -> Columns:
         """The columns of the index.
 
-        :raises InvalidArgumentError: When it has none.
+        :raises FilterError: When it has none.
         """
         if self.columns is None:
             raise FilterError("the index was built by a Swiftlet without filters: build it again")

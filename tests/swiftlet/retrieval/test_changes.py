@@ -84,7 +84,8 @@ def change_at_random(writer: IndexWriter, living: dict[str, Document], seed: int
 
 @pytest.mark.parametrize("factory", [None, "IVF4,PQ48x4fs,Refine(SQfp16)"])
 def test_searches_of_a_changed_index_are_those_of_a_fresh_one(tmp_path, factory):
-    base, settings = documents(range(0, 120, 2)), BuildSettings(factory=factory)
+    base = documents(range(0, 120, 2))
+    settings = BuildSettings(factory=factory, facets=("even", "seed"))
     build_index(base, DEFAULT_ENCODER, tmp_path / "index", settings)
     living = {document.document_id: document for document in base}
     with (
@@ -105,6 +106,9 @@ def test_searches_of_a_changed_index_are_those_of_a_fresh_one(tmp_path, factory)
                 for changed in (searcher, opened):
                     assert changed.num_documents == fresh.num_documents == len(living)
                     assert changed.num_passages == fresh.num_passages
+                    assert changed.fields == fresh.fields
+                    assert changed.facets() == fresh.facets()
+                    assert changed.facets({"even": True}) == fresh.facets({"even": True})
                     for asked in ({}, {"filter": {"even": True}}, {"filter": {"seed": 10 * seed}}):
                         for mode, tolerance in (("dense", 1e-3), ("lexical", 0.3), ("hybrid", 0.3)):
                             found = results(changed, mode=mode, **asked)
