@@ -82,7 +82,8 @@ class Settings(BaseSettings):
     admin_keys: Keys = SecretStr("")
     write_keys: Keys = SecretStr("")
     document_encoder: Path = Field(
-        DEFAULT_ENCODER, description="the path of the encoder directory that the index was built by"
+        default_factory=lambda: DEFAULT_ENCODER,
+        description="the path of the encoder directory that the index was built by",
     )
     encode_threads: int = Field(
         1, ge=1, le=_MOST_THREADS, description=f"a whole number from 1 to {_MOST_THREADS}"

@@ -25,6 +25,7 @@ from swiftlet.indexing.merge import merge_changes
 from swiftlet.indexing.writer import Changed, IndexWriter
 from swiftlet.retrieval.changes import CHANGES_FILE
 from swiftlet.retrieval.errors import ArtefactError, RetrievalError, UnknownDocumentError
+from swiftlet.retrieval.filters import Filter
 from swiftlet.retrieval.manifest import read_manifest
 
 _LOW_PRIORITY = 10
@@ -106,21 +107,32 @@ class Writing:
         self._documents.labels("put").inc(changed.num_documents)
         return changed
 
-    async def delete(self, document_ids: Sequence[str], *, missing_ok: bool = True) -> Changed:
-        """Delete documents; errors as `put`.
+    async def delete(
+        self,
+        document_ids: Sequence[str],
+        filter_: Filter | None = None,
+        *,
+        missing_ok: bool = True,
+    ) -> Changed:
+        """Delete the documents with these ids, and all that pass a filter; errors as `put`.
 
-        :raises UnknownDocumentError: When there is none of this id, unless `missing_ok`.
+        :raises FilterError: When the filter names a field that no document has.
+        :raises UnknownDocumentError: When there is no document of an id, unless `missing_ok`.
         """
-        return await self._delete(lambda: document_ids, missing_ok=missing_ok)
 
-    async def delete_where(self, filter_: Mapping[str, Any]) -> Changed:
-        """Delete the documents that pass a filter; errors as `put` and `Searcher.search`."""
+        def run(writer: IndexWriter) -> Changed:
+            ids = [*document_ids]
+            if filter_ is not None and (loaded := self._state.loaded) is not None:
+                loaded.searcher.refresh()
+                ids += loaded.searcher.document_ids(filter_)
+            changed = writer.delete(ids)
+            if changed.unknown and not missing_ok:
+                raise UnknownDocumentError(changed.unknown[0])
+            return changed
 
-        def passing() -> Sequence[str]:
-            assert self._state.loaded is not None  # noqa: S101 - there was one for the request
-            return self._state.loaded.searcher.document_ids(filter_)
-
-        return await self._delete(passing, missing_ok=True)
+        changed = await self._run(run)
+        self._documents.labels("deleted").inc(changed.num_documents)
+        return changed
 
     def close(self) -> None:
         """Finish the write under way, end a merge, and unlock the index."""
@@ -131,17 +143,6 @@ class Writing:
         self._follower.join()
         if self._writer is not None:
             self._writer.close()
-
-    async def _delete(self, ids: Callable[[], Sequence[str]], *, missing_ok: bool) -> Changed:
-        def run(writer: IndexWriter) -> Changed:
-            changed = writer.delete(ids())
-            if changed.unknown and not missing_ok:
-                raise UnknownDocumentError(changed.unknown[0])
-            return changed
-
-        changed = await self._run(run)
-        self._documents.labels("deleted").inc(changed.num_documents)
-        return changed
 
     async def _run(self, write: Callable[[IndexWriter], Changed]) -> Changed:
         """Write in turn; when the client leaves, a write that has begun is finished."""

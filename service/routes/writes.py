@@ -1,10 +1,9 @@
 """Putting and deleting documents."""
 
-from typing import Annotated, Any, Self
+from typing import Annotated, Any
 
 from fastapi import APIRouter
-from pydantic import AfterValidator, Field, model_validator
-from pydantic_core import PydanticCustomError
+from pydantic import ConfigDict, Field, WithJsonSchema
 
 from service.body import json_route
 from service.limits import Limits
@@ -15,17 +14,17 @@ from service.problems import (
     TooManyQueriesError,
     WriteRefusedError,
 )
-from service.schemas import RequestModel, WriteAnswer
+from service.schemas import FilterObject, RequestModel, WriteAnswer
 from service.state import ReadyService
 from service.writing import Writing
 from swiftlet.indexing.writer import Changed
+from swiftlet.retrieval.corpora.identifiers import LONGEST_ID
 from swiftlet.retrieval.errors import (
     CollectionError,
     InvalidArgumentError,
     StorageError,
     UnknownDocumentError,
 )
-from swiftlet.retrieval.filters import parse_filter
 
 _REFUSALS = (
     InvalidArgumentError,
@@ -34,39 +33,46 @@ _REFUSALS = (
     QueueFullError,
     StorageError,
 )
+_DOCUMENT = {
+    "type": "object",
+    "properties": {
+        "_id": {
+            "type": "string",
+            "minLength": 1,
+            "maxLength": LONGEST_ID,
+            "description": "No control characters, and not blank.",
+        },
+        "text": {"type": "string"},
+        "title": {"type": ["string", "null"]},
+        "metadata": {"type": ["object", "null"]},
+    },
+    "required": ["_id", "text"],
+    "description": "Other fields belong to the metadata. Text or title is not blank.",
+}
 _MOST_VALUES = 1_000_000
 """Values of one body: a thousand documents with rich metadata have fewer."""
 
 
 def writes_router(limits: Limits, writing: Writing) -> APIRouter:
     """The routes that change the index, with the bounds of `limits`."""
-    listed = f"a list of 1 to {limits.max_documents}"
-    most = limits.max_documents
+    listed, most = f"a list of 1 to {limits.max_documents}", limits.max_documents
 
     class PutRequest(RequestModel):
         """The body of `PUT /documents`."""
 
-        documents: list[dict[str, Any]] = Field(
+        documents: list[Annotated[dict[str, Any], WithJsonSchema(_DOCUMENT)]] = Field(
             min_length=1,
             max_length=most,
             description=f'{listed} objects with "_id", "text" and perhaps "title" and "metadata"',
         )
 
     class DeleteRequest(RequestModel):
-        """The body of `POST /documents/delete`: ids, or a filter."""
+        """The body of `POST /documents/delete`: documents with these ids, and those that pass."""
 
-        ids: list[str] | None = Field(
-            None, min_length=1, max_length=most, description=f"{listed} ids"
-        )
-        filter: Annotated[dict[str, Any] | None, AfterValidator(_checked)] = Field(
-            None, description="a filter"
-        )
+        model_config = ConfigDict(json_schema_extra={"minProperties": 1})
 
-        @model_validator(mode="after")
-        def _has_one(self) -> Self:
-            if (self.ids is None) == (self.filter is None):
-                raise PydanticCustomError("one_of", "either ids or a filter is expected")
-            return self
+        ids: list[str] = Field([], max_length=most, description=f"{listed} ids")
+        filter: FilterObject = None
 
     router = APIRouter(
         route_class=json_route(
@@ -89,10 +95,10 @@ def writes_router(limits: Limits, writing: Writing) -> APIRouter:
 
     @router.post("/documents/delete", responses=problems(*_REFUSALS, body=True))
     async def delete(asked: DeleteRequest) -> WriteAnswer:
-        """Delete the documents with some ids, or all that pass a filter."""
-        if asked.filter is not None:
-            return _answer(await writing.delete_where(asked.filter))
-        return _answer(await writing.delete(asked.ids or []))
+        """Delete the documents with some ids, and all that pass a filter."""
+        if not asked.model_fields_set:
+            raise InvalidRequestError("", "the body has neither ids nor a filter; one is expected")
+        return _answer(await writing.delete(asked.ids, asked.filter))
 
     @router.delete(
         "/documents/{document_id:path}", responses=problems(UnknownDocumentError, *_REFUSALS)
@@ -102,12 +108,6 @@ def writes_router(limits: Limits, writing: Writing) -> APIRouter:
         return _answer(await writing.delete([document_id], missing_ok=False))
 
     return router
-
-
-def _checked(filter_: dict[str, Any] | None) -> dict[str, Any] | None:
-    if filter_ is not None:
-        parse_filter(filter_)
-    return filter_
 
 
 def _answer(changed: Changed) -> WriteAnswer:
