@@ -25,7 +25,9 @@ from service.routes.embeddings import embeddings_router
 from service.routes.facets import facets_router
 from service.routes.page import page_router
 from service.routes.search import batch_router, search_router
+from service.routes.writes import writes_router
 from service.state import Service, ServiceState
+from service.writing import Writing
 
 if TYPE_CHECKING:  # its packages come with an extra
     from service.tracing import Tracing
@@ -42,15 +44,18 @@ def create_app(
     unread: UnreadAnswers | None = None,
     access_log: bool = False,
     reloader: Reloader | None = None,
+    writing: Writing | None = None,
     search_key: ApiKey | None = None,
     admin_key: ApiKey | None = None,
+    write_key: ApiKey | None = None,
     cors_origins: Sequence[str] = (),
     tracing: "Tracing | None" = None,
 ) -> FastAPI:
     """The HTTP application over the searcher in `state`, counting into `metrics`.
 
     Without `search_key`, searches need no key. Without `reloader`, there is no route to reload;
-    without `admin_key`, that route refuses every request.
+    without `admin_key`, that route refuses every request. The same holds for `writing`, with
+    `write_key`.
 
     :param unread: The connections with answers that clients have not read yet.
     """
@@ -84,6 +89,9 @@ def create_app(
     if reloader is not None:
         key = admin_key or ApiKey([], variable="SWIFTLET_ADMIN_KEYS")
         _include(app, admin_router(limits, reloader), key)
+    if writing is not None:
+        key = write_key or ApiKey([], variable="SWIFTLET_WRITE_KEYS")
+        _include(app, writes_router(limits, writing), key)
     app.openapi = openapi_of(app)  # type: ignore[method-assign]
     for route in iter_route_contexts(app.routes):
         if route.path_format is not None:
@@ -93,7 +101,7 @@ def create_app(
         app.add_middleware(
             CORSMiddleware,
             allow_origins=cors_origins,
-            allow_methods=["GET", "HEAD", "POST"],
+            allow_methods=["GET", "HEAD", "POST", "PUT", "DELETE"],
             allow_headers=["authorization", "content-type", "traceparent", "x-request-id"],
             expose_headers=["retry-after", "server-timing", "x-request-id"],
         )

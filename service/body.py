@@ -22,7 +22,7 @@ SMALL_BODY_BYTES = 65_536
 _CONTENT_TYPE = (b"content-type", b"application/json")
 
 _MOST_VALUES = 4096
-"""Values of one body, nested ones included; a batch of the default size has about a hundred."""
+"""Values of one search, nested ones included; a batch of the default size has about a hundred."""
 
 _STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"?', re.DOTALL)
 _VALUE_SIGNS = b",[{"
@@ -32,12 +32,18 @@ _parser = ThreadPoolExecutor(1, thread_name_prefix="parse")
 
 
 def json_route(
-    *, max_bytes: int, timeout_ms: int, empty: bytes = b"", refuses_overload: bool = True
+    *,
+    max_bytes: int,
+    timeout_ms: int,
+    most_values: int = _MOST_VALUES,
+    empty: bytes = b"",
+    refuses_overload: bool = True,
 ) -> type[APIRoute]:
     """A route with a JSON body of at most `max_bytes` and any Content-Type.
 
     Requests that cannot be answered now are refused before their body is read.
 
+    :param most_values: How many values, keys and lists a large body may hold.
     :param empty: The JSON that replaces an empty body, if the body may be empty.
     """
 
@@ -82,7 +88,7 @@ def json_route(
                 value = parse(body)
             else:
                 loop = asyncio.get_running_loop()
-                value = await loop.run_in_executor(_parser, parse_large, body)
+                value = await loop.run_in_executor(_parser, parse_large, body, most_values)
             return [] if value is None else value  # FastAPI would take null for an empty body
 
     class JsonRoute(APIRoute):
@@ -115,20 +121,20 @@ def parse(body: bytes) -> Any:
         raise MalformedBodyError(f"the body is not JSON: {error}") from None
 
 
-def parse_large(body: bytes) -> Any:
+def parse_large(body: bytes, most_values: int = _MOST_VALUES) -> Any:
     """As `parse`, but counts the values first, which is much faster than to parse them.
 
-    :raises TooLargeError: When it holds more than 4,096 values.
+    :raises TooLargeError: When it holds more than `most_values` values.
     """
     values = position = 0
     for string in _STRING.finditer(body):
         values += 1 + _count_signs(body, position, string.start())
         position = string.end()
-        if values > _MOST_VALUES:
+        if values > most_values:
             break
-    if values + _count_signs(body, position, len(body)) > _MOST_VALUES:
+    if values + _count_signs(body, position, len(body)) > most_values:
         raise TooLargeError(
-            f"the body holds more than {_MOST_VALUES} values, keys and lists; fewer are expected"
+            f"the body holds more than {most_values} values, keys and lists; fewer are expected"
         )
     return parse(body)
 

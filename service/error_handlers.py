@@ -55,14 +55,12 @@ def _cause_of(request: Request, error: HTTPException) -> Exception:
 
 
 def _allowed_methods(request: Request) -> list[str]:
-    return sorted(
-        {
-            method
-            for route in iter_route_contexts(request.app.routes)
-            if route.path_regex.match(request.scope["path"])
-            for method in _with_head(route.methods or set())
-        }
-    )
+    path = request.scope["path"]
+    routes = [*iter_route_contexts(request.app.routes)]
+    # A path of its own, such as /documents/delete, comes before those with an id in their place.
+    found = [route for route in routes if route.path_format == path]
+    found = found or [route for route in routes if route.path_regex.match(path)]
+    return sorted({method for route in found for method in _with_head(route.methods or set())})
 
 
 def _with_head(methods: set[str]) -> set[str]:

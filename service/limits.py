@@ -18,6 +18,7 @@ class Limits(BaseModel):
     max_batch_queries: int = 64
     max_batch_hits: int = 10_000
     max_search_body_bytes: int = SMALL_BODY_BYTES
+    max_documents: int = 1_000
     max_body_bytes: int = 4 * MEBIBYTE
     max_unread_bytes: int = 64 * MEBIBYTE
     body_timeout_ms: int = 5_000

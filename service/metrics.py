@@ -108,7 +108,7 @@ class Metrics:
         index, encoder = loaded.searcher.index_manifest, loaded.searcher.encoder_manifest
         self._index.clear()
         self._index.labels(
-            loaded.fingerprint,
+            loaded.generation,
             index.details.get("factory", ""),
             loaded.searcher.num_documents,
             loaded.searcher.num_passages,

@@ -14,6 +14,7 @@ from swiftlet.retrieval.errors import (
     FilterError,
     InvalidArgumentError,
     RetrievalError,
+    StorageError,
     UnknownDocumentError,
 )
 
@@ -81,6 +82,10 @@ class ReloadRefusedError(RetrievalError):
     """The artefacts to be loaded are not valid; those loaded before stay in use."""
 
 
+class WriteRefusedError(RetrievalError):
+    """The index cannot be written by this service."""
+
+
 class NotReadyError(RetrievalError):
     """The service does not answer searches now."""
 
@@ -130,6 +135,7 @@ PROBLEMS: dict[type[Exception], ProblemKind] = {
     ReloadRefusedError: ProblemKind(
         409, "reload-refused", "The new index or encoder cannot be trusted"
     ),
+    WriteRefusedError: ProblemKind(409, "write-refused", "The index cannot be written"),
     TooLargeError: ProblemKind(413, "body-too-large", "The body is too large"),
     TooManyQueriesError: ProblemKind(413, "too-many-queries", "The batch is too large"),
     InvalidArgumentError: ProblemKind(422, "invalid-request", "The request is outside its bounds"),
@@ -137,6 +143,7 @@ PROBLEMS: dict[type[Exception], ProblemKind] = {
     InternalError: ProblemKind(500, "internal-error", "The service failed"),
     NotReadyError: ProblemKind(503, "not-ready", "The service is not ready", _RETRY),
     DeadlineError: ProblemKind(504, "deadline-passed", "The deadline passed"),
+    StorageError: ProblemKind(507, "storage-full", "The storage refuses a write"),
 }
 """Error class to problem; a class that is not here has the problem of its nearest base."""
 

@@ -150,7 +150,7 @@ class Reloader:
             return
         earlier = self._state.loaded
         loaded = self._state.publish(searcher)
-        logger.info("reloaded: index %s", loaded.fingerprint)
+        logger.info("reloaded: index %s", loaded.generation)
         self._reloads[_LOADED].inc()
         outcome.set_result(loaded)
         del searcher, loaded, outcome
@@ -172,7 +172,7 @@ class Reloader:
         logger.error("reload refused, nothing has changed: %s", error, exc_info=not known)
         if not known:
             return error
-        in_use = self._state.loaded.fingerprint if self._state.loaded else "none"
+        in_use = self._state.loaded.generation if self._state.loaded else "none"
         return ReloadRefusedError(f"{error}; the index {in_use} stays in use")
 
 

@@ -215,6 +215,14 @@ class DocumentAnswer(BaseModel):
     metadata: dict[str, Any]
 
 
+class WriteAnswer(BaseModel):
+    """The answer of a write, which is durable and visible to searches."""
+
+    documents: int = Field(description="How many documents were put, or deleted.")
+    unknown: list[str] = Field(default=[], description="Ids that no document has.")
+    change: int = Field(description="The number of the index's last change.")
+
+
 class EmbeddingAnswer(BaseModel):
     """One embedding."""
 

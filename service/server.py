@@ -30,6 +30,7 @@ from service.metrics import Metrics
 from service.reload import Reloader, open_searcher, warm_up
 from service.settings import Settings, listed
 from service.state import ServiceState
+from service.writing import Writing
 from swiftlet.retrieval.errors import InvalidArgumentError
 from swiftlet.retrieval.extras import extra
 
@@ -87,6 +88,14 @@ def serve(settings: Settings, *, on_ready: Callable[[str], None] | None = None) 
             del searcher
             reloader = Reloader(state, partial(open_searcher, settings), registry)
             stack.callback(reloader.close)
+            writing = Writing(
+                state,
+                registry,
+                index=settings.index,
+                document_encoder=settings.document_encoder,
+                threads=settings.encode_threads,
+            )
+            stack.callback(writing.close)
             unread = UnreadAnswers()
             app = create_app(
                 state,
@@ -96,8 +105,10 @@ def serve(settings: Settings, *, on_ready: Callable[[str], None] | None = None) 
                 unread=unread,
                 access_log=settings.access_log,
                 reloader=reloader,
+                writing=writing,
                 search_key=_api_key(settings.search_keys, "SWIFTLET_SEARCH_KEYS"),
                 admin_key=_api_key(settings.admin_keys, "SWIFTLET_ADMIN_KEYS"),
+                write_key=_api_key(settings.write_keys, "SWIFTLET_WRITE_KEYS"),
                 cors_origins=listed(settings.cors_origins),
                 tracing=tracing,
             )

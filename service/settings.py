@@ -12,6 +12,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict, SettingsError
 from service.executor import DEFAULT_MAX_QUEUED
 from service.limits import Limits
 from service.logs import LogFormat
+from swiftlet.encoders import DEFAULT_ENCODER
 from swiftlet.retrieval.encoder import Precision
 from swiftlet.retrieval.errors import InvalidArgumentError
 from swiftlet.retrieval.processors import available_processors
@@ -69,6 +70,7 @@ class Settings(BaseSettings):
     max_batch_queries: Count = _LIMITS.max_batch_queries
     max_batch_hits: Count = _LIMITS.max_batch_hits
     max_search_body_bytes: Count = _LIMITS.max_search_body_bytes
+    max_documents: Count = _LIMITS.max_documents
     max_body_bytes: Count = _LIMITS.max_body_bytes
     max_unread_bytes: Count = _LIMITS.max_unread_bytes
     write_timeout_ms: Count = 10_000
@@ -78,6 +80,14 @@ class Settings(BaseSettings):
     cache_bytes: int = Field(16 * 1024 * 1024, ge=0, description="a whole number from 0")
     search_keys: Keys = SecretStr("")
     admin_keys: Keys = SecretStr("")
+    write_keys: Keys = SecretStr("")
+    document_encoder: Path = Field(
+        default_factory=lambda: DEFAULT_ENCODER,
+        description="the path of the encoder directory that the index was built by",
+    )
+    encode_threads: int = Field(
+        1, ge=1, le=_MOST_THREADS, description=f"a whole number from 1 to {_MOST_THREADS}"
+    )
     cors_origins: str = Field(
         "", pattern=_ORIGINS, description="* or origins such as https://example.org, with commas"
     )

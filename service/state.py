@@ -13,20 +13,22 @@ from service.query_cache import QueryCache
 from swiftlet.retrieval.encoder import OnnxEncoder
 from swiftlet.retrieval.searcher import Searcher
 
-_FINGERPRINT_CHARACTERS = 16
-
 
 @dataclass(frozen=True, slots=True, weakref_slot=True, eq=False)
 class LoadedIndex:
-    """A searcher, the short fingerprint of its index, and the cache of its queries' embeddings.
+    """A searcher, and the cache of its queries' embeddings.
 
     A search keeps a reference until its end. So a reload is atomic, and the last reference to the
     earlier index is gone when no search uses it any more.
     """
 
     searcher: Searcher
-    fingerprint: str
     cache: QueryCache | None
+
+    @property
+    def generation(self) -> str:
+        """The short fingerprint of the index, with the number of its last change."""
+        return self.searcher.generation
 
     @property
     def precision(self) -> str:
@@ -48,10 +50,9 @@ class ServiceState:
 
     def publish(self, searcher: Searcher) -> LoadedIndex:
         """Answer with `searcher` from now on."""
-        fingerprint = searcher.index_manifest.fingerprint[:_FINGERPRINT_CHARACTERS]
         # A new cache each time, so that no embedding outlives the encoder that made it.
         cache = QueryCache(self._cache_bytes) if self._cache_bytes else None
-        self.loaded = loaded = LoadedIndex(searcher, fingerprint, cache)
+        self.loaded = loaded = LoadedIndex(searcher, cache)
         return loaded
 
     def drain(self) -> None:

@@ -39,7 +39,7 @@ def admin_router(limits: Limits, reloader: Reloader) -> APIRouter:
         """Load the index and the encoder again from their paths; SIGHUP does the same."""
         loaded = await reloader.reload()
         return ReloadAnswer(
-            index=loaded.fingerprint,
+            index=loaded.generation,
             encoder=loaded.searcher.encoder_manifest.fingerprint,
             num_documents=loaded.searcher.num_documents,
             num_passages=loaded.searcher.num_passages,

@@ -69,7 +69,7 @@ async def info(service: ReadyService) -> InfoAnswer:
             details=dict(encoder.details),
         ),
         index=IndexAnswer(
-            fingerprint=service.loaded.fingerprint,
+            fingerprint=service.loaded.generation,
             num_documents=searcher.num_documents,
             num_passages=searcher.num_passages,
             modes=list(searcher.modes),

@@ -53,4 +53,4 @@ def _count(loaded: LoadedIndex, chosen: Filter | None) -> bytes:
         field: [{"value": value, "count": count} for value, count in values]
         for field, values in loaded.searcher.facets(chosen).items()
     }
-    return to_json({"facets": facets, "index": loaded.fingerprint})
+    return to_json({"facets": facets, "index": loaded.generation})

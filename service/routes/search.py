@@ -89,7 +89,7 @@ def search_router(limits: Limits) -> APIRouter:
     async def search(asked: SearchRequest, request: Request, service: AnyService) -> Response:
         """Find the documents that answer a query."""
         loaded, (found,) = await _find_each(service, request, [asked.query], asked)
-        return _json(b'{"hits":%b,"index":"%b"}' % (found.hits, loaded.fingerprint.encode()))
+        return _json(b'{"hits":%b,"index":"%b"}' % (found.hits, loaded.generation.encode()))
 
     @router.get(
         "/search",
@@ -102,7 +102,7 @@ def search_router(limits: Limits) -> APIRouter:
     ) -> Response:
         """Find the documents that answer a query, from a URL."""
         loaded, (found,) = await _find_each(service, request, [asked.q], asked)
-        return _json(b'{"hits":%b,"index":"%b"}' % (found.hits, loaded.fingerprint.encode()))
+        return _json(b'{"hits":%b,"index":"%b"}' % (found.hits, loaded.generation.encode()))
 
     return router
 
@@ -142,7 +142,7 @@ def batch_router(limits: Limits) -> APIRouter:
             )
         loaded, found = await _find_each(service, request, asked.queries, asked)
         results = b",".join(b'{"hits":%b}' % each.hits for each in found)
-        return _json(b'{"results":[%b],"index":"%b"}' % (results, loaded.fingerprint.encode()))
+        return _json(b'{"results":[%b],"index":"%b"}' % (results, loaded.generation.encode()))
 
     return router
 

@@ -60,7 +60,8 @@ class IndexWriter:
         :raises StorageError: When the index is on storage that cannot be written.
         """
         read_manifest(index, "index")  # refused before anything is made beside it
-        self._index = index.resolve()
+        self.index = index.resolve()
+        """The directory that is written, without links."""
         self._encoder_directory = encoder_directory
         self._threads = threads
         self._encoder: OnnxEncoder | None = None
@@ -70,12 +71,12 @@ class IndexWriter:
         self._num_passages = self._num_touched = 0
         self._exit = ExitStack()
         try:
-            self._working = self._exit.enter_context(locked_working_directory(self._index))
+            self._working = self._exit.enter_context(locked_working_directory(self.index))
             self._exit.callback(self._clear_working)
             self._clear_merge()
-            manifest = load_manifest(self._index, "index")
+            manifest = load_manifest(self.index, "index")
             # Refused if the engine does not keep embeddings, which a merge needs.
-            open_index(self._index, manifest.details).embeddings(np.zeros(1, dtype=np.int64))
+            open_index(self.index, manifest.details).embeddings(np.zeros(1, dtype=np.int64))
             self._open_files()
             self._exit.callback(self._close_files)
         except BaseException:
@@ -180,7 +181,7 @@ class IndexWriter:
             artefact = self._working / "artefact"
             try:
                 artefact.mkdir()
-                place = self._index, artefact, last
+                place = self.index, artefact, last
                 if merge is None:
                     encoder = self._loaded_encoder()
                     merge_changes(*place, encoder, threads=self._threads, progress=progress)
@@ -235,7 +236,7 @@ class IndexWriter:
 
     def _publish(self, artefact: Path, last: int, before: Mapping[str, object]) -> None:
         """Put a merged base in the place of the index, with the changes after `last`."""
-        details = read_manifest(self._index).details
+        details = read_manifest(self.index).details
         tuned = {name: details[name] for name in _TUNED_DETAILS if name in details}
         if any(tuned[name] != before.get(name) for name in tuned):
             change_details(artefact, tuned)
@@ -244,15 +245,15 @@ class IndexWriter:
                 file.append(later)
         self._close_files()
         try:
-            publish(artefact, self._index)
+            publish(artefact, self.index)
         finally:
             self._open_files()
 
     def _open_files(self) -> None:
-        self._manifest = read_manifest(self._index, "index")
-        self._store = DocumentStore(self._index / DOCUMENTS_FILE)
-        self._changes = Changes(self._index, self._manifest)
-        self._file = ChangesWriter(self._index, self._manifest.content)
+        self._manifest = read_manifest(self.index, "index")
+        self._store = DocumentStore(self.index / DOCUMENTS_FILE)
+        self._changes = Changes(self.index, self._manifest)
+        self._file = ChangesWriter(self.index, self._manifest.content)
         self.change = self._changes.first
         """The number of the last change."""
         self._exists_now: dict[str, bool] = {}

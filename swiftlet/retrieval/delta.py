@@ -45,6 +45,11 @@ class LivingParts(SearchParts):
     alive: Mask
     owners: NDArray[np.int64]
 
+    @property
+    def num_rows(self) -> int:
+        """As `SearchParts.num_rows`."""
+        return self.base.index.size + len(self.owners)
+
     def passing(self, tree: Filter) -> tuple[Mask, int]:
         """As `SearchParts.passing`; nothing that is deleted passes."""
         (_, base), (_, changed) = self.passing_documents(tree)

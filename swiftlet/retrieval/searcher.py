@@ -1,6 +1,6 @@
 """An open index that answers queries, stage by stage."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from math import inf
@@ -48,6 +48,7 @@ from swiftlet.retrieval.stages.state import (
 from swiftlet.retrieval.text import check_query
 from swiftlet.retrieval.types import Document, Hit
 
+_FINGERPRINT_CHARACTERS = 16
 _MOST_FIELDS = 100
 _WIDENING = 4
 """The factor by which the candidates grow while a search is not complete."""
@@ -58,12 +59,14 @@ class SearchResult:
     """The hits of a search, best document first.
 
     `stage_seconds` has one number for each of `STAGE_NAMES`: 0.0 where a stage had nothing to do.
-    `cached` is true when the query's embedding came from the cache.
+    `cached` is true when the query's embedding came from the cache. `generation` is that of the
+    index (`Searcher.generation`).
     """
 
     hits: list[Hit]
     stage_seconds: tuple[float, ...]
     cached: bool = False
+    generation: str = ""
 
     def __iter__(self) -> Iterator[Hit]:
         return iter(self.hits)
@@ -85,6 +88,7 @@ class SearchResult:
 class _Generation:
     """What all stages of a search see: the index at one moment."""
 
+    name: str
     parts: SearchParts
     stages: tuple[Stage, ...]
 
@@ -210,8 +214,15 @@ class Searcher:
         """The fields that `facets` counts."""
         self.change = change
         """The number of the last change that searches see."""
-        self._generation = _Generation(parts, tuple(stage(parts) for stage in self._stages))
+        name = manifest.fingerprint[:_FINGERPRINT_CHARACTERS]
+        name += f".{change}" if parts is not base else ""
+        self._generation = _Generation(name, parts, tuple(stage(parts) for stage in self._stages))
         self._behind = False
+
+    @property
+    def generation(self) -> str:
+        """The beginning of the index's fingerprint; with changes, the number of the last one."""
+        return self._generation.name
 
     @property
     def num_documents(self) -> int:
@@ -222,6 +233,17 @@ class Searcher:
     def num_passages(self) -> int:
         """Passages in the index."""
         return self._generation.parts.store.num_passages
+
+    @property
+    def num_changed_passages(self) -> int:
+        """Passages that have been put since the base was built."""
+        return self._generation.parts.num_rows - self.index.size
+
+    @property
+    def num_tombstones(self) -> int:
+        """Passages that are deleted or replaced, and take place until the next merge."""
+        parts = self._generation.parts
+        return parts.num_rows - parts.store.num_passages
 
     @property
     def fields(self) -> tuple[str, ...]:
@@ -303,7 +325,8 @@ class Searcher:
             num_candidates=num_candidates_for(offset + top_k, mode),
             num_wanted=offset + top_k,
         )
-        seconds = self._run(search)
+        generation = self._generation
+        seconds = self._run(search, generation.stages)
         num_hits = max(0, search.num_wanted - offset)
         if len(search.hits) != num_hits:
             raise RuntimeError(
@@ -317,7 +340,7 @@ class Searcher:
                 f"one of the stages {', '.join(self.stage_names)} has put the hits into another "
                 "order than their scores: a stage that ranks sets the scores, too"
             )
-        return SearchResult(search.hits, seconds, search.cached)
+        return SearchResult(search.hits, seconds, search.cached, generation.name)
 
     def check_mode(self, mode: object) -> Mode:
         """The mode, if the index can be searched in it.
@@ -358,9 +381,8 @@ class Searcher:
                 f"{', '.join(self.stage_names)}"
             )
 
-    def _run(self, search: SearchState) -> tuple[float, ...]:
+    def _run(self, search: SearchState, stages: Sequence[Stage]) -> tuple[float, ...]:
         """Run the stages, those that repeat until the search is complete; seconds of each."""
-        stages = self._generation.stages
         seconds = [0.0] * len(stages)
         last = perf_counter()
         position = 0

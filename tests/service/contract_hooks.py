@@ -29,6 +29,14 @@ def before_call(context: Any, case: Any, kwargs: Any) -> None:
             fields.pop("highlight", None)
     if isinstance(case.body, dict):
         case.body = {name: whole(value) for name, value in case.body.items()}
+        if isinstance(documents := case.body.get("documents"), list):
+            # Ids are not blank and come once; a document has a text, or a title.
+            case.body["documents"] = [
+                {**each, "_id": f"{number}", "text": f"Text {number}."}
+                if isinstance(each, dict) and case.meta.generation.mode.is_positive
+                else each
+                for number, each in enumerate(documents)
+            ]
         if type(case.body.get("dimensions")) is int:
             case.body["dimensions"] = None
 

@@ -30,6 +30,8 @@ request-timeout = 60
 bearer = {search_key}
 [auth.openapi.SWIFTLET_ADMIN_KEYS]
 bearer = {admin_key}
+[auth.openapi.SWIFTLET_WRITE_KEYS]
+bearer = {write_key}
 [checks.not_a_server_error]
 expected-statuses = ["2xx", "3xx", "4xx", 503, 504]
 [checks.negative_data_rejection]
@@ -54,6 +56,7 @@ def test_hundreds_of_requests_right_and_wrong_are_answered_as_documented(
             hooks=json.dumps(str(HOOKS)),
             search_key=json.dumps(keys["search_keys"]),
             admin_key=json.dumps(keys["admin_keys"]),
+            write_key=json.dumps(keys["write_keys"]),
             cases=CASES,
             reloads=min(CASES, MOST_RELOADS),
         )

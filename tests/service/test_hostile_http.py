@@ -158,7 +158,12 @@ def test_a_hostile_key_is_wrong(attacker: Attacker, key: bytes) -> None:
 def test_a_method_that_the_route_does_not_take_is_refused_with_the_allowed_ones(
     attacker: Attacker, method: str
 ) -> None:
-    for path, methods in attacker.document["paths"].items():
+    paths = attacker.document["paths"]
+    for path, methods in paths.items():
+        # Any path below /documents may be the id of a document.
+        others = paths["/documents/{document_id}"] if "/documents/" in path else {}
+        if method.lower() in methods | others:
+            continue
         answer = attacker.send(method, path.replace("{document_id}", "bread-1"))
         assert answer.status == 405
         assert read_problem(answer)["detail"].startswith(f"the method is {method}; ")

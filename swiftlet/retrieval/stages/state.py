@@ -64,6 +64,11 @@ class SearchParts(ABC):
     passage_to_document: NumbersByRow
     store: "DocumentStore | JointStore"
 
+    @property
+    @abstractmethod
+    def num_rows(self) -> int:
+        """Passages, with those that are deleted or replaced."""
+
     @abstractmethod
     def passing(self, tree: Filter) -> tuple[Mask, int]:
         """The passages of the documents that pass a filter, and the number of these documents.
@@ -94,6 +99,11 @@ class BaseParts(SearchParts):
     lexical: LexicalIndex | None
     passage_to_document: DocumentNumbers
     store: DocumentStore
+
+    @property
+    def num_rows(self) -> int:
+        """As `SearchParts.num_rows`; nothing is deleted."""
+        return self.index.size
 
     def passing(self, tree: Filter) -> tuple[Mask, int]:
         """As `SearchParts.passing`."""

@@ -1,0 +1,116 @@
+"""Putting and deleting documents."""
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter
+from pydantic import ConfigDict, Field, WithJsonSchema
+
+from service.body import json_route
+from service.limits import Limits
+from service.openapi import problems
+from service.problems import (
+    InvalidRequestError,
+    QueueFullError,
+    TooManyQueriesError,
+    WriteRefusedError,
+)
+from service.schemas import FilterObject, RequestModel, WriteAnswer
+from service.state import ReadyService
+from service.writing import Writing
+from swiftlet.indexing.writer import Changed
+from swiftlet.retrieval.corpora.identifiers import LONGEST_ID
+from swiftlet.retrieval.errors import (
+    CollectionError,
+    InvalidArgumentError,
+    StorageError,
+    UnknownDocumentError,
+)
+
+_REFUSALS = (
+    InvalidArgumentError,
+    TooManyQueriesError,
+    WriteRefusedError,
+    QueueFullError,
+    StorageError,
+)
+_DOCUMENT = {
+    "type": "object",
+    "properties": {
+        "_id": {
+            "type": "string",
+            "minLength": 1,
+            "maxLength": LONGEST_ID,
+            "description": "No control characters, and not blank.",
+        },
+        "text": {"type": "string"},
+        "title": {"type": ["string", "null"]},
+        "metadata": {"type": ["object", "null"]},
+    },
+    "required": ["_id", "text"],
+    "description": "Other fields belong to the metadata. Text or title is not blank.",
+}
+_MOST_VALUES = 1_000_000
+"""Values of one body: a thousand documents with rich metadata have fewer."""
+
+
+def writes_router(limits: Limits, writing: Writing) -> APIRouter:
+    """The routes that change the index, with the bounds of `limits`."""
+    listed, most = f"a list of 1 to {limits.max_documents}", limits.max_documents
+
+    class PutRequest(RequestModel):
+        """The body of `PUT /documents`."""
+
+        documents: list[Annotated[dict[str, Any], WithJsonSchema(_DOCUMENT)]] = Field(
+            min_length=1,
+            max_length=most,
+            description=f'{listed} objects with "_id", "text" and perhaps "title" and "metadata"',
+        )
+
+    class DeleteRequest(RequestModel):
+        """The body of `POST /documents/delete`: documents with these ids, and those that pass."""
+
+        model_config = ConfigDict(json_schema_extra={"minProperties": 1})
+
+        ids: list[str] = Field([], max_length=most, description=f"{listed} ids")
+        filter: FilterObject = None
+
+    router = APIRouter(
+        route_class=json_route(
+            max_bytes=limits.max_body_bytes,
+            timeout_ms=limits.body_timeout_ms,
+            most_values=_MOST_VALUES,
+            refuses_overload=False,
+        )
+    )
+
+    @router.put("/documents", responses=problems(*_REFUSALS, body=True))
+    async def put(asked: PutRequest) -> WriteAnswer:
+        """Add documents; one with an id that the index has replaces the earlier document."""
+        try:
+            return _answer(await writing.put(asked.documents))
+        except CollectionError as error:
+            # Without the options that leave bad documents out, which a build has.
+            bad = error.__cause__ if isinstance(error.__cause__, CollectionError) else error
+            raise InvalidRequestError("documents", f"documents: {bad.problem}") from error
+
+    @router.post("/documents/delete", responses=problems(*_REFUSALS, body=True))
+    async def delete(asked: DeleteRequest) -> WriteAnswer:
+        """Delete the documents with some ids, and all that pass a filter."""
+        if not asked.model_fields_set:
+            raise InvalidRequestError("", "the body has neither ids nor a filter; one is expected")
+        return _answer(await writing.delete(asked.ids, asked.filter))
+
+    @router.delete(
+        "/documents/{document_id:path}", responses=problems(UnknownDocumentError, *_REFUSALS)
+    )
+    async def delete_one(document_id: str, service: ReadyService) -> WriteAnswer:  # noqa: ARG001
+        """Delete a document."""
+        return _answer(await writing.delete([document_id], missing_ok=False))
+
+    return router
+
+
+def _answer(changed: Changed) -> WriteAnswer:
+    return WriteAnswer(
+        documents=changed.num_documents, unknown=list(changed.unknown), change=changed.change
+    )

@@ -1,0 +1,279 @@
+"""Changes the index in use: puts and deletes documents, and merges changes in the background."""
+
+import asyncio
+import ctypes
+import logging
+import multiprocessing
+import os
+import signal
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from functools import partial
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from threading import Event, Lock, Thread
+from time import perf_counter
+from typing import Any, TypeVar
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+from service.problems import QueueFullError, WriteRefusedError
+from service.state import ServiceState
+from swiftlet.indexing.merge import merge_changes
+from swiftlet.indexing.writer import Changed, IndexWriter
+from swiftlet.retrieval.changes import CHANGES_FILE
+from swiftlet.retrieval.errors import ArtefactError, RetrievalError, UnknownDocumentError
+from swiftlet.retrieval.filters import Filter
+from swiftlet.retrieval.manifest import read_manifest
+
+_LOW_PRIORITY = 10
+_SECONDS_BETWEEN_LOOKS = 0.25
+_SECONDS_AFTER_FAILURE = 60
+_MOST_WAITING = 16
+_SIGNAL_OF_PARENTS_DEATH = 1
+
+logger = logging.getLogger(__name__)
+
+Result = TypeVar("Result")
+
+
+class Writing:
+    """Writes on one thread of low priority, which also encodes; merges in another process.
+
+    A write is answered when it is on the disk and the searcher in use has it.
+    """
+
+    def __init__(
+        self,
+        state: ServiceState,
+        registry: CollectorRegistry,
+        *,
+        index: Path,
+        document_encoder: Path,
+        threads: int,
+    ) -> None:
+        """Write to `index`, which may be a link; its files are opened by the first write.
+
+        :param threads: Threads that encode, each of low priority.
+        """
+        self._state, self._index = state, index
+        self._document_encoder, self._threads = document_encoder, threads
+        self._writer: IndexWriter | None = None
+        self._waiting = 0
+        self._thread = ThreadPoolExecutor(1, "write", initializer=_lower_priority)
+        self._merges = ThreadPoolExecutor(1, "merge")
+        self._merge_is_due = Lock()
+        self._no_merge_before = 0.0
+        self._merge_process: BaseProcess | None = None
+        self._closed = Event()
+        self._follower = Thread(target=self._follow, name="follow", daemon=True)
+        self._documents = Counter(
+            "swiftlet_documents_written", "Documents written by this service, by what was done.",
+            ["change"], registry=registry,
+        )  # fmt: skip
+        for change in ("put", "deleted"):
+            self._documents.labels(change)
+        self._merge_seconds = Histogram(
+            "swiftlet_merge_seconds", "Time of merges, by outcome.", ["outcome"],
+            buckets=[1, 3, 10, 30, 100, 300, 1000, 3000], registry=registry,
+        )  # fmt: skip
+        for outcome in ("merged", "failed"):
+            self._merge_seconds.labels(outcome)
+        self._merge_bytes = Counter(
+            "swiftlet_merge_bytes", "Bytes of the bases that merges wrote.", registry=registry
+        )
+        for name, help_text, value in (
+            ("segments", "Parts that a search looks into: 2 with changes, else 1.", self._segments),
+            ("changed_passages", "Passages that have been put since the last merge.", self._put),
+            ("tombstones", "Passages that are not found any more.", self._tombstones),
+            ("changes_bytes", "Size of the changes on the disk.", self._changes_bytes),
+        ):
+            Gauge(f"swiftlet_{name}", help_text, registry=registry).set_function(value)
+        self._follower.start()
+
+    async def put(self, documents: Sequence[Mapping[str, Any]]) -> Changed:
+        """Add or replace documents, all or none.
+
+        :raises CollectionError: When a document is bad, or an id comes twice.
+        :raises WriteRefusedError: When the index cannot be written by this service.
+        :raises QueueFullError: When too many writes wait.
+        :raises StorageError: When the file system refuses.
+        """
+        changed = await self._run(
+            lambda writer: writer.put(documents, batch_documents=len(documents))
+        )
+        self._documents.labels("put").inc(changed.num_documents)
+        return changed
+
+    async def delete(
+        self,
+        document_ids: Sequence[str],
+        filter_: Filter | None = None,
+        *,
+        missing_ok: bool = True,
+    ) -> Changed:
+        """Delete the documents with these ids, and all that pass a filter; errors as `put`.
+
+        :raises FilterError: When the filter names a field that no document has.
+        :raises UnknownDocumentError: When there is no document of an id, unless `missing_ok`.
+        """
+
+        def run(writer: IndexWriter) -> Changed:
+            ids = [*document_ids]
+            if filter_ is not None and (loaded := self._state.loaded) is not None:
+                loaded.searcher.refresh()
+                ids += loaded.searcher.document_ids(filter_)
+            changed = writer.delete(ids)
+            if changed.unknown and not missing_ok:
+                raise UnknownDocumentError(changed.unknown[0])
+            return changed
+
+        changed = await self._run(run)
+        self._documents.labels("deleted").inc(changed.num_documents)
+        return changed
+
+    def close(self) -> None:
+        """Finish the write under way, end a merge, and unlock the index."""
+        self._closed.set()
+        self._thread.shutdown(wait=True, cancel_futures=True)
+        self._end_merge()
+        self._merges.shutdown(wait=True, cancel_futures=True)
+        self._follower.join()
+        if self._writer is not None:
+            self._writer.close()
+
+    async def _run(self, write: Callable[[IndexWriter], Changed]) -> Changed:
+        """Write in turn; when the client leaves, a write that has begun is finished."""
+        if self._waiting >= _MOST_WAITING:
+            raise QueueFullError(
+                f"{self._waiting} writes are waiting; at most {_MOST_WAITING} may wait"
+            )
+        self._waiting += 1
+        try:
+            return await asyncio.get_running_loop().run_in_executor(
+                self._thread, self._write, write
+            )
+        finally:
+            self._waiting -= 1
+
+    def _write(self, write: Callable[[IndexWriter], Changed]) -> Changed:
+        try:
+            writer = self._opened()
+            changed = write(writer)
+        except ArtefactError as error:  # such as another document encoder
+            raise WriteRefusedError(str(error)) from error
+        if (loaded := self._state.loaded) is not None:
+            loaded.searcher.refresh()
+        if (
+            writer.needs_merge
+            and perf_counter() > self._no_merge_before
+            and self._merge_is_due.acquire(blocking=False)
+        ):
+            self._merges.submit(self._merge, writer)
+        return changed
+
+    def _opened(self) -> IndexWriter:
+        """The writer of the index that is in use, which may be another one since a reload."""
+        target = Path(os.path.realpath(self._index))
+        if self._writer is not None and self._writer.index == target:
+            return self._writer
+        if self._writer is not None:
+            self._end_merge()
+            with self._merge_is_due:
+                self._writer.close()
+            self._writer = None
+        self._writer = IndexWriter(target, self._document_encoder, threads=self._threads)
+        return self._writer
+
+    def _segments(self) -> int:
+        return 1 + (self._put() > 0)
+
+    def _put(self) -> int:
+        loaded = self._state.loaded
+        return loaded.searcher.num_changed_passages if loaded else 0
+
+    def _tombstones(self) -> int:
+        loaded = self._state.loaded
+        return loaded.searcher.num_tombstones if loaded else 0
+
+    def _changes_bytes(self) -> int:
+        return sum(path.stat().st_size for path in self._index.glob(f"{CHANGES_FILE}*"))
+
+    def _end_merge(self) -> None:
+        """End a merge that is under way; the index stays as it was."""
+        if (merging := self._merge_process) is not None:
+            merging.kill()
+
+    def _merge(self, writer: IndexWriter) -> None:
+        began, outcome = perf_counter(), "failed"
+        try:
+            writer.compact(merge=self._merge_in_process)
+            outcome = "merged"
+            manifest = read_manifest(writer.index)
+            self._merge_bytes.inc(sum(file.size_bytes for file in manifest.files.values()))
+            logger.info("merged: %d documents", manifest.details["num_documents"])
+        except Exception as error:
+            self._no_merge_before = perf_counter() + _SECONDS_AFTER_FAILURE
+            if not self._closed.is_set():
+                known = isinstance(error, RetrievalError)
+                logger.error("a merge has failed: %s", error, exc_info=not known)  # noqa: TRY400
+        finally:
+            self._merge_seconds.labels(outcome).observe(perf_counter() - began)
+            self._merge_is_due.release()
+
+    def _merge_in_process(self, *arguments: Any) -> None:
+        """Call `merge_changes` in a process of its own: searches keep the interpreter lock."""
+        context = multiprocessing.get_context("spawn")
+        receiver, sender = context.Pipe(duplex=False)
+        self._merge_process = process = context.Process(
+            target=_merge_and_report, args=(sender, partial(merge_changes, threads=self._threads)),
+            kwargs={"arguments": arguments}, name="merge",
+        )  # fmt: skip
+        process.start()
+        sender.close()
+        try:
+            problem = "its process ended early"
+            with suppress(EOFError):
+                problem = receiver.recv()
+            process.join()
+        finally:
+            self._merge_process = None
+        if problem:
+            raise ArtefactError(problem)
+
+    def _follow(self) -> None:
+        """Read the changes that other processes write, and load the bases that they merge."""
+        problem = ""
+        while not self._closed.wait(_SECONDS_BETWEEN_LOOKS):
+            loaded = self._state.loaded
+            if loaded is None:
+                continue
+            try:
+                loaded.searcher.refresh()
+                problem = ""
+            except RetrievalError as error:  # such as a searcher that a reload has just closed
+                if str(error) != problem and self._state.loaded is loaded:
+                    logger.error("the changes cannot be read: %s", error)  # noqa: TRY400
+                problem = str(error)
+
+
+def _lower_priority() -> None:
+    """Leave the processor to searches; on Linux, the priority is that of the thread."""
+    os.setpriority(os.PRIO_PROCESS, 0, _LOW_PRIORITY)
+
+
+def _merge_and_report(
+    sender: Connection, merge: Callable[..., object], arguments: Sequence[Any]
+) -> None:
+    """Merge, and send the problem, or an empty text."""
+    # A merge without its service must not go on: the next service would merge in the same place.
+    ctypes.CDLL(None).prctl(_SIGNAL_OF_PARENTS_DEATH, signal.SIGKILL)
+    _lower_priority()
+    try:
+        merge(*arguments)
+    except RetrievalError as error:
+        sender.send(str(error))
+    else:
+        sender.send("")

@@ -1,0 +1,240 @@
+"""Documents are put and deleted while the service answers searches."""
+
+import re
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+import httpx
+import pytest
+
+from swiftlet.encoders import DEFAULT_ENCODER, DEFAULT_QUERY_ENCODER
+from swiftlet.indexing.build import build_index
+from swiftlet.retrieval.manifest import read_manifest
+from swiftlet.retrieval.types import Document
+from tests.service.conftest import Server, running, start
+
+KEY = "the-write-key-of-the-tests"
+BEARER = {"Authorization": f"Bearer {KEY}"}
+RETRIES = 200
+
+
+@pytest.fixture
+def index(tmp_path: Path) -> Path:
+    documents = [
+        Document("tea", "Leaves are steeped in hot water.", metadata={"kind": "drink"}),
+        Document("ski", "One slides down slopes on boards.", metadata={"kind": "sport", "year": 7}),
+    ]
+    build_index(documents, DEFAULT_ENCODER, tmp_path / "index")
+    return tmp_path / "index"
+
+
+@pytest.fixture
+def server(index: Path) -> Iterator[Server]:
+    with running(index, write_keys=KEY, threads=2) as started:
+        yield started
+
+
+def put(server: Server, *documents: dict[str, Any]) -> httpx.Response:
+    return server.client().put("/documents", json={"documents": documents}, headers=BEARER)
+
+
+def found(server: Server, query: str, **fields: Any) -> list[str]:
+    answer = server.client().post("/search", json={"query": query, **fields})
+    assert answer.status_code == 200, answer.text
+    return [hit["document_id"] for hit in answer.json()["hits"]]
+
+
+def delete(server: Server, **body: Any) -> httpx.Response:
+    return server.client().post("/documents/delete", json=body, headers=BEARER)
+
+
+def test_a_document_is_found_as_soon_as_it_is_put_and_lost_as_soon_as_it_is_deleted(server):
+    answer = put(
+        server,
+        {
+            "_id": "a/b c",
+            "title": "Coffee",
+            "text": "Roasted beans.",
+            "metadata": {"kind": "drink"},
+        },
+        {"_id": "tax", "text": "Money for a state."},
+    )
+    assert (answer.status_code, answer.json()["documents"]) == (200, 2)
+    assert found(server, "roasted coffee", top_k=1) == ["a/b c"]
+    assert sorted(found(server, "coffee", filter={"kind": "drink"})) == ["a/b c", "tea"]
+    assert server.client().get("/documents/a/b c").json()["title"] == "Coffee"
+    assert put(server, {"_id": "a/b c", "text": "Snow on mountains."}).status_code == 200
+    assert len(found(server, "coffee", top_k=10)) == 4
+    assert found(server, "coffee", filter={"kind": "drink"}) == ["tea"]
+    assert found(server, "coffee", mode="lexical") == []
+    answer = server.client().delete("/documents/a/b c", headers=BEARER)
+    assert (answer.status_code, answer.json()["documents"]) == (200, 1)
+    assert server.client().get("/documents/a/b c").status_code == 404
+    assert server.client().delete("/documents/a/b c", headers=BEARER).status_code == 404
+    assert delete(server, ids=["tax", "?"]).json()["unknown"] == ["?"]
+    assert sorted(found(server, "anything")) == ["ski", "tea"]
+    assert server.client().get("/info").json()["index"]["num_documents"] == 2
+
+
+def test_documents_are_deleted_by_a_filter(server):
+    put(server, *({"_id": f"{n}", "text": f"Text {n}.", "metadata": {"n": n}} for n in range(20)))
+    assert delete(server, filter={"n": {"lt": 15}}).json()["documents"] == 15
+    assert sorted(found(server, "text", filter={"n": {"exists": True}})) == [
+        "15", "16", "17", "18", "19",
+    ]  # fmt: skip
+    assert delete(server, filter={"kind": "drink"}).json()["documents"] == 1
+    assert "tea" not in found(server, "hot water")
+    answer = delete(server, filter={"nothing": 1})
+    assert answer.status_code == 422
+    assert "the filter names 'nothing'" in answer.json()["detail"]
+
+
+@pytest.mark.parametrize(
+    ("body", "sentence"),
+    [
+        ({"documents": [{"_id": "a"}]}, 'there is no "text"'),
+        ({"documents": [{"_id": "a", "text": " "}]}, "has neither text nor title"),
+        ({"documents": [{"text": "a"}]}, "there is no document id"),
+        ({"documents": [{"_id": "a" * 10**6, "text": "a"}]}, "at most 2,048 are expected"),
+        ({"documents": [{"_id": "a\nb", "text": "a"}]}, "document id"),
+        ({"documents": [{"_id": "a", "text": "b"}, {"_id": "a", "text": "c"}]}, "'a'"),
+        ({"documents": [{"_id": "a", "text": 3}]}, '"text" is a number'),
+        ({"documents": [{"_id": "a", "text": "b", "metadata": 3}]}, '"metadata" is a number'),
+        ({"documents": []}, "a list of 1 to 1000 objects"),
+        ({}, "documents is missing"),
+    ],
+)
+def test_bad_documents_are_refused_in_one_sentence_and_nothing_is_written(server, body, sentence):
+    good = {"_id": "good", "text": "A good document."}
+    if 0 < len(body.get("documents", [])) < 1000:
+        body = {"documents": [good, *body["documents"]]}
+    answer = server.client().put("/documents", json=body, headers=BEARER)
+    assert answer.status_code == 422
+    assert re.search(sentence, answer.json()["detail"]), answer.json()["detail"]
+    assert len(answer.json()["detail"]) < 300
+    assert "--skip" not in answer.json()["detail"]
+    assert sorted(found(server, "good")) == ["ski", "tea"]
+
+
+def test_too_many_documents_are_refused(server):
+    answer = put(server, *[{"_id": "a", "text": "b"}] * 1001)
+    assert answer.status_code == 413
+    assert "a list of 1 to 1000 objects" in answer.json()["detail"]
+
+
+def test_metadata_of_any_depth_is_kept(server):
+    nested: dict[str, Any] = {"leaf": "deep"}
+    for _ in range(10):
+        nested = {"inner": nested}
+    assert put(server, {"_id": "nested", "text": "Nested.", "metadata": nested}).is_success
+    path = "inner." * 10 + "leaf"
+    assert found(server, "nested", filter={path: "deep"}) == ["nested"]
+    put(server, {"_id": "other", "text": "Other.", "metadata": {"kind": 3, "year": "seven"}})
+    assert found(server, "other", filter={"kind": 3}) == ["other"]
+    assert found(server, "other", filter={"year": 7}) == ["ski"]
+
+
+def test_writes_need_a_key_of_their_own(index):
+    body = {"documents": [{"_id": "a", "text": "b"}]}
+    with running(index, write_keys=KEY) as server:
+        assert server.client().put("/documents", json=body).status_code == 401
+        wrong = {"Authorization": "Bearer another-key-of-16-chars"}
+        for answer in (
+            server.client().put("/documents", json=body, headers=wrong),
+            server.client().post("/documents/delete", json={"ids": ["a"]}, headers=wrong),
+            server.client().delete("/documents/tea", headers=wrong),
+        ):
+            assert answer.status_code == 403
+    with running(index) as server:
+        answer = server.client().put("/documents", json=body, headers=BEARER)
+        assert answer.status_code == 403
+        assert "SWIFTLET_WRITE_KEYS is not set" in answer.json()["detail"]
+
+
+def test_a_service_with_another_document_encoder_refuses_writes_by_name(index):
+    with running(index, write_keys=KEY, document_encoder=DEFAULT_QUERY_ENCODER) as server:
+        answer = put(server, {"_id": "a", "text": "b"})
+        assert answer.status_code == 409
+        assert "the index was built by the encoder 'all-MiniLM-L6-v2'" in answer.json()["detail"]
+        assert found(server, "tea")
+    with running(index, write_keys=KEY, document_encoder=index.parent / "none") as server:
+        answer = put(server, {"_id": "a", "text": "b"})
+        assert answer.status_code == 409
+        assert "none is not a directory" in answer.json()["detail"]
+
+
+def test_what_was_acknowledged_is_there_after_a_kill(index):
+    server = start(index, write_keys=KEY)
+    for number in range(5):
+        assert put(server, {"_id": f"{number}", "text": f"Text {number}."}).is_success
+    assert server.client().delete("/documents/tea", headers=BEARER).is_success
+    server.process.kill()
+    server.ended()
+    with running(index, write_keys=KEY) as server:
+        assert sorted(found(server, "text")) == ["0", "1", "2", "3", "4", "ski"]
+        assert put(server, {"_id": "5", "text": "Text 5."}).is_success
+
+
+def test_another_service_follows_within_a_second_and_cannot_write(index, server):
+    with running(index, write_keys=KEY) as other:
+        put(server, {"_id": "new", "text": "Something new."})
+        wait_until(lambda: "new" in found(other, "something new"), seconds=1)
+        answer = put(other, {"_id": "mine", "text": "Mine."})
+        assert answer.status_code == 409
+        assert "another process is writing" in answer.json()["detail"]
+        merge(server)
+        put(server, {"_id": "newer", "text": "Something newer."})
+        wait_until(lambda: "newer" in found(other, "something newer"))
+
+
+def test_changes_are_merged_while_searches_go_on(index, server):
+    before = read_manifest(index).fingerprint
+    ended = Event()
+
+    def search() -> int:
+        count = 0
+        with server.client() as client:
+            while not ended.is_set():
+                answer = client.post("/search", json={"query": "hot water", "top_k": 1})
+                assert [hit["document_id"] for hit in answer.json()["hits"]] == ["tea"]
+                count += 1
+        return count
+
+    with ThreadPoolExecutor(1) as pool:
+        searches = pool.submit(search)
+        try:
+            merge(server)
+        finally:
+            ended.set()
+        assert searches.result() > 100
+    assert read_manifest(index).fingerprint != before
+    assert server.client().get("/info").json()["index"]["fingerprint"] != before[:16]
+    assert len(found(server, "text", top_k=1000)) == 1000
+    metrics = server.client().get("/metrics").text
+    assert 'swiftlet_merge_seconds_count{outcome="merged"} 1.0' in metrics
+    assert 'swiftlet_merge_seconds_count{outcome="failed"} 0.0' in metrics
+    assert not list(index.parent.glob(".index.partial/*artefact*"))
+
+
+def merge(server: Server) -> None:
+    """Put so many documents that the service merges, and wait for the merge."""
+    for first in range(0, 2100, 700):
+        texts = [{"_id": f"{n}", "text": f"Text {n}."} for n in range(first, first + 700)]
+        assert put(server, *texts).is_success
+
+    def merged() -> bool:
+        metrics = server.client().get("/metrics").text
+        return "swiftlet_segments 1.0" in metrics and 'outcome="merged"} 1.0' in metrics
+
+    wait_until(merged, 60)
+
+
+def wait_until(holds: Callable[[], bool], seconds: float = 10) -> None:
+    end = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < end
+        time.sleep(0.02)
