@@ -84,7 +84,7 @@ class Fuse:
         unseen = search.dense.highest_unseen
         kept = np.ones(len(rows), dtype=bool)
         if search.fusion == "weighted" and unseen is not None:
-            least = weighted_sum(dense, np.where(has_lexical, lexical, 0), weight)
+            least = weighted_sum(dense, lexical * has_lexical, weight)
             last = self._last_score(search, least[has_dense], rows[has_dense])
             kept = highest > last - _ROUNDING
         # The other index gives the exact score of a passage that only one has found.
@@ -98,8 +98,8 @@ class Fuse:
         else:
             scores = weighted_sum(dense[kept], lexical[kept], weight).round(_DECIMALS)
             if unseen is not None:
-                both = np.array([unseen]), np.array([search.lexical.highest_unseen or 0])
-                unseen = np.append(highest[~kept], weighted_sum(*both, weight)).max()
+                other = search.lexical.highest_unseen or np.float32(0)
+                unseen = highest[~kept].max(initial=weighted_sum(unseen, other, weight))
         rows = rows[kept]
         best_first = np.argsort(-scores, kind="stable")
         search.candidates = Ranking(scores[best_first], rows[best_first], unseen)
