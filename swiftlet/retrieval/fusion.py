@@ -1,14 +1,18 @@
 """One score from that of the vector index and that of the lexical index."""
 
+from typing import TypeVar
+
 import numpy as np
 
 from swiftlet.retrieval.types import Embeddings
 
+Scores = TypeVar("Scores", Embeddings, np.float32)
+
 _RRF_CONSTANT = 60
 
 
-def weighted_sum(dense: Embeddings, lexical: Embeddings, weight: float) -> Embeddings:
-    """weight · dense + (1 - weight) · lexical, (n,) each.
+def weighted_sum(dense: Scores, lexical: Scores, weight: float) -> Scores:
+    """weight · dense + (1 - weight) · lexical, (n,) each or one number each.
 
     A convex combination (Bruch, Gai, Ingber: "An Analysis of Fusion Functions for Hybrid
     Retrieval"). Both scores have a fixed scale, so the score of a passage does not depend on

@@ -74,7 +74,10 @@ class Fuse:
         if search.mode != "hybrid":
             search.candidates = search.dense if search.mode == "dense" else search.lexical
             return False
-        rows = np.unique(np.concatenate((search.dense.rows, search.lexical.rows)))
+        rows = np.sort(np.concatenate((search.dense.rows, search.lexical.rows)))
+        first = np.ones(len(rows), dtype=bool)  # `np.unique` takes three times as long
+        first[1:] = rows[1:] != rows[:-1]
+        rows = rows[first]
         dense, has_dense = _scores_at(rows, search.dense)
         lexical, has_lexical = _scores_at(rows, search.lexical)
         weight = search.weight
@@ -83,7 +86,7 @@ class Fuse:
         unseen = search.dense.highest_unseen
         kept = np.ones(len(rows), dtype=bool)
         if search.fusion == "weighted" and unseen is not None:
-            least = weighted_sum(dense, np.where(has_lexical, lexical, 0), weight)
+            least = weighted_sum(dense, lexical * has_lexical, weight)
             last = self._last_score(search, least[has_dense], rows[has_dense])
             kept = highest > last - _ROUNDING
         # The other index gives the exact score of a passage that only one has found.
@@ -97,8 +100,8 @@ class Fuse:
         else:
             scores = weighted_sum(dense[kept], lexical[kept], weight).round(_DECIMALS)
             if unseen is not None:
-                both = np.array([unseen]), np.array([search.lexical.highest_unseen or 0])
-                unseen = np.append(highest[~kept], weighted_sum(*both, weight)).max()
+                other = search.lexical.highest_unseen or np.float32(0)
+                unseen = highest[~kept].max(initial=weighted_sum(unseen, other, weight))
         rows = rows[kept]
         best_first = np.argsort(-scores, kind="stable")
         search.candidates = Ranking(scores[best_first], rows[best_first], unseen)
