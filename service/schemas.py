@@ -73,6 +73,10 @@ FilterText = Annotated[
 """A filter in a query string."""
 
 
+_TEXTS = frozenset({"q", "group_by", "cursor"})
+"""The parameters of a query string that are texts, so "10" is not 10."""
+
+
 class SearchOptions(RequestModel):
     """The fields that every request to search has; a route bounds those without a default."""
 
@@ -88,14 +92,26 @@ class SearchOptions(RequestModel):
     highlight: Highlighting | None = Field(None, description=_expected(*HIGHLIGHTINGS))
 
 
+class QueryOptions(SearchOptions):
+    """The fields of a request with one query."""
+
+    group_by: str | None = Field(
+        None, min_length=1, max_length=256, description="the name of a field of the metadata"
+    )
+    group_size: int
+    cursor: str | None = Field(
+        None, max_length=100, description="the `next` of an answer to the same search"
+    )
+
+
 class LinkModel(RequestModel):
-    """A query string: `q` if there is one, and other parameters as JSON writes them."""
+    """A query string: texts as they are, and other parameters as JSON writes them."""
 
     @model_validator(mode="before")
     @classmethod
     def _from_json(cls, parameters: dict[str, object]) -> dict[str, object]:
         return {
-            name: value if name == "q" else _parsed(value) for name, value in parameters.items()
+            name: value if name in _TEXTS else _parsed(value) for name, value in parameters.items()
         }
 
 
@@ -118,6 +134,9 @@ class RequestFields:
             description=f"a list of 1 to {limits.max_batch_queries} texts",
         )
         self.top_k: Any = Field(
+            ge=1, le=limits.max_top_k, description=f"a whole number from 1 to {limits.max_top_k}"
+        )
+        self.group_size: Any = Field(
             ge=1, le=limits.max_top_k, description=f"a whole number from 1 to {limits.max_top_k}"
         )
         self.default_top_k = min(_DEFAULT_TOP_K, limits.max_top_k)
@@ -174,9 +193,20 @@ class HitsAnswer(BaseModel):
     hits: list[HitAnswer] = Field(description="Best first; equal scores by document_id.")
 
 
-class SearchAnswer(HitsAnswer):
-    """The answer of `/search`."""
+class GroupAnswer(BaseModel):
+    """The best documents with one value of a field."""
 
+    value: Any = Field(description="The value; a text over 256 bytes is cut.")
+    hits: list[HitAnswer] = Field(description="Best first; at most group_size.")
+
+
+class SearchAnswer(HitsAnswer):
+    """The answer of `/search`; with group_by, `hits` has the best document of each group."""
+
+    groups: list[GroupAnswer] = Field(default=[], description="Left out without group_by.")
+    next: str = Field(
+        default="", description="The cursor of the documents that follow, if there may be some."
+    )
     index: str = Field(description="Fingerprint of the index that answered.")
 
 

@@ -23,6 +23,7 @@ from service.schemas import (
     BatchAnswer,
     FilterText,
     LinkModel,
+    QueryOptions,
     RequestFields,
     RequestModel,
     Searchable,
@@ -32,11 +33,15 @@ from service.schemas import (
 from service.state import AnyService, LoadedIndex, Service
 from service.validation import shown
 from swiftlet.retrieval.errors import InvalidArgumentError
+from swiftlet.retrieval.grouping import GroupedResult
+from swiftlet.retrieval.searcher import SearchResult
 from swiftlet.retrieval.types import Hit
 
 _SECONDS_PER_HIT = 0.00005
 """The approximate time that each further document of an answer takes."""
 
+_LONGEST_OFFSET = 9
+_SEARCHES_PER_GROUP = 2
 _MOST_SENTENCES = 50
 _SECONDS_PER_SENTENCE = 0.003
 """The approximate time that finding the nearest sentence of a passage takes."""
@@ -45,9 +50,15 @@ _REFUSALS = (InvalidArgumentError, QueueFullError, DeadlineError)
 
 
 class _Found(NamedTuple):
-    """The hits of one query as JSON, the seconds of each stage, and whether the cache had it."""
+    """The hits of one query and its groups as JSON, how many hits there are, and their generation.
+
+    `stage_seconds` and `cached` are for metrics.
+    """
 
     hits: bytes
+    groups: bytes
+    num_hits: int
+    generation: str
     stage_seconds: tuple[float, ...]
     cached: bool | None
 
@@ -63,17 +74,19 @@ def search_router(limits: Limits) -> APIRouter:
         q: Annotated[str, fields.query, Searchable]
 
     # The fields of the last base come first.
-    class SearchRequest(SearchOptions, Body):
+    class SearchRequest(QueryOptions, Body):
         """The body of `POST /search`."""
 
+        group_size: Annotated[int, fields.group_size] = 3
         top_k: Annotated[int, fields.top_k] = fields.default_top_k
         offset: Annotated[int, fields.offset] = 0
         timeout_ms: Annotated[int, fields.timeout_ms] = limits.timeout_ms
 
-    class SearchParameters(SearchOptions, Link):
+    class SearchParameters(QueryOptions, Link):
         """The query string of `GET /search`."""
 
         filter: FilterText = None
+        group_size: Annotated[int, fields.group_size] = 3
         top_k: Annotated[int, fields.top_k] = fields.default_top_k
         offset: Annotated[int, fields.offset] = 0
         timeout_ms: Annotated[int, fields.timeout_ms] = limits.timeout_ms
@@ -88,8 +101,7 @@ def search_router(limits: Limits) -> APIRouter:
     @router.post("/search", response_model=SearchAnswer, responses=problems(*_REFUSALS, body=True))
     async def search(asked: SearchRequest, request: Request, service: AnyService) -> Response:
         """Find the documents that answer a query."""
-        loaded, (found,) = await _find_each(service, request, [asked.query], asked)
-        return _json(b'{"hits":%b,"index":"%b"}' % (found.hits, loaded.generation.encode()))
+        return await _answer(service, request, asked.query, asked)
 
     @router.get(
         "/search",
@@ -101,8 +113,7 @@ def search_router(limits: Limits) -> APIRouter:
         asked: Annotated[SearchParameters, Query()], request: Request, service: AnyService
     ) -> Response:
         """Find the documents that answer a query, from a URL."""
-        loaded, (found,) = await _find_each(service, request, [asked.q], asked)
-        return _json(b'{"hits":%b,"index":"%b"}' % (found.hits, loaded.generation.encode()))
+        return await _answer(service, request, asked.q, asked)
 
     return router
 
@@ -147,6 +158,57 @@ def batch_router(limits: Limits) -> APIRouter:
     return router
 
 
+async def _answer(service: Service, request: Request, query: str, asked: QueryOptions) -> Response:
+    """Answer one query: the hits, the groups if they are asked for, and a cursor for the rest."""
+    limits = service.limits
+    expected_generation = None
+    if asked.group_by is not None:
+        _check_groups(asked, limits)
+    if asked.cursor is not None:
+        offset, expected_generation = _position(asked, limits)
+        asked = asked.model_copy(update={"offset": offset})
+    _, (found,) = await _find_each(service, request, [query], asked)
+    if expected_generation not in (None, found.generation):
+        raise InvalidRequestError(
+            "cursor",
+            "the index has changed since it gave this cursor: search again without it",
+        )
+    parts = [b'"hits":%b' % found.hits]
+    if asked.group_by is not None:
+        parts.append(b'"groups":%b' % found.groups)
+    elif found.num_hits == asked.top_k and asked.fusion == "weighted":
+        following = asked.offset + asked.top_k
+        if following <= limits.max_offset:
+            parts.append(b'"next":"%d.%b"' % (following, found.generation.encode()))
+    parts.append(b'"index":"%b"' % found.generation.encode())
+    return _json(b"{%b}" % b",".join(parts))
+
+
+def _position(asked: QueryOptions, limits: Limits) -> tuple[int, str]:
+    """The offset and the generation of a cursor."""
+    offset, _, generation = (asked.cursor or "").partition(".")
+    if asked.offset or asked.group_by is not None:
+        other = "an offset" if asked.offset else "group_by"
+        raise InvalidRequestError("cursor", f"cursor is given with {other}; one is expected")
+    if not offset.isdecimal() or len(offset) > _LONGEST_OFFSET or int(offset) > limits.max_offset:
+        raise InvalidRequestError(
+            "cursor", f"cursor is {shown(asked.cursor or '')}; the `next` of an answer is expected"
+        )
+    return int(offset), generation
+
+
+def _check_groups(asked: QueryOptions, limits: Limits) -> None:
+    wanted = asked.top_k * asked.group_size
+    if wanted > limits.max_top_k:
+        raise InvalidRequestError(
+            "group_size",
+            f"group_size is {asked.group_size}, so {asked.top_k} groups have {wanted} documents; "
+            f"at most {limits.max_top_k} are expected: ask for fewer groups, or for smaller ones",
+        )
+    if asked.offset:
+        raise InvalidRequestError("offset", "offset is given with group_by; one is expected")
+
+
 async def check_query_string(request: Request) -> None:
     """Refuse query strings that FastAPI would misread.
 
@@ -171,6 +233,8 @@ async def _find_each(
     """The index that answered, and the hits of each query."""
     loaded, context = service.loaded, request.state.context
     expected_seconds = (options.offset + options.top_k) * _SECONDS_PER_HIT
+    if isinstance(options, QueryOptions) and options.group_by is not None:
+        expected_seconds *= _SEARCHES_PER_GROUP * options.group_size
     if options.highlight == "sentence":
         wanted = len(queries) * options.top_k
         if wanted > _MOST_SENTENCES:
@@ -192,23 +256,41 @@ async def _find_each(
 
 
 def _find(loaded: LoadedIndex, options: SearchOptions, query: str) -> _Found:
-    found = loaded.searcher.search(
-        query,
-        options.top_k,
-        mode=options.mode,
-        weight=options.weight,
-        fusion=options.fusion,
-        filter=options.filter,
-        offset=options.offset,
-        min_score=options.min_score,
-        include_text=options.include_text,
-        highlight=options.highlight,
-        cache=loaded.cache,
-    )
-    hits = [_hit_fields(hit, options) for hit in found.hits]
+    fields: dict[str, Any] = {
+        "mode": options.mode,
+        "weight": options.weight,
+        "fusion": options.fusion,
+        "filter": options.filter,
+        "min_score": options.min_score,
+        "include_text": options.include_text,
+        "highlight": options.highlight,
+        "cache": loaded.cache,
+    }
+    found: SearchResult | GroupedResult
+    groups = b""
+    if isinstance(options, QueryOptions) and options.group_by is not None:
+        found = loaded.searcher.search_groups(
+            query,
+            options.top_k,
+            group_by=options.group_by,
+            group_size=options.group_size,
+            **fields,
+        )
+        hits = [group.hits[0] for group in found.groups]
+        listed = [
+            {"value": group.value, "hits": [_hit_fields(hit, options) for hit in group.hits]}
+            for group in found.groups
+        ]
+        groups = to_json(listed, inf_nan_mode="null")
+    else:
+        found = loaded.searcher.search(query, options.top_k, offset=options.offset, **fields)
+        hits = found.hits
     return _Found(
         # JSON has no NaN: one in a document's metadata must not make the answer invalid.
-        to_json(hits, inf_nan_mode="null"),
+        to_json([_hit_fields(hit, options) for hit in hits], inf_nan_mode="null"),
+        groups,
+        len(hits),
+        found.generation,
         found.stage_seconds,
         None if loaded.cache is None or options.mode == "lexical" else found.cached,
     )

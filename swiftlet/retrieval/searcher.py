@@ -1,7 +1,9 @@
 """An open index that answers queries, stage by stage."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from math import inf
 from pathlib import Path
@@ -24,6 +26,12 @@ from swiftlet.retrieval.errors import (
 )
 from swiftlet.retrieval.facets import facet_values
 from swiftlet.retrieval.filters import Every, Filter, parse_filter
+from swiftlet.retrieval.grouping import (
+    GroupedResult,
+    OneEmbedding,
+    check_single_values,
+    find_groups,
+)
 from swiftlet.retrieval.index import VectorIndex
 from swiftlet.retrieval.lexical import LexicalIndex
 from swiftlet.retrieval.manifest import Manifest, read_manifest
@@ -341,6 +349,45 @@ class Searcher:
                 "order than their scores: a stage that ranks sets the scores, too"
             )
         return SearchResult(search.hits, seconds, search.cached, generation.name)
+
+    def search_groups(
+        self,
+        query: str,
+        top_k: int = 10,
+        *,
+        group_by: str,
+        group_size: int = 3,
+        filter: Mapping[str, Any] | Filter | None = None,  # noqa: A002 - as in `search`
+        cache: EmbeddingCache | None = None,
+        **options: Any,
+    ) -> GroupedResult:
+        """The `top_k` best groups of documents with one value of a field, or as many as there are.
+
+        A group has its `group_size` best documents, or all that it has. Documents without the
+        field belong to no group.
+
+        :param group_by: A field of which each document has one value at most; a field of a nested
+            object is named by its path, "author.name".
+        :param options: As `search` has them, except `offset`.
+        :raises FilterError: When no document has the field, or a document has several values.
+        :raises RetrievalError: As `search`.
+        """
+        top_k = whole_number("top_k", top_k, least=1)
+        group_size = whole_number("group_size", group_size, least=1)
+        if not isinstance(group_by, str):
+            raise InvalidArgumentError(
+                f"group_by is {shown(group_by)}, but the name of a field is expected"
+            )
+        if "offset" in options:
+            raise InvalidArgumentError("a search for groups takes no offset")
+        passing = Every(()) if filter is None else parse_filter(filter)
+        # One generation for all searches: `refresh` does not change that of the copy.
+        pinned = copy(self)
+        parts = pinned._generation.parts.passing_documents(passing)  # noqa: SLF001 - a copy
+        check_single_values(group_by, [columns for columns, _ in parts])
+        cache = OneEmbedding() if cache is None else cache
+        search = partial(pinned.search, query, cache=cache, **options)
+        return find_groups(search, group_by, passing, count=top_k, size=group_size)
 
     def check_mode(self, mode: object) -> Mode:
         """The mode, if the index can be searched in it.

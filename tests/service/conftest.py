@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import shutil
 import subprocess
 import sys
 import threading
@@ -119,12 +118,10 @@ def server(small_index: Path) -> Iterator[Server]:
 
 
 @pytest.fixture(scope="session")
-def locked_server(small_index: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """One server with keys and an index of its own, for all tests that do not need others."""
-    index = shutil.copytree(small_index, tmp_path_factory.mktemp("locked") / "index")
-    names = ("search", "admin", "write")
-    keys = {f"{name}_keys": f"the-{name}-key-of-the-tests" for name in names}
-    with running(index, **keys) as server:
+def locked_server(small_index: Path) -> Iterator[Server]:
+    """One server with keys, for all tests that do not change it."""
+    keys = {"search_keys": "a-search-key-of-the-tests", "admin_keys": "an-admin-key-of-the-tests"}
+    with running(small_index, **keys) as server:
         yield server
 
 

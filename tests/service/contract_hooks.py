@@ -21,6 +21,12 @@ def before_call(context: Any, case: Any, kwargs: Any) -> None:
         if isinstance(chosen := fields.get("filter"), dict | str):
             known = {"topic": "bread"}
             fields["filter"] = known if isinstance(chosen, dict) else json.dumps(known)
+        # A cursor comes from an answer, and groups have no pages.
+        fields.pop("cursor", None)
+        if fields.get("group_by") is not None:
+            fields.pop("offset", None)
+            fields["group_by"] = "topic"
+            fields["top_k"] = fields["group_size"] = 3
         if fields.get("fusion") == "rrf":
             fields.pop("weight", None)
             fields.pop("offset", None)

@@ -201,3 +201,55 @@ def test_info_describes_the_index_and_the_encoder_in_use(
     assert info["limits"]["max_top_k"] == 1000
     assert client.get("/search?q=x").json()["index"] == info["index"]["fingerprint"]
     assert small_searcher.index_manifest.fingerprint.startswith(info["index"]["fingerprint"])
+
+
+def test_a_search_is_continued_by_its_cursor_without_repeats_and_gaps(
+    client: httpx.Client,
+) -> None:
+    asked: dict[str, Any] = {"query": "How do volcanoes erupt?", "top_k": 7}
+    whole = client.post("/search", json=asked | {"top_k": 60}).json()["hits"]
+    answer = client.post("/search", json=asked).json()
+    found = answer["hits"]
+    while "next" in answer:
+        answer = client.post("/search", json=asked | {"cursor": answer["next"]}).json()
+        found += answer["hits"]
+    assert found == whole
+    link = "/search?q=volcanoes&top_k=2"
+    cursor = client.get(link).json()["next"]
+    assert len(client.get(f"{link}&cursor={cursor}").json()["hits"]) == 2
+    assert "next" not in client.post("/search", json=asked | {"fusion": "rrf"}).json()
+
+
+@pytest.mark.parametrize(
+    ("fields", "sentence"),
+    [
+        ({"cursor": "x"}, "cursor is x; the `next` of an answer is expected"),
+        ({"cursor": "99999.x"}, "cursor is 99999.x; the `next`"),
+        ({"cursor": "7.0123456789abcdef"}, "the index has changed since it gave this cursor"),
+        ({"cursor": "7.x", "offset": 7}, "cursor is given with an offset; one is expected"),
+        ({"cursor": "7.x", "group_by": "topic"}, "cursor is given with group_by"),
+        ({"offset": 7, "group_by": "topic"}, "offset is given with group_by"),
+        ({"group_by": "colour"}, "group_by is 'colour', but no document has a value of it"),
+        ({"group_by": "topic", "group_size": 101}, "so 10 groups have 1010 documents; at most"),
+        ({"group_by": ""}, "group_by is empty; the name of a field of the metadata is expected"),
+    ],
+)
+def test_a_cursor_or_a_group_that_makes_no_sense_is_refused(
+    client: httpx.Client, fields: dict[str, Any], sentence: str
+) -> None:
+    answer = client.post("/search", json={"query": "bread"} | fields)
+    assert answer.status_code == 422
+    assert sentence in answer.json()["detail"]
+
+
+def test_groups_have_the_best_documents_of_each_value(client: httpx.Client) -> None:
+    asked = {"query": "How do volcanoes erupt?", "group_by": "topic", "group_size": 2, "top_k": 4}
+    answer = client.post("/search", json=asked).json()
+    whole = client.post("/search", json={"query": asked["query"], "top_k": 60}).json()["hits"]
+    expected: dict[str, list[Any]] = {}
+    for hit in whole:
+        expected.setdefault(hit["metadata"]["topic"], []).append(hit)
+    groups = [{"value": value, "hits": hits[:2]} for value, hits in expected.items()]
+    assert answer["groups"] == groups[:4]
+    assert answer["hits"] == [group["hits"][0] for group in groups[:4]]
+    assert "groups" not in client.post("/search", json={"query": "bread"}).json()

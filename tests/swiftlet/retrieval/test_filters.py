@@ -167,7 +167,14 @@ def open_searcher(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable
     documents = []
     for number, place in enumerate(random.permutation(DOCUMENTS)):
         words = random.choice(WORDS, int(random.integers(5, 40)), p=shares / shares.sum())
-        metadata = {"share": place / DOCUMENTS, "common": "yes" if "w0" in words else "no"}
+        metadata: dict[str, Any] = {
+            "share": place / DOCUMENTS,
+            "common": "yes" if "w0" in words else "no",
+        }
+        if number % 10:  # groups of very different sizes, and documents of none
+            metadata |= {"group": [number % 3, f"{number % 7}", number % 50][place % 3]}
+        if number < 5:
+            metadata["tags"] = ["a", "b"]
         documents.append(Document(f"{number:04}", " ".join(words), metadata=metadata))
     opened: dict[str | None, Searcher] = {}
 
@@ -250,3 +257,40 @@ def test_an_index_without_columns_refuses_filters_only(open_searcher):
 def test_columns_are_verified_with_the_index(open_searcher, tmp_path):
     files = open_searcher("Flat").index_manifest.files
     assert {f"{COLUMNS_FOLDER}/keys.npy", f"{COLUMNS_FOLDER}/documents.npy"} <= set(files)
+
+
+@pytest.mark.parametrize("factory", ["Flat", None])
+@pytest.mark.parametrize("mode", ["hybrid", "dense", "lexical"])
+@pytest.mark.parametrize(("top_k", "group_size"), [(1, 1), (3, 5), (20, 3), (1000, 2)])
+def test_groups_have_their_best_documents(open_searcher, factory, mode, top_k, group_size):
+    searcher = open_searcher(factory)
+    for query, allowed in (("w1 w5 w30", {}), ("w200", {"share": {"lt": 0.1}})):
+        expected: dict[Any, list[str]] = {}
+        for hit in searcher.search(query, DOCUMENTS, mode=mode, filter=allowed).hits:
+            if "group" in hit.metadata:
+                expected.setdefault(hit.metadata["group"], []).append(hit.document_id)
+        found = searcher.search_groups(
+            query, top_k, group_by="group", group_size=group_size, mode=mode, filter=allowed
+        )
+        groups = [(group.value, [hit.document_id for hit in group.hits]) for group in found.groups]
+        assert len(groups) == min(top_k, len(expected))
+        assert [len(ids) for _, ids in groups] == [
+            min(group_size, len(expected[value])) for value, _ in groups
+        ]
+        if factory == "Flat":
+            whole = [(value, ids[:group_size]) for value, ids in expected.items()]
+            assert groups == whole[:top_k]
+
+
+def test_a_field_that_cannot_group_is_refused_by_name(open_searcher):
+    searcher = open_searcher("Flat")
+    with pytest.raises(InvalidArgumentError, match="group_by is 'no', but no document has"):
+        searcher.search_groups("w1", group_by="no")
+    with pytest.raises(InvalidArgumentError, match="group_by is 'tags', but a document has sev"):
+        searcher.search_groups("w1", group_by="tags")
+    with pytest.raises(InvalidArgumentError, match="group_by is 3, but the name of a field"):
+        searcher.search_groups("w1", group_by=3)
+    with pytest.raises(InvalidArgumentError, match="group_size is 0, but at least 1"):
+        searcher.search_groups("w1", group_by="group", group_size=0)
+    with pytest.raises(InvalidArgumentError, match="takes no offset"):
+        searcher.search_groups("w1", group_by="group", offset=3)
