@@ -3,12 +3,13 @@
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import cached_property, lru_cache, partial
 from pathlib import Path
 from typing import Any
 
 import faiss
 import numpy as np
+from numpy.typing import NDArray
 
 from swiftlet.retrieval.errors import CorruptIndexError, InvalidArgumentError
 from swiftlet.retrieval.index import (
@@ -34,14 +35,12 @@ The codes are in one list all the same, because FAISS filters lists only.
 _TRAINING_POINTS_PER_LIST = 39  # the minimum that FAISS recommends
 _MOST_LISTS = 65_536
 _REFINE_FACTORS = (1, 2, 4, 8, 16)
-_MOST_COPIED_ROWS = 16_384
+_MOST_COPIED_ROWS = 32_768
 _COPIED_SHARE = 1 / 32
 """Above `FEW_ROWS`, up to so many rows and this share of all are copied: with this few rows, most
 of the nearest lists have none of them."""
 
 _WIDENING = 4
-_GROWTH_EXPONENT = 0.5
-"""With a share s of the rows selected, s ** -0.5 times as many lists are visited at first."""
 
 # FAISS accepts these and then ends the process or never returns: a number that is zero, and graphs
 # with too few neighbours.
@@ -241,6 +240,20 @@ class FaissIndex(VectorIndex):
             ) from error
         return found
 
+    @cached_property
+    def lists(self) -> "_Lists | None":
+        """The inverted lists, if there are several and they are of embeddings as they are."""
+        index = faiss.downcast_index(self._index.base_index) if self.refines else self._index
+        if not isinstance(index, faiss.IndexIVF) or index.nlist == 1:
+            return None
+        sizes = np.array([index.get_list_size(number) for number in range(index.nlist)])
+        of_rows = np.empty(self.size, dtype=np.int32)
+        for number in np.flatnonzero(sizes).tolist():
+            rows = index.invlists.get_ids(number)
+            of_rows[faiss.rev_swig_ptr(rows, int(sizes[number]))] = number
+            index.invlists.release_ids(number, rows)
+        return _Lists(index.quantizer.reconstruct_n(0, index.nlist), sizes, of_rows)
+
     @property
     def finest(self) -> Any:
         """The index with the finest codes."""
@@ -254,6 +267,15 @@ class FaissIndex(VectorIndex):
         growth = max(1.0, wanted / given.num_candidates)
         probes = min(self.most_probes, int(given.probes * growth))
         return self._parameters_of(probes, min(given.refine_factor, self.size / wanted))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Lists:
+    """Inverted lists: centroids (l, dim), numbers of rows (l,), and the list of each row (n,)."""
+
+    centroids: Embeddings
+    sizes: NDArray[np.int64]
+    of_rows: NDArray[np.int32]
 
 
 class _CopiedRows(RestrictedIndex):
@@ -277,28 +299,44 @@ class _SelectedRows(RestrictedIndex):
     """Rows that FAISS selects while it searches."""
 
     def __init__(self, whole: FaissIndex, allowed: Mask, index: Any, selector: Any) -> None:
-        """Search `index`, which is that of `whole` or its finer codes, with the `selector`."""
+        """Search `index`, which is that of `whole` or its finest codes, with the `selector`."""
         super().__init__(whole, allowed)
         self._index, self._most_probes = index, whole.most_probes
         self._parameters_of = _kept_parameters(index, selector)
-        self._growth = (len(allowed) / self.size) ** _GROWTH_EXPONENT
         self._given = whole.parameters
+        self._lists = whole.lists
+        if self._lists is not None:
+            self._counts = np.bincount(
+                self._lists.of_rows[allowed], minlength=len(self._lists.centroids)
+            )
 
     def search(self, embedding: Embeddings, num_candidates: int) -> tuple[Embeddings, Rows]:
         """As `RestrictedIndex.search`; more lists are visited until there are enough rows."""
         if num_candidates >= self.size:
             return super().search(embedding, num_candidates)
-        growth = self._growth * max(1.0, num_candidates / self._given.num_candidates)
-        probes = 0
-        while probes < self._most_probes:
-            probes = min(self._most_probes, int(self._given.probes * growth))
+        growth = max(1.0, num_candidates / self._given.num_candidates)
+        probes = self._probes(embedding, min(self._most_probes, int(self._given.probes * growth)))
+        while True:
             refine_factor = min(self._given.refine_factor, self.size / num_candidates)
             parameters = self._parameters_of(probes, refine_factor)
             found = _search(self._index, embedding, num_candidates, parameters)
             if len(found[1]) == num_candidates:
                 return found
-            growth *= _WIDENING
-        return super().search(embedding, num_candidates)
+            if probes == self._most_probes:
+                return super().search(embedding, num_candidates)
+            probes = min(self._most_probes, probes * _WIDENING)
+
+    def _probes(self, embedding: Embeddings, probes: int) -> int:
+        """So many lists that they have the share of these rows that `probes` lists have of all.
+
+        The nearest lists may have few of these rows, or none.
+        """
+        if self._lists is None or probes == self._most_probes:
+            return probes
+        nearest = np.argsort(-np.einsum("ij,j->i", self._lists.centroids, embedding))
+        share = self._lists.sizes[nearest[:probes]].sum() / len(self._lists.of_rows)
+        visited = np.cumsum(self._counts[nearest])
+        return min(self._most_probes, int(np.searchsorted(visited, share * self.size)) + 1)
 
 
 def _read(path: Path, flags: int) -> Any:

@@ -5,8 +5,8 @@ from functools import lru_cache, partial
 from swiftlet.retrieval.filters import Filter as Tree
 from swiftlet.retrieval.stages.state import SearchParts, SearchState, Selection
 
-_KEPT_SELECTIONS = 16
-"""How many filters are kept ready: each takes a byte for a passage, and at most 3 MB more."""
+_KEPT_SELECTIONS = 8
+"""How many filters are kept ready: each takes about a byte for a passage, and up to 25 MB more."""
 
 
 class Filter:
