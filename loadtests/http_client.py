@@ -30,7 +30,10 @@ _SOONEST_CLOSED_SECONDS = 1.0
 
 @dataclass(frozen=True)
 class Request:
-    """One request; with `close` the service is asked to close the connection after its answer."""
+    """One request; with `close` the service is asked to close the connection after its answer.
+
+    `key` is sent as a bearer token.
+    """
 
     kind: str
     path: str
@@ -38,6 +41,7 @@ class Request:
     method: str = "POST"
     request_id: str = ""
     close: bool = False
+    key: str = ""
 
     @cached_property
     def message(self) -> bytes:
@@ -45,6 +49,7 @@ class Request:
         head = f"{self.method} {self.path} HTTP/1.1\r\nHost: localhost\r\n"
         head += f"Content-Type: application/json\r\nContent-Length: {len(self.body)}\r\n"
         head += f"X-Request-Id: {self.request_id}\r\n" if self.request_id else ""
+        head += f"Authorization: Bearer {self.key}\r\n" if self.key else ""
         head += "Connection: close\r\n" if self.close else ""
         return f"{head}\r\n".encode() + self.body
 

@@ -39,6 +39,8 @@ def add_arguments(parser: LocustArgumentParser) -> None:
     group = parser.add_argument_group("search")
     group.add_argument("--queries", default="", help="file of queries, or BEIR folder")
     add_mix_options(group.add_argument)
+    group.add_argument("--write", type=number(0, 1e6), default=0.0, help="weight of writes")
+    group.add_argument("--write-key", default="", help="one of the service's SWIFTLET_WRITE_KEYS")
     rate = "requests a second of all users together, at exponential intervals; 0: no pause"
     group.add_argument("--request-rate", type=number(0, 1e6), default=0.0, help=rate)
     group.add_argument("--ready-path", default=READY_PATH, help="answered 200 by a ready service")
@@ -97,9 +99,11 @@ class SearchUser(FastHttpUser):
         request = next(self.requests)
         path, name = request.path, f"{request.path} {request.kind}"
         headers = {"Content-Type": "application/json"}
-        with self.client.post(
-            path, data=request.body.decode(), headers=headers, name=name, catch_response=True
-        ) as response:
+        headers |= {"Authorization": f"Bearer {request.key}"} if request.key else {}
+        with self.client.request(
+            request.method, path, data=request.body.decode(), headers=headers, name=name,
+            catch_response=True,
+        ) as response:  # fmt: skip
             if response.status_code in REJECTIONS:
                 response.request_meta["request_type"] = "rejected"
                 response.request_meta["name"] = f"{path} {response.status_code}"

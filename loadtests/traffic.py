@@ -12,9 +12,9 @@ from typing import Any
 from loadtests.command_line import LoadTestError, number
 from loadtests.http_client import Request
 
-SINGLE, BATCH, CACHED = KINDS = ("single", "batch", "cached")
+SINGLE, BATCH, CACHED, WRITE = KINDS = ("single", "batch", "cached", "write")
 SEARCH_PATH, BATCH_PATH = "/search", "/search/batch"
-POPULAR_QUERIES = 16
+POPULAR_QUERIES, WRITTEN_DOCUMENTS = 16, 1000
 QUERIES_FILE = "queries.jsonl"
 _SAMPLE_SEED = 5
 
@@ -24,7 +24,8 @@ class Mix:
     """The weight of each kind of request, and its size.
 
     `single` has one query, `batch` several, and `cached` one of a few popular queries, which the
-    service soon has in its embedding cache.
+    service soon has in its embedding cache. `write` puts or deletes as many documents as a batch
+    has queries, of a thousand that have queries as texts; the service must take `write_key`.
     """
 
     single: float = 1.0
@@ -32,6 +33,8 @@ class Mix:
     cached: float = 0.0
     batch_queries: int = 8
     top_k: int = 10
+    write: float = 0.0
+    write_key: str = ""
 
     def __post_init__(self) -> None:
         if not sum(self.weights):
@@ -40,11 +43,11 @@ class Mix:
     @property
     def weights(self) -> tuple[float, ...]:
         """In the order of `KINDS`."""
-        return self.single, self.batch, self.cached
+        return self.single, self.batch, self.cached, self.write
 
     def __str__(self) -> str:
         batches, popular = f"batches of {self.batch_queries}", f"{POPULAR_QUERIES} popular queries"
-        weighed = zip(("single queries", batches, popular), self.weights, strict=True)
+        weighed = zip(("single queries", batches, popular, "writes"), self.weights, strict=True)
         shares = [f"{weight / sum(self.weights):.0%} {kind}" for kind, weight in weighed if weight]
         return f"{', '.join(shares)}, top_k {self.top_k}"
 
@@ -63,7 +66,7 @@ def mix_of(options: argparse.Namespace) -> Mix:
 
     :raises LoadTestError: When all weights are 0.
     """
-    return Mix(options.single, options.batch, options.cached, options.batch_queries, options.top_k)
+    return Mix(**{n: vars(options)[n] for n in Mix.__slots__ if n in options})
 
 
 def traffic(queries: Sequence[str], mix: Mix, *, seed: int) -> Iterator[Request]:
@@ -76,6 +79,9 @@ def traffic(queries: Sequence[str], mix: Mix, *, seed: int) -> Iterator[Request]
     popular, rest = shuffled[:POPULAR_QUERIES], cycle(shuffled)
     while True:
         (kind,) = chance.choices(KINDS, mix.weights)
+        if kind == WRITE:
+            yield _write(chance, rest, mix)
+            continue
         if kind == BATCH:
             asked = [next(rest) for _ in range(mix.batch_queries)]
             body: dict[str, object] = {"queries": asked}
@@ -83,6 +89,18 @@ def traffic(queries: Sequence[str], mix: Mix, *, seed: int) -> Iterator[Request]
             body = {"query": chance.choice(popular) if kind == CACHED else next(rest)}
         path = BATCH_PATH if kind == BATCH else SEARCH_PATH
         yield Request(kind, path, json.dumps(body | {"top_k": mix.top_k}).encode())
+
+
+def _write(chance: random.Random, texts: Iterator[str], mix: Mix) -> Request:
+    """A put or a delete."""
+    numbers = chance.sample(range(WRITTEN_DOCUMENTS), min(mix.batch_queries, WRITTEN_DOCUMENTS))
+    ids = [f"load-test-{number}" for number in numbers]
+    if chance.random() < 1 / 2:
+        body = json.dumps({"ids": ids}).encode()
+        return Request("delete", "/documents/delete", body, key=mix.write_key)
+    rows = [{"_id": each, "text": text} for each, text in zip(ids, texts, strict=False)]
+    body = json.dumps({"documents": rows}).encode()
+    return Request("put", "/documents", body, "PUT", key=mix.write_key)
 
 
 def read_queries(path: Path) -> list[str]:

@@ -1,4 +1,4 @@
-"""Resilience runs: `python -m loadtests.resilience overload|attacks|stops|reloads|memory|…|all`.
+"""Resilience runs: `python -m loadtests.resilience overload|attacks|stops|reloads|churn|…|all`.
 
 Real processes serve the demo's index and get real queries. The service has one core and the
 generator another one, or both share two. Each run writes its section of docs/results/service.md and
@@ -17,6 +17,7 @@ from loadtests.arguments import DEMO_QUERIES
 from loadtests.command_line import LoadTestError, Parser, Stopped, number, refuse, stop_on_signals
 from loadtests.processes import pinned
 from loadtests.resilience.attacks import attacks
+from loadtests.resilience.churn import churn
 from loadtests.resilience.memory import memory, starts
 from loadtests.resilience.overload import overload
 from loadtests.resilience.reloads import reloads
@@ -35,6 +36,7 @@ RUNS: dict[str, tuple[str, Callable[[Testbed, Any], dict[str, Any]], str, Any, f
     "stops": ("Stopping under load", stops, "stops", number(1, 1000, int), 20),
     "reloads": ("Reloading under load", reloads, "reloads", number(2, 10_000, int), 100),
     "memory": ("Memory", memory, "minutes", number(0.05, 1440), 10.0),
+    "churn": ("Documents that change", churn, "churn_minutes", number(0.05, 1440), 10.0),
 }
 """Each run: its heading, its function, and the option with its length or number."""
 

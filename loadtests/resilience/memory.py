@@ -4,17 +4,15 @@ import json
 import random
 import time
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from hashlib import sha256
 from itertools import cycle, islice
 from threading import Event
 from typing import Any, NamedTuple
 
-from loadtests.figures import Figures
 from loadtests.http_client import OK, search
-from loadtests.loads import open_loop
 from loadtests.processes import Service, call
-from loadtests.resilience.testbed import Testbed, arrivals, one_by_one, statuses
+from loadtests.resilience.testbed import Testbed, one_by_one, statuses
 from loadtests.results import bound, growth, megabytes, none_of, spread
 
 MOST_SECONDS = 2.0
@@ -71,18 +69,12 @@ def starts(testbed: Testbed, times: int) -> dict[str, Any]:
 def memory(testbed: Testbed, minutes: float) -> dict[str, Any]:
     """Load the service with 80% of the searches that it can answer, and sample its memory."""
     requests = [search(text) for text in texts_of_lengths(testbed.queries, LONGEST, TEXTS)]
-    stop, seconds = Event(), 60 * minutes
-    with ThreadPoolExecutor(1) as pool, testbed.serve() as service:
+    seconds = 60 * minutes
+    with testbed.serve() as service:
         before = _probe(service)
         capacity = testbed.capacity(service, requests)
-        sampling = pool.submit(_sample, service, testbed, stop)
-        try:
-            rate = SHARE * capacity
-            load = open_loop(service.address, requests, arrivals(rate, seconds), seconds=seconds)
-        finally:
-            stop.set()
-        samples = sampling.result()
-    figures = Figures(load, offered=rate)
+        sample = partial(_sample, service, testbed, seconds)
+        figures, samples = testbed.during(sample, service, SHARE * capacity, requests)
     warm_seconds = seconds * WARM_SHARE
     warm = [each for each in samples if each.seconds >= warm_seconds]
     most = max(each.resident_bytes for each in warm)
@@ -129,9 +121,9 @@ def texts_of_lengths(texts: Sequence[str], longest: int, count: int) -> list[str
     return parts
 
 
-def _sample(service: Service, testbed: Testbed, stop: Event) -> list[_Sample]:
-    began, samples = time.perf_counter(), []
-    while not stop.wait(_SECONDS_BETWEEN):
+def _sample(service: Service, testbed: Testbed, duration: float, stop: Event) -> list[_Sample]:
+    began, samples, seconds = time.perf_counter(), [], 0.0
+    while seconds < duration and not stop.wait(_SECONDS_BETWEEN):
         own = service.resident_bytes(without=testbed.index)
         seconds = time.perf_counter() - began
         samples.append(_Sample(seconds, service.resident_bytes(), own, _probe(service)))

@@ -6,8 +6,8 @@ import signal
 import time
 from collections import Counter
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from itertools import cycle
 from pathlib import Path
 from statistics import median
@@ -15,11 +15,9 @@ from threading import Event
 from typing import Any, NamedTuple
 
 from loadtests.command_line import LoadTestError
-from loadtests.figures import Figures
 from loadtests.http_client import OK
-from loadtests.loads import open_loop
-from loadtests.processes import READY_PATH, Service, call, get
-from loadtests.resilience.testbed import Testbed, arrivals, statuses
+from loadtests.processes import READY_PATH, Service, call
+from loadtests.resilience.testbed import Testbed, by_outcome, statuses, wait_until
 from loadtests.results import bound, growth, none_of
 from swiftlet.retrieval.manifest import FILE_NAME, read_manifest, write_manifest
 
@@ -30,11 +28,9 @@ SAMPLES = 20
 _KEY = "admin-key-of-the-load-test"
 _CONFLICT = 409
 _USUAL_SECONDS = 5.0
-_LONGEST_SECONDS = 7200.0
-_TIMEOUT_SECONDS = 60
-_POLL_SECONDS = 0.02
 _SETTLING_SECONDS = 0.5
 _LOADED = "loaded"
+_COUNTER = "swiftlet_reloads_total"
 
 
 def _flip_a_byte(index: Path) -> None:
@@ -76,36 +72,15 @@ def reloads(testbed: Testbed, times: int) -> dict[str, Any]:
     versions = testbed.folder / "versions"
     versions.mkdir()
     _publish(versions, testbed.index, 0, _WHOLE[2])
-    stop, requests = Event(), testbed.requests
-    with ThreadPoolExecutor(1) as pool, testbed.serve(
-        versions / "current", admin_keys=_KEY
-    ) as service:  # fmt: skip
-        rate = SHARE * testbed.capacity(service, requests)
-
-        def load(seconds: float) -> Figures:
-            ran = open_loop(
-                service.address, requests, arrivals(rate, seconds), seconds=seconds,
-                go_on=lambda: not stop.is_set(),
-            )  # fmt: skip
-            return Figures(ran, offered=rate)
-
-        usual = load(_USUAL_SECONDS)
-        loading = pool.submit(load, _LONGEST_SECONDS)
-        broken, done = cycle(_BROKEN), []
-        try:
-            for number in range(times):
-                kind, expected, damage = next(broken) if number % 2 else _WHOLE
-                _publish(versions, testbed.index, number + 1, damage)
-                # Twice by the route, twice by the signal, so that both get every kind of directory.
-                by_route = number // 2 % 2 == 0
-                seconds = _reload(service, by_route=by_route, refused=expected != _LOADED)
-                resident = _settled_bytes(service, versions)
-                done.append(_Reload(kind, expected, by_route, seconds, resident))
-        finally:
-            stop.set()
-        figures = loading.result()
+    with testbed.serve(versions / "current", admin_keys=_KEY) as service:
+        rate = SHARE * testbed.capacity(service, testbed.requests)
+        usual, _ = testbed.during(lambda stop: stop.wait(_USUAL_SECONDS), service, rate)
+        reload = partial(_reload_all, testbed, service, versions, times)
+        figures, done = testbed.during(reload, service, rate)
         ready = call(service.address + READY_PATH)[0] == OK
-        outcomes = {name: number for name, number in _outcomes(service).items() if number}
+        outcomes = {
+            name: number for name, number in by_outcome(service, _COUNTER).items() if number
+        }
     expected_outcomes = dict(Counter(each.expected for each in done))
     kinds = Counter(each[:3] for each in done)
     failed = len(figures.measured) - figures.statuses[OK]
@@ -139,6 +114,23 @@ def reloads(testbed: Testbed, times: int) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def _reload_all(
+    testbed: Testbed, service: Service, versions: Path, times: int, stop: Event
+) -> list[_Reload]:
+    broken, done = cycle(_BROKEN), []
+    for number in range(times):
+        if stop.is_set():
+            break
+        kind, expected, damage = next(broken) if number % 2 else _WHOLE
+        _publish(versions, testbed.index, number + 1, damage)
+        # Twice by the route, twice by the signal, so that both get every kind of directory.
+        by_route = number // 2 % 2 == 0
+        seconds = _reload(service, by_route=by_route, refused=expected != _LOADED)
+        resident = _settled_bytes(service, versions)
+        done.append(_Reload(kind, expected, by_route, seconds, resident))
+    return done
+
+
 def _listed(outcomes: dict[str, int]) -> str:
     return ", ".join(f"{name} {number}" for name, number in sorted(outcomes.items()))
 
@@ -157,7 +149,7 @@ def _publish(versions: Path, index: Path, number: int, damage: Damage) -> None:
 
 def _reload(service: Service, *, by_route: bool, refused: bool) -> float:
     """Seconds until a reload has an outcome."""
-    before = sum(_outcomes(service).values())
+    before = sum(by_outcome(service, _COUNTER).values())
     began = time.perf_counter()
     if by_route:
         status, body = call(f"{service.address}/admin/reload", method="POST", key=_KEY)
@@ -166,7 +158,9 @@ def _reload(service: Service, *, by_route: bool, refused: bool) -> float:
             raise LoadTestError(f"a reload was answered {status}, not {expected}: {body.decode()}")
     else:
         service.process.send_signal(signal.SIGHUP)
-        _wait(lambda: sum(_outcomes(service).values()) > before, "a reload has no outcome")
+        wait_until(
+            lambda: sum(by_outcome(service, _COUNTER).values()) > before, "a reload has no outcome"
+        )
     return time.perf_counter() - began
 
 
@@ -179,21 +173,6 @@ def _settled_bytes(service: Service, versions: Path) -> int:
             file.relative_to(versions).parts[0] for file in files if file.is_relative_to(versions)
         }
 
-    _wait(lambda: len(mapped()) <= 1, "the memory of an earlier version is not released")
+    wait_until(lambda: len(mapped()) <= 1, "the memory of an earlier version is not released")
     time.sleep(_SETTLING_SECONDS)
     return service.resident_bytes()
-
-
-def _wait(condition: Callable[[], bool], otherwise: str) -> None:
-    deadline = time.perf_counter() + _TIMEOUT_SECONDS
-    while not condition():
-        if time.perf_counter() > deadline:
-            raise LoadTestError(f"{otherwise} after {_TIMEOUT_SECONDS} s")
-        time.sleep(_POLL_SECONDS)
-
-
-def _outcomes(service: Service) -> dict[str, int]:
-    prefix = 'swiftlet_reloads_total{outcome="'
-    lines = get(f"{service.address}/metrics").decode().splitlines()
-    counts = (line.removeprefix(prefix).split('"} ') for line in lines if line.startswith(prefix))
-    return {outcome: round(float(count)) for outcome, count in counts}

@@ -1,23 +1,34 @@
 """The services of resilience runs, and the load that they are measured by."""
 
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import cycle
+from itertools import count, cycle
+from math import inf
 from pathlib import Path
+from threading import Event
+from typing import TypeVar
 
 import numpy as np
+from prometheus_client.parser import text_string_to_metric_families
 
+from loadtests.command_line import LoadTestError
 from loadtests.figures import Figures
 from loadtests.http_client import Request, search
-from loadtests.loads import Load, closed_loop, poisson_arrivals
-from loadtests.processes import SWIFTLET, Service, running, swiftlet_command
+from loadtests.loads import Load, closed_loop, open_loop, poisson_arrivals
+from loadtests.processes import SWIFTLET, Service, get, running, swiftlet_command
 
 _WARM_UP_SECONDS = 2.0
 _CAPACITY_SECONDS = 4.0
+_TIMEOUT_SECONDS = 60
+_POLL_SECONDS = 0.02
 CLIENTS = 16
 """Clients of a full load."""
 _ARRIVAL_SEED = 5
+
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +79,24 @@ class Testbed:
         asked = cycle(requests or self.requests)
         return closed_loop(addresses, asked, clients=CLIENTS, seconds=seconds)
 
+    def during(
+        self, work: Callable[[Event], Result], service: Service, rate: float,
+        requests: Sequence[Request] = (),
+    ) -> tuple[Figures, Result]:  # fmt: skip
+        """Searches at `rate` until `work` has ended, and its result; its event asks it to end."""
+        stop, minute = Event(), arrivals(rate, 60)
+        moments = (60 * number + moment for number in count() for moment in minute)
+        with ThreadPoolExecutor(1) as pool:
+            working = pool.submit(work, stop)
+            try:
+                load = open_loop(
+                    service.address, requests or self.requests, moments, seconds=inf,
+                    go_on=lambda: not working.done(),
+                )  # fmt: skip
+            finally:
+                stop.set()
+            return Figures(load, offered=rate), working.result()
+
 
 def one_by_one(address: str, requests: Sequence[Request]) -> Load:
     """Each request once, over one connection."""
@@ -82,3 +111,19 @@ def arrivals(rate: float, seconds: float) -> np.ndarray:
 def statuses(figures: Figures) -> dict[str, int]:
     """The number of requests by status, for a page."""
     return {str(status): count for status, count in figures.statuses.items()}
+
+
+def by_outcome(service: Service, metric: str) -> dict[str, int]:
+    """The values of a metric of the service, by its label "outcome"."""
+    text = get(f"{service.address}/metrics").decode()
+    samples = (each for family in text_string_to_metric_families(text) for each in family.samples)
+    return {each.labels["outcome"]: round(each.value) for each in samples if each.name == metric}
+
+
+def wait_until(condition: Callable[[], bool], otherwise: str) -> None:
+    """Wait for a condition; the error after a minute begins with `otherwise`."""
+    deadline = time.perf_counter() + _TIMEOUT_SECONDS
+    while not condition():
+        if time.perf_counter() > deadline:
+            raise LoadTestError(f"{otherwise} after {_TIMEOUT_SECONDS} s")
+        time.sleep(_POLL_SECONDS)

@@ -64,9 +64,11 @@ def test_every_setting_that_a_file_names_exists(services: dict[str, Any]) -> Non
 
 
 def test_keys_of_the_shell_reach_the_service() -> None:
-    environment = services_of(*FILES, SEARCH_KEYS="a-search-key-0123")["swiftlet"]["environment"]
-    assert environment["SWIFTLET_SEARCH_KEYS"] == "a-search-key-0123"
+    keys = {"SEARCH_KEYS": "a-search-key-0123", "WRITE_KEYS": "a-write-key-01234"}
+    environment = services_of(*FILES, **keys)["swiftlet"]["environment"]
+    assert environment["SWIFTLET_SEARCH_KEYS"] == keys["SEARCH_KEYS"]
     assert environment["SWIFTLET_ADMIN_KEYS"] == ""
+    assert environment["SWIFTLET_WRITE_KEYS"] == keys["WRITE_KEYS"]
 
 
 def test_an_index_of_ones_own_is_mounted_for_reading_where_the_setting_looks_for_it() -> None:

@@ -18,9 +18,9 @@ def counted(url: str, prefix: str = "/search") -> Counter[tuple[str, int]]:
     return +Counter({key: count for key, count in counts.items() if key[0].startswith(prefix)})
 
 
-def assert_counted(url: str, expected: Counter[tuple[str, int]]) -> None:
+def assert_counted(url: str, expected: Counter[tuple[str, int]], prefix: str = "/search") -> None:
     """A request is counted when its answer has left, which its client may notice before."""
     deadline = time.monotonic() + 5
-    while (found := counted(url)) != expected and time.monotonic() < deadline:
+    while (found := counted(url, prefix)) != expected and time.monotonic() < deadline:
         time.sleep(0.01)
     assert found == expected

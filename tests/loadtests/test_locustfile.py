@@ -1,6 +1,7 @@
 """The Locust file, run as its documentation says."""
 
 import json
+import shutil
 import subprocess
 import sys
 from collections import Counter
@@ -58,6 +59,28 @@ def test_it_asks_the_mix_and_the_service_counts_the_same_requests(
     assert {entry["num_requests"] for entry in stages.values()} == {sum(numbers.values())}
     # Whole milliseconds would say nothing about them.
     assert any(not float(time).is_integer() for time in stages["encode"]["response_times"])
+
+
+def test_it_puts_and_deletes_documents_beside_searches(
+    small_index: Path, queries_file: Path, tmp_path: Path
+) -> None:
+    index = shutil.copytree(small_index, tmp_path / "index")
+    with running(index, write_keys="the-write-key-of-the-tests") as server:
+        ended = locust(
+            "--host", server.url, "--queries", queries_file, "--users", 2, "--spawn-rate", 2,
+            "--request-rate", 20, "--single", 1, "--write", 3, "--batch-queries", 2, "--run-time",
+            "3s", "--write-key", "the-write-key-of-the-tests", "--stop-timeout", 5,
+            "--json-file", tmp_path / "found",
+        )  # fmt: skip
+        assert ended.returncode == 0, ended.stderr
+        found = rows(tmp_path / "found")
+        numbers = {name: entry["num_requests"] for (_, name), entry in found.items()}
+        asked = {
+            ("/documents", 200): found["PUT", "/documents put"]["num_requests"],
+            ("/documents/delete", 200): numbers["/documents/delete delete"],
+        }
+        assert all([*asked.values(), numbers["/search single"]])
+        assert_counted(server.url, Counter(asked), "/documents")
 
 
 def test_rejections_are_rows_of_their_own_and_no_failures(

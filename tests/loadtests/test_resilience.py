@@ -58,6 +58,21 @@ def test_memory_is_sampled_while_one_query_keeps_its_bytes(
     assert figures["own_bytes"]["most"] < figures["resident_bytes"]["last"]
 
 
+def test_documents_change_while_searches_arrive_and_are_found_as_in_a_fresh_build(
+    small_index: Path, queries_file: Path, tmp_path: Path
+) -> None:
+    figures, bounds = resilience(
+        small_index, queries_file, tmp_path, "churn", "--churn-minutes", 0.1, "--cores", 2
+    )
+    assert figures["documents"] == 60
+    assert figures["merges"]["merged"] > 0
+    assert bounds["recall@10 below that of a fresh build"] == ("0.0000", True)
+    for name in ("batches that the next search did not find", "searches not answered 200"):
+        assert bounds[name] == ("0", True)
+    assert bounds["until another service finds a put, longest"][1]
+    assert all(len(row) == 4 and all(row[:2]) for row in figures["samples"])
+
+
 def test_overload_is_answered_as_documented_and_sends_as_much_as_it_offers(
     small_index: Path, queries_file: Path, tmp_path: Path
 ) -> None:

@@ -36,6 +36,27 @@ def test_a_batch_has_as_many_queries_as_it_should_and_top_k() -> None:
     assert json.loads(request.body)["top_k"] == 3
 
 
+def test_writes_put_or_delete_as_many_documents_as_a_batch_has_queries_with_the_key() -> None:
+    mix = Mix(1, write=3, write_key="the-key", batch_queries=4)
+    requests = list(islice(traffic(QUERIES, mix, seed=1), 1_000))
+    kinds = Counter(request.kind for request in requests)
+    assert abs(kinds["put"] + kinds["delete"] - 750) < 50
+    assert abs(kinds["put"] - kinds["delete"]) < 100
+    put = next(request for request in requests if request.kind == "put")
+    documents = json.loads(put.body)["documents"]
+    assert (put.method, put.path, len(documents)) == ("PUT", "/documents", 4)
+    assert all(each["text"] in QUERIES for each in documents)
+    delete = next(request for request in requests if request.kind == "delete")
+    assert (delete.method, delete.path) == ("POST", "/documents/delete")
+    assert all(each.startswith("load-test-") for each in json.loads(delete.body)["ids"])
+    keyed = {
+        request.kind
+        for request in requests
+        if b"\r\nAuthorization: Bearer the-key\r\n" in request.message
+    }
+    assert keyed == {"put", "delete"}
+
+
 def test_the_same_seed_gives_the_same_requests_and_another_one_others() -> None:
     first, again, other = (
         list(islice(traffic(QUERIES, Mix(3, 2, 1), seed=seed), 100)) for seed in (1, 1, 2)

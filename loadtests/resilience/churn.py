@@ -1,0 +1,211 @@
+"""Documents are put, replaced and deleted until all have changed, while searches arrive."""
+
+import json
+import random
+import shutil
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from functools import partial
+from itertools import cycle, islice
+from math import ceil
+from pathlib import Path
+from statistics import fmean, median
+from threading import Event
+from timeit import timeit
+from typing import Any
+
+import numpy as np
+import psutil
+
+import swiftlet
+from loadtests.command_line import LoadTestError
+from loadtests.figures import percentile
+from loadtests.http_client import OK
+from loadtests.processes import Service, call, pinned
+from loadtests.resilience.testbed import Testbed, by_outcome, wait_until
+from loadtests.results import bound, growth, milliseconds, spread
+from swiftlet.encoders import DEFAULT_QUERY_ENCODER
+from swiftlet.retrieval.directory import DOCUMENTS_FILE
+from swiftlet.retrieval.documents import DocumentStore
+
+SHARE, BATCH, RUSH, NEW_EVERY, ROUNDS, DELETES = 0.5, 100, 1000, 5, 20, 200
+RECALL_LOSS, DELETE_SECONDS, TIMES_SLOWER, VISIBLE_SECONDS = 0.005, 0.01, 2.0, 1.0
+_KEY = "write-key-of-the-load-test"
+_QUIET_SECONDS, _SECONDS_BETWEEN, _SEED, _CHARACTERS = 20.0, 1.0, 5, 300
+
+
+class _Writer:
+    """Gives each document the text of another one, in turn; one of `NEW_EVERY` gets a new id.
+
+    `documents` are those that the index should have, by id.
+    """
+
+    def __init__(self, address: str, index: Path) -> None:
+        store = DocumentStore(index / DOCUMENTS_FILE)
+        stored = [store.document(each) for each in store.document_ids()]
+        rows = [{"title": d.title, "text": d.text, "metadata": d.metadata} for d in stored]
+        self.documents = {d.document_id: row for d, row in zip(stored, rows, strict=True)}
+        self._others = cycle(random.Random(_SEED).sample(rows, len(rows)))
+        self._address, self.batch = address, min(BATCH, len(rows))
+        self.put_seconds: list[float] = []
+        self.delete_seconds: list[float] = []
+        self.not_found = 0
+
+    def write(self, batches: int, seconds: float, stop: Event) -> None:
+        """Write so many batches, evenly over `seconds`; a search must find each right after."""
+        began = time.perf_counter()
+        for number in range(batches):
+            if stop.wait(max(0.0, began + number * seconds / batches - time.perf_counter())):
+                break
+            self.put_seconds.append(self.put(self.batch))
+            self.not_found += not self.is_found(self._address)
+
+    def put(self, count: int) -> float:
+        """Put documents, then delete those that have new ids; the seconds of the put."""
+        earlier = [*islice(self.documents, count)]
+        ids = [f"{each}+" if n % NEW_EVERY == 0 else each for n, each in enumerate(earlier, 1)]
+        for each in earlier:
+            del self.documents[each]
+        self.documents |= dict(zip(ids, self._others, strict=False))
+        rows = [{"_id": each, **self.documents[each]} for each in ids]
+        seconds = self._send("PUT", "/documents", {"documents": rows})
+        for each in {*earlier} - {*ids}:
+            self.delete_seconds.append(self._send("POST", "/documents/delete", {"ids": [each]}))
+        return seconds
+
+    def is_found(self, address: str) -> bool:
+        """Whether a search at `address` finds the document that was put last."""
+        document_id, row = next(reversed(self.documents.items()))
+        query = str(row["text"] or row["title"])[:_CHARACTERS]
+        _, answer = call(f"{address}/search", json.dumps({"query": query}).encode())
+        return document_id in (hit["document_id"] for hit in json.loads(answer).get("hits", ()))
+
+    def seconds_to_visible(self, address: str) -> float:
+        """Seconds from the answer to a put until the service at `address` finds the document."""
+        self.put(1)
+        began = time.perf_counter()
+        wait_until(lambda: self.is_found(address), "a document is not found")
+        return time.perf_counter() - began
+
+    def _send(self, method: str, path: str, body: object) -> float:
+        content, began = json.dumps(body).encode(), time.perf_counter()
+        status, answer = call(self._address + path, content, method=method, key=_KEY)
+        if status != OK:
+            raise LoadTestError(f"{method} {path} is answered {status}: {answer.decode()}")
+        return time.perf_counter() - began
+
+
+def churn(testbed: Testbed, minutes: float) -> dict[str, Any]:
+    """Write as many documents as the index has while searches arrive at half the capacity."""
+    folder, ended = testbed.folder / "served", Event()
+    index = shutil.copytree(testbed.index, folder / "index")
+    deletes = _library_deletes(shutil.copytree(index, testbed.folder / "deleted"))
+    with ThreadPoolExecutor(1) as pool, testbed.serve(index, write_keys=_KEY) as service:
+        writer = _Writer(service.address, index)
+        batches = ceil(len(writer.documents) / writer.batch)
+        works: dict[str, Callable[[Event], object]] = {
+            "no writes": lambda stop: stop.wait(min(_QUIET_SECONDS, 12 * minutes)),
+            f"{RUSH:,} documents at once": partial(writer.write, ceil(RUSH / writer.batch), 0.0),
+            "steady writes": partial(writer.write, batches, 60 * minutes),
+        }
+        rate = SHARE * testbed.capacity(service, testbed.requests)
+        sampling = pool.submit(_sample, service, folder, ended)
+        try:
+            loads = {name: testbed.during(work, service, rate)[0] for name, work in works.items()}
+        finally:
+            ended.set()
+        with testbed.serve(index) as second:
+            visible = [writer.seconds_to_visible(second.address) for _ in range(ROUNDS)]
+        merges = by_outcome(service, "swiftlet_merge_seconds_count")
+    served, fresh, exact = _found(testbed, index, writer.documents)
+    recalls, samples = [_overlap(each, exact) for each in (served, fresh)], sampling.result()
+    quarter = max(1, len(samples) // 4)
+    memory = [median(row[1] for row in samples[n:][:quarter]) for n in (quarter, -quarter)]
+    quiet, rush, _ = loads.values()
+    failed = sum(len(each.measured) - each.statuses[OK] for each in loads.values())
+    bounds: list[tuple[str, float, float, Callable[[Any], str]]] = [
+        (
+            "recall@10 below that of a fresh build",
+            recalls[1] - recalls[0],
+            RECALL_LOSS,
+            "{:.4f}".format,
+        ),
+        ("batches that the next search did not find", writer.not_found, 0, str),
+        ("until another service finds a put, longest", max(visible), VISIBLE_SECONDS, milliseconds),
+        ("searches not answered 200", failed, 0, str),
+        ("merges that failed", merges["failed"], 0, str),
+    ]
+    for name, seconds in (("over HTTP", writer.delete_seconds), ("by the library", deletes)):
+        p99 = percentile(np.array(seconds), 99)
+        bounds.append((f"delete {name}, p99", p99, DELETE_SECONDS, milliseconds))
+    for p in (50, 99):
+        name, ratio = f"p{p} while {RUSH:,} documents come in", rush.latency(p) / quiet.latency(p)
+        bounds.append((name, ratio, TIMES_SLOWER, "{:.2f} times that without writes".format))
+    return {
+        "minutes": minutes,
+        "share": SHARE,
+        "batch": writer.batch,
+        "new_every": NEW_EVERY,
+        "rounds": ROUNDS,
+        "documents": len(writer.documents),
+        "merges": merges,
+        "put_seconds": spread(writer.put_seconds),
+        "recalls": recalls,
+        "overlap": _overlap(served, fresh),
+        "searches": {
+            name: {f"p{p}": each.latency(p) / 1000 for p in (50, 99)}
+            for name, each in loads.items()
+        },
+        "samples": samples,
+        "bounds": [
+            *(
+                bound(name, form(value), f"at most {form(most)}", kept=value <= most)
+                for name, value, most, form in bounds
+            ),
+            growth("resident memory, second and last quarter", *memory),
+        ],
+    }
+
+
+def _library_deletes(index: Path) -> list[float]:
+    ids = DocumentStore(index / DOCUMENTS_FILE).document_ids()[:DELETES]
+    with swiftlet.write(index) as writer:
+        return [timeit(partial(writer.delete, [each]), number=1) for each in ids]
+
+
+def _sample(service: Service, folder: Path, stop: Event) -> list[tuple[float, int, int, int]]:
+    """Each second: the seconds, resident bytes of the service and of a merge, bytes on the disk."""
+    began, samples = time.perf_counter(), []
+    while not stop.wait(_SECONDS_BETWEEN):
+        with suppress(OSError, psutil.Error):  # a merge has just ended
+            merging = sum(p.memory_info().rss for p in service.process.children(recursive=True))
+            disk = sum(path.stat().st_size for path in folder.rglob("*"))
+            seconds = time.perf_counter() - began
+            samples.append((seconds, service.resident_bytes(), merging, disk))
+    return samples
+
+
+def _found(
+    testbed: Testbed, index: Path, documents: Mapping[str, Mapping[str, Any]]
+) -> list[list[list[str]]]:
+    """The ids that each query finds by meaning: in the index, in a new one, and exactly."""
+    found, rows = [], [{"_id": each, **row} for each, row in documents.items()]
+    with pinned([*testbed.service_cores, *testbed.generator_cores]):
+        for place, factory in (
+            (index, None),
+            (testbed.folder / "fresh", None),
+            (testbed.folder / "exact", "Flat"),
+        ):
+            if place != index:
+                swiftlet.build(rows, place, factory=factory, language=None)
+            with swiftlet.open(place, encoder=testbed.encoder or DEFAULT_QUERY_ENCODER) as searcher:
+                asked = (searcher.search(each, mode="dense") for each in testbed.queries)
+                found.append([[hit.document_id for hit in hits] for hits in asked])
+    return found
+
+
+def _overlap(found: list[list[str]], expected: list[list[str]]) -> float:
+    pairs = zip(found, expected, strict=True)
+    return fmean(len({*some} & {*others}) / len(others) for some, others in pairs)
