@@ -39,11 +39,12 @@ def main() -> None:
         __doc__, data=Path, work=Path, sizes=[20_000, 1_000_000], raw=RESULTS / "filters.json"
     )
     queries = [query.text for query in read_queries(options.data / QUERIES_OF)][:QUERIES]
-    rows = [
-        row
-        for size in options.sizes
-        for row in measure(built(options.data, options.work / f"{size}", size), queries)
-    ]
+    rows: list[Figures] = []
+    for size in options.sizes:
+        if not (index := options.work / f"{size}").exists():
+            encoder = DEFAULT_QUERY_ENCODER  # in the same space, and three times as fast
+            swiftlet.build(documents(options.data, size), index, encoder=encoder)
+        rows += measure(index, queries)
     plot(rows, options.raw.with_suffix(".svg"))
     threads = "one for searching; all cores for building"
     packages = ["faiss-cpu", "tantivy", "numpy", "onnxruntime"]
@@ -55,13 +56,6 @@ def main() -> None:
         "rows": rows,
     }
     print(write(options.raw, figures))
-
-
-def built(data: Path, index: Path, size: int) -> Path:
-    if not index.exists():
-        encoder = DEFAULT_QUERY_ENCODER  # in the same space, and three times as fast
-        swiftlet.build(documents(data, size), index, encoder=encoder)
-    return index
 
 
 def documents(data: Path, size: int) -> Iterator[dict[str, Any]]:

@@ -1,16 +1,14 @@
-"""Index types compared: recall, nDCG@10, latency and bytes; and the latency by number of passages.
+"""Index types compared: recall, nDCG@10, latency and bytes.
 
     python -m benchmarks.index --data ../shared/data
-    python -m benchmarks.index --index INDEX --queries ../shared/data/web-queries
 
-With --data, all types are built on the passages of real collections, which are those of `swiftlet
-index`. With --index, a scan of all codes and inverted lists are built on parts of the embeddings of
-a large index. Searches of the types alternate. Writes docs/results/index.json or index-size.json,
-and the page.
+All types are built on the passages of real collections, which are those of `swiftlet index`.
+Searches of the types alternate. Writes docs/results/index.json and its page.
 """
 
 import tempfile
 import time
+import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -20,7 +18,6 @@ import numpy as np
 from export.quality import METRIC, Collection
 from loadtests.command_line import script_options
 from loadtests.results import RESULTS, Figures, alternating, write
-from loadtests.traffic import sample_of
 from swiftlet import encoders
 from swiftlet.evaluation.machine import describe_machine
 from swiftlet.evaluation.metrics import evaluate
@@ -33,52 +30,36 @@ from swiftlet.retrieval.aggregation import best_passages
 from swiftlet.retrieval.encoder import OnnxEncoder
 from swiftlet.retrieval.encoding import encode_texts
 from swiftlet.retrieval.engines.faiss_index import EXACT_UP_TO, SCANNED_UP_TO, FaissIndex
-from swiftlet.retrieval.manifest import read_manifest
 from swiftlet.retrieval.passages import PassageSplitter
 from swiftlet.retrieval.processors import available_processors
 from swiftlet.retrieval.types import Embeddings
 
 COLLECTIONS = [("squad-dev-v1.1", "test"), ("scifact", "test")]
+FACTORIES = tomllib.loads(Path(__file__).with_suffix(".toml").read_text())["factories"]
 SPANS = 400
-SIZES = (12_500, 25_000, 50_000, 100_000, 200_000)
-QUERIES = 400
 
 
 def main() -> None:
-    options = script_options(
-        __doc__, data=None, index=None, queries=None, rounds=5, results=RESULTS
-    )
+    options = script_options(__doc__, data=Path, rounds=5, raw=RESULTS / "index.json")
     encoder = OnnxEncoder.load(encoders.DEFAULT_ENCODER)
     threads = "one for searching; all cores for building"
-    common = {
+    figures = {
+        "template": "benchmarks/index.md.j2",
         "machine": describe_machine(["faiss-cpu", "numpy"], threads=threads),
         "target_recall": TARGET_RECALL,
         "candidates": TUNED_CANDIDATES,
         "scanned_up_to": SCANNED_UP_TO,
         "rounds": options.rounds,
+        "passage_tokens": BuildSettings().passage_tokens,
+        "tuned_spans": SPANS // 2,
+        "exact_up_to": EXACT_UP_TO,
+        "rows": [
+            row
+            for name, split in COLLECTIONS
+            for row in measure_types(encoder, options.data / name, split, options.rounds)
+        ],
     }
-    if options.data is not None:
-        figures = {
-            "template": "benchmarks/index.md.j2",
-            "passage_tokens": BuildSettings().passage_tokens,
-            "tuned_spans": SPANS // 2,
-            "exact_up_to": EXACT_UP_TO,
-            "rows": [
-                row
-                for name, split in COLLECTIONS
-                for row in measure_types(encoder, options.data / name, split, options.rounds)
-            ],
-        }
-        print(write(options.results / "index.json", common | figures))
-    if options.index is not None:
-        queries = encode_texts(encoder, sample_of(options.queries, QUERIES))
-        figures = {
-            "template": "benchmarks/index_size.md.j2",
-            "factory": read_manifest(options.index, "index").details["factory"],
-            "queries": QUERIES // 2,
-            "rows": measure_sizes(options.index, queries, options.rounds),
-        }
-        print(write(options.results / "index-size.json", common | figures))
+    print(write(options.raw, figures))
 
 
 def measure_types(encoder: OnnxEncoder, folder: Path, split: str, rounds: int) -> list[Figures]:
@@ -100,16 +81,7 @@ def measure_types(encoder: OnnxEncoder, folder: Path, split: str, rounds: int) -
     document_ids = sorted(document.document_id for document in collection.documents)
     size, dim = embeddings.shape
     lists = min(int(4 * size**0.5), size // 39)
-    factories = [
-        "Flat",
-        f"PQ{dim // 2}x4fs,Refine(SQfp16)",
-        f"IVF{lists},PQ{dim // 2}x4fs,Refine(SQfp16)",
-        f"PQ{dim // 2}x4fs,Refine(SQ8)",
-        f"IVF{lists},PQ{dim // 2}x4fs,Refine(SQ8)",
-        f"PQ{dim // 4}x4fs,Refine(SQfp16)",
-        f"IVF{lists},PQ{dim // 2}x4fs",
-        f"IVF{lists},SQ8",
-    ]
+    factories = [each.format(lists=lists, half=dim // 2, quarter=dim // 4) for each in FACTORIES]
     half = SPANS // 2
     rows = []
     for index, row in measure(factories, embeddings, spans[:half], queries, rounds):
@@ -126,22 +98,6 @@ def measure_types(encoder: OnnxEncoder, folder: Path, split: str, rounds: int) -
         }
         rows.append(row)
         print(row, flush=True)
-    return rows
-
-
-def measure_sizes(directory: Path, queries: Embeddings, rounds: int) -> list[Figures]:
-    """A scan and inverted lists on parts of an index; tuned to one half of `queries`."""
-    whole = FaissIndex.load(directory / FaissIndex.file_name)
-    shuffled = np.random.default_rng(0).permutation(whole.size)
-    codes = f"PQ{whole.dim // 2}x4fs,Refine(SQfp16)"
-    half = len(queries) // 2
-    rows = []
-    for size in [*(size for size in SIZES if size < whole.size), whole.size]:
-        embeddings = whole.embeddings(shuffled[:size])
-        factories = [codes, f"IVF{int(4 * size**0.5)},{codes}"]
-        for _, row in measure(factories, embeddings, queries[:half], queries[half:], rounds):
-            rows.append(row)
-            print(row, flush=True)
     return rows
 
 

@@ -1,6 +1,6 @@
 """Finds the best layers and settings of a small query encoder, and the quality that it keeps.
 
-DATA is a folder that has the collections named in distillation_data.py, in BEIR's layout.
+DATA is a folder that has the collections named in distillation_data.toml, in BEIR's layout.
 
     python -m experiments.distillation --data DATA                  (some hours)
     python -m experiments.distillation --data DATA --only layers    (one experiment)

@@ -5,9 +5,11 @@ Training uses nothing of scifact and covid-qa, and no test query of the other co
 
 import json
 import re
+import tomllib
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
+from typing import NamedTuple
 
 from export.encoder_directory import export_encoder
 from swiftlet.cli.terminal import ProgressBars
@@ -16,12 +18,9 @@ from swiftlet.indexing.build import BuildSettings, build_index
 from swiftlet.retrieval.corpora.collections import read_documents, read_qrels, read_queries
 from swiftlet.retrieval.types import Qrels, Query
 
-WEB_QUERIES = "web-queries"
-LEARNT = [("squad-dev-v1.1", "train"), ("medquad", "all"), ("boolq", "dev"), ("qmsum", "train")]
-# Without qmsum: transcribed speech is unlike most searched text.
-CORPORA = ["wiki-passages-2wiki", "medquad", "boolq", "squad-dev-v1.1"]
-TEACHER = "all-MiniLM-L6-v2"
-WORDNET = "wordnet"
+SETTINGS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text())
+CORPORA: list[str] = SETTINGS["corpora"]
+WEB_QUERIES, TEACHER, WORDNET = "web-queries", "all-MiniLM-L6-v2", "wordnet"
 WORDNET_FOLDER = Path("/usr/share/wordnet")
 PARTS_OF_SPEECH = ("noun", "verb", "adj", "adv")
 NUM_DEVELOPMENT = 400
@@ -30,23 +29,16 @@ NUM_DEVELOPMENT = 400
 _MARKER = re.compile(r"\(\w+\)$")
 
 
-@dataclass(frozen=True, slots=True)
-class Collection:
+class Collection(NamedTuple):
     """Judged queries of one collection, searched among all of its documents."""
 
     name: str
     split: str
 
 
-# These choose the settings. The development queries of the first two are not trained on.
-DEVELOPMENT = [
-    Collection(*each) for each in [("squad-dev-v1.1", "train"), ("boolq", "dev"), ("qmsum", "val")]
-]
-TESTS = [
-    Collection("scifact", "test"), Collection("squad-dev-v1.1", "test"),
-    Collection("boolq", "test_disjoint"), Collection("covid-qa", "all"),
-    Collection("qmsum", "test"),
-]  # fmt: skip
+LEARNT, DEVELOPMENT, TESTS = (
+    [Collection(*each) for each in SETTINGS[name]] for name in ("learnt", "development", "tests")
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,8 +130,8 @@ def _write_training_queries(workplace: Workplace) -> None:
     )
     asked = {query.text.strip().casefold() for query in elsewhere}
     lines: list[str] = []
-    for name, split in LEARNT:
-        queries, _ = workplace.judged(Collection(name, split), development=False)
+    for each in LEARNT:
+        queries, _ = workplace.judged(each, development=False)
         texts = [query.text for query in queries if query.text.strip().casefold() not in asked]
         lines += [json.dumps({"text": text}, ensure_ascii=False) + "\n" for text in texts]
     partial = workplace.training_queries.with_suffix(".partial")

@@ -13,14 +13,8 @@ from typing import Any, cast
 
 import numpy as np
 
-from experiments.distillation_data import (
-    CORPORA,
-    DEVELOPMENT,
-    TESTS,
-    WORDNET,
-    Collection,
-    Workplace,
-)
+from experiments import distillation_data as data
+from experiments.distillation_data import Collection, Workplace
 from experiments.runs import Processes, kept
 from export.encoder_directory import export_encoder
 from loadtests.results import Figures
@@ -43,7 +37,9 @@ METRIC = "nDCG@10"
 NUM_QUERIES = 1000
 QUANTISED: Sequence[Precision] = ("int8", "int8_static")
 TEACHER = "teacher"
-SETS: Mapping[str, Sequence[Collection]] = {"development": DEVELOPMENT, "tests": TESTS}
+SETS: Mapping[str, Sequence[Collection]] = {
+    "development": data.DEVELOPMENT, "tests": data.TESTS,
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +105,10 @@ def _arguments(workplace: Workplace, variant: Variant) -> list[str]:
     for path in (workplace.web_queries, workplace.training_queries):
         arguments += ["--queries", str(path)]
     if variant.prose:
-        corpora = [*(workplace.data / name for name in CORPORA), workplace.folder / WORDNET]
+        corpora = [
+            *(workplace.data / name for name in data.CORPORA),
+            workplace.folder / data.WORDNET,
+        ]
         arguments += [word for path in corpora for word in ("--corpus", str(path))]
     settings = dict(variant.settings)
     if variant.after:
@@ -143,7 +142,7 @@ def load_encoder(workplace: Workplace, name: str) -> Encoder:
         return OnnxEncoder.load(workplace.exported(run), precision=cast("Precision", precision))
     model = torch_weights() if run == TEACHER else workplace.run(run) / "query_encoder"
     tower = Tower.load(TowerSettings(model=model)).eval()
-    space = load_manifest(workplace.index(DEVELOPMENT[0].name), "index").embedding_space
+    space = load_manifest(workplace.index(data.DEVELOPMENT[0].name), "index").embedding_space
     return TorchEncoder(tower, tower, tower.width, space)
 
 

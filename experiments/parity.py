@@ -9,6 +9,7 @@ the extra `dev`, which has the torch weights. Takes about half an hour on 2 core
 """
 
 import tempfile
+import tomllib
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -35,21 +36,8 @@ from swiftlet.retrieval.searcher import Searcher
 TOLERANCE = 0.0005
 LARGEST_INT8_CHANGE = 0.005
 MAX_TOKENS = 256
-LONG_METRICS = ["nDCG@10", "MRR@10", "recall@10"]
-LONG = [("qmsum", "test"), ("covid-qa", "all"), ("scifact", "test")]
-# Collection, split, expected nDCG@10 in fp32 and its source.
-SHORT = [
-    ("scifact", "test", 0.6451, "published: 64.51"),
-    ("squad-dev-v1.1", "test", 0.7700, "Sentence Transformers, while planning"),
-    ("boolq", "test_disjoint", 0.9189, "Sentence Transformers, while planning"),
-]
-INDEXES = {
-    f"truncated at {MAX_TOKENS} tokens": BuildSettings(truncate=True, factory="Flat"),
-    f"maxP, passages of {MAX_TOKENS} tokens": BuildSettings(
-        passage_tokens=MAX_TOKENS, factory="Flat"
-    ),
-    "maxP, passages of 128 tokens": BuildSettings(factory="Flat"),
-}
+SETTINGS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text())
+INDEXES = {name: BuildSettings(factory="Flat", **own) for name, own in SETTINGS["indexes"].items()}
 PACKAGES = ["onnxruntime", "tokenizers", "torch", "sentence-transformers", "faiss-cpu", "ranx"]
 
 
@@ -75,9 +63,9 @@ def measure(data: Path) -> Figures:
         short = [
             short_documents(Collection.read(data / name, split), encoders)
             | {"expected": expected, "source": source}
-            for name, split, expected, source in SHORT
+            for name, split, expected, source in SETTINGS["short"]
         ]
-        collections = [Collection.read(data / name, split) for name, split in LONG]
+        collections = [Collection.read(data / name, split) for name, split in SETTINGS["long"]]
         long = [figures for each in collections for figures in long_documents(each, folder)]
     threads = f"{available_processors()}, one text a run on each"
     return {
@@ -144,7 +132,7 @@ def long_documents(collection: Collection, folder: Path) -> Iterator[Figures]:
                 "queries": len(collection.queries),
                 "index": label,
                 "passages": searcher.num_passages,
-                **evaluate(run, collection.qrels, LONG_METRICS),
+                **evaluate(run, collection.qrels, SETTINGS["long_metrics"]),
             }
         print(figures, flush=True)
         yield figures

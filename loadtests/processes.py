@@ -10,7 +10,7 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +21,6 @@ from loadtests.command_line import LoadTestError, held_back
 
 READY_PATH = "/health/ready"
 START_TIMEOUT_SECONDS = 180.0
-SWIFTLET = (sys.executable, "-m", "swiftlet")
 _STOP_TIMEOUT_SECONDS = 60.0
 _POLL_SECONDS = 0.005
 _REQUEST_TIMEOUT_SECONDS = 60.0
@@ -134,9 +133,9 @@ def pinned(cores: Collection[int]) -> Iterator[None]:
         os.sched_setaffinity(0, before)
 
 
-def swiftlet_command(index: Path, encoder: Path | None, program: Sequence[str] = SWIFTLET) -> str:
-    """`swiftlet serve` of this environment, or of another `program` with its commands."""
-    words = [*program, "serve", str(index)]
+def swiftlet_command(index: Path, encoder: Path | None) -> str:
+    """`swiftlet serve` of this environment."""
+    words = [sys.executable, "-m", "swiftlet", "serve", str(index)]
     words += [] if encoder is None else ["--encoder", str(encoder)]
     return f"{shlex.join(words)} --port {{port}}"
 

@@ -8,7 +8,7 @@ in "template"; everything else in it is for the template.
 
 import json
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from math import isinf
 from pathlib import Path
 from statistics import median
@@ -73,6 +73,11 @@ def spread(values: Sequence[float]) -> Figures:
 def bound(name: str, measured: object, expected: object, *, kept: bool) -> Figures:
     """A bound on a figure: its name, the measured value, the bound, and whether it was kept."""
     return {"name": name, "measured": str(measured), "bound": str(expected), "kept": kept}
+
+
+def at_most(name: str, measured: float, most: float, form: Callable[[float], str] = str) -> Figures:
+    """The upper bound of a figure, shown by `form`."""
+    return bound(name, form(measured), f"at most {form(most)}", kept=measured <= most)
 
 
 def none_of(name: str, count: int) -> Figures:

@@ -25,10 +25,11 @@ from loadtests.figures import percentile
 from loadtests.http_client import OK
 from loadtests.processes import Service, call, pinned
 from loadtests.resilience.testbed import Testbed, by_outcome, wait_until
-from loadtests.results import bound, growth, milliseconds, spread
+from loadtests.results import at_most, growth, milliseconds, none_of, spread
 from swiftlet.encoders import DEFAULT_QUERY_ENCODER
 from swiftlet.retrieval.directory import DOCUMENTS_FILE
 from swiftlet.retrieval.documents import DocumentStore
+from swiftlet.retrieval.manifest import read_manifest
 
 SHARE, BATCH, RUSH, NEW_EVERY, ROUNDS, DELETES = 0.5, 100, 1000, 5, 20, 200
 RECALL_LOSS, DELETE_SECONDS, TIMES_SLOWER, VISIBLE_SECONDS = 0.005, 0.01, 2.0, 1.0
@@ -119,38 +120,31 @@ def churn(testbed: Testbed, minutes: float) -> dict[str, Any]:
         with testbed.serve(index) as second:
             visible = [writer.seconds_to_visible(second.address) for _ in range(ROUNDS)]
         merges = by_outcome(service, "swiftlet_merge_seconds_count")
-    served, fresh, exact = _found(testbed, index, writer.documents)
+    served, fresh, exact = _found(testbed, writer.documents)
     recalls, samples = [_overlap(each, exact) for each in (served, fresh)], sampling.result()
     quarter = max(1, len(samples) // 4)
     memory = [median(row[1] for row in samples[n:][:quarter]) for n in (quarter, -quarter)]
-    quiet, rush, _ = loads.values()
+    quiet, rush, steady = loads.values()
     failed = sum(len(each.measured) - each.statuses[OK] for each in loads.values())
-    bounds: list[tuple[str, float, float, Callable[[Any], str]]] = [
-        (
-            "recall@10 below that of a fresh build",
-            recalls[1] - recalls[0],
-            RECALL_LOSS,
-            "{:.4f}".format,
-        ),
-        ("batches that the next search did not find", writer.not_found, 0, str),
-        ("until another service finds a put, longest", max(visible), VISIBLE_SECONDS, milliseconds),
-        ("searches not answered 200", failed, 0, str),
-        ("merges that failed", merges["failed"], 0, str),
+    lost = recalls[1] - recalls[0]
+    bounds = [
+        at_most("recall@10 below that of a fresh build", lost, RECALL_LOSS, "{:.4f}".format),
+        none_of("batches that the next search did not find", writer.not_found),
+        at_most("until another service finds a put", max(visible), VISIBLE_SECONDS, milliseconds),
+        none_of("searches not answered 200", failed),
+        none_of("merges that failed", merges["failed"]),
+        growth("resident memory, second and last quarter", *memory),
     ]
     for name, seconds in (("over HTTP", writer.delete_seconds), ("by the library", deletes)):
         p99 = percentile(np.array(seconds), 99)
-        bounds.append((f"delete {name}, p99", p99, DELETE_SECONDS, milliseconds))
+        bounds.append(at_most(f"delete {name}, p99", p99, DELETE_SECONDS, milliseconds))
     for p in (50, 99):
-        name, ratio = f"p{p} while {RUSH:,} documents come in", rush.latency(p) / quiet.latency(p)
-        bounds.append((name, ratio, TIMES_SLOWER, "{:.2f} times that without writes".format))
+        name, times = f"p{p} while {RUSH:,} documents come in", rush.latency(p) / quiet.latency(p)
+        bounds.append(at_most(name, times, TIMES_SLOWER, "{:.2f} times that without writes".format))
     return {
-        "minutes": minutes,
-        "share": SHARE,
-        "batch": writer.batch,
-        "new_every": NEW_EVERY,
-        "rounds": ROUNDS,
-        "documents": len(writer.documents),
-        "merges": merges,
+        "minutes": minutes, "share": SHARE, "new_every": NEW_EVERY, "rounds": ROUNDS,
+        "batch": writer.batch, "documents": len(writer.documents), "merges": merges,
+        "steady_seconds": steady.load.seconds,
         "put_seconds": spread(writer.put_seconds),
         "recalls": recalls,
         "overlap": _overlap(served, fresh),
@@ -159,14 +153,8 @@ def churn(testbed: Testbed, minutes: float) -> dict[str, Any]:
             for name, each in loads.items()
         },
         "samples": samples,
-        "bounds": [
-            *(
-                bound(name, form(value), f"at most {form(most)}", kept=value <= most)
-                for name, value, most, form in bounds
-            ),
-            growth("resident memory, second and last quarter", *memory),
-        ],
-    }
+        "bounds": bounds,
+    }  # fmt: skip
 
 
 def _library_deletes(index: Path) -> list[float]:
@@ -187,19 +175,16 @@ def _sample(service: Service, folder: Path, stop: Event) -> list[tuple[float, in
     return samples
 
 
-def _found(
-    testbed: Testbed, index: Path, documents: Mapping[str, Mapping[str, Any]]
-) -> list[list[list[str]]]:
+def _found(testbed: Testbed, documents: Mapping[str, Mapping[str, Any]]) -> list[list[list[str]]]:
     """The ids that each query finds by meaning: in the index, in a new one, and exactly."""
     found, rows = [], [{"_id": each, **row} for each, row in documents.items()]
+    split = read_manifest(testbed.index, "index").details["splitting"]
+    settings = {"passage_tokens": split["max_tokens"], "overlap_tokens": split["overlap_tokens"]}
     with pinned([*testbed.service_cores, *testbed.generator_cores]):
-        for place, factory in (
-            (index, None),
-            (testbed.folder / "fresh", None),
-            (testbed.folder / "exact", "Flat"),
-        ):
-            if place != index:
-                swiftlet.build(rows, place, factory=factory, language=None)
+        for name, factory in (("served/index", None), ("fresh", None), ("exact", "Flat")):
+            place = testbed.folder / name
+            if not place.exists():
+                swiftlet.build(rows, place, factory=factory, language=None, **settings)
             with swiftlet.open(place, encoder=testbed.encoder or DEFAULT_QUERY_ENCODER) as searcher:
                 asked = (searcher.search(each, mode="dense") for each in testbed.queries)
                 found.append([[hit.document_id for hit in hits] for hits in asked])

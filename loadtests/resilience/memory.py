@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from loadtests.http_client import OK, search
 from loadtests.processes import Service, call
 from loadtests.resilience.testbed import Testbed, one_by_one, statuses
-from loadtests.results import bound, growth, megabytes, none_of, spread
+from loadtests.results import at_most, bound, growth, megabytes, none_of, spread
 
 MOST_SECONDS = 2.0
 MOST_BYTES = 250e6
@@ -47,23 +47,16 @@ def starts(testbed: Testbed, times: int) -> dict[str, Any]:
                 one_by_one(service.address, list(islice(cycle(testbed.requests), QUERIES)))
                 own = service.resident_bytes(without=testbed.index)
                 whole = service.resident_bytes()
-    longest, most = f"{MOST_SECONDS:.0f} s", megabytes(MOST_BYTES)
-    slowest = max(seconds)
     return {
         "seconds": spread(seconds),
         "times": times,
         "queries": QUERIES,
         "resident_bytes": {"ready": at_first, "after": whole, "index": whole - own},
         "bounds": [
-            bound(
-                "start to ready, the longest", f"{slowest:.2f} s", longest,
-                kept=slowest <= MOST_SECONDS,
-            ),
-            bound(
-                "resident memory beyond the index", megabytes(own), most, kept=own <= MOST_BYTES
-            ),
+            at_most("start to ready, the longest", max(seconds), MOST_SECONDS, "{:.2f} s".format),
+            at_most("resident memory beyond the index", own, MOST_BYTES, megabytes),
         ],
-    }  # fmt: skip
+    }
 
 
 def memory(testbed: Testbed, minutes: float) -> dict[str, Any]:

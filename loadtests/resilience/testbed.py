@@ -18,7 +18,7 @@ from loadtests.command_line import LoadTestError
 from loadtests.figures import Figures
 from loadtests.http_client import Request, search
 from loadtests.loads import Load, closed_loop, open_loop, poisson_arrivals
-from loadtests.processes import SWIFTLET, Service, get, running, swiftlet_command
+from loadtests.processes import Service, get, running, swiftlet_command
 
 _WARM_UP_SECONDS = 2.0
 _CAPACITY_SECONDS = 4.0
@@ -35,8 +35,7 @@ Result = TypeVar("Result")
 class Testbed:
     """An index and queries for it, and the cores of the service and of the generator.
 
-    `rate` is how many searches a second the service can answer; None to measure it. `program` is
-    the command that is used in place of `swiftlet`.
+    `rate` is how many searches a second the service can answer; None to measure it.
     """
 
     folder: Path
@@ -47,7 +46,6 @@ class Testbed:
     generator_cores: Sequence[int]
     rate: float | None = None
     times: float = 4.0
-    program: Sequence[str] = SWIFTLET
 
     @property
     def requests(self) -> list[Request]:
@@ -59,7 +57,7 @@ class Testbed:
         """A service with a thread for each of its cores and without an embedding cache."""
         settings = {"threads": len(self.service_cores), "cache_bytes": 0, **settings}
         variables = {f"SWIFTLET_{name.upper()}": str(value) for name, value in settings.items()}
-        command = swiftlet_command(index or self.index, self.encoder, self.program)
+        command = swiftlet_command(index or self.index, self.encoder)
         with running(command, cores=self.service_cores, settings=variables) as service:
             yield service
 
