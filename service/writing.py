@@ -176,7 +176,11 @@ class Writing:
 
     def _opened(self) -> IndexWriter:
         """The writer of the index that is in use, which may be another one since a reload."""
-        target = Path(os.path.realpath(self._index))
+        loaded = self._state.loaded
+        if loaded is None or loaded.searcher.path is None:
+            raise WriteRefusedError("there is no index directory to write to")
+        # Not where the link leads now: until the next reload, searches use this one.
+        target = loaded.searcher.path.resolve()
         if self._writer is not None and self._writer.index == target:
             return self._writer
         if self._writer is not None:
@@ -207,20 +211,23 @@ class Writing:
             merging.kill()
 
     def _merge(self, writer: IndexWriter) -> None:
-        began, outcome = perf_counter(), "failed"
+        began, outcome = perf_counter(), ""
         try:
-            writer.compact(merge=self._merge_in_process)
+            if not writer.compact(merge=self._merge_in_process):
+                return
             outcome = "merged"
             manifest = read_manifest(writer.index)
             self._merge_bytes.inc(sum(file.size_bytes for file in manifest.files.values()))
             logger.info("merged: %d documents", manifest.details["num_documents"])
         except Exception as error:
+            outcome = "failed"
             self._no_merge_before = perf_counter() + _SECONDS_AFTER_FAILURE
             if not self._closed.is_set():
                 known = isinstance(error, RetrievalError)
                 logger.error("a merge has failed: %s", error, exc_info=not known)  # noqa: TRY400
         finally:
-            self._merge_seconds.labels(outcome).observe(perf_counter() - began)
+            if outcome:
+                self._merge_seconds.labels(outcome).observe(perf_counter() - began)
             self._merge_is_due.release()
 
     def _merge_in_process(self, *arguments: Any) -> None:
@@ -229,7 +236,7 @@ class Writing:
         receiver, sender = context.Pipe(duplex=False)
         self._merge_process = process = context.Process(
             target=_merge_and_report, args=(sender, partial(merge_changes, threads=self._threads)),
-            kwargs={"arguments": arguments}, name="merge",
+            kwargs={"arguments": arguments, "parent": os.getpid()}, name="merge",
         )  # fmt: skip
         process.start()
         sender.close()
@@ -265,11 +272,13 @@ def _lower_priority() -> None:
 
 
 def _merge_and_report(
-    sender: Connection, merge: Callable[..., object], arguments: Sequence[Any]
+    sender: Connection, merge: Callable[..., object], arguments: Sequence[Any], parent: int
 ) -> None:
     """Merge, and send the problem, or an empty text."""
     # A merge without its service must not go on: the next service would merge in the same place.
     ctypes.CDLL(None).prctl(_SIGNAL_OF_PARENTS_DEATH, signal.SIGKILL)
+    if os.getppid() != parent:  # it has ended before that
+        return
     _lower_priority()
     try:
         merge(*arguments)

@@ -237,6 +237,8 @@ async def _find_each(
         expected_seconds *= _SEARCHES_PER_GROUP * options.group_size
     if options.highlight == "sentence":
         wanted = len(queries) * options.top_k
+        if isinstance(options, QueryOptions) and options.group_by is not None:
+            wanted *= options.group_size
         if wanted > _MOST_SENTENCES:
             raise InvalidRequestError(
                 "highlight",

@@ -25,6 +25,7 @@ from swiftlet.retrieval.errors import (
     StorageError,
     UnknownDocumentError,
 )
+from swiftlet.retrieval.filters import Every
 
 _REFUSALS = (
     InvalidArgumentError,
@@ -71,7 +72,9 @@ def writes_router(limits: Limits, writing: Writing) -> APIRouter:
 
         model_config = ConfigDict(json_schema_extra={"minProperties": 1})
 
-        ids: list[str] = Field([], max_length=most, description=f"{listed} ids")
+        ids: list[Annotated[str, Field(max_length=LONGEST_ID)]] = Field(
+            [], max_length=most, description=f"{listed} ids of up to {LONGEST_ID} characters"
+        )
         filter: FilterObject = None
 
     router = APIRouter(
@@ -98,6 +101,11 @@ def writes_router(limits: Limits, writing: Writing) -> APIRouter:
         """Delete the documents with some ids, and all that pass a filter."""
         if not asked.model_fields_set:
             raise InvalidRequestError("", "the body has neither ids nor a filter; one is expected")
+        if asked.filter == Every(()):
+            raise InvalidRequestError(
+                "filter",
+                "the filter is empty, so it would delete all documents; a condition is expected",
+            )
         return _answer(await writing.delete(asked.ids, asked.filter))
 
     @router.delete(

@@ -74,6 +74,7 @@ def build_index(
     """
     settings = settings or BuildSettings()
     progress = progress or Silence()
+    out = out.resolve()  # a link stays, and what it leads to is locked and replaced
     check_target(out, overwrite=overwrite)
     encoder = OnnxEncoder.load(encoder_directory, precision=settings.precision)
     splitter = PassageSplitter(

@@ -22,8 +22,20 @@ from swiftlet.retrieval.documents import DocumentStore
 from swiftlet.retrieval.encoder import OnnxEncoder
 from swiftlet.retrieval.encoding import encode_texts
 from swiftlet.retrieval.engines import open_index
-from swiftlet.retrieval.errors import InvalidArgumentError, shown
-from swiftlet.retrieval.manifest import change_details, load_manifest, read_manifest
+from swiftlet.retrieval.errors import (
+    ArtefactError,
+    InvalidArgumentError,
+    RetrievalError,
+    shown,
+)
+from swiftlet.retrieval.manifest import (
+    INDEX_FORMAT_VERSION,
+    Manifest,
+    change_details,
+    load_manifest,
+    read_manifest,
+    write_manifest,
+)
 from swiftlet.retrieval.passages import PassageSplitter, encoder_text
 from swiftlet.retrieval.publication import discard, flush, locked_working_directory, publish
 
@@ -32,6 +44,7 @@ BATCH_DOCUMENTS = 100
 _FEWEST_PASSAGES = 2_000
 _PASSAGES_SHARE = 0.01
 _DELETED_SHARE = 0.1
+_FEWEST_DELETED = 100
 _TUNED_DETAILS = ("weight", "weight_evidence")
 
 
@@ -49,6 +62,14 @@ class IndexWriter:
 
     A change is on the disk when its method returns. Searchers see it after `Searcher.refresh`.
     """
+
+    _manifest: Manifest
+    _store: DocumentStore
+    _changes: Changes
+    _file: ChangesWriter
+    _opened: tuple[int, int] | None
+    change: int
+    """The number of the last change."""
 
     def __init__(self, index: Path, encoder_directory: Path, *, threads: int | None = None) -> None:
         """Open the index, and lock it until `close` or the end of the process.
@@ -69,6 +90,7 @@ class IndexWriter:
         self._merging = Lock()
         self._writing = Lock()
         self._num_passages = self._num_touched = 0
+        self._closed = False
         self._exit = ExitStack()
         try:
             self._working = self._exit.enter_context(locked_working_directory(self.index))
@@ -103,6 +125,8 @@ class IndexWriter:
         rest = documents_of(documents, skipped=skipped)
         count = 0
         while batch := list(islice(rest, batch_documents)):
+            with self._writing:
+                self._follow()
             encoder = self._loaded_encoder()
             splitter = PassageSplitter(encoder.tokenizer, **self._manifest.details["splitting"])
             split = [[*splitter.split(document)] for document in batch]
@@ -120,6 +144,7 @@ class IndexWriter:
                 spans = tuple((passage.start, passage.end) for passage in passages)
                 changes.append(Change(0, document.document_id, document, spans, rows))
             with self._writing:
+                self._check_not_replaced()
                 self._append(changes)
             count += len(batch)
         return Changed(count, self.change)
@@ -139,6 +164,7 @@ class IndexWriter:
             raise InvalidArgumentError(f"the id {shown(bad[0])} is not a string")
         gone = np.empty((0, self._manifest.dim), dtype=np.float32)
         with self._writing:
+            self._follow()
             known = [each for each in ids if self._exists(each)]
             self._append([Change(0, each, None, (), gone) for each in known])
             found = frozenset(known)
@@ -155,7 +181,9 @@ class IndexWriter:
     def needs_merge(self) -> bool:
         """Whether the changes are so many that searches would be faster after `compact`."""
         most = max(_FEWEST_PASSAGES, _PASSAGES_SHARE * self._store.num_passages)
-        touched = self._num_touched > _DELETED_SHARE * self._store.num_documents
+        touched = self._num_touched > max(
+            _FEWEST_DELETED, _DELETED_SHARE * self._store.num_documents
+        )
         return self._num_passages > most or touched
 
     def compact(
@@ -175,6 +203,8 @@ class IndexWriter:
         :raises StorageError: When the file system refuses.
         """
         with self._merging:
+            with self._writing:
+                self._follow()
             last, before = self.change, self._manifest.details
             if last == self._changes.first or not self.num_documents:
                 return False
@@ -189,13 +219,15 @@ class IndexWriter:
                     merge(*place, self._encoder_directory)
                 flush(artefact)  # not while writers wait
                 with self._writing:
+                    self._check_not_replaced()
                     self._publish(artefact, last, before)
             finally:
                 self._clear_merge()
         return True
 
     def close(self) -> None:
-        """Unlock the index; nothing may be running."""
+        """Unlock the index; nothing may be running, and nothing can follow."""
+        self._closed = True
         self._exit.close()
 
     def __enter__(self) -> Self:
@@ -212,6 +244,10 @@ class IndexWriter:
             replace(change, number=number)
             for number, change in enumerate(changes, start=self.change + 1)
         ]
+        if self._manifest.format_version < INDEX_FORMAT_VERSION:
+            # An earlier Swiftlet would not see the changes, and find what is deleted.
+            self._manifest = replace(self._manifest, format_version=INDEX_FORMAT_VERSION)
+            write_manifest(self.index, self._manifest)
         self._file.append(numbered)
         self._note(numbered)
 
@@ -249,13 +285,37 @@ class IndexWriter:
         finally:
             self._open_files()
 
+    def _follow(self) -> None:
+        """Open the files again if another directory is in the place of the index.
+
+        :raises RetrievalError: When the writer is closed.
+        :raises ArtefactError: When there is no index any more, or the encoder is another one.
+        """
+        if self._closed:
+            raise RetrievalError("the writer is closed: open the index again")
+        if self._opened != _identity(self.index):
+            manifest = load_manifest(self.index, "index")
+            self._close_files()
+            self._open_files()
+            self._encoder = (
+                None if self._encoder is None else load_encoder(self._encoder_directory, manifest)
+            )
+
+    def _check_not_replaced(self) -> None:
+        """Refuse to go on if another directory has taken the place of the index.
+
+        :raises ArtefactError: When it has.
+        """
+        if self._opened != _identity(self.index):
+            raise ArtefactError(f"{self.index} was replaced meanwhile: write once more")
+
     def _open_files(self) -> None:
+        self._opened = _identity(self.index)
         self._manifest = read_manifest(self.index, "index")
         self._store = DocumentStore(self.index / DOCUMENTS_FILE)
         self._changes = Changes(self.index, self._manifest)
         self._file = ChangesWriter(self.index, self._manifest.content)
         self.change = self._changes.first
-        """The number of the last change."""
         self._exists_now: dict[str, bool] = {}
         self._num_passages = self._num_touched = 0
         self._note(self._changes.after(self.change))
@@ -273,3 +333,12 @@ class IndexWriter:
         """Remove the working directory, unless an interrupted build has left embeddings there."""
         if len([*self._working.iterdir()]) == 1:
             discard(self._working)
+
+
+def _identity(directory: Path) -> tuple[int, int] | None:
+    """What tells a directory from another one in its place; None if there is none."""
+    try:
+        status = directory.stat()
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino

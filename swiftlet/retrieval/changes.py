@@ -153,7 +153,10 @@ def check_base(connection: sqlite3.Connection, path: Path, content: str) -> None
 
     :raises CorruptIndexError: When the file belongs to another base, or is of a newer format.
     """
-    ((found, version),) = connection.execute("SELECT * FROM base").fetchall()
+    try:
+        ((found, version),) = connection.execute("SELECT * FROM base").fetchall()
+    except ValueError:
+        raise CorruptIndexError(f"{path} is damaged: it does not name its base") from None
     if version != FORMAT:
         raise CorruptIndexError(
             f"{path} has the format {version}, but this Swiftlet reads {FORMAT}: upgrade Swiftlet"

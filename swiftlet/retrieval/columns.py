@@ -26,8 +26,10 @@ LONGEST_KEY = 256
 Value = str | float | bool
 """A value of the metadata."""
 
-_DATE = pattern(r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d([.,]\d{1,6})?)?(Z|[+-]\d\d(:?\d\d)?)?)?")
+_DATE = pattern(r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d([.,]\d{1,9})?)?(Z|[+-]\d\d(:?\d\d)?)?)?")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_LAST_DAY = datetime(9999, 12, 31, tzinfo=UTC)
+_END_OF_TIME = datetime.max.replace(tzinfo=UTC)
 _SIGN = 1 << 63
 _ALL = 2 * _SIGN - 1
 
@@ -90,9 +92,9 @@ def parse_date(text: str) -> tuple[datetime, datetime] | None:
         first = datetime.fromisoformat(text)
         first = (first if first.tzinfo else first.replace(tzinfo=UTC)).astimezone(UTC)
         whole = timedelta(days=1) if len(text) == len("2020-01-01") else timedelta(microseconds=1)
-        return first, first + whole
     except (ValueError, OverflowError):  # 31 February, or before the year 1
         return None
+    return first, first + whole if first < _LAST_DAY else _END_OF_TIME
 
 
 def keys_of(metadata: Mapping[str, Any]) -> set[bytes]:

@@ -36,7 +36,7 @@ class IndexDirectory:
         :raises CorruptArtefactError: When a file has been altered.
         """
         self._path, self._encoder, self._readers = path, encoder, readers
-        self._opened: tuple[int, ...] | None = None
+        self._opened: tuple[tuple[int, ...], tuple[int, ...]] | None = None
         self._damaged = False
         self._open()
 
@@ -45,20 +45,21 @@ class IndexDirectory:
 
         :raises ArtefactError: When the directory is damaged; the parts stay as they were.
         """
-        opened = self._identity()
+        opened, changed = self._identity(), False
         if self._damaged or opened not in (self._opened, None):
             manifest = read_manifest(self._path, "index")
-            if manifest.content == self.manifest.content and not self._damaged:
-                self._opened, self.manifest = opened, manifest  # `swiftlet tune` changes details
-            else:
+            # `swiftlet tune` changes the manifest, but leaves the directory where it is.
+            same = opened is not None and self._opened is not None and opened[0] == self._opened[0]
+            if self._damaged or not same or manifest.content != self.manifest.content:
                 self._open()
-            return True
+                return True
+            self._opened, self.manifest, changed = opened, manifest, True
         if not self._changes.is_newer():
-            return False
+            return changed
         self._damaged = True
         new = self._extend([*self._changes.after(self.change)])
         self._damaged = False
-        return new
+        return new or changed
 
     def close(self) -> None:
         """Close the changes; the parts stay open as long as they are used."""
@@ -122,10 +123,11 @@ class IndexDirectory:
         weakref.finalize(base, base.store.close)
         return base
 
-    def _identity(self) -> tuple[int, ...] | None:
-        """What tells this directory from one that has replaced it; None if there is none."""
+    def _identity(self) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
+        """The identities of the directory and of its manifest; None if there is none."""
         try:
-            status = (self._path / FILE_NAME).stat()
+            directory, manifest = self._path.stat(), (self._path / FILE_NAME).stat()
         except OSError:
             return None
-        return status.st_dev, status.st_ino, status.st_mtime_ns, status.st_size
+        of_manifest = manifest.st_dev, manifest.st_ino, manifest.st_mtime_ns, manifest.st_size
+        return (directory.st_dev, directory.st_ino), of_manifest

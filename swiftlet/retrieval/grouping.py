@@ -9,6 +9,7 @@ import numpy as np
 from swiftlet.retrieval.columns import Columns, Value, field_keys, keys_of, one_key, value_of
 from swiftlet.retrieval.errors import FilterError, shown
 from swiftlet.retrieval.filters import Condition, Every, Filter, Without
+from swiftlet.retrieval.index import Mask
 from swiftlet.retrieval.types import Embeddings, Hit
 
 _KINDS = (b"b", b"n", b"s")  # the text of a date has a second key, of another kind
@@ -83,17 +84,18 @@ def find_groups(
     return GroupedResult(groups, seconds, results[0].cached, results[0].generation)
 
 
-def check_single_values(path: str, parts: Iterable[Columns]) -> None:
-    """Refuse a field of which no document has a value, or one that has several.
+def check_single_values(path: str, parts: Iterable[tuple[Columns, Mask]]) -> None:
+    """Refuse a field of which no document has a value, or a document has several.
 
+    :param parts: Columns, and which of their documents (n,) can be found.
     :raises FilterError: When it is one.
     """
     exists = False
-    for columns in parts:
+    for columns, mask in parts:
         found = [columns.documents(columns.codes(field_keys(path, kind))) for kind in _KINDS]
-        counts = np.bincount(np.concatenate(found))
-        exists |= counts.size > 0
-        if counts.size and counts.max() > 1:
+        counts = np.bincount(np.concatenate(found), minlength=len(mask))
+        exists |= bool(counts.any())
+        if (counts[mask] > 1).any():
             raise FilterError(
                 f"group_by is {shown(path)}, but a document has several values of it; a field "
                 "with one value is expected"

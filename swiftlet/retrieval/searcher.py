@@ -131,6 +131,8 @@ class Searcher:
         self._closed = False
         self._behind = False
         self._directory: IndexDirectory | None = None
+        self.path: Path | None = None
+        """The directory that was opened."""
         self._refreshing = Lock()
         parts = BaseParts(encoder, index, lexical, columns, passage_to_document, store)
         self._check(parts, index_manifest)
@@ -170,6 +172,7 @@ class Searcher:
             encoder_manifest=encoder.manifest,
         )
         searcher._directory = directory
+        searcher.path = index_directory
         searcher._serve(base, directory.parts, directory.manifest, directory.change)
         return searcher
 
@@ -384,7 +387,7 @@ class Searcher:
         # One generation for all searches: `refresh` does not change that of the copy.
         pinned = copy(self)
         parts = pinned._generation.parts.passing_documents(passing)  # noqa: SLF001 - a copy
-        check_single_values(group_by, [columns for columns, _ in parts])
+        check_single_values(group_by, parts)
         cache = OneEmbedding() if cache is None else cache
         search = partial(pinned.search, query, cache=cache, **options)
         return find_groups(search, group_by, passing, count=top_k, size=group_size)

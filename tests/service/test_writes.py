@@ -1,6 +1,7 @@
 """Documents are put and deleted while the service answers searches."""
 
 import re
+import shutil
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -13,6 +14,7 @@ import pytest
 
 from swiftlet.encoders import DEFAULT_ENCODER, DEFAULT_QUERY_ENCODER
 from swiftlet.indexing.build import build_index
+from swiftlet.retrieval.errors import ArtefactError
 from swiftlet.retrieval.manifest import read_manifest
 from swiftlet.retrieval.types import Document
 from tests.service.conftest import Server, running, start
@@ -238,3 +240,48 @@ def wait_until(holds: Callable[[], bool], seconds: float = 10) -> None:
     while not holds():
         assert time.monotonic() < end
         time.sleep(0.02)
+
+
+def test_writes_go_where_searches_look_when_the_directory_is_replaced_or_a_link_moves(
+    index, tmp_path
+):
+    copy = shutil.copytree(index, tmp_path / "copy")
+    (tmp_path / "link").symlink_to("index")
+    keys = {"write_keys": KEY, "admin_keys": KEY}
+    with running(tmp_path / "link", **keys) as server:
+        put(server, {"_id": "one", "text": "One."})
+        (tmp_path / "next").symlink_to("copy")
+        (tmp_path / "next").replace(tmp_path / "link")
+        assert put(server, {"_id": "two", "text": "Two."}).is_success
+        assert {"one", "two"} <= set(found(server, "two"))
+        assert server.client().post("/admin/reload", headers=BEARER).is_success
+        assert "two" not in found(server, "two")
+        assert put(server, {"_id": "three", "text": "Three."}).is_success
+        assert "three" in found(server, "three")
+        # An index that is restored has the same base, but is another directory.
+        restored = shutil.copytree(index, tmp_path / "restored")
+        copy.rename(tmp_path / "broken")
+        restored.rename(copy)
+        assert put(server, {"_id": "four", "text": "Four."}).is_success
+        assert {"one", "two", "four"} <= set(found(server, "four"))
+        assert "three" not in found(server, "three")
+        copy.rename(tmp_path / "gone")
+        answer = put(server, {"_id": "five", "text": "Five."})
+        assert answer.status_code == 409
+        assert "is not a directory" in answer.json()["detail"]
+
+
+def test_a_build_through_a_link_does_not_get_past_the_lock(index, server, tmp_path):
+    put(server, {"_id": "one", "text": "One."})
+    (tmp_path / "link").symlink_to("index")
+    with pytest.raises(ArtefactError, match="another process is writing"):
+        build_index([Document("a", "b")], DEFAULT_ENCODER, tmp_path / "link", overwrite=True)
+    assert "one" in found(server, "one")
+
+
+def test_all_documents_are_not_deleted_by_mistake(server):
+    assert delete(server, filter={}).status_code == 422
+    assert delete(server).status_code == 422
+    answer = delete(server, ids=["a" * 3000])
+    assert answer.status_code == 422
+    assert len(found(server, "anything")) == 2

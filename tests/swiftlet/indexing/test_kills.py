@@ -73,7 +73,7 @@ def stored(index: Path, encoder: OnnxEncoder) -> dict[str, str]:
 
 
 @pytest.mark.timeout(7200)
-@pytest.mark.parametrize("kills", [20, pytest.param(1000, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("kills", [20, pytest.param(KILLS, marks=pytest.mark.soak)])
 def test_nothing_is_lost_or_comes_back_when_writers_are_killed(
     tmp_path: Path, shipped_encoder: OnnxEncoder, kills: int
 ) -> None:

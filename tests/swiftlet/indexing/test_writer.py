@@ -5,6 +5,7 @@ import sqlite3
 import subprocess
 import threading
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -20,9 +21,15 @@ from swiftlet.retrieval.errors import (
     CollectionError,
     CorruptIndexError,
     InvalidArgumentError,
+    RetrievalError,
     StorageError,
 )
-from swiftlet.retrieval.manifest import change_details, load_manifest, read_manifest
+from swiftlet.retrieval.manifest import (
+    change_details,
+    load_manifest,
+    read_manifest,
+    write_manifest,
+)
 from swiftlet.retrieval.searcher import Searcher
 from swiftlet.retrieval.types import Document
 
@@ -119,7 +126,8 @@ def test_a_merge_asks_for_the_type_that_the_size_asks_for(tmp_path):
             assert (details["factory"], details["training"]["num_passages"]) == (factory, 41)
 
 
-def test_a_merge_is_needed_when_many_documents_are_gone(writer):
+def test_a_merge_is_needed_when_many_documents_are_gone(writer, monkeypatch):
+    monkeypatch.setattr("swiftlet.indexing.writer._FEWEST_DELETED", 3)
     writer.delete(["001", "002", "003"])
     assert not writer.needs_merge
     writer.delete(["004"])
@@ -253,3 +261,29 @@ def test_threads_may_write_while_another_merges(index, writer):
         thread.join()
     writer.compact()
     assert len(found(index, "number")) == writer.num_documents == 33
+
+
+def test_a_closed_writer_writes_nothing(tmp_path):
+    build_index([Document("a", "One."), Document("b", "Two.")], DEFAULT_ENCODER, tmp_path / "index")
+    writer = IndexWriter(tmp_path / "index", DEFAULT_ENCODER)
+    writer.put([{"id": "c", "text": "Three."}])
+    writer.close()
+    for write in (
+        lambda: writer.put([{"id": "d", "text": "Four."}]),
+        lambda: writer.delete(["a"]),
+        writer.compact,
+    ):
+        with pytest.raises(RetrievalError, match="the writer is closed"):
+            write()
+    with Searcher.open(tmp_path / "index", DEFAULT_ENCODER) as searcher:
+        assert searcher.num_documents == 3
+
+
+def test_an_older_swiftlet_refuses_an_index_with_changes(tmp_path):
+    out = tmp_path / "index"
+    build_index([Document("a", "One."), Document("b", "Two.")], DEFAULT_ENCODER, out)
+    write_manifest(out, replace(read_manifest(out), format_version=1))
+    with IndexWriter(out, DEFAULT_ENCODER) as writer:
+        assert read_manifest(out).format_version == 1
+        writer.delete(["a"])
+        assert read_manifest(out).format_version == 2

@@ -77,6 +77,8 @@ def found(columns: Columns, filter_: Mapping[str, Any]) -> list[int]:
         ({"published": {"gte": "2020-01-01T13:30+01:00"}}, [1, 2]),
         ({"published": {"gt": "2020-01-01"}}, []),
         ({"published": "2019-05-04"}, [0]),
+        ({"published": {"lte": "9999-12-31"}}, [0, 1, 2]),
+        ({"published": {"gte": "2020-01-01T12:29:59.123456789Z"}}, [1, 2]),
         ({"author.name": "Bob"}, [4]),
         ({"author": {"exists": True}}, [3, 4]),
         ({"author.born": {"exists": True}}, [3]),
