@@ -1,6 +1,10 @@
-"""Writers that are killed at any moment: nothing acknowledged is lost, nothing deleted returns."""
+"""Writers that are killed at any moment: nothing acknowledged is lost, nothing deleted returns.
+
+The variable KILLS sets how many kills the soak test makes: 1000 takes a quarter of an hour.
+"""
 
 import multiprocessing
+import os
 import random
 import time
 from collections.abc import Iterator
@@ -19,6 +23,7 @@ from swiftlet.retrieval.encoder import OnnxEncoder
 from swiftlet.retrieval.errors import UnknownDocumentError
 from swiftlet.retrieval.types import Document
 
+KILLS = int(os.environ.get("KILLS", "200"))
 IDS = [f"{number:02}" for number in range(30)]
 SECONDS = {"put": 0.2, "delete": 0.001, "compact": 0.6}
 """About how long each step takes."""
