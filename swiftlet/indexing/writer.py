@@ -44,7 +44,6 @@ BATCH_DOCUMENTS = 100
 _FEWEST_PASSAGES = 2_000
 _PASSAGES_SHARE = 0.01
 _DELETED_SHARE = 0.1
-_FEWEST_DELETED = 100
 _TUNED_DETAILS = ("weight", "weight_evidence")
 
 
@@ -181,9 +180,7 @@ class IndexWriter:
     def needs_merge(self) -> bool:
         """Whether the changes are so many that searches would be faster after `compact`."""
         most = max(_FEWEST_PASSAGES, _PASSAGES_SHARE * self._store.num_passages)
-        touched = self._num_touched > max(
-            _FEWEST_DELETED, _DELETED_SHARE * self._store.num_documents
-        )
+        touched = self._num_touched > _DELETED_SHARE * self._store.num_documents
         return self._num_passages > most or touched
 
     def compact(

@@ -126,8 +126,7 @@ def test_a_merge_asks_for_the_type_that_the_size_asks_for(tmp_path):
             assert (details["factory"], details["training"]["num_passages"]) == (factory, 41)
 
 
-def test_a_merge_is_needed_when_many_documents_are_gone(writer, monkeypatch):
-    monkeypatch.setattr("swiftlet.indexing.writer._FEWEST_DELETED", 3)
+def test_a_merge_is_needed_when_many_documents_are_gone(writer):
     writer.delete(["001", "002", "003"])
     assert not writer.needs_merge
     writer.delete(["004"])
