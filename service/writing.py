@@ -15,7 +15,7 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from threading import Event, Lock, Thread
 from time import perf_counter
-from typing import Any, TypeVar
+from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
@@ -35,8 +35,6 @@ _MOST_WAITING = 16
 _SIGNAL_OF_PARENTS_DEATH = 1
 
 logger = logging.getLogger(__name__)
-
-Result = TypeVar("Result")
 
 
 class Writing:
@@ -86,7 +84,11 @@ class Writing:
         )
         for name, help_text, value in (
             ("segments", "Parts that a search looks into: 2 with changes, else 1.", self._segments),
-            ("changed_passages", "Passages that have been put since the last merge.", self._put),
+            (
+                "changed_passages",
+                "Passages that have been put since the last merge.",
+                self._changed_passages,
+            ),
             ("tombstones", "Passages that are not found any more.", self._tombstones),
             ("changes_bytes", "Size of the changes on the disk.", self._changes_bytes),
         ):
@@ -192,9 +194,9 @@ class Writing:
         return self._writer
 
     def _segments(self) -> int:
-        return 1 + (self._put() > 0)
+        return 1 + (self._changed_passages() > 0)
 
-    def _put(self) -> int:
+    def _changed_passages(self) -> int:
         loaded = self._state.loaded
         return loaded.searcher.num_changed_passages if loaded else 0
 
@@ -203,7 +205,11 @@ class Writing:
         return loaded.searcher.num_tombstones if loaded else 0
 
     def _changes_bytes(self) -> int:
-        return sum(path.stat().st_size for path in self._index.glob(f"{CHANGES_FILE}*"))
+        size_bytes = 0
+        for path in self._index.glob(f"{CHANGES_FILE}*"):
+            with suppress(OSError):  # SQLite has just removed its log
+                size_bytes += path.stat().st_size
+        return size_bytes
 
     def _end_merge(self) -> None:
         """End a merge that is under way; the index stays as it was."""
@@ -240,6 +246,8 @@ class Writing:
         )  # fmt: skip
         process.start()
         sender.close()
+        if self._closed.is_set():  # `close` may have looked before there was a process
+            process.kill()
         try:
             problem = "its process ended early"
             with suppress(EOFError):
@@ -260,9 +268,11 @@ class Writing:
             try:
                 loaded.searcher.refresh()
                 problem = ""
-            except RetrievalError as error:  # such as a searcher that a reload has just closed
+            except Exception as error:
+                # A reload may have just closed the searcher, which is no problem.
                 if str(error) != problem and self._state.loaded is loaded:
-                    logger.error("the changes cannot be read: %s", error)  # noqa: TRY400
+                    known = isinstance(error, RetrievalError)
+                    logger.error("changes cannot be read: %s", error, exc_info=not known)  # noqa: TRY400
                 problem = str(error)
 
 

@@ -10,7 +10,7 @@ _KEPT_SELECTIONS = 8
 
 
 class Filter:
-    """Selects the passages whose documents pass the filter; selections are kept for later searches.
+    """Selects the passages of the documents that pass the filter, and keeps the latest selections.
 
     docs/results/filters.md has the time of a first search and of those that follow.
     """
