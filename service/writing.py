@@ -1,46 +1,45 @@
 """Changes the index in use: puts and deletes documents, and merges changes in the background."""
 
 import asyncio
-import ctypes
 import logging
-import multiprocessing
-import os
-import signal
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
-from functools import partial
-from multiprocessing.connection import Connection
-from multiprocessing.process import BaseProcess
+from contextlib import contextmanager, suppress
+from functools import cache, partial
 from pathlib import Path
 from threading import Event, Lock, Thread
 from time import perf_counter
-from typing import Any
+from typing import Any, TypeVar
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
+from service.low_priority import LowPriorityProcess
 from service.problems import QueueFullError, WriteRefusedError
 from service.state import ServiceState
 from swiftlet.indexing.merge import merge_changes
+from swiftlet.indexing.preparation import Preparation
 from swiftlet.indexing.writer import Changed, IndexWriter
-from swiftlet.retrieval.changes import CHANGES_FILE
+from swiftlet.retrieval.changes import CHANGES_FILE, Change
+from swiftlet.retrieval.corpora.rows import documents_of
 from swiftlet.retrieval.errors import ArtefactError, RetrievalError, UnknownDocumentError
 from swiftlet.retrieval.filters import Filter
-from swiftlet.retrieval.manifest import read_manifest
+from swiftlet.retrieval.manifest import Manifest, read_manifest
+from swiftlet.retrieval.types import Document
 
-_LOW_PRIORITY = 10
 _SECONDS_BETWEEN_LOOKS = 0.25
 _SECONDS_AFTER_FAILURE = 60
 _MOST_WAITING = 16
-_SIGNAL_OF_PARENTS_DEATH = 1
+
+Result = TypeVar("Result")
 
 logger = logging.getLogger(__name__)
 
 
 class Writing:
-    """Writes on one thread of low priority, which also encodes; merges in another process.
+    """Writes on one thread; encodes documents and merges in a process of low priority each.
 
-    A write is answered when it is on the disk and the searcher in use has it.
+    A write is answered when it is on the disk and the searcher in use has it. A deletion does not
+    wait for documents that are being encoded.
     """
 
     def __init__(
@@ -54,17 +53,19 @@ class Writing:
     ) -> None:
         """Write to `index`, which may be a link; its files are opened by the first write.
 
-        :param threads: Threads that encode, each of low priority.
+        :param threads: Threads that encode.
         """
         self._state, self._index = state, index
         self._document_encoder, self._threads = document_encoder, threads
         self._writer: IndexWriter | None = None
         self._waiting = 0
-        self._thread = ThreadPoolExecutor(1, "write", initializer=_lower_priority)
+        self._thread = ThreadPoolExecutor(1, "write")
+        self._encodings = ThreadPoolExecutor(1, "encode")
+        self._encoder = LowPriorityProcess("encode")
         self._merges = ThreadPoolExecutor(1, "merge")
+        self._merger = LowPriorityProcess("merge")
         self._merge_is_due = Lock()
         self._no_merge_before = 0.0
-        self._merge_process: BaseProcess | None = None
         self._closed = Event()
         self._follower = Thread(target=self._follow, name="follow", daemon=True)
         self._documents = Counter(
@@ -103,9 +104,10 @@ class Writing:
         :raises QueueFullError: When too many writes wait.
         :raises StorageError: When the file system refuses.
         """
-        changed = await self._run(
-            lambda writer: writer.put(documents, batch_documents=len(documents))
-        )
+        with self._turn():
+            manifest = await self._run(IndexWriter.manifest)
+            changes = await self._on(self._encodings, self._prepared, documents, manifest)
+            changed = await self._run(lambda writer: writer.append(changes, manifest))
         self._documents.labels("put").inc(changed.num_documents)
         return changed
 
@@ -132,40 +134,60 @@ class Writing:
                 raise UnknownDocumentError(changed.unknown[0])
             return changed
 
-        changed = await self._run(run)
+        with self._turn():
+            changed = await self._run(run)
         self._documents.labels("deleted").inc(changed.num_documents)
         return changed
 
     def close(self) -> None:
         """Finish the write under way, end a merge, and unlock the index."""
         self._closed.set()
-        self._thread.shutdown(wait=True, cancel_futures=True)
-        self._end_merge()
+        for pool in (self._encodings, self._thread):
+            pool.shutdown(wait=True, cancel_futures=True)
+        self._encoder.close()
+        self._merger.close()
         self._merges.shutdown(wait=True, cancel_futures=True)
         self._follower.join()
         if self._writer is not None:
             self._writer.close()
 
-    async def _run(self, write: Callable[[IndexWriter], Changed]) -> Changed:
-        """Write in turn; when the client leaves, a write that has begun is finished."""
+    @contextmanager
+    def _turn(self) -> Iterator[None]:
         if self._waiting >= _MOST_WAITING:
             raise QueueFullError(
                 f"{self._waiting} writes are waiting; at most {_MOST_WAITING} may wait"
             )
         self._waiting += 1
         try:
-            return await asyncio.get_running_loop().run_in_executor(
-                self._thread, self._write, write
-            )
+            yield
         finally:
             self._waiting -= 1
 
-    def _write(self, write: Callable[[IndexWriter], Changed]) -> Changed:
+    async def _on(
+        self, pool: ThreadPoolExecutor, function: Callable[..., Result], *arguments: Any
+    ) -> Result:
+        """Call a function in turn; when the client leaves, a call that has begun is finished."""
         try:
-            writer = self._opened()
-            changed = write(writer)
+            return await asyncio.get_running_loop().run_in_executor(pool, function, *arguments)
         except ArtefactError as error:  # such as another document encoder
             raise WriteRefusedError(str(error)) from error
+
+    async def _run(self, use: Callable[[IndexWriter], Result]) -> Result:
+        return await self._on(self._thread, self._use, use)
+
+    def _prepared(
+        self, documents: Sequence[Mapping[str, Any]], manifest: Manifest
+    ) -> Sequence[Change]:
+        found = [*documents_of(documents)]
+        place = self._document_encoder, self._threads
+        changes: Sequence[Change] = self._encoder.call(_prepare, *place, found, manifest)
+        return changes
+
+    def _use(self, use: Callable[[IndexWriter], Result]) -> Result:
+        writer = self._opened()
+        result = use(writer)
+        if not isinstance(result, Changed):
+            return result
         if (loaded := self._state.loaded) is not None:
             loaded.searcher.refresh()
         if (
@@ -174,7 +196,7 @@ class Writing:
             and self._merge_is_due.acquire(blocking=False)
         ):
             self._merges.submit(self._merge, writer)
-        return changed
+        return result
 
     def _opened(self) -> IndexWriter:
         """The writer of the index that is in use, which may be another one since a reload."""
@@ -186,7 +208,7 @@ class Writing:
         if self._writer is not None and self._writer.index == target:
             return self._writer
         if self._writer is not None:
-            self._end_merge()
+            self._merger.end()
             with self._merge_is_due:
                 self._writer.close()
             self._writer = None
@@ -211,11 +233,6 @@ class Writing:
                 size_bytes += path.stat().st_size
         return size_bytes
 
-    def _end_merge(self) -> None:
-        """End a merge that is under way; the index stays as it was."""
-        if (merging := self._merge_process) is not None:
-            merging.kill()
-
     def _merge(self, writer: IndexWriter) -> None:
         began, outcome = perf_counter(), ""
         try:
@@ -237,26 +254,10 @@ class Writing:
             self._merge_is_due.release()
 
     def _merge_in_process(self, *arguments: Any) -> None:
-        """Call `merge_changes` in a process of its own: searches keep the interpreter lock."""
-        context = multiprocessing.get_context("spawn")
-        receiver, sender = context.Pipe(duplex=False)
-        self._merge_process = process = context.Process(
-            target=_merge_and_report, args=(sender, partial(merge_changes, threads=self._threads)),
-            kwargs={"arguments": arguments, "parent": os.getpid()}, name="merge",
-        )  # fmt: skip
-        process.start()
-        sender.close()
-        if self._closed.is_set():  # `close` may have looked before there was a process
-            process.kill()
         try:
-            problem = "its process ended early"
-            with suppress(EOFError):
-                problem = receiver.recv()
-            process.join()
+            self._merger.call(partial(merge_changes, threads=self._threads), *arguments)
         finally:
-            self._merge_process = None
-        if problem:
-            raise ArtefactError(problem)
+            self._merger.end()  # its memory is not needed until the next merge
 
     def _follow(self) -> None:
         """Read the changes that other processes write, and load the bases that they merge."""
@@ -276,23 +277,13 @@ class Writing:
                 problem = str(error)
 
 
-def _lower_priority() -> None:
-    """Leave the processor to searches; on Linux, the priority is that of the thread."""
-    os.setpriority(os.PRIO_PROCESS, 0, _LOW_PRIORITY)
+@cache
+def _preparation(document_encoder: Path, threads: int) -> Preparation:
+    return Preparation(document_encoder, threads)
 
 
-def _merge_and_report(
-    sender: Connection, merge: Callable[..., object], arguments: Sequence[Any], parent: int
-) -> None:
-    """Merge, and send the problem, or an empty text."""
-    # A merge without its service must not go on: the next service would merge in the same place.
-    ctypes.CDLL(None).prctl(_SIGNAL_OF_PARENTS_DEATH, signal.SIGKILL)
-    if os.getppid() != parent:  # it has ended before that
-        return
-    _lower_priority()
-    try:
-        merge(*arguments)
-    except RetrievalError as error:
-        sender.send(str(error))
-    else:
-        sender.send("")
+def _prepare(
+    document_encoder: Path, threads: int, documents: Sequence[Document], manifest: Manifest
+) -> list[Change]:
+    """Runs in the process that encodes, which keeps the encoder."""
+    return _preparation(document_encoder, threads).changes(documents, manifest)

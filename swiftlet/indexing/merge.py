@@ -15,13 +15,13 @@ import numpy as np
 from swiftlet.indexing.assembly import Assembly, Trained
 from swiftlet.indexing.document_writer import StoredCorpus
 from swiftlet.indexing.embeddings import EmbeddingsFile
+from swiftlet.indexing.preparation import load_encoder
 from swiftlet.indexing.progress import Progress, Silence
 from swiftlet.retrieval.changes import FIRST_CHANGE, Changes
 from swiftlet.retrieval.directory import DOCUMENTS_FILE
 from swiftlet.retrieval.documents import connect_read_only
 from swiftlet.retrieval.encoder import OnnxEncoder
 from swiftlet.retrieval.engines import DEFAULT_ENGINE, find_engine, open_index
-from swiftlet.retrieval.errors import ArtefactError
 from swiftlet.retrieval.manifest import Manifest, load_manifest
 from swiftlet.retrieval.processors import available_processors
 from swiftlet.retrieval.types import Document, Embeddings, Passage, Span
@@ -92,23 +92,6 @@ def merge_changes(
         return file.rows()
 
     return assembly.write(artefact, merged.documents(), merged, embed, trained)
-
-
-def load_encoder(directory: Path, manifest: Manifest) -> OnnxEncoder:
-    """The document encoder that an index was built with.
-
-    :raises ArtefactError: When the encoder is damaged, or is another one.
-    """
-    details = manifest.details
-    encoder = OnnxEncoder.load(directory, precision=details["precision"])
-    if encoder.manifest.fingerprint != details["encoder_fingerprint"]:
-        raise ArtefactError(
-            f"the index was built by the encoder {details['encoder']!r} "
-            f"({details['encoder_fingerprint'][:12]}), but {directory} is "
-            f"{encoder.manifest.details.get('name', '')!r} "
-            f"({encoder.manifest.fingerprint[:12]}): name that encoder, or build the index again"
-        )
-    return encoder
 
 
 @dataclass(frozen=True, slots=True)

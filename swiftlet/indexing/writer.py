@@ -1,7 +1,7 @@
 """Changes an index: puts documents, deletes them, and merges the changes into a new base."""
 
 import shutil
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -12,15 +12,14 @@ from typing import Self
 import numpy as np
 
 from swiftlet.indexing.changes_writer import ChangesWriter
-from swiftlet.indexing.merge import EMBEDDINGS_FILE, load_encoder, merge_changes
+from swiftlet.indexing.merge import EMBEDDINGS_FILE, merge_changes
+from swiftlet.indexing.preparation import Preparation, encoder_details
 from swiftlet.indexing.progress import Progress
 from swiftlet.retrieval.changes import Change, Changes
 from swiftlet.retrieval.corpora.lines import SkippedLines
 from swiftlet.retrieval.corpora.rows import Corpus, documents_of
 from swiftlet.retrieval.directory import DOCUMENTS_FILE
 from swiftlet.retrieval.documents import DocumentStore
-from swiftlet.retrieval.encoder import OnnxEncoder
-from swiftlet.retrieval.encoding import encode_texts
 from swiftlet.retrieval.engines import open_index
 from swiftlet.retrieval.errors import (
     ArtefactError,
@@ -36,7 +35,6 @@ from swiftlet.retrieval.manifest import (
     read_manifest,
     write_manifest,
 )
-from swiftlet.retrieval.passages import PassageSplitter, encoder_text
 from swiftlet.retrieval.publication import discard, flush, locked_working_directory, publish
 
 BATCH_DOCUMENTS = 100
@@ -82,10 +80,8 @@ class IndexWriter:
         read_manifest(index, "index")  # refused before anything is made beside it
         self.index = index.resolve()
         """The directory that is written, without links."""
-        self._encoder_directory = encoder_directory
-        self._threads = threads
-        self._encoder: OnnxEncoder | None = None
-        self._encoding = Lock()
+        self._encoder_directory, self._threads = encoder_directory, threads
+        self._preparation = Preparation(encoder_directory, threads)
         self._merging = Lock()
         self._writing = Lock()
         self._num_passages = self._num_touched = 0
@@ -124,29 +120,33 @@ class IndexWriter:
         rest = documents_of(documents, skipped=skipped)
         count = 0
         while batch := list(islice(rest, batch_documents)):
-            with self._writing:
-                self._follow()
-            encoder = self._loaded_encoder()
-            splitter = PassageSplitter(encoder.tokenizer, **self._manifest.details["splitting"])
-            split = [[*splitter.split(document)] for document in batch]
-            texts = [
-                encoder_text(document.title, passage.text)
-                for document, passages in zip(batch, split, strict=True)
-                for passage in passages
-            ]
-            embeddings = encode_texts(encoder, texts, self._threads)
-            ends = np.cumsum([len(passages) for passages in split])[:-1]
-            changes = []
-            for document, passages, rows in zip(
-                batch, split, np.split(embeddings, ends), strict=True
-            ):
-                spans = tuple((passage.start, passage.end) for passage in passages)
-                changes.append(Change(0, document.document_id, document, spans, rows))
-            with self._writing:
-                self._check_not_replaced()
-                self._append(changes)
+            manifest = self.manifest()
+            self.append(self._preparation.changes(batch, manifest), manifest)
             count += len(batch)
         return Changed(count, self.change)
+
+    def manifest(self) -> Manifest:
+        """The manifest of the index as it is now.
+
+        :raises RetrievalError: When the writer is closed.
+        :raises ArtefactError: When there is no index any more.
+        """
+        with self._writing:
+            self._follow()
+            return self._manifest
+
+    def append(self, changes: Sequence[Change], prepared_for: Manifest) -> Changed:
+        """Write all changes or none; `Preparation.changes` made them for the index of a manifest.
+
+        :raises ArtefactError: When an index with another encoder has taken its place since then.
+        :raises StorageError: When the file system refuses.
+        """
+        with self._writing:
+            self._follow()
+            if encoder_details(self._manifest) != encoder_details(prepared_for):
+                raise ArtefactError(f"{self.index} was replaced meanwhile: write once more")
+            self._append(changes)
+            return Changed(len(changes), self.change)
 
     def delete(self, document_ids: Iterable[str]) -> Changed:
         """Delete the documents with these ids; ids that the index does not have are returned.
@@ -210,7 +210,7 @@ class IndexWriter:
                 artefact.mkdir()
                 place = self.index, artefact, last
                 if merge is None:
-                    encoder = self._loaded_encoder()
+                    encoder = self._preparation.encoder(self._manifest)
                     merge_changes(*place, encoder, threads=self._threads, progress=progress)
                 else:
                     merge(*place, self._encoder_directory)
@@ -233,7 +233,7 @@ class IndexWriter:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _append(self, changes: list[Change]) -> None:
+    def _append(self, changes: Sequence[Change]) -> None:
         """Write the changes with the next numbers, in one transaction, while `_writing` is held."""
         if not changes:
             return
@@ -261,12 +261,6 @@ class IndexWriter:
         known = self._exists_now.get(document_id)
         return self._store.number_of(document_id) is not None if known is None else known
 
-    def _loaded_encoder(self) -> OnnxEncoder:
-        with self._encoding:
-            if self._encoder is None:
-                self._encoder = load_encoder(self._encoder_directory, self._manifest)
-            return self._encoder
-
     def _publish(self, artefact: Path, last: int, before: Mapping[str, object]) -> None:
         """Put a merged base in the place of the index, with the changes after `last`."""
         details = read_manifest(self.index).details
@@ -286,17 +280,14 @@ class IndexWriter:
         """Open the files again if another directory is in the place of the index.
 
         :raises RetrievalError: When the writer is closed.
-        :raises ArtefactError: When there is no index any more, or the encoder is another one.
+        :raises ArtefactError: When there is no index any more.
         """
         if self._closed:
             raise RetrievalError("the writer is closed: open the index again")
         if self._opened != _identity(self.index):
-            manifest = load_manifest(self.index, "index")
+            load_manifest(self.index, "index")
             self._close_files()
             self._open_files()
-            self._encoder = (
-                None if self._encoder is None else load_encoder(self._encoder_directory, manifest)
-            )
 
     def _check_not_replaced(self) -> None:
         """Refuse to go on if another directory has taken the place of the index.
