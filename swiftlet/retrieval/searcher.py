@@ -16,10 +16,10 @@ from swiftlet.retrieval.arguments import number, one_of, whole_number
 from swiftlet.retrieval.columns import Columns, Value
 from swiftlet.retrieval.directory import IndexDirectory
 from swiftlet.retrieval.documents import DocumentStore
+from swiftlet.retrieval.embedding_space import check_embedding_spaces
 from swiftlet.retrieval.encoder import Encoder, OnnxEncoder, Precision
 from swiftlet.retrieval.errors import (
     CorruptIndexError,
-    EmbeddingSpaceMismatch,
     InvalidArgumentError,
     RetrievalError,
     shown,
@@ -502,28 +502,4 @@ class Searcher:
         return (
             f"Searcher({self.num_documents:,} documents, {self.num_passages:,} passages, "
             f"{details.get('factory', '')})"
-        )
-
-
-def check_embedding_spaces(encoder: Manifest, index: Manifest) -> None:
-    """Refuse an encoder of another embedding space: its results would be random.
-
-    :raises EmbeddingSpaceMismatch: When their embedding spaces or dimensions differ.
-    """
-    name = f"the query encoder {encoder.details.get('name', '')!r}"
-    check_embedding_space(name, encoder.embedding_space, encoder.dim, index)
-
-
-def check_embedding_space(name: str, embedding_space: str, dim: int, index: Manifest) -> None:
-    """Refuse an embedding space other than that of an index; `name` is the subject of the error.
-
-    :raises EmbeddingSpaceMismatch: When the embedding spaces or the dimensions differ.
-    """
-    if (embedding_space, dim) != (index.embedding_space, index.dim):
-        raise EmbeddingSpaceMismatch(
-            f"{name} is of the embedding space {embedding_space[:12]} with {dim} dimensions, but "
-            "the index was "
-            f"built in {index.embedding_space[:12]} with {index.dim} "
-            f"(by the encoder {index.details.get('encoder', '')!r}): name that encoder, or one "
-            "trained for its space"
         )
