@@ -34,8 +34,8 @@ if TYPE_CHECKING:
         StorageError,
         UnknownDocumentError,
     )
-    from swiftlet.retrieval.searcher import Searcher, SearchResult
-    from swiftlet.retrieval.types import Document, Hit, Passage, Query
+    from swiftlet.retrieval.searcher import Searcher
+    from swiftlet.retrieval.types import Document, Hit, Passage, Query, SearchResult
 
     __version__: str
 
@@ -79,8 +79,8 @@ _MODULES = {
     "swiftlet.library.indexes": ("build", "load_encoder", "open", "snapshot", "write"),
     "swiftlet.retrieval.corpora.lines": ("SkippedLines",),
     "swiftlet.retrieval.encoder": ("OnnxEncoder",),
-    "swiftlet.retrieval.searcher": ("SearchResult", "Searcher"),
-    "swiftlet.retrieval.types": ("Document", "Hit", "Passage", "Query"),
+    "swiftlet.retrieval.searcher": ("Searcher",),
+    "swiftlet.retrieval.types": ("Document", "Hit", "Passage", "Query", "SearchResult"),
 }
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
 _OTHER_NAMES = {"open": "open_searcher"}

@@ -34,8 +34,7 @@ from service.state import AnyService, LoadedIndex, Service
 from service.validation import shown
 from swiftlet.retrieval.errors import InvalidArgumentError
 from swiftlet.retrieval.grouping import GroupedResult
-from swiftlet.retrieval.searcher import SearchResult
-from swiftlet.retrieval.types import Hit
+from swiftlet.retrieval.types import Hit, SearchResult
 
 _SECONDS_PER_HIT = 0.00005
 """The approximate time that each further document of an answer takes."""

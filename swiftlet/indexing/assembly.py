@@ -20,7 +20,8 @@ from swiftlet.retrieval.encoding import encode_texts
 from swiftlet.retrieval.engines import find_engine, index_details
 from swiftlet.retrieval.errors import InvalidArgumentError
 from swiftlet.retrieval.index import VectorIndex
-from swiftlet.retrieval.lexical import LEXICAL_FOLDER, write_lexical_index
+from swiftlet.retrieval.lexical import LEXICAL_FOLDER
+from swiftlet.retrieval.lexical_writing import write_lexical_index
 from swiftlet.retrieval.manifest import (
     INDEX_FORMAT_VERSION,
     Manifest,

@@ -15,7 +15,7 @@ from swiftlet.retrieval.columns import COLUMNS_FOLDER, Columns
 from swiftlet.retrieval.encoder import OnnxEncoder, Precision
 from swiftlet.retrieval.engines import DEFAULT_ENGINE, find_engine
 from swiftlet.retrieval.facets import check_facets
-from swiftlet.retrieval.lexical import DEFAULT_LANGUAGE, analyser
+from swiftlet.retrieval.lexical_analysis import DEFAULT_LANGUAGE, analyser
 from swiftlet.retrieval.manifest import Manifest
 from swiftlet.retrieval.passages import PassageSplitter
 from swiftlet.retrieval.processors import available_processors

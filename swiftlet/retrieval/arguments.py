@@ -2,13 +2,14 @@
 
 import operator
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import inf, nan
 from numbers import Real
 from pathlib import Path
 from typing import TypeVar
 
 from swiftlet.retrieval.errors import InvalidArgumentError, shown
+from swiftlet.retrieval.modes import HIGHLIGHTINGS, Fusion, Highlighting, Mode
 
 T = TypeVar("T", bound=str)
 
@@ -62,3 +63,53 @@ def path_of(name: str, value: object) -> Path:
     if not isinstance(value, str | os.PathLike) or value == "":
         raise InvalidArgumentError(f"{name} is {shown(value)}, but a path is expected")
     return Path(value)
+
+
+def check_fusion(fusion: Fusion, weight: object, offset: int) -> None:
+    """Refuse a weight or an offset together with a fusion that takes none.
+
+    :raises InvalidArgumentError: When there is one.
+    """
+    if fusion != "weighted" and (weight is not None or offset):
+        # The ranks, and so the order, depend on how many documents are asked for.
+        name = "offset" if weight is None else "weight"
+        raise InvalidArgumentError(
+            f"fusion is {shown(fusion)}, which takes no {name}: give one of the two"
+        )
+
+
+def checked_highlight(
+    highlight: object, include_text: bool, modes: Sequence[Mode]
+) -> Highlighting | None:
+    """The value of the argument `highlight`, for an index that can be searched in `modes`.
+
+    :raises InvalidArgumentError: When there is no such value, or nothing that it could mark.
+    """
+    if highlight is None:
+        return None
+    found = one_of("highlight", highlight, HIGHLIGHTINGS)
+    if not include_text:
+        raise InvalidArgumentError(
+            f"highlight is {found!r}, but passages without their text have nothing to mark"
+        )
+    if found == "words" and "lexical" not in modes:
+        raise InvalidArgumentError(
+            f"highlight is {found!r}, but the index was built without words: build it again "
+            "with a language, or ask for 'sentence'"
+        )
+    return found
+
+
+def check_options(options: object, stage_names: Sequence[str]) -> None:
+    """Refuse options that are not values for stages by their names.
+
+    :raises InvalidArgumentError: When they are not.
+    """
+    if not isinstance(options, Mapping):
+        raise InvalidArgumentError(
+            f"options is {shown(options)}, but a mapping of stage names to values is expected"
+        )
+    if unknown := [name for name in options if name not in stage_names]:
+        raise InvalidArgumentError(
+            f"options name {shown(unknown[0])}, but the stages are {', '.join(stage_names)}"
+        )

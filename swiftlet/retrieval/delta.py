@@ -14,7 +14,7 @@ from swiftlet.retrieval.columns import Columns
 from swiftlet.retrieval.engines import find_engine
 from swiftlet.retrieval.filters import Filter, check_fields, passing
 from swiftlet.retrieval.index import Mask
-from swiftlet.retrieval.lexical import GrowingWords
+from swiftlet.retrieval.lexical_writing import GrowingWords
 from swiftlet.retrieval.living import (
     ChangedPassage,
     JointIndex,

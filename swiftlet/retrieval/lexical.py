@@ -1,45 +1,32 @@
 """The lexical index: BM25 over the words of passages, by tantivy."""
 
-import json
 import re
 import tempfile
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from copy import copy
 from functools import partial
 from math import log1p
 from pathlib import Path
 from typing import Any
-from uuid import UUID
 
 import numpy as np
 import tantivy
 
 from swiftlet.retrieval.columns import Columns
-from swiftlet.retrieval.errors import CorruptIndexError, InvalidArgumentError, StorageError, shown
+from swiftlet.retrieval.errors import CorruptIndexError, StorageError
 from swiftlet.retrieval.filters import Condition, Filter, fold
 from swiftlet.retrieval.index import Mask, Rows
+from swiftlet.retrieval.lexical_analysis import analyser
 from swiftlet.retrieval.types import Embeddings, Span
 
 LEXICAL_FOLDER = "lexical"
 """The folder of the lexical index in an index directory."""
 
-NO_LANGUAGE = "none"
-
-LANGUAGES = (
-    "arabic", "danish", "dutch", "english", "finnish", "french", "german", "greek", "hungarian",
-    "italian", "norwegian", "portuguese", "romanian", "russian", "spanish", "swedish", "tamil",
-    "turkish", NO_LANGUAGE,
-)  # fmt: skip
-"""The languages that have a stemmer; "none" keeps every word as it is."""
-
-DEFAULT_LANGUAGE = "english"
-
 _ROW = "row"
 _CODES = "codes"
 _TEXT = "text"
 _WORDS = "words"
-_LONGEST_WORD = 100
 _MOST_WORDS = 64
 _COMMON_SHARE = 0.25
 _COMMON = 1000
@@ -48,10 +35,6 @@ _FILTERED_AFTER = 0.1
 _SURPLUS = 1.5
 _WIDENING = 4
 _MUST, _SHOULD = tantivy.Occur.Must, tantivy.Occur.Should
-_WRITER_BYTES = 128 * 2**20
-_SMALL_WRITER_BYTES = 15_000_000  # the least that tantivy takes
-_META_FILE = "meta.json"
-_READABLE = 0o644
 # A container with a read-only file system may have no other place for temporary files.
 _SHARED_MEMORY = "/dev/shm"  # noqa: S108
 # The look-behind and the bound of 16 parts keep the time linear in the length of a text.
@@ -250,27 +233,6 @@ class LexicalQuery:
         return scores / self._weight, np.asarray(rows, dtype=np.int64)
 
 
-class GrowingWords:
-    """A lexical index in memory, to which passages are added."""
-
-    def __init__(self, language: str) -> None:
-        self._index = tantivy.Index(_schema())
-        self._index.register_tokenizer(_WORDS, analyser(language))
-        self._language = language
-        self._size = 0
-
-    def with_texts(self, texts: Sequence[str]) -> LexicalIndex:
-        """The index with `texts` as its next rows; earlier ones stay as they are."""
-        writer = self._index.writer(_SMALL_WRITER_BYTES, 1)
-        for row, text in enumerate(texts, start=self._size):
-            writer.add_document(_passage(row, text))
-        writer.commit()
-        writer.wait_merging_threads()
-        self._size += len(texts)
-        self._index.reload()
-        return LexicalIndex(self._index, self._language)
-
-
 def _inverse_frequency(passages_with: int, size: int) -> float:
     return log1p((size - passages_with + 0.5) / (passages_with + 0.5))
 
@@ -279,31 +241,11 @@ def _boolean(occur: Any, parts: list[Any]) -> Any:
     return tantivy.Query.boolean_query([(occur, part) for part in parts])
 
 
-def write_lexical_index(
-    folder: Path, passages: Iterable[tuple[str, Sequence[int]]], language: str
-) -> Sequence[str]:
-    """Write the lexical index of passages in row order; the files' names.
-
-    :param passages: The text of each, and the codes of its document's metadata.
-
-    :raises InvalidArgumentError: When the language is not known.
-    :raises StorageError: When the file system refuses.
-    """
-    words = analyser(language)
-    folder.mkdir()
-    try:
-        index = tantivy.Index(_schema(), str(folder))
-        index.register_tokenizer(_WORDS, words)
-        # With one thread, segments hold consecutive rows.
-        writer = index.writer(_WRITER_BYTES, 1)
-        for row, (text, codes) in enumerate(passages):
-            writer.add_document(_passage(row, text, codes))
-        writer.commit()
-        writer.wait_merging_threads()
-        _rename_segments(folder)
-    except (ValueError, OSError) as error:
-        raise StorageError(f"cannot write {folder}: {error}") from error
-    return [file.name for file in folder.iterdir()]
+def empty_index(words: Any, folder: Path | None = None) -> Any:
+    """An index of tantivy without passages, in `folder` or in memory; `words` is the analyser."""
+    index = tantivy.Index(_schema(), None if folder is None else str(folder))
+    index.register_tokenizer(_WORDS, words)
+    return index
 
 
 def _schema() -> Any:
@@ -314,52 +256,14 @@ def _schema() -> Any:
     return schema.build()
 
 
-def _passage(row: int, text: str, codes: Sequence[int] = ()) -> Any:
+def indexed_passage(row: int, text: str, codes: Sequence[int] = ()) -> Any:
+    """A passage as the lexical index takes it; `codes` are those of its document's metadata."""
     passage = tantivy.Document()
     passage.add_text(_TEXT, f"{text} {_joined_names(text)}")
     passage.add_unsigned(_ROW, row)
     for code in codes:
         passage.add_unsigned(_CODES, code)
     return passage
-
-
-def _rename_segments(folder: Path) -> None:
-    """Give segments numbers for random names, so that a corpus always gives the same files.
-
-    Only the files that a reader needs are left, and every user may read them.
-    """
-    meta = folder / _META_FILE
-    content = meta.read_text()
-    for number, segment in enumerate(json.loads(content)["segments"]):
-        name = UUID(int=number)
-        for file in folder.glob(f"{UUID(segment['segment_id']).hex}.*"):
-            file.rename(folder / f"{name.hex}{file.suffix}")
-        content = content.replace(segment["segment_id"], str(name))
-    meta.write_text(content)
-    for file in folder.iterdir():
-        if file.name.startswith("."):
-            file.unlink()
-        else:
-            file.chmod(_READABLE)
-
-
-def analyser(language: str) -> Any:
-    """tantivy's analyser for a language: lower case, stems, and no accents.
-
-    A word is a sequence of letters and digits, so each part of an identifier can be found.
-
-    :raises InvalidArgumentError: When the language is not known.
-    """
-    if language not in LANGUAGES:
-        raise InvalidArgumentError(
-            f"language is {shown(language)}, but one of {', '.join(LANGUAGES)} is expected"
-        )
-    builder = tantivy.TextAnalyzerBuilder(tantivy.Tokenizer.simple())
-    builder = builder.filter(tantivy.Filter.remove_long(_LONGEST_WORD))
-    builder = builder.filter(tantivy.Filter.lowercase())
-    if language != NO_LANGUAGE:
-        builder = builder.filter(tantivy.Filter.stemmer(language))
-    return builder.filter(tantivy.Filter.ascii_fold()).build()
 
 
 def _joined_names(text: str) -> str:

@@ -1,31 +1,32 @@
-"""An open index that answers queries, stage by stage."""
+"""An open index that answers queries."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from copy import copy
-from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from math import inf
 from pathlib import Path
 from threading import Lock
-from time import perf_counter
 from typing import Any, Self
 
 from swiftlet.retrieval.aggregation import DocumentNumbers
-from swiftlet.retrieval.arguments import number, one_of, whole_number
+from swiftlet.retrieval.arguments import (
+    check_fusion,
+    check_options,
+    checked_highlight,
+    number,
+    one_of,
+    whole_number,
+)
 from swiftlet.retrieval.columns import Columns, Value
 from swiftlet.retrieval.directory import IndexDirectory
 from swiftlet.retrieval.documents import DocumentStore
+from swiftlet.retrieval.embedding_space import check_embedding_spaces
 from swiftlet.retrieval.encoder import Encoder, OnnxEncoder, Precision
-from swiftlet.retrieval.errors import (
-    CorruptIndexError,
-    EmbeddingSpaceMismatch,
-    InvalidArgumentError,
-    RetrievalError,
-    shown,
-)
+from swiftlet.retrieval.errors import InvalidArgumentError, RetrievalError, shown
 from swiftlet.retrieval.facets import facet_values
 from swiftlet.retrieval.filters import Every, Filter, parse_filter
+from swiftlet.retrieval.generation import Generation
 from swiftlet.retrieval.grouping import (
     GroupedResult,
     OneEmbedding,
@@ -35,70 +36,20 @@ from swiftlet.retrieval.grouping import (
 from swiftlet.retrieval.index import VectorIndex
 from swiftlet.retrieval.lexical import LexicalIndex
 from swiftlet.retrieval.manifest import Manifest, read_manifest
-from swiftlet.retrieval.modes import (
-    DEFAULT_WEIGHT,
-    FUSIONS,
-    HIGHLIGHTINGS,
-    MODES,
-    Fusion,
-    Highlighting,
-    Mode,
-)
+from swiftlet.retrieval.modes import DEFAULT_WEIGHT, FUSIONS, MODES, Fusion, Highlighting, Mode
 from swiftlet.retrieval.stages import STAGES
 from swiftlet.retrieval.stages.state import (
     BaseParts,
     EmbeddingCache,
     SearchParts,
     SearchState,
-    Stage,
     num_candidates_for,
 )
 from swiftlet.retrieval.text import check_query
-from swiftlet.retrieval.types import Document, Hit
+from swiftlet.retrieval.types import Document, SearchResult
 
 _FINGERPRINT_CHARACTERS = 16
 _MOST_FIELDS = 100
-_WIDENING = 4
-"""The factor by which the candidates grow while a search is not complete."""
-
-
-@dataclass(frozen=True, slots=True, repr=False)
-class SearchResult:
-    """The hits of a search, best document first.
-
-    `stage_seconds` has one number for each of `STAGE_NAMES`: 0.0 where a stage had nothing to do.
-    `cached` is true when the query's embedding came from the cache. `generation` is that of the
-    index (`Searcher.generation`).
-    """
-
-    hits: list[Hit]
-    stage_seconds: tuple[float, ...]
-    cached: bool = False
-    generation: str = ""
-
-    def __iter__(self) -> Iterator[Hit]:
-        return iter(self.hits)
-
-    def __len__(self) -> int:
-        return len(self.hits)
-
-    def __getitem__(self, rank: int) -> Hit:
-        return self.hits[rank]
-
-    def __repr__(self) -> str:
-        hits = "hit" if len(self.hits) == 1 else "hits"
-        lines = [f"{len(self.hits)} {hits} in {1000 * sum(self.stage_seconds):.2f} ms"]
-        lines += [f"{rank:>3}  {hit!r}" for rank, hit in enumerate(self.hits, start=1)]
-        return "\n".join(lines)
-
-
-@dataclass(frozen=True, slots=True)
-class _Generation:
-    """What all stages of a search see: the index at one moment."""
-
-    name: str
-    parts: SearchParts
-    stages: tuple[Stage, ...]
 
 
 class Searcher:
@@ -126,8 +77,6 @@ class Searcher:
         self._stages = STAGES
         self.stage_names = tuple(stage.name for stage in self._stages)
         """In the order of `SearchResult.stage_seconds`."""
-        repeating = [number for number, stage in enumerate(self._stages) if stage.repeats]
-        self._repeat_start, self._repeat_end = repeating[0], repeating[-1] + 1
         self._closed = False
         self._behind = False
         self._directory: IndexDirectory | None = None
@@ -135,7 +84,8 @@ class Searcher:
         """The directory that was opened."""
         self._refreshing = Lock()
         parts = BaseParts(encoder, index, lexical, columns, passage_to_document, store)
-        self._check(parts, index_manifest)
+        check_embedding_spaces(encoder_manifest, index_manifest)
+        parts.check()
         self._serve(parts, parts, index_manifest, 0)
 
     @classmethod
@@ -192,22 +142,10 @@ class Searcher:
             if directory is None or not (directory.refresh() or self._behind):
                 return False
             self._behind = True
-            self._check(directory.base, directory.manifest)
+            check_embedding_spaces(self.encoder_manifest, directory.manifest)
+            directory.base.check()
             self._serve(directory.base, directory.parts, directory.manifest, directory.change)
             return True
-
-    def _check(self, base: BaseParts, manifest: Manifest) -> None:
-        check_embedding_spaces(self.encoder_manifest, manifest)
-        store, index, lexical = base.store, base.index, base.lexical
-        words = store.num_passages if lexical is None else lexical.size
-        counts = index.size, len(base.passage_to_document), store.num_passages, words
-        if len(set(counts)) != 1 or index.dim != self.encoder.dim:
-            raise CorruptIndexError(
-                "the parts of the index do not belong together: "
-                f"{counts[0]} embeddings of {index.dim} dimensions, {counts[1]} passages in the "
-                f"map, {counts[2]} in the store and {counts[3]} in the lexical index, for an "
-                f"encoder of {self.encoder.dim} dimensions"
-            )
 
     def _serve(self, base: BaseParts, parts: SearchParts, manifest: Manifest, change: int) -> None:
         """Answer with `parts` from now on."""
@@ -227,7 +165,7 @@ class Searcher:
         """The number of the last change that searches see."""
         name = manifest.fingerprint[:_FINGERPRINT_CHARACTERS]
         name += f".{change}" if parts is not base else ""
-        self._generation = _Generation(name, parts, tuple(stage(parts) for stage in self._stages))
+        self._generation = Generation(name, parts, self._stages)
         self._behind = False
 
     @property
@@ -313,21 +251,16 @@ class Searcher:
         mode = self.modes[0] if mode is None else self.check_mode(mode)
         fusion = one_of("fusion", fusion, FUSIONS)
         offset = whole_number("offset", offset, least=0)
-        if fusion != "weighted" and (weight is not None or offset):
-            # The ranks, and so the order, depend on how many documents are asked for.
-            name = "offset" if weight is None else "weight"
-            raise InvalidArgumentError(
-                f"fusion is {shown(fusion)}, which takes no {name}: give one of the two"
-            )
+        check_fusion(fusion, weight, offset)
         if options:
-            self._check_options(options)
+            check_options(options, self.stage_names)
         search = SearchState(
             query=query,
             filter=None if filter is None else parse_filter(filter),
             offset=offset,
             min_score=-inf if min_score is None else number("min_score", min_score),
             include_text=include_text,
-            highlight=self._checked_highlight(highlight, include_text),
+            highlight=checked_highlight(highlight, include_text, self.modes),
             mode=mode,
             fusion=fusion,
             weight=self.weight if weight is None else number("weight", weight, least=0, most=1),
@@ -336,22 +269,7 @@ class Searcher:
             num_candidates=num_candidates_for(offset + top_k, mode),
             num_wanted=offset + top_k,
         )
-        generation = self._generation
-        seconds = self._run(search, generation.stages)
-        num_hits = max(0, search.num_wanted - offset)
-        if len(search.hits) != num_hits:
-            raise RuntimeError(
-                f"one of the stages {', '.join(self.stage_names)} has changed the number of hits "
-                f"from {num_hits} to {len(search.hits)}: a stage that leaves documents "
-                "out repeats, and comes before `aggregate`"
-            )
-        scores = [hit.score for hit in search.hits]
-        if scores != sorted(scores, reverse=True):
-            raise RuntimeError(
-                f"one of the stages {', '.join(self.stage_names)} has put the hits into another "
-                "order than their scores: a stage that ranks sets the scores, too"
-            )
-        return SearchResult(search.hits, seconds, search.cached, generation.name)
+        return self._generation.search(search)
 
     def search_groups(
         self,
@@ -405,53 +323,6 @@ class Searcher:
             )
         return found
 
-    def _checked_highlight(self, highlight: object, include_text: bool) -> Highlighting | None:
-        if highlight is None:
-            return None
-        found = one_of("highlight", highlight, HIGHLIGHTINGS)
-        if not include_text:
-            raise InvalidArgumentError(
-                f"highlight is {found!r}, but passages without their text have nothing to mark"
-            )
-        if found == "words" and "lexical" not in self.modes:
-            raise InvalidArgumentError(
-                f"highlight is {found!r}, but the index was built without words: build it again "
-                "with a language, or ask for 'sentence'"
-            )
-        return found
-
-    def _check_options(self, options: Mapping[str, Any]) -> None:
-        if not isinstance(options, Mapping):
-            raise InvalidArgumentError(
-                f"options is {shown(options)}, but a mapping of stage names to values is expected"
-            )
-        if unknown := [name for name in options if name not in self.stage_names]:
-            raise InvalidArgumentError(
-                f"options name {shown(unknown[0])}, but the stages are "
-                f"{', '.join(self.stage_names)}"
-            )
-
-    def _run(self, search: SearchState, stages: Sequence[Stage]) -> tuple[float, ...]:
-        """Run the stages, those that repeat until the search is complete; seconds of each."""
-        seconds = [0.0] * len(stages)
-        last = perf_counter()
-        position = 0
-        while position < len(stages):
-            had_work = stages[position].run(search)
-            now = perf_counter()
-            if had_work:
-                seconds[position] += now - last
-            last = now
-            position += 1
-            if position == self._repeat_end:
-                if search.is_complete:
-                    # Filters and lexical searches leave fewer documents.
-                    search.num_wanted = min(search.num_wanted, len(search.documents.rows))
-                else:
-                    search.num_candidates *= _WIDENING
-                    position = self._repeat_start
-        return tuple(seconds)
-
     def facets(
         self,
         filter: Mapping[str, Any] | Filter | None = None,  # noqa: A002 - as in `search`
@@ -502,28 +373,4 @@ class Searcher:
         return (
             f"Searcher({self.num_documents:,} documents, {self.num_passages:,} passages, "
             f"{details.get('factory', '')})"
-        )
-
-
-def check_embedding_spaces(encoder: Manifest, index: Manifest) -> None:
-    """Refuse an encoder of another embedding space: its results would be random.
-
-    :raises EmbeddingSpaceMismatch: When their embedding spaces or dimensions differ.
-    """
-    name = f"the query encoder {encoder.details.get('name', '')!r}"
-    check_embedding_space(name, encoder.embedding_space, encoder.dim, index)
-
-
-def check_embedding_space(name: str, embedding_space: str, dim: int, index: Manifest) -> None:
-    """Refuse an embedding space other than that of an index; `name` is the subject of the error.
-
-    :raises EmbeddingSpaceMismatch: When the embedding spaces or the dimensions differ.
-    """
-    if (embedding_space, dim) != (index.embedding_space, index.dim):
-        raise EmbeddingSpaceMismatch(
-            f"{name} is of the embedding space {embedding_space[:12]} with {dim} dimensions, but "
-            "the index was "
-            f"built in {index.embedding_space[:12]} with {index.dim} "
-            f"(by the encoder {index.details.get('encoder', '')!r}): name that encoder, or one "
-            "trained for its space"
         )

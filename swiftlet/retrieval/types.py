@@ -1,6 +1,6 @@
-"""The types that all parts share: documents, passages, queries and hits."""
+"""The types that all parts share: documents, passages, queries, hits and results."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -74,3 +74,33 @@ class Hit:
         more = " …" if len(self.passage.text) > _SHOWN_CHARACTERS else ""
         title = f"  {self.title}" if self.title else ""
         return f"{self.score:.4f}  {self.document_id}{title}: {text}{more}"
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class SearchResult:
+    """The hits of a search, best document first.
+
+    `stage_seconds` has one number for each of `STAGE_NAMES`: 0.0 where a stage had nothing to do.
+    `cached` is true when the query's embedding came from the cache. `generation` is that of the
+    index (`Searcher.generation`).
+    """
+
+    hits: list[Hit]
+    stage_seconds: tuple[float, ...]
+    cached: bool = False
+    generation: str = ""
+
+    def __iter__(self) -> Iterator[Hit]:
+        return iter(self.hits)
+
+    def __len__(self) -> int:
+        return len(self.hits)
+
+    def __getitem__(self, rank: int) -> Hit:
+        return self.hits[rank]
+
+    def __repr__(self) -> str:
+        hits = "hit" if len(self.hits) == 1 else "hits"
+        lines = [f"{len(self.hits)} {hits} in {1000 * sum(self.stage_seconds):.2f} ms"]
+        lines += [f"{rank:>3}  {hit!r}" for rank, hit in enumerate(self.hits, start=1)]
+        return "\n".join(lines)

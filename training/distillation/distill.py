@@ -5,9 +5,9 @@ from pathlib import Path
 
 import torch
 
+from swiftlet.retrieval.embedding_space import check_embedding_space
 from swiftlet.retrieval.errors import InvalidArgumentError
 from swiftlet.retrieval.manifest import read_manifest
-from swiftlet.retrieval.searcher import check_embedding_space
 from training.distillation.neighbours import Neighbours
 from training.distillation.overlap import IndexComparison, Overlap
 from training.distillation.settings import Distillation

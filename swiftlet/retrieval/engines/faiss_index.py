@@ -1,16 +1,22 @@
 """The engine of FAISS: an index of any factory string, in one file."""
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache, partial
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import faiss
 import numpy as np
-from numpy.typing import NDArray
 
+from swiftlet.retrieval.engines.faiss_filter import CopiedRows, Lists, SelectedRows, find_lists
+from swiftlet.retrieval.engines.faiss_search import (
+    kept_parameters,
+    most_probes,
+    nearest_rows,
+    search_parameters,
+)
 from swiftlet.retrieval.errors import CorruptIndexError, InvalidArgumentError
 from swiftlet.retrieval.index import (
     FEW_ROWS,
@@ -40,12 +46,9 @@ _COPIED_SHARE = 1 / 32
 """Above `FEW_ROWS`, up to so many rows and this share of all are copied: with this few rows, most
 of the nearest lists have none of them."""
 
-_WIDENING = 4
-
 # FAISS accepts these and then ends the process or never returns: a number that is zero, and graphs
 # with too few neighbours.
 _FATAL = re.compile(r"(?:[A-Za-z_]+0+|HNSW1|NSG[1-9])(?![0-9])")
-_MOST_PARAMETERS = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +71,7 @@ class FaissIndex(VectorIndex):
 
     def __init__(self, index: Any) -> None:
         self._index = index
-        self._parameters_of = _kept_parameters(index)
+        self._parameters_of = kept_parameters(index)
         self.parameters = FaissParameters()
 
     @classmethod
@@ -147,7 +150,7 @@ class FaissIndex(VectorIndex):
     @property
     def most_probes(self) -> int:
         """The number of probes that visits all lists; 1 for an index without lists or graph."""
-        return _most_probes(self._index)
+        return most_probes(self._index)
 
     @property
     def refines(self) -> bool:
@@ -205,23 +208,23 @@ class FaissIndex(VectorIndex):
         k is at most `num_candidates`; with `num_candidates` ≥ `size`, every row comes back.
         """
         wanted = min(num_candidates, self.size)
-        return _search(self._index, embedding, wanted, self._parameters(wanted))
+        return nearest_rows(self._index, embedding, wanted, self._parameters(wanted))
 
     def restricted_to(self, allowed: Mask) -> RestrictedIndex:
         """The `allowed` rows (size,) of this index, prepared for many searches."""
         count = np.count_nonzero(allowed)
         if FEW_ROWS < count <= min(_MOST_COPIED_ROWS, self.size * _COPIED_SHARE):
-            return _CopiedRows(self, allowed)
+            return CopiedRows(self, allowed)
         if count > FEW_ROWS:
             selector = faiss.IDSelectorBitmap(np.packbits(allowed, bitorder="little"))
             # Where the codes cannot be filtered, the finer codes can be.
             for index in dict.fromkeys((self._index, self.finest)):
-                parameters = _search_parameters(index, selector, 1, 1)
+                parameters = search_parameters(index, selector, 1, 1)
                 try:
-                    _search(index, np.zeros(self.dim, np.float32), 1, parameters)
+                    nearest_rows(index, np.zeros(self.dim, np.float32), 1, parameters)
                 except RuntimeError:
                     continue
-                return _SelectedRows(self, allowed, index, selector)
+                return SelectedRows(self, allowed, index, selector)
         return RestrictedIndex(self, allowed)
 
     def embeddings(self, rows: Rows) -> Embeddings:
@@ -241,18 +244,10 @@ class FaissIndex(VectorIndex):
         return found
 
     @cached_property
-    def lists(self) -> "_Lists | None":
+    def lists(self) -> Lists | None:
         """The inverted lists, if there are several and they are of embeddings as they are."""
         index = faiss.downcast_index(self._index.base_index) if self.refines else self._index
-        if not isinstance(index, faiss.IndexIVF) or index.nlist == 1:
-            return None
-        sizes = np.array([index.get_list_size(number) for number in range(index.nlist)])
-        of_rows = np.empty(self.size, dtype=np.int32)
-        for number in np.flatnonzero(sizes).tolist():
-            rows = index.invlists.get_ids(number)
-            of_rows[faiss.rev_swig_ptr(rows, int(sizes[number]))] = number
-            index.invlists.release_ids(number, rows)
-        return _Lists(index.quantizer.reconstruct_n(0, index.nlist), sizes, of_rows)
+        return find_lists(index)
 
     @property
     def finest(self) -> Any:
@@ -269,76 +264,6 @@ class FaissIndex(VectorIndex):
         return self._parameters_of(probes, min(given.refine_factor, self.size / wanted))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Lists:
-    """Inverted lists: centroids (l, dim), numbers of rows (l,), and the list of each row (n,)."""
-
-    centroids: Embeddings
-    sizes: NDArray[np.int64]
-    of_rows: NDArray[np.int32]
-
-
-class _CopiedRows(RestrictedIndex):
-    """Rows that are copied to an exact index, which is smaller and faster in half precision."""
-
-    def __init__(self, whole: FaissIndex, allowed: Mask) -> None:
-        super().__init__(whole, allowed)
-        self._copied_rows = np.flatnonzero(allowed)
-        codes = getattr(whole.finest, "sq", None)
-        is_half = codes is not None and codes.qtype == faiss.ScalarQuantizer.QT_fp16
-        self._copy = FaissIndex.create("SQfp16" if is_half else "Flat", whole.dim)
-        self._copy.add(whole.embeddings(self._copied_rows))
-
-    def search(self, embedding: Embeddings, num_candidates: int) -> tuple[Embeddings, Rows]:
-        """As `RestrictedIndex.search`."""
-        scores, places = self._copy.search(embedding, num_candidates)
-        return scores, self._copied_rows[places]
-
-
-class _SelectedRows(RestrictedIndex):
-    """Rows that FAISS selects while it searches."""
-
-    def __init__(self, whole: FaissIndex, allowed: Mask, index: Any, selector: Any) -> None:
-        """Search `index`, which is that of `whole` or its finest codes, with the `selector`."""
-        super().__init__(whole, allowed)
-        self._index, self._most_probes = index, whole.most_probes
-        self._parameters_of = _kept_parameters(index, selector)
-        self._given = whole.parameters
-        self._lists = whole.lists
-        if self._lists is not None:
-            self._counts = np.bincount(
-                self._lists.of_rows[allowed], minlength=len(self._lists.centroids)
-            )
-
-    def search(self, embedding: Embeddings, num_candidates: int) -> tuple[Embeddings, Rows]:
-        """As `RestrictedIndex.search`; more lists are visited until there are enough rows."""
-        if num_candidates >= self.size:
-            return super().search(embedding, num_candidates)
-        growth = max(1.0, num_candidates / self._given.num_candidates)
-        probes = self._probes(embedding, min(self._most_probes, int(self._given.probes * growth)))
-        while True:
-            refine_factor = min(self._given.refine_factor, self.size / num_candidates)
-            parameters = self._parameters_of(probes, refine_factor)
-            found = _search(self._index, embedding, num_candidates, parameters)
-            if len(found[1]) == num_candidates:
-                return found
-            if probes == self._most_probes:
-                return super().search(embedding, num_candidates)
-            probes = min(self._most_probes, probes * _WIDENING)
-
-    def _probes(self, embedding: Embeddings, probes: int) -> int:
-        """So many lists that they have the share of these rows that `probes` lists have of all.
-
-        The nearest lists may have few of these rows, or none.
-        """
-        if self._lists is None or probes == self._most_probes:
-            return probes
-        nearest = np.argsort(-np.einsum("ij,j->i", self._lists.centroids, embedding))
-        share = self._lists.sizes[nearest[:probes]].sum() / len(self._lists.of_rows)
-        visited = np.cumsum(self._counts[nearest])
-        return min(self._most_probes, int(np.searchsorted(visited, share * self.size)) + 1)
-
-
 def _read(path: Path, flags: int) -> Any:
     try:
         size_bytes = path.stat().st_size
@@ -350,49 +275,6 @@ def _read(path: Path, flags: int) -> Any:
         raise CorruptIndexError(f"{path} is no FAISS index: {error.strerror}") from error
     except RuntimeError as error:
         raise CorruptIndexError(f"{path} is no FAISS index: {_reason(error)}") from error
-
-
-def _search(
-    index: Any, embedding: Embeddings, wanted: int, parameters: Any
-) -> tuple[Embeddings, Rows]:
-    # The setting is per thread. Without it, FAISS starts a thread for each core.
-    faiss.omp_set_num_threads(1)
-    scores, rows = index.search(embedding[np.newaxis], wanted, params=parameters)
-    found = rows[0] >= 0
-    return scores[0][found], rows[0][found]
-
-
-def _kept_parameters(index: Any, selector: Any = None) -> Callable[[int, float], Any]:
-    """`_search_parameters` for probes and a refine factor; kept, because they are slow to make."""
-    return lru_cache(_MOST_PARAMETERS)(partial(_search_parameters, index, selector))
-
-
-def _search_parameters(index: Any, selector: Any, probes: int, refine_factor: float) -> Any:
-    """Per-search parameters for an index and everything wrapped in it; None where it takes none."""
-    if isinstance(index, faiss.IndexRefine):
-        inner = _search_parameters(faiss.downcast_index(index.base_index), selector, probes, 1)
-        return faiss.IndexRefineSearchParameters(k_factor=refine_factor, base_index_params=inner)
-    if isinstance(index, faiss.IndexPreTransform):
-        base = faiss.downcast_index(index.index)
-        inner = _search_parameters(base, selector, probes, refine_factor)
-        return inner and faiss.SearchParametersPreTransform(index_params=inner)
-    if isinstance(index, faiss.IndexIVF):
-        return faiss.SearchParametersIVF(nprobe=probes, sel=selector)
-    if isinstance(index, faiss.IndexHNSW):
-        return faiss.SearchParametersHNSW(efSearch=probes, sel=selector)
-    return selector and faiss.SearchParameters(sel=selector)
-
-
-def _most_probes(index: Any) -> int:
-    if isinstance(index, faiss.IndexRefine):
-        return _most_probes(faiss.downcast_index(index.base_index))
-    if isinstance(index, faiss.IndexPreTransform):
-        return _most_probes(faiss.downcast_index(index.index))
-    if isinstance(index, faiss.IndexIVF):
-        return int(index.nlist)
-    if isinstance(index, faiss.IndexHNSW):
-        return max(1, int(index.ntotal))
-    return 1
 
 
 def _doubling(most: int) -> list[int]:

@@ -13,7 +13,7 @@ from swiftlet.retrieval.aggregation import DocumentNumbers, NumbersByRow
 from swiftlet.retrieval.columns import Columns
 from swiftlet.retrieval.documents import DocumentStore
 from swiftlet.retrieval.encoder import Encoder
-from swiftlet.retrieval.errors import FilterError
+from swiftlet.retrieval.errors import CorruptIndexError, FilterError
 from swiftlet.retrieval.filters import Filter, check_fields, passing
 from swiftlet.retrieval.index import Mask, Restrictable, Rows, SearchedRows, VectorIndex
 from swiftlet.retrieval.lexical import LexicalIndex, LexicalQuery
@@ -120,6 +120,23 @@ class BaseParts(SearchParts):
         """As `SearchParts.document_ids`."""
         ((_, documents),) = self.passing_documents(tree)
         return [*compress(self.store.document_ids(), documents)]
+
+    def check(self) -> None:
+        """Refuse parts that do not belong together.
+
+        :raises CorruptIndexError: When they do not hold the same passages, or their embeddings and
+            those of the encoder differ in dimensions.
+        """
+        store, index, lexical = self.store, self.index, self.lexical
+        words = store.num_passages if lexical is None else lexical.size
+        counts = index.size, len(self.passage_to_document), store.num_passages, words
+        if len(set(counts)) != 1 or index.dim != self.encoder.dim:
+            raise CorruptIndexError(
+                "the parts of the index do not belong together: "
+                f"{counts[0]} embeddings of {index.dim} dimensions, {counts[1]} passages in the "
+                f"map, {counts[2]} in the store and {counts[3]} in the lexical index, for an "
+                f"encoder of {self.encoder.dim} dimensions"
+            )
 
     def checked_columns(self) -> Columns:
         """The columns of the index.

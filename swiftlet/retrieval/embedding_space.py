@@ -1,0 +1,28 @@
+"""Checks that embeddings are of one embedding space."""
+
+from swiftlet.retrieval.errors import EmbeddingSpaceMismatch
+from swiftlet.retrieval.manifest import Manifest
+
+
+def check_embedding_spaces(encoder: Manifest, index: Manifest) -> None:
+    """Refuse an encoder of another embedding space: its results would be random.
+
+    :raises EmbeddingSpaceMismatch: When their embedding spaces or dimensions differ.
+    """
+    name = f"the query encoder {encoder.details.get('name', '')!r}"
+    check_embedding_space(name, encoder.embedding_space, encoder.dim, index)
+
+
+def check_embedding_space(name: str, embedding_space: str, dim: int, index: Manifest) -> None:
+    """Refuse an embedding space other than that of an index; `name` is the subject of the error.
+
+    :raises EmbeddingSpaceMismatch: When the embedding spaces or the dimensions differ.
+    """
+    if (embedding_space, dim) != (index.embedding_space, index.dim):
+        raise EmbeddingSpaceMismatch(
+            f"{name} is of the embedding space {embedding_space[:12]} with {dim} dimensions, but "
+            "the index was "
+            f"built in {index.embedding_space[:12]} with {index.dim} "
+            f"(by the encoder {index.details.get('encoder', '')!r}): name that encoder, or one "
+            "trained for its space"
+        )
