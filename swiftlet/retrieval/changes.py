@@ -102,16 +102,13 @@ class Changes:
                 yield self._change(row)
 
     def _opened(self) -> sqlite3.Connection | None:
-        """The open file; None when there is none, or a writer has not finished making it."""
+        """The open file, or None when there is none; a writer makes it with its base."""
         if self._connection is not None:
             return self._connection
         if not self.path.exists():
             return None
         with self._errors():
             connection = connect_changes(self.path)
-            if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'base'").fetchone():
-                connection.close()
-                return None
             check_base(connection, self.path, self._content)
         self._connection = connection
         return connection
