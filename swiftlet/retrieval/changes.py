@@ -73,6 +73,10 @@ class Changes:
         """The last change of each document, of those up to `last`, in order; errors as `after`."""
         return self._select(_NEWEST, last)
 
+    def count(self) -> int:
+        """The number of changes, each of which is read and verified; errors as `after`."""
+        return sum(1 for _ in self.after(self.first))
+
     def is_newer(self) -> bool:
         """Whether the file has been written to since the last call; the first call says yes."""
         connection = self._opened()
