@@ -43,12 +43,13 @@ _DOCUMENT = {
             "maxLength": LONGEST_ID,
             "description": "No control characters, and not blank.",
         },
-        "text": {"type": "string"},
+        "text": {"type": "string", "description": "Not blank, unless there is a title."},
         "title": {"type": ["string", "null"]},
         "metadata": {"type": ["object", "null"]},
     },
     "required": ["_id", "text"],
-    "description": "Other fields belong to the metadata. Text or title is not blank.",
+    "description": 'an object with "_id", "text" and perhaps "title" and "metadata", to which '
+    "further fields belong",
 }
 _MOST_VALUES = 1_000_000
 """Values of one body: a thousand documents with rich metadata have fewer."""
@@ -57,6 +58,7 @@ _MOST_VALUES = 1_000_000
 def writes_router(limits: Limits, writing: Writing) -> APIRouter:
     """The routes that change the index, with the bounds of `limits`."""
     listed, most = f"a list of 1 to {limits.max_documents}", limits.max_documents
+    an_id = f"an id of up to {LONGEST_ID} characters"
 
     class PutRequest(RequestModel):
         """The body of `PUT /documents`."""
@@ -72,7 +74,7 @@ def writes_router(limits: Limits, writing: Writing) -> APIRouter:
 
         model_config = ConfigDict(json_schema_extra={"minProperties": 1})
 
-        ids: list[Annotated[str, Field(max_length=LONGEST_ID)]] = Field(
+        ids: list[Annotated[str, Field(max_length=LONGEST_ID, description=an_id)]] = Field(
             [], max_length=most, description=f"{listed} ids of up to {LONGEST_ID} characters"
         )
         filter: FilterObject = None

@@ -106,6 +106,7 @@ def test_documents_are_deleted_by_a_filter(server):
         ({"documents": [{"_id": "a", "text": "b"}, {"_id": "a", "text": "c"}]}, "'a'"),
         ({"documents": [{"_id": "a", "text": 3}]}, '"text" is a number'),
         ({"documents": [{"_id": "a", "text": "b", "metadata": 3}]}, '"metadata" is a number'),
+        ({"documents": ["a"]}, r'^documents\[1\] is a text; an object with "_id", "text" and'),
         ({"documents": []}, "a list of 1 to 1000 objects"),
         ({}, "documents is missing"),
     ],
@@ -285,3 +286,11 @@ def test_all_documents_are_not_deleted_by_mistake(server):
     answer = delete(server, ids=["a" * 3000])
     assert answer.status_code == 422
     assert len(found(server, "anything")) == 2
+
+
+def test_an_id_that_is_none_is_named_by_its_position(server):
+    for wrong, is_what in (("a" * 3000, "has 3000 characters"), (5, "is 5"), (None, "is null")):
+        answer = delete(server, ids=["tea", wrong])
+        assert answer.status_code == 422
+        sentence = f"ids[1] {is_what}; an id of up to 2048 characters is expected"
+        assert (answer.json()["field"], answer.json()["detail"]) == ("ids[1]", sentence)
