@@ -11,7 +11,6 @@ from starlette.responses import Response
 
 from service.context import RequestContext
 from swiftlet.retrieval.errors import (
-    FilterError,
     InvalidArgumentError,
     RetrievalError,
     StorageError,
@@ -181,8 +180,6 @@ def problem_response(error: Exception, context: RequestContext) -> Response:
         "detail": detail,
         "request_id": context.request_id,
     }
-    if isinstance(error, FilterError):
-        problem["field"] = "filter"
-    elif isinstance(error, InvalidRequestError) and error.field:
+    if isinstance(error, InvalidArgumentError) and error.field:
         problem["field"] = error.field
     return Response(to_json(problem), kind.status, {**kind.headers}, MEDIA_TYPE)

@@ -23,6 +23,9 @@ class RetrievalError(Exception):
 class InvalidArgumentError(RetrievalError, ValueError):
     """An argument is outside its bounds; the message names the value and the bounds."""
 
+    field = ""
+    """The name of the argument, where the service has to know it."""
+
 
 class QueryError(InvalidArgumentError, ValueError):
     """A query cannot be searched: it is empty, blank, too long or not valid text."""
@@ -30,6 +33,14 @@ class QueryError(InvalidArgumentError, ValueError):
 
 class FilterError(InvalidArgumentError, ValueError):
     """A filter is malformed, or names a field that no document has."""
+
+    field = "filter"
+
+
+class GroupingError(FilterError):
+    """Documents cannot be grouped by a field: none has it, or one has several values of it."""
+
+    field = "group_by"
 
 
 class UnknownDocumentError(RetrievalError, KeyError):
