@@ -100,6 +100,7 @@ def test_a_search_with_a_filter_finds_the_documents_that_pass_it(index: Path) ->
     assert re.findall(r"0\.\d{4}\s+(\w+)", found.stdout) == ["ski"]
     for chosen, complaint in (
         ("year", '--filter is \'year\', but JSON such as {"year": {"gte": 2020}} is expected'),
+        *((f'{{"year": {number}}}', "but JSON such") for number in ("NaN", "-Infinity", "1e999")),
         ('{"years": 1}', "names 'years', but the documents have the fields ['kind', 'year']"),
     ):
         assert complaint in refusal(swiftlet("search", index, "tea", "--filter", chosen))
