@@ -7,13 +7,32 @@ HTTP status. Any other exception is a fault of Swiftlet.
 from pathlib import Path
 from reprlib import Repr
 
-_SHORT = Repr()
-_SHORT.maxstring = _SHORT.maxother = 80
+
+class _Short(Repr):
+    def __init__(self) -> None:
+        super().__init__()
+        self.maxstring = self.maxother = 80
+
+
+class _ShortJson(_Short):
+    def repr_NoneType(self, _value: None, _level: int) -> str:  # noqa: N802 - called by this name
+        return "null"
+
+    def repr_bool(self, value: bool, _level: int) -> str:
+        return "true" if value else "false"
+
+
+_SHORT, _SHORT_JSON = _Short(), _ShortJson()
 
 
 def shown(value: object) -> str:
     """The value as quoted in an error: on one line, and shortened if it is long."""
     return _SHORT.repr(value)
+
+
+def shown_json(value: object) -> str:
+    """As `shown`, but null, true and false are written as in JSON."""
+    return _SHORT_JSON.repr(value)
 
 
 class RetrievalError(Exception):

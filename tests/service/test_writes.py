@@ -100,6 +100,7 @@ def test_documents_are_deleted_by_a_filter(server):
     [
         ({"documents": [{"_id": "a"}]}, 'there is no "text"'),
         ({"documents": [{"_id": "a", "text": " "}]}, "has neither text nor title"),
+        ({"documents": [{"_id": None, "text": "a"}]}, "the document id null is not a string"),
         ({"documents": [{"text": "a"}]}, "there is no document id"),
         ({"documents": [{"_id": "a" * 10**6, "text": "a"}]}, "at most 2,048 are expected"),
         ({"documents": [{"_id": "a\nb", "text": "a"}]}, "document id"),
