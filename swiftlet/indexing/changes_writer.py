@@ -6,8 +6,16 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-from swiftlet.retrieval.changes import CHANGES_FILE, FORMAT, Change, Row, check_base, checksum
-from swiftlet.retrieval.errors import StorageError
+from swiftlet.retrieval.changes import (
+    CHANGES_FILE,
+    FORMAT,
+    Change,
+    Row,
+    check_base,
+    checksum,
+    is_read_only,
+)
+from swiftlet.retrieval.errors import ReadOnlyStorageError, StorageError
 from swiftlet.retrieval.publication import storage_errors
 
 _SCHEMA = """
@@ -80,7 +88,7 @@ class ChangesWriter:
         """Make the file completely or not at all: an emptied one has lost changes."""
         made = self._path.with_name(f".{CHANGES_FILE}.partial")
         with storage_errors(self._path):
-            made.unlink(missing_ok=True)  # of a writer that was killed
+            made.write_bytes(b"")  # there may be one of a writer that was killed
             with closing(sqlite3.connect(made)) as connection:
                 connection.executescript(f"PRAGMA journal_mode = WAL; BEGIN; {_SCHEMA}")
                 connection.execute("INSERT INTO base VALUES (?, ?)", (self._content, FORMAT))
@@ -94,7 +102,8 @@ class ChangesWriter:
         try:
             yield
         except sqlite3.OperationalError as error:
-            raise StorageError(f"cannot write {self._path}: {error}") from error
+            kind = ReadOnlyStorageError if is_read_only(error) else StorageError
+            raise kind(f"cannot write {self._path}: {error}") from error
 
 
 def _row(change: Change, content: str) -> Row:

@@ -169,6 +169,11 @@ def check_base(connection: sqlite3.Connection, path: Path, content: str) -> None
         )
 
 
+def is_read_only(error: sqlite3.Error) -> bool:
+    """Whether SQLite could not write a file that it needs, or was not permitted to."""
+    return error.sqlite_errorcode & 0xFF in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY)
+
+
 def connect_changes(path: Path) -> sqlite3.Connection:
     """A reading connection that sees everything committed, also on read-only storage."""
     uri = f"{path.absolute().as_uri()}?mode=ro"
@@ -177,7 +182,7 @@ def connect_changes(path: Path) -> sqlite3.Connection:
         connection.execute("SELECT 1 FROM sqlite_master")
     except sqlite3.OperationalError as error:
         connection.close()
-        if error.sqlite_errorcode & 0xFF not in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY):
+        if not is_read_only(error):
             raise
     else:
         return connection

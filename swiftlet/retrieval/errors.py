@@ -109,3 +109,7 @@ class MissingExtraError(RetrievalError):
 
 class StorageError(RetrievalError):
     """The file system refuses a write: it is full, read-only or not permitted."""
+
+
+class ReadOnlyStorageError(StorageError):
+    """The file system is read-only, or does not permit a write to this user."""

@@ -2,6 +2,7 @@
 
 import re
 import shutil
+import subprocess
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -18,6 +19,8 @@ from swiftlet.retrieval.errors import ArtefactError
 from swiftlet.retrieval.manifest import read_manifest
 from swiftlet.retrieval.types import Document
 from tests.service.conftest import Server, running, start
+
+pytest_plugins = ["tests.small_disk"]
 
 KEY = "the-write-key-of-the-tests"
 BEARER = {"Authorization": f"Bearer {KEY}"}
@@ -169,6 +172,20 @@ def test_a_service_with_another_document_encoder_refuses_writes_by_name(index):
         answer = put(server, {"_id": "a", "text": "b"})
         assert answer.status_code == 409
         assert "none is not a directory" in answer.json()["detail"]
+
+
+def test_a_full_disk_is_told_from_one_that_cannot_be_written(index, small_disk):
+    subprocess.run(["mount", "-o", "remount,size=2m", str(small_disk)], check=True)
+    copy = shutil.copytree(index, small_disk / "index")
+    with running(copy, write_keys=KEY) as server:
+        answer = put(server, {"_id": "a", "text": "b", "metadata": {"long": "x" * 3_000_000}})
+        assert (answer.status_code, answer.json()["type"]) == (507, "/docs#storage-full")
+    subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
+    with running(copy, write_keys=KEY) as server:
+        answer = put(server, {"_id": "a", "text": "b"})
+        assert (answer.status_code, answer.json()["type"]) == (409, "/docs#write-refused")
+        assert "Read-only file system" in answer.json()["detail"]
+        assert len(found(server, "anything")) == 2
 
 
 def test_what_was_acknowledged_is_there_after_a_kill(index):
