@@ -24,6 +24,7 @@ from swiftlet.retrieval.errors import (
     InvalidArgumentError,
     StorageError,
     UnknownDocumentError,
+    shown,
 )
 from swiftlet.retrieval.filters import Every
 
@@ -96,7 +97,7 @@ def writes_router(limits: Limits, writing: Writing) -> APIRouter:
         except CollectionError as error:
             # Without the options that leave bad documents out, which a build has.
             bad = error.__cause__ if isinstance(error.__cause__, CollectionError) else error
-            raise InvalidRequestError("documents", f"documents: {bad.problem}") from error
+            raise _refused_document(bad, asked.documents) from error
 
     @router.post("/documents/delete", responses=problems(*_REFUSALS, body=True))
     async def delete(asked: DeleteRequest) -> WriteAnswer:
@@ -124,3 +125,12 @@ def _answer(changed: Changed) -> WriteAnswer:
     return WriteAnswer(
         documents=changed.num_documents, unknown=list(changed.unknown), change=changed.change
     )
+
+
+def _refused_document(bad: CollectionError, documents: list[dict[str, Any]]) -> InvalidRequestError:
+    """Name the document by its position, and by its id unless the problem has it."""
+    position = (bad.line_number or 1) - 1
+    field, document_id = f"documents[{position}]", documents[position].get("_id")
+    if isinstance(document_id, str) and shown(document_id) not in bad.problem:
+        return InvalidRequestError(field, f"{field} ({shown(document_id)}): {bad.problem}")
+    return InvalidRequestError(field, f"{field}: {bad.problem}")

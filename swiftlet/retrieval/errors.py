@@ -73,13 +73,18 @@ class UnknownDocumentError(RetrievalError, KeyError):
 
 
 class CollectionError(RetrievalError):
-    """A corpus, queries, qrels or run file is bad; names the file and, where known, the line."""
+    """A corpus, queries, qrels or run is bad; names its file and, where known, the line.
+
+    A text as the `path` stands for what is in memory, where `line_number` is that of the row.
+    """
 
     def __init__(self, path: Path | str, problem: str, line_number: int | None = None) -> None:
         self.path = path
         self.problem = problem
         self.line_number = line_number
-        place = f"{path}" if line_number is None else f"{path}, line {line_number}"
+        place = f"{path}"
+        if line_number is not None:
+            place += f", line {line_number}" if isinstance(path, Path) else f": row {line_number:,}"
         super().__init__(f"{place}: {problem}")
 
 

@@ -101,9 +101,12 @@ def test_documents_are_deleted_by_a_filter(server):
 @pytest.mark.parametrize(
     ("body", "sentence"),
     [
-        ({"documents": [{"_id": "a"}]}, 'there is no "text"'),
-        ({"documents": [{"_id": "a", "text": " "}]}, "has neither text nor title"),
-        ({"documents": [{"_id": None, "text": "a"}]}, "the document id null is not a string"),
+        ({"documents": [{"_id": "a"}]}, r'^documents\[1\] \(\'a\'\): there is no "text"'),
+        ({"documents": [{"_id": "a", "text": " "}]}, r"^documents\[1\]: .* 'a' has neither text"),
+        (
+            {"documents": [{"_id": None, "text": "a"}]},
+            r"^documents\[1\]: the document id null is not a string",
+        ),
         ({"documents": [{"text": "a"}]}, "there is no document id"),
         ({"documents": [{"_id": "a" * 10**6, "text": "a"}]}, "at most 2,048 are expected"),
         ({"documents": [{"_id": "a\nb", "text": "a"}]}, "document id"),
@@ -123,6 +126,7 @@ def test_bad_documents_are_refused_in_one_sentence_and_nothing_is_written(server
     assert answer.status_code == 422
     assert re.search(sentence, answer.json()["detail"]), answer.json()["detail"]
     assert len(answer.json()["detail"]) < 300
+    assert answer.json()["field"] == re.split(r"[ :]", answer.json()["detail"])[0]
     assert "--skip" not in answer.json()["detail"]
     assert sorted(found(server, "good")) == ["ski", "tea"]
 
