@@ -1,11 +1,14 @@
 """Documents are put and deleted while the service answers searches."""
 
+import os
 import re
 import shutil
+import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -202,6 +205,35 @@ def test_what_was_acknowledged_is_there_after_a_kill(index):
     with running(index, write_keys=KEY) as server:
         assert sorted(found(server, "text")) == ["0", "1", "2", "3", "4", "ski"]
         assert put(server, {"_id": "5", "text": "Text 5."}).is_success
+
+
+def test_a_merge_ends_with_a_service_that_is_killed(tmp_path):
+    # So many values take the merge a second.
+    documents = [Document("many", "Text.", metadata={"n": [*range(200_000)]}), Document("a", "b")]
+    build_index(documents, DEFAULT_ENCODER, tmp_path / "index")
+    server = start(tmp_path / "index", write_keys=KEY)
+    service = Path(f"/proc/{server.process.pid}")
+
+    def children() -> set[int]:
+        return {
+            int(process)
+            for listed in service.glob("task/*/children")
+            for process in listed.read_text().split()
+            if b"spawn_main" in Path(f"/proc/{process}/cmdline").read_bytes()
+        }
+
+    before = children()
+    server.client().delete("/documents/a", headers=BEARER)
+    wait_until(lambda: any(tmp_path.glob(".index.partial/artefact/*")))
+    (merge,) = children() - before
+    os.kill(merge, signal.SIGSTOP)  # else it would end by itself
+    server.process.kill()
+    server.ended()
+    try:
+        wait_until(lambda: not Path(f"/proc/{merge}").exists())
+    finally:
+        with suppress(ProcessLookupError):
+            os.kill(merge, signal.SIGKILL)
 
 
 def test_another_service_follows_within_a_second_and_cannot_write(index, server):
