@@ -14,11 +14,6 @@ from swiftlet.encoders import DEFAULT_ENCODER
 from swiftlet.retrieval.changes import CHANGES_FILE
 
 
-@pytest.fixture
-def index(small_index: Path, tmp_path: Path) -> Path:
-    return Path(shutil.copytree(small_index, tmp_path / "index"))
-
-
 def restored(archive: Path, place: Path) -> Path:
     place.mkdir()
     subprocess.run(["tar", "-xf", archive, "-C", place], check=True)

@@ -52,11 +52,6 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def index(built: Path, tmp_path: Path) -> Path:
-    return Path(shutil.copytree(built, tmp_path / "index"))
-
-
-@pytest.fixture
 def searcher(index: Path) -> Iterator[Searcher]:
     with Searcher.open(index, DEFAULT_ENCODER) as opened:
         yield opened
