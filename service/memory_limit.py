@@ -33,7 +33,13 @@ def memory_limit(cgroup: Path = _CGROUP) -> int | None:
 
 
 def check_memory_limit(
-    index: Path, encoder: Path, *, threads: int, cache_bytes: int, limit_bytes: int | None
+    index: Path,
+    encoder: Path,
+    *,
+    threads: int,
+    cache_bytes: int,
+    limit_bytes: int | None,
+    document_encoder: Path | None = None,
 ) -> None:
     """Refuse a limit under which the service would be killed at the start or soon after.
 
@@ -41,18 +47,18 @@ def check_memory_limit(
     limit without room for them makes searches slow, and only causes a warning. So does a limit
     without room for a reload, which holds the next index and encoder beside the present ones.
 
+    :param document_encoder: Encodes written documents in a process of its own, which the warnings
+        count; None where nothing can be written.
     :raises InvalidArgumentError: When the limit is too small.
     """
-    models = [path.stat().st_size for path in encoder.glob("*.onnx")]
-    # The precision is not known yet, so the smallest model counts.
-    needed = BASE_BYTES + _BYTES_A_MODEL_BYTE * min(models, default=0)
-    needed += _BYTES_A_THREAD * threads + cache_bytes
+    needed = _encoding_bytes(encoder) + _BYTES_A_THREAD * threads + cache_bytes
     check_bytes(needed, limit_bytes, "to serve")
+    writing = 0 if document_encoder is None else _encoding_bytes(document_encoder)
     mapped = sum(path.stat().st_size for path in index.glob("*") if path.is_file())
-    # During a reload everything but the packages is in memory twice.
-    reloading = 2 * (needed + mapped) - BASE_BYTES
+    # During a reload everything of the service but its packages is in memory twice.
+    reloading = 2 * (needed + mapped) - BASE_BYTES + writing
     for wanted, consequence in (
-        (needed + mapped, "of index and service: searches will read from the disk"),
+        (needed + mapped + writing, "of index and service: searches will read from the disk"),
         (reloading, "that a reload needs: one may end the process"),
     ):
         if limit_bytes is not None and wanted > limit_bytes:
@@ -74,6 +80,13 @@ def check_bytes(needed: int, limit_bytes: int | None, purpose: str) -> None:
             f"the memory limit is {limit_bytes // MEBIBYTE} MiB; at least {_mebibytes(needed)} MiB "
             f"is expected {purpose}"
         )
+
+
+def _encoding_bytes(encoder: Path) -> int:
+    """What a process with this encoder takes."""
+    models = [path.stat().st_size for path in encoder.glob("*.onnx")]
+    # The precision is not known yet, so the smallest model counts.
+    return BASE_BYTES + _BYTES_A_MODEL_BYTE * min(models, default=0)
 
 
 def _mebibytes(size_bytes: int) -> int:

@@ -11,8 +11,8 @@ from starlette.responses import Response
 
 from service.context import RequestContext
 from swiftlet.retrieval.errors import (
-    FilterError,
     InvalidArgumentError,
+    ReadOnlyStorageError,
     RetrievalError,
     StorageError,
     UnknownDocumentError,
@@ -117,6 +117,8 @@ class ProblemKind:
 
 _RETRY = {"Retry-After": "1"}  # a full queue is empty again sooner
 
+_WRITE_REFUSED = ProblemKind(409, "write-refused", "The index cannot be written")
+
 PROBLEMS: dict[type[Exception], ProblemKind] = {
     MalformedBodyError: ProblemKind(400, "malformed-body", "The body is not JSON"),
     MissingKeyError: ProblemKind(
@@ -135,7 +137,8 @@ PROBLEMS: dict[type[Exception], ProblemKind] = {
     ReloadRefusedError: ProblemKind(
         409, "reload-refused", "The new index or encoder cannot be trusted"
     ),
-    WriteRefusedError: ProblemKind(409, "write-refused", "The index cannot be written"),
+    WriteRefusedError: _WRITE_REFUSED,
+    ReadOnlyStorageError: _WRITE_REFUSED,
     TooLargeError: ProblemKind(413, "body-too-large", "The body is too large"),
     TooManyQueriesError: ProblemKind(413, "too-many-queries", "The batch is too large"),
     InvalidArgumentError: ProblemKind(422, "invalid-request", "The request is outside its bounds"),
@@ -181,8 +184,6 @@ def problem_response(error: Exception, context: RequestContext) -> Response:
         "detail": detail,
         "request_id": context.request_id,
     }
-    if isinstance(error, FilterError):
-        problem["field"] = "filter"
-    elif isinstance(error, InvalidRequestError) and error.field:
+    if isinstance(error, InvalidArgumentError) and error.field:
         problem["field"] = error.field
     return Response(to_json(problem), kind.status, {**kind.headers}, MEDIA_TYPE)

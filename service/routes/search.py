@@ -186,9 +186,13 @@ async def _answer(service: Service, request: Request, query: str, asked: QueryOp
 def _position(asked: QueryOptions, limits: Limits) -> tuple[int, str]:
     """The offset and the generation of a cursor."""
     offset, _, generation = (asked.cursor or "").partition(".")
-    if asked.offset or asked.group_by is not None:
-        other = "an offset" if asked.offset else "group_by"
-        raise InvalidRequestError("cursor", f"cursor is given with {other}; one is expected")
+    others = {
+        "an offset": asked.offset,
+        "group_by": asked.group_by is not None,
+        'fusion "rrf"': asked.fusion == "rrf",
+    }
+    if given := [name for name, is_given in others.items() if is_given]:
+        raise InvalidRequestError("cursor", f"cursor is given with {given[0]}; one is expected")
     if not offset.isdecimal() or len(offset) > _LONGEST_OFFSET or int(offset) > limits.max_offset:
         raise InvalidRequestError(
             "cursor", f"cursor is {shown(asked.cursor or '')}; the `next` of an answer is expected"

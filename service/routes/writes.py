@@ -24,6 +24,7 @@ from swiftlet.retrieval.errors import (
     InvalidArgumentError,
     StorageError,
     UnknownDocumentError,
+    shown,
 )
 from swiftlet.retrieval.filters import Every
 
@@ -43,12 +44,13 @@ _DOCUMENT = {
             "maxLength": LONGEST_ID,
             "description": "No control characters, and not blank.",
         },
-        "text": {"type": "string"},
+        "text": {"type": "string", "description": "Not blank, unless there is a title."},
         "title": {"type": ["string", "null"]},
         "metadata": {"type": ["object", "null"]},
     },
     "required": ["_id", "text"],
-    "description": "Other fields belong to the metadata. Text or title is not blank.",
+    "description": 'an object with "_id", "text" and perhaps "title" and "metadata", to which '
+    "further fields belong",
 }
 _MOST_VALUES = 1_000_000
 """Values of one body: a thousand documents with rich metadata have fewer."""
@@ -57,6 +59,7 @@ _MOST_VALUES = 1_000_000
 def writes_router(limits: Limits, writing: Writing) -> APIRouter:
     """The routes that change the index, with the bounds of `limits`."""
     listed, most = f"a list of 1 to {limits.max_documents}", limits.max_documents
+    an_id = f"an id of up to {LONGEST_ID} characters"
 
     class PutRequest(RequestModel):
         """The body of `PUT /documents`."""
@@ -72,7 +75,7 @@ def writes_router(limits: Limits, writing: Writing) -> APIRouter:
 
         model_config = ConfigDict(json_schema_extra={"minProperties": 1})
 
-        ids: list[Annotated[str, Field(max_length=LONGEST_ID)]] = Field(
+        ids: list[Annotated[str, Field(max_length=LONGEST_ID, description=an_id)]] = Field(
             [], max_length=most, description=f"{listed} ids of up to {LONGEST_ID} characters"
         )
         filter: FilterObject = None
@@ -94,7 +97,7 @@ def writes_router(limits: Limits, writing: Writing) -> APIRouter:
         except CollectionError as error:
             # Without the options that leave bad documents out, which a build has.
             bad = error.__cause__ if isinstance(error.__cause__, CollectionError) else error
-            raise InvalidRequestError("documents", f"documents: {bad.problem}") from error
+            raise _refused_document(bad, asked.documents) from error
 
     @router.post("/documents/delete", responses=problems(*_REFUSALS, body=True))
     async def delete(asked: DeleteRequest) -> WriteAnswer:
@@ -122,3 +125,12 @@ def _answer(changed: Changed) -> WriteAnswer:
     return WriteAnswer(
         documents=changed.num_documents, unknown=list(changed.unknown), change=changed.change
     )
+
+
+def _refused_document(bad: CollectionError, documents: list[dict[str, Any]]) -> InvalidRequestError:
+    """Name the document by its position, and by its id unless the problem has it."""
+    position = (bad.line_number or 1) - 1
+    field, document_id = f"documents[{position}]", documents[position].get("_id")
+    if isinstance(document_id, str) and shown(document_id) not in bad.problem:
+        return InvalidRequestError(field, f"{field} ({shown(document_id)}): {bad.problem}")
+    return InvalidRequestError(field, f"{field}: {bad.problem}")

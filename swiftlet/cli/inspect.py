@@ -1,6 +1,7 @@
 """`swiftlet inspect`: prints the manifest of an artefact and verifies its files."""
 
 import json
+from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
@@ -25,9 +26,8 @@ def inspect(
         output.print(f"{name}  {entry['size_bytes']:,} bytes  sha256 {entry['sha256'][:16]}…")
     verify_files(directory, manifest)
     if manifest.kind == "index":
-        changes = Changes(directory, manifest)
-        count = sum(1 for _ in changes.after(changes.first))
-        changes.close()
+        with closing(Changes(directory, manifest)) as changes:
+            count = changes.count()
         if count:
             output.print(f"{CHANGES_FILE}  {count:,} changes since the index was built or merged")
     output.print(f"[green]whole[/]: fingerprint {manifest.fingerprint[:16]}")

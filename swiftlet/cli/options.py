@@ -1,6 +1,5 @@
 """Arguments and options that several commands share."""
 
-import json
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -71,12 +70,14 @@ Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace an existin
 def filter_of(option: str | None) -> Any:
     """The value of the option --filter, or None.
 
-    :raises FilterError: When it is not JSON.
+    :raises FilterError: When it is not JSON, or has a number that is not finite.
     """
+    from swiftlet.retrieval.corpora.records import FINITE_JSON
+
     if option is None:
         return None
     try:
-        return json.loads(option)
+        return FINITE_JSON.decode(option)
     except (ValueError, RecursionError):
         raise FilterError(
             f'--filter is {shown(option)}, but JSON such as {{"year": {{"gte": 2020}}}} is expected'

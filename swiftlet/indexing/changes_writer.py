@@ -3,17 +3,26 @@
 import json
 import sqlite3
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
-from swiftlet.retrieval.changes import CHANGES_FILE, FORMAT, Change, Row, check_base, checksum
-from swiftlet.retrieval.errors import StorageError
+from swiftlet.retrieval.changes import (
+    CHANGES_FILE,
+    FORMAT,
+    Change,
+    Row,
+    check_base,
+    checksum,
+    is_read_only,
+)
+from swiftlet.retrieval.errors import ReadOnlyStorageError, StorageError
+from swiftlet.retrieval.publication import storage_errors
 
 _SCHEMA = """
-CREATE TABLE IF NOT EXISTS base (content TEXT NOT NULL, format INTEGER NOT NULL);
+CREATE TABLE base (content TEXT NOT NULL, format INTEGER NOT NULL);
 -- The columns after checksum are NULL where the document is deleted. Embeddings are float32 rows,
 -- little-endian, one for each passage.
-CREATE TABLE IF NOT EXISTS changes (
+CREATE TABLE changes (
     change INTEGER PRIMARY KEY,
     document_id TEXT NOT NULL,
     checksum BLOB NOT NULL,
@@ -63,27 +72,38 @@ class ChangesWriter:
 
     def _opened(self) -> sqlite3.Connection:
         if self._connection is None:
+            if not self._path.exists():
+                self._make()
             connection = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False)
             try:
-                connection.execute("PRAGMA journal_mode = WAL")
-                connection.execute("PRAGMA synchronous = FULL")
-                connection.executescript(f"BEGIN IMMEDIATE; {_SCHEMA}")
-                if not connection.execute("SELECT 1 FROM base").fetchone():
-                    connection.execute("INSERT INTO base VALUES (?, ?)", (self._content, FORMAT))
-                connection.execute("COMMIT")
                 check_base(connection, self._path, self._content)
+                connection.execute("PRAGMA synchronous = FULL")
             except BaseException:
                 connection.close()
                 raise
             self._connection = connection
         return self._connection
 
+    def _make(self) -> None:
+        """Make the file completely or not at all: an emptied one has lost changes."""
+        made = self._path.with_name(f".{CHANGES_FILE}.partial")
+        with storage_errors(self._path):
+            made.write_bytes(b"")  # there may be one of a writer that was killed
+            with closing(sqlite3.connect(made)) as connection:
+                connection.executescript(f"PRAGMA journal_mode = WAL; BEGIN; {_SCHEMA}")
+                connection.execute("INSERT INTO base VALUES (?, ?)", (self._content, FORMAT))
+                connection.commit()
+            # SQLite would take the log of a file that was removed for that of this one.
+            self._path.with_name(f"{CHANGES_FILE}-wal").unlink(missing_ok=True)
+            made.replace(self._path)
+
     @contextmanager
     def _errors(self) -> Iterator[None]:
         try:
             yield
         except sqlite3.OperationalError as error:
-            raise StorageError(f"cannot write {self._path}: {error}") from error
+            kind = ReadOnlyStorageError if is_read_only(error) else StorageError
+            raise kind(f"cannot write {self._path}: {error}") from error
 
 
 def _row(change: Change, content: str) -> Row:

@@ -6,7 +6,7 @@ import tarfile
 from contextlib import closing
 from pathlib import Path
 
-from swiftlet.retrieval.changes import CHANGES_FILE, connect_changes
+from swiftlet.retrieval.changes import CHANGES_FILE, Changes, connect_changes
 from swiftlet.retrieval.errors import ArtefactError, InvalidArgumentError, StorageError
 from swiftlet.retrieval.manifest import FILE_NAME, Manifest, load_manifest, read_manifest
 from swiftlet.retrieval.publication import discard, locked_working_directory, storage_errors
@@ -18,13 +18,16 @@ def snapshot(index: Path, out: Path, *, overwrite: bool = False) -> Manifest:
     The archive holds one directory of the index's name, complete or not at all.
 
     :raises ArtefactError: When the index is damaged.
-    :raises InvalidArgumentError: When `out` exists, unless it is a file and is to be overwritten.
+    :raises InvalidArgumentError: When `out` is inside the index, or exists, unless it is a file and
+        is to be overwritten.
     :raises StorageError: When the file system refuses.
     """
     if out.is_dir() or (out.exists() and not overwrite):
         raise InvalidArgumentError(
             f"{out} exists; choose another place or pass --overwrite (in Python overwrite=True)"
         )
+    if out.resolve().is_relative_to(index.resolve()):
+        raise InvalidArgumentError(f"{out} is inside the index {index}; choose another place")
     with locked_working_directory(out) as working, storage_errors(out):
         try:
             archive = working / "snapshot.tar"
@@ -53,6 +56,8 @@ def _write(archive: Path, index: Path, manifest: Manifest, changes: Path) -> Non
                 tar.add((index / part).resolve(), f"{name}/{part}", recursive=False)
             if (index / CHANGES_FILE).exists():
                 _copy(index / CHANGES_FILE, changes)
+                with closing(Changes(changes.parent, manifest)) as copied:
+                    copied.count()
                 tar.add(changes, f"{name}/{CHANGES_FILE}")
         file.flush()
         os.fsync(file.fileno())

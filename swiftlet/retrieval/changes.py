@@ -73,6 +73,10 @@ class Changes:
         """The last change of each document, of those up to `last`, in order; errors as `after`."""
         return self._select(_NEWEST, last)
 
+    def count(self) -> int:
+        """The number of changes, each of which is read and verified; errors as `after`."""
+        return sum(1 for _ in self.after(self.first))
+
     def is_newer(self) -> bool:
         """Whether the file has been written to since the last call; the first call says yes."""
         connection = self._opened()
@@ -102,16 +106,13 @@ class Changes:
                 yield self._change(row)
 
     def _opened(self) -> sqlite3.Connection | None:
-        """The open file; None when there is none, or a writer has not finished making it."""
+        """The open file, or None when there is none; a writer makes it with its base."""
         if self._connection is not None:
             return self._connection
         if not self.path.exists():
             return None
         with self._errors():
             connection = connect_changes(self.path)
-            if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'base'").fetchone():
-                connection.close()
-                return None
             check_base(connection, self.path, self._content)
         self._connection = connection
         return connection
@@ -168,6 +169,11 @@ def check_base(connection: sqlite3.Connection, path: Path, content: str) -> None
         )
 
 
+def is_read_only(error: sqlite3.Error) -> bool:
+    """Whether SQLite could not write a file that it needs, or was not permitted to."""
+    return error.sqlite_errorcode & 0xFF in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY)
+
+
 def connect_changes(path: Path) -> sqlite3.Connection:
     """A reading connection that sees everything committed, also on read-only storage."""
     uri = f"{path.absolute().as_uri()}?mode=ro"
@@ -176,7 +182,7 @@ def connect_changes(path: Path) -> sqlite3.Connection:
         connection.execute("SELECT 1 FROM sqlite_master")
     except sqlite3.OperationalError as error:
         connection.close()
-        if error.sqlite_errorcode & 0xFF not in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY):
+        if not is_read_only(error):
             raise
     else:
         return connection

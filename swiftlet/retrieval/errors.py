@@ -7,13 +7,32 @@ HTTP status. Any other exception is a fault of Swiftlet.
 from pathlib import Path
 from reprlib import Repr
 
-_SHORT = Repr()
-_SHORT.maxstring = _SHORT.maxother = 80
+
+class _Short(Repr):
+    def __init__(self) -> None:
+        super().__init__()
+        self.maxstring = self.maxother = 80
+
+
+class _ShortJson(_Short):
+    def repr_NoneType(self, _value: None, _level: int) -> str:  # noqa: N802 - called by this name
+        return "null"
+
+    def repr_bool(self, value: bool, _level: int) -> str:
+        return "true" if value else "false"
+
+
+_SHORT, _SHORT_JSON = _Short(), _ShortJson()
 
 
 def shown(value: object) -> str:
     """The value as quoted in an error: on one line, and shortened if it is long."""
     return _SHORT.repr(value)
+
+
+def shown_json(value: object) -> str:
+    """As `shown`, but null, true and false are written as in JSON."""
+    return _SHORT_JSON.repr(value)
 
 
 class RetrievalError(Exception):
@@ -23,6 +42,9 @@ class RetrievalError(Exception):
 class InvalidArgumentError(RetrievalError, ValueError):
     """An argument is outside its bounds; the message names the value and the bounds."""
 
+    field = ""
+    """The name of the argument, where the service has to know it."""
+
 
 class QueryError(InvalidArgumentError, ValueError):
     """A query cannot be searched: it is empty, blank, too long or not valid text."""
@@ -30,6 +52,14 @@ class QueryError(InvalidArgumentError, ValueError):
 
 class FilterError(InvalidArgumentError, ValueError):
     """A filter is malformed, or names a field that no document has."""
+
+    field = "filter"
+
+
+class GroupingError(FilterError):
+    """Documents cannot be grouped by a field: none has it, or one has several values of it."""
+
+    field = "group_by"
 
 
 class UnknownDocumentError(RetrievalError, KeyError):
@@ -43,13 +73,18 @@ class UnknownDocumentError(RetrievalError, KeyError):
 
 
 class CollectionError(RetrievalError):
-    """A corpus, queries, qrels or run file is bad; names the file and, where known, the line."""
+    """A corpus, queries, qrels or run is bad; names its file and, where known, the line.
+
+    A text as the `path` stands for what is in memory, where `line_number` is that of the row.
+    """
 
     def __init__(self, path: Path | str, problem: str, line_number: int | None = None) -> None:
         self.path = path
         self.problem = problem
         self.line_number = line_number
-        place = f"{path}" if line_number is None else f"{path}, line {line_number}"
+        place = f"{path}"
+        if line_number is not None:
+            place += f", line {line_number}" if isinstance(path, Path) else f": row {line_number:,}"
         super().__init__(f"{place}: {problem}")
 
 
@@ -79,3 +114,7 @@ class MissingExtraError(RetrievalError):
 
 class StorageError(RetrievalError):
     """The file system refuses a write: it is full, read-only or not permitted."""
+
+
+class ReadOnlyStorageError(StorageError):
+    """The file system is read-only, or does not permit a write to this user."""

@@ -20,7 +20,7 @@ from swiftlet.retrieval.columns import (
     parse_date,
     text_key,
 )
-from swiftlet.retrieval.errors import FilterError, shown
+from swiftlet.retrieval.errors import FilterError, shown, shown_json
 
 MOST_VALUES = 256
 """The values that a filter may compare with, in all."""
@@ -166,7 +166,7 @@ def passing(tree: Filter, columns: Columns, num_documents: int) -> NDArray[np.bo
 
 def _parse(value: object, depth: int) -> Filter:
     if not isinstance(value, Mapping):
-        raise FilterError(f"the filter has {shown(value)} where an object is expected")
+        raise FilterError(f"the filter has {shown_json(value)} where an object is expected")
     if depth > _DEEPEST:
         raise FilterError(f"the filter is nested more than {_DEEPEST} levels deep")
     parts: list[Filter] = []
@@ -230,8 +230,8 @@ def _equal(path: str, value: object) -> Condition:
         case str():
             return Condition(path, (one_key(text_key(path, value)),), b"s")
     raise FilterError(
-        f"the filter of {shown(path)} has the value {shown(value)}, but a text, a number, true or "
-        'false is expected; {"exists": false} finds documents without one'
+        f"the filter of {shown(path)} has the value {shown_json(value)}, but a text, a number, "
+        'true or false is expected; {"exists": false} finds documents without one'
     )
 
 
@@ -280,14 +280,14 @@ def _is_number(value: object) -> bool:
 def _listed(name: str, operand: object) -> Sequence[Any]:
     if not isinstance(operand, list | tuple) or not operand:
         raise FilterError(
-            f"the filter of {shown(name)} has {shown(operand)} where a list is expected that is "
-            "not empty"
+            f"the filter of {shown(name)} has {shown_json(operand)} where a list is expected that "
+            "is not empty"
         )
     return operand
 
 
 def _expected(path: str, operator: str, operand: object, expected: str) -> FilterError:
     return FilterError(
-        f'the filter of {shown(path)} has "{operator}": {shown(operand)}, but {expected} is '
+        f'the filter of {shown(path)} has "{operator}": {shown_json(operand)}, but {expected} is '
         "expected"
     )

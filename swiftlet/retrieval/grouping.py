@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from swiftlet.retrieval.columns import Columns, Value, field_keys, keys_of, one_key, value_of
-from swiftlet.retrieval.errors import FilterError, shown
+from swiftlet.retrieval.errors import GroupingError, shown
 from swiftlet.retrieval.filters import Condition, Every, Filter, Without
 from swiftlet.retrieval.index import Mask
 from swiftlet.retrieval.types import Embeddings, Hit
@@ -88,7 +88,7 @@ def check_single_values(path: str, parts: Iterable[tuple[Columns, Mask]]) -> Non
     """Refuse a field of which no document has a value, or a document has several.
 
     :param parts: Columns, and which of their documents (n,) can be found.
-    :raises FilterError: When it is one.
+    :raises GroupingError: When it is one.
     """
     exists = False
     for columns, mask in parts:
@@ -96,12 +96,12 @@ def check_single_values(path: str, parts: Iterable[tuple[Columns, Mask]]) -> Non
         counts = np.bincount(np.concatenate(found), minlength=len(mask))
         exists |= bool(counts.any())
         if (counts[mask] > 1).any():
-            raise FilterError(
+            raise GroupingError(
                 f"group_by is {shown(path)}, but a document has several values of it; a field "
                 "with one value is expected"
             )
     if not exists:
-        raise FilterError(f"group_by is {shown(path)}, but no document has a value of it")
+        raise GroupingError(f"group_by is {shown(path)}, but no document has a value of it")
 
 
 def _key(path: str, hit: Hit) -> bytes:

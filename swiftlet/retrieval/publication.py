@@ -17,11 +17,17 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from swiftlet.retrieval.errors import ArtefactError, InvalidArgumentError, StorageError
+from swiftlet.retrieval.errors import (
+    ArtefactError,
+    InvalidArgumentError,
+    ReadOnlyStorageError,
+    StorageError,
+)
 
 _AT_FDCWD = -100
 _RENAME_EXCHANGE = 2
 _LOCK_FILE = "lock"
+_NOT_PERMITTED = (errno.EROFS, errno.EACCES, errno.EPERM)
 
 
 def working_directory(target: Path) -> Path:
@@ -160,7 +166,8 @@ def storage_errors(place: Path) -> Iterator[None]:
     except OSError as error:
         if error.errno is None:
             raise
-        raise StorageError(f"cannot write {place}: {os.strerror(error.errno)}") from error
+        kind = ReadOnlyStorageError if error.errno in _NOT_PERMITTED else StorageError
+        raise kind(f"cannot write {place}: {os.strerror(error.errno)}") from error
 
 
 def save_array(path: Path, array: NDArray[np.generic]) -> None:

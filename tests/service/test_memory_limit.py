@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from service.memory_limit import MEBIBYTE, check_memory_limit, memory_limit
-from swiftlet.encoders import DEFAULT_QUERY_ENCODER
+from swiftlet.encoders import DEFAULT_ENCODER, DEFAULT_QUERY_ENCODER
 from swiftlet.retrieval.errors import InvalidArgumentError
 
 
@@ -27,13 +27,21 @@ def test_the_limit_is_that_of_either_version_of_cgroups(
     assert memory_limit(tmp_path) == limit
 
 
-def check(index: Path, limit_bytes: int | None, *, threads: int = 1, cache_bytes: int = 0) -> None:
+def check(
+    index: Path,
+    limit_bytes: int | None,
+    *,
+    threads: int = 1,
+    cache_bytes: int = 0,
+    document_encoder: Path | None = None,
+) -> None:
     check_memory_limit(
         index,
         DEFAULT_QUERY_ENCODER,
         threads=threads,
         cache_bytes=cache_bytes,
         limit_bytes=limit_bytes,
+        document_encoder=document_encoder,
     )
 
 
@@ -83,6 +91,17 @@ def test_a_limit_without_room_for_a_reload_is_a_warning(
     with caplog.at_level(logging.WARNING):
         check(small_index, int(said[1]) * MEBIBYTE)
     assert not caplog.messages
+
+
+def test_the_process_that_encodes_written_documents_counts_in_the_warnings(
+    small_index: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING):
+        check(small_index, 200 * MEBIBYTE)
+        assert not caplog.messages
+        check(small_index, 200 * MEBIBYTE, document_encoder=DEFAULT_ENCODER)
+    assert "than the 2" in caplog.messages[0]
+    assert "that a reload needs" in caplog.messages[1]
 
 
 def test_where_there_is_no_limit_nothing_is_refused(small_index: Path) -> None:

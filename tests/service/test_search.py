@@ -228,6 +228,7 @@ def test_a_search_is_continued_by_its_cursor_without_repeats_and_gaps(
         ({"cursor": "7.0123456789abcdef"}, "the index has changed since it gave this cursor"),
         ({"cursor": "7.x", "offset": 7}, "cursor is given with an offset; one is expected"),
         ({"cursor": "7.x", "group_by": "topic"}, "cursor is given with group_by"),
+        ({"cursor": "7.x", "fusion": "rrf"}, 'cursor is given with fusion "rrf"; one is expected'),
         ({"offset": 7, "group_by": "topic"}, "offset is given with group_by"),
         ({"group_by": "colour"}, "group_by is 'colour', but no document has a value of it"),
         ({"group_by": "topic", "group_size": 101}, "so 10 groups have 1010 documents; at most"),
@@ -240,6 +241,9 @@ def test_a_cursor_or_a_group_that_makes_no_sense_is_refused(
     answer = client.post("/search", json={"query": "bread"} | fields)
     assert answer.status_code == 422
     assert sentence in answer.json()["detail"]
+    assert answer.json()["field"] == (
+        "group_size" if "group_size" in fields else next(iter(fields))
+    )
 
 
 def test_groups_have_the_best_documents_of_each_value(client: httpx.Client) -> None:

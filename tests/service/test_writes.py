@@ -1,10 +1,14 @@
 """Documents are put and deleted while the service answers searches."""
 
+import os
 import re
 import shutil
+import signal
+import subprocess
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -18,6 +22,8 @@ from swiftlet.retrieval.errors import ArtefactError
 from swiftlet.retrieval.manifest import read_manifest
 from swiftlet.retrieval.types import Document
 from tests.service.conftest import Server, running, start
+
+pytest_plugins = ["tests.small_disk"]
 
 KEY = "the-write-key-of-the-tests"
 BEARER = {"Authorization": f"Bearer {KEY}"}
@@ -98,14 +104,19 @@ def test_documents_are_deleted_by_a_filter(server):
 @pytest.mark.parametrize(
     ("body", "sentence"),
     [
-        ({"documents": [{"_id": "a"}]}, 'there is no "text"'),
-        ({"documents": [{"_id": "a", "text": " "}]}, "has neither text nor title"),
+        ({"documents": [{"_id": "a"}]}, r'^documents\[1\] \(\'a\'\): there is no "text"'),
+        ({"documents": [{"_id": "a", "text": " "}]}, r"^documents\[1\]: .* 'a' has neither text"),
+        (
+            {"documents": [{"_id": None, "text": "a"}]},
+            r"^documents\[1\]: the document id null is not a string",
+        ),
         ({"documents": [{"text": "a"}]}, "there is no document id"),
         ({"documents": [{"_id": "a" * 10**6, "text": "a"}]}, "at most 2,048 are expected"),
         ({"documents": [{"_id": "a\nb", "text": "a"}]}, "document id"),
         ({"documents": [{"_id": "a", "text": "b"}, {"_id": "a", "text": "c"}]}, "'a'"),
         ({"documents": [{"_id": "a", "text": 3}]}, '"text" is a number'),
         ({"documents": [{"_id": "a", "text": "b", "metadata": 3}]}, '"metadata" is a number'),
+        ({"documents": ["a"]}, r'^documents\[1\] is a text; an object with "_id", "text" and'),
         ({"documents": []}, "a list of 1 to 1000 objects"),
         ({}, "documents is missing"),
     ],
@@ -118,6 +129,7 @@ def test_bad_documents_are_refused_in_one_sentence_and_nothing_is_written(server
     assert answer.status_code == 422
     assert re.search(sentence, answer.json()["detail"]), answer.json()["detail"]
     assert len(answer.json()["detail"]) < 300
+    assert answer.json()["field"] == re.split(r"[ :]", answer.json()["detail"])[0]
     assert "--skip" not in answer.json()["detail"]
     assert sorted(found(server, "good")) == ["ski", "tea"]
 
@@ -169,6 +181,20 @@ def test_a_service_with_another_document_encoder_refuses_writes_by_name(index):
         assert "none is not a directory" in answer.json()["detail"]
 
 
+def test_a_full_disk_is_told_from_one_that_cannot_be_written(index, small_disk):
+    subprocess.run(["mount", "-o", "remount,size=2m", str(small_disk)], check=True)
+    copy = shutil.copytree(index, small_disk / "index")
+    with running(copy, write_keys=KEY) as server:
+        answer = put(server, {"_id": "a", "text": "b", "metadata": {"long": "x" * 3_000_000}})
+        assert (answer.status_code, answer.json()["type"]) == (507, "/docs#storage-full")
+    subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
+    with running(copy, write_keys=KEY) as server:
+        answer = put(server, {"_id": "a", "text": "b"})
+        assert (answer.status_code, answer.json()["type"]) == (409, "/docs#write-refused")
+        assert "Read-only file system" in answer.json()["detail"]
+        assert len(found(server, "anything")) == 2
+
+
 def test_what_was_acknowledged_is_there_after_a_kill(index):
     server = start(index, write_keys=KEY)
     for number in range(5):
@@ -179,6 +205,35 @@ def test_what_was_acknowledged_is_there_after_a_kill(index):
     with running(index, write_keys=KEY) as server:
         assert sorted(found(server, "text")) == ["0", "1", "2", "3", "4", "ski"]
         assert put(server, {"_id": "5", "text": "Text 5."}).is_success
+
+
+def test_a_merge_ends_with_a_service_that_is_killed(tmp_path):
+    # So many values take the merge a second.
+    documents = [Document("many", "Text.", metadata={"n": [*range(200_000)]}), Document("a", "b")]
+    build_index(documents, DEFAULT_ENCODER, tmp_path / "index")
+    server = start(tmp_path / "index", write_keys=KEY)
+    service = Path(f"/proc/{server.process.pid}")
+
+    def children() -> set[int]:
+        return {
+            int(process)
+            for listed in service.glob("task/*/children")
+            for process in listed.read_text().split()
+            if b"spawn_main" in Path(f"/proc/{process}/cmdline").read_bytes()
+        }
+
+    before = children()
+    server.client().delete("/documents/a", headers=BEARER)
+    wait_until(lambda: any(tmp_path.glob(".index.partial/artefact/*")))
+    (merge,) = children() - before
+    os.kill(merge, signal.SIGSTOP)  # else it would end by itself
+    server.process.kill()
+    server.ended()
+    try:
+        wait_until(lambda: not Path(f"/proc/{merge}").exists())
+    finally:
+        with suppress(ProcessLookupError):
+            os.kill(merge, signal.SIGKILL)
 
 
 def test_another_service_follows_within_a_second_and_cannot_write(index, server):
@@ -285,3 +340,11 @@ def test_all_documents_are_not_deleted_by_mistake(server):
     answer = delete(server, ids=["a" * 3000])
     assert answer.status_code == 422
     assert len(found(server, "anything")) == 2
+
+
+def test_an_id_that_is_none_is_named_by_its_position(server):
+    for wrong, is_what in (("a" * 3000, "has 3000 characters"), (5, "is 5"), (None, "is null")):
+        answer = delete(server, ids=["tea", wrong])
+        assert answer.status_code == 422
+        sentence = f"ids[1] {is_what}; an id of up to 2048 characters is expected"
+        assert (answer.json()["field"], answer.json()["detail"]) == ("ids[1]", sentence)

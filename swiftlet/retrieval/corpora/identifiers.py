@@ -4,7 +4,7 @@ import re
 from array import array
 
 from swiftlet.retrieval.corpora.lines import LineError
-from swiftlet.retrieval.errors import shown
+from swiftlet.retrieval.errors import shown, shown_json
 
 # Control characters break lines and terminals. At the start of a file, U+FEFF is a byte order mark.
 # Half of a surrogate pair cannot be stored.
@@ -23,7 +23,7 @@ def check_id(value: object, name: str) -> str:
         or ".."), or holds a control character, U+FEFF or half of a surrogate pair.
     """
     if not isinstance(value, str):
-        raise LineError(f"the {name} {shown(value)} is not a string")
+        raise LineError(f"the {name} {shown_json(value)} is not a string")
     if not value or value.isspace():
         raise LineError(f"the {name} is empty")
     if len(value) > LONGEST_ID:

@@ -145,7 +145,7 @@ def _pop_text(record: dict[str, Any]) -> str:
 
 def _object(line: str) -> dict[str, Any]:
     try:
-        record = _DECODER.decode(line)
+        record = FINITE_JSON.decode(line)
     except json.JSONDecodeError as error:
         raise LineError(f"not valid JSON: {error.msg} at column {error.colno}") from error
     except (ValueError, RecursionError) as error:
@@ -198,4 +198,5 @@ def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not a JSON number")
 
 
-_DECODER = json.JSONDecoder(parse_float=_finite, parse_constant=_refuse_constant)
+FINITE_JSON = json.JSONDecoder(parse_float=_finite, parse_constant=_refuse_constant)
+"""Reads JSON, and refuses NaN, Infinity and numbers that are too large for a float."""

@@ -179,7 +179,7 @@ def _documents(rows: Iterable[Any], skipped: SkippedLines | None) -> Iterator[Do
         try:
             document = _document(row, seen)
         except LineError as error:
-            refuse(CollectionError(_CORPUS, f"row {number:,}: {error}"), skipped)
+            refuse(CollectionError(_CORPUS, str(error), number), skipped)
             continue
         yield document
 

@@ -100,6 +100,7 @@ def test_a_search_with_a_filter_finds_the_documents_that_pass_it(index: Path) ->
     assert re.findall(r"0\.\d{4}\s+(\w+)", found.stdout) == ["ski"]
     for chosen, complaint in (
         ("year", '--filter is \'year\', but JSON such as {"year": {"gte": 2020}} is expected'),
+        *((f'{{"year": {number}}}', "but JSON such") for number in ("NaN", "-Infinity", "1e999")),
         ('{"years": 1}', "names 'years', but the documents have the fields ['kind', 'year']"),
     ):
         assert complaint in refusal(swiftlet("search", index, "tea", "--filter", chosen))
@@ -288,10 +289,13 @@ def test_documents_are_added_deleted_merged_and_copied(index: Path, tmp_path: Pa
     assert "index.faiss" in refusal(swiftlet("compact", changed))
 
 
-def test_inspect_counts_the_changes_of_an_index(tmp_path: Path) -> None:
+def test_inspect_counts_and_verifies_the_changes_of_an_index(tmp_path: Path) -> None:
     lines = [json.dumps({"_id": str(number), "text": "tea"}) for number in range(20)]
     corpus = write_corpus(tmp_path / "corpus.jsonl", *lines)
     assert swiftlet("index", corpus, "--out", tmp_path / "index").exit_code == 0
     assert "changes.sqlite" not in swiftlet("inspect", tmp_path / "index").stdout
     assert swiftlet("delete", tmp_path / "index", "3", "4").exit_code == 0
     assert "2 changes since" in swiftlet("inspect", tmp_path / "index").stdout
+    changes = tmp_path / "index" / "changes.sqlite"
+    changes.write_bytes(changes.read_bytes()[:-1] + b"!")
+    assert "changes.sqlite has been altered" in refusal(swiftlet("inspect", tmp_path / "index"))

@@ -1,8 +1,10 @@
 """Snapshots of an index that is written to."""
 
 import shutil
+import sqlite3
 import subprocess
 import threading
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -10,11 +12,6 @@ import pytest
 import swiftlet
 from swiftlet.encoders import DEFAULT_ENCODER
 from swiftlet.retrieval.changes import CHANGES_FILE
-
-
-@pytest.fixture
-def index(small_index: Path, tmp_path: Path) -> Path:
-    return Path(shutil.copytree(small_index, tmp_path / "index"))
 
 
 def restored(archive: Path, place: Path) -> Path:
@@ -76,3 +73,28 @@ def test_a_damaged_index_gives_no_snapshot(index, tmp_path):
     with pytest.raises(swiftlet.CorruptArtefactError, match=r"index\.faiss"):
         swiftlet.snapshot(index, tmp_path / "index.tar")
     assert [*tmp_path.iterdir()] == [index]
+
+
+def test_altered_changes_and_those_of_another_index_give_no_snapshot(index, tmp_path):
+    with swiftlet.write(index) as writer:
+        writer.put([{"id": "new", "text": "new"}])
+    path = index / CHANGES_FILE
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("UPDATE changes SET title = 'other'")
+        connection.commit()
+    with pytest.raises(swiftlet.CorruptArtefactError, match="change 1 does not match its checksum"):
+        swiftlet.snapshot(index, tmp_path / "index.tar")
+    other = tmp_path / "other"
+    swiftlet.build([{"id": "new", "text": "new"}], other)
+    shutil.copy(path, other)
+    with pytest.raises(swiftlet.CorruptArtefactError, match="belongs to another index"):
+        swiftlet.snapshot(other, tmp_path / "index.tar")
+    assert {*tmp_path.iterdir()} == {index, other}
+
+
+def test_a_snapshot_inside_its_index_is_refused(index, tmp_path):
+    (tmp_path / "link").symlink_to(index)
+    before = {*index.iterdir()}
+    with pytest.raises(swiftlet.InvalidArgumentError, match="is inside the index"):
+        swiftlet.snapshot(index, tmp_path / "link" / "index.tar")
+    assert {*index.iterdir()} == before

@@ -54,11 +54,6 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def index(built: Path, tmp_path: Path) -> Path:
-    return Path(shutil.copytree(built, tmp_path / "index"))
-
-
-@pytest.fixture
 def writer(index: Path) -> Iterator[IndexWriter]:
     with IndexWriter(index, DEFAULT_ENCODER) as opened:
         yield opened

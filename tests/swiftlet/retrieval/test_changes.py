@@ -2,9 +2,11 @@
 
 import random
 import shutil
+import sqlite3
 import subprocess
 import threading
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -47,11 +49,6 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("built") / "index"
     build_index(documents(range(0, 120, 2)), DEFAULT_ENCODER, out)
     return out
-
-
-@pytest.fixture
-def index(built: Path, tmp_path: Path) -> Path:
-    return Path(shutil.copytree(built, tmp_path / "index"))
 
 
 @pytest.fixture
@@ -311,3 +308,30 @@ def test_a_search_reads_the_documents_of_its_generation_after_a_merge(index):
         for thread in threads:
             thread.join()
         assert set(texts) == {"0000#0"}
+
+
+def test_emptied_changes_are_refused_by_readers_and_writers(index):
+    with IndexWriter(index, DEFAULT_ENCODER) as writer:
+        writer.put(documents([1]))
+    path = index / CHANGES_FILE
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("DELETE FROM base")
+        connection.commit()
+    without_base = path.read_bytes()
+    for content in (without_base, b""):
+        path.write_bytes(content)
+        for read in (Searcher.open, IndexWriter):
+            with pytest.raises(CorruptIndexError, match=CHANGES_FILE):
+                read(index, DEFAULT_ENCODER)
+
+
+def test_a_writer_that_was_killed_while_it_made_the_file_leaves_nothing_in_the_way(index):
+    (index / f".{CHANGES_FILE}.partial").write_bytes(b"half a file")
+    (index / f"{CHANGES_FILE}-wal").write_bytes(b"the log of a file that was removed")
+    with Searcher.open(index, DEFAULT_ENCODER) as searcher:
+        assert not searcher.refresh()
+        with IndexWriter(index, DEFAULT_ENCODER) as writer:
+            writer.put(documents([1]))
+        assert searcher.refresh()
+        assert searcher.num_documents == 61
+    assert not (index / f".{CHANGES_FILE}.partial").exists()

@@ -108,7 +108,7 @@ def test_a_filter_keeps_the_documents_for_which_it_holds(columns, filter_, expec
         ({"published": {"gte": True}}, "but a number or an ISO date"),
         ({"author": {"name": "Ada"}}, "has the operator 'name', but one of .* 'author.name'"),
         ({"kind": {}}, "the filter of 'kind' has no operator"),
-        ({"kind": None}, r'has the value None, but .*; \{"exists": false\} finds documents'),
+        ({"kind": None}, r'has the value null, but .*; \{"exists": false\} finds documents'),
         ({"kind": []}, r"has \[\] where a list is expected that is not empty"),
         ({"or": {}}, r"has \{\} where a list is expected"),
         ({"kind": {"exists": "yes"}}, "\"exists\": 'yes', but true or false is expected"),
