@@ -20,6 +20,9 @@ Mask = NDArray[np.bool]
 FEW_ROWS = 2_048
 """Up to this many rows, a query is compared with each: no search of an index is faster."""
 
+FEWEST_HYBRID_CANDIDATES = 100
+"""With fewer from each index, a tenth and more of the hybrid searches need a second round."""
+
 _BLOCK_ROWS = 4_096
 
 
@@ -32,6 +35,14 @@ class SearchParameters:
     """
 
     num_candidates: int = 100
+
+    def growth(self, num_candidates: int) -> float:
+        """How many times as much a search for `num_candidates` candidates visits, at least 1.
+
+        The first hybrid search for ten documents visits no more than a dense one: it asks for more
+        candidates to have more to fuse, and the ten nearest are among them all the more.
+        """
+        return max(1.0, num_candidates / max(self.num_candidates, FEWEST_HYBRID_CANDIDATES))
 
 
 class SearchedRows(Protocol):

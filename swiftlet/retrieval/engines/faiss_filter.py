@@ -75,7 +75,7 @@ class SelectedRows(RestrictedIndex):
         """As `RestrictedIndex.search`; more lists are visited until there are enough rows."""
         if num_candidates >= self.size:
             return super().search(embedding, num_candidates)
-        growth = max(1.0, num_candidates / self._given.num_candidates)
+        growth = self._given.growth(num_candidates)
         probes = self._probes(embedding, min(self._most_probes, int(self._given.probes * growth)))
         while True:
             refine_factor = min(self._given.refine_factor, self.size / num_candidates)

@@ -259,7 +259,7 @@ class FaissIndex(VectorIndex):
         if wanted == self.size:
             return self._parameters_of(self.most_probes, 1)
         given = self.parameters
-        growth = max(1.0, wanted / given.num_candidates)
+        growth = given.growth(wanted)
         probes = min(self.most_probes, int(given.probes * growth))
         return self._parameters_of(probes, min(given.refine_factor, self.size / wanted))
 

@@ -15,7 +15,14 @@ from swiftlet.retrieval.documents import DocumentStore
 from swiftlet.retrieval.encoder import Encoder
 from swiftlet.retrieval.errors import CorruptIndexError, FilterError
 from swiftlet.retrieval.filters import Filter, check_fields, passing
-from swiftlet.retrieval.index import Mask, Restrictable, Rows, SearchedRows, VectorIndex
+from swiftlet.retrieval.index import (
+    FEWEST_HYBRID_CANDIDATES,
+    Mask,
+    Restrictable,
+    Rows,
+    SearchedRows,
+    VectorIndex,
+)
 from swiftlet.retrieval.lexical import LexicalIndex, LexicalQuery
 from swiftlet.retrieval.modes import Fusion, Highlighting, Mode
 from swiftlet.retrieval.text import CheckedQuery
@@ -28,8 +35,6 @@ if TYPE_CHECKING:
 # than a second search.
 _PASSAGES_PER_DOCUMENT = 4
 _FEWEST_CANDIDATES = 40
-# With fewer, a tenth and more of the hybrid searches need a second round.
-_FEWEST_HYBRID_CANDIDATES = 100
 
 
 class EmbeddingCache(Protocol):
@@ -237,5 +242,5 @@ class Stage(Protocol):
 
 def num_candidates_for(top_k: int, mode: Mode = "dense") -> int:
     """The number of passages that a search for `top_k` documents fetches at first."""
-    fewest = _FEWEST_HYBRID_CANDIDATES if mode == "hybrid" else _FEWEST_CANDIDATES
+    fewest = FEWEST_HYBRID_CANDIDATES if mode == "hybrid" else _FEWEST_CANDIDATES
     return max(fewest, _PASSAGES_PER_DOCUMENT * top_k)
