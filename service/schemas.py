@@ -15,7 +15,7 @@ from pydantic import (
 from pydantic_core import from_json
 
 from service.limits import Limits
-from swiftlet.retrieval.filters import Filter, parse_filter
+from swiftlet.retrieval.metadata.filters import Filter, parse_filter
 from swiftlet.retrieval.modes import FUSIONS, HIGHLIGHTINGS, MODES, Fusion, Highlighting, Mode
 from swiftlet.retrieval.text import check_query
 

@@ -19,11 +19,11 @@ from service.state import ServiceState
 from swiftlet.indexing.merge import merge_changes
 from swiftlet.indexing.preparation import Preparation
 from swiftlet.indexing.writer import Changed, IndexWriter
-from swiftlet.retrieval.changes import CHANGES_FILE, Change
+from swiftlet.retrieval.changes.log import CHANGES_FILE, Change
 from swiftlet.retrieval.corpora.rows import documents_of
 from swiftlet.retrieval.errors import ArtefactError, RetrievalError, UnknownDocumentError
-from swiftlet.retrieval.filters import Filter
 from swiftlet.retrieval.manifest import Manifest, read_manifest
+from swiftlet.retrieval.metadata.filters import Filter
 from swiftlet.retrieval.types import Document
 
 _SECONDS_BETWEEN_LOOKS = 0.25

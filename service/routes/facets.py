@@ -14,7 +14,7 @@ from service.routes.search import check_query_string
 from service.schemas import FacetsAnswer, FilterText, LinkModel
 from service.state import LoadedIndex, ReadyService
 from swiftlet.retrieval.errors import InvalidArgumentError
-from swiftlet.retrieval.filters import Filter
+from swiftlet.retrieval.metadata.filters import Filter
 
 
 class FacetParameters(LinkModel):

@@ -33,7 +33,7 @@ from service.schemas import (
 from service.state import AnyService, LoadedIndex, Service
 from service.validation import shown
 from swiftlet.retrieval.errors import InvalidArgumentError
-from swiftlet.retrieval.grouping import GroupedResult
+from swiftlet.retrieval.metadata.grouping import GroupedResult
 from swiftlet.retrieval.types import Hit, SearchResult
 
 _SECONDS_PER_HIT = 0.00005

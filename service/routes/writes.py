@@ -26,7 +26,7 @@ from swiftlet.retrieval.errors import (
     UnknownDocumentError,
     shown,
 )
-from swiftlet.retrieval.filters import Every
+from swiftlet.retrieval.metadata.filters import Every
 
 _REFUSALS = (
     InvalidArgumentError,

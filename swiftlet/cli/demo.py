@@ -68,7 +68,7 @@ def _is_current(index: Path) -> bool:
     from swiftlet.indexing.standard_library import FACETS
     from swiftlet.retrieval.engines import find_engine
     from swiftlet.retrieval.errors import ArtefactError
-    from swiftlet.retrieval.lexical_analysis import DEFAULT_LANGUAGE
+    from swiftlet.retrieval.lexical.analysis import DEFAULT_LANGUAGE
     from swiftlet.retrieval.manifest import read_manifest
 
     try:

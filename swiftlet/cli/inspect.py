@@ -15,7 +15,7 @@ def inspect(
     directory: Annotated[Path, typer.Argument(help="Index, encoder or training directory.")],
 ) -> None:
     """Show the manifest of an artefact, and verify its files."""
-    from swiftlet.retrieval.changes import CHANGES_FILE, Changes
+    from swiftlet.retrieval.changes.log import CHANGES_FILE, Changes
     from swiftlet.retrieval.manifest import read_manifest, verify_files
 
     manifest = read_manifest(directory)

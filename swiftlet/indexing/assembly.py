@@ -13,21 +13,21 @@ from swiftlet.indexing.document_writer import Splitter, StoredCorpus, write_docu
 from swiftlet.indexing.progress import Progress
 from swiftlet.indexing.sample_queries import sample_queries
 from swiftlet.indexing.tuning import TARGET_RECALL, exact_rows, recall, tune
-from swiftlet.retrieval.columns import COLUMN_FILES, COLUMNS_FOLDER, Columns
 from swiftlet.retrieval.directory import DOCUMENTS_FILE, PASSAGE_TO_DOCUMENT_FILE
 from swiftlet.retrieval.encoder import OnnxEncoder
 from swiftlet.retrieval.encoding import encode_texts
 from swiftlet.retrieval.engines import find_engine, index_details
 from swiftlet.retrieval.errors import InvalidArgumentError
 from swiftlet.retrieval.index import VectorIndex
-from swiftlet.retrieval.lexical import LEXICAL_FOLDER
-from swiftlet.retrieval.lexical_writing import write_lexical_index
+from swiftlet.retrieval.lexical.index import LEXICAL_FOLDER
+from swiftlet.retrieval.lexical.writing import write_lexical_index
 from swiftlet.retrieval.manifest import (
     INDEX_FORMAT_VERSION,
     Manifest,
     describe_files,
     write_manifest,
 )
+from swiftlet.retrieval.metadata.columns import COLUMN_FILES, COLUMNS_FOLDER, Columns
 from swiftlet.retrieval.publication import save_array
 from swiftlet.retrieval.stages.state import num_candidates_for
 from swiftlet.retrieval.types import Document, Embeddings

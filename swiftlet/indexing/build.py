@@ -11,12 +11,12 @@ from swiftlet.indexing.assembly import Assembly
 from swiftlet.indexing.document_writer import StoredCorpus
 from swiftlet.indexing.embeddings import EmbeddingsFile, encode_to_file
 from swiftlet.indexing.progress import Progress, Silence
-from swiftlet.retrieval.columns import COLUMNS_FOLDER, Columns
 from swiftlet.retrieval.encoder import OnnxEncoder, Precision
 from swiftlet.retrieval.engines import DEFAULT_ENGINE, find_engine
-from swiftlet.retrieval.facets import check_facets
-from swiftlet.retrieval.lexical_analysis import DEFAULT_LANGUAGE, analyser
+from swiftlet.retrieval.lexical.analysis import DEFAULT_LANGUAGE, analyser
 from swiftlet.retrieval.manifest import Manifest
+from swiftlet.retrieval.metadata.columns import COLUMNS_FOLDER, Columns
+from swiftlet.retrieval.metadata.facets import check_facets
 from swiftlet.retrieval.passages import PassageSplitter
 from swiftlet.retrieval.processors import available_processors
 from swiftlet.retrieval.publication import (

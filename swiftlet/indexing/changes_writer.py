@@ -1,4 +1,4 @@
-"""Writes the changes of an index: the SQLite file that `swiftlet.retrieval.changes` reads."""
+"""Writes the changes of an index: the SQLite file that `swiftlet.retrieval.changes.log` reads."""
 
 import json
 import sqlite3
@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-from swiftlet.retrieval.changes import (
+from swiftlet.retrieval.changes.log import (
     CHANGES_FILE,
     FORMAT,
     Change,

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from swiftlet.retrieval.columns import COLUMN_FILES, keys_of
 from swiftlet.retrieval.errors import StorageError
+from swiftlet.retrieval.metadata.columns import COLUMN_FILES, keys_of
 from swiftlet.retrieval.publication import save_array, storage_errors
 
 _FETCHED_ROWS = 65_536

@@ -17,7 +17,7 @@ from swiftlet.indexing.document_writer import StoredCorpus
 from swiftlet.indexing.embeddings import EmbeddingsFile
 from swiftlet.indexing.preparation import load_encoder
 from swiftlet.indexing.progress import Progress, Silence
-from swiftlet.retrieval.changes import FIRST_CHANGE, Changes
+from swiftlet.retrieval.changes.log import FIRST_CHANGE, Changes
 from swiftlet.retrieval.directory import DOCUMENTS_FILE
 from swiftlet.retrieval.documents import connect_read_only
 from swiftlet.retrieval.encoder import OnnxEncoder

@@ -6,7 +6,7 @@ from threading import Lock
 
 import numpy as np
 
-from swiftlet.retrieval.changes import Change
+from swiftlet.retrieval.changes.log import Change
 from swiftlet.retrieval.encoder import OnnxEncoder
 from swiftlet.retrieval.encoding import encode_texts
 from swiftlet.retrieval.errors import ArtefactError

@@ -6,7 +6,7 @@ import tarfile
 from contextlib import closing
 from pathlib import Path
 
-from swiftlet.retrieval.changes import CHANGES_FILE, Changes, connect_changes
+from swiftlet.retrieval.changes.log import CHANGES_FILE, Changes, connect_changes
 from swiftlet.retrieval.errors import ArtefactError, InvalidArgumentError, StorageError
 from swiftlet.retrieval.manifest import FILE_NAME, Manifest, load_manifest, read_manifest
 from swiftlet.retrieval.publication import discard, locked_working_directory, storage_errors

@@ -15,7 +15,7 @@ from swiftlet.indexing.changes_writer import ChangesWriter
 from swiftlet.indexing.merge import EMBEDDINGS_FILE, merge_changes
 from swiftlet.indexing.preparation import Preparation, encoder_details
 from swiftlet.indexing.progress import Progress
-from swiftlet.retrieval.changes import Change, Changes
+from swiftlet.retrieval.changes.log import Change, Changes
 from swiftlet.retrieval.corpora.lines import SkippedLines
 from swiftlet.retrieval.corpora.rows import Corpus, documents_of
 from swiftlet.retrieval.directory import DOCUMENTS_FILE

@@ -14,7 +14,7 @@ from swiftlet.retrieval.corpora.rows import Corpus, documents_of
 from swiftlet.retrieval.encoder import OnnxEncoder, Precision
 from swiftlet.retrieval.engines import DEFAULT_ENGINE
 from swiftlet.retrieval.errors import InvalidArgumentError, shown
-from swiftlet.retrieval.lexical_analysis import DEFAULT_LANGUAGE
+from swiftlet.retrieval.lexical.analysis import DEFAULT_LANGUAGE
 from swiftlet.retrieval.manifest import Manifest
 from swiftlet.retrieval.searcher import Searcher
 
@@ -52,7 +52,7 @@ def build(
     :param engine: The index engine, one of `swiftlet.retrieval.engines.ENGINES`.
     :param factory: The type of index, for FAISS a factory string; None chooses by size.
     :param language: The language of the words for lexical and hybrid search, one of
-        `swiftlet.retrieval.lexical_analysis.LANGUAGES`; None makes an index for dense search alone.
+        `swiftlet.retrieval.lexical.analysis.LANGUAGES`; None makes an index for dense search alone.
     :param facets: Fields of the metadata: `Searcher.facets` counts their values, and the search
         page offers them as a choice.
     :param precision: The encoder's model; None takes the encoder's default.

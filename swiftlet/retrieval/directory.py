@@ -5,15 +5,15 @@ from pathlib import Path
 
 import numpy as np
 
-from swiftlet.retrieval.changes import Change, Changes
-from swiftlet.retrieval.columns import COLUMNS_FOLDER, Columns
-from swiftlet.retrieval.delta import Delta
+from swiftlet.retrieval.changes.delta import Delta
+from swiftlet.retrieval.changes.log import Change, Changes
 from swiftlet.retrieval.documents import DocumentStore
 from swiftlet.retrieval.encoder import Encoder
 from swiftlet.retrieval.engines import open_index
 from swiftlet.retrieval.errors import ArtefactError, CorruptIndexError
-from swiftlet.retrieval.lexical import LEXICAL_FOLDER, LexicalIndex
+from swiftlet.retrieval.lexical.index import LEXICAL_FOLDER, LexicalIndex
 from swiftlet.retrieval.manifest import FILE_NAME, Manifest, load_manifest, read_manifest
+from swiftlet.retrieval.metadata.columns import COLUMNS_FOLDER, Columns
 from swiftlet.retrieval.stages.state import BaseParts, SearchParts
 
 DOCUMENTS_FILE = "documents.sqlite"

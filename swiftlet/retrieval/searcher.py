@@ -18,24 +18,24 @@ from swiftlet.retrieval.arguments import (
     one_of,
     whole_number,
 )
-from swiftlet.retrieval.columns import Columns, Value
 from swiftlet.retrieval.directory import IndexDirectory
 from swiftlet.retrieval.documents import DocumentStore
 from swiftlet.retrieval.embedding_space import check_embedding_spaces
 from swiftlet.retrieval.encoder import Encoder, OnnxEncoder, Precision
 from swiftlet.retrieval.errors import InvalidArgumentError, RetrievalError, shown
-from swiftlet.retrieval.facets import facet_values
-from swiftlet.retrieval.filters import Every, Filter, parse_filter
 from swiftlet.retrieval.generation import Generation
-from swiftlet.retrieval.grouping import (
+from swiftlet.retrieval.index import VectorIndex
+from swiftlet.retrieval.lexical.index import LexicalIndex
+from swiftlet.retrieval.manifest import Manifest, read_manifest
+from swiftlet.retrieval.metadata.columns import Columns, Value
+from swiftlet.retrieval.metadata.facets import facet_values
+from swiftlet.retrieval.metadata.filters import Every, Filter, parse_filter
+from swiftlet.retrieval.metadata.grouping import (
     GroupedResult,
     OneEmbedding,
     check_single_values,
     find_groups,
 )
-from swiftlet.retrieval.index import VectorIndex
-from swiftlet.retrieval.lexical import LexicalIndex
-from swiftlet.retrieval.manifest import Manifest, read_manifest
 from swiftlet.retrieval.modes import DEFAULT_WEIGHT, FUSIONS, MODES, Fusion, Highlighting, Mode
 from swiftlet.retrieval.stages import STAGES
 from swiftlet.retrieval.stages.state import (

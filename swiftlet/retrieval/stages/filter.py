@@ -2,7 +2,7 @@
 
 from functools import lru_cache, partial
 
-from swiftlet.retrieval.filters import Filter as Tree
+from swiftlet.retrieval.metadata.filters import Filter as Tree
 from swiftlet.retrieval.stages.state import SearchParts, SearchState, Selection
 
 _KEPT_SELECTIONS = 8

@@ -10,11 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from swiftlet.retrieval.aggregation import DocumentNumbers, NumbersByRow
-from swiftlet.retrieval.columns import Columns
 from swiftlet.retrieval.documents import DocumentStore
 from swiftlet.retrieval.encoder import Encoder
 from swiftlet.retrieval.errors import CorruptIndexError, FilterError
-from swiftlet.retrieval.filters import Filter, check_fields, passing
 from swiftlet.retrieval.index import (
     FEWEST_HYBRID_CANDIDATES,
     Mask,
@@ -23,13 +21,15 @@ from swiftlet.retrieval.index import (
     SearchedRows,
     VectorIndex,
 )
-from swiftlet.retrieval.lexical import LexicalIndex, LexicalQuery
+from swiftlet.retrieval.lexical.index import LexicalIndex, LexicalQuery
+from swiftlet.retrieval.metadata.columns import Columns
+from swiftlet.retrieval.metadata.filters import Filter, check_fields, passing
 from swiftlet.retrieval.modes import Fusion, Highlighting, Mode
 from swiftlet.retrieval.text import CheckedQuery
 from swiftlet.retrieval.types import Embeddings, Hit
 
 if TYPE_CHECKING:
-    from swiftlet.retrieval.living import JointLexical, JointQuery, JointStore
+    from swiftlet.retrieval.changes.joint import JointLexical, JointQuery, JointStore
 
 # Most results match a query with more than one passage, and one search for more passages costs less
 # than a second search.

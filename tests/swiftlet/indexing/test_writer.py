@@ -14,7 +14,7 @@ from swiftlet.encoders import DEFAULT_ENCODER, DEFAULT_QUERY_ENCODER
 from swiftlet.indexing.build import BuildSettings, build_index
 from swiftlet.indexing.merge import merge_changes
 from swiftlet.indexing.writer import IndexWriter
-from swiftlet.retrieval.changes import CHANGES_FILE
+from swiftlet.retrieval.changes.log import CHANGES_FILE
 from swiftlet.retrieval.engines import ENGINES
 from swiftlet.retrieval.errors import (
     ArtefactError,

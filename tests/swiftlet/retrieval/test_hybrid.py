@@ -16,9 +16,9 @@ from swiftlet.retrieval.documents import DocumentStore
 from swiftlet.retrieval.encoder import OnnxEncoder
 from swiftlet.retrieval.engines.faiss_index import FaissIndex
 from swiftlet.retrieval.errors import CorruptIndexError, InvalidArgumentError
-from swiftlet.retrieval.lexical import LexicalIndex
-from swiftlet.retrieval.lexical_analysis import LANGUAGES
-from swiftlet.retrieval.lexical_writing import write_lexical_index
+from swiftlet.retrieval.lexical.analysis import LANGUAGES
+from swiftlet.retrieval.lexical.index import LexicalIndex
+from swiftlet.retrieval.lexical.writing import write_lexical_index
 from swiftlet.retrieval.manifest import Manifest
 from swiftlet.retrieval.passages import PassageSplitter
 from swiftlet.retrieval.searcher import Searcher

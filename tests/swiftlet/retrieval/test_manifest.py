@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from swiftlet.encoders import DEFAULT_ENCODER
-from swiftlet.retrieval.columns import COLUMN_FILES
 from swiftlet.retrieval.errors import CorruptArtefactError, ManifestError
 from swiftlet.retrieval.manifest import (
     FILE_NAME,
@@ -21,6 +20,7 @@ from swiftlet.retrieval.manifest import (
     verify_files,
     write_manifest,
 )
+from swiftlet.retrieval.metadata.columns import COLUMN_FILES
 from swiftlet.retrieval.searcher import Searcher
 
 

@@ -9,13 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from swiftlet.retrieval.aggregation import DocumentNumbers
-from swiftlet.retrieval.changes import Change
-from swiftlet.retrieval.columns import Columns
-from swiftlet.retrieval.engines import find_engine
-from swiftlet.retrieval.filters import Filter, check_fields, passing
-from swiftlet.retrieval.index import Mask
-from swiftlet.retrieval.lexical_writing import GrowingWords
-from swiftlet.retrieval.living import (
+from swiftlet.retrieval.changes.joint import (
     ChangedPassage,
     JointIndex,
     JointLexical,
@@ -23,6 +17,12 @@ from swiftlet.retrieval.living import (
     JointStore,
     SurvivingRows,
 )
+from swiftlet.retrieval.changes.log import Change
+from swiftlet.retrieval.engines import find_engine
+from swiftlet.retrieval.index import Mask
+from swiftlet.retrieval.lexical.writing import GrowingWords
+from swiftlet.retrieval.metadata.columns import Columns
+from swiftlet.retrieval.metadata.filters import Filter, check_fields, passing
 from swiftlet.retrieval.passages import encoder_text
 from swiftlet.retrieval.stages.state import BaseParts, SearchParts
 from swiftlet.retrieval.types import Document, Embeddings

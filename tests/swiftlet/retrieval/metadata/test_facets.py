@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from swiftlet.indexing.columns_writer import write_columns
-from swiftlet.retrieval.columns import Columns, parse_date
 from swiftlet.retrieval.errors import FilterError
-from swiftlet.retrieval.facets import MOST_FACET_VALUES, facet_values
+from swiftlet.retrieval.metadata.columns import Columns, parse_date
+from swiftlet.retrieval.metadata.facets import MOST_FACET_VALUES, facet_values
 from swiftlet.retrieval.searcher import Searcher
 from swiftlet.retrieval.types import Document
 from tests.service.conftest import with_encoder

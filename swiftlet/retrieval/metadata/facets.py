@@ -8,9 +8,9 @@ from math import isfinite
 import numpy as np
 from numpy.typing import NDArray
 
-from swiftlet.retrieval.columns import Columns, Value, field_keys, one_key, value_of
 from swiftlet.retrieval.errors import InvalidArgumentError, shown
 from swiftlet.retrieval.index import Mask
+from swiftlet.retrieval.metadata.columns import Columns, Value, field_keys, one_key, value_of
 
 MOST_FACET_VALUES = 50
 """The values of a facet that are counted, the most frequent ones."""

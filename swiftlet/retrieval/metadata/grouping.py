@@ -6,10 +6,17 @@ from typing import Any
 
 import numpy as np
 
-from swiftlet.retrieval.columns import Columns, Value, field_keys, keys_of, one_key, value_of
 from swiftlet.retrieval.errors import GroupingError, shown
-from swiftlet.retrieval.filters import Condition, Every, Filter, Without
 from swiftlet.retrieval.index import Mask
+from swiftlet.retrieval.metadata.columns import (
+    Columns,
+    Value,
+    field_keys,
+    keys_of,
+    one_key,
+    value_of,
+)
+from swiftlet.retrieval.metadata.filters import Condition, Every, Filter, Without
 from swiftlet.retrieval.types import Embeddings, Hit
 
 _KINDS = (b"b", b"n", b"s")  # the text of a date has a second key, of another kind

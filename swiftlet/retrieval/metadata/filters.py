@@ -7,7 +7,8 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from swiftlet.retrieval.columns import (
+from swiftlet.retrieval.errors import FilterError, shown, shown_json
+from swiftlet.retrieval.metadata.columns import (
     LONGEST_KEY,
     Columns,
     KeyRange,
@@ -20,7 +21,6 @@ from swiftlet.retrieval.columns import (
     parse_date,
     text_key,
 )
-from swiftlet.retrieval.errors import FilterError, shown, shown_json
 
 MOST_VALUES = 256
 """The values that a filter may compare with, in all."""

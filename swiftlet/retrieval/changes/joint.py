@@ -10,12 +10,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from swiftlet.retrieval.aggregation import DocumentNumbers
-from swiftlet.retrieval.columns import Columns
 from swiftlet.retrieval.documents import DocumentStore, StoredPassage
 from swiftlet.retrieval.errors import UnknownDocumentError
-from swiftlet.retrieval.filters import Filter
 from swiftlet.retrieval.index import Mask, Rows, SearchedRows, VectorIndex
-from swiftlet.retrieval.lexical import LexicalIndex, LexicalQuery
+from swiftlet.retrieval.lexical.index import LexicalIndex, LexicalQuery
+from swiftlet.retrieval.metadata.columns import Columns
+from swiftlet.retrieval.metadata.filters import Filter
 from swiftlet.retrieval.types import Document, Embeddings, Passage, Span
 
 _SURPLUS = 1.25

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from swiftlet.encoders import DEFAULT_QUERY_ENCODER
 from swiftlet.indexing.build import BuildSettings, build_index
 from swiftlet.indexing.columns_writer import write_columns
-from swiftlet.retrieval.columns import COLUMNS_FOLDER, Columns, field_keys, value_of
 from swiftlet.retrieval.errors import InvalidArgumentError
-from swiftlet.retrieval.filters import MOST_VALUES, check_fields, parse_filter, passing
+from swiftlet.retrieval.metadata.columns import COLUMNS_FOLDER, Columns, field_keys, value_of
+from swiftlet.retrieval.metadata.filters import MOST_VALUES, check_fields, parse_filter, passing
 from swiftlet.retrieval.searcher import Searcher
 from swiftlet.retrieval.types import Document
 

@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 import tantivy
 
-from swiftlet.retrieval.columns import Columns
 from swiftlet.retrieval.errors import CorruptIndexError, StorageError
-from swiftlet.retrieval.filters import Condition, Filter, fold
 from swiftlet.retrieval.index import Mask, Rows
-from swiftlet.retrieval.lexical_analysis import analyser
+from swiftlet.retrieval.lexical.analysis import analyser
+from swiftlet.retrieval.metadata.columns import Columns
+from swiftlet.retrieval.metadata.filters import Condition, Filter, fold
 from swiftlet.retrieval.types import Embeddings, Span
 
 LEXICAL_FOLDER = "lexical"

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from swiftlet.encoders import DEFAULT_ENCODER
 from swiftlet.indexing.build import BuildSettings, build_index
 from swiftlet.indexing.writer import IndexWriter
-from swiftlet.retrieval.changes import CHANGES_FILE
+from swiftlet.retrieval.changes.log import CHANGES_FILE
 from swiftlet.retrieval.errors import (
     CorruptIndexError,
     EmbeddingSpaceMismatch,

@@ -6,8 +6,8 @@ from pathlib import Path
 from uuid import UUID
 
 from swiftlet.retrieval.errors import StorageError
-from swiftlet.retrieval.lexical import LexicalIndex, empty_index, indexed_passage
-from swiftlet.retrieval.lexical_analysis import analyser
+from swiftlet.retrieval.lexical.analysis import analyser
+from swiftlet.retrieval.lexical.index import LexicalIndex, empty_index, indexed_passage
 
 _WRITER_BYTES = 128 * 2**20
 _SMALL_WRITER_BYTES = 15_000_000  # the least that tantivy takes

@@ -1,0 +1,1 @@
+"""The changes of an index since its base was built."""

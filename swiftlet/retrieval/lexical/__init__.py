@@ -1,0 +1,1 @@
+"""The lexical index: its analysis of text, its writing, and searches of it."""

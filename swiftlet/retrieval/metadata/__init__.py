@@ -1,0 +1,1 @@
+"""The metadata of documents: columns, filters, facets and groups."""
