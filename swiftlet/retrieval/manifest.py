@@ -6,6 +6,7 @@ import os
 import stat
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,7 @@ class FileEntry:
     size_bytes: int
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+@dataclass(frozen=True, repr=False)
 class Manifest:
     """The description of an artefact directory.
 
@@ -50,7 +51,7 @@ class Manifest:
     format_version: int = 1
     details: Mapping[str, Any] = field(default_factory=dict)
 
-    @property
+    @cached_property
     def fingerprint(self) -> str:
         """A hash of the whole artefact: it includes the hash of every file."""
         return _checksum(asdict(self))

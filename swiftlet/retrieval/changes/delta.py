@@ -90,6 +90,7 @@ class Delta:
         self._passages: list[ChangedPassage] = []
         self._owners: list[int] = []
         self._embeddings: list[Embeddings] = []
+        self._index = find_engine().create(_EXACT, base.index.dim)
         self._newest: dict[str, int | None] = {}
         # By id: the number of the document that it replaces, or of the one before a new one.
         self._replaced: dict[str, float] = {}
@@ -98,7 +99,6 @@ class Delta:
     def extended(self, changes: Sequence[Change]) -> LivingParts:
         """The parts with all changes so far and `changes`, which follow them; at least one."""
         texts = [text for change in changes for text in self._add(change)]
-        self._embeddings = [np.concatenate(self._embeddings)]
         base_alive, alive = self._base_alive.copy(), np.array(self._alive, dtype=np.bool)
         owners = np.array(self._owners, dtype=np.int64)
         rows = base_alive[self._base.passage_to_document], alive[owners]
@@ -130,11 +130,11 @@ class Delta:
             self._find(document_id)
         elif (earlier := self._newest[document_id]) is not None:
             self._alive[earlier] = False
-        self._embeddings.append(change.embeddings)
         if document is None:
             self._newest[document_id] = None
             return []
         self._newest[document_id] = len(self._documents)
+        self._embeddings.append(change.embeddings)
         for number, span in enumerate(change.passages):
             self._passages.append(ChangedPassage(document, number, span))
             self._owners.append(len(self._documents))
@@ -164,11 +164,14 @@ class Delta:
 
     def _joint_index(self, base_alive: Mask, alive: Mask) -> JointIndex:
         base = self._base.index
-        changes = find_engine().create(_EXACT, base.dim)
-        changes.add(self._embeddings[0])
+        if self._index.size < len(alive):
+            # Searches under way go on with the earlier one.
+            self._index = find_engine().create(_EXACT, base.dim)
+            self._embeddings = [np.concatenate(self._embeddings)]
+            self._index.add(self._embeddings[0])
         survivors = base if base_alive.all() else SurvivingRows(base, base_alive)
         # Not a restriction of the changes, which would round scores in another way than the base.
-        return JointIndex((survivors, SurvivingRows(changes, alive)), (base, changes))
+        return JointIndex((survivors, SurvivingRows(self._index, alive)), (base, self._index))
 
     def _joint_words(
         self, texts: Sequence[str], base_alive: Mask, alive: Mask

@@ -91,7 +91,8 @@ class JointLexical:
 
     def parse(self, text: str) -> "JointQuery":
         """The query for a text; words have the same weight in both parts."""
-        parts = self._base.parse(text, self._changes), self._changes.parse(text, self._base)
+        words = self._base.words(text, self._changes)
+        parts = LexicalQuery(self._base, words), LexicalQuery(self._changes, words)
         return JointQuery(parts, self._base.num_rows)
 
     def restricted_to(

@@ -5,8 +5,10 @@ import tempfile
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from copy import copy
+from dataclasses import dataclass
 from functools import partial
 from math import log1p
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -94,19 +96,26 @@ class LexicalIndex:
         restricted.filter = self._compiled(tree, columns) if tree and columns else None
         return restricted
 
-    def parse(self, text: str, *others: "LexicalIndex") -> "LexicalQuery":
-        """The query for a text; no character has a special meaning.
+    def parse(self, text: str) -> "LexicalQuery":
+        """The query for a text; no character has a special meaning."""
+        return LexicalQuery(self, self.words(text))
+
+    def words(self, text: str, *others: "LexicalIndex") -> "Words":
+        """The words of a text.
 
         :param others: Indexes of the same collection, the passages of which count, too.
         """
-        counts = Counter(self._analyser.analyze(text))
-        # A name that no passage has would only lower all scores: its parts are counted already.
-        names = self._analyser.analyze(_joined_names(text))
         searchers = [self.searcher, *(other.searcher for other in others)]
-        counts.update(
-            name for name in names if any(each.doc_freq(_TEXT, name) for each in searchers)
-        )
-        return LexicalQuery(self, counts, others)
+        size = self.num_rows + sum(other.num_rows for other in others)
+        counts = Counter(self._analyser.analyze(text))
+        names = Counter(self._analyser.analyze(_joined_names(text)))
+        found = {
+            word: sum(each.doc_freq(_TEXT, word) for each in searchers)
+            for word in [*counts, *names]
+        }
+        # A name that no passage has would only lower all scores: its parts are counted already.
+        counts.update({name: count for name, count in names.items() if found[name]})
+        return Words(size, {word: (counts[word], found[word]) for word in counts})
 
     def _compiled(self, tree: Filter, columns: Columns) -> Any:
         """The filter as tantivy's query."""
@@ -136,39 +145,38 @@ class LexicalIndex:
         return tantivy.Query.range_query(self.schema, _CODES, kind, *ends, use_inverted_index=True)
 
 
+@dataclass(frozen=True, slots=True)
+class Words:
+    """How often a query has each word, and how many of all `size` passages have it."""
+
+    size: int
+    counts: Mapping[str, tuple[int, int]]
+
+
 class LexicalQuery:
     """The words of a query, to be searched in a lexical index."""
 
-    def __init__(
-        self,
-        index: LexicalIndex,
-        counts: Mapping[str, int],
-        others: Sequence[LexicalIndex] = (),
-    ) -> None:
-        """Look up the words, which the query has `counts` times, in the `index`.
-
-        The weights of words come from this index and `others` together.
-        """
+    def __init__(self, index: LexicalIndex, words: Words) -> None:
+        """Search for `words` in `index`, which may be one of those that they were counted in."""
         self._index, self._searcher, self._schema = index, index.searcher, index.schema
         self._size = index.num_rows
-        size = self._size + sum(other.num_rows for other in others)
-        own = {word: self._searcher.doc_freq(_TEXT, word) for word in counts}
-        passages_with = {
-            word: own[word] + sum(other.searcher.doc_freq(_TEXT, word) for other in others)
-            for word in counts
+        weights = {
+            word: count * _inverse_frequency(passages, words.size)
+            for word, (count, passages) in words.counts.items()
         }
-        idf = {word: _inverse_frequency(passages_with[word], size) for word in counts}
-        self._weight = np.float32(sum(counts[word] * idf[word] for word in counts) or 1)
-        known = (word for word in counts if passages_with[word])
-        rarest = sorted(known, key=passages_with.__getitem__)[:_MOST_WORDS]
-        most = max(_COMMON, _COMMON_SHARE * size)
-        searched = [word for word in rarest if passages_with[word] <= most] or rarest
-        # tantivy weighs a word by the passages of this index alone.
-        boosts = {
-            word: counts[word] * idf[word] / _inverse_frequency(own[word], self._size)
-            for word in searched
-        }
-        self._words = _boolean(_SHOULD, [self._word(*item) for item in boosts.items()])
+        self._weight = np.float32(sum(weights.values()) or 1)
+        known = ((passages, word) for word, (_, passages) in words.counts.items() if passages)
+        rarest = sorted(known, key=itemgetter(0))[:_MOST_WORDS]
+        most = max(_COMMON, _COMMON_SHARE * words.size)
+        searched = [each for each in rarest if each[0] <= most] or rarest
+        parts = []
+        for passages, word in searched:
+            # tantivy weighs a word by the passages of this index alone.
+            is_whole = self._size == words.size
+            own = passages if is_whole else self._searcher.doc_freq(_TEXT, word)
+            if own:
+                parts.append(self._word(word, weights[word] / _inverse_frequency(own, self._size)))
+        self._words = _boolean(_SHOULD, parts)
 
     def search(self, num_candidates: int) -> tuple[Embeddings, Rows]:
         """Scores (k,) and rows (k,), best first; k is at most `num_candidates`.

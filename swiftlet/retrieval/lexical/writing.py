@@ -47,18 +47,20 @@ class GrowingWords:
     def __init__(self, language: str) -> None:
         self._index = empty_index(analyser(language))
         self._language = language
-        self._size = 0
+        self._opened = LexicalIndex(self._index, language)
 
     def with_texts(self, texts: Sequence[str]) -> LexicalIndex:
         """The index with `texts` as its next rows; earlier ones stay as they are."""
+        if not texts:
+            return self._opened
         writer = self._index.writer(_SMALL_WRITER_BYTES, 1)
-        for row, text in enumerate(texts, start=self._size):
+        for row, text in enumerate(texts, start=self._opened.num_rows):
             writer.add_document(indexed_passage(row, text))
         writer.commit()
         writer.wait_merging_threads()
-        self._size += len(texts)
         self._index.reload()
-        return LexicalIndex(self._index, self._language)
+        self._opened = LexicalIndex(self._index, self._language)
+        return self._opened
 
 
 def _rename_segments(folder: Path) -> None:
