@@ -39,7 +39,7 @@ from swiftlet.retrieval.publication import discard, flush, locked_working_direct
 
 BATCH_DOCUMENTS = 100
 
-_FEWEST_PASSAGES = 2_000
+_FEWEST_PASSAGES = 1_000
 _PASSAGES_SHARE = 0.01
 _DELETED_SHARE = 0.1
 _TUNED_DETAILS = ("weight", "weight_evidence")

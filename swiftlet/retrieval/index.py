@@ -128,6 +128,11 @@ class VectorIndex(ABC):
     def size(self) -> int:
         """How many embeddings have been added."""
 
+    @property
+    def exact_factory(self) -> str:
+        """FAISS's factory string for an exact index with embeddings as precise as those here."""
+        return "Flat"
+
     def train(self, embeddings: Embeddings, *, threads: int = 1) -> None:  # noqa: B027
         """Learn from a sample (n, dim) how to code embeddings, if the index codes them.
 

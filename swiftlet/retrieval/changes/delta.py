@@ -19,15 +19,13 @@ from swiftlet.retrieval.changes.joint import (
 )
 from swiftlet.retrieval.changes.log import Change
 from swiftlet.retrieval.engines import find_engine
-from swiftlet.retrieval.index import Mask
+from swiftlet.retrieval.index import Mask, VectorIndex
 from swiftlet.retrieval.lexical.writing import GrowingWords
 from swiftlet.retrieval.metadata.columns import Columns
 from swiftlet.retrieval.metadata.filters import Filter, check_fields, passing
 from swiftlet.retrieval.passages import encoder_text
 from swiftlet.retrieval.stages.state import BaseParts, SearchParts
 from swiftlet.retrieval.types import Document, Embeddings
-
-_EXACT = "Flat"
 
 
 @dataclass(frozen=True)
@@ -90,7 +88,7 @@ class Delta:
         self._passages: list[ChangedPassage] = []
         self._owners: list[int] = []
         self._embeddings: list[Embeddings] = []
-        self._index = find_engine().create(_EXACT, base.index.dim)
+        self._index = self._new_index()
         self._newest: dict[str, int | None] = {}
         # By id: the number of the document that it replaces, or of the one before a new one.
         self._replaced: dict[str, float] = {}
@@ -166,12 +164,15 @@ class Delta:
         base = self._base.index
         if self._index.size < len(alive):
             # Searches under way go on with the earlier one.
-            self._index = find_engine().create(_EXACT, base.dim)
+            self._index = self._new_index()
             self._embeddings = [np.concatenate(self._embeddings)]
             self._index.add(self._embeddings[0])
         survivors = base if base_alive.all() else SurvivingRows(base, base_alive)
-        # Not a restriction of the changes, which would round scores in another way than the base.
         return JointIndex((survivors, SurvivingRows(self._index, alive)), (base, self._index))
+
+    def _new_index(self) -> VectorIndex:
+        base = self._base.index
+        return find_engine().create(base.exact_factory, base.dim)
 
     def _joint_words(
         self, texts: Sequence[str], base_alive: Mask, alive: Mask

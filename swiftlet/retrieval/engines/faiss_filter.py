@@ -45,9 +45,7 @@ class CopiedRows(RestrictedIndex):
     def __init__(self, whole: "FaissIndex", allowed: Mask) -> None:
         super().__init__(whole, allowed)
         self._copied_rows = np.flatnonzero(allowed)
-        codes = getattr(whole.finest, "sq", None)
-        is_half = codes is not None and codes.qtype == faiss.ScalarQuantizer.QT_fp16
-        self._copy = whole.create("SQfp16" if is_half else "Flat", whole.dim)
+        self._copy = whole.create(whole.exact_factory, whole.dim)
         self._copy.add(whole.embeddings(self._copied_rows))
 
     def search(self, embedding: Embeddings, num_candidates: int) -> tuple[Embeddings, Rows]:

@@ -157,6 +157,13 @@ class FaissIndex(VectorIndex):
         """Whether candidates are scored again with finer codes."""
         return isinstance(self._index, faiss.IndexRefine)
 
+    @property
+    def exact_factory(self) -> str:
+        """As `VectorIndex.exact_factory`; in half precision, searches are faster, too."""
+        codes = getattr(self.finest, "sq", None)
+        is_half = codes is not None and codes.qtype == faiss.ScalarQuantizer.QT_fp16
+        return "SQfp16" if is_half else "Flat"
+
     def tuning_grid(self) -> Mapping[str, Sequence[int]]:
         """First the probes, with ample refinement; then the refinement with these probes."""
         grid: dict[str, Sequence[int]] = {}
