@@ -14,6 +14,7 @@ TARGET_RECALL = 0.995
 TUNED_CANDIDATES = num_candidates_for(10)
 """The candidates that a search for ten documents fetches."""
 
+_AS_GOOD = 0.001
 _EXACT_BLOCK = 65_536
 
 
@@ -46,16 +47,21 @@ def tune(index: VectorIndex, queries: Embeddings, nearest: Rows) -> SearchParame
     """Give `index` the fastest parameters that find the `nearest` (q, k) of `queries` (q, dim).
 
     Each parameter of the tuning grid in turn gets the first value that reaches the target recall,
-    while later parameters have their most thorough value. If no value reaches it, the last is kept.
+    while later parameters have their most thorough value. If no value reaches it, because passages
+    have the same text or the codes are coarse, it gets the first one that is as good as the last.
     """
     grid = index.tuning_grid()
     thorough = {name: values[-1] for name, values in grid.items()}
     best = index.parameters_type(num_candidates=TUNED_CANDIDATES, **thorough)
     for name, values in grid.items():
+        recalls: list[float] = []
         for value in values:
             index.parameters = replace(best, **{name: value})
-            if recall(index, queries, nearest, TUNED_CANDIDATES) >= TARGET_RECALL:
-                best = index.parameters
+            recalls.append(recall(index, queries, nearest, TUNED_CANDIDATES))
+            if recalls[-1] >= TARGET_RECALL:
                 break
+        least = TARGET_RECALL if recalls[-1] >= TARGET_RECALL else recalls[-1] - _AS_GOOD
+        first = next(place for place, each in enumerate(recalls) if each >= least)
+        best = replace(best, **{name: values[first]})
     index.parameters = best
     return best
