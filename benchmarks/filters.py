@@ -31,8 +31,7 @@ COLLECTIONS = ["lisa", "medquad", "wiki-passages-2wiki", "wikiqa", "boolq", "squ
 QUERIES_OF = "scifact"
 SHARES = [1.0, 0.5, 0.1, 0.01, 0.001]
 WORDS, TOP_K, QUERIES, ROUNDS, BOUND = 14, 10, 100, 6, 1.2
-MODES = ("hybrid", "dense")
-LONGER_MS = [0.35, 1.0]  # for each size
+MODES, LONGER_MS = ("hybrid", "dense"), [0.35, 1.0]  # the bounds for both sizes
 
 
 def main() -> None:
@@ -81,8 +80,7 @@ def measure(index: Path, queries: list[str]) -> Iterator[Figures]:
     """A row for each mode, field and share; searches of all modes and filters alternate."""
     sides: list[Any] = [*product(MODES, [None], [1.0]), *product(MODES, ["random", "far"], SHARES)]
     times: dict[Any, list[float]] = {side: [] for side in sides}
-    first: dict[Any, float] = {}
-    fewest: dict[Any, int] = {}
+    first, fewest = dict[Any, float](), dict[Any, int]()
     with swiftlet.open(index) as searcher:
         for side in alternating(sides, ROUNDS + 1):
             some, fewest[side] = searches(searcher, side, queries)
