@@ -279,7 +279,7 @@ def test_changes_are_merged_while_searches_go_on(index, server):
 
 def merge(server: Server) -> None:
     """Put so many documents that the service merges, and wait for the merge."""
-    for first in range(0, 2100, 700):
+    for first in range(0, 1400, 700):
         texts = [{"_id": f"{n}", "text": f"Text {n}."} for n in range(first, first + 700)]
         assert put(server, *texts).is_success
 
