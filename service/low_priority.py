@@ -11,7 +11,7 @@ from typing import Any
 
 from swiftlet.retrieval.errors import ArtefactError, RetrievalError
 
-_PRIORITY = 15
+_PRIORITY = 19
 _SIGNAL_OF_PARENTS_DEATH = 1
 
 
