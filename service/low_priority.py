@@ -33,13 +33,17 @@ class LowPriorityProcess:
 
         :raises RetrievalError: The function's own, or when the process has ended early.
         """
+        if self._process is not None and not self._process.is_alive():
+            self.end()
         connection = self._connection or self._start()
         try:
             connection.send((function, arguments))
             result, error = connection.recv()
         except (EOFError, OSError):
             self.end()
-            raise ArtefactError(f"the process {self._name!r} ended early") from None
+            raise ArtefactError(
+                f"the process {self._name!r} ended early: it may need more memory"
+            ) from None
         if error is not None:
             raise error
         return result

@@ -14,6 +14,7 @@ from threading import Event
 from typing import Any
 
 import httpx
+import psutil
 import pytest
 
 from swiftlet.encoders import DEFAULT_ENCODER, DEFAULT_QUERY_ENCODER
@@ -348,3 +349,16 @@ def test_an_id_that_is_none_is_named_by_its_position(server):
         assert answer.status_code == 422
         sentence = f"ids[1] {is_what}; an id of up to 2048 characters is expected"
         assert (answer.json()["field"], answer.json()["detail"]) == ("ids[1]", sentence)
+
+
+def test_documents_are_put_after_the_process_that_encodes_was_killed(server):
+    assert put(server, {"_id": "one", "text": "One."}).is_success
+    (encoder,) = (
+        child
+        for child in psutil.Process(server.process.pid).children()
+        if "spawn_main" in " ".join(child.cmdline())
+    )
+    encoder.kill()
+    wait_until(lambda: encoder.status() == psutil.STATUS_ZOMBIE)
+    assert put(server, {"_id": "two", "text": "Two."}).is_success
+    assert {"one", "two"} <= set(found(server, "two"))
