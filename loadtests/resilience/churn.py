@@ -105,16 +105,22 @@ def churn(testbed: Testbed, minutes: float) -> dict[str, Any]:
     deletes = _library_deletes(shutil.copytree(index, testbed.folder / "deleted"))
     with ThreadPoolExecutor(1) as pool, testbed.serve(index, write_keys=_KEY) as service:
         writer = _Writer(service.address, index)
-        batches = ceil(len(writer.documents) / writer.batch)
+        parts = ceil(minutes)
+        batches = ceil(len(writer.documents) / writer.batch / parts)
         works: dict[str, Callable[[Event], object]] = {
             "no writes": lambda stop: stop.wait(min(_QUIET_SECONDS, 12 * minutes)),
             f"{RUSH:,} documents at once": partial(writer.write, ceil(RUSH / writer.batch), 0.0),
-            "steady writes": partial(writer.write, batches, 60 * minutes),
         }
-        rate = SHARE * testbed.capacity(service, testbed.requests)
+        for part in range(1, parts + 1):
+            steady = partial(writer.write, batches, 60 * minutes / parts)
+            works[f"steady writes, {part} of {parts}"] = steady
         sampling = pool.submit(_sample, service, folder, ended)
+        loads = {}
         try:
-            loads = {name: testbed.during(work, service, rate)[0] for name, work in works.items()}
+            for name, work in works.items():
+                # Measured again each time: the speed of a shared machine changes within minutes.
+                rate = SHARE * testbed.capacity(service, testbed.requests)
+                loads[name] = testbed.during(work, service, rate)[0]
         finally:
             ended.set()
         with testbed.serve(index) as second:
@@ -124,7 +130,7 @@ def churn(testbed: Testbed, minutes: float) -> dict[str, Any]:
     recalls, samples = [_overlap(each, exact) for each in (served, fresh)], sampling.result()
     quarter = max(1, len(samples) // 4)
     memory = [median(row[1] for row in samples[n:][:quarter]) for n in (quarter, -quarter)]
-    quiet, rush, steady = loads.values()
+    quiet, rush, *_ = loads.values()
     failed = sum(len(each.measured) - each.statuses[OK] for each in loads.values())
     lost = recalls[1] - recalls[0]
     bounds = [
@@ -144,12 +150,11 @@ def churn(testbed: Testbed, minutes: float) -> dict[str, Any]:
     return {
         "minutes": minutes, "share": SHARE, "new_every": NEW_EVERY, "rounds": ROUNDS,
         "batch": writer.batch, "documents": len(writer.documents), "merges": merges,
-        "steady_seconds": steady.load.seconds,
         "put_seconds": spread(writer.put_seconds),
         "recalls": recalls,
         "overlap": _overlap(served, fresh),
         "searches": {
-            name: {f"p{p}": each.latency(p) / 1000 for p in (50, 99)}
+            name: {"offered": each.offered} | {f"p{p}": each.latency(p) / 1000 for p in (50, 99)}
             for name, each in loads.items()
         },
         "samples": samples,

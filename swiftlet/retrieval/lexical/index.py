@@ -236,9 +236,9 @@ class LexicalQuery:
     def _found(self, query: Any, most: int) -> tuple[Embeddings, Rows]:
         # tantivy reserves memory for as many hits as are asked for.
         hits = self._searcher.search(query, min(most, self._size), count=False).hits
-        rows = self._searcher.fast_field_values(_ROW, [address for _, address in hits])
-        scores = np.fromiter((score for score, _ in hits), np.float32, len(hits))
-        return scores / self._weight, np.asarray(rows, dtype=np.int64)
+        scores, addresses = zip(*hits, strict=True) if hits else ((), ())
+        rows = self._searcher.fast_field_values(_ROW, addresses)
+        return np.array(scores, np.float32) / self._weight, np.array(rows, np.int64)
 
 
 def _inverse_frequency(passages_with: int, size: int) -> float:
