@@ -54,9 +54,10 @@ class Request:
         return f"{head}\r\n".encode() + self.body
 
 
-def search(query: str, **options: Any) -> Request:
+def search(query: str, mode: str | None = None, **options: Any) -> Request:
     """`POST /search` for one query; `options` are further fields of `Request`."""
-    return Request("single", "/search", json.dumps({"query": query}).encode(), **options)
+    body = json.dumps({"query": query, "mode": mode}).encode()
+    return Request("single", "/search", body, **options)
 
 
 def stage_times(server_timing: str) -> dict[str, float]:

@@ -19,6 +19,7 @@ from loadtests.figures import Figures
 from loadtests.http_client import Request, search
 from loadtests.loads import Load, closed_loop, open_loop, poisson_arrivals
 from loadtests.processes import Service, get, running, swiftlet_command
+from swiftlet.retrieval.modes import Mode
 
 _WARM_UP_SECONDS = 2.0
 _CAPACITY_SECONDS = 4.0
@@ -46,11 +47,12 @@ class Testbed:
     generator_cores: Sequence[int]
     rate: float | None = None
     times: float = 4.0
+    mode: Mode | None = None
 
     @property
     def requests(self) -> list[Request]:
         """A search for each query."""
-        return list(map(search, self.queries))
+        return [search(query, self.mode) for query in self.queries]
 
     @contextmanager
     def serve(self, index: Path | None = None, **settings: object) -> Iterator[Service]:
