@@ -111,9 +111,8 @@ def churn(testbed: Testbed, minutes: float) -> dict[str, Any]:
             "no writes": lambda stop: stop.wait(min(_QUIET_SECONDS, 12 * minutes)),
             f"{RUSH:,} documents at once": partial(writer.write, ceil(RUSH / writer.batch), 0.0),
         }
-        for part in range(1, parts + 1):
-            steady = partial(writer.write, batches, 60 * minutes / parts)
-            works[f"steady writes, {part} of {parts}"] = steady
+        steady = partial(writer.write, batches, 60 * minutes / parts)
+        works |= {f"steady writes, {part} of {parts}": steady for part in range(1, parts + 1)}
         sampling = pool.submit(_sample, service, folder, ended)
         loads = {}
         try:
@@ -128,11 +127,11 @@ def churn(testbed: Testbed, minutes: float) -> dict[str, Any]:
         merges = by_outcome(service, "swiftlet_merge_seconds_count")
     served, fresh, exact = _found(testbed, writer.documents)
     recalls, samples = [_overlap(each, exact) for each in (served, fresh)], sampling.result()
+    lost = recalls[1] - recalls[0]
     quarter = max(1, len(samples) // 4)
     memory = [median(row[1] for row in samples[n:][:quarter]) for n in (quarter, -quarter)]
     quiet, rush, *_ = loads.values()
     failed = sum(len(each.measured) - each.statuses[OK] for each in loads.values())
-    lost = recalls[1] - recalls[0]
     bounds = [
         at_most("recall@10 below that of a fresh build", lost, RECALL_LOSS, "{:.4f}".format),
         none_of("batches that the next search did not find", writer.not_found),
@@ -151,14 +150,12 @@ def churn(testbed: Testbed, minutes: float) -> dict[str, Any]:
         "minutes": minutes, "share": SHARE, "new_every": NEW_EVERY, "rounds": ROUNDS,
         "batch": writer.batch, "documents": len(writer.documents), "merges": merges,
         "put_seconds": spread(writer.put_seconds),
-        "recalls": recalls,
-        "overlap": _overlap(served, fresh),
+        "recalls": recalls, "overlap": _overlap(served, fresh),
         "searches": {
             name: {"offered": each.offered} | {f"p{p}": each.latency(p) / 1000 for p in (50, 99)}
             for name, each in loads.items()
         },
-        "samples": samples,
-        "bounds": bounds,
+        "samples": samples, "bounds": bounds,
     }  # fmt: skip
 
 

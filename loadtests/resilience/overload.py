@@ -56,9 +56,7 @@ def overload(testbed: Testbed, seconds: float) -> dict[str, Any]:
         "refused": len(refused),
         "statuses": statuses(figures),
         "accepted_seconds": {f"p{p}": percentile(accepted, p) for p in (50, 99)},
-        "refused_seconds": {f"p{p}": percentile(refused, p) for p in (50, 99)}
-        if len(refused)
-        else None,
+        "refused_seconds": {f"p{p}": percentile(refused, p) for p in (50, 99) if len(refused)},
         "generator_share": figures.generator_share,
         "connections": CONNECTIONS,
         "probes": PROBES,
