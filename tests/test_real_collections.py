@@ -12,6 +12,7 @@ from swiftlet.evaluation.metrics import evaluate
 from swiftlet.evaluation.retrievers import SearcherRetriever
 from swiftlet.indexing.build import BuildSettings, build_index
 from swiftlet.retrieval.corpora.collections import read_documents, read_qrels, read_queries
+from swiftlet.retrieval.modes import MODES
 from swiftlet.retrieval.searcher import Searcher
 from swiftlet.retrieval.types import Qrels, Query
 
@@ -73,3 +74,20 @@ def test_long_documents_are_each_found_once_and_exactly_top_k_of_them(
         run = run_queries(SearcherRetriever(searcher), queries, top_k=10)
     # Reading the beginning of each article alone gives less than 0.5 (docs/results/parity.md).
     assert evaluate(run, qrels, ["nDCG@10"])["nDCG@10"] > 0.6
+
+
+@pytest.mark.soak
+def test_later_pages_of_an_approximate_index_are_parts_of_one_ranking(
+    shared_data: Path, tmp_path: Path
+) -> None:
+    folder = shared_data / "lisa"
+    with searcher_over(folder, tmp_path / "index", BuildSettings()) as searcher:
+        for query in read_queries(folder):
+            for mode in MODES:
+                pages = [
+                    hit.document_id
+                    for offset in range(10, 120, 10)
+                    for hit in searcher.search(query.text, 10, mode=mode, offset=offset).hits
+                ]
+                whole = searcher.search(query.text, 110, mode=mode, offset=10).hits
+                assert pages == [hit.document_id for hit in whole]

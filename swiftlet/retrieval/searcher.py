@@ -43,6 +43,7 @@ from swiftlet.retrieval.stages.state import (
     EmbeddingCache,
     SearchParts,
     SearchState,
+    depth_of,
     num_candidates_for,
 )
 from swiftlet.retrieval.text import check_query
@@ -252,6 +253,7 @@ class Searcher:
         fusion = one_of("fusion", fusion, FUSIONS)
         offset = whole_number("offset", offset, least=0)
         check_fusion(fusion, weight, offset)
+        depth = depth_of(offset, top_k)
         if options:
             check_options(options, self.stage_names)
         search = SearchState(
@@ -266,8 +268,9 @@ class Searcher:
             weight=self.weight if weight is None else number("weight", weight, least=0, most=1),
             cache=cache,
             options=options or {},
-            num_candidates=num_candidates_for(offset + top_k, mode),
+            num_candidates=num_candidates_for(depth, mode),
             num_wanted=offset + top_k,
+            depth=depth,
         )
         return self._generation.search(search)
 

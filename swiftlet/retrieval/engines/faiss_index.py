@@ -240,6 +240,10 @@ class FaissIndex(VectorIndex):
         :raises InvalidArgumentError: When this type of index cannot decode them.
         """
         index = self.finest
+        if isinstance(index, faiss.IndexFlatCodes):  # in half the time of `reconstruct_batch`
+            codes = faiss.rev_swig_ptr(index.codes.data(), index.ntotal * index.code_size)
+            decoded: Embeddings = index.sa_decode(codes.reshape(-1, index.code_size)[rows])
+            return decoded
         try:
             if (lists := faiss.try_extract_index_ivf(index)) is not None:
                 lists.make_direct_map()

@@ -12,6 +12,7 @@ from swiftlet.retrieval.types import Embeddings
 _UNKNOWN_SCORE = np.float32(2)  # above every cosine
 _DECIMALS = 6  # further ones depend on the index that a score comes from
 _ROUNDING = 10.0**-_DECIMALS
+_RELIABLE = 4  # 0.1 passages that an approximate search missed are above its best quarter
 _LOWEST_SCORE = np.float32(-np.inf)
 
 
@@ -81,9 +82,12 @@ class Fuse:
         dense, has_dense = _scores_at(rows, search.dense)
         lexical, has_lexical = _scores_at(rows, search.lexical)
         weight = search.weight
-        # At most these: a passage that an index has not found scores no higher than its last one.
-        highest = weighted_sum(dense, lexical, weight)
         unseen = search.dense.highest_unseen
+        if unseen is not None and len(search.dense.scores):
+            # Not the last score: an approximate search misses passages that are above it.
+            dense[~has_dense] = search.dense.scores[len(search.dense.scores) // _RELIABLE]
+        # At most these: a lexical search is exact.
+        highest = weighted_sum(dense, lexical, weight)
         kept = np.ones(len(rows), dtype=bool)
         if search.fusion == "weighted" and unseen is not None:
             least = weighted_sum(dense, lexical * has_lexical, weight)
@@ -108,9 +112,9 @@ class Fuse:
         return True
 
     def _last_score(self, search: SearchState, scores: Embeddings, rows: Rows) -> np.float32:
-        """The score that the last document of the result has at least."""
+        """The score that the last document of the ranking has at least."""
         best, _ = best_passages(scores, rows, self._passage_to_document)
-        return best[search.num_wanted - 1] if len(best) >= search.num_wanted else _LOWEST_SCORE
+        return best[search.depth - 1] if len(best) >= search.depth else _LOWEST_SCORE
 
 
 def _scores_at(rows: Rows, found: Ranking) -> tuple[Embeddings, NDArray[np.bool]]:

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 # than a second search.
 _PASSAGES_PER_DOCUMENT = 4
 _FEWEST_CANDIDATES = 40
+_FEWEST_FOR_PAGES = 128
 
 
 class EmbeddingCache(Protocol):
@@ -179,7 +180,8 @@ class SearchState:
     """One search: the request, and the results of the stages so far.
 
     `num_wanted` documents are looked for; the first `offset` of them are not fetched, and none has
-    a score below `min_score`. All pass the `filter`, so they belong to the `selection`.
+    a score below `min_score`. More candidates are fetched until the first `depth` documents are
+    known. All pass the `filter`, so they belong to the `selection`.
     `options` has values for stages that take some, by the name of the stage.
     `dense` and `lexical` are the passages that each index found, `candidates` those of both with
     one score each, and `documents` the best passage of each document.
@@ -198,6 +200,7 @@ class SearchState:
     options: Mapping[str, Any]
     num_candidates: int
     num_wanted: int
+    depth: int
     selection: Selection = field(init=False)
     cached: bool = False
     token_ids: list[int] | None = None
@@ -219,9 +222,9 @@ class SearchState:
         highest_unseen = self.candidates.highest_unseen
         if highest_unseen is None or highest_unseen < self.min_score:
             return True
-        wanted = self.num_wanted
+        depth = min(self.depth, self.selection.num_documents)
         scores = self.documents.scores
-        return len(scores) >= wanted and bool(scores[wanted - 1] > highest_unseen)
+        return len(scores) >= depth and bool(scores[depth - 1] > highest_unseen)
 
 
 class Stage(Protocol):
@@ -238,6 +241,16 @@ class Stage(Protocol):
     def run(self, search: SearchState) -> bool:
         """Do the stage's part of `search`; false when there was nothing to do."""
         ...
+
+
+def depth_of(offset: int, top_k: int) -> int:
+    """How many documents the ranking of a page has, so that pages are parts of one ranking.
+
+    An approximate index finds other passages when it is asked for more. The first page has only its
+    own documents, and later ones are parts of the first 128, 256, 512 and so on.
+    """
+    depth = offset + top_k
+    return max(_FEWEST_FOR_PAGES, 1 << (depth - 1).bit_length()) if offset else depth
 
 
 def num_candidates_for(top_k: int, mode: Mode = "dense") -> int:
