@@ -140,11 +140,11 @@ class Writing:
         return changed
 
     def close(self) -> None:
-        """Finish the write under way, end a merge, and unlock the index."""
+        """Finish the write under way, end encoding and a merge, and unlock the index."""
         self._closed.set()
+        self._encoder.close()
         for pool in (self._encodings, self._thread):
             pool.shutdown(wait=True, cancel_futures=True)
-        self._encoder.close()
         self._merger.close()
         self._merges.shutdown(wait=True, cancel_futures=True)
         self._follower.join()

@@ -35,7 +35,7 @@ from swiftlet.retrieval.manifest import (
     read_manifest,
     write_manifest,
 )
-from swiftlet.retrieval.publication import discard, flush, locked_working_directory, publish
+from swiftlet.retrieval.publication import flush, publish, writer_lock
 
 BATCH_DOCUMENTS = 100
 
@@ -88,8 +88,7 @@ class IndexWriter:
         self._closed = False
         self._exit = ExitStack()
         try:
-            self._working = self._exit.enter_context(locked_working_directory(self.index))
-            self._exit.callback(self._clear_working)
+            self._working = self._exit.enter_context(writer_lock(self.index))
             self._clear_merge()
             manifest = load_manifest(self.index, "index")
             # Refused if the engine does not keep embeddings, which a merge needs.
@@ -243,7 +242,8 @@ class IndexWriter:
         ]
         if self._manifest.format_version < INDEX_FORMAT_VERSION:
             # An earlier Swiftlet would not see the changes, and find what is deleted.
-            self._manifest = replace(self._manifest, format_version=INDEX_FORMAT_VERSION)
+            manifest = read_manifest(self.index, "index")  # its details may be others by now
+            self._manifest = replace(manifest, format_version=INDEX_FORMAT_VERSION)
             write_manifest(self.index, self._manifest)
         self._file.append(numbered)
         self._note(numbered)
@@ -316,11 +316,6 @@ class IndexWriter:
         shutil.rmtree(self._working / "artefact", ignore_errors=True)
         with suppress(OSError):
             (self._working / EMBEDDINGS_FILE).unlink()
-
-    def _clear_working(self) -> None:
-        """Remove the working directory, unless an interrupted build has left embeddings there."""
-        if len([*self._working.iterdir()]) == 1:
-            discard(self._working)
 
 
 def _identity(directory: Path) -> tuple[int, int] | None:

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,9 +20,10 @@ from swiftlet.retrieval.arguments import path_of, whole_number
 from swiftlet.retrieval.corpora.rows import Judgements, Queries, qrels_of, queries_of
 from swiftlet.retrieval.corpora.trec import read_run, write_run
 from swiftlet.retrieval.encoder import Precision
-from swiftlet.retrieval.errors import InvalidArgumentError, shown
-from swiftlet.retrieval.manifest import change_details
+from swiftlet.retrieval.errors import ArtefactError, InvalidArgumentError, shown
+from swiftlet.retrieval.manifest import change_details, read_manifest
 from swiftlet.retrieval.modes import Fusion, Mode
+from swiftlet.retrieval.publication import writer_lock
 from swiftlet.retrieval.searcher import Searcher
 from swiftlet.retrieval.types import Qrels, Query
 
@@ -123,23 +124,38 @@ def tune(
 ) -> TunedWeight:
     """Find the weight of hybrid searches by judged queries, and write it into the index.
 
-    The weight stays as it was unless tuning gains on queries that it was not tuned on.
+    The weight stays as it was unless tuning gains on queries that it was not tuned on. The index is
+    locked meanwhile, as by a writer.
 
     :param index: An index directory that was built with a language.
     :param queries: As in `evaluate`, like `qrels`, `encoder`, `precision` and `progress`.
     :raises RetrievalError: When an argument, the queries, the qrels or the index is bad.
+    :raises ArtefactError: When another process is writing the index.
+    :raises StorageError: When the index is on storage that cannot be written.
     :raises MissingExtraError: When the extra `evaluation` is not installed.
     """
     load_ranx()
     progress = progress or Silence()
     every_query, judged = queries_of(queries), qrels_of(qrels)
-    with open_searcher(index, encoder=encoder, precision=precision) as searcher:
+    directory = path_of("index", index)
+    read_manifest(directory, "index")  # refused before anything is made beside it
+    directory = directory.resolve()
+    with ExitStack() as held:
+        try:
+            held.enter_context(writer_lock(directory))
+        except ArtefactError as error:
+            raise ArtefactError(
+                f"{error}: stop it (a service with write keys, perhaps), or tune a copy"
+            ) from None
+        searcher = held.enter_context(
+            open_searcher(directory, encoder=encoder, precision=precision)
+        )
         judgements = _match(every_query, judged, SearcherRetriever(searcher), qrels, progress)
         searches = len(weights_to_try(searcher.weight)) * len(judgements.queries)
         progress.begin("Searching", searches)
         tuned = tune_weight(searcher, judgements, lambda _, __: progress.advance(1))
-    if tuned.is_better:
-        change_details(path_of("index", index), tuned.details())
+        if tuned.is_better:
+            change_details(directory, tuned.details())
     return tuned
 
 

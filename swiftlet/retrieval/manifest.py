@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from swiftlet.retrieval.errors import ArtefactError, CorruptArtefactError, ManifestError
-from swiftlet.retrieval.publication import storage_errors
+from swiftlet.retrieval.publication import flush_directory, storage_errors
 
 FORMAT_VERSION = 2
 """The newest format that this Swiftlet reads."""
@@ -74,16 +74,22 @@ class Manifest:
 def write_manifest(directory: Path, manifest: Manifest) -> None:
     """Write `manifest` into `directory`, atomically; call it last, when all files are in place.
 
+    It is on the disk when this returns. In a published directory, hold its `writer_lock`.
+
     :raises StorageError: When the file system refuses.
     """
     written = directory / f".{FILE_NAME}.partial"
     with storage_errors(directory):
-        written.write_bytes(_serialise(asdict(manifest)))
+        with written.open("wb") as file:
+            file.write(_serialise(asdict(manifest)))
+            file.flush()
+            os.fsync(file.fileno())
         written.replace(directory / FILE_NAME)
+        flush_directory(directory)
 
 
 def change_details(directory: Path, changes: Mapping[str, Any]) -> None:
-    """Change some of the details in the manifest of an artefact.
+    """Change some details in the manifest of an artefact; hold its `writer_lock` meanwhile.
 
     :raises ManifestError: As `read_manifest`.
     :raises StorageError: When the file system refuses.

@@ -84,6 +84,21 @@ def locked_working_directory(target: Path) -> Iterator[Path]:
         os.close(lock)
 
 
+@contextmanager
+def writer_lock(target: Path) -> Iterator[Path]:
+    """`locked_working_directory`, removed at the end unless an interrupted build left files there.
+
+    :raises ArtefactError: When another process is writing the same artefact.
+    :raises StorageError: When the directory cannot be made.
+    """
+    with locked_working_directory(target) as directory:
+        try:
+            yield directory
+        finally:
+            if len([*directory.iterdir()]) == 1:
+                discard(directory)
+
+
 def publish(artefact: Path, target: Path) -> None:
     """Put the finished directory `artefact` in the place of `target`, atomically.
 
@@ -98,7 +113,7 @@ def publish(artefact: Path, target: Path) -> None:
             _exchange(artefact, target)
         else:
             artefact.rename(target)
-        _flush_directory(target.parent)
+        flush_directory(target.parent)
 
 
 def flush(directory: Path) -> None:
@@ -113,7 +128,19 @@ def flush(directory: Path) -> None:
                 os.fsync(descriptor)
             finally:
                 os.close(descriptor)
-    _flush_directory(directory)
+    flush_directory(directory)
+
+
+def flush_directory(directory: Path) -> None:
+    """Write the names in a directory to the disk, without its files.
+
+    :raises OSError: When the file system refuses.
+    """
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 @contextmanager
@@ -206,11 +233,3 @@ def _exchange(first: Path, second: Path) -> None:
     second.rename(earlier)
     first.rename(second)
     earlier.rename(first)
-
-
-def _flush_directory(directory: Path) -> None:
-    descriptor = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -362,3 +362,19 @@ def test_documents_are_put_after_the_process_that_encodes_was_killed(server):
     wait_until(lambda: encoder.status() == psutil.STATUS_ZOMBIE)
     assert put(server, {"_id": "two", "text": "Two."}).is_success
     assert {"one", "two"} <= set(found(server, "two"))
+
+
+def test_a_put_that_is_being_encoded_does_not_hold_up_a_stop(index):
+    server = start(index, write_keys=KEY, drain_timeout_seconds=1)
+    assert put(server, {"_id": "one", "text": "One."}).is_success
+    with ThreadPoolExecutor(1) as pool:
+        long = pool.submit(put, server, {"_id": "long", "text": "word " * 400_000})
+        (encoder,) = psutil.Process(server.process.pid).children()[-1:]
+        before = encoder.cpu_times().user
+        wait_until(lambda: encoder.cpu_times().user > before + 0.5)
+        began = time.perf_counter()
+        server.process.terminate()
+        assert server.ended() == 0, server.log
+        assert time.perf_counter() - began < 8
+        with suppress(httpx.HTTPError):
+            assert long.result().status_code == 503

@@ -1,5 +1,6 @@
 """The Python API of `import swiftlet`."""
 
+import json
 import re
 import subprocess
 import sys
@@ -368,6 +369,10 @@ def test_facets_are_fields_that_some_document_has(tmp_path: Path) -> None:
     assert manifest.details["facets"] == ["cups"]
     with swiftlet.open(tmp_path / "index") as searcher:
         assert searcher.facets() == {"cups": [(2, 1)]}
+        with swiftlet.write(tmp_path / "index") as writer:
+            writer.put([{"id": "new", "text": "Five cups.", "metadata": {"cups": 5}}])
+        searcher.refresh()
+        assert json.dumps(searcher.facets()) == '{"cups": [[2, 1], [5, 1]]}'
     for facets in ("cups", [2]):
         with pytest.raises(swiftlet.InvalidArgumentError, match="a list of fields is expected"):
             swiftlet.build(ROWS, tmp_path / "other", facets=facets)  # type: ignore[arg-type]

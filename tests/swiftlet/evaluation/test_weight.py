@@ -8,8 +8,9 @@ import pytest
 
 import swiftlet
 from swiftlet.evaluation.errors import EvaluationError
-from swiftlet.evaluation.weight import weights_to_try
-from swiftlet.retrieval.errors import InvalidArgumentError
+from swiftlet.evaluation.weight import TunedWeight, weights_to_try
+from swiftlet.library import evaluation
+from swiftlet.retrieval.errors import ArtefactError, InvalidArgumentError
 from swiftlet.retrieval.manifest import change_details, load_manifest
 from swiftlet.retrieval.modes import DEFAULT_WEIGHT
 from tests.command_line import refusal
@@ -48,6 +49,32 @@ def test_a_better_weight_is_written_with_its_evidence_and_used(index: Path) -> N
         assert searcher.weight == tuned.weight
         found = [searcher.search(query, 1)[0].document_id for query in QUERIES.values()]
         assert found == [*QUERIES]
+
+
+def test_an_index_that_is_being_written_is_refused_before_any_search(index: Path) -> None:
+    with (
+        swiftlet.write(index),
+        pytest.raises(ArtefactError, match=r"another process is writing .*tune a copy"),
+    ):
+        swiftlet.tune(index, QUERIES, QRELS)
+    assert swiftlet.tune(index, QUERIES, QRELS).is_better
+    assert [*index.parent.iterdir()] == [index]
+
+
+def test_an_index_cannot_be_written_while_it_is_tuned(index, monkeypatch) -> None:
+    def tune_weight(*arguments: object) -> TunedWeight:
+        with pytest.raises(ArtefactError, match="another process is writing"):
+            swiftlet.write(index)
+        return find(*arguments)
+
+    find = evaluation.tune_weight
+    monkeypatch.setattr(evaluation, "tune_weight", tune_weight)
+    tuned = swiftlet.tune(index, QUERIES, QRELS)
+    with swiftlet.write(index) as writer:
+        writer.put([{"id": "new", "text": "A new part."}])
+        writer.compact()
+    with swiftlet.open(index) as searcher:
+        assert (searcher.weight, searcher.num_documents) == (tuned.weight, len(CODES) + 1)
 
 
 def test_a_weight_that_is_as_good_as_any_stays(index: Path) -> None:

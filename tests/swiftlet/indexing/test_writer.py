@@ -279,5 +279,7 @@ def test_an_older_swiftlet_refuses_an_index_with_changes(tmp_path):
     write_manifest(out, replace(read_manifest(out), format_version=1))
     with IndexWriter(out, DEFAULT_ENCODER) as writer:
         assert read_manifest(out).format_version == 1
+        change_details(out, {"weight": 0.25})
         writer.delete(["a"])
         assert read_manifest(out).format_version == 2
+        assert read_manifest(out).details["weight"] == 0.25
