@@ -26,7 +26,7 @@ from swiftlet.retrieval.errors import (
     UnknownDocumentError,
     shown,
 )
-from swiftlet.retrieval.metadata.filters import Every
+from swiftlet.retrieval.metadata.filters import conditions
 
 _REFUSALS = (
     InvalidArgumentError,
@@ -71,9 +71,9 @@ def writes_router(limits: Limits, writing: Writing) -> APIRouter:
         )
 
     class DeleteRequest(RequestModel):
-        """The body of `POST /documents/delete`: documents with these ids, and those that pass."""
+        """The body of `POST /documents/delete`: documents with these ids, or those that pass."""
 
-        model_config = ConfigDict(json_schema_extra={"minProperties": 1})
+        model_config = ConfigDict(json_schema_extra={"minProperties": 1, "maxProperties": 1})
 
         ids: list[Annotated[str, Field(max_length=LONGEST_ID, description=an_id)]] = Field(
             [], max_length=most, description=f"{listed} ids of up to {LONGEST_ID} characters"
@@ -101,10 +101,12 @@ def writes_router(limits: Limits, writing: Writing) -> APIRouter:
 
     @router.post("/documents/delete", responses=problems(*_REFUSALS, body=True))
     async def delete(asked: DeleteRequest) -> WriteAnswer:
-        """Delete the documents with some ids, and all that pass a filter."""
-        if not asked.model_fields_set:
-            raise InvalidRequestError("", "the body has neither ids nor a filter; one is expected")
-        if asked.filter == Every(()):
+        """Delete the documents with some ids, or all that pass a filter."""
+        if ("ids" in asked.model_fields_set) == (asked.filter is not None):
+            raise InvalidRequestError(
+                "", "the body has neither or both of ids and filter; one of them is expected"
+            )
+        if asked.filter is not None and not any(conditions(asked.filter)):
             raise InvalidRequestError(
                 "filter",
                 "the filter is empty, so it would delete all documents; a condition is expected",
