@@ -32,7 +32,9 @@ def test_stages_the_rest_and_the_outside_add_up_to_the_latency() -> None:
 def test_a_target_is_kept_or_missed_by_its_figure(ratio: float, kept: bool) -> None:
     found = targets(
         {
-            "http": {"latency_ratio": {"median": 1.5}, "rate_ratio": {"median": 0.9}},
+            "http": {
+                "dense": {"latency_ratio": {"median": 1.5}, "rate_ratio": {"median": 0.9}},
+            },
             "cores": {TWO_CORES: {"over": ratio}},
             "plain": {SWIFTLET: {"over": 20.0}},
         }
