@@ -45,7 +45,21 @@ class IndexDirectory:
 
         :raises ArtefactError: When the directory is damaged; the parts stay as they were.
         """
-        opened, changed = self._identity(), False
+        while True:
+            opened = self._identity()
+            try:
+                return self._follow(opened)
+            except (ArtefactError, OSError):
+                if self._identity() == opened:  # otherwise a merge has replaced the directory
+                    raise
+
+    def close(self) -> None:
+        """Close the changes; the parts stay open as long as they are used."""
+        self._changes.close()
+
+    def _follow(self, opened: tuple[tuple[int, ...], tuple[int, ...]] | None) -> bool:
+        """`refresh`, of the directory with this identity."""
+        changed = False
         if self._damaged or opened not in (self._opened, None):
             manifest = read_manifest(self._path, "index")
             # `swiftlet tune` changes the manifest, but leaves the directory where it is.
@@ -60,10 +74,6 @@ class IndexDirectory:
         new = self._extend([*self._changes.after(self.change)])
         self._damaged = False
         return new or changed
-
-    def close(self) -> None:
-        """Close the changes; the parts stay open as long as they are used."""
-        self._changes.close()
 
     def _open(self) -> None:
         while True:

@@ -157,7 +157,9 @@ def check_base(connection: sqlite3.Connection, path: Path, content: str) -> None
     try:
         ((found, version),) = connection.execute("SELECT * FROM base").fetchall()
     except ValueError:
-        raise CorruptIndexError(f"{path} is damaged: it does not name its base") from None
+        found = version = None
+    if not isinstance(found, str) or not isinstance(version, int):
+        raise CorruptIndexError(f"{path} is damaged: it does not name its base")
     if version != FORMAT:
         raise CorruptIndexError(
             f"{path} has the format {version}, but this Swiftlet reads {FORMAT}: upgrade Swiftlet"

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from swiftlet.encoders import DEFAULT_ENCODER
 from swiftlet.indexing.build import BuildSettings, build_index
 from swiftlet.indexing.writer import IndexWriter
-from swiftlet.retrieval.changes.log import CHANGES_FILE
+from swiftlet.retrieval.changes.log import CHANGES_FILE, Changes
 from swiftlet.retrieval.errors import (
     CorruptIndexError,
     EmbeddingSpaceMismatch,
@@ -190,6 +190,22 @@ def test_a_searcher_follows_a_merge_and_running_searches_keep_what_they_have(ind
     assert not failures
 
 
+def test_a_refresh_during_a_merge_sees_the_new_base(index, searcher, monkeypatch):
+    with IndexWriter(index, DEFAULT_ENCODER) as writer:
+
+        def is_newer(changes: Changes) -> bool:
+            monkeypatch.undo()
+            writer.put(documents([1]))
+            writer.compact()
+            writer.put(documents([3]))
+            return changes.is_newer()
+
+        monkeypatch.setattr(Changes, "is_newer", is_newer)
+        assert searcher.refresh()
+    assert (searcher.num_documents, searcher.change) == (62, 2)
+    assert not searcher.refresh()
+
+
 def test_a_searcher_of_an_index_without_documents_finds_nothing(index, searcher):
     with IndexWriter(index, DEFAULT_ENCODER) as writer:
         writer.delete([document.document_id for document in documents(range(0, 120, 2))])
@@ -314,14 +330,19 @@ def test_emptied_changes_are_refused_by_readers_and_writers(index):
     with IndexWriter(index, DEFAULT_ENCODER) as writer:
         writer.put(documents([1]))
     path = index / CHANGES_FILE
+    whole = path.read_bytes()
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("DELETE FROM base")
         connection.commit()
     without_base = path.read_bytes()
-    for content in (without_base, b""):
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript("DROP TABLE base; CREATE TABLE base (content, format)")
+        connection.execute("INSERT INTO base VALUES (NULL, NULL)")
+        connection.commit()
+    for content in (without_base, path.read_bytes(), b"", whole[: len(whole) // 2]):
         path.write_bytes(content)
         for read in (Searcher.open, IndexWriter):
-            with pytest.raises(CorruptIndexError, match=CHANGES_FILE):
+            with pytest.raises(CorruptIndexError, match=f"{CHANGES_FILE} is damaged"):
                 read(index, DEFAULT_ENCODER)
 
 
