@@ -180,7 +180,7 @@ class IndexWriter:
         """Whether the changes are so many that searches would be faster after `compact`."""
         most = max(_FEWEST_PASSAGES, _PASSAGES_SHARE * self._store.num_passages)
         touched = self._num_touched > _DELETED_SHARE * self._store.num_documents
-        return self._num_passages > most or touched
+        return (self._num_passages > most or touched) and self.num_documents > 0
 
     def compact(
         self,

@@ -131,6 +131,7 @@ def test_a_merge_is_needed_when_many_documents_are_gone(writer):
 def test_an_index_without_documents_is_not_merged(index, writer):
     writer.delete([document.document_id for document in BASE])
     assert writer.num_documents == 0
+    assert not writer.needs_merge
     assert not writer.compact()
     writer.put(documents([1]))
     assert writer.compact()
