@@ -102,7 +102,7 @@ def writes_router(limits: Limits, writing: Writing) -> APIRouter:
     @router.post("/documents/delete", responses=problems(*_REFUSALS, body=True))
     async def delete(asked: DeleteRequest) -> WriteAnswer:
         """Delete the documents with some ids, or all that pass a filter."""
-        if ("ids" in asked.model_fields_set) == (asked.filter is not None):
+        if len(asked.model_fields_set) != 1:
             raise InvalidRequestError(
                 "", "the body has neither or both of ids and filter; one of them is expected"
             )
