@@ -18,7 +18,7 @@ import psutil
 import pytest
 
 from swiftlet.encoders import DEFAULT_ENCODER, DEFAULT_QUERY_ENCODER
-from swiftlet.indexing.build import build_index
+from swiftlet.indexing.build import BuildSettings, build_index
 from swiftlet.retrieval.errors import ArtefactError
 from swiftlet.retrieval.manifest import read_manifest
 from swiftlet.retrieval.types import Document
@@ -37,7 +37,8 @@ def index(tmp_path: Path) -> Path:
         Document("tea", "Leaves are steeped in hot water.", metadata={"kind": "drink"}),
         Document("ski", "One slides down slopes on boards.", metadata={"kind": "sport", "year": 7}),
     ]
-    build_index(documents, DEFAULT_ENCODER, tmp_path / "index")
+    settings = BuildSettings(facets=("kind",))
+    build_index(documents, DEFAULT_ENCODER, tmp_path / "index", settings)
     return tmp_path / "index"
 
 
@@ -87,6 +88,15 @@ def test_a_document_is_found_as_soon_as_it_is_put_and_lost_as_soon_as_it_is_dele
     assert delete(server, ids=["tax", "?"]).json()["unknown"] == ["?"]
     assert sorted(found(server, "anything")) == ["ski", "tea"]
     assert server.client().get("/info").json()["index"]["num_documents"] == 2
+
+
+def test_facets_count_values_that_only_changes_have(server):
+    put(server, {"_id": "cod", "text": "A fish.", "metadata": {"kind": "food"}})
+    put(server, {"_id": "ale", "text": "A beer.", "metadata": {"kind": ["drink", "food"]}})
+    answer = server.client().get("/facets")
+    assert answer.status_code == 200, answer.text
+    counts = {each["value"]: each["count"] for each in answer.json()["facets"]["kind"]}
+    assert counts == {"drink": 2, "food": 2, "sport": 1}
 
 
 def test_documents_are_deleted_by_a_filter(server):

@@ -50,7 +50,7 @@ def facet_values(field: str, parts: Sequence[tuple[Columns, Mask]]) -> list[tupl
                 if at := columns.codes(one_key(key)):
                     counts[at.start - codes.start] += count
                 else:
-                    others_counts[key] += count
+                    others_counts[key] += int(count)
         found += [(rank, columns[codes[at]], int(counts[at])) for at in _highest(counts)]
         found += [(rank, key, count) for key, count in others_counts.items() if count]
     found.sort(key=lambda each: (-each[2], *each[:2]))
