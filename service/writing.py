@@ -140,11 +140,12 @@ class Writing:
         return changed
 
     def close(self) -> None:
-        """Finish the write under way, end a merge, and unlock the index."""
+        """Finish a write that is on its way to the disk, end the rest, and unlock the index."""
         self._closed.set()
+        self._encodings.shutdown(wait=False, cancel_futures=True)
+        self._encoder.close()  # so that a long put does not hold up the end of the service
         for pool in (self._encodings, self._thread):
             pool.shutdown(wait=True, cancel_futures=True)
-        self._encoder.close()
         self._merger.close()
         self._merges.shutdown(wait=True, cancel_futures=True)
         self._follower.join()

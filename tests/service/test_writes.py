@@ -363,12 +363,29 @@ def test_an_id_that_is_none_is_named_by_its_position(server):
 
 def test_documents_are_put_after_the_process_that_encodes_was_killed(server):
     assert put(server, {"_id": "one", "text": "One."}).is_success
-    (encoder,) = (
-        child
-        for child in psutil.Process(server.process.pid).children()
-        if "spawn_main" in " ".join(child.cmdline())
-    )
+    (encoder,) = encoders(server)
     encoder.kill()
     wait_until(lambda: encoder.status() == psutil.STATUS_ZOMBIE)
     assert put(server, {"_id": "two", "text": "Two."}).is_success
     assert {"one", "two"} <= set(found(server, "two"))
+
+
+def test_a_put_that_takes_long_does_not_hold_up_a_stop(index):
+    documents = [{"_id": f"{n}", "text": "A long text. " * 300} for n in range(1000)]
+    with ThreadPoolExecutor(1) as pool:
+        with running(index, write_keys=KEY, drain_timeout_seconds=1) as server:
+            answer = pool.submit(put, server, *documents)
+            wait_until(
+                lambda: any(encoder.cpu_times().user > 4 for encoder in encoders(server)), 60
+            )
+            began = time.monotonic()
+        assert time.monotonic() - began < 6
+        assert answer.result().status_code == 503
+    with running(index, write_keys=KEY) as server:
+        assert sorted(found(server, "text")) == ["ski", "tea"]
+
+
+def encoders(server: Server) -> list[psutil.Process]:
+    """The process that encodes, if it has started."""
+    children = psutil.Process(server.process.pid).children()
+    return [child for child in children if "spawn_main" in " ".join(child.cmdline())]
