@@ -198,6 +198,7 @@ def test_a_full_disk_is_told_from_one_that_cannot_be_written(index, small_disk):
     with running(copy, write_keys=KEY) as server:
         answer = put(server, {"_id": "a", "text": "b", "metadata": {"long": "x" * 3_000_000}})
         assert (answer.status_code, answer.json()["type"]) == (507, "/docs#storage-full")
+        assert "nothing was written: free space" in answer.json()["detail"]
     subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
     with running(copy, write_keys=KEY) as server:
         answer = put(server, {"_id": "a", "text": "b"})
@@ -254,6 +255,7 @@ def test_another_service_follows_within_a_second_and_cannot_write(index, server)
         answer = put(other, {"_id": "mine", "text": "Mine."})
         assert answer.status_code == 409
         assert "another process is writing" in answer.json()["detail"]
+        assert answer.json()["detail"].endswith("write through that process, or stop it")
         merge(server)
         put(server, {"_id": "newer", "text": "Something newer."})
         wait_until(lambda: "newer" in found(other, "something newer"))
@@ -346,8 +348,13 @@ def test_a_build_through_a_link_does_not_get_past_the_lock(index, server, tmp_pa
 
 
 def test_all_documents_are_not_deleted_by_mistake(server):
-    assert delete(server, filter={}).status_code == 422
-    assert delete(server).status_code == 422
+    for empty in ({}, {"and": [{}]}, {"or": [{}, {"kind": "drink"}]}, {"not": {"not": {}}}):
+        answer = delete(server, filter=empty)
+        assert answer.status_code == 422
+        assert "the filter is empty, so it would delete all" in answer.json()["detail"]
+    for body in ({}, {"ids": ["tea"], "filter": {"kind": "sport"}}):
+        assert delete(server, **body).json()["detail"].endswith("give either ids or filter")
+    assert delete(server, filter=None).status_code == 422
     answer = delete(server, ids=["a" * 3000])
     assert answer.status_code == 422
     assert len(found(server, "anything")) == 2
