@@ -59,6 +59,13 @@ FilterObject = Annotated[
 ]
 """A filter in a body."""
 
+GivenFilter = Annotated[
+    Filter,
+    PlainValidator(parse_filter),
+    WithJsonSchema({"type": "object", "additionalProperties": True, "description": _FILTER}),
+]
+"""A filter in a body that must not be null."""
+
 FilterText = Annotated[
     Filter | None,
     PlainValidator(_parsed_filter),

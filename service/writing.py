@@ -21,7 +21,14 @@ from swiftlet.indexing.preparation import Preparation
 from swiftlet.indexing.writer import Changed, IndexWriter
 from swiftlet.retrieval.changes.log import CHANGES_FILE, Change
 from swiftlet.retrieval.corpora.rows import documents_of
-from swiftlet.retrieval.errors import ArtefactError, RetrievalError, UnknownDocumentError
+from swiftlet.retrieval.errors import (
+    ArtefactError,
+    OccupiedError,
+    ReadOnlyStorageError,
+    RetrievalError,
+    StorageError,
+    UnknownDocumentError,
+)
 from swiftlet.retrieval.manifest import Manifest, read_manifest
 from swiftlet.retrieval.metadata.filters import Filter
 from swiftlet.retrieval.types import Document
@@ -140,9 +147,10 @@ class Writing:
         return changed
 
     def close(self) -> None:
-        """Finish the write under way, end encoding and a merge, and unlock the index."""
+        """Finish a write that is on its way to the disk, end the rest, and unlock the index."""
         self._closed.set()
-        self._encoder.close()
+        self._encodings.shutdown(wait=False, cancel_futures=True)
+        self._encoder.close()  # so that a long put does not hold up the end of the service
         for pool in (self._encodings, self._thread):
             pool.shutdown(wait=True, cancel_futures=True)
         self._merger.close()
@@ -169,6 +177,8 @@ class Writing:
         """Call a function in turn; when the client leaves, a call that has begun is finished."""
         try:
             return await asyncio.get_running_loop().run_in_executor(pool, function, *arguments)
+        except OccupiedError as error:
+            raise WriteRefusedError(f"{error}: write through that process, or stop it") from error
         except ArtefactError as error:  # such as another document encoder
             raise WriteRefusedError(str(error)) from error
 
@@ -184,8 +194,15 @@ class Writing:
         return changes
 
     def _use(self, use: Callable[[IndexWriter], Result]) -> Result:
-        writer = self._opened()
-        result = use(writer)
+        try:
+            writer = self._opened()
+            result = use(writer)
+        except ReadOnlyStorageError:
+            raise
+        except StorageError as error:
+            raise StorageError(
+                f"{error}; nothing was written: free space and send it again"
+            ) from error
         if not isinstance(result, Changed):
             return result
         if (loaded := self._state.loaded) is not None:

@@ -1,6 +1,8 @@
 """Searching, for one query and for several."""
 
+import json
 from functools import partial
+from hashlib import blake2b
 from typing import Annotated, Any, NamedTuple
 from urllib.parse import parse_qsl
 
@@ -32,6 +34,7 @@ from service.schemas import (
 )
 from service.state import AnyService, LoadedIndex, Service
 from service.validation import shown
+from swiftlet.retrieval.arguments import check_fusion
 from swiftlet.retrieval.errors import InvalidArgumentError
 from swiftlet.retrieval.metadata.grouping import GroupedResult
 from swiftlet.retrieval.types import Hit, SearchResult
@@ -164,7 +167,7 @@ async def _answer(service: Service, request: Request, query: str, asked: QueryOp
     if asked.group_by is not None:
         _check_groups(asked, limits)
     if asked.cursor is not None:
-        offset, expected_generation = _position(asked, limits)
+        offset, expected_generation = _position(query, asked, limits)
         asked = asked.model_copy(update={"offset": offset})
     _, (found,) = await _find_each(service, request, [query], asked)
     if expected_generation not in (None, found.generation):
@@ -178,24 +181,39 @@ async def _answer(service: Service, request: Request, query: str, asked: QueryOp
     elif found.num_hits == asked.top_k and asked.fusion == "weighted":
         following = asked.offset + asked.top_k
         if following <= limits.max_offset:
-            parts.append(b'"next":"%d.%b"' % (following, found.generation.encode()))
+            cursor = f"{following}.{_digest(query, asked)}.{found.generation}"
+            parts.append(b'"next":"%b"' % cursor.encode())
     parts.append(b'"index":"%b"' % found.generation.encode())
     return _json(b"{%b}" % b",".join(parts))
 
 
-def _position(asked: QueryOptions, limits: Limits) -> tuple[int, str]:
+def _digest(query: str, asked: QueryOptions) -> str:
+    """A few characters that differ for searches that may differ in the order of the documents."""
+    search = query, asked.mode, asked.weight, asked.filter, asked.min_score
+    return blake2b(repr(search).encode(), digest_size=4).hexdigest()
+
+
+def _position(query: str, asked: QueryOptions, limits: Limits) -> tuple[int, str]:
     """The offset and the generation of a cursor."""
-    offset, _, generation = (asked.cursor or "").partition(".")
+    offset, _, rest = (asked.cursor or "").partition(".")
+    digest, _, generation = rest.partition(".")
     others = {
-        "an offset": asked.offset,
+        "offset": asked.offset,
         "group_by": asked.group_by is not None,
         'fusion "rrf"': asked.fusion == "rrf",
     }
     if given := [name for name, is_given in others.items() if is_given]:
-        raise InvalidRequestError("cursor", f"cursor is given with {given[0]}; one is expected")
+        raise InvalidRequestError("cursor", f"give either cursor or {given[0]}")
     if not offset.isdecimal() or len(offset) > _LONGEST_OFFSET or int(offset) > limits.max_offset:
         raise InvalidRequestError(
-            "cursor", f"cursor is {shown(asked.cursor or '')}; the `next` of an answer is expected"
+            "cursor",
+            f"cursor is {shown(json.dumps(asked.cursor))}; the `next` of an answer is expected",
+        )
+    if digest != _digest(query, asked):
+        raise InvalidRequestError(
+            "cursor",
+            "the cursor is of another search; give it with the query, mode, weight, filter and "
+            "min_score of the search that gave it",
         )
     return int(offset), generation
 
@@ -209,7 +227,7 @@ def _check_groups(asked: QueryOptions, limits: Limits) -> None:
             f"at most {limits.max_top_k} are expected: ask for fewer groups, or for smaller ones",
         )
     if asked.offset:
-        raise InvalidRequestError("offset", "offset is given with group_by; one is expected")
+        raise InvalidRequestError("offset", "give either offset or group_by")
 
 
 async def check_query_string(request: Request) -> None:
@@ -238,6 +256,16 @@ async def _find_each(
     expected_seconds = (options.offset + options.top_k) * _SECONDS_PER_HIT
     if isinstance(options, QueryOptions) and options.group_by is not None:
         expected_seconds *= _SEARCHES_PER_GROUP * options.group_size
+    try:
+        check_fusion(options.fusion, options.weight, options.offset)
+    except InvalidArgumentError as error:
+        raise InvalidRequestError("fusion", str(error)) from error
+    if options.highlight is not None and not options.include_text:
+        raise InvalidRequestError(
+            "highlight",
+            f'highlight is "{options.highlight}", but passages without their text have nothing to '
+            "mark: ask for include_text true, or for no highlight",
+        )
     if options.highlight == "sentence":
         wanted = len(queries) * options.top_k
         if isinstance(options, QueryOptions) and options.group_by is not None:

@@ -14,7 +14,7 @@ from service.problems import (
     TooManyQueriesError,
     WriteRefusedError,
 )
-from service.schemas import FilterObject, RequestModel, WriteAnswer
+from service.schemas import GivenFilter, RequestModel, WriteAnswer
 from service.state import ReadyService
 from service.writing import Writing
 from swiftlet.indexing.writer import Changed
@@ -26,7 +26,7 @@ from swiftlet.retrieval.errors import (
     UnknownDocumentError,
     shown,
 )
-from swiftlet.retrieval.metadata.filters import conditions
+from swiftlet.retrieval.metadata.filters import Every, Filter, fold
 
 _REFUSALS = (
     InvalidArgumentError,
@@ -49,8 +49,8 @@ _DOCUMENT = {
         "metadata": {"type": ["object", "null"]},
     },
     "required": ["_id", "text"],
-    "description": 'an object with "_id", "text" and perhaps "title" and "metadata", to which '
-    "further fields belong",
+    "description": 'an object with "_id", "text" and perhaps "title" and "metadata" '
+    "(which has all further fields)",
 }
 _MOST_VALUES = 1_000_000
 """Values of one body: a thousand documents with rich metadata have fewer."""
@@ -78,7 +78,7 @@ def writes_router(limits: Limits, writing: Writing) -> APIRouter:
         ids: list[Annotated[str, Field(max_length=LONGEST_ID, description=an_id)]] = Field(
             [], max_length=most, description=f"{listed} ids of up to {LONGEST_ID} characters"
         )
-        filter: FilterObject = None
+        filter: GivenFilter = Field(default_factory=lambda: Every(()))
 
     router = APIRouter(
         route_class=json_route(
@@ -103,15 +103,18 @@ def writes_router(limits: Limits, writing: Writing) -> APIRouter:
     async def delete(asked: DeleteRequest) -> WriteAnswer:
         """Delete the documents with some ids, or all that pass a filter."""
         if len(asked.model_fields_set) != 1:
-            raise InvalidRequestError(
-                "", "the body has neither or both of ids and filter; one of them is expected"
+            found = (
+                "both ids and a filter" if asked.model_fields_set else "neither ids nor a filter"
             )
-        if asked.filter is not None and not any(conditions(asked.filter)):
+            raise InvalidRequestError("", f"the body has {found}: give either ids or filter")
+        if "ids" in asked.model_fields_set:
+            return _answer(await writing.delete(asked.ids))
+        if _passes_all(asked.filter):
             raise InvalidRequestError(
                 "filter",
                 "the filter is empty, so it would delete all documents; a condition is expected",
             )
-        return _answer(await writing.delete(asked.ids, asked.filter))
+        return _answer(await writing.delete([], asked.filter))
 
     @router.delete(
         "/documents/{document_id:path}", responses=problems(UnknownDocumentError, *_REFUSALS)
@@ -121,6 +124,17 @@ def writes_router(limits: Limits, writing: Writing) -> APIRouter:
         return _answer(await writing.delete([document_id], missing_ok=False))
 
     return router
+
+
+def _passes_all(tree: Filter) -> bool:
+    """Whether all documents pass a filter by its form, such as that of two empty filters."""
+
+    def every(parts: list[float]) -> float:
+        return min(parts, default=1)
+
+    # 1 stands for all documents, 0 for none, and a half for a condition, which may pass some.
+    passed: float = fold(tree, lambda _: 0.5, every, max, lambda part: 1 - part)
+    return passed == 1
 
 
 def _answer(changed: Changed) -> WriteAnswer:

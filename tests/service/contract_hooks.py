@@ -21,6 +21,8 @@ def before_call(context: Any, case: Any, kwargs: Any) -> None:
         if isinstance(chosen := fields.get("filter"), dict | str):
             known = {"topic": "bread"}
             fields["filter"] = known if isinstance(chosen, dict) else json.dumps(known)
+        if "ids" in fields:  # either ids or a filter
+            fields.pop("filter", None)
         # A cursor comes from an answer, and groups have no pages.
         fields.pop("cursor", None)
         if fields.get("group_by") is not None:

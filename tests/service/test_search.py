@@ -221,15 +221,40 @@ def test_a_search_is_continued_by_its_cursor_without_repeats_and_gaps(
 
 
 @pytest.mark.parametrize(
+    "other",
+    [
+        {"query": "tea"},
+        {"mode": "dense"},
+        {"weight": 0.1},
+        {"filter": {"topic": "tea"}},
+        {"min_score": 0.0},
+    ],
+)
+def test_a_cursor_continues_only_its_own_search(
+    client: httpx.Client, other: dict[str, Any]
+) -> None:
+    asked: dict[str, Any] = {"query": "bread", "top_k": 3}
+    cursor = client.post("/search", json=asked).json()["next"]
+    asked["cursor"] = cursor
+    assert client.post("/search", json=asked | {"top_k": 5}).is_success
+    answer = client.post("/search", json=asked | other)
+    assert answer.status_code == 422
+    assert "the cursor is of another search" in answer.json()["detail"]
+    answer = client.post("/search", json=asked | {"cursor": f"{cursor}0"})
+    assert answer.status_code == 422
+    assert "the index has changed since it gave this cursor" in answer.json()["detail"]
+
+
+@pytest.mark.parametrize(
     ("fields", "sentence"),
     [
-        ({"cursor": "x"}, "cursor is x; the `next` of an answer is expected"),
-        ({"cursor": "99999.x"}, "cursor is 99999.x; the `next`"),
-        ({"cursor": "7.0123456789abcdef"}, "the index has changed since it gave this cursor"),
-        ({"cursor": "7.x", "offset": 7}, "cursor is given with an offset; one is expected"),
-        ({"cursor": "7.x", "group_by": "topic"}, "cursor is given with group_by"),
-        ({"cursor": "7.x", "fusion": "rrf"}, 'cursor is given with fusion "rrf"; one is expected'),
-        ({"offset": 7, "group_by": "topic"}, "offset is given with group_by"),
+        ({"cursor": "x"}, 'cursor is "x"; the `next` of an answer is expected'),
+        ({"cursor": "99999.x"}, 'cursor is "99999.x"; the `next`'),
+        ({"cursor": "7.01234567.0123456789abcdef"}, "the cursor is of another search"),
+        ({"cursor": "7.x", "offset": 7}, "give either cursor or offset"),
+        ({"cursor": "7.x", "group_by": "topic"}, "give either cursor or group_by"),
+        ({"cursor": "7.x", "fusion": "rrf"}, 'give either cursor or fusion "rrf"'),
+        ({"offset": 7, "group_by": "topic"}, "give either offset or group_by"),
         ({"group_by": "colour"}, "group_by is 'colour', but no document has a value of it"),
         ({"group_by": "topic", "group_size": 101}, "so 10 groups have 1010 documents; at most"),
         ({"group_by": ""}, "group_by is empty; the name of a field of the metadata is expected"),

@@ -18,7 +18,7 @@ import psutil
 import pytest
 
 from swiftlet.encoders import DEFAULT_ENCODER, DEFAULT_QUERY_ENCODER
-from swiftlet.indexing.build import build_index
+from swiftlet.indexing.build import BuildSettings, build_index
 from swiftlet.retrieval.errors import ArtefactError
 from swiftlet.retrieval.manifest import read_manifest
 from swiftlet.retrieval.types import Document
@@ -37,7 +37,8 @@ def index(tmp_path: Path) -> Path:
         Document("tea", "Leaves are steeped in hot water.", metadata={"kind": "drink"}),
         Document("ski", "One slides down slopes on boards.", metadata={"kind": "sport", "year": 7}),
     ]
-    build_index(documents, DEFAULT_ENCODER, tmp_path / "index")
+    settings = BuildSettings(facets=("kind",))
+    build_index(documents, DEFAULT_ENCODER, tmp_path / "index", settings)
     return tmp_path / "index"
 
 
@@ -87,6 +88,15 @@ def test_a_document_is_found_as_soon_as_it_is_put_and_lost_as_soon_as_it_is_dele
     assert delete(server, ids=["tax", "?"]).json()["unknown"] == ["?"]
     assert sorted(found(server, "anything")) == ["ski", "tea"]
     assert server.client().get("/info").json()["index"]["num_documents"] == 2
+
+
+def test_facets_count_values_that_only_changes_have(server):
+    put(server, {"_id": "cod", "text": "A fish.", "metadata": {"kind": "food"}})
+    put(server, {"_id": "ale", "text": "A beer.", "metadata": {"kind": ["drink", "food"]}})
+    answer = server.client().get("/facets")
+    assert answer.status_code == 200, answer.text
+    counts = {each["value"]: each["count"] for each in answer.json()["facets"]["kind"]}
+    assert counts == {"drink": 2, "food": 2, "sport": 1}
 
 
 def test_documents_are_deleted_by_a_filter(server):
@@ -188,6 +198,7 @@ def test_a_full_disk_is_told_from_one_that_cannot_be_written(index, small_disk):
     with running(copy, write_keys=KEY) as server:
         answer = put(server, {"_id": "a", "text": "b", "metadata": {"long": "x" * 3_000_000}})
         assert (answer.status_code, answer.json()["type"]) == (507, "/docs#storage-full")
+        assert "nothing was written: free space" in answer.json()["detail"]
     subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
     with running(copy, write_keys=KEY) as server:
         answer = put(server, {"_id": "a", "text": "b"})
@@ -244,6 +255,7 @@ def test_another_service_follows_within_a_second_and_cannot_write(index, server)
         answer = put(other, {"_id": "mine", "text": "Mine."})
         assert answer.status_code == 409
         assert "another process is writing" in answer.json()["detail"]
+        assert answer.json()["detail"].endswith("write through that process, or stop it")
         merge(server)
         put(server, {"_id": "newer", "text": "Something newer."})
         wait_until(lambda: "newer" in found(other, "something newer"))
@@ -336,10 +348,13 @@ def test_a_build_through_a_link_does_not_get_past_the_lock(index, server, tmp_pa
 
 
 def test_all_documents_are_not_deleted_by_mistake(server):
-    for filter_ in ({}, {"and": [{}]}, {"not": {"or": [{}]}}):
-        assert "would delete all documents" in delete(server, filter=filter_).json()["detail"]
-    for body in ({}, {"ids": ["tea"], "filter": {"kind": "drink"}}):
-        assert "neither or both of ids and filter" in delete(server, **body).json()["detail"]
+    for empty in ({}, {"and": [{}]}, {"or": [{}, {"kind": "drink"}]}, {"not": {"not": {}}}):
+        answer = delete(server, filter=empty)
+        assert answer.status_code == 422
+        assert "the filter is empty, so it would delete all" in answer.json()["detail"]
+    for body in ({}, {"ids": ["tea"], "filter": {"kind": "sport"}}):
+        assert delete(server, **body).json()["detail"].endswith("give either ids or filter")
+    assert delete(server, filter=None).status_code == 422
     answer = delete(server, ids=["a" * 3000])
     assert answer.status_code == 422
     assert len(found(server, "anything")) == 2
@@ -355,11 +370,7 @@ def test_an_id_that_is_none_is_named_by_its_position(server):
 
 def test_documents_are_put_after_the_process_that_encodes_was_killed(server):
     assert put(server, {"_id": "one", "text": "One."}).is_success
-    (encoder,) = (
-        child
-        for child in psutil.Process(server.process.pid).children()
-        if "spawn_main" in " ".join(child.cmdline())
-    )
+    (encoder,) = encoders(server)
     encoder.kill()
     wait_until(lambda: encoder.status() == psutil.STATUS_ZOMBIE)
     assert put(server, {"_id": "two", "text": "Two."}).is_success
@@ -371,7 +382,7 @@ def test_a_put_that_is_being_encoded_does_not_hold_up_a_stop(index):
     assert put(server, {"_id": "one", "text": "One."}).is_success
     with ThreadPoolExecutor(1) as pool:
         long = pool.submit(put, server, {"_id": "long", "text": "word " * 400_000})
-        (encoder,) = psutil.Process(server.process.pid).children()[-1:]
+        (encoder,) = encoders(server)
         before = encoder.cpu_times().user
         wait_until(lambda: encoder.cpu_times().user > before + 0.5)
         began = time.perf_counter()
@@ -380,3 +391,9 @@ def test_a_put_that_is_being_encoded_does_not_hold_up_a_stop(index):
         assert time.perf_counter() - began < 8
         with suppress(httpx.HTTPError):
             assert long.result().status_code == 503
+
+
+def encoders(server: Server) -> list[psutil.Process]:
+    """The process that encodes, if it has started."""
+    children = psutil.Process(server.process.pid).children()
+    return [child for child in children if "spawn_main" in " ".join(child.cmdline())]
