@@ -76,7 +76,7 @@ CMD ["serve"]
 ARG VERSION=unknown
 ARG REVISION=unknown
 LABEL org.opencontainers.image.title="swiftlet" \
-      org.opencontainers.image.description="Dense retrieval for ordinary CPUs" \
+      org.opencontainers.image.description="Search by meaning and by words on ordinary CPUs" \
       org.opencontainers.image.licenses="Apache-2.0" \
       org.opencontainers.image.version="${VERSION}" \
       org.opencontainers.image.revision="${REVISION}"

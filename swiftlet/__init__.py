@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from swiftlet.indexing.progress import ProgressLine
     from swiftlet.indexing.writer import Changed, IndexWriter
-    from swiftlet.library.evaluation import evaluate, tune
+    from swiftlet.library.evaluation import evaluate, reset_weight, tune
     from swiftlet.library.indexes import build, load_encoder, snapshot, write
     from swiftlet.library.indexes import open_searcher as open  # noqa: A004 - as swiftlet.open
     from swiftlet.retrieval.corpora.lines import SkippedLines
@@ -67,6 +67,7 @@ __all__ = [
     "evaluate",
     "load_encoder",
     "open",
+    "reset_weight",
     "snapshot",
     "tune",
     "write",
@@ -75,7 +76,7 @@ __all__ = [
 _MODULES = {
     "swiftlet.indexing.progress": ("ProgressLine",),
     "swiftlet.indexing.writer": ("Changed", "IndexWriter"),
-    "swiftlet.library.evaluation": ("evaluate", "tune"),
+    "swiftlet.library.evaluation": ("evaluate", "reset_weight", "tune"),
     "swiftlet.library.indexes": ("build", "load_encoder", "open", "snapshot", "write"),
     "swiftlet.retrieval.corpora.lines": ("SkippedLines",),
     "swiftlet.retrieval.encoder": ("OnnxEncoder",),

@@ -2,7 +2,8 @@
 
 import sys
 
-INTERRUPTED = 2
+INTERRUPTED = 130
+"""Exit status of a command that was interrupted by Ctrl-C, as shells give it."""
 
 
 def main() -> None:

@@ -14,7 +14,7 @@ from service.problems import (
     TooManyQueriesError,
     WriteRefusedError,
 )
-from service.schemas import GivenFilter, RequestModel, WriteAnswer
+from service.schemas import DeletionFilter, RequestModel, WriteAnswer
 from service.state import ReadyService
 from service.writing import Writing
 from swiftlet.indexing.writer import Changed
@@ -26,7 +26,7 @@ from swiftlet.retrieval.errors import (
     UnknownDocumentError,
     shown,
 )
-from swiftlet.retrieval.metadata.filters import Every, Filter, fold
+from swiftlet.retrieval.metadata.filters import Every
 
 _REFUSALS = (
     InvalidArgumentError,
@@ -78,7 +78,7 @@ def writes_router(limits: Limits, writing: Writing) -> APIRouter:
         ids: list[Annotated[str, Field(max_length=LONGEST_ID, description=an_id)]] = Field(
             [], max_length=most, description=f"{listed} ids of up to {LONGEST_ID} characters"
         )
-        filter: GivenFilter = Field(default_factory=lambda: Every(()))
+        filter: DeletionFilter = Field(default_factory=lambda: Every(()))
 
     router = APIRouter(
         route_class=json_route(
@@ -109,11 +109,6 @@ def writes_router(limits: Limits, writing: Writing) -> APIRouter:
             raise InvalidRequestError("", f"the body has {found}: give either ids or filter")
         if "ids" in asked.model_fields_set:
             return _answer(await writing.delete(asked.ids))
-        if _passes_all(asked.filter):
-            raise InvalidRequestError(
-                "filter",
-                "the filter is empty, so it would delete all documents; a condition is expected",
-            )
         return _answer(await writing.delete([], asked.filter))
 
     @router.delete(
@@ -124,17 +119,6 @@ def writes_router(limits: Limits, writing: Writing) -> APIRouter:
         return _answer(await writing.delete([document_id], missing_ok=False))
 
     return router
-
-
-def _passes_all(tree: Filter) -> bool:
-    """Whether all documents pass a filter by its form, such as that of two empty filters."""
-
-    def every(parts: list[float]) -> float:
-        return min(parts, default=1)
-
-    # 1 stands for all documents, 0 for none, and a half for a condition, which may pass some.
-    passed: float = fold(tree, lambda _: 0.5, every, max, lambda part: 1 - part)
-    return passed == 1
 
 
 def _answer(changed: Changed) -> WriteAnswer:

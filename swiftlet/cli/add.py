@@ -8,7 +8,7 @@ import typer
 from swiftlet import encoders
 from swiftlet.cli.compact import compact_if_needed
 from swiftlet.cli.options import EncoderOption, IndexDirectory, SkipBadLines, Threads
-from swiftlet.cli.terminal import output, print_skipped
+from swiftlet.cli.terminal import ProgressBars, count, output, print_note, print_skipped
 
 
 def add(
@@ -24,14 +24,23 @@ def add(
 
     skipped = SkippedLines() if skip_bad_lines else None
     with write(index, encoder=encoder, threads=threads) as writer:
+        before = writer.change
         try:
-            changed = writer.put(corpus, skipped=skipped)
+            with ProgressBars() as progress:
+                changed = writer.put(corpus, skipped=skipped, progress=progress)
+        except BaseException:
+            if written := writer.change - before:
+                print_note(
+                    f"{count(written, 'document')} were put before; the same command puts them "
+                    "again and goes on"
+                )
+            raise
         finally:
             if skipped is not None:
                 print_skipped(skipped)
-        compact_if_needed(writer)
         output.print(
-            f"[bold]{index}[/]: {changed.num_documents:,} documents put, "
+            f"[bold]{index}[/]: {count(changed.num_documents, 'document')} put, "
             f"{writer.num_documents:,} in all",
             soft_wrap=True,
         )
+        compact_if_needed(writer)

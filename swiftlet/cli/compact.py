@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from swiftlet import encoders
 from swiftlet.cli.options import EncoderOption, IndexDirectory, Threads
-from swiftlet.cli.terminal import ProgressBars, output
+from swiftlet.cli.terminal import ProgressBars, count, output, print_note
 
 if TYPE_CHECKING:
     from swiftlet.indexing.writer import IndexWriter
@@ -22,15 +22,27 @@ def compact(
         merged = _compact(writer)
         output.print(
             f"[bold]{index}[/]: "
-            + (f"{writer.num_documents:,} documents" if merged else "nothing to merge"),
+            + (f"{count(writer.num_documents, 'document')}" if merged else "nothing to merge"),
             soft_wrap=True,
         )
 
 
 def compact_if_needed(writer: "IndexWriter") -> None:
-    """Merge the changes if they are so many that searches would be faster."""
-    if writer.needs_merge:
+    """Merge the changes if they are so many that searches would be faster.
+
+    They are on the disk already, so a merge that fails is a note and no refusal.
+    """
+    from swiftlet.retrieval.errors import RetrievalError
+
+    if not writer.needs_merge:
+        return
+    try:
         _compact(writer)
+    except RetrievalError as error:
+        print_note(
+            f"the changes are written, but could not be merged: {error}. Searches are slower until "
+            "`swiftlet compact` has merged them"
+        )
 
 
 def _compact(writer: "IndexWriter") -> bool:

@@ -6,26 +6,36 @@ import typer
 
 from swiftlet import encoders
 from swiftlet.cli.compact import compact_if_needed
-from swiftlet.cli.options import EncoderOption, IndexDirectory
-from swiftlet.cli.terminal import output, print_note
+from swiftlet.cli.options import EncoderOption, FilterOption, IndexDirectory, filter_of
+from swiftlet.cli.terminal import count, output, print_note
 
 
 def delete(
     index: IndexDirectory,
-    document_ids: Annotated[list[str], typer.Argument(help="Ids of documents.", metavar="ID…")],
+    document_ids: Annotated[
+        list[str] | None, typer.Argument(help="Ids of documents.", metavar="[ID…]")
+    ] = None,
+    filter_: FilterOption = None,
     encoder: EncoderOption = encoders.DEFAULT_ENCODER,
 ) -> None:
-    """Delete documents by their ids."""
-    from swiftlet.library.indexes import write
+    """Delete documents by their ids, or all that pass a filter."""
+    from swiftlet.library.indexes import open_searcher, write
     from swiftlet.retrieval.errors import shown
+    from swiftlet.retrieval.metadata.filters import parse_deletion
 
+    if bool(document_ids) == (filter_ is not None):
+        raise typer.BadParameter("give either ids or --filter")
     with write(index, encoder=encoder) as writer:
-        changed = writer.delete(document_ids)
+        if filter_ is not None:
+            conditions = parse_deletion(filter_of(filter_))
+            with open_searcher(index, encoder=encoder) as searcher:
+                document_ids = searcher.document_ids(conditions)
+        changed = writer.delete(document_ids or [])
         for document_id in changed.unknown:
             print_note(f"no document has the id {shown(document_id)}")
-        compact_if_needed(writer)
         output.print(
-            f"[bold]{index}[/]: {changed.num_documents:,} documents deleted, "
+            f"[bold]{index}[/]: {count(changed.num_documents, 'document')} deleted, "
             f"{writer.num_documents:,} left",
             soft_wrap=True,
         )
+        compact_if_needed(writer)

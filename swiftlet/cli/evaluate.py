@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from swiftlet.cli.options import (
+    AllowUnknown,
     FusionOption,
     ModeOption,
     PrecisionOption,
@@ -48,9 +49,7 @@ def evaluate(
     against: Annotated[
         Path | None, typer.Option(help="TREC run to test the differences against.")
     ] = None,
-    allow_unknown: Annotated[
-        bool, typer.Option("--allow-unknown", help="Accept qrels with unknown ids.")
-    ] = False,
+    allow_unknown: AllowUnknown = False,
 ) -> None:
     """Measure an index or a service by queries and qrels."""
     from swiftlet.evaluation.metrics import DEFAULT_METRICS

@@ -14,7 +14,7 @@ from swiftlet.cli.options import (
     Threads,
     value_of,
 )
-from swiftlet.cli.terminal import ProgressBars, output, print_skipped
+from swiftlet.cli.terminal import ProgressBars, count, output, print_skipped
 from swiftlet.retrieval.engines import DEFAULT_ENGINE, ENGINES
 
 
@@ -93,8 +93,8 @@ def index(
             print_skipped(skipped)
     details = manifest.details
     output.print(
-        f"[bold]{out}[/]: {details['num_documents']:,} documents, "
-        f"{details['num_passages']:,} passages, {details['factory']}, recall@10 "
+        f"[bold]{out}[/]: {count(details['num_documents'], 'document')}, "
+        f"{count(details['num_passages'], 'passage')}, {details['factory']}, recall@10 "
         f"{details['recall']['recall@10']:.3f} against exact search",
         soft_wrap=True,
     )

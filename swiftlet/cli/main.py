@@ -6,6 +6,7 @@ import typer
 from typer.core import TyperGroup
 
 import swiftlet
+from swiftlet.__main__ import INTERRUPTED
 from swiftlet.cli.add import add
 from swiftlet.cli.compact import compact
 from swiftlet.cli.delete import delete
@@ -24,11 +25,11 @@ from swiftlet.cli.tune import tune
 from swiftlet.retrieval.errors import RetrievalError
 
 REFUSED = 2
-"""Exit status of a command that was refused or interrupted."""
+"""Exit status of a command that was refused."""
 
 
 class _RefusingGroup(TyperGroup):
-    """Turns every refusal into one sentence and status 2, without a traceback."""
+    """Turns every refusal into one sentence, without a traceback."""
 
     def invoke(self, ctx: Any) -> Any:
         try:
@@ -39,6 +40,7 @@ class _RefusingGroup(TyperGroup):
             print_refusal(error.format_message())
         except KeyboardInterrupt as interrupt:
             print_refusal(str(interrupt) or "interrupted")
+            raise typer.Exit(INTERRUPTED) from None
         except OSError as error:
             if isinstance(error, BrokenPipeError):
                 raise
@@ -52,7 +54,7 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
-    help="Dense retrieval for ordinary CPUs.",
+    help="Search by meaning and by words on ordinary CPUs.",
 )
 
 

@@ -62,6 +62,9 @@ SkipBadLines = Annotated[
 Threads = Annotated[
     int | None, typer.Option(min=1, help="Encoding threads.", show_default="all cores")
 ]
+AllowUnknown = Annotated[
+    bool, typer.Option("--allow-unknown", help="Accept qrels with unknown ids.")
+]
 Resume = Annotated[bool, typer.Option("--resume", help="Continue from the run's last checkpoint.")]
 OverwriteRun = Annotated[bool, typer.Option("--overwrite", help="Remove an earlier run first.")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace an existing artefact.")]

@@ -110,6 +110,11 @@ class ProgressBars:
             self._progress.update(self._task, completed=max(1, task.completed))
 
 
+def count(number: int, noun: str) -> str:
+    """Such as "1 document" and "1,000 documents"."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
 def print_note(sentence: str) -> None:
     """Print a note on standard error."""
     messages.print(f"[yellow]Note:[/] {escape(sentence)}", soft_wrap=True)
@@ -124,7 +129,7 @@ def print_refusal(sentence: str) -> None:
 def print_skipped(skipped: "SkippedLines") -> None:
     """Print the bad lines that were left out on standard error."""
     messages.print(
-        f"[yellow]{skipped.count:,} bad lines skipped[/]" + (":" if skipped.count else "")
+        f"[yellow]{count(skipped.count, 'bad line')} skipped[/]" + (":" if skipped.count else "")
     )
     for message in skipped.messages:
         messages.print(f"  {message}", markup=False, soft_wrap=True)

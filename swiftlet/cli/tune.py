@@ -6,25 +6,47 @@ from typing import Annotated
 import typer
 
 from swiftlet import encoders
-from swiftlet.cli.options import EncoderOption, IndexDirectory, PrecisionOption, value_of
+from swiftlet.cli.options import (
+    AllowUnknown,
+    EncoderOption,
+    IndexDirectory,
+    PrecisionOption,
+    value_of,
+)
 from swiftlet.cli.terminal import ProgressBars, output
 
 
 def tune(
     index: IndexDirectory,
     queries: Annotated[
-        Path, typer.Option(help="A BEIR folder, a JSONL or TSV file, or irds:NAME.")
-    ],
-    qrels: Annotated[Path, typer.Option(help="BEIR or TREC qrels, or irds:NAME.")],
+        Path | None, typer.Option(help="A BEIR folder, a JSONL or TSV file, or irds:NAME.")
+    ] = None,
+    qrels: Annotated[Path | None, typer.Option(help="BEIR or TREC qrels, or irds:NAME.")] = None,
     encoder: EncoderOption = encoders.DEFAULT_QUERY_ENCODER,
     precision: PrecisionOption = None,
+    allow_unknown: AllowUnknown = False,
 ) -> None:
-    """Find the weight of the dense score in hybrid searches, and write it into the index."""
+    """Find the weight of the dense score in hybrid searches, and write it into the index.
+
+    Without queries and qrels, the weight that ships is written.
+    """
+    from swiftlet.library.evaluation import reset_weight
     from swiftlet.library.evaluation import tune as find
 
+    if (queries is None) != (qrels is None):
+        raise typer.BadParameter("give both --queries and --qrels, or neither")
+    if queries is None or qrels is None:
+        output.print(f"[bold]{index}[/]: the weight is now {reset_weight(index):g}, as shipped")
+        return
     with ProgressBars() as progress:
         tuned = find(
-            index, queries, qrels, encoder=encoder, precision=value_of(precision), progress=progress
+            index,
+            queries,
+            qrels,
+            encoder=encoder,
+            precision=value_of(precision),
+            allow_unknown=allow_unknown,
+            progress=progress,
         )
     output.print(
         f"nDCG@10 of {tuned.num_queries:,} queries: dense {tuned.dense:.4f}, lexical "

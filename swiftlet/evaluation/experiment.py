@@ -73,7 +73,11 @@ def match_judgements(
         check_qrels(qrels_path, judged, kept.keys(), lambda d: d not in missing)
     except CollectionError as error:
         if not allow_unknown:
-            raise
+            problem = (
+                f"{error.problem}; the option --allow-unknown (in Python allow_unknown=True) "
+                "accepts them"
+            )
+            raise CollectionError(error.path, problem) from error
         warning = str(error)
     return Judgements(chosen, kept, warning)
 

@@ -14,7 +14,7 @@ import numpy as np
 from swiftlet.indexing.changes_writer import ChangesWriter
 from swiftlet.indexing.merge import EMBEDDINGS_FILE, merge_changes
 from swiftlet.indexing.preparation import Preparation, encoder_details
-from swiftlet.indexing.progress import Progress
+from swiftlet.indexing.progress import Progress, Silence
 from swiftlet.retrieval.changes.log import Change, Changes
 from swiftlet.retrieval.corpora.lines import SkippedLines
 from swiftlet.retrieval.corpora.rows import Corpus, documents_of
@@ -105,6 +105,7 @@ class IndexWriter:
         *,
         skipped: SkippedLines | None = None,
         batch_documents: int = BATCH_DOCUMENTS,
+        progress: Progress | None = None,
     ) -> Changed:
         """Add documents; one with an id that the index has replaces the earlier document.
 
@@ -112,16 +113,20 @@ class IndexWriter:
 
         :param documents: A corpus, as `swiftlet.build` takes it.
         :param skipped: Collects bad rows or lines, which are left out; None refuses them.
+        :param progress: Shows how many documents are written; None shows nothing.
         :raises CollectionError: When a document is bad, or an id comes twice.
         :raises ArtefactError: When the encoder is damaged, or is not that of the index.
         :raises StorageError: When the file system refuses.
         """
         rest = documents_of(documents, skipped=skipped)
+        progress = progress or Silence()
+        progress.begin("Putting documents", None)
         count = 0
         while batch := list(islice(rest, batch_documents)):
             manifest = self.manifest()
             self.append(self._preparation.changes(batch, manifest), manifest)
             count += len(batch)
+            progress.advance(len(batch))
         return Changed(count, self.change)
 
     def manifest(self) -> Manifest:

@@ -20,9 +20,9 @@ from swiftlet.retrieval.arguments import path_of, whole_number
 from swiftlet.retrieval.corpora.rows import Judgements, Queries, qrels_of, queries_of
 from swiftlet.retrieval.corpora.trec import read_run, write_run
 from swiftlet.retrieval.encoder import Precision
-from swiftlet.retrieval.errors import ArtefactError, InvalidArgumentError, shown
+from swiftlet.retrieval.errors import InvalidArgumentError, OccupiedError, shown
 from swiftlet.retrieval.manifest import change_details, read_manifest
-from swiftlet.retrieval.modes import Fusion, Mode
+from swiftlet.retrieval.modes import DEFAULT_WEIGHT, Fusion, Mode
 from swiftlet.retrieval.publication import writer_lock
 from swiftlet.retrieval.searcher import Searcher
 from swiftlet.retrieval.types import Qrels, Query
@@ -120,6 +120,7 @@ def tune(
     *,
     encoder: StrPath = encoders.DEFAULT_QUERY_ENCODER,
     precision: Precision | None = None,
+    allow_unknown: bool = False,
     progress: Progress | None = None,
 ) -> TunedWeight:
     """Find the weight of hybrid searches by judged queries, and write it into the index.
@@ -128,7 +129,7 @@ def tune(
     locked meanwhile, as by a writer.
 
     :param index: An index directory that was built with a language.
-    :param queries: As in `evaluate`, like `qrels`, `encoder`, `precision` and `progress`.
+    :param queries: As in `evaluate`, like `qrels` and the rest.
     :raises RetrievalError: When an argument, the queries, the qrels or the index is bad.
     :raises ArtefactError: When another process is writing the index.
     :raises StorageError: When the index is on storage that cannot be written.
@@ -137,26 +138,51 @@ def tune(
     load_ranx()
     progress = progress or Silence()
     every_query, judged = queries_of(queries), qrels_of(qrels)
-    directory = path_of("index", index)
-    read_manifest(directory, "index")  # refused before anything is made beside it
-    directory = directory.resolve()
-    with ExitStack() as held:
-        try:
-            held.enter_context(writer_lock(directory))
-        except ArtefactError as error:
-            raise ArtefactError(
-                f"{error}: stop it (a service with write keys, perhaps), or tune a copy"
-            ) from None
-        searcher = held.enter_context(
-            open_searcher(directory, encoder=encoder, precision=precision)
+    with (
+        _locked(index) as directory,
+        open_searcher(directory, encoder=encoder, precision=precision) as searcher,
+    ):
+        judgements = _match(
+            every_query,
+            judged,
+            SearcherRetriever(searcher),
+            qrels,
+            progress,
+            allow_unknown=allow_unknown,
         )
-        judgements = _match(every_query, judged, SearcherRetriever(searcher), qrels, progress)
         searches = len(weights_to_try(searcher.weight)) * len(judgements.queries)
         progress.begin("Searching", searches)
         tuned = tune_weight(searcher, judgements, lambda _, __: progress.advance(1))
         if tuned.is_better:
             change_details(directory, tuned.details())
     return tuned
+
+
+def reset_weight(index: StrPath) -> float:
+    """Undo `tune`: write the shipped weight into the index.
+
+    :returns: That weight.
+    :raises RetrievalError: When the index is bad; else as `tune`.
+    """
+    with _locked(index) as directory:
+        change_details(directory, {"weight": DEFAULT_WEIGHT, "weight_evidence": None})
+    return DEFAULT_WEIGHT
+
+
+@contextmanager
+def _locked(index: StrPath) -> Iterator[Path]:
+    """The directory of an index without links, while no other process writes it."""
+    directory = path_of("index", index)
+    read_manifest(directory, "index")  # refused before anything is made beside it
+    directory = directory.resolve()
+    with ExitStack() as held:
+        try:
+            held.enter_context(writer_lock(directory))
+        except OccupiedError as error:
+            raise OccupiedError(
+                f"{error}: stop it (a service with write keys, perhaps), or tune a copy"
+            ) from None
+        yield directory
 
 
 def _match(

@@ -11,6 +11,9 @@ from swiftlet.retrieval.errors import shown
 from swiftlet.retrieval.text import has_lone_surrogate
 from swiftlet.retrieval.types import Document, Query
 
+LONGEST_METADATA = 1 << 20
+"""The most characters of a document's metadata, as JSON; each hit of an answer has them."""
+
 _DEEPEST_NESTING = 64
 _DOCUMENT_ID_FIELDS = ("_id", "id", "document_id")
 _QUERY_ID_FIELDS = ("_id", "id", "query_id")
@@ -23,7 +26,10 @@ def document_from_json(line: str) -> Document:
 
     :raises LineError: When the line is no such object.
     """
-    return document_from_fields(_object(line))
+    document = document_from_fields(_object(line))
+    if len(line) > LONGEST_METADATA:
+        check_length(document.metadata)
+    return document
 
 
 def document_from_fields(record: dict[str, Any]) -> Document:
@@ -169,6 +175,21 @@ def check_nesting(value: object) -> None:
     """
     if _nesting(value) > _DEEPEST_NESTING:
         raise LineError(f"nested more than {_DEEPEST_NESTING} levels deep")
+
+
+def check_length(metadata: Mapping[str, Any]) -> None:
+    """Refuse metadata of more than `LONGEST_METADATA` characters.
+
+    :raises LineError: Names the longest field.
+    """
+    lengths = {name: len(json.dumps(value, ensure_ascii=False)) for name, value in metadata.items()}
+    if (length := sum(lengths.values())) > LONGEST_METADATA:
+        longest = max(lengths, key=lengths.__getitem__)
+        raise LineError(
+            f"the metadata have {length:,} characters as JSON, {lengths[longest]:,} of them in "
+            f"{shown(longest)}; at most {LONGEST_METADATA:,} are expected: leave out what answers "
+            "need not show"
+        )
 
 
 def _type_name(value: object) -> str:

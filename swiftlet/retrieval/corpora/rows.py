@@ -13,7 +13,13 @@ from swiftlet.retrieval.arguments import path_of
 from swiftlet.retrieval.corpora.collections import read_documents, read_qrels, read_queries
 from swiftlet.retrieval.corpora.identifiers import SeenIds, check_id
 from swiftlet.retrieval.corpora.lines import LineError, SkippableError, SkippedLines, refuse
-from swiftlet.retrieval.corpora.records import check_nesting, document_from_fields, query
+from swiftlet.retrieval.corpora.records import (
+    LONGEST_METADATA,
+    check_length,
+    check_nesting,
+    document_from_fields,
+    query,
+)
 from swiftlet.retrieval.errors import CollectionError, InvalidArgumentError, shown
 from swiftlet.retrieval.text import has_lone_surrogate
 from swiftlet.retrieval.types import Document, Qrels, Query, Span
@@ -198,6 +204,8 @@ def _document(row: object, seen: SeenIds) -> Document:
     check_nesting(metadata)
     document = replace(document, metadata=metadata)
     written = json.dumps(metadata, ensure_ascii=False)
+    if len(written) > LONGEST_METADATA:
+        check_length(metadata)
     if any(map(has_lone_surrogate, (document.title, document.text, written))):
         raise LineError(
             f"the document {shown(document.document_id)} holds half of a surrogate pair"

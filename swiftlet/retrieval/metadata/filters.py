@@ -1,5 +1,6 @@
 """The language of filters: conditions on the metadata of documents."""
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -122,6 +123,25 @@ def conditions(tree: Filter) -> Iterator[Condition]:
             yield from conditions(part)
 
 
+def parse_deletion(value: object) -> Filter:
+    """The filter of documents to delete.
+
+    :raises FilterError: As `parse_filter`, or when all documents pass by its form, as those of `{}`
+        do.
+    """
+
+    def every(parts: list[float]) -> float:
+        return min(parts, default=1)
+
+    # 1 stands for all documents, 0 for none, and a half for a condition, which may pass some.
+    tree = parse_filter(value)
+    if fold(tree, lambda _: 0.5, every, max, lambda part: 1 - part) == 1:
+        raise FilterError(
+            "the filter is empty, so it would delete all documents; a condition is expected"
+        )
+    return tree
+
+
 def check_fields(tree: Filter, parts: Iterable[Columns]) -> None:
     """Refuse a filter on fields, or on kinds of values, that no document in `parts` has.
 
@@ -225,7 +245,7 @@ def _equal(path: str, value: object) -> Condition:
     match value:
         case bool():
             return Condition(path, (one_key(boolean_key(path, value)),), b"b")
-        case int() | float():
+        case int() | float() if _is_number(value):
             return Condition(path, (one_key(number_key(path, value)),), b"n")
         case str():
             return Condition(path, (one_key(text_key(path, value)),), b"s")
@@ -274,7 +294,8 @@ def _inner_keys(path: str) -> KeyRange:
 
 
 def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return is_number and not (isinstance(value, float) and math.isnan(value))
 
 
 def _listed(name: str, operand: object) -> Sequence[Any]:

@@ -19,6 +19,8 @@ from swiftlet.retrieval.engines import ENGINES
 from swiftlet.retrieval.manifest import FILE_NAME, read_manifest
 from tests.command_line import refusal, swiftlet
 
+pytest_plugins = ["tests.small_disk"]
+
 DOCUMENTS = [
     {"_id": "tea", "title": "Tea", "text": "Leaves are steeped in hot water for some minutes.",
      "metadata": {"kind": "drink"}},
@@ -67,7 +69,7 @@ def test_index_takes_any_registered_engine_and_the_type_of_index(
 def test_the_version_is_printed() -> None:
     result = swiftlet("--version")
     assert (result.exit_code, result.stdout) == (0, f"swiftlet {version('swiftlet-retrieval')}\n")
-    assert "Dense retrieval for ordinary CPUs." in swiftlet("--help").stdout
+    assert "Search by meaning and by words on ordinary CPUs." in swiftlet("--help").stdout
 
 
 def test_the_help_loads_neither_numpy_nor_torch() -> None:
@@ -270,7 +272,7 @@ def test_documents_are_added_deleted_merged_and_copied(index: Path, tmp_path: Pa
     more = write_corpus(tmp_path / "more.jsonl", '{"_id": "sun", "text": "It shines."}', "bad")
     assert "--skip-bad-lines" in refusal(swiftlet("add", changed, more))
     added = swiftlet("add", changed, more, "--skip-bad-lines")
-    assert "1 bad lines skipped" in added.stderr
+    assert "1 bad line skipped" in added.stderr
     # All three documents of the base were replaced, so the changes were merged.
     assert "4 documents put, 4 in all" in added.stdout
     assert json.loads((changed / FILE_NAME).read_text())["details"]["change"] == 4
@@ -280,6 +282,8 @@ def test_documents_are_added_deleted_merged_and_copied(index: Path, tmp_path: Pa
     assert "nothing to merge" in swiftlet("compact", changed).stdout
     assert "2 documents deleted, 2 left" in swiftlet("delete", changed, "sun", "tea").stdout
     assert swiftlet("add", changed, more, "--skip-bad-lines").exit_code == 0
+    assert "either ids or --filter" in refusal(swiftlet("delete", changed))
+    assert "would delete all" in refusal(swiftlet("delete", changed, "--filter", "{}"))
     assert swiftlet("snapshot", changed, "--out", tmp_path / "index.tar").exit_code == 0
     assert "exists" in refusal(swiftlet("snapshot", changed, "--out", tmp_path / "index.tar"))
     result = swiftlet("search", changed, "it shines", "--encoder", DEFAULT_ENCODER)
@@ -287,6 +291,27 @@ def test_documents_are_added_deleted_merged_and_copied(index: Path, tmp_path: Pa
     with (changed / "index.faiss").open("ab") as file:
         file.write(b"more")
     assert "index.faiss" in refusal(swiftlet("compact", changed))
+
+
+def test_an_addition_that_ends_early_says_how_far_it_got(index: Path, tmp_path: Path) -> None:
+    changed = shutil.copytree(index, tmp_path / "index")
+    lines = [json.dumps({"_id": f"{number}", "text": "tea"}) for number in range(150)]
+    added = swiftlet("add", changed, write_corpus(tmp_path / "more.jsonl", *lines, "bad"))
+    assert "line 154" in refusal(added)
+    assert "100 documents were put before" in added.stderr
+
+
+def test_a_merge_that_fails_does_not_refuse_an_addition(
+    index: Path, tmp_path: Path, small_disk: Path
+) -> None:
+    changed = shutil.copytree(index, small_disk / "index")
+    # Room for the changes, which take 70 kB, but not for another base.
+    room = b"x" * (shutil.disk_usage(small_disk).free - 90_000)
+    (small_disk / "other").write_bytes(room)
+    added = swiftlet("add", changed, write_corpus(tmp_path / "same.jsonl"))
+    assert added.exit_code == 0, added.output
+    assert "3 documents put, 3 in all" in added.stdout
+    assert "the changes are written, but could not be merged: cannot write" in added.stderr
 
 
 def test_inspect_counts_and_verifies_the_changes_of_an_index(tmp_path: Path) -> None:

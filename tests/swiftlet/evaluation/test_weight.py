@@ -115,3 +115,10 @@ def test_the_command_says_what_it_found(index: Path, tmp_path: Path) -> None:
     assert f"the weight is now {weight:g}" in tuned.stdout
     assert "the weight stays as it was" in command("tune", index, *given).stdout
     assert "absent" in refusal(command("tune", tmp_path / "absent", *given))
+    assert command("delete", index, CODES[0]).exit_code == 0
+    assert "--allow-unknown" in refusal(command("tune", index, *given))
+    assert command("tune", index, *given, "--allow-unknown").exit_code == 0
+    assert "or neither" in refusal(command("tune", index, *given[:2]))
+    assert f"the weight is now {DEFAULT_WEIGHT:g}" in command("tune", index).stdout
+    with swiftlet.open(index) as searcher:
+        assert searcher.weight == DEFAULT_WEIGHT

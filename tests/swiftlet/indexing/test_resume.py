@@ -177,7 +177,7 @@ def test_an_interrupted_build_prints_one_sentence_and_keeps_its_embeddings(corpu
     build.poll_until(partial(build.has_encoded, 1))
     build.process.send_signal(signal.SIGINT)
     status, said = build.end()
-    assert status == 2
+    assert status == 130
     assert said.splitlines()[-1] == "swiftlet: interrupted"
     assert f"the embeddings so far are kept in {working_directory(out)}" in said
     assert 0 < build.encoded() < NUM_DOCUMENTS
@@ -195,7 +195,7 @@ def test_a_build_interrupted_while_it_reads_leaves_nothing(tmp_path, out, earlie
         build.process.send_signal(signal.SIGINT)
         status, said = build.end()
     pipe.unlink()
-    assert status == 2
+    assert status == 130
     assert said.splitlines()[-1] == "swiftlet: interrupted"
     assert "is kept" not in said
     assert [*tmp_path.iterdir()] == [out]

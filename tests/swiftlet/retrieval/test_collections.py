@@ -133,6 +133,17 @@ def test_queries_are_read(write: Write, name: str, content: str, queries: list[Q
     assert read_queries(write(name, content)) == queries
 
 
+def test_metadata_are_refused_beyond_their_length(write: Write) -> None:
+    record = {"_id": "x", "text": "t", "page": "<p>" * 500_000, "year": 2020}
+    expected = (
+        "the metadata have 1,500,006 characters as JSON, 1,500,002 of them in 'page'; at most "
+        "1,048,576 are expected"
+    )
+    for corpus in (write("c.jsonl", json.dumps(record)), [record]):
+        with pytest.raises(CollectionError, match=expected):
+            list(documents_of(corpus))
+
+
 @pytest.mark.parametrize(
     ("line", "problem"),
     [

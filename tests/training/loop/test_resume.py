@@ -84,7 +84,7 @@ def test_an_interrupted_run_can_be_resumed(whole: tuple[Path, Path], tmp_path: P
     command = start(recipe, out)
     command.wait_until(lambda: has_logged(out, "alignment", EVERY + 5))
     command.send(signal.SIGINT)
-    assert command.wait() == 2
+    assert command.wait() == 130
     assert command.refusal == "interrupted: run the same command with --resume to continue"
     assert not out.with_name(f".{out.name}.partial").exists()
     run(read_recipe(recipe), out, resume=True)

@@ -1,5 +1,6 @@
 """Filters against their definition, and searches with them against searches of everything."""
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -109,6 +110,8 @@ def test_a_filter_keeps_the_documents_for_which_it_holds(columns, filter_, expec
         ({"author": {"name": "Ada"}}, "has the operator 'name', but one of .* 'author.name'"),
         ({"kind": {}}, "the filter of 'kind' has no operator"),
         ({"kind": None}, r'has the value null, but .*; \{"exists": false\} finds documents'),
+        ({"year": math.nan}, "has the value nan, but a text, a number"),
+        ({"year": {"gte": math.nan}}, "but a number or an ISO date"),
         ({"kind": []}, r"has \[\] where a list is expected that is not empty"),
         ({"or": {}}, r"has \{\} where a list is expected"),
         ({"kind": {"exists": "yes"}}, "\"exists\": 'yes', but true or false is expected"),
