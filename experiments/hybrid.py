@@ -95,15 +95,15 @@ def figures_of(index: Path, read: Callable[[], Collection], metric: str) -> Figu
         found = read()
         if not found.documents:
             return {}
-        if not index.exists():
-            swiftlet.build(found.documents, index)
-        queries, values = found.queries, {}
+        queries, values, place = found.queries, {}, index / f"{len(found.documents)}"
+        if not place.exists():
+            swiftlet.build(found.documents, place)
         if len(queries) > MOST_QUERIES:
             queries = random.Random(0).sample(queries, SAMPLED)
         qrels = {query.query_id: found.qrels[query.query_id] for query in queries}
         for system, fields in SYSTEMS.items():
             encoder = DEFAULT_ENCODER if system.endswith("big") else DEFAULT_QUERY_ENCODER
-            with swiftlet.open(index, encoder=encoder) as searcher:
+            with swiftlet.open(place, encoder=encoder) as searcher:
                 retriever = SearcherRetriever(searcher, **fields)
                 run = run_queries(retriever, queries, top_k=10)
             values[system] = evaluate_per_query(run, qrels, [metric])[metric]
