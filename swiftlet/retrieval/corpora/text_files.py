@@ -42,14 +42,18 @@ def read_text_folder(folder: Path, skipped: SkippedLines | None = None) -> Itera
     """The text files of `folder` and its folders as documents, in the order of their paths.
 
     The id is the path below `folder`, with slashes. Hidden files and folders are left out,
-    and links to folders are not followed.
+    and so are links to folders inside of `folder`.
 
     :raises CollectionError: When a folder cannot be read; and, unless there is `skipped` to collect
         them, when a file is bad as in `read_text_file`, or a link to a place outside the folder.
     """
-    for path in text_files(folder):
+    for path in _files_and_links(folder):
         try:
-            _check_is_within(path, folder)
+            is_folder = _is_folder(path)
+            if is_folder or _is_text(path):
+                _check_is_within(path, folder)
+            if is_folder or not _is_text(path):
+                continue
             document = _read(path, folder)
         except CollectionError as error:
             refuse(error, skipped)
@@ -62,15 +66,8 @@ def text_files(folder: Path) -> Iterator[Path]:
 
     :raises CollectionError: When a folder cannot be read.
     """
-    pending = _visible_entries(folder)
-    while pending:
-        path = pending.pop()
-        with read_errors(path):
-            is_folder = path.is_dir()
-        if is_folder:
-            if not path.is_symlink():
-                pending.extend(_visible_entries(path))
-        elif path.suffix.lower() in TEXT_SUFFIXES:
+    for path in _files_and_links(folder):
+        if _is_text(path) and not _is_folder(path):
             yield path
 
 
@@ -94,6 +91,26 @@ def title_of(path: Path, text: str) -> str:
                 return previous
             previous = "" if underline.fullmatch(line) else line.strip()
     return path.stem
+
+
+def _files_and_links(folder: Path) -> Iterator[Path]:
+    """All visible files below a folder, and links to folders, in order."""
+    pending = _visible_entries(folder)
+    while pending:
+        path = pending.pop()
+        if _is_folder(path) and not path.is_symlink():
+            pending.extend(_visible_entries(path))
+        else:
+            yield path
+
+
+def _is_folder(path: Path) -> bool:
+    with read_errors(path):
+        return path.is_dir()
+
+
+def _is_text(path: Path) -> bool:
+    return path.suffix.lower() in TEXT_SUFFIXES
 
 
 def _visible_entries(folder: Path) -> list[Path]:

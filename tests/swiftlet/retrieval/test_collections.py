@@ -334,12 +334,14 @@ def test_links_that_lead_out_of_a_folder_and_pipes_are_bad_files(
     (inside.parent / "out.txt").symlink_to(secret)
     (inside.parent / "far.txt").symlink_to("/etc/hostname")
     (inside.parent / "in.md").symlink_to("fine.md")
+    (inside.parent / "again").symlink_to("../inner")
+    (inside.parent / "away").symlink_to("/etc")
     os.mkfifo(inside.parent / "pipe.txt")
     skipped = SkippedLines()
     found = read_documents(tmp_path / "folder", skipped=skipped)
     assert [document.document_id for document in found] == ["inner/fine.md", "inner/in.md"]
     reasons = sorted(message.split(": ")[1] for message in skipped.messages)
-    assert reasons == [*["it is a link to a place outside the folder"] * 2, "it is no regular file"]
+    assert reasons == [*["it is a link to a place outside the folder"] * 3, "it is no regular file"]
 
 
 def test_an_id_is_bounded(write: Write) -> None:
