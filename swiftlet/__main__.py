@@ -2,8 +2,7 @@
 
 import sys
 
-INTERRUPTED = 130
-"""Exit status of a command that was interrupted by Ctrl-C, as shells give it."""
+INTERRUPTED = 130  # as in swiftlet.cli.main, which may not be imported yet
 
 
 def main() -> None:

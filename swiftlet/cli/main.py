@@ -6,7 +6,6 @@ import typer
 from typer.core import TyperGroup
 
 import swiftlet
-from swiftlet.__main__ import INTERRUPTED
 from swiftlet.cli.add import add
 from swiftlet.cli.compact import compact
 from swiftlet.cli.delete import delete
@@ -26,6 +25,9 @@ from swiftlet.retrieval.errors import RetrievalError
 
 REFUSED = 2
 """Exit status of a command that was refused."""
+
+INTERRUPTED = 130
+"""Exit status of a command that was interrupted by Ctrl-C, as shells give it."""
 
 
 class _RefusingGroup(TyperGroup):
