@@ -36,6 +36,7 @@ _LOADED = "loaded"
 _FAILED = "failed"
 _SECONDS_UNTIL_COLLECTION = 1.0
 _SECONDS_UNTIL_GIVEN_UP = 10
+_ATTEMPTS = 3
 
 logger = logging.getLogger(__name__)
 
@@ -57,11 +58,19 @@ _REASONS: dict[type[Exception], str] = {
 def open_searcher(settings: Settings) -> Searcher:
     """The searcher that the settings name, verified and warm.
 
-    Links are followed once, so that all files come from the directories that they lead to now.
+    Links are followed once, so that all files come from the directories that they lead to now. If
+    one is replaced meanwhile, as by a merge, the new one is opened.
 
     :raises ArtefactError: When the index or the encoder cannot be trusted.
     :raises InvalidArgumentError: When the encoder has no model of the precision that is set.
     """
+    for _ in range(_ATTEMPTS - 1):
+        with suppress(ReplacedError):
+            return _opened(settings)
+    return _opened(settings)
+
+
+def _opened(settings: Settings) -> Searcher:
     index, encoder = _target(settings.index), _target(settings.encoder)
     searcher = Searcher.open(index, encoder, precision=settings.precision, readers=settings.threads)
     try:
@@ -178,7 +187,9 @@ class Reloader:
 
 def _check_not_replaced(directory: Path, opened: Manifest) -> None:
     if read_manifest(directory, opened.kind).fingerprint != opened.fingerprint:
-        raise ReplacedError(f"{directory} was replaced while it was read: load it once more")
+        raise ReplacedError(
+            f"{directory} was replaced {_ATTEMPTS} times while it was read: load it once more"
+        )
 
 
 def _target(directory: Path) -> Path:

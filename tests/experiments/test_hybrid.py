@@ -64,10 +64,10 @@ def test_a_page_is_made_from_collections_and_names(data, tmp_path, monkeypatch):
     assert figures["names"]["success"]["lexical"] == 1.0
     page = write(tmp_path / "hybrid.json", figures).read_text("utf-8")
     assert "This machine has no manual pages." in page
-    assert "| exact names, at least 95% found first | 100.0% | reached |" in page
+    assert "| all exact names, at least 95% found first | 100.0% | reached |" in page
     figures["names"]["success"]["hybrid"] = 0.9
     page = write(tmp_path / "hybrid.json", figures).read_text("utf-8")
-    assert "| exact names, at least 95% found first | 90.0% | **missed** |" in page
+    assert "| all exact names, at least 95% found first | 90.0% | **missed** |" in page
     # A second run measures nothing again.
     (data / "one" / "corpus.jsonl").unlink()
     assert hybrid.measure(data, tmp_path / "work")["rows"] == figures["rows"]

@@ -19,7 +19,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from service.keys import ApiKey
-from service.reload import Reloader, open_searcher
+from service.reload import Reloader, ReplacedError, open_searcher
 from service.settings import Settings
 from service.state import ServiceState
 from swiftlet.encoders import DEFAULT_ENCODER
@@ -223,19 +223,27 @@ def test_after_an_unexpected_failure_the_next_reload_still_runs(
     reloader.close()
 
 
-def test_an_index_that_is_replaced_while_it_is_read_is_refused(
-    versions: Versions, other_index: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("times", [1, 3])
+def test_an_index_that_is_replaced_while_it_is_read_is_read_again_twice(
+    versions: Versions, other_index: Path, monkeypatch: pytest.MonkeyPatch, times: int
 ) -> None:
+    first = versions.current.resolve()
+    published = [other_index, first, other_index][:times]
     opened = Searcher.open
 
     def publish_meanwhile(*args: Any, **kwargs: Any) -> Searcher:
         searcher = opened(*args, **kwargs)
-        versions.publish(other_index)
+        if published:
+            versions.publish(published.pop(0))
         return searcher
 
     monkeypatch.setattr(Searcher, "open", publish_meanwhile)
-    with pytest.raises(Exception, match="current was replaced while it was read"):
-        open_searcher(versions.settings())
+    if times == 1:
+        with open_searcher(versions.settings()) as searcher:
+            assert searcher.path == versions.current.resolve() != first
+    else:
+        with pytest.raises(ReplacedError, match="current was replaced 3 times while it was read"):
+            open_searcher(versions.settings())
 
 
 def test_the_old_index_is_freed_after_its_last_request_and_not_before(
