@@ -268,7 +268,7 @@ def test_a_signal_ends_the_services_and_leaves_the_report_of_what_was_measured(
     out = tmp_path / "report"
     process = subprocess.Popen(
         [sys.executable, "-m", "loadtests", "--service", f"one={PACED} --work-ms 5",
-         "--service", f"other={PACED} {marker}", "--rates", "50", "--duration", "3", "--no-locust",
+         "--service", f"other={PACED} {marker}", "--rates", "50", "--duration", "1", "--no-locust",
          "--out", out],
         cwd=ROOT, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
