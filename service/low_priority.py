@@ -82,7 +82,10 @@ def _answer_calls(connection: Connection, parent: int) -> None:
         return
     os.setpriority(os.PRIO_PROCESS, 0, _PRIORITY)
     while True:
-        function, arguments = connection.recv()
+        try:
+            function, arguments = connection.recv()
+        except EOFError:  # the service ends
+            return
         try:
             connection.send((function(*arguments), None))
         except RetrievalError as error:

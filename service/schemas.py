@@ -15,7 +15,7 @@ from pydantic import (
 from pydantic_core import from_json
 
 from service.limits import Limits
-from swiftlet.retrieval.metadata.filters import Filter, parse_deletion, parse_filter
+from swiftlet.retrieval.metadata.filters import Filter, parse_filter
 from swiftlet.retrieval.modes import FUSIONS, HIGHLIGHTINGS, MODES, Fusion, Highlighting, Mode
 from swiftlet.retrieval.text import check_query
 
@@ -59,12 +59,12 @@ FilterObject = Annotated[
 ]
 """A filter in a body."""
 
-DeletionFilter = Annotated[
+GivenFilter = Annotated[
     Filter,
-    PlainValidator(parse_deletion),
+    PlainValidator(parse_filter),
     WithJsonSchema({"type": "object", "additionalProperties": True, "description": _FILTER}),
 ]
-"""A filter of documents to delete, in a body."""
+"""A filter in a body that must not be null."""
 
 FilterText = Annotated[
     Filter | None,

@@ -18,12 +18,11 @@ from service.problems import QueueFullError, WriteRefusedError
 from service.state import ServiceState
 from swiftlet.indexing.merge import merge_changes
 from swiftlet.indexing.preparation import Preparation
-from swiftlet.indexing.writer import Changed, IndexWriter
+from swiftlet.indexing.writer import Changed, IndexWriter, ids_to_delete
 from swiftlet.retrieval.changes.log import CHANGES_FILE, Change
 from swiftlet.retrieval.corpora.rows import documents_of
 from swiftlet.retrieval.errors import (
     ArtefactError,
-    OccupiedError,
     ReadOnlyStorageError,
     RetrievalError,
     StorageError,
@@ -127,7 +126,7 @@ class Writing:
     ) -> Changed:
         """Delete the documents with these ids, and all that pass a filter; errors as `put`.
 
-        :raises FilterError: When the filter names a field that no document has.
+        :raises FilterError: As `ids_to_delete`.
         :raises UnknownDocumentError: When there is no document of an id, unless `missing_ok`.
         """
 
@@ -135,7 +134,7 @@ class Writing:
             ids = [*document_ids]
             if filter_ is not None and (loaded := self._state.loaded) is not None:
                 loaded.searcher.refresh()
-                ids += loaded.searcher.document_ids(filter_)
+                ids += ids_to_delete(loaded.searcher, filter_)
             changed = writer.delete(ids)
             if changed.unknown and not missing_ok:
                 raise UnknownDocumentError(changed.unknown[0])
@@ -177,8 +176,6 @@ class Writing:
         """Call a function in turn; when the client leaves, a call that has begun is finished."""
         try:
             return await asyncio.get_running_loop().run_in_executor(pool, function, *arguments)
-        except OccupiedError as error:
-            raise WriteRefusedError(f"{error}: write through that process, or stop it") from error
         except ArtefactError as error:  # such as another document encoder
             raise WriteRefusedError(str(error)) from error
 

@@ -36,7 +36,9 @@ from service.state import AnyService, LoadedIndex, Service
 from service.validation import shown
 from swiftlet.retrieval.arguments import check_fusion
 from swiftlet.retrieval.errors import InvalidArgumentError
+from swiftlet.retrieval.metadata.filters import Every
 from swiftlet.retrieval.metadata.grouping import GroupedResult
+from swiftlet.retrieval.searcher import Searcher
 from swiftlet.retrieval.types import Hit, SearchResult
 
 _SECONDS_PER_HIT = 0.00005
@@ -167,7 +169,7 @@ async def _answer(service: Service, request: Request, query: str, asked: QueryOp
     if asked.group_by is not None:
         _check_groups(asked, limits)
     if asked.cursor is not None:
-        offset, expected_generation = _position(query, asked, limits)
+        offset, expected_generation = _position(query, asked, limits, service.loaded.searcher)
         asked = asked.model_copy(update={"offset": offset})
     _, (found,) = await _find_each(service, request, [query], asked)
     if expected_generation not in (None, found.generation):
@@ -181,19 +183,25 @@ async def _answer(service: Service, request: Request, query: str, asked: QueryOp
     elif found.num_hits == asked.top_k and asked.fusion == "weighted":
         following = asked.offset + asked.top_k
         if following <= limits.max_offset:
-            cursor = f"{following}.{_digest(query, asked)}.{found.generation}"
+            digest = _digest(query, asked, service.loaded.searcher)
+            cursor = f"{following}.{digest}.{found.generation}"
             parts.append(b'"next":"%b"' % cursor.encode())
     parts.append(b'"index":"%b"' % found.generation.encode())
     return _json(b"{%b}" % b",".join(parts))
 
 
-def _digest(query: str, asked: QueryOptions) -> str:
+def _digest(query: str, asked: QueryOptions, searcher: Searcher) -> str:
     """A few characters that differ for searches that may differ in the order of the documents."""
-    search = query, asked.mode, asked.weight, asked.filter, asked.min_score
+    mode, weight = asked.mode or searcher.modes[0], None
+    if mode == "hybrid":
+        weight = searcher.weight if asked.weight is None else asked.weight
+    search = query, mode, weight, asked.filter or Every(()), asked.min_score
     return blake2b(repr(search).encode(), digest_size=4).hexdigest()
 
 
-def _position(query: str, asked: QueryOptions, limits: Limits) -> tuple[int, str]:
+def _position(
+    query: str, asked: QueryOptions, limits: Limits, searcher: Searcher
+) -> tuple[int, str]:
     """The offset and the generation of a cursor."""
     offset, _, rest = (asked.cursor or "").partition(".")
     digest, _, generation = rest.partition(".")
@@ -209,7 +217,7 @@ def _position(query: str, asked: QueryOptions, limits: Limits) -> tuple[int, str
             "cursor",
             f"cursor is {shown(json.dumps(asked.cursor))}; the `next` of an answer is expected",
         )
-    if digest != _digest(query, asked):
+    if digest != _digest(query, asked, searcher):
         raise InvalidRequestError(
             "cursor",
             "the cursor is of another search; give it with the query, mode, weight, filter and "
@@ -222,7 +230,7 @@ def _check_groups(asked: QueryOptions, limits: Limits) -> None:
     wanted = asked.top_k * asked.group_size
     if wanted > limits.max_top_k:
         raise InvalidRequestError(
-            "group_size",
+            "group_size" if "group_size" in asked.model_fields_set else "top_k",
             f"group_size is {asked.group_size}, so {asked.top_k} groups have {wanted} documents; "
             f"at most {limits.max_top_k} are expected: ask for fewer groups, or for smaller ones",
         )

@@ -14,7 +14,7 @@ from service.problems import (
     TooManyQueriesError,
     WriteRefusedError,
 )
-from service.schemas import DeletionFilter, RequestModel, WriteAnswer
+from service.schemas import GivenFilter, RequestModel, WriteAnswer
 from service.state import ReadyService
 from service.writing import Writing
 from swiftlet.indexing.writer import Changed
@@ -76,9 +76,12 @@ def writes_router(limits: Limits, writing: Writing) -> APIRouter:
         model_config = ConfigDict(json_schema_extra={"minProperties": 1, "maxProperties": 1})
 
         ids: list[Annotated[str, Field(max_length=LONGEST_ID, description=an_id)]] = Field(
-            [], max_length=most, description=f"{listed} ids of up to {LONGEST_ID} characters"
+            [],
+            min_length=1,
+            max_length=most,
+            description=f"{listed} ids of up to {LONGEST_ID} characters",
         )
-        filter: DeletionFilter = Field(default_factory=lambda: Every(()))
+        filter: GivenFilter = Field(default_factory=lambda: Every(()))
 
     router = APIRouter(
         route_class=json_route(

@@ -22,9 +22,15 @@ def compact(
         merged = _compact(writer)
         output.print(
             f"[bold]{index}[/]: "
-            + (f"{count(writer.num_documents, 'document')}" if merged else "nothing to merge"),
+            + (count(writer.num_documents, "document") if merged else _nothing(writer)),
             soft_wrap=True,
         )
+
+
+def _nothing(writer: "IndexWriter") -> str:
+    if writer.num_documents:
+        return "nothing to merge"
+    return "no documents, so there is nothing to build a base of; build another index"
 
 
 def compact_if_needed(writer: "IndexWriter") -> None:

@@ -6,7 +6,7 @@ import typer
 
 from swiftlet import encoders
 from swiftlet.cli.compact import compact_if_needed
-from swiftlet.cli.options import EncoderOption, FilterOption, IndexDirectory, filter_of
+from swiftlet.cli.options import FILTER_HELP, EncoderOption, IndexDirectory, filter_of
 from swiftlet.cli.terminal import count, output, print_note
 
 
@@ -15,21 +15,20 @@ def delete(
     document_ids: Annotated[
         list[str] | None, typer.Argument(help="Ids of documents.", metavar="[ID…]")
     ] = None,
-    filter_: FilterOption = None,
+    filter_: Annotated[str | None, typer.Option("--filter", help=FILTER_HELP)] = None,
     encoder: EncoderOption = encoders.DEFAULT_ENCODER,
 ) -> None:
     """Delete documents by their ids, or all that pass a filter."""
+    from swiftlet.indexing.writer import ids_to_delete
     from swiftlet.library.indexes import open_searcher, write
     from swiftlet.retrieval.errors import shown
-    from swiftlet.retrieval.metadata.filters import parse_deletion
 
     if bool(document_ids) == (filter_ is not None):
         raise typer.BadParameter("give either ids or --filter")
     with write(index, encoder=encoder) as writer:
         if filter_ is not None:
-            conditions = parse_deletion(filter_of(filter_))
             with open_searcher(index, encoder=encoder) as searcher:
-                document_ids = searcher.document_ids(conditions)
+                document_ids = ids_to_delete(searcher, filter_of(filter_))
         changed = writer.delete(document_ids or [])
         for document_id in changed.unknown:
             print_note(f"no document has the id {shown(document_id)}")

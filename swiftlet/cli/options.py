@@ -47,11 +47,12 @@ WeightOption = Annotated[
     ),
 ]
 FusionOption = Annotated[Fusion, typer.Option(help="weighted, or rrf (reciprocal rank fusion).")]
+FILTER_HELP = 'Conditions on the metadata, in JSON: {"year": {"gte": 2020}}.'
 FilterOption = Annotated[
     str | None,
     typer.Option(
         "--filter",
-        help='Conditions on the metadata, in JSON: {"year": {"gte": 2020}}.',
+        help=FILTER_HELP,
         show_default="all documents",
     ),
 ]

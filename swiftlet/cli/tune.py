@@ -28,7 +28,7 @@ def tune(
 ) -> None:
     """Find the weight of the dense score in hybrid searches, and write it into the index.
 
-    Without queries and qrels, the weight that ships is written.
+    Without queries and qrels, the weight that ships is written in place of a tuned one.
     """
     from swiftlet.library.evaluation import reset_weight
     from swiftlet.library.evaluation import tune as find

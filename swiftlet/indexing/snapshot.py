@@ -18,14 +18,18 @@ def snapshot(index: Path, out: Path, *, overwrite: bool = False) -> Manifest:
     The archive holds one directory of the index's name, complete or not at all.
 
     :raises ArtefactError: When the index is damaged.
-    :raises InvalidArgumentError: When `out` is inside the index, or exists, unless it is a file and
-        is to be overwritten.
+    :raises InvalidArgumentError: When `out` is inside the index, or exists, unless it is a tar
+        archive and is to be overwritten.
     :raises StorageError: When the file system refuses.
     """
-    if out.is_dir() or (out.exists() and not overwrite):
+    if out.is_dir():
+        raise InvalidArgumentError(f"{out} is a directory; name a file, such as {out}/index.tar")
+    if out.exists() and not overwrite:
         raise InvalidArgumentError(
             f"{out} exists; choose another place or pass --overwrite (in Python overwrite=True)"
         )
+    if out.exists() and not tarfile.is_tarfile(out):
+        raise InvalidArgumentError(f"{out} is not overwritten: it is no tar archive")
     if out.resolve().is_relative_to(index.resolve()):
         raise InvalidArgumentError(f"{out} is inside the index {index}; choose another place")
     with locked_working_directory(out) as working, storage_errors(out):

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from threading import Lock
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -23,6 +23,7 @@ from swiftlet.retrieval.documents import DocumentStore
 from swiftlet.retrieval.engines import open_index
 from swiftlet.retrieval.errors import (
     ArtefactError,
+    FilterError,
     InvalidArgumentError,
     RetrievalError,
     shown,
@@ -35,7 +36,9 @@ from swiftlet.retrieval.manifest import (
     read_manifest,
     write_manifest,
 )
+from swiftlet.retrieval.metadata.filters import Filter
 from swiftlet.retrieval.publication import flush, publish, writer_lock
+from swiftlet.retrieval.searcher import Searcher
 
 BATCH_DOCUMENTS = 100
 
@@ -52,6 +55,20 @@ class Changed:
     num_documents: int
     change: int
     unknown: tuple[str, ...] = ()
+
+
+def ids_to_delete(searcher: Searcher, filter_: Mapping[str, Any] | Filter) -> list[str]:
+    """The ids of the documents that pass a filter, unless these are all documents.
+
+    :raises FilterError: When the filter is bad, or all documents pass it.
+    """
+    found = searcher.document_ids(filter_)
+    if found and len(found) == searcher.num_documents:
+        raise FilterError(
+            f"all documents ({len(found):,}) pass the filter; to delete them all, give their ids "
+            "or build another index"
+        )
+    return found
 
 
 class IndexWriter:

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from swiftlet.retrieval.arguments import path_of, whole_number
 from swiftlet.retrieval.corpora.rows import Judgements, Queries, qrels_of, queries_of
 from swiftlet.retrieval.corpora.trec import read_run, write_run
 from swiftlet.retrieval.encoder import Precision
-from swiftlet.retrieval.errors import InvalidArgumentError, OccupiedError, shown
+from swiftlet.retrieval.errors import InvalidArgumentError, shown
 from swiftlet.retrieval.manifest import change_details, read_manifest
 from swiftlet.retrieval.modes import DEFAULT_WEIGHT, Fusion, Mode
 from swiftlet.retrieval.publication import writer_lock
@@ -165,6 +165,8 @@ def reset_weight(index: StrPath) -> float:
     :raises RetrievalError: When the index is bad; else as `tune`.
     """
     with _locked(index) as directory:
+        if not read_manifest(directory).details.get("language"):
+            raise InvalidArgumentError(f"{index} was built without words, so it has no weight")
         change_details(directory, {"weight": DEFAULT_WEIGHT, "weight_evidence": None})
     return DEFAULT_WEIGHT
 
@@ -175,13 +177,7 @@ def _locked(index: StrPath) -> Iterator[Path]:
     directory = path_of("index", index)
     read_manifest(directory, "index")  # refused before anything is made beside it
     directory = directory.resolve()
-    with ExitStack() as held:
-        try:
-            held.enter_context(writer_lock(directory))
-        except OccupiedError as error:
-            raise OccupiedError(
-                f"{error}: stop it (a service with write keys, perhaps), or tune a copy"
-            ) from None
+    with writer_lock(directory):
         yield directory
 
 

@@ -1,6 +1,7 @@
 """An open index directory, which follows the changes and merges of a writer."""
 
 import weakref
+from hashlib import sha256
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +18,7 @@ from swiftlet.retrieval.metadata.columns import COLUMNS_FOLDER, Columns
 from swiftlet.retrieval.stages.state import BaseParts, SearchParts
 
 DOCUMENTS_FILE = "documents.sqlite"
+_HISTORY_CHARACTERS = 8
 PASSAGE_TO_DOCUMENT_FILE = "passage_to_document.npy"
 
 
@@ -52,6 +54,18 @@ class IndexDirectory:
             except (ArtefactError, OSError):
                 if self._identity() == opened:  # otherwise a merge has replaced the directory
                     raise
+
+    @property
+    def state(self) -> tuple[SearchParts, Manifest, int, str]:
+        """The parts, the manifest, the last change, and a name of all three.
+
+        The name is the beginning of the base's fingerprint; with changes, the number of the last
+        one and a hash of all follow. After an index was restored, numbers may come again.
+        """
+        name = self.manifest.short_fingerprint
+        if self.change != self._changes.first:
+            name += f".{self.change}-{self._history.hexdigest()[:_HISTORY_CHARACTERS]}"
+        return self.parts, self.manifest, self.change, name
 
     def close(self) -> None:
         """Close the changes; the parts stay open as long as they are used."""
@@ -99,6 +113,7 @@ class IndexDirectory:
         self._opened, self._changes, self.manifest = opened, changes, manifest
         self.base = self.parts = base
         self.change = changes.first
+        self._history = sha256()
         self._delta = Delta(base, manifest.details.get("language"))
         self._extend(found)
         self._damaged = False
@@ -107,6 +122,8 @@ class IndexDirectory:
         if changes:
             self.parts = self._delta.extended(changes)
             self.change = changes[-1].number
+            for change in changes:
+                self._history.update(change.checksum)
         return bool(changes)
 
     def _base(self, manifest: Manifest) -> BaseParts:

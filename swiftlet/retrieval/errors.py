@@ -92,10 +92,6 @@ class ArtefactError(RetrievalError):
     """An artefact directory cannot be read, written or trusted."""
 
 
-class OccupiedError(ArtefactError):
-    """Another process is writing the artefact."""
-
-
 class ManifestError(ArtefactError):
     """A manifest is missing, malformed, of another kind or of a newer format version."""
 

@@ -57,6 +57,11 @@ class Manifest:
         return _checksum(asdict(self))
 
     @property
+    def short_fingerprint(self) -> str:
+        """The first 16 characters of the fingerprint, which name the artefact in answers."""
+        return self.fingerprint[:16]
+
+    @property
     def content(self) -> str:
         """A hash of the files alone; `change_details` keeps it."""
         return _checksum({name: asdict(entry) for name, entry in self.files.items()})

@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from swiftlet.retrieval.errors import (
+    ArtefactError,
     InvalidArgumentError,
-    OccupiedError,
     ReadOnlyStorageError,
     StorageError,
 )
@@ -63,11 +63,11 @@ def locked_working_directory(target: Path) -> Iterator[Path]:
 
     The directory stays when the block ends, so that an interrupted build can be resumed.
 
-    :raises OccupiedError: When another process is writing the same artefact.
+    :raises ArtefactError: When another process is writing the same artefact.
     :raises StorageError: When the directory cannot be made.
     """
     directory = working_directory(target)
-    occupied = OccupiedError(f"another process is writing {target}")
+    occupied = ArtefactError(f"another process is writing {target}: wait until it ends, or stop it")
     with storage_errors(directory):
         directory.parent.mkdir(parents=True, exist_ok=True)
         with suppress(FileExistsError):

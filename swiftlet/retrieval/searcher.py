@@ -49,7 +49,6 @@ from swiftlet.retrieval.stages.state import (
 from swiftlet.retrieval.text import check_query
 from swiftlet.retrieval.types import Document, SearchResult
 
-_FINGERPRINT_CHARACTERS = 16
 _MOST_FIELDS = 100
 
 
@@ -87,7 +86,7 @@ class Searcher:
         parts = BaseParts(encoder, index, lexical, columns, passage_to_document, store)
         check_embedding_spaces(encoder_manifest, index_manifest)
         parts.check()
-        self._serve(parts, parts, index_manifest, 0)
+        self._serve(parts, parts, index_manifest, 0, index_manifest.short_fingerprint)
 
     @classmethod
     def open(
@@ -124,7 +123,7 @@ class Searcher:
         )
         searcher._directory = directory
         searcher.path = index_directory
-        searcher._serve(base, directory.parts, directory.manifest, directory.change)
+        searcher._serve(base, *directory.state)
         return searcher
 
     def refresh(self) -> bool:
@@ -145,10 +144,17 @@ class Searcher:
             self._behind = True
             check_embedding_spaces(self.encoder_manifest, directory.manifest)
             directory.base.check()
-            self._serve(directory.base, directory.parts, directory.manifest, directory.change)
+            self._serve(directory.base, *directory.state)
             return True
 
-    def _serve(self, base: BaseParts, parts: SearchParts, manifest: Manifest, change: int) -> None:
+    def _serve(
+        self,
+        base: BaseParts,
+        parts: SearchParts,
+        manifest: Manifest,
+        change: int,
+        generation: str,
+    ) -> None:
         """Answer with `parts` from now on."""
         self.base = base
         """The parts without the changes that a writer has made since they were built."""
@@ -164,14 +170,12 @@ class Searcher:
         """The fields that `facets` counts."""
         self.change = change
         """The number of the last change that searches see."""
-        name = manifest.fingerprint[:_FINGERPRINT_CHARACTERS]
-        name += f".{change}" if parts is not base else ""
-        self._generation = Generation(name, parts, self._stages)
+        self._generation = Generation(generation, parts, self._stages)
         self._behind = False
 
     @property
     def generation(self) -> str:
-        """The beginning of the index's fingerprint; with changes, the number of the last one."""
+        """Names the index and its changes: searches of the same generation find the same."""
         return self._generation.name
 
     @property

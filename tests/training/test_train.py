@@ -157,7 +157,7 @@ def test_two_processes_cannot_train_into_one_place(make: Make, tmp_path: Path) -
     out = tmp_path / "run"
     with locked_working_directory(out):
         message = refused(ArtefactError, make(), out)
-    assert message == f"another process is writing {out}"
+    assert message == f"another process is writing {out}: wait until it ends, or stop it"
 
 
 @pytest.fixture

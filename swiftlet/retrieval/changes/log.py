@@ -8,7 +8,7 @@ import json
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -44,6 +44,8 @@ class Change:
     document: Document | None
     passages: tuple[Span, ...]
     embeddings: Embeddings
+    checksum: bytes = field(default=b"", compare=False)
+    """That of its row, when it was read."""
 
 
 class Changes:
@@ -133,10 +135,10 @@ class Changes:
         passages, title, metadata, sections, embeddings, text = content
         if passages is None:
             empty = np.empty((0, self._dim), dtype=np.float32)
-            return Change(number, document_id, None, (), empty)
+            return Change(number, document_id, None, (), empty, found)
         document = Document(document_id, text, title, json.loads(metadata), _spans(sections))
         rows = np.frombuffer(embeddings, dtype="<f4").reshape(-1, self._dim)
-        return Change(number, document_id, document, _spans(passages), rows)
+        return Change(number, document_id, document, _spans(passages), rows, found)
 
 
 def checksum(*values: int | str | bytes | None) -> bytes:

@@ -154,7 +154,9 @@ def _object(line: str) -> dict[str, Any]:
         record = FINITE_JSON.decode(line)
     except json.JSONDecodeError as error:
         raise LineError(f"not valid JSON: {error.msg} at column {error.colno}") from error
-    except (ValueError, RecursionError) as error:
+    except RecursionError as error:
+        raise _too_deep() from error
+    except ValueError as error:
         raise LineError(f"not valid JSON: {error}") from error
     if not isinstance(record, dict):
         raise LineError(f"the record is {_type_name(record)}, not a JSON object")
@@ -174,7 +176,11 @@ def check_nesting(value: object) -> None:
     :raises LineError: When lists and objects are nested more than 64 levels deep.
     """
     if _nesting(value) > _DEEPEST_NESTING:
-        raise LineError(f"nested more than {_DEEPEST_NESTING} levels deep")
+        raise _too_deep()
+
+
+def _too_deep() -> LineError:
+    return LineError(f"nested more than {_DEEPEST_NESTING} levels deep")
 
 
 def check_length(metadata: Mapping[str, Any]) -> None:

@@ -123,25 +123,6 @@ def conditions(tree: Filter) -> Iterator[Condition]:
             yield from conditions(part)
 
 
-def parse_deletion(value: object) -> Filter:
-    """The filter of documents to delete.
-
-    :raises FilterError: As `parse_filter`, or when all documents pass by its form, as those of `{}`
-        do.
-    """
-
-    def every(parts: list[float]) -> float:
-        return min(parts, default=1)
-
-    # 1 stands for all documents, 0 for none, and a half for a condition, which may pass some.
-    tree = parse_filter(value)
-    if fold(tree, lambda _: 0.5, every, max, lambda part: 1 - part) == 1:
-        raise FilterError(
-            "the filter is empty, so it would delete all documents; a condition is expected"
-        )
-    return tree
-
-
 def check_fields(tree: Filter, parts: Iterable[Columns]) -> None:
     """Refuse a filter on fields, or on kinds of values, that no document in `parts` has.
 
@@ -165,7 +146,11 @@ def check_fields(tree: Filter, parts: Iterable[Columns]) -> None:
         names = sorted({name for columns in parts for name in columns.fields()})
         raise FilterError(
             f"the filter names {shown(path)}, but "
-            + (f"the documents have the fields {shown(names)}" if names else "no document has any")
+            + (
+                f"the documents have the fields {shown(names)}"
+                if names
+                else "no document has metadata"
+            )
         )
 
 

@@ -283,7 +283,7 @@ def test_documents_are_added_deleted_merged_and_copied(index: Path, tmp_path: Pa
     assert "2 documents deleted, 2 left" in swiftlet("delete", changed, "sun", "tea").stdout
     assert swiftlet("add", changed, more, "--skip-bad-lines").exit_code == 0
     assert "either ids or --filter" in refusal(swiftlet("delete", changed))
-    assert "would delete all" in refusal(swiftlet("delete", changed, "--filter", "{}"))
+    assert "all documents (4) pass" in refusal(swiftlet("delete", changed, "--filter", "{}"))
     assert swiftlet("snapshot", changed, "--out", tmp_path / "index.tar").exit_code == 0
     assert "exists" in refusal(swiftlet("snapshot", changed, "--out", tmp_path / "index.tar"))
     result = swiftlet("search", changed, "it shines", "--encoder", DEFAULT_ENCODER)

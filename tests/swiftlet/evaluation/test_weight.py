@@ -54,7 +54,7 @@ def test_a_better_weight_is_written_with_its_evidence_and_used(index: Path) -> N
 def test_an_index_that_is_being_written_is_refused_before_any_search(index: Path) -> None:
     with (
         swiftlet.write(index),
-        pytest.raises(ArtefactError, match=r"another process is writing .*tune a copy"),
+        pytest.raises(ArtefactError, match=r"another process is writing .*or stop it"),
     ):
         swiftlet.tune(index, QUERIES, QRELS)
     assert swiftlet.tune(index, QUERIES, QRELS).is_better

@@ -271,7 +271,9 @@ def test_an_index_is_overwritten_on_request(out):
 def test_a_second_build_of_the_same_index_is_refused_while_the_first_runs(out):
     def meanwhile() -> Iterator[Document]:
         yield FEW[0]
-        with pytest.raises(ArtefactError, match=r"^another process is writing .*/index$"):
+        with pytest.raises(
+            ArtefactError, match=r"^another process is writing .*/index: wait until it ends"
+        ):
             build_index(unread(), DEFAULT_ENCODER, out)
         yield FEW[1]
 

@@ -64,8 +64,11 @@ def test_a_snapshot_replaces_nothing_unless_told_to(index, tmp_path):
         swiftlet.snapshot(index, out, overwrite=True)
     with swiftlet.open(restored(out, tmp_path / "second")) as searcher:
         assert searcher.document("new").text == "new"
-    with pytest.raises(swiftlet.InvalidArgumentError, match="exists"):
+    with pytest.raises(swiftlet.InvalidArgumentError, match="second is a directory; name a file"):
         swiftlet.snapshot(index, tmp_path / "second", overwrite=True)
+    (tmp_path / "notes.txt").write_text("notes")
+    with pytest.raises(swiftlet.InvalidArgumentError, match="not overwritten: it is no tar"):
+        swiftlet.snapshot(index, tmp_path / "notes.txt", overwrite=True)
 
 
 def test_a_damaged_index_gives_no_snapshot(index, tmp_path):

@@ -108,7 +108,9 @@ def test_a_place_that_cannot_be_written_is_named(tmp_path, parent):
 def test_a_second_writer_is_refused_while_the_first_is_at_work(tmp_path):
     target = tmp_path / "artefact"
     with published(target, overwrite=False) as artefact:
-        with pytest.raises(ArtefactError, match=r"^another process is writing .*/artefact$"):
+        with pytest.raises(
+            ArtefactError, match=r"^another process is writing .*/artefact: wait until it ends"
+        ):
             write(target, "two")
         write(tmp_path / "another", "three")
         (artefact / "content").write_text("one")

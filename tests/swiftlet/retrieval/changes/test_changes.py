@@ -307,6 +307,20 @@ def test_an_index_of_an_earlier_format_can_be_changed(index):
     assert read_manifest(index).format_version == 2
 
 
+def test_a_generation_names_the_changes_and_not_only_their_number(index, tmp_path):
+    def changed(name: str, *numbers: int) -> str:
+        copy = shutil.copytree(index, tmp_path / name)
+        with IndexWriter(copy, DEFAULT_ENCODER) as writer:
+            for number in numbers:
+                writer.put(documents([number]))
+        with Searcher.open(copy, DEFAULT_ENCODER) as searcher:
+            return searcher.generation
+
+    first = changed("first", 1, 3)
+    assert first == changed("same", 1, 3) != changed("other", 5, 3)
+    assert first.rpartition("-")[0] == changed("another", 5, 3).rpartition("-")[0]
+
+
 def test_a_search_reads_the_documents_of_its_generation_after_a_merge(index):
     with Searcher.open(index, DEFAULT_ENCODER, readers=1) as searcher:
         with IndexWriter(index, DEFAULT_ENCODER) as writer:
