@@ -6,7 +6,7 @@ from pathlib import Path
 
 from export.calibration import calibration_texts
 from export.canonical import canonical_texts, write_canonical
-from export.graphs.tracing import OPSET, OUTPUT_NAME
+from export.graphs.edits import OPSET, OUTPUT_NAME
 from export.parity import torch_reference
 from export.quality import Collection
 from export.source import load_source

@@ -64,7 +64,7 @@ def torch_reference(source: Source, tokenizer: Tokenizer) -> Reference:
     rows, num_tokens = [], []
     with quiet(), _one_thread():
         for text in texts:
-            expected = source.model.tokenize([text])["input_ids"][0].tolist()
+            expected = source.model.tokenize([text])["input_ids"].flatten().tolist()
             token_ids = tokenizer.encode(text)
             if token_ids != expected:
                 raise ExportError(
@@ -113,5 +113,7 @@ def _one_thread() -> Iterator[None]:
 def _cosines(embeddings: Embeddings, others: Embeddings) -> NDArray[np.float64]:
     a, b = embeddings.astype(np.float64), others.astype(np.float64)
     norms = np.linalg.norm(a, axis=1) * np.linalg.norm(b, axis=1)
-    cosines: NDArray[np.float64] = (a * b).sum(axis=1) / norms
-    return cosines
+    # A look-up encoder gives zeros for a text without tokens.
+    both_zero = ~a.any(axis=1) & ~b.any(axis=1)
+    cosines: NDArray[np.float64] = (a * b).sum(axis=1) / np.where(both_zero, 1.0, norms)
+    return cosines + both_zero

@@ -13,6 +13,7 @@ from training.model.loading import (
     load_model,
     truncating_tokenizer,
 )
+from training.model.lookup import is_lookup
 from training.model.poolings import POOLINGS, make_pooling, pooling_of
 from training.model.quiet import quiet
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A torch encoder, Transformer → Pooling → … → Normalize, and its tokenizer.
+    """A torch encoder, Transformer → Pooling → … → Normalize or a look-up one, and its tokenizer.
 
     `tokenizer_json` truncates to `max_tokens`, special tokens included, and never pads.
     """
@@ -55,13 +56,16 @@ def load_source(
     encoder = load_model(folder, attention="eager")
     _complete(encoder, folder, pooling)
     chosen = choose_max_tokens(encoder, max_tokens)
-    encoder.max_seq_length = chosen
+    if is_lookup(encoder):
+        encoder.tokenizer.enable_truncation(chosen)
+    else:
+        encoder.max_seq_length = chosen
     return Source(
         model=encoder.eval(),
         name=folder.resolve().name if Path(model).is_dir() else str(model),
         tokenizer_json=truncating_tokenizer(encoder, chosen).to_str(),
         max_tokens=chosen,
-        pooling=pooling_of(encoder),
+        pooling="mean" if is_lookup(encoder) else pooling_of(encoder),
         dim=_embedding_dimension(encoder),
     )
 
@@ -70,7 +74,10 @@ def _complete(encoder: "SentenceTransformer", folder: Path, pooling: str | None)
     """Add pooling and normalisation if they are missing."""
     from sentence_transformers.sentence_transformer.modules import Normalize
 
-    if len(encoder) == 1:
+    if is_lookup(encoder):
+        if pooling not in (None, "mean"):
+            raise InvalidArgumentError(f"{folder} is a look-up encoder, which has no {pooling!r}")
+    elif len(encoder) == 1:
         if pooling is None:
             raise InvalidArgumentError(
                 f"{folder} does not define a pooling: pass --pooling with one of "

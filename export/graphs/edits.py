@@ -7,6 +7,9 @@ import onnx
 from numpy.typing import NDArray
 from onnx import numpy_helper
 
+OPSET = 17
+OUTPUT_NAME = "embedding"
+
 Weights = NDArray[np.float32]
 
 PRODUCTS = ("MatMul", "Attention")

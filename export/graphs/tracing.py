@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING
 import onnx
 
 from export.errors import ExportError
-from export.graphs.edits import drop_unused
+from export.graphs.edits import OPSET, OUTPUT_NAME, drop_unused
+from export.graphs.lookup import lookup_graph
+from training.model.lookup import is_lookup
 from training.model.quiet import quiet
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
-
-OPSET = 17
-OUTPUT_NAME = "embedding"
 
 # The limit of one ONNX file, minus some room for the graph.
 _LARGEST_BYTES = 2_000_000_000
@@ -43,6 +42,11 @@ def export_graph(
             f"the model has {size_bytes / 1e9:.1f} GB of weights, but one ONNX file holds "
             f"{_LARGEST_BYTES / 1e9:.0f} GB"
         )
+    if is_lookup(model):
+        onnx.save_model(lookup_graph(model[0].embedding.weight.detach().numpy()), path)
+        if is_right(path):
+            return ["input_ids"]
+        raise ExportError("the graph of the look-up encoder does not compute the same as torch")
     with tempfile.TemporaryDirectory() as folder, quiet():
         plain = Path(folder) / "plain.onnx"
         onnx.save_model(_export(model, Path(folder)), plain)

@@ -32,6 +32,8 @@ MODEL_FILES: dict[Precision, str] = {
 TOKENIZER_FILE = "tokenizer.json"
 CANONICAL_FILE = "canonical.json"
 
+_CONSTANT_INPUTS = (("attention_mask", 1), ("token_type_ids", 0))
+
 SMALLEST_CANONICAL_COSINE: dict[Precision, float] = {
     "fp32": 0.9999,
     "int8": 0.999,
@@ -133,10 +135,9 @@ class OnnxEncoder:
         """The inputs of the graph for one tokenised text, (1, tokens) each."""
         length = len(token_ids)
         if length not in self._inputs_of_length:
-            constant = {"attention_mask": np.ones((1, length), np.int64)}
-            if "token_type_ids" in self._input_names:
-                constant["token_type_ids"] = np.zeros((1, length), np.int64)
-            self._inputs_of_length[length] = constant
+            constant = {name: np.full((1, length), value) for name, value in _CONSTANT_INPUTS}
+            used = self._input_names & constant.keys()
+            self._inputs_of_length[length] = {name: constant[name] for name in used}
         ids = np.array([token_ids], dtype=np.int64)
         return {"input_ids": ids, **self._inputs_of_length[length]}
 

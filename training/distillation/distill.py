@@ -10,7 +10,7 @@ from swiftlet.retrieval.errors import InvalidArgumentError
 from swiftlet.retrieval.manifest import read_manifest
 from training.distillation.neighbours import Neighbours
 from training.distillation.overlap import IndexComparison, Overlap
-from training.distillation.settings import Distillation
+from training.distillation.settings import LOOKUP, Distillation
 from training.distillation.student import Student
 from training.distillation.task import DistillationTask
 from training.distillation.teacher import Teacher
@@ -86,7 +86,11 @@ def distill(
         torch.manual_seed(settings.seed)
         teacher = Teacher.load(settings.teacher_tower(), kept, accelerator)
         comparison = None if settings.index is None else _open(Path(settings.index), teacher)
-        student = Student.make(settings, teacher.width).to(accelerator.device)
+        if settings.student == LOOKUP:
+            student = Student.lookup(teacher.tower, settings.max_tokens)
+        else:
+            student = Student.make(settings, teacher.width)
+        student.to(accelerator.device)
         mixture = read_texts(settings)
         teacher.prepare(mixture, progress)
         neighbours = None

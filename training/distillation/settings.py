@@ -11,12 +11,19 @@ Distance = Literal["euclidean", "cosine"]
 Count = Annotated[int, Field(ge=1)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
+LOOKUP = "lookup"
+"""The student that is a table of token vectors, which starts from the teacher's."""
+
+_LOOKUP_DEFAULTS = {"distance": "cosine", "learning_rate": 3e-3, "batch_size": 512, "epochs": 4.0}
+
 
 class Distillation(BaseModel):
     """The teacher, the student, the texts and the training of the student.
 
     :param teacher: The query encoder to imitate: a directory or a name on the hub.
     :param student: The initial checkpoint of the student; by default `layers` of the teacher.
+        "lookup" is a table of token vectors without a transformer, with defaults of its own: the
+        cosine, a learning rate of 0.003, batches of 512 and 4 epochs.
     :param pooling: The pooling of the student's checkpoint, if the checkpoint does not define it.
     :param project: Whether the student gets a projection to the teacher's width; by default, if
         `student` is given.
@@ -60,6 +67,11 @@ class Distillation(BaseModel):
     patience: Count = 5
     seed: Annotated[int, Field(ge=0)] = 0
 
+    @model_validator(mode="before")
+    @classmethod
+    def _defaults_of_student(cls, given: dict[str, object]) -> dict[str, object]:
+        return {**_LOOKUP_DEFAULTS, **given} if given.get("student") == LOOKUP else given
+
     @model_validator(mode="after")
     def _goes_together(self) -> Self:
         if not self.queries and not self.corpora:
@@ -68,6 +80,10 @@ class Distillation(BaseModel):
             raise ValueError(
                 "the student would be the teacher: name the layers to keep, or another checkpoint "
                 "as the student"
+            )
+        if self.student == LOOKUP and (self.layers is not None or self.project):
+            raise ValueError(
+                "the student lookup has neither layers nor a projection: leave them out"
             )
         if self.ranking and self.index is None:
             raise ValueError(
@@ -78,7 +94,8 @@ class Distillation(BaseModel):
     @property
     def projects(self) -> bool:
         """Whether the student gets a projection."""
-        return self.student is not None if self.project is None else self.project
+        other = self.student is not None and self.student != LOOKUP
+        return other if self.project is None else self.project
 
     def teacher_tower(self) -> TowerSettings:
         """How the teacher is loaded."""

@@ -1,4 +1,4 @@
-"""The student: some layers of the teacher, or another checkpoint with a projection."""
+"""The student: some layers of the teacher, a look-up table, or another checkpoint."""
 
 from pathlib import Path
 
@@ -8,9 +8,13 @@ from torch import nn
 from swiftlet.retrieval.errors import InvalidArgumentError
 from training.distillation.settings import Distillation
 from training.model.dual_encoder import Features
+from training.model.loading import truncating_tokenizer
+from training.model.lookup import make_lookup
 from training.model.towers import Tower
 
 _RIDGE = 1e-3
+_WORD = "a"
+_ENCODED_TOGETHER = 512
 
 
 class Student(nn.Module):
@@ -39,6 +43,24 @@ class Student(nn.Module):
                 "they must be equal"
             )
         return cls(tower)
+
+    @classmethod
+    @torch.no_grad()
+    def lookup(cls, teacher: Tower, max_tokens: int | None = None) -> "Student":
+        """A look-up table in which a token has the teacher's output for that token alone."""
+        max_tokens = max_tokens or teacher.max_tokens
+        tokenizer = truncating_tokenizer(teacher.encoder, max_tokens)
+        word = tokenizer.encode(_WORD)
+        inner = [place for place, special in enumerate(word.special_tokens_mask) if not special]
+        outer = word.ids[: inner[0]], word.ids[inner[-1] + 1 :]
+        before, after = (torch.tensor(ids, dtype=torch.int64) for ids in outer)
+        device, rows = next(teacher.parameters()).device, []
+        for tokens in torch.split(torch.arange(tokenizer.get_vocab_size()), _ENCODED_TOGETHER):
+            around = [part.expand(len(tokens), -1) for part in (before, after)]
+            ids = torch.cat([around[0], tokens[:, None], around[1]], dim=1).to(device)
+            features = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
+            rows.append(teacher(features).float().cpu())
+        return cls(Tower(make_lookup(tokenizer, torch.cat(rows), max_tokens), max_tokens))
 
     def forward(self, features: Features) -> torch.Tensor:
         """Outputs (n, width) of tokenised texts, not normalised."""

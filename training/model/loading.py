@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from swiftlet.retrieval.errors import InvalidArgumentError
 from training.model.errors import ModelError
+from training.model.lookup import MODULE, check_lookup, is_lookup, without_special_tokens
 from training.model.poolings import is_pooling, own_poolings
 from training.model.quiet import quiet
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
-_MODULES = {"Transformer", "Pooling", "Dense", "LayerNorm", "Dropout", "Normalize"}
+_MODULES = {"Transformer", "Pooling", "Dense", "LayerNorm", "Dropout", "Normalize", MODULE}
 _HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
 # The same weights in other formats, which are often larger.
 _NOT_NEEDED = ["*.onnx", "*.onnx_data", "*.h5", "*.msgpack", "*.ot", "*.tflite", "openvino/*"]
@@ -53,8 +54,9 @@ def load_model(
 ) -> "SentenceTransformer":
     """Load the modules of `folder` on the CPU, in float32, with a fast tokenizer.
 
-    A Sentence Transformers directory gives Transformer → Pooling → …. Any other Hugging Face
-    checkpoint gives a Transformer alone; the caller adds the pooling.
+    A Sentence Transformers directory gives Transformer → Pooling → …, or the table of a look-up
+    encoder. Any other Hugging Face checkpoint gives a Transformer alone; the caller adds the
+    pooling.
 
     :param attention: `eager` for plain attention; by default the fastest form of the model.
     :param config: Changes to the transformer's configuration. Keys that it lacks are ignored.
@@ -99,6 +101,10 @@ def load_model(
             raise ModelError(f"{folder} cannot be loaded: {_first_line(error)}") from error
         if whole:
             _check_encoder(folder, model)
+        if is_lookup(model):
+            check_lookup(folder, model)
+            model[0].tokenizer = without_special_tokens(model.tokenizer)
+            return model
         place = _read_json(folder / "modules.json")[0]["path"] if whole else ""
         _check_weights(folder / place, model, trust_remote_code=trust_remote_code)
     tokenizer = model.tokenizer
@@ -121,9 +127,13 @@ def choose_max_tokens(model: "SentenceTransformer", wanted: int | None) -> int:
     :raises InvalidArgumentError: When `wanted` is out of range, or missing and the model has no
         setting.
     """
-    smallest = model.tokenizer.num_special_tokens_to_add() + 1
-    largest = _num_positions(model)
-    own = model.max_seq_length
+    if is_lookup(model):
+        smallest, largest = 1, None
+        own = (model.tokenizer.truncation or {}).get("max_length")
+    else:
+        smallest = model.tokenizer.num_special_tokens_to_add() + 1
+        largest = _num_positions(model)
+        own = model.max_seq_length
     if wanted is None:
         known = [bound for bound in (own, largest) if bound is not None and bound < 10**6]
         if not known:
@@ -143,9 +153,11 @@ def truncating_tokenizer(model: "SentenceTransformer", max_tokens: int) -> Any:
     """A copy of the model's tokenizer that truncates to `max_tokens` and never pads."""
     from tokenizers import Tokenizer
 
-    backend = Tokenizer.from_str(model.tokenizer.backend_tokenizer.to_str())
+    tokenizer = model.tokenizer
+    backend = Tokenizer.from_str(getattr(tokenizer, "backend_tokenizer", tokenizer).to_str())
     backend.no_padding()
-    backend.enable_truncation(max_tokens, direction=model.tokenizer.truncation_side)
+    side = getattr(tokenizer, "truncation_side", "right")
+    backend.enable_truncation(max_tokens, direction=side)
     return backend
 
 
@@ -177,9 +189,11 @@ def _listed() -> str:
 
 def _check_encoder(folder: Path, model: "SentenceTransformer") -> None:
     names = [type(module).__name__ for module in model]
-    if names[:1] != ["Transformer"] or not any(map(is_pooling, list(model)[1:2])):
+    pooled = names[:1] == ["Transformer"] and any(map(is_pooling, list(model)[1:2]))
+    if not pooled and names not in ([MODULE], [MODULE, "Normalize"]):
         raise ModelError(
-            f"{folder} is made of {' → '.join(names)}, but Transformer → Pooling → … is expected"
+            f"{folder} is made of {' → '.join(names)}, but Transformer → Pooling → … or {MODULE} "
+            "is expected"
         )
     if model.default_prompt_name is not None:
         raise ModelError(

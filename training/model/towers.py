@@ -19,6 +19,7 @@ from training.model.loading import (
     load_model,
     truncating_tokenizer,
 )
+from training.model.lookup import bags, is_lookup, table_of
 from training.model.permutation import permute_basis
 from training.model.poolings import POOLINGS, make_pooling, pooling_of
 from training.model.quiet import quiet
@@ -66,7 +67,7 @@ class TowerSettings:
 
 
 class Tower(nn.Module):
-    """Transformer → Pooling → the model's own Dense, if it has any.
+    """Transformer → Pooling → the model's own Dense, if it has any; or a look-up encoder.
 
     `width` is the size of the output. Texts are truncated to `max_tokens`, special tokens included.
     """
@@ -76,10 +77,15 @@ class Tower(nn.Module):
         self.encoder = encoder
         self.max_tokens = max_tokens
         self.width = int(encoder.get_embedding_dimension() or 0)
-        encoder.max_seq_length = max_tokens
+        self._is_lookup = is_lookup(encoder)
         # A copy, so that the padding and truncation of the saved tokenizer stay as they are.
         tokenizer = encoder.tokenizer
         self._tokenizer = truncating_tokenizer(encoder, max_tokens)
+        if self._is_lookup:
+            tokenizer.enable_truncation(max_tokens)
+            self._tokenizer.enable_padding()
+            return
+        encoder.max_seq_length = max_tokens
         self._tokenizer.enable_padding(
             direction=tokenizer.padding_side,
             pad_id=tokenizer.pad_token_id,
@@ -99,6 +105,9 @@ class Tower(nn.Module):
         folder = find_model(settings.model)
         dropout = {} if settings.dropout is None else dict.fromkeys(_DROPOUT, settings.dropout)
         encoder = load_model(folder, config=dropout, trust_remote_code=settings.trust_remote_code)
+        if is_lookup(encoder):
+            _check_lookup_settings(settings, folder)
+            return cls(table_of(encoder), choose_max_tokens(encoder, settings.max_tokens))
         encoder = _pooled(encoder, settings, folder)
         _check_tokenizer(encoder, folder)
         max_tokens = choose_max_tokens(encoder, settings.max_tokens)
@@ -123,6 +132,9 @@ class Tower(nn.Module):
 
     def forward(self, features: dict[str, Tensor]) -> Tensor:
         """Pooled outputs (n, width) of tokenised texts, neither projected nor normalised."""
+        if self._is_lookup:
+            found: Tensor = self.encoder(bags(features))["sentence_embedding"]
+            return found
         # With gradient checkpointing, both forward passes must use the same attention.
         again = self.encoder[0].auto_model.is_gradient_checkpointing
         with nullcontext() if again else _attention(features["input_ids"]):
@@ -185,6 +197,12 @@ def _check_ranges(settings: TowerSettings) -> None:
         raise InvalidArgumentError(
             f"first_tokens {settings.first_tokens} is out of range: at least 1 is expected"
         )
+
+
+def _check_lookup_settings(settings: TowerSettings, folder: Path) -> None:
+    for name in ("layers", "pooling", "dropout", "permute_basis"):
+        if getattr(settings, name) is not None:
+            raise InvalidArgumentError(f"{folder} is a look-up encoder, which has no {name}")
 
 
 def _pooled(
