@@ -82,3 +82,15 @@ def test_the_saved_encoder_is_the_trained_one(checkpoints: dict[str, Path], tmp_
     found = torch.from_numpy(loaded.encode(TEXTS))
     outputs = student(student.tower.tokenise(TEXTS)).detach()
     torch.testing.assert_close(found, torch.nn.functional.normalize(outputs, dim=-1))
+
+
+def test_a_lookup_begins_with_the_outputs_of_the_teacher_for_single_tokens(
+    checkpoints: dict[str, Path],
+) -> None:
+    teacher = Tower.load(TowerSettings(model=checkpoints["bert"], pooling="mean")).eval()
+    student = Student.lookup(teacher)
+    features = student.tower.tokenise(["kalo mine", "lolo"])
+    assert features["attention_mask"].tolist() == [[1, 1], [1, 0]]  # without special tokens
+    alone = teacher(teacher.tokenise(["kalo", "mine", "lolo"]))
+    expected = torch.stack([alone[:2].mean(dim=0), alone[2]])
+    torch.testing.assert_close(student(features), expected)

@@ -1,0 +1,86 @@
+"""Look-up encoders: distilled, exported and searched with."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from sentence_transformers import SentenceTransformer
+
+from export.encoder_directory import export_encoder
+from swiftlet.retrieval.encoder import OnnxEncoder
+from swiftlet.retrieval.errors import InvalidArgumentError
+from swiftlet.retrieval.manifest import load_manifest
+from tests.training.distillation.conftest import Distil
+from training.distillation.settings import Distillation
+from training.model.errors import ModelError
+from training.model.towers import Tower, TowerSettings
+
+TEXTS = ["kalo mine", "pura soti kami", "lolo", ""]
+
+
+@pytest.fixture(scope="module")
+def encoder(distil: Distil, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The Sentence Transformers directory of a distilled look-up encoder; read only."""
+    out = tmp_path_factory.mktemp("distilled") / "run"
+    distil(out, student="lookup", layers=None, batch_size=32, learning_rate=1e-2)
+    records = (out / "metrics.jsonl").read_text().splitlines()
+    cosines = [r["cosine"] for r in map(json.loads, records) if r["kind"] == "evaluation"]
+    assert cosines[-1] > cosines[0] + 0.02
+    return out / "query_encoder"
+
+
+@pytest.fixture
+def damaged(encoder: Path, tmp_path: Path) -> Path:
+    """A copy to damage; the weights are at the top."""
+    for path in encoder.rglob("*"):
+        if path.is_file():
+            target = tmp_path / "damaged" / path.relative_to(encoder)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(path.read_bytes())
+    return tmp_path / "damaged"
+
+
+def test_it_is_exported_without_a_transformer_into_the_space_of_the_teacher(
+    encoder: Path, tmp_path: Path
+) -> None:
+    manifest = export_encoder(encoder, tmp_path / "encoder")
+    assert manifest.embedding_space == load_manifest(encoder.parent, "model").embedding_space
+    graph = onnx.load_model(tmp_path / "encoder" / "model.onnx").graph
+    assert {node.op_type for node in graph.node} == {"Gather", "ReduceSum", "LpNormalization"}
+    expected = SentenceTransformer(str(encoder), device="cpu").encode(TEXTS)
+    fp32 = OnnxEncoder.load(tmp_path / "encoder", precision="fp32")
+    np.testing.assert_allclose(fp32.encode(TEXTS), expected, atol=1e-5)
+    int8 = OnnxEncoder.load(tmp_path / "encoder", precision="int8")
+    assert (int8.encode(TEXTS[:3]) * expected[:3]).sum(axis=1).min() > 0.999
+
+
+def test_it_is_a_student_again_and_keeps_its_truncation(encoder: Path) -> None:
+    tower = Tower.load(TowerSettings(model=encoder))
+    long = "lolo " * 100
+    assert tower.tokenise([long])["input_ids"].shape == (1, tower.max_tokens)
+    for name, value in {"layers": (0,), "pooling": "cls", "dropout": 0.1}.items():
+        with pytest.raises(
+            InvalidArgumentError, match=f"is a look-up encoder, which has no {name}"
+        ):
+            Tower.load(TowerSettings(model=encoder, **{name: value}))  # type: ignore[arg-type]
+
+
+def test_a_table_that_does_not_fit_the_vocabulary_is_refused(damaged: Path) -> None:
+    (weights,) = damaged.rglob("model.safetensors")
+    table = load_file(weights)["embedding.weight"]
+    save_file({"embedding.weight": table[:-1].contiguous()}, weights)
+    with pytest.raises(ModelError, match=r"gives 'titi' the number \d+, but the table has vectors"):
+        Tower.load(TowerSettings(model=damaged))
+    table[7, 3] = torch.nan
+    save_file({"embedding.weight": table}, weights)
+    with pytest.raises(ModelError, match="a number in row 7 of its table that is not finite"):
+        Tower.load(TowerSettings(model=damaged))
+
+
+def test_layers_of_a_lookup_are_refused() -> None:
+    with pytest.raises(ValueError, match="neither layers nor a projection"):
+        Distillation(teacher="t", queries=("log.txt",), student="lookup", layers=(0,))
