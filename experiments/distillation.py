@@ -37,6 +37,8 @@ def variants(
     runs = []
     for name, own in TABLE[kind]["runs"].items():
         settings = shared | own
+        if "student" in settings:
+            del settings["layers"]
         why, is_prose = settings.pop("why", ""), settings.pop("prose", prose)
         runs.append(Variant(title.format(name), settings, is_prose, why, after.format(name)))
     return runs
@@ -73,12 +75,11 @@ def run_experiments(
         # Each final continues one of the long runs.
         distilled.run_all(workplace, processes, LONG, "tests")
         distilled.run_all(workplace, processes, list(FINALS), "tests")
-        students = [variant.name for variant in FINALS]
-        distilled.export_students(workplace, students)
-        for student in students:
-            for precision in distilled.QUANTISED:
-                distilled.judge(workplace, f"{student} {precision}", "tests")
-                distilled.measure_int8(workplace, student, precision)
+        distilled.export_students(workplace, [variant.name for variant in FINALS])
+        for student in FINALS:
+            for precision in student.quantised:
+                distilled.judge(workplace, f"{student.name} {precision}", "tests")
+                distilled.measure_int8(workplace, student.name, precision)
         distilled.run_all(workplace, processes, shipped, "development")
 
 

@@ -1,7 +1,6 @@
 """The raw figures and the plots of docs/results/distillation.md, from finished runs."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import product
 from pathlib import Path
 from statistics import fmean
 
@@ -58,7 +57,7 @@ def _students(
     for name in (
         final.after,
         final.name,
-        *(f"{final.name} {each}" for each in distilled.QUANTISED),
+        *(f"{final.name} {each}" for each in final.quantised),
     ):
         if distilled.is_judged(workplace, name, "tests"):
             shipped = name.endswith(" int8")
@@ -75,7 +74,7 @@ def _kept(workplace: Workplace, name: str, kind: str) -> Figures:
 
 def _int8(workplace: Workplace, exported: Sequence[Variant]) -> list[Figures]:
     rows = []
-    for final, precision in product(exported, distilled.QUANTISED):
+    for final, precision in [(each, p) for each in exported for p in each.quantised]:
         name = f"{final.name} {precision}"
         fp32, int8 = (distilled.mean_ndcg(workplace, each, "tests") for each in (final.name, name))
         change = max((int8[test] - fp32[test] for test in fp32), key=abs)

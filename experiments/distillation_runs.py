@@ -36,7 +36,7 @@ from training.model.towers import Tower, TowerSettings
 METRIC = "nDCG@10"
 NUM_QUERIES = 1000
 QUANTISED: Sequence[Precision] = ("int8", "int8_static")
-TEACHER = "teacher"
+TEACHER, LOOKUP = "teacher", "look-up"
 SETS: Mapping[str, Sequence[Collection]] = {
     "development": data.DEVELOPMENT, "tests": data.TESTS,
 }  # fmt: skip
@@ -54,6 +54,11 @@ class Variant:
     prose: bool = True
     why: str = ""
     after: str = ""
+
+    @property
+    def quantised(self) -> Sequence[Precision]:
+        """Its precisions beside fp32; a look-up table has no activations to calibrate."""
+        return QUANTISED[:1] if self.name == LOOKUP else QUANTISED
 
 
 def judged_file(workplace: Workplace, name: str, kind: str) -> Path:
@@ -112,7 +117,7 @@ def _arguments(workplace: Workplace, variant: Variant) -> list[str]:
         arguments += [word for path in corpora for word in ("--corpus", str(path))]
     settings = dict(variant.settings)
     if variant.after:
-        del settings["layers"]
+        settings.pop("layers", None)
         earlier = workplace.run(variant.after) / "query_encoder"
         arguments += ["--student", str(earlier), "--no-projection"]
     for name, value in settings.items():

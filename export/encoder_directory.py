@@ -9,7 +9,7 @@ from export.canonical import canonical_texts, write_canonical
 from export.graphs.edits import OPSET, OUTPUT_NAME
 from export.parity import torch_reference
 from export.quality import Collection
-from export.source import load_source
+from export.source import Source, load_source
 from export.variants import Variants
 from swiftlet.retrieval.encoder import CANONICAL_FILE, MODEL_FILES, TOKENIZER_FILE, Precision
 from swiftlet.retrieval.errors import InvalidArgumentError
@@ -30,7 +30,7 @@ def export_encoder(
     name: str | None = None,
     max_tokens: int | None = None,
     pooling: str | None = None,
-    precisions: Sequence[Precision] = tuple(MODEL_FILES),
+    precisions: Sequence[Precision] | None = None,
     overwrite: bool = False,
     calibrate: Path | None = None,
     collection: Path | None = None,
@@ -46,8 +46,8 @@ def export_encoder(
     :param name: The name of the encoder; by default that of its directory, of the model on the hub,
         or of the training run that made it.
     :param max_tokens: Texts are truncated to this many tokens; by default the model's own setting.
-    :param precisions: The precisions to write. The default among them is chosen by parity, quality
-        and latency.
+    :param precisions: The precisions to write; None writes all, for a look-up encoder fp32 and
+        int8. The default among them is chosen by parity, quality and latency.
     :param calibrate: Queries or a corpus for calibration, in addition to texts of random words.
     :param collection: A BEIR folder. The nDCG@10 of int8 and fp32 are compared on its `split`.
     :param origin: The origin of the weights, for the manifest; by default the name of the model.
@@ -62,13 +62,13 @@ def export_encoder(
     :raises StorageError: When the file system refuses.
     """
     report = progress or _ignore
-    precisions = _checked(precisions)
     check_target(out, overwrite=overwrite)
     judged = None if collection is None else Collection.read(collection, split)
     texts = [] if calibrate is None else calibration_texts(calibrate)
     report("Loading the model")
     trained = trained_encoder(model)
     source = load_source(model, pooling=pooling, max_tokens=max_tokens)
+    precisions = _chosen(precisions, source)
     if trained is not None:
         name, origin = name or trained.name, origin or trained.name
         space = space or trained.embedding_space
@@ -115,10 +115,18 @@ def export_encoder(
     return manifest
 
 
-def _checked(precisions: Sequence[Precision]) -> tuple[Precision, ...]:
+def _chosen(precisions: Sequence[Precision] | None, source: Source) -> tuple[Precision, ...]:
+    can_have = [each for each in MODEL_FILES if each != "int8_static" or not source.is_lookup]
+    if precisions is None:
+        return tuple(can_have)
     if not precisions or not set(precisions) <= MODEL_FILES.keys():
         raise InvalidArgumentError(
             f"precisions {list(precisions)} are not known: choose among {', '.join(MODEL_FILES)}"
+        )
+    if not set(precisions) <= set(can_have):
+        raise InvalidArgumentError(
+            f"{source.name} is a look-up encoder, which has no activations to calibrate for "
+            f"int8_static: choose among {', '.join(can_have)}"
         )
     return tuple(precision for precision in MODEL_FILES if precision in precisions)
 

@@ -35,6 +35,11 @@ class Source:
     pooling: str
     dim: int
 
+    @property
+    def is_lookup(self) -> bool:
+        """Whether it is a table of token vectors, without a transformer."""
+        return is_lookup(self.model)
+
 
 def load_source(
     model: str | Path, *, pooling: str | None = None, max_tokens: int | None = None

@@ -12,7 +12,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict, SettingsError
 from service.executor import DEFAULT_MAX_QUEUED
 from service.limits import Limits
 from service.logs import LogFormat
-from swiftlet.encoders import DEFAULT_ENCODER
+from swiftlet import encoders
 from swiftlet.retrieval.encoder import Precision
 from swiftlet.retrieval.errors import InvalidArgumentError
 from swiftlet.retrieval.processors import available_processors
@@ -43,6 +43,8 @@ Keys = Annotated[
     Field(description=f"keys of at least {_SHORTEST_KEY} letters, digits and signs, with commas"),
 ]
 
+EncoderPath = Annotated[Path, AfterValidator(encoders.find)]
+
 Count = Annotated[int, Field(ge=1, description="a whole number from 1")]
 
 
@@ -54,7 +56,9 @@ class Settings(BaseSettings):
     )
 
     index: Path = Field(description="the path of an index directory")
-    encoder: Path = Field(description="the path of an encoder directory")
+    encoder: EncoderPath = Field(
+        description="the path of an encoder directory, or the name of one that ships"
+    )
     precision: Precision | None = Field(None, description="int8, int8_static or fp32")
     host: str = Field("127.0.0.1", description="an address of this machine")
     port: int = Field(8000, ge=0, le=65_535, description="a whole number from 0 to 65535")
@@ -81,8 +85,8 @@ class Settings(BaseSettings):
     search_keys: Keys = SecretStr("")
     admin_keys: Keys = SecretStr("")
     write_keys: Keys = SecretStr("")
-    document_encoder: Path = Field(
-        default_factory=lambda: DEFAULT_ENCODER,
+    document_encoder: EncoderPath = Field(
+        default_factory=lambda: encoders.DEFAULT_ENCODER,
         description="the path of the encoder directory that the index was built by",
     )
     encode_threads: int = Field(

@@ -29,6 +29,13 @@ def demo(
             help="The folder of the demo's index.", show_default="the user's cache folder"
         ),
     ] = None,
+    encoder: Annotated[
+        Path | None,
+        typer.Option(
+            help="The query encoder: a directory, or the name of one that ships.",
+            show_default="SWIFTLET_ENCODER or shipped",
+        ),
+    ] = None,
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on.")] = 8080,
 ) -> None:
@@ -40,8 +47,9 @@ def demo(
 
     index = (directory or _cache_directory()) / f"python-{platform.python_version()}"
     settings = load_settings(
+        default_encoder=encoders.DEFAULT_QUERY_ENCODER,
         index=index,
-        encoder=encoders.DEFAULT_QUERY_ENCODER,
+        encoder=encoder,
         host=host,
         port=port,
         log_level="warning",

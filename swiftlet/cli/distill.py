@@ -42,7 +42,7 @@ def distill(
     ] = None,
     corpus: Annotated[
         list[Path] | None,
-        typer.Option(help="A corpus to take sentences and titles from; may be repeated."),
+        typer.Option(help="A corpus or index to take sentences and titles from; may be repeated."),
     ] = None,
     sentences: Annotated[
         int | None,

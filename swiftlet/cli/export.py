@@ -28,7 +28,7 @@ def export(
     ] = None,
     precision: Annotated[
         list[Precision] | None,
-        typer.Option(help="May be repeated.", show_default="all"),
+        typer.Option(help="May be repeated.", show_default="all that the model can have"),
     ] = None,
     calibrate: Annotated[
         Path | None,
@@ -52,7 +52,6 @@ def export(
     overwrite: Overwrite = False,
 ) -> None:
     """Write a model as an ONNX encoder directory, or measure one against its model again."""
-    from swiftlet.retrieval.encoder import MODEL_FILES
     from swiftlet.retrieval.extras import extra
 
     with extra("export"):
@@ -84,7 +83,7 @@ def export(
         name=name,
         pooling=pooling,
         max_tokens=max_tokens,
-        precisions=precisions or tuple(MODEL_FILES),
+        precisions=precisions or None,
         calibrate=calibrate,
         collection=collection,
         split=split,

@@ -22,7 +22,8 @@ class Precision(StrEnum):
 EncoderOption = Annotated[
     Path,
     typer.Option(
-        help="Directory that `swiftlet export` wrote.", show_default="the one that ships for it"
+        help="Directory that `swiftlet export` wrote, or the name of one that ships.",
+        show_default="the one that ships for it",
     ),
 ]
 PrecisionOption = Annotated[

@@ -16,7 +16,7 @@ def serve(
     encoder: Annotated[
         Path | None,
         typer.Option(
-            help="Directory that `swiftlet export` wrote.",
+            help="Directory that `swiftlet export` wrote, or the name of one that ships.",
             show_default="SWIFTLET_ENCODER or shipped",
         ),
     ] = None,

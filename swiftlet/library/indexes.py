@@ -76,7 +76,7 @@ def build(
         precision=precision,
         threads=None if threads is None else whole_number("threads", threads, least=1),
     )
-    encoder, out = path_of("encoder", encoder), path_of("out", out)
+    encoder, out = encoders.find(path_of("encoder", encoder)), path_of("out", out)
     documents = documents_of(corpus, skipped=skipped)
     return build_index(documents, encoder, out, settings, overwrite=overwrite, progress=progress)
 
@@ -104,7 +104,7 @@ def open_searcher(
         encoder has no model of this precision.
     """
     readers = whole_number("readers", readers, least=1)
-    places = path_of("index", index), path_of("encoder", encoder)
+    places = path_of("index", index), encoders.find(path_of("encoder", encoder))
     return Searcher.open(*places, precision=precision, readers=readers)
 
 
@@ -120,7 +120,8 @@ def write(
     :raises StorageError: When the index is on storage that cannot be written.
     """
     threads = None if threads is None else whole_number("threads", threads, least=1)
-    return IndexWriter(path_of("index", index), path_of("encoder", encoder), threads=threads)
+    places = path_of("index", index), encoders.find(path_of("encoder", encoder))
+    return IndexWriter(*places, threads=threads)
 
 
 def snapshot(index: StrPath, out: StrPath, *, overwrite: bool = False) -> Manifest:
@@ -149,4 +150,5 @@ def load_encoder(
     :raises InvalidArgumentError: When an argument is of another type or out of range, or the
         encoder has no model of this precision.
     """
-    return OnnxEncoder.load(path_of("directory", directory), precision=precision, threads=threads)
+    found = encoders.find(path_of("directory", directory))
+    return OnnxEncoder.load(found, precision=precision, threads=threads)

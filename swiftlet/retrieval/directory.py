@@ -1,6 +1,9 @@
 """An open index directory, which follows the changes and merges of a writer."""
 
+import sys
 import weakref
+from collections.abc import Iterator
+from contextlib import closing
 from hashlib import sha256
 from pathlib import Path
 
@@ -16,10 +19,30 @@ from swiftlet.retrieval.lexical.index import LEXICAL_FOLDER, LexicalIndex
 from swiftlet.retrieval.manifest import FILE_NAME, Manifest, load_manifest, read_manifest
 from swiftlet.retrieval.metadata.columns import COLUMNS_FOLDER, Columns
 from swiftlet.retrieval.stages.state import BaseParts, SearchParts
+from swiftlet.retrieval.types import Document
 
 DOCUMENTS_FILE = "documents.sqlite"
-_HISTORY_CHARACTERS = 8
 PASSAGE_TO_DOCUMENT_FILE = "passage_to_document.npy"
+
+_HISTORY_CHARACTERS = 8
+
+
+def documents(directory: Path) -> Iterator[Document]:
+    """The documents of an index with its changes, one after the other.
+
+    :raises ManifestError: When it is no index, or of a newer format.
+    :raises CorruptArtefactError: When a file has been altered.
+    """
+    manifest = load_manifest(directory, "index")
+    with (
+        closing(Changes(directory, manifest)) as changes,
+        closing(DocumentStore(directory / DOCUMENTS_FILE)) as store,
+    ):
+        changed = {each.document_id: each.document for each in changes.newest(sys.maxsize)}
+        for document_id in store.document_ids():
+            if document_id not in changed:
+                yield store.document(document_id)
+        yield from (document for document in changed.values() if document is not None)
 
 
 class IndexDirectory:

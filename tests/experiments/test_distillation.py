@@ -1,7 +1,6 @@
 """The distillation page, made from runs: their manifests and their figures."""
 
 import json
-from itertools import product
 from pathlib import Path
 
 import pytest
@@ -9,7 +8,7 @@ import pytest
 from experiments.distillation import EXPERIMENTS, FINALS, LAYERS, PATH
 from experiments.distillation_data import Workplace
 from experiments.distillation_figures import collect
-from experiments.distillation_runs import QUANTISED, SETS, TEACHER, judged_file
+from experiments.distillation_runs import SETS, TEACHER, judged_file
 from experiments.runs import Processes
 from loadtests.results import write
 from swiftlet.retrieval.manifest import Manifest, write_manifest
@@ -19,7 +18,7 @@ from swiftlet.retrieval.manifest import Manifest, write_manifest
 def workplace(tmp_path: Path) -> Workplace:
     """Students keep 90% of the teacher's nDCG@10 of 0.8, and three layers all of it."""
     made = Workplace(tmp_path, tmp_path)
-    quantised = [f"{final.name} {each}" for final, each in product(FINALS, QUANTISED)]
+    quantised = [f"{final.name} {each}" for final in FINALS for each in final.quantised]
     runs = [run for each in EXPERIMENTS.values() for run in each]
     for name in [TEACHER, *(run.name for run in runs), *quantised]:
         made.run(name).parent.mkdir(exist_ok=True)

@@ -28,7 +28,7 @@ class Distillation(BaseModel):
     :param project: Whether the student gets a projection to the teacher's width; by default, if
         `student` is given.
     :param queries: Query logs, as `training.distillation.texts.read_query_texts` reads them.
-    :param corpora: Corpora, of which at most `sentences` sentences and titles are taken.
+    :param corpora: Corpora or indexes, of which at most `sentences` sentences and titles are taken.
     :param distance: The squared Euclidean distance to the teacher's output before normalisation
         (004, section 2.3), or one minus the cosine.
     :param ranking: Weight of the ranking loss on the documents of `index`.

@@ -12,7 +12,10 @@ from numpy.typing import NDArray
 from swiftlet.retrieval.corpora.collections import read_documents, read_queries
 from swiftlet.retrieval.corpora.lines import parse_lines
 from swiftlet.retrieval.corpora.records import query_text_from_json
+from swiftlet.retrieval.directory import documents
+from swiftlet.retrieval.manifest import FILE_NAME
 from swiftlet.retrieval.text import normalise
+from swiftlet.retrieval.types import Document
 from training.distillation.sentences import sample_sentences
 from training.distillation.settings import Distillation
 from training.errors import TrainingDataError
@@ -93,10 +96,14 @@ def read_texts(settings: Distillation) -> TextMixture:
     logs = [TextSource.of(name, read_query_texts(Path(name))) for name in settings.queries]
     sampled = []
     if settings.corpora:
-        documents = chain.from_iterable(read_documents(Path(name)) for name in settings.corpora)
-        found = sample_sentences(documents, settings.sentences, settings.seed)
+        found_documents = chain.from_iterable(_documents(Path(name)) for name in settings.corpora)
+        found = sample_sentences(found_documents, settings.sentences, settings.seed)
         sampled = [TextSource.of("sentences", found)]
     return hold_out([*logs, *sampled], len(logs), settings.validation)
+
+
+def _documents(corpus: Path) -> Iterator[Document]:
+    return documents(corpus) if (corpus / FILE_NAME).is_file() else read_documents(corpus)
 
 
 def read_query_texts(path: Path) -> Iterator[str]:

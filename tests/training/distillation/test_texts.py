@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+import swiftlet
 from swiftlet.retrieval.errors import CollectionError
 from training.distillation.settings import Distillation
 from training.distillation.texts import TextSource, hold_out, read_query_texts, read_texts
@@ -98,6 +99,17 @@ def test_without_a_log_sentences_are_held_out(tmp_path: Path) -> None:
     mixture = read_texts(settings(corpora=(str(tmp_path),), sentences=30))
     assert len(mixture.training) + len(mixture.held_out) == 30
     assert len(mixture.held_out) == 3
+
+
+def test_an_index_is_a_corpus_with_its_changes(tmp_path: Path) -> None:
+    texts = {str(n): f"Sentence {n} of it." for n in range(25)}
+    index = tmp_path / "index"
+    swiftlet.build([{"_id": n, "text": text} for n, text in texts.items()], index)
+    with swiftlet.write(index) as writer:
+        writer.delete(["3"])
+        writer.put([{"_id": "4", "text": "Another one."}])
+    (source,) = read_texts(settings(corpora=(str(index),))).sources
+    assert {*source.lines} == {*texts.values(), "Another one."} - {texts["3"], texts["4"]}
 
 
 def test_logs_and_sentences_mix(tmp_path: Path) -> None:
