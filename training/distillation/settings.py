@@ -1,9 +1,12 @@
 """The settings of a distillation."""
 
+from pathlib import Path
 from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from swiftlet import encoders
+from training.model.lookup import is_exported
 from training.model.towers import TowerSettings
 from training.recipes.settings import FloatingPoint, Optimiser, PoolingName
 
@@ -17,13 +20,19 @@ LOOKUP = "lookup"
 _LOOKUP_DEFAULTS = {"distance": "cosine", "learning_rate": 3e-3, "batch_size": 512, "epochs": 4.0}
 
 
+def _is_lookup(student: str) -> bool:
+    """Whether a student is a look-up table: a new one, or one that was exported."""
+    return student == LOOKUP or is_exported(encoders.find(Path(student)))
+
+
 class Distillation(BaseModel):
     """The teacher, the student, the texts and the training of the student.
 
     :param teacher: The query encoder to imitate: a directory or a name on the hub.
     :param student: The initial checkpoint of the student; by default `layers` of the teacher.
         "lookup" is a table of token vectors without a transformer, with defaults of its own: the
-        cosine, a learning rate of 0.003, batches of 512 and 4 epochs.
+        cosine, a learning rate of 0.003, batches of 512 and 4 epochs. So is a look-up encoder that
+        `swiftlet export` wrote, or the one that ships, by its name.
     :param pooling: The pooling of the student's checkpoint, if the checkpoint does not define it.
     :param project: Whether the student gets a projection to the teacher's width; by default, if
         `student` is given.
@@ -70,7 +79,9 @@ class Distillation(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _defaults_of_student(cls, given: dict[str, object]) -> dict[str, object]:
-        return {**_LOOKUP_DEFAULTS, **given} if given.get("student") == LOOKUP else given
+        student = given.get("student")
+        is_lookup = isinstance(student, str) and _is_lookup(student)
+        return {**_LOOKUP_DEFAULTS, **given} if is_lookup else given
 
     @model_validator(mode="after")
     def _goes_together(self) -> Self:
@@ -81,9 +92,9 @@ class Distillation(BaseModel):
                 "the student would be the teacher: name the layers to keep, or another checkpoint "
                 "as the student"
             )
-        if self.student == LOOKUP and (self.layers is not None or self.project):
+        if self.student and _is_lookup(self.student) and (self.layers is not None or self.project):
             raise ValueError(
-                "the student lookup has neither layers nor a projection: leave them out"
+                "a look-up encoder has neither layers nor a projection: leave them out"
             )
         if self.ranking and self.index is None:
             raise ValueError(
@@ -94,7 +105,7 @@ class Distillation(BaseModel):
     @property
     def projects(self) -> bool:
         """Whether the student gets a projection."""
-        other = self.student is not None and self.student != LOOKUP
+        other = self.student is not None and not _is_lookup(self.student)
         return other if self.project is None else self.project
 
     def teacher_tower(self) -> TowerSettings:

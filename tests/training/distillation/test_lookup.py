@@ -11,7 +11,8 @@ from safetensors.torch import load_file, save_file
 from sentence_transformers import SentenceTransformer
 
 from export.encoder_directory import export_encoder
-from swiftlet.retrieval.encoder import OnnxEncoder
+from swiftlet.encoders import DEFAULT_QUERY_ENCODER
+from swiftlet.retrieval.encoder import OnnxEncoder, Precision
 from swiftlet.retrieval.errors import InvalidArgumentError
 from swiftlet.retrieval.manifest import load_manifest
 from tests.training.distillation.conftest import Distil
@@ -56,6 +57,34 @@ def test_it_is_exported_without_a_transformer_into_the_space_of_the_teacher(
     np.testing.assert_allclose(fp32.encode(TEXTS), expected, atol=1e-5)
     int8 = OnnxEncoder.load(tmp_path / "encoder", precision="int8")
     assert (int8.encode(TEXTS[:3]) * expected[:3]).sum(axis=1).min() > 0.999
+
+
+@pytest.mark.parametrize("precision", ["fp32", "int8"])
+def test_one_that_was_exported_is_trained_further(
+    encoder: Path, distil: Distil, tmp_path: Path, precision: Precision
+) -> None:
+    exported = tmp_path / "encoder"
+    export_encoder(encoder, exported, precisions=[precision])
+    found = Tower.load(TowerSettings(model=exported))
+    before = Tower.load(TowerSettings(model=encoder))
+    table, expected = (dict(each.named_parameters()) for each in (found, before))
+    for name, weights in expected.items():
+        largest = weights.abs().max(dim=1, keepdim=True)[0]
+        bound = largest / (253 if precision == "int8" else 1e6)
+        assert ((table[name] - weights).abs() <= bound).all()
+    distil(tmp_path / "run", student=str(exported), layers=None)
+    settings = json.loads((tmp_path / "run" / "recipe.json").read_text())
+    assert settings["distance"] == "cosine"
+
+
+def test_an_exported_encoder_with_a_transformer_is_refused() -> None:
+    with pytest.raises(ModelError, match="an exported encoder with a transformer"):
+        Tower.load(TowerSettings(model=DEFAULT_QUERY_ENCODER))
+
+
+def test_a_precision_that_needs_activations_is_refused(encoder: Path, tmp_path: Path) -> None:
+    with pytest.raises(InvalidArgumentError, match=r"no activations .*: choose among fp32, int8"):
+        export_encoder(encoder, tmp_path / "encoder", precisions=["int8_static"])
 
 
 def test_it_is_a_student_again_and_keeps_its_truncation(encoder: Path) -> None:
