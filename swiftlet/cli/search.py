@@ -44,11 +44,11 @@ def search(
     precision: PrecisionOption = None,
 ) -> None:
     """Search an index from the terminal."""
-    from swiftlet.retrieval.searcher import Searcher
+    from swiftlet.library.indexes import open_searcher
     from swiftlet.retrieval.text import check_query
 
     query, chosen = check_query(query), filter_of(filter_)
-    with Searcher.open(index, encoder, precision=value_of(precision)) as searcher:
+    with open_searcher(index, encoder=encoder, precision=value_of(precision)) as searcher:
         result = searcher.search(
             query,
             top_k,
