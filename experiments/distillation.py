@@ -5,9 +5,8 @@ DATA is a folder that has the collections named in distillation_data.toml, in BE
     python -m experiments.distillation --data DATA                  (some hours)
     python -m experiments.distillation --data DATA --only layers    (one experiment)
 
-Writes docs/results/distillation.json, the page and its plots. Finished runs are kept in --runs and
-used again. Needs the extra `dev`, which has the torch weights, and WordNet (Debian's package
-wordnet-base).
+Writes docs/results/distillation.json, the page and its plots. Finished runs in --runs are used
+again. Needs the extra `dev`, for the torch weights, and WordNet (Debian's package wordnet-base).
 """
 
 import tomllib
@@ -37,8 +36,6 @@ def variants(
     runs = []
     for name, own in TABLE[kind]["runs"].items():
         settings = shared | own
-        if "student" in settings:
-            del settings["layers"]
         why, is_prose = settings.pop("why", ""), settings.pop("prose", prose)
         runs.append(Variant(title.format(name), settings, is_prose, why, after.format(name)))
     return runs

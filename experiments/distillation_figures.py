@@ -54,11 +54,7 @@ def collect(
 def _students(
     workplace: Workplace, final: Variant, wanted: float, latencies: Mapping[str, float]
 ) -> Iterable[Figures]:
-    for name in (
-        final.after,
-        final.name,
-        *(f"{final.name} {each}" for each in final.quantised),
-    ):
+    for name in (final.after, final.name, *(f"{final.name} {each}" for each in final.quantised)):
         if distilled.is_judged(workplace, name, "tests"):
             shipped = name.endswith(" int8")
             yield {"name": name, "final": final.name, "wanted": wanted} | {

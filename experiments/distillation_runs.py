@@ -117,7 +117,6 @@ def _arguments(workplace: Workplace, variant: Variant) -> list[str]:
         arguments += [word for path in corpora for word in ("--corpus", str(path))]
     settings = dict(variant.settings)
     if variant.after:
-        settings.pop("layers", None)
         earlier = workplace.run(variant.after) / "query_encoder"
         arguments += ["--student", str(earlier), "--no-projection"]
     for name, value in settings.items():

