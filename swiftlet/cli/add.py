@@ -31,8 +31,8 @@ def add(
         except BaseException:
             if written := writer.change - before:
                 print_note(
-                    f"{count(written, 'document')} were put before; the same command puts them "
-                    "again and goes on"
+                    f"{count(written, 'document')} written before that; the same command writes "
+                    "them again, and then the rest"
                 )
             raise
         finally:

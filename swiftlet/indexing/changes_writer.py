@@ -73,7 +73,7 @@ class ChangesWriter:
     def _opened(self) -> sqlite3.Connection:
         if self._connection is None:
             if not self._path.exists():
-                self._make()
+                make_changes(self._path.parent, self._content)
             connection = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False)
             try:
                 check_base(connection, self._path, self._content)
@@ -84,19 +84,6 @@ class ChangesWriter:
             self._connection = connection
         return self._connection
 
-    def _make(self) -> None:
-        """Make the file completely or not at all: an emptied one has lost changes."""
-        made = self._path.with_name(f".{CHANGES_FILE}.partial")
-        with storage_errors(self._path):
-            made.write_bytes(b"")  # there may be one of a writer that was killed
-            with closing(sqlite3.connect(made)) as connection:
-                connection.executescript(f"PRAGMA journal_mode = WAL; BEGIN; {_SCHEMA}")
-                connection.execute("INSERT INTO base VALUES (?, ?)", (self._content, FORMAT))
-                connection.commit()
-            # SQLite would take the log of a file that was removed for that of this one.
-            self._path.with_name(f"{CHANGES_FILE}-wal").unlink(missing_ok=True)
-            made.replace(self._path)
-
     @contextmanager
     def _errors(self) -> Iterator[None]:
         try:
@@ -104,6 +91,25 @@ class ChangesWriter:
         except sqlite3.OperationalError as error:
             kind = ReadOnlyStorageError if is_read_only(error) else StorageError
             raise kind(f"cannot write {self._path}: {error}") from error
+
+
+def make_changes(directory: Path, content: str) -> None:
+    """Make the file of no changes of the base with this `content`, completely or not at all.
+
+    An emptied file is refused: it has lost changes.
+
+    :raises StorageError: When the file system refuses.
+    """
+    path, made = directory / CHANGES_FILE, directory / f".{CHANGES_FILE}.partial"
+    with storage_errors(path):
+        made.write_bytes(b"")  # there may be one of a writer that was killed
+        with closing(sqlite3.connect(made)) as connection:
+            connection.executescript(f"PRAGMA journal_mode = WAL; BEGIN; {_SCHEMA}")
+            connection.execute("INSERT INTO base VALUES (?, ?)", (content, FORMAT))
+            connection.commit()
+        # SQLite would take the log of a file that was removed for that of this one.
+        path.with_name(f"{CHANGES_FILE}-wal").unlink(missing_ok=True)
+        made.replace(path)
 
 
 def _row(change: Change, content: str) -> Row:

@@ -6,6 +6,7 @@ import tarfile
 from contextlib import closing
 from pathlib import Path
 
+from swiftlet.indexing.changes_writer import make_changes
 from swiftlet.retrieval.changes.log import CHANGES_FILE, Changes, connect_changes
 from swiftlet.retrieval.errors import ArtefactError, InvalidArgumentError, StorageError
 from swiftlet.retrieval.manifest import FILE_NAME, Manifest, load_manifest, read_manifest
@@ -58,18 +59,23 @@ def _write(archive: Path, index: Path, manifest: Manifest, changes: Path) -> Non
         with tarfile.open(fileobj=file, mode="w") as tar:
             for part in (FILE_NAME, *manifest.files):
                 tar.add((index / part).resolve(), f"{name}/{part}", recursive=False)
+            changes.unlink(missing_ok=True)
             if (index / CHANGES_FILE).exists():
                 _copy(index / CHANGES_FILE, changes)
-                with closing(Changes(changes.parent, manifest)) as copied:
-                    copied.count()
-                tar.add(changes, f"{name}/{CHANGES_FILE}")
+            else:
+                make_changes(changes.parent, manifest.content)
+            with closing(Changes(changes.parent, manifest)) as copied:
+                copied.count()
+            tar.add(changes, f"{name}/{CHANGES_FILE}")
+            # Unpacked over the index, the archive replaces its later changes: these are in a log
+            # that SQLite would take for that of the file above.
+            tar.addfile(tarfile.TarInfo(f"{name}/{CHANGES_FILE}-wal"))
         file.flush()
         os.fsync(file.fileno())
 
 
 def _copy(path: Path, out: Path) -> None:
     """Copy a SQLite file as it is at one moment."""
-    out.unlink(missing_ok=True)
     try:
         with (
             closing(connect_changes(path)) as changes,

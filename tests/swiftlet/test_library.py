@@ -378,7 +378,7 @@ def test_facets_are_fields_that_some_document_has(tmp_path: Path) -> None:
             swiftlet.build(ROWS, tmp_path / "other", facets=facets)  # type: ignore[arg-type]
     with pytest.raises(swiftlet.InvalidArgumentError, match=r"'cup', but .* fields \['cups'\]"):
         swiftlet.build(ROWS, tmp_path / "other", facets=["cup"])
-    with pytest.raises(swiftlet.InvalidArgumentError, match="'cup', but none has a field"):
+    with pytest.raises(swiftlet.InvalidArgumentError, match="'cup', but no document has metadata"):
         swiftlet.build(ROWS[1:], tmp_path / "other", facets=["cup"])
     assert [path.name for path in tmp_path.iterdir()] == ["index"]
 

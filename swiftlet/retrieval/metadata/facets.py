@@ -26,7 +26,11 @@ def check_facets(fields: Iterable[str], columns: Columns) -> None:
             names = list(columns.fields())
             raise InvalidArgumentError(
                 f"the facet is {shown(field)}, but "
-                + (f"the documents have the fields {shown(names)}" if names else "none has a field")
+                + (
+                    f"the documents have the fields {shown(names)}"
+                    if names
+                    else "no document has metadata"
+                )
             )
 
 

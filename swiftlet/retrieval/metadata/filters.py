@@ -286,8 +286,8 @@ def _is_number(value: object) -> bool:
 def _listed(name: str, operand: object) -> Sequence[Any]:
     if not isinstance(operand, list | tuple) or not operand:
         raise FilterError(
-            f"the filter of {shown(name)} has {shown_json(operand)} where a list is expected that "
-            "is not empty"
+            f"the filter of {shown(name)} has {shown_json(operand)}, but a list of one element or "
+            "more is expected"
         )
     return operand
 

@@ -298,7 +298,7 @@ def test_an_addition_that_ends_early_says_how_far_it_got(index: Path, tmp_path: 
     lines = [json.dumps({"_id": f"{number}", "text": "tea"}) for number in range(150)]
     added = swiftlet("add", changed, write_corpus(tmp_path / "more.jsonl", *lines, "bad"))
     assert "line 154" in refusal(added)
-    assert "100 documents were put before" in added.stderr
+    assert "100 documents written before that" in added.stderr
 
 
 def test_a_merge_that_fails_does_not_refuse_an_addition(

@@ -15,7 +15,7 @@ from swiftlet.retrieval.changes.log import CHANGES_FILE
 
 
 def restored(archive: Path, place: Path) -> Path:
-    place.mkdir()
+    place.mkdir(exist_ok=True)
     subprocess.run(["tar", "-xf", archive, "-C", place], check=True)
     return place / "index"
 
@@ -56,7 +56,8 @@ def test_a_snapshot_has_the_changes_of_one_moment_while_writes_and_merges_go_on(
 def test_a_snapshot_replaces_nothing_unless_told_to(index, tmp_path):
     out = tmp_path / "index.tar"
     swiftlet.snapshot(index, out)
-    assert not (restored(out, tmp_path / "first") / CHANGES_FILE).exists()
+    with swiftlet.open(restored(out, tmp_path / "first")) as searcher:
+        assert searcher.change == 0
     with pytest.raises(swiftlet.InvalidArgumentError, match="exists; choose another place"):
         swiftlet.snapshot(index, out)
     with swiftlet.write(index) as writer:
@@ -69,6 +70,23 @@ def test_a_snapshot_replaces_nothing_unless_told_to(index, tmp_path):
     (tmp_path / "notes.txt").write_text("notes")
     with pytest.raises(swiftlet.InvalidArgumentError, match="not overwritten: it is no tar"):
         swiftlet.snapshot(index, tmp_path / "notes.txt", overwrite=True)
+
+
+@pytest.mark.parametrize("puts", [0, 1])
+def test_a_snapshot_is_restored_over_an_index_of_which_the_writer_was_killed(index, tmp_path, puts):
+    with swiftlet.write(index) as writer:
+        for number in range(puts):
+            writer.put([{"id": f"before {number}", "text": "tea"}])
+        swiftlet.snapshot(index, tmp_path / "index.tar")
+        for number in range(9):
+            writer.put([{"id": f"after {number}", "text": "tea"}])
+        shutil.copytree(index, tmp_path / "killed" / "index")
+    assert (tmp_path / "killed" / "index" / f"{CHANGES_FILE}-wal").stat().st_size
+    place = restored(tmp_path / "index.tar", tmp_path / "killed")
+    with swiftlet.open(place) as searcher:
+        assert searcher.change == puts
+        with pytest.raises(swiftlet.UnknownDocumentError):
+            searcher.document("after 0")
 
 
 def test_a_damaged_index_gives_no_snapshot(index, tmp_path):
