@@ -30,7 +30,7 @@ def compact(
 def _nothing(writer: "IndexWriter") -> str:
     if writer.num_documents:
         return "nothing to merge"
-    return "no documents, so there is nothing to build a base of; build another index"
+    return "nothing to merge, because all documents are deleted; add some, or remove the index"
 
 
 def compact_if_needed(writer: "IndexWriter") -> None:

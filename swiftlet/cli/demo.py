@@ -11,6 +11,7 @@ import typer
 from rich.markup import escape
 
 from swiftlet import encoders
+from swiftlet.cli.options import ServedEncoderOption
 from swiftlet.cli.terminal import ProgressBars, messages, output, print_note
 
 EXAMPLE_QUERIES = (
@@ -29,13 +30,7 @@ def demo(
             help="The folder of the demo's index.", show_default="the user's cache folder"
         ),
     ] = None,
-    encoder: Annotated[
-        Path | None,
-        typer.Option(
-            help="The query encoder: a directory, or the name of one that ships.",
-            show_default="SWIFTLET_ENCODER or shipped",
-        ),
-    ] = None,
+    encoder: ServedEncoderOption = None,
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on.")] = 8080,
 ) -> None:
@@ -44,6 +39,8 @@ def demo(
     from service.settings import load_settings
     from swiftlet.indexing.standard_library import FACETS, read_standard_library
     from swiftlet.library.indexes import build
+    from swiftlet.retrieval.embedding_space import check_embedding_spaces
+    from swiftlet.retrieval.manifest import read_manifest
 
     index = (directory or _cache_directory()) / f"python-{platform.python_version()}"
     settings = load_settings(
@@ -54,8 +51,10 @@ def demo(
         port=port,
         log_level="warning",
     )
+    # A port in use and a wrong encoder are refused before the index is built.
     with listen(host, port):
-        pass  # a port in use is refused before the index is built
+        document_encoder = read_manifest(encoders.DEFAULT_ENCODER, "encoder")
+        check_embedding_spaces(read_manifest(settings.encoder, "encoder"), document_encoder)
     if not _is_current(index):
         messages.print("Indexing the documentation of the Python standard library")
         with ProgressBars() as progress:

@@ -26,6 +26,14 @@ EncoderOption = Annotated[
         show_default="the one that ships for it",
     ),
 ]
+ServedEncoderOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--encoder",
+        help="Directory that `swiftlet export` wrote, or the name of one that ships.",
+        show_default="SWIFTLET_ENCODER or shipped",
+    ),
+]
 PrecisionOption = Annotated[
     Precision | None,
     typer.Option(help="The precision of the encoder.", show_default="the encoder's default"),

@@ -6,20 +6,14 @@ from typing import Annotated
 import typer
 
 from swiftlet import encoders
-from swiftlet.cli.options import PrecisionOption, value_of
+from swiftlet.cli.options import PrecisionOption, ServedEncoderOption, value_of
 
 
 def serve(
     index: Annotated[
         Path | None, typer.Argument(help="Index directory.", show_default="SWIFTLET_INDEX")
     ] = None,
-    encoder: Annotated[
-        Path | None,
-        typer.Option(
-            help="Directory that `swiftlet export` wrote, or the name of one that ships.",
-            show_default="SWIFTLET_ENCODER or shipped",
-        ),
-    ] = None,
+    encoder: ServedEncoderOption = None,
     precision: PrecisionOption = None,
     host: Annotated[
         str | None, typer.Option(help="Address to listen on.", show_default="127.0.0.1")

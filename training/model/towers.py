@@ -201,7 +201,8 @@ def _check_ranges(settings: TowerSettings) -> None:
 
 def _check_lookup_settings(settings: TowerSettings, folder: Path) -> None:
     for name in ("layers", "pooling", "dropout", "permute_basis"):
-        if getattr(settings, name) not in (None, 0.0 if name == "dropout" else None):
+        value = getattr(settings, name)
+        if value is not None and (name, value) != ("dropout", 0):
             raise InvalidArgumentError(f"{folder} is a look-up encoder, which has no {name}")
 
 

@@ -267,6 +267,12 @@ def test_the_demo_answers_its_examples_over_http_and_starts_again_at_once(tmp_pa
         assert "os.path" in shown
 
 
+def test_the_demo_refuses_a_wrong_encoder_before_it_builds_its_index(tmp_path: Path) -> None:
+    result = swiftlet("demo", "--encoder", "absent", "--directory", tmp_path, "--port", 0)
+    assert "absent is not a directory" in refusal(result)
+    assert [*tmp_path.iterdir()] == []
+
+
 def test_documents_are_added_deleted_merged_and_copied(index: Path, tmp_path: Path) -> None:
     changed = Path(shutil.copytree(index, tmp_path / "index"))
     more = write_corpus(tmp_path / "more.jsonl", '{"_id": "sun", "text": "It shines."}', "bad")
