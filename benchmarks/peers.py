@@ -11,13 +11,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import onnxruntime
-import torch
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.backend import export_dynamic_quantized_onnx_model
 
 from swiftlet.encoders import torch_weights
-from swiftlet.evaluation.machine import cpu_features
+from swiftlet.evaluation.machine import processor_kind
 from swiftlet.retrieval.types import Embeddings
+from training.model.towers import Tower, TowerSettings
 
 CPU, INT8_FILE = "CPUExecutionProvider", "onnx/model_int8.onnx"
 TORCH = "sentence-transformers, torch fp32, 6 layers"
@@ -25,6 +25,9 @@ INT8 = "sentence-transformers, ONNX int8, {} layers"
 QUERY_LAYERS = (0, 5)
 """The layers of the peer with two layers. Any two layers are equally fast. Those of the encoder
 that ships are trained further, and their torch weights are not published."""
+
+
+TARGETS = {"AMX": "avx512_vnni", "AVX-512 VNNI": "avx512_vnni", "AVX-512 without VNNI": "avx512"}
 
 
 class Peer:
@@ -67,21 +70,14 @@ def int8_directories(folder: Path) -> dict[int, Path]:
     return {n: export_int8_peer(folder / f"peer-{n}", layers) for n, layers in chosen.items()}
 
 
-def export_int8_peer(out: Path, layers: Sequence[int] | None = None) -> Path:
+def export_int8_peer(out: Path, layers: tuple[int, ...] | None = None) -> Path:
     """Write the model, or some of its layers, as sentence-transformers quantises it dynamically."""
     with tempfile.TemporaryDirectory() as folder:
-        model = SentenceTransformer(str(torch_weights()), device="cpu")
-        if layers:
-            transformer = model[0].auto_model
-            kept = [transformer.encoder.layer[number] for number in layers]
-            transformer.encoder.layer = torch.nn.ModuleList(kept)
-            transformer.config.num_hidden_layers = len(kept)
-        model.save(folder)
+        Tower.load(TowerSettings(torch_weights(), layers=layers)).save(Path(folder))
         settings = {"export": True, "provider": CPU}
         exported = SentenceTransformer(folder, backend="onnx", device="cpu", model_kwargs=settings)
         exported.save_pretrained(str(out))
-        target = {"avx512_vnni": "avx512_vnni", "avx512f": "avx512"}
-        best = next((target[each] for each in reversed(cpu_features()) if each in target), "avx2")
+        best = TARGETS.get(processor_kind(), "avx2")
         export_dynamic_quantized_onnx_model(exported, best, str(out), file_suffix="int8")
     return out
 
@@ -89,5 +85,5 @@ def export_int8_peer(out: Path, layers: Sequence[int] | None = None) -> Path:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("out", type=Path)
-    parser.add_argument("--layers", type=lambda text: [int(layer) for layer in text.split(",")])
+    parser.add_argument("--layers", type=lambda text: tuple(map(int, text.split(","))))
     print(export_int8_peer(**vars(parser.parse_args())))

@@ -5,6 +5,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from statistics import median
 from typing import TypeVar
 
+import numpy as np
 import tokenizers
 
 from export.sample_texts import sample_texts
@@ -37,7 +38,8 @@ def measure_latencies(
 
     The encoders alternate after five runs each, so that other load on the machine affects all of
     them equally. A warm-up run precedes each five, since the processor's caches have the weights of
-    another encoder.
+    another encoder. Their order is drawn anew in each round: after an encoder with large weights,
+    another one takes up to a quarter longer.
 
     :param texts: Some texts of each length, as from `texts_of_length`.
     :param rounds: The number of rounds at each length.
@@ -48,11 +50,14 @@ def measure_latencies(
     for length, choice in texts.items():
         timings: dict[Name, list[float]] = {name: [] for name in encoders}
         end = time.perf_counter() + seconds
+        order, generator = list(encoders), np.random.default_rng(0)
         for turn in range(rounds):
             if turn >= _FEWEST_ROUNDS and time.perf_counter() > end:
                 break
             text = [choice[turn % len(choice)]]
-            for name, encoder in encoders.items():
+            generator.shuffle(order)
+            for name in order:
+                encoder = encoders[name]
                 encoder.encode(text)
                 for _ in range(_RUNS_A_TURN):
                     began = clock()

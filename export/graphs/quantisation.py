@@ -8,6 +8,7 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -48,24 +49,26 @@ def prepare(source: Path, sample: Sequence[Inputs]) -> Prepared:
     return Prepared(model, (*outliers, *attention))
 
 
-def quantise_dynamically(prepared: Prepared, target: Path) -> None:
-    """Write the int8 graph that computes the scales of activations for each text."""
+def quantise_dynamically(prepared: Prepared, target: Path, **other: Any) -> None:
+    """Write the int8 graph that computes the scales of activations for each text.
+
+    :param other: Other arguments for `quantize_dynamic`, to compare them.
+    """
     with tempfile.TemporaryDirectory() as folder, quiet():
         from onnxruntime.quantization import QuantType, quantize_dynamic
 
         source = Path(folder) / "prepared.onnx"
         onnx.save_model(prepared.model, source)
-        quantize_dynamic(
-            source,
-            target,
-            op_types_to_quantize=list(PRODUCTS),
-            per_channel=True,
-            reduce_range=True,
-            weight_type=QuantType.QInt8,
-            nodes_to_exclude=list(prepared.kept_in_float),
+        settings = {
+            "op_types_to_quantize": list(PRODUCTS),
+            "per_channel": True,
+            "reduce_range": True,
+            "weight_type": QuantType.QInt8,
+            "nodes_to_exclude": list(prepared.kept_in_float),
             # ONNX cannot infer the types of fused operators, which are all float.
-            extra_options={"DefaultTensorType": onnx.TensorProto.FLOAT},
-        )
+            "extra_options": {"DefaultTensorType": onnx.TensorProto.FLOAT},
+        }
+        quantize_dynamic(source, target, **(settings | other))
     quantised = onnx.load_model(target)
     quantise_tables(quantised)
     drop_unused(quantised)

@@ -9,8 +9,18 @@ import psutil
 
 from swiftlet.retrieval.processors import available_processors
 
-FEATURES = ("avx2", "avx512f", "avx512_vnni", "amx_int8")
-"""Features on which the int8 speed of a processor depends."""
+KINDS = {
+    "amx_int8": "AMX",
+    "avx512_vnni": "AVX-512 VNNI",
+    "avx_vnni": "AVX-VNNI",
+    "avx512f": "AVX-512 without VNNI",
+    "avx2": "AVX2 only",
+    "i8mm": "ARM i8mm",
+    "asimddp": "ARM dot product",
+}
+"""The kinds of processors by the feature that the speed of int8 depends on, the best first."""
+
+CPUINFO = Path("/proc/cpuinfo")
 
 
 def describe_machine(packages: Sequence[str], *, threads: str) -> str:
@@ -24,21 +34,21 @@ def describe_machine(packages: Sequence[str], *, threads: str) -> str:
     memory_gib = psutil.virtual_memory().total / 2**30
     return (
         f"Machine: {_cpu_field('model name') or 'unknown processor'} "
-        f"({', '.join(cpu_features())}), {available_processors()} cores, {memory_gib:.0f} GiB, "
+        f"({processor_kind()}), {available_processors()} cores, {memory_gib:.0f} GiB, "
         f"{platform.system()} {platform.machine()}. {', '.join(versions)}. Threads: {threads}."
     )
 
 
-def cpu_features() -> list[str]:
-    """Those of `FEATURES` that the processor has; none where the system does not list them."""
-    flags = _cpu_field("flags").split()
-    return [feature for feature in FEATURES if feature in flags]
+def processor_kind() -> str:
+    """One of `KINDS`, or "unknown kind" where the system lists none of their features."""
+    flags = f"{_cpu_field('flags')} {_cpu_field('Features')}".split()
+    return next((kind for feature, kind in KINDS.items() if feature in flags), "unknown kind")
 
 
 def _cpu_field(name: str) -> str:
     """A field of the first processor in /proc/cpuinfo; psutil has no such information."""
     try:
-        lines = Path("/proc/cpuinfo").read_text("utf-8").splitlines()
+        lines = CPUINFO.read_text("utf-8").splitlines()
     except OSError:
         return ""
     fields = dict(line.split(":", 1) for line in lines if ":" in line)
