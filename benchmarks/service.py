@@ -13,7 +13,7 @@ import sys
 import tempfile
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -37,21 +37,16 @@ from loadtests.traffic import sample_of
 from swiftlet import encoders
 from swiftlet.evaluation.machine import describe_machine
 from swiftlet.retrieval.manifest import read_manifest
-from swiftlet.retrieval.modes import Mode
 from swiftlet.retrieval.searcher import Searcher
 
 WARM_UP_SECONDS = 1.0
-IN_PROCESS, HTTP = "in process", "over HTTP"
 ONE_CORE, TWO_CORES = "one core", "two cores"
-TWO_SERVICES = "two services of one core each"
-SWIFTLET, PLAIN = "swiftlet", "plain, torch fp32, 6 layers"
-PLAIN_INT8 = "plain, ONNX int8, {} layers"
+SWIFTLET, LOOKUP, PLAIN = "swiftlet", "swiftlet, look-up", "plain, torch fp32, 6 layers"
 PACKAGES = [
     "onnxruntime", "faiss-cpu", "tokenizers", "uvicorn", "uvloop", "httptools", "fastapi",
     "sentence-transformers", "torch", "optimum-onnx",
 ]  # fmt: skip
 
-MODES: tuple[Mode, ...] = ("dense", "hybrid")
 Rates = Mapping[str, Sequence[float]]
 
 
@@ -67,6 +62,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         queries = sample_of(arguments.queries, arguments.num_queries)
         testbed = Testbed(Path(folder), index, None, queries, cores[:1], cores[1:2], mode="dense")
+        lookup = replace(testbed, encoder=encoders.LOOKUP_QUERY_ENCODER)
+        sides = {"dense": testbed, "hybrid": replace(testbed, mode="hybrid"), "look-up": lookup}
+        ours = {SWIFTLET: testbed, LOOKUP: lookup}
         details = read_manifest(index, "index").details
         figures = {
             "template": "benchmarks/service.md.j2",
@@ -76,9 +74,9 @@ def main() -> None:
             "factory": details["factory"],
             "queries": len(queries),
             "clients": CLIENTS,
-            "http": {m: measure_http(replace(testbed, mode=m), rounds, seconds) for m in MODES},
+            "http": {name: measure_http(each, rounds, seconds) for name, each in sides.items()},
             **measure_cores(testbed, rounds, seconds),
-            "plain": over(measure_plain(testbed, rounds, seconds), PLAIN),
+            "plain": over(measure_plain(ours, rounds, seconds), PLAIN),
         }
     figures["targets"] = targets(figures)
     print(write_section(arguments.raw, TITLE, "Speed", figures))
@@ -97,10 +95,10 @@ def measure_http(testbed: Testbed, rounds: int, seconds: float) -> dict[str, Any
     """Searches in this process, requests of one client and of many, alternating on one core."""
     found: dict[str, list[float]] = defaultdict(list)
     stages: list[dict[str, float]] = []
-    searcher = Searcher.open(testbed.index, encoders.DEFAULT_QUERY_ENCODER)
-    with closing(searcher), warm_service(testbed) as service:
-        for side in alternating((IN_PROCESS, HTTP), rounds):
-            if side == IN_PROCESS:
+    encoder = testbed.encoder or encoders.DEFAULT_QUERY_ENCODER
+    with Searcher.open(testbed.index, encoder) as searcher, warm_service(testbed) as service:
+        for in_process in alternating((True, False), rounds):
+            if in_process:
                 with pinned(testbed.service_cores):
                     search = partial(searcher.search, mode=testbed.mode)
                     taken = [timeit(partial(search, q), number=1) for q in testbed.queries]
@@ -118,7 +116,7 @@ def measure_http(testbed: Testbed, rounds: int, seconds: float) -> dict[str, Any
             stages += map(stage_microseconds, alone.exchanges)
     for name, unit in (("latency_ratio", "ms"), ("rate_ratio", "rate")):
         pairs = zip(found[f"http_{unit}"], found[f"in_process_{unit}"], strict=True)
-        found[name] = [over_http / in_process for over_http, in_process in pairs]
+        found[name] = [over_http / within for over_http, within in pairs]
     return {
         **{name: spread(values) for name, values in found.items()},
         "stages_us": {name: median(each[name] for each in stages) for name in stages[0]},
@@ -129,7 +127,7 @@ def measure_cores(testbed: Testbed, rounds: int, seconds: float) -> dict[str, An
     """Answers a second of one core and of two; the generator shares the service's cores."""
     one, other = testbed.service_cores, testbed.generator_cores
     systems: dict[str, list[Sequence[int]]] = {
-        ONE_CORE: [one], TWO_CORES: [[*one, *other]], TWO_SERVICES: [one, other],
+        ONE_CORE: [one], TWO_CORES: [[*one, *other]], "two services of one core each": [one, other],
     }  # fmt: skip
     rates, generator = defaultdict(list), []
     with ExitStack() as stack:
@@ -145,16 +143,17 @@ def measure_cores(testbed: Testbed, rounds: int, seconds: float) -> dict[str, An
     return {"cores": over(rates, ONE_CORE), "generator_us": median(generator)}
 
 
-def measure_plain(testbed: Testbed, rounds: int, seconds: float) -> Rates:
-    """Answers a second on one core, of this service and of the plain ones."""
+def measure_plain(ours: Mapping[str, Testbed], rounds: int, seconds: float) -> Rates:
+    """Answers a second on one core, of services of ours and of the plain ones."""
+    testbed = ours[SWIFTLET]
     plain = {PLAIN: {"MODEL": str(encoders.torch_weights())}}
     for layers, model in int8_directories(testbed.folder).items():
-        plain[PLAIN_INT8.format(layers)] = {"MODEL": str(model), "ONNX_FILE": INT8_FILE}
+        plain[f"plain, ONNX int8, {layers} layers"] = {"MODEL": str(model), "ONNX_FILE": INT8_FILE}
     command = f"{shlex.quote(sys.executable)} -m uvicorn benchmarks.baselines.plain:app"
     command += " --no-access-log --log-level warning --port {port}"
     rates = defaultdict(list)
     with ExitStack() as stack:
-        services = {SWIFTLET: stack.enter_context(warm_service(testbed))}
+        services = {name: stack.enter_context(warm_service(each)) for name, each in ours.items()}
         for name, settings in plain.items():
             variables = {"INDEX": str(testbed.index), **settings}
             service = running(
@@ -196,7 +195,8 @@ def targets(figures: Mapping[str, Any]) -> list[dict[str, Any]]:
     for name, measured, least in (
         ("`POST /search` over in process, rate at full load", http["rate_ratio"]["median"], 0.8),
         ("two cores over one", figures["cores"][TWO_CORES]["over"], 1.7),
-        (f"swiftlet over {PLAIN}", figures["plain"][SWIFTLET]["over"], 20.0),
+        (f"{SWIFTLET} over {PLAIN}", figures["plain"][SWIFTLET]["over"], 20.0),
+        (f"{LOOKUP} over {PLAIN}", figures["plain"][LOOKUP]["over"], 40.0),
     ):
         found.append(bound(name, f"{measured:.2f}", f"at least {least:g}", kept=measured >= least))
     return found

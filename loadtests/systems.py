@@ -103,7 +103,7 @@ def _describe(index: Path, service: Service) -> list[str]:
         f"index {manifest.fingerprint}, by {manifest.created_by}",
         f"{details['num_documents']:,} documents, {details['num_passages']:,} passages",
         f"{details['factory']}, {manifest.dim} dimensions",
-        *(f"{file}: sha256 {entry.sha256}" for file, entry in manifest.files.items()),
+        *(f"{file}: {entry.algorithm} {entry.digest}" for file, entry in manifest.files.items()),
         f"query encoder {encoder['fingerprint']}: {encoder['name']}, {encoder['precision']}",
         f"threads: {served['threads']}",
         "versions: " + ", ".join(f"{package} {found}" for package, found in versions.items()),

@@ -11,6 +11,9 @@ from typing import Any
 
 from loadtests.command_line import LoadTestError, number
 from loadtests.http_client import Request
+from swiftlet.retrieval.corpora.lines import parse_lines
+from swiftlet.retrieval.corpora.records import query_text_from_json
+from swiftlet.retrieval.errors import CollectionError
 
 SINGLE, BATCH, CACHED, WRITE = KINDS = ("single", "batch", "cached", "write")
 SEARCH_PATH, BATCH_PATH = "/search", "/search/batch"
@@ -106,40 +109,17 @@ def _write(chance: random.Random, texts: Iterator[str], mix: Mix) -> Request:
 def read_queries(path: Path) -> list[str]:
     """The queries of a `.jsonl` file or BEIR folder ("text" of each line), or of a text file.
 
-    Blank lines of a text file are left out.
-
-    :raises LoadTestError: When the file is missing or not UTF-8, has no query, or a line is no
-        object with a text in "text".
+    :raises LoadTestError: When the file is missing, has no query, or a line of it is bad.
     """
     file = path / QUERIES_FILE if path.is_dir() else path
+    parse = query_text_from_json if file.suffix == ".jsonl" else str.strip
     try:
-        lines = file.read_text("utf-8").splitlines()
-    except OSError as error:
-        raise LoadTestError(f"the queries {file} cannot be read: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise LoadTestError(f"the queries {file} are not UTF-8: {error}") from error
-    if file.suffix == ".jsonl":
-        queries = [_text(file, number, line) for number, line in enumerate(lines, 1)]
-    else:
-        queries = [line.strip() for line in lines if line.strip()]
-    if not queries:
-        raise LoadTestError(f"{file} contains no query; at least 1 is expected")
-    return queries
+        return [text for _, text in parse_lines(file, parse)]
+    except CollectionError as error:
+        raise LoadTestError(f"the queries {error}") from error
 
 
 def sample_of(path: Path, count: int) -> list[str]:
     """A sample of at most `count` queries, the same one each time; errors as in `read_queries`."""
     texts = read_queries(path)
     return random.Random(_SAMPLE_SEED).sample(texts, min(count, len(texts)))
-
-
-def _text(file: Path, number: int, line: str) -> str:
-    try:
-        text = json.loads(line)["text"]
-    except (ValueError, KeyError, TypeError):
-        text = None
-    if not isinstance(text, str) or not text.strip():
-        raise LoadTestError(
-            f'{file}, line {number}: an object with a text that is not blank in "text" is expected'
-        )
-    return text

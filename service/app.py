@@ -72,14 +72,14 @@ def create_app(
         telemetry={"tracing": False, "metrics": False, "logs": False},
         generate_unique_id_function=lambda route: route.name,
     )
-    app.state.service = Service(state, executor, limits, unread or UnreadAnswers())
+    app.state.service = service = Service(state, executor, limits, unread or UnreadAnswers())
     app.state.metrics = metrics
     add_problem_handlers(app)
     # FastAPI tries one router after the other, so the most frequent routes come first.
     for router in (
-        search_router(limits),
-        batch_router(limits),
-        embeddings_router(limits),
+        search_router(service),
+        batch_router(service),
+        embeddings_router(service),
         documents.router,
         facets_router(limits),
     ):

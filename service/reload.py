@@ -71,11 +71,11 @@ def open_searcher(settings: Settings) -> Searcher:
 
 
 def _opened(settings: Settings) -> Searcher:
-    index, encoder = _target(settings.index), _target(settings.encoder)
+    index, encoder = _target(settings.index), _target(settings.query_encoder)
     searcher = Searcher.open(index, encoder, precision=settings.precision, readers=settings.threads)
     try:
         _check_not_replaced(settings.index, searcher.index_manifest)
-        _check_not_replaced(settings.encoder, searcher.encoder_manifest)
+        _check_not_replaced(settings.query_encoder, searcher.encoder_manifest)
         warm_up(searcher)
     except BaseException:
         searcher.close()

@@ -68,7 +68,7 @@ def serve(settings: Settings, *, on_ready: Callable[[str], None] | None = None) 
     _check_files(settings.threads)
     check_memory_limit(
         settings.index,
-        settings.encoder,
+        settings.query_encoder,
         threads=settings.threads,
         cache_bytes=settings.cache_bytes,
         limit_bytes=memory_limit(),

@@ -56,8 +56,8 @@ class Settings(BaseSettings):
     )
 
     index: Path = Field(description="the path of an index directory")
-    encoder: EncoderPath = Field(
-        description="the path of an encoder directory, or the name of one that ships"
+    encoder: EncoderPath | None = Field(
+        None, description="the path of an encoder directory, or the name of one that ships"
     )
     precision: Precision | None = Field(None, description="int8, int8_static or fp32")
     host: str = Field("127.0.0.1", description="an address of this machine")
@@ -104,6 +104,11 @@ class Settings(BaseSettings):
     tracing: bool = Field(False, description="true or false")
 
     @property
+    def query_encoder(self) -> Path:
+        """The directory of the query encoder; if none is set, that of the index as it is now."""
+        return self.encoder or encoders.of_index(self.index)
+
+    @property
     def limits(self) -> Limits:
         """The limits of one request."""
         return Limits(**{name: getattr(self, name) for name in Limits.model_fields})
@@ -136,7 +141,7 @@ def listed(setting: SecretStr | str) -> list[str]:
     return [entry.strip() for entry in text.split(",") if entry.strip()]
 
 
-def load_settings(*, default_encoder: Path | None = None, **given: Any) -> Settings:
+def load_settings(**given: Any) -> Settings:
     """The settings from `given`, else the environment, else the defaults.
 
     An option that is None was not given.
@@ -145,9 +150,6 @@ def load_settings(*, default_encoder: Path | None = None, **given: Any) -> Setti
     """
     _check_names(os.environ)
     given = {name: value for name, value in given.items() if value is not None}
-    set_outside = {name.upper() for name, value in os.environ.items() if value}
-    if default_encoder is not None and f"{PREFIX}ENCODER" not in set_outside:
-        given.setdefault("encoder", default_encoder)
     try:
         return Settings(**given)
     except ValidationError as error:

@@ -105,11 +105,6 @@ class Service:
         return self.state.loaded
 
 
-async def _service(request: Request) -> Service:
-    service: Service = request.app.state.service
-    return service
-
-
 async def ready_service(request: Request) -> Service:
     """The service of a request's application.
 
@@ -119,9 +114,6 @@ async def ready_service(request: Request) -> Service:
     service.check()
     return service
 
-
-AnyService = Annotated[Service, Depends(_service)]
-"""The service, unchecked; `json_route` checks it before it reads the body."""
 
 ReadyService = Annotated[Service, Depends(ready_service)]
 """The service, which can answer a search now."""

@@ -14,7 +14,6 @@ from starlette.responses import Response
 from service.body import json_route
 from service.context import STAGES, SearchTimes
 from service.executor import Completed
-from service.limits import Limits
 from service.openapi import problems
 from service.problems import (
     DeadlineError,
@@ -23,7 +22,7 @@ from service.problems import (
     TooManyQueriesError,
 )
 from service.schemas import EmbeddingsAnswer, RequestFields, RequestModel, Searchable
-from service.state import AnyService, LoadedIndex
+from service.state import LoadedIndex, Service
 from swiftlet.retrieval.errors import InvalidArgumentError
 from swiftlet.retrieval.stages.encode import Encode, Tokenise
 from swiftlet.retrieval.types import Embeddings
@@ -36,8 +35,9 @@ class _Encoded(NamedTuple):
     encode_seconds: float
 
 
-def embeddings_router(limits: Limits) -> APIRouter:
-    """The route of OpenAI's that this service has, with the bounds of `limits`."""
+def embeddings_router(service: Service) -> APIRouter:
+    """The route of OpenAI's that this service has."""
+    limits = service.limits
     fields = RequestFields(limits)
     text = Annotated[str, fields.query, Searchable]
     texts = Annotated[list[text], fields.queries]
@@ -67,9 +67,7 @@ def embeddings_router(limits: Limits) -> APIRouter:
             InvalidArgumentError, TooManyQueriesError, QueueFullError, DeadlineError, body=True
         ),
     )
-    async def embeddings(
-        asked: EmbeddingRequest, request: Request, service: AnyService
-    ) -> Response:
+    async def embeddings(asked: EmbeddingRequest, request: Request) -> Response:
         """Embed texts with the query encoder, as OpenAI's route of this name does."""
         loaded, context = service.loaded, request.state.context
         dim = loaded.searcher.encoder.dim

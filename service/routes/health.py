@@ -8,7 +8,7 @@ from starlette.responses import Response
 from service.metrics import Metrics
 from service.openapi import problems
 from service.schemas import HealthAnswer
-from service.state import AnyService, ready_service
+from service.state import ready_service
 
 router = APIRouter()
 
@@ -26,10 +26,10 @@ async def ready() -> HealthAnswer:
 
 
 @router.get("/metrics", response_class=PlainTextResponse, responses=problems(ready=False))
-async def metrics(request: Request, service: AnyService) -> Response:
+async def metrics(request: Request) -> Response:
     """The metrics for Prometheus."""
     figures: Metrics = request.app.state.metrics
-    figures.update(service)
+    figures.update(request.app.state.service)
     try:
         encode, media_type = choose_encoder(request.headers.get("accept", ""))
     except (TypeError, ValueError):  # a version that is no number

@@ -32,7 +32,7 @@ from service.schemas import (
     SearchAnswer,
     SearchOptions,
 )
-from service.state import AnyService, LoadedIndex, Service
+from service.state import LoadedIndex, Service
 from service.validation import shown
 from swiftlet.retrieval.arguments import check_fusion
 from swiftlet.retrieval.errors import InvalidArgumentError
@@ -67,8 +67,9 @@ class _Found(NamedTuple):
     cached: bool | None
 
 
-def search_router(limits: Limits) -> APIRouter:
-    """The routes of one query, with the bounds of `limits`."""
+def search_router(service: Service) -> APIRouter:
+    """The routes of one query."""
+    limits = service.limits
     fields = RequestFields(limits)
 
     class Body(RequestModel):
@@ -103,7 +104,7 @@ def search_router(limits: Limits) -> APIRouter:
     )
 
     @router.post("/search", response_model=SearchAnswer, responses=problems(*_REFUSALS, body=True))
-    async def search(asked: SearchRequest, request: Request, service: AnyService) -> Response:
+    async def search(asked: SearchRequest, request: Request) -> Response:
         """Find the documents that answer a query."""
         return await _answer(service, request, asked.query, asked)
 
@@ -114,7 +115,7 @@ def search_router(limits: Limits) -> APIRouter:
         dependencies=[Depends(check_query_string)],
     )
     async def search_by_link(
-        asked: Annotated[SearchParameters, Query()], request: Request, service: AnyService
+        asked: Annotated[SearchParameters, Query()], request: Request
     ) -> Response:
         """Find the documents that answer a query, from a URL."""
         return await _answer(service, request, asked.q, asked)
@@ -122,8 +123,9 @@ def search_router(limits: Limits) -> APIRouter:
     return router
 
 
-def batch_router(limits: Limits) -> APIRouter:
-    """The route of several queries, with the bounds of `limits`."""
+def batch_router(service: Service) -> APIRouter:
+    """The route of several queries."""
+    limits = service.limits
     fields = RequestFields(limits)
 
     class Body(RequestModel):
@@ -145,7 +147,7 @@ def batch_router(limits: Limits) -> APIRouter:
         response_model=BatchAnswer,
         responses=problems(*_REFUSALS, TooManyQueriesError, body=True),
     )
-    async def search_batch(asked: BatchRequest, request: Request, service: AnyService) -> Response:
+    async def search_batch(asked: BatchRequest, request: Request) -> Response:
         """Answer several queries; each is searched alone."""
         wanted = len(asked.queries) * asked.top_k
         if wanted > limits.max_batch_hits:

@@ -77,7 +77,7 @@ def test_it_says_how_where_and_on_what_was_measured(
     manifest = json.loads((small_index / "manifest.json").read_text())
     for needed in (
         manifest["checksum"],
-        *(entry["sha256"] for entry in manifest["files"].values()),
+        *(entry["blake3"] for entry in manifest["files"].values()),
         f"swiftlet serve {small_index}",
         "SWIFTLET_CACHE_BYTES=0",
         "--work-ms 5",
@@ -141,8 +141,8 @@ def test_the_single_requests_are_those_of_the_tables(report: tuple[Path, str]) -
         (["--rates", "0"], "argument --rates: '0' is given; a number from 0.1 to 1000 is expected"),
         (["--rates", "nan"], "argument --rates: 'nan' is given; a number from 0.1 to 1000 is"),
         (["--duration", "0"], "argument --duration: '0' is given; a number from 1 to 3600 is"),
-        (["--queries", "/nowhere"], "the queries /nowhere cannot be read: No such file"),
-        (["--queries", "{empty}"], "{empty} contains no query; at least 1 is expected"),
+        (["--queries", "/nowhere"], "the queries /nowhere: cannot be read: No such file"),
+        (["--queries", "{empty}"], "the queries {empty}: the file is empty"),
         (["--single", "0"], "--single, --batch and --cached are all 0; one must be above"),
         (["--index", "/nowhere"], "/nowhere is not a directory"),
         (["--service", "plain"], "--service 'plain' is given; NAME=COMMAND is expected"),

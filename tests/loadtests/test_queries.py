@@ -30,14 +30,14 @@ def test_the_demo_has_queries_of_its_own() -> None:
 @pytest.mark.parametrize(
     ("name", "content", "sentence"),
     [
-        ("empty.txt", b"", "contains no query; at least 1 is expected"),
-        ("blank.txt", b"\n \n", "contains no query; at least 1 is expected"),
-        ("empty.jsonl", b"", "contains no query; at least 1 is expected"),
-        ("latin.txt", b"Gr\xf6\xdfe", "are not UTF-8"),
-        ("bad.jsonl", b'{"text": "a"}\nnothing', "line 2: an object with a text"),
-        ("other.jsonl", b'{"query": "a"}', "line 1: an object with a text"),
-        ("list.jsonl", b'["a"]', "line 1: an object with a text"),
-        ("blank.jsonl", b'{"text": " "}', "line 1: an object with a text that is not blank"),
+        ("empty.txt", b"", "the file is empty"),
+        ("blank.txt", b"\n \n", "the file is empty"),
+        ("empty.jsonl", b"", "the file is empty"),
+        ("latin.txt", b"Gr\xf6\xdfe", "line 1: not valid UTF-8"),
+        ("bad.jsonl", b'{"text": "a"}\nnothing', "line 2: not valid JSON"),
+        ("other.jsonl", b'{"words": "a"}', 'line 1: there is no "text"'),
+        ("list.jsonl", b'["a"]', "line 1: the record is an array, not a JSON object"),
+        ("blank.jsonl", b'{"text": " "}', "line 1: the query 'without an id' has no text"),
     ],
 )
 def test_a_bad_file_is_refused_by_name(
@@ -52,5 +52,5 @@ def test_a_bad_file_is_refused_by_name(
 
 
 def test_a_missing_file_is_refused_by_name(tmp_path: Path) -> None:
-    with pytest.raises(LoadTestError, match=r"nothing\.txt cannot be read: No such file"):
+    with pytest.raises(LoadTestError, match=r"nothing\.txt: cannot be read: No such file"):
         read_queries(tmp_path / "nothing.txt")

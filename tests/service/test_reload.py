@@ -22,8 +22,9 @@ from service.keys import ApiKey
 from service.reload import Reloader, ReplacedError, open_searcher
 from service.settings import Settings
 from service.state import ServiceState
-from swiftlet.encoders import DEFAULT_ENCODER
+from swiftlet.encoders import DEFAULT_ENCODER, DEFAULT_QUERY_ENCODER, LOOKUP_QUERY_ENCODER
 from swiftlet.indexing.build import build_index
+from swiftlet.indexing.query_encoder import put_query_encoder
 from swiftlet.retrieval.manifest import read_manifest, write_manifest
 from swiftlet.retrieval.searcher import Searcher
 from swiftlet.retrieval.types import Document
@@ -145,6 +146,19 @@ def test_a_reload_follows_a_changed_link(
     metrics = application.ask("GET", "/metrics").text
     assert outcomes(metrics)["loaded"] == 1
     assert f'fingerprint="{found["index"]}"' in metrics
+
+
+def test_a_reload_takes_the_query_encoder_that_the_index_has_then(
+    versions: Versions, small_index: Path
+) -> None:
+    settings = Settings(index=versions.current, threads=2)
+    for prepare, expected in (
+        (lambda index: put_query_encoder(LOOKUP_QUERY_ENCODER, index, {}), LOOKUP_QUERY_ENCODER),
+        (None, DEFAULT_QUERY_ENCODER),
+    ):
+        versions.publish(small_index, prepare)
+        with open_searcher(settings) as searcher:
+            assert searcher.encoder_manifest == read_manifest(expected)
 
 
 @pytest.mark.parametrize("breakage", BROKEN, ids=lambda breakage: breakage.__name__)

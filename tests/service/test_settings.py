@@ -3,6 +3,7 @@ from pathlib import Path
 import pytest
 
 from service.settings import OTHER_VARIABLES, Settings, listed, load_settings
+from swiftlet.encoders import DEFAULT_QUERY_ENCODER, QUERY_ENCODER_FOLDER
 from swiftlet.retrieval.errors import InvalidArgumentError
 from swiftlet.retrieval.processors import available_processors
 
@@ -28,12 +29,15 @@ def test_an_option_comes_before_the_environment_and_that_before_the_default(
     assert load_settings(index="i", encoder="e").port == 1234
 
 
-def test_the_default_encoder_is_used_if_none_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    default = Path("default")
-    assert load_settings(default_encoder=default, index="i").encoder == default
-    assert load_settings(default_encoder=default, index="i", encoder="e").encoder == Path("e")
+def test_the_encoder_of_the_index_is_used_if_none_is_named(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    assert load_settings(index=tmp_path).query_encoder == DEFAULT_QUERY_ENCODER
+    (tmp_path / QUERY_ENCODER_FOLDER).mkdir()
+    assert load_settings(index=tmp_path).query_encoder == tmp_path / QUERY_ENCODER_FOLDER
+    assert load_settings(index=tmp_path, encoder="e").query_encoder == Path("e")
     monkeypatch.setenv("swiftlet_encoder", "outside")
-    assert load_settings(default_encoder=default, index="i").encoder == Path("outside")
+    assert load_settings(index=tmp_path).query_encoder == Path("outside")
 
 
 @pytest.mark.parametrize(

@@ -49,6 +49,8 @@ def test_a_client_that_connected_and_sent_a_request_before_the_stop_is_answered(
     server.process.send_signal(signal.SIGCONT)
     with ThreadPoolExecutor(20) as pool:
         statuses = set(pool.map(status_of, [*kept, *new]))
+    for connection in [*kept, *new]:
+        connection.close()
     assert statuses <= {200, 503}
     assert server.ended() == 0
 
