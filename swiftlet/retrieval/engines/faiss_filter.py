@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import faiss
 import numpy as np
 from numpy.typing import NDArray
 
+from swiftlet.retrieval.engines.faiss_library import faiss
 from swiftlet.retrieval.engines.faiss_search import kept_parameters, nearest_rows
 from swiftlet.retrieval.index import Mask, RestrictedIndex, Rows
 from swiftlet.retrieval.types import Embeddings

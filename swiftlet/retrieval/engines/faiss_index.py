@@ -7,10 +7,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import faiss
 import numpy as np
 
 from swiftlet.retrieval.engines.faiss_filter import CopiedRows, Lists, SelectedRows, find_lists
+from swiftlet.retrieval.engines.faiss_library import faiss
 from swiftlet.retrieval.engines.faiss_search import (
     kept_parameters,
     most_probes,

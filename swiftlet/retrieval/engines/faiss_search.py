@@ -4,9 +4,9 @@ from collections.abc import Callable
 from functools import lru_cache, partial
 from typing import Any
 
-import faiss
 import numpy as np
 
+from swiftlet.retrieval.engines.faiss_library import faiss
 from swiftlet.retrieval.index import Rows
 from swiftlet.retrieval.types import Embeddings
 

@@ -1,5 +1,9 @@
+import os
 import re
+import subprocess
+import sys
 import time
+from ast import literal_eval
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -314,3 +318,19 @@ def test_faiss_builds_the_type_for_any_width(dim, num_passages):
     index.train(embeddings)
     index.add(embeddings)
     assert len(index.search(embeddings[0], 1000)[1]) == 1000
+
+
+@pytest.mark.parametrize(("given", "policy"), [(None, "PASSIVE"), ("ACTIVE", "ACTIVE")])
+def test_the_threads_of_faiss_sleep_while_they_wait_unless_the_user_says_otherwise(given, policy):
+    script = (
+        "import os; from swiftlet.retrieval.engines import faiss_index; print(dict(os.environ))"
+    )
+    environment = {**os.environ, "OMP_DISPLAY_ENV": "true"}
+    environment.pop("OMP_WAIT_POLICY", None)
+    if given:
+        environment["OMP_WAIT_POLICY"] = given
+    done = subprocess.run(
+        [sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True
+    )
+    assert f"OMP_WAIT_POLICY = '{policy}'" in done.stderr
+    assert literal_eval(done.stdout).get("OMP_WAIT_POLICY") == given

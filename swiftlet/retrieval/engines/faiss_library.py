@@ -1,0 +1,19 @@
+"""FAISS, loaded so that its threads sleep while they wait for each other.
+
+By default they spin. On cores that other programs keep busy, they then take the time of those that
+compute: training an index takes ten times as long (docs/decisions.md).
+"""
+
+import os
+
+_VARIABLE = "OMP_WAIT_POLICY"
+
+_given = os.environ.get(_VARIABLE)
+os.environ.setdefault(_VARIABLE, "PASSIVE")  # read when the library is loaded, and never again
+try:
+    import faiss
+finally:
+    if _given is None:  # other libraries and other processes decide for themselves
+        del os.environ[_VARIABLE]
+
+__all__ = ["faiss"]
