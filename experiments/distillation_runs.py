@@ -28,10 +28,10 @@ from swiftlet.retrieval.encoder import Encoder, OnnxEncoder, Precision
 from swiftlet.retrieval.manifest import FILE_NAME as MANIFEST
 from swiftlet.retrieval.manifest import load_manifest
 from swiftlet.retrieval.searcher import Searcher
+from training.distillation import teacher
 from training.distillation.overlap import IndexComparison
 from training.distillation.texts import TextSource, hold_out, read_query_texts
-from training.distillation.torch_encoder import TorchEncoder
-from training.model.towers import Tower, TowerSettings
+from training.model.towers import TowerSettings
 
 METRIC = "nDCG@10"
 NUM_QUERIES = 1000
@@ -145,9 +145,7 @@ def load_encoder(workplace: Workplace, name: str) -> Encoder:
     if precision:
         return OnnxEncoder.load(workplace.exported(run), precision=cast("Precision", precision))
     model = torch_weights() if run == TEACHER else workplace.run(run) / "query_encoder"
-    tower = Tower.load(TowerSettings(model=model)).eval()
-    space = load_manifest(workplace.index(data.DEVELOPMENT[0].name), "index").embedding_space
-    return TorchEncoder(tower, tower, tower.width, space)
+    return teacher.load_encoder(TowerSettings(model=model))[0]
 
 
 def searcher_of(workplace: Workplace, encoder: Encoder, collection: str) -> Searcher:

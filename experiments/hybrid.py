@@ -30,6 +30,7 @@ from swiftlet.evaluation.metrics import evaluate_per_query
 from swiftlet.evaluation.retrievers import SearcherRetriever
 from swiftlet.evaluation.significance import paired_t_test
 from swiftlet.indexing.standard_library import read_standard_library
+from swiftlet.retrieval.manifest import read_manifest
 from swiftlet.retrieval.modes import DEFAULT_WEIGHT
 from swiftlet.retrieval.types import Document, Query
 
@@ -55,15 +56,7 @@ def main() -> None:
 
 def measure(data: Path, work: Path) -> Figures:
     work.mkdir(parents=True, exist_ok=True)
-    read = {
-        n: partial(Collection.read, data / n, split) for n, split in SETTINGS["collections"].items()
-    }
-    # Those of gcloud, thousands, are not Debian's.
-    pages = (page for page in MANUAL.glob("man[158]/*.gz") if "gcloud" not in page.name)
-    read["manual pages"] = partial(made, MAN, pages, MANUAL_PAGE)
-    lists = PACKAGE_LISTS.glob("*_main_i18n_Translation-en*")
-    read["package descriptions"] = partial(made, APT, lists, PACKAGE)
-    measured = {n: figures_of(work / n, each, "nDCG@10") for n, each in read.items()}
+    measured = {n: figures_of(work / n, each, "nDCG@10") for n, each in collections(data).items()}
     rows = {name: figures for name, figures in measured.items() if figures}
     for row in rows.values():
         values = row.pop("values")
@@ -90,6 +83,18 @@ def measure(data: Path, work: Path) -> Figures:
     }
 
 
+def collections(data: Path) -> dict[str, Callable[[], Collection]]:
+    """What reads each collection, by name; on other machines, the last two have no documents."""
+    read: dict[str, Callable[[], Collection]] = {
+        n: partial(Collection.read, data / n, split) for n, split in SETTINGS["collections"].items()
+    }
+    # Those of gcloud, thousands, are not Debian's.
+    pages = (page for page in MANUAL.glob("man[158]/*.gz") if "gcloud" not in page.name)
+    read["manual pages"] = partial(made, MAN, pages, MANUAL_PAGE)
+    lists = PACKAGE_LISTS.glob("*_main_i18n_Translation-en*")
+    return read | {"package descriptions": partial(made, APT, lists, PACKAGE)}
+
+
 def figures_of(index: Path, read: Callable[[], Collection], metric: str) -> Figures:
     """Sizes, and the metric by system and query; measured once and kept beside the index."""
 
@@ -97,24 +102,38 @@ def figures_of(index: Path, read: Callable[[], Collection], metric: str) -> Figu
         found = read()
         if not found.documents:
             return {}
-        queries, values, place = found.queries, {}, index / f"{len(found.documents)}"
-        if not place.exists():
-            swiftlet.build(found.documents, place)
-        if len(queries) > MOST_QUERIES:
-            queries = random.Random(0).sample(queries, SAMPLED)
-        qrels = {query.query_id: found.qrels[query.query_id] for query in queries}
+        place, values = index_of(index, found), {}
         for system, fields in SYSTEMS.items():
             encoder = ENCODERS.get(system.partition(", ")[2], DEFAULT_QUERY_ENCODER)
-            with swiftlet.open(place, encoder=encoder) as searcher:
-                retriever = SearcherRetriever(searcher, **fields)
-                run = run_queries(retriever, queries, top_k=10)
-            values[system] = evaluate_per_query(run, qrels, [metric])[metric]
-        sizes = {"documents": searcher.num_documents, "passages": searcher.num_passages}
-        return {**sizes, "queries": len(queries), "values": values}
+            values[system] = values_of(place, encoder, found, metric, **fields)
+        details = read_manifest(place).details
+        sizes = {each: details[f"num_{each}"] for each in ("documents", "passages")}
+        return {**sizes, "queries": len(values[system]), "values": values}
 
     figures: Figures = kept(index.with_name(f"{index.name}.json"), measured)
     print(f"{index.name}: {figures.get('queries', 'no')} queries", flush=True)
     return figures
+
+
+def index_of(folder: Path, found: Collection) -> Path:
+    """The index of a collection, which is built once."""
+    place = folder / f"{len(found.documents)}"
+    if not place.exists():
+        swiftlet.build(found.documents, place)
+    return place
+
+
+def values_of(
+    index: Path, encoder: Path, found: Collection, metric: str, **fields: Any
+) -> dict[str, float]:
+    """The metric by query; of many queries, some are drawn."""
+    queries = found.queries
+    if len(queries) > MOST_QUERIES:
+        queries = random.Random(0).sample(queries, SAMPLED)
+    qrels = {query.query_id: found.qrels[query.query_id] for query in queries}
+    with swiftlet.open(index, encoder=encoder) as searcher:
+        run = run_queries(SearcherRetriever(searcher, **fields), queries, top_k=10)
+    return evaluate_per_query(run, qrels, [metric])[metric]
 
 
 def made(command: str, files: Iterable[Path], pattern: re.Pattern[str]) -> Collection:

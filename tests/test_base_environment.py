@@ -91,7 +91,7 @@ def test_it_serves_searches(address: str) -> None:
     assert len(hits) == 2
 
 
-@pytest.mark.parametrize("command", ["evaluate", "export"])
+@pytest.mark.parametrize("command", ["evaluate", "export", "index"])
 def test_a_command_that_needs_an_extra_names_it(
     environment: Path, index: Path, command: str, tmp_path: Path
 ) -> None:
@@ -102,13 +102,15 @@ def test_a_command_that_needs_an_extra_names_it(
             index, "--queries", tmp_path / "queries.txt", "--qrels", tmp_path / "qrels.tsv",
         ],
         "export": [tmp_path, "--out", tmp_path / "encoder"],
+        "index": [tmp_path, "--out", tmp_path / "index", "--adapt-queries"],
     }[command]  # fmt: skip
     result = subprocess.run(
         [environment / "swiftlet", command, *arguments],
         check=False, capture_output=True, text=True, env=clean(), cwd=tmp_path,
     )  # fmt: skip
     assert result.returncode == 2
-    assert f"'.[{command.replace('evaluate', 'evaluation')}]'" in result.stderr
+    extra = "evaluation" if command == "evaluate" else "export"
+    assert f"'.[{extra}]'" in result.stderr
     assert "Traceback" not in result.stderr
 
 

@@ -28,7 +28,7 @@ def main() -> None:
             shutil.copytree(encoder, out / "encoder")
             encoder = out / "encoder"
         else:
-            encoder = encoders.DEFAULT_QUERY_ENCODER
+            encoder = encoders.of_index(index)
         if is_given(index, "index"):
             shutil.copytree(index, out / "index")
         else:

@@ -44,7 +44,6 @@ def demo(
 
     index = (directory or _cache_directory()) / f"python-{platform.python_version()}"
     settings = load_settings(
-        default_encoder=encoders.DEFAULT_QUERY_ENCODER,
         index=index,
         encoder=encoder,
         host=host,
@@ -54,7 +53,7 @@ def demo(
     # A port in use and a wrong encoder are refused before the index is built.
     with listen(host, port):
         document_encoder = read_manifest(encoders.DEFAULT_ENCODER, "encoder")
-        check_embedding_spaces(read_manifest(settings.encoder, "encoder"), document_encoder)
+        check_embedding_spaces(read_manifest(settings.query_encoder, "encoder"), document_encoder)
     if not _is_current(index):
         messages.print("Indexing the documentation of the Python standard library")
         with ProgressBars() as progress:

@@ -10,6 +10,7 @@ from swiftlet.cli.options import (
     FusionOption,
     ModeOption,
     PrecisionOption,
+    QueryEncoderOption,
     WeightOption,
     value_of,
 )
@@ -24,9 +25,7 @@ def evaluate(
         Path, typer.Option(help="A BEIR folder, a JSONL or TSV file, or irds:NAME.")
     ],
     qrels: Annotated[Path, typer.Option(help="BEIR or TREC qrels, or irds:NAME.")],
-    encoder: Annotated[
-        Path | None, typer.Option(help="For an index: the query encoder.", show_default="shipped")
-    ] = None,
+    encoder: QueryEncoderOption = None,
     precision: PrecisionOption = None,
     mode: ModeOption = None,
     weight: WeightOption = None,

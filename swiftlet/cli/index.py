@@ -59,6 +59,18 @@ def index(
         list[str] | None,
         typer.Option(help="A field of the metadata to count and choose by; may be repeated."),
     ] = None,
+    adapt_queries: Annotated[
+        bool,
+        typer.Option("--adapt-queries", help="Adapt a query encoder to the corpus, for searches."),
+    ] = False,
+    student: Annotated[
+        Path | None,
+        typer.Option(help="The one to adapt, as for distill.", show_default="the look-up encoder"),
+    ] = None,
+    queries: Annotated[
+        list[Path] | None,
+        typer.Option(help="A query log to adapt it to, too; may be repeated."),
+    ] = None,
     precision: PrecisionOption = None,
     threads: Threads = None,
     overwrite: Overwrite = False,
@@ -67,10 +79,23 @@ def index(
     """Build an index from a corpus. After an interruption, run the same command to resume it."""
     from swiftlet.library.indexes import build
     from swiftlet.retrieval.corpora.lines import SkippedLines
+    from swiftlet.retrieval.extras import extra
 
+    if (student is not None or queries) and not adapt_queries:
+        raise typer.BadParameter("--student and --queries are for --adapt-queries: pass it, too")
     skipped = SkippedLines() if skip_bad_lines else None
     try:
         with ProgressBars() as progress:
+            finish = None
+            if adapt_queries:
+                with extra("export"):
+                    from swiftlet.cli.adaptation import Adaptation
+                finish = Adaptation(
+                    encoders.find(student or encoders.LOOKUP_QUERY_ENCODER),
+                    encoders.find(encoder),
+                    queries=queries or (),
+                    progress=progress,
+                )
             manifest = build(
                 corpus,
                 out,
@@ -87,6 +112,7 @@ def index(
                 overwrite=overwrite,
                 skipped=skipped,
                 progress=progress,
+                finish=finish,
             )
     finally:
         if skipped is not None:

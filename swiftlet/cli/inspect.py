@@ -2,7 +2,6 @@
 
 import json
 from contextlib import closing
-from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -19,11 +18,10 @@ def inspect(
     from swiftlet.retrieval.manifest import read_manifest, verify_files
 
     manifest = read_manifest(directory)
-    fields = asdict(manifest)
-    files = fields.pop("files")
-    output.print_json(json.dumps(fields))
-    for name, entry in files.items():
-        output.print(f"{name}  {entry['size_bytes']:,} bytes  sha256 {entry['sha256'][:16]}…")
+    output.print_json(json.dumps({**manifest.fields(), "files": None}))
+    for name, entry in manifest.files.items():
+        digest = f"{entry.algorithm} {entry.digest[:16]}…"
+        output.print(f"{name}  {entry.size_bytes:,} bytes  {digest}")
     verify_files(directory, manifest)
     if manifest.kind == "index":
         with closing(Changes(directory, manifest)) as changes:

@@ -26,12 +26,20 @@ EncoderOption = Annotated[
         show_default="the one that ships for it",
     ),
 ]
+QueryEncoderOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--encoder",
+        help="Directory that `swiftlet export` wrote, or the name of one that ships.",
+        show_default="the index's own, or the one that ships",
+    ),
+]
 ServedEncoderOption = Annotated[
     Path | None,
     typer.Option(
         "--encoder",
         help="Directory that `swiftlet export` wrote, or the name of one that ships.",
-        show_default="SWIFTLET_ENCODER or shipped",
+        show_default="SWIFTLET_ENCODER, the index's own, or shipped",
     ),
 ]
 PrecisionOption = Annotated[

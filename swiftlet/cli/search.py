@@ -8,14 +8,13 @@ from rich.markup import escape
 from rich.padding import Padding
 from rich.text import Text
 
-from swiftlet import encoders
 from swiftlet.cli.options import (
-    EncoderOption,
     FilterOption,
     FusionOption,
     IndexDirectory,
     ModeOption,
     PrecisionOption,
+    QueryEncoderOption,
     WeightOption,
     filter_of,
     value_of,
@@ -40,7 +39,7 @@ def search(
     min_score: Annotated[
         float | None, typer.Option(help="Leave out documents with a lower score.")
     ] = None,
-    encoder: EncoderOption = encoders.DEFAULT_QUERY_ENCODER,
+    encoder: QueryEncoderOption = None,
     precision: PrecisionOption = None,
 ) -> None:
     """Search an index from the terminal."""

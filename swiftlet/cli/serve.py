@@ -5,7 +5,6 @@ from typing import Annotated
 
 import typer
 
-from swiftlet import encoders
 from swiftlet.cli.options import PrecisionOption, ServedEncoderOption, value_of
 
 
@@ -27,7 +26,6 @@ def serve(
     from service.settings import load_settings
 
     settings = load_settings(
-        default_encoder=encoders.DEFAULT_QUERY_ENCODER,
         index=index,
         encoder=encoder,
         precision=value_of(precision),

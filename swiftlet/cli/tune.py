@@ -5,12 +5,11 @@ from typing import Annotated
 
 import typer
 
-from swiftlet import encoders
 from swiftlet.cli.options import (
     AllowUnknown,
-    EncoderOption,
     IndexDirectory,
     PrecisionOption,
+    QueryEncoderOption,
     value_of,
 )
 from swiftlet.cli.terminal import ProgressBars, output
@@ -22,7 +21,7 @@ def tune(
         Path | None, typer.Option(help="A BEIR folder, a JSONL or TSV file, or irds:NAME.")
     ] = None,
     qrels: Annotated[Path | None, typer.Option(help="BEIR or TREC qrels, or irds:NAME.")] = None,
-    encoder: EncoderOption = encoders.DEFAULT_QUERY_ENCODER,
+    encoder: QueryEncoderOption = None,
     precision: PrecisionOption = None,
     allow_unknown: AllowUnknown = False,
 ) -> None:

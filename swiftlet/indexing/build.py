@@ -2,7 +2,7 @@
 
 import json
 import shutil
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -61,12 +61,15 @@ def build_index(
     *,
     overwrite: bool = False,
     progress: Progress | None = None,
+    finish: Callable[[Path, Path], Manifest | None] | None = None,
 ) -> Manifest:
     """Encode `documents` and write the index directory `out`, completely or not at all.
 
     Memory holds the index and one buffer, for any size of the corpus. After an interruption, the
     embeddings so far are reused if encoder, corpus and splitting are the same.
 
+    :param finish: Called with the finished directory, before it is published, and with the working
+        directory, which stays after an interruption. It returns the manifest if it changes it.
     :raises InvalidArgumentError: When a setting is out of range, or `out` must not be written.
     :raises CollectionError: When the corpus is bad.
     :raises ArtefactError: When the encoder is damaged, or another process builds the same index.
@@ -123,6 +126,8 @@ def build_index(
                 return file.rows()
 
             manifest = assembly.write(artefact, documents, splitter, embed)
+            if finish is not None:
+                manifest = finish(artefact, working) or manifest
             publish(artefact, out)
         except BaseException:
             # Encoding takes most of the time, so the next run resumes with these embeddings.

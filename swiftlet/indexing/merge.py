@@ -12,11 +12,13 @@ from typing import Any
 
 import numpy as np
 
+from swiftlet.encoders import QUERY_ENCODER_FOLDER
 from swiftlet.indexing.assembly import Assembly, Trained
 from swiftlet.indexing.document_writer import StoredCorpus
 from swiftlet.indexing.embeddings import EmbeddingsFile
 from swiftlet.indexing.preparation import load_encoder
 from swiftlet.indexing.progress import Progress, Silence
+from swiftlet.indexing.query_encoder import put_query_encoder
 from swiftlet.retrieval.changes.log import FIRST_CHANGE, Changes
 from swiftlet.retrieval.directory import DOCUMENTS_FILE
 from swiftlet.retrieval.documents import connect_read_only
@@ -91,7 +93,9 @@ def merge_changes(
             progress.advance(count)
         return file.rows()
 
-    return assembly.write(artefact, merged.documents(), merged, embed, trained)
+    written = assembly.write(artefact, merged.documents(), merged, embed, trained)
+    own = index / QUERY_ENCODER_FOLDER
+    return put_query_encoder(own, artefact, {}) if own.is_dir() else written
 
 
 @dataclass(frozen=True, slots=True)

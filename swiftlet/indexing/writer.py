@@ -29,7 +29,7 @@ from swiftlet.retrieval.errors import (
     shown,
 )
 from swiftlet.retrieval.manifest import (
-    INDEX_FORMAT_VERSION,
+    CHANGEABLE_FORMAT_VERSION,
     Manifest,
     change_details,
     load_manifest,
@@ -262,10 +262,10 @@ class IndexWriter:
             replace(change, number=number)
             for number, change in enumerate(changes, start=self.change + 1)
         ]
-        if self._manifest.format_version < INDEX_FORMAT_VERSION:
+        if self._manifest.format_version < CHANGEABLE_FORMAT_VERSION:
             # An earlier Swiftlet would not see the changes, and find what is deleted.
             manifest = read_manifest(self.index, "index")  # its details may be others by now
-            self._manifest = replace(manifest, format_version=INDEX_FORMAT_VERSION)
+            self._manifest = replace(manifest, format_version=CHANGEABLE_FORMAT_VERSION)
             write_manifest(self.index, self._manifest)
         self._file.append(numbered)
         self._note(numbered)

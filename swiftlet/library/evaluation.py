@@ -3,11 +3,9 @@
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-from swiftlet import encoders
 from swiftlet.evaluation.experiment import Judgements as JudgedQueries
 from swiftlet.evaluation.experiment import match_judgements, run_queries
 from swiftlet.evaluation.metrics import DEFAULT_METRICS, Metric, largest_cutoff, load_ranx
@@ -52,7 +50,8 @@ def evaluate(
     :param target: An index directory, an open searcher, or the URL of a service.
     :param queries: A path, query_id -> text, or `Query` objects.
     :param qrels: A path, or query_id -> document_id -> grade.
-    :param encoder: The query encoder for an index directory; None takes the one that ships.
+    :param encoder: The query encoder for an index directory; None takes its own, or else the
+        one that ships.
     :param precision: The encoder's model; None takes the encoder's default.
     :param mode: As in `Searcher.search`, like `weight` and `fusion`.
     :param metrics: Such as nDCG@10, MRR@10, recall@100 or Holes@10.
@@ -118,7 +117,7 @@ def tune(
     queries: Queries,
     qrels: Judgements,
     *,
-    encoder: StrPath = encoders.DEFAULT_QUERY_ENCODER,
+    encoder: StrPath | None = None,
     precision: Precision | None = None,
     allow_unknown: bool = False,
     progress: Progress | None = None,
@@ -229,8 +228,7 @@ def _retriever(
         with ServiceRetriever.connect(str(target), **fields) as retriever:
             yield retriever
     else:
-        opened = partial(open_searcher, target, precision=precision)
-        with opened() if encoder is None else opened(encoder=encoder) as searcher:
+        with open_searcher(target, encoder=encoder, precision=precision) as searcher:
             yield SearcherRetriever(searcher, **fields)
 
 

@@ -1,7 +1,8 @@
 """Builds, opens and changes indexes, and loads encoders."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from pathlib import Path
 
 from swiftlet import encoders
 from swiftlet.indexing.build import BuildSettings, build_index
@@ -38,6 +39,7 @@ def build(
     overwrite: bool = False,
     skipped: SkippedLines | None = None,
     progress: Progress | None = None,
+    finish: Callable[[Path, Path], Manifest | None] | None = None,
 ) -> Manifest:
     """Build the index directory `out` from a corpus.
 
@@ -60,6 +62,7 @@ def build(
     :param overwrite: Replace an existing index.
     :param skipped: Collects bad rows or lines, which are left out; None refuses them.
     :param progress: Shows the progress, such as `ProgressLine()`; None shows nothing.
+    :param finish: As in `swiftlet.indexing.build.build_index`.
     :returns: The manifest of the index.
     :raises RetrievalError: When the corpus, a setting, the encoder or the storage is bad.
     """
@@ -78,7 +81,9 @@ def build(
     )
     encoder, out = encoders.find(path_of("encoder", encoder)), path_of("out", out)
     documents = documents_of(corpus, skipped=skipped)
-    return build_index(documents, encoder, out, settings, overwrite=overwrite, progress=progress)
+    return build_index(
+        documents, encoder, out, settings, overwrite=overwrite, progress=progress, finish=finish
+    )
 
 
 def _fields(facets: object) -> tuple[str, ...]:
@@ -90,13 +95,14 @@ def _fields(facets: object) -> tuple[str, ...]:
 def open_searcher(
     index: StrPath,
     *,
-    encoder: StrPath = encoders.DEFAULT_QUERY_ENCODER,
+    encoder: StrPath | None = None,
     precision: Precision | None = None,
     readers: int = 1,
 ) -> Searcher:
     """Open an index directory for searching, after every file is verified.
 
-    :param encoder: The directory of a query encoder of the index's embedding space.
+    :param encoder: The directory of a query encoder of the index's embedding space; None takes the
+        index's own, or else the one that ships.
     :param precision: The encoder's model; None takes the encoder's default.
     :param readers: How many threads will search at once.
     :raises ArtefactError: When the index or the encoder is damaged, or they do not fit together.
@@ -104,8 +110,10 @@ def open_searcher(
         encoder has no model of this precision.
     """
     readers = whole_number("readers", readers, least=1)
-    places = path_of("index", index), encoders.find(path_of("encoder", encoder))
-    return Searcher.open(*places, precision=precision, readers=readers)
+    place = path_of("index", index)
+    given = None if encoder is None else encoders.find(path_of("encoder", encoder))
+    found = given or encoders.of_index(place)
+    return Searcher.open(place, found, precision=precision, readers=readers)
 
 
 def write(

@@ -10,25 +10,61 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from blake3 import blake3
+
 from swiftlet.retrieval.errors import ArtefactError, CorruptArtefactError, ManifestError
 from swiftlet.retrieval.publication import flush_directory, storage_errors
 
-FORMAT_VERSION = 2
-"""The newest format that this Swiftlet reads."""
+FORMAT_VERSION = 3
+"""The format that this Swiftlet writes, and the newest that it reads."""
 
-INDEX_FORMAT_VERSION = 2
-"""Before, an index could not be changed. The other kinds of artefacts have 1."""
+CHANGEABLE_FORMAT_VERSION = 2
+"""Before, an index could not be changed."""
 
 METRIC = "inner_product"
 FILE_NAME = "manifest.json"
 
+_HASHES: Mapping[str, Any] = {"blake3": blake3, "sha256": hashlib.sha256}
+_BLOCK_BYTES = 1 << 20
+
 
 @dataclass(frozen=True, slots=True)
 class FileEntry:
-    """The SHA-256 of a file in hexadecimal and its size in bytes."""
+    """The hash of a file in hexadecimal and its size in bytes.
 
-    sha256: str
+    `algorithm` is "blake3", or "sha256" in manifests before format version 3.
+    """
+
+    algorithm: str
+    digest: str
     size_bytes: int
+
+    @classmethod
+    def of(cls, path: Path, algorithm: str = "blake3") -> "FileEntry":
+        """Read the file and hash it.
+
+        :raises OSError: When it cannot be read.
+        """
+        found, block = _HASHES[algorithm](), memoryview(bytearray(_BLOCK_BYTES))
+        with path.open("rb", buffering=0) as file:
+            while count := file.readinto(block):
+                found.update(block[:count])
+            return cls(algorithm, found.hexdigest(), file.tell())
+
+    @classmethod
+    def parse(cls, fields: Mapping[str, Any]) -> "FileEntry":
+        """The entry of a manifest.
+
+        :raises ValueError: When it is none.
+        """
+        for algorithm in _HASHES:
+            if fields.keys() == {algorithm, "size_bytes"}:
+                return cls(algorithm, fields[algorithm], fields["size_bytes"])
+        raise ValueError(f"{fields} is not the hash and the size of a file")
+
+    def fields(self) -> dict[str, Any]:
+        """The entry as the manifest has it."""
+        return {self.algorithm: self.digest, "size_bytes": self.size_bytes}
 
 
 @dataclass(frozen=True, repr=False)
@@ -48,13 +84,13 @@ class Manifest:
     created_by: str
     metric: str = METRIC
     normalised: bool = True
-    format_version: int = 1
+    format_version: int = FORMAT_VERSION
     details: Mapping[str, Any] = field(default_factory=dict)
 
     @cached_property
     def fingerprint(self) -> str:
         """A hash of the whole artefact: it includes the hash of every file."""
-        return _checksum(asdict(self))
+        return _checksum(self.fields())
 
     @property
     def short_fingerprint(self) -> str:
@@ -64,7 +100,14 @@ class Manifest:
     @property
     def content(self) -> str:
         """A hash of the files alone; `change_details` keeps it."""
-        return _checksum({name: asdict(entry) for name, entry in self.files.items()})
+        return _checksum(self._file_fields())
+
+    def fields(self) -> dict[str, Any]:
+        """What the file has, without its checksum."""
+        return {**asdict(self), "files": self._file_fields()}
+
+    def _file_fields(self) -> dict[str, Any]:
+        return {name: entry.fields() for name, entry in self.files.items()}
 
     def __repr__(self) -> str:
         shown = {"kind": self.kind, "dim": self.dim, **self.details}
@@ -86,7 +129,7 @@ def write_manifest(directory: Path, manifest: Manifest) -> None:
     written = directory / f".{FILE_NAME}.partial"
     with storage_errors(directory):
         with written.open("wb") as file:
-            file.write(_serialise(asdict(manifest)))
+            file.write(_serialise(manifest.fields()))
             file.flush()
             os.fsync(file.fileno())
         written.replace(directory / FILE_NAME)
@@ -105,7 +148,7 @@ def change_details(directory: Path, changes: Mapping[str, Any]) -> None:
 
 def describe_files(directory: Path, names: Sequence[str]) -> dict[str, FileEntry]:
     """Hash the files `names` of `directory` for its manifest."""
-    return {name: _describe(directory / name) for name in sorted(names)}
+    return {name: FileEntry.of(directory / name) for name in sorted(names)}
 
 
 def read_manifest(directory: Path, kind: str | None = None) -> Manifest:
@@ -144,15 +187,13 @@ def verify_files(directory: Path, manifest: Manifest) -> None:
                 raise CorruptArtefactError(
                     f"{path} has {size_bytes} bytes, but its manifest lists {expected.size_bytes}"
                 )
-            found = _describe(path)
+            found = FileEntry.of(path, expected.algorithm)
         except FileNotFoundError:
             raise CorruptArtefactError(f"{path} is missing") from None
         except OSError as error:
             raise CorruptArtefactError(f"{path} cannot be read: {error.strerror}") from error
         if found != expected:
-            raise CorruptArtefactError(
-                f"{path} has been altered: its SHA-256 is not its manifest's"
-            )
+            raise CorruptArtefactError(f"{path} has been altered: its hash is not its manifest's")
 
 
 def load_manifest(directory: Path, kind: str) -> Manifest:
@@ -170,12 +211,6 @@ def _check_is_file(status: os.stat_result, error: ArtefactError) -> None:
     # Reading a pipe or a device may never end.
     if not stat.S_ISREG(status.st_mode):
         raise error
-
-
-def _describe(path: Path) -> FileEntry:
-    with path.open("rb") as file:
-        digest = hashlib.file_digest(file, "sha256")
-        return FileEntry(sha256=digest.hexdigest(), size_bytes=file.tell())
 
 
 def _checksum(fields: Mapping[str, Any]) -> str:
@@ -206,9 +241,9 @@ def _parse(path: Path, content: bytes) -> Manifest:
     if _serialise(fields) != content:
         raise ManifestError(f"{path} has been altered: its checksum does not match its content")
     try:
-        files = {name: FileEntry(**entry) for name, entry in fields.pop("files").items()}
+        files = {name: FileEntry.parse(entry) for name, entry in fields.pop("files").items()}
         manifest = Manifest(files=files, **fields)
-    except (TypeError, KeyError, AttributeError) as error:
+    except (TypeError, KeyError, ValueError, AttributeError) as error:
         raise ManifestError(f"{path} does not have the fields of a manifest: {error}") from error
     if manifest.metric != METRIC or manifest.normalised is not True:
         raise ManifestError(

@@ -359,7 +359,7 @@ def test_manifests_and_encoders_are_shown_on_one_short_line(tmp_path: Path) -> N
     manifest = swiftlet.build(ROWS, tmp_path / "index")
     assert repr(manifest).startswith("Manifest(kind='index', dim=384, encoder='all-MiniLM-L6-v2'")
     assert "num_documents=3, num_passages=3" in repr(manifest)
-    assert "sha256" not in repr(manifest)
+    assert "blake3" not in repr(manifest)
     encoder = swiftlet.load_encoder()
     assert repr(encoder) == "OnnxEncoder('all-MiniLM-L6-v2', int8, 384 dimensions)"
 

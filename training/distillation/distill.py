@@ -87,6 +87,11 @@ def distill(
         teacher = Teacher.load(settings.teacher_tower(), kept, accelerator)
         comparison = None if settings.index is None else _open(Path(settings.index), teacher)
         if settings.student == LOOKUP:
+            if teacher.tower is None:
+                raise InvalidArgumentError(
+                    f"{settings.teacher} is an exported encoder: a new look-up table begins with "
+                    "the model that it was exported from, or name a look-up encoder as the student"
+                )
             student = Student.lookup(teacher.tower, settings.max_tokens)
         else:
             student = Student.make(settings, teacher.width)
@@ -96,6 +101,7 @@ def distill(
         neighbours = None
         if comparison is not None and settings.ranking:
             neighbours = Neighbours(comparison.index, settings.documents)
+        initial = [weight.detach().clone() for weight in student.parameters()]
         log = TrainingLog(out)
         loop = TrainingLoop(
             student,
@@ -118,13 +124,19 @@ def distill(
         loop.train(lambda _: task.stage())
         best = loop.take_best()
         student.eval()
+        cosine = best.score
+        if settings.average:
+            with torch.no_grad():
+                for weight, before in zip(student.parameters(), initial, strict=True):
+                    weight.lerp_(before, settings.average)
+            cosine = float(task.evaluate(best.step).metrics["cosine"])
         overlaps = []
         if comparison is not None:
             overlaps = _compare(comparison, teacher, student, mixture, judged, progress)
-        log.write("end", step=best.step, cosine=best.score)
+        log.write("end", step=best.step, cosine=cosine)
         with weight_errors(out):
             student.save(out / QUERY_ENCODER)
-        outcome = DistillationResult(best.step, best.score, len(mixture.held_out), overlaps)
+        outcome = DistillationResult(best.step, cosine, len(mixture.held_out), overlaps)
         publish_run(
             out,
             [QUERY_ENCODER],
@@ -158,10 +170,9 @@ def _compare(
     judged: JudgedQueryFiles | None,
     progress: TrainingProgress,
 ) -> list[Overlap]:
-    space, dim = teacher.embedding_space, teacher.width
     return comparison.measure(
-        TorchEncoder(teacher.tower, teacher.tower, dim, space),
-        TorchEncoder(student.tower, student, dim, space),
+        teacher.encoder,
+        TorchEncoder(student.tower, student, teacher.width, teacher.embedding_space),
         mixture.texts(mixture.held_out)[:_COMPARED_ON],
         None if judged is None else (judged.queries, judged.qrels),
         progress,

@@ -21,7 +21,6 @@ from swiftlet.retrieval.index import VectorIndex
 from swiftlet.retrieval.manifest import Manifest, load_manifest
 from swiftlet.retrieval.searcher import Searcher
 from swiftlet.retrieval.types import Query, Run
-from training.distillation.torch_encoder import TorchEncoder
 from training.loop.log import TrainingProgress
 
 NDCG = "nDCG@10"
@@ -66,8 +65,8 @@ class IndexComparison:
 
     def measure(
         self,
-        teacher: TorchEncoder,
-        student: TorchEncoder,
+        teacher: Encoder,
+        student: Encoder,
         queries: Sequence[str],
         judged: tuple[Path, Path] | None,
         progress: TrainingProgress,

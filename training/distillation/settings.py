@@ -20,15 +20,21 @@ LOOKUP = "lookup"
 _LOOKUP_DEFAULTS = {"distance": "cosine", "learning_rate": 3e-3, "batch_size": 512, "epochs": 4.0}
 
 
-def _is_lookup(student: str) -> bool:
+def _is_exported(model: object) -> bool:
+    return isinstance(model, str) and is_exported(encoders.find(Path(model)))
+
+
+def _is_lookup(student: object) -> bool:
     """Whether a student is a look-up table: a new one, or one that was exported."""
-    return student == LOOKUP or is_exported(encoders.find(Path(student)))
+    return student == LOOKUP or _is_exported(student)
 
 
 class Distillation(BaseModel):
     """The teacher, the student, the texts and the training of the student.
 
-    :param teacher: The query encoder to imitate: a directory or a name on the hub.
+    :param teacher: The query encoder to imitate: a directory or a name on the hub. Or an encoder
+        that `swiftlet export` wrote, or the name of one that ships; then the distance is the cosine
+        by default, since its outputs are normalised.
     :param student: The initial checkpoint of the student; by default `layers` of the teacher.
         "lookup" is a table of token vectors without a transformer, with defaults of its own: the
         cosine, a learning rate of 0.003, batches of 512 and 4 epochs. So is a look-up encoder that
@@ -42,6 +48,9 @@ class Distillation(BaseModel):
         (004, section 2.3), or one minus the cosine.
     :param ranking: Weight of the ranking loss on the documents of `index`.
     :param documents: The number of the teacher's best passages per query in the ranking loss.
+    :param average: The share of the initial weights in the final ones, by which a student that is
+        trained further on few texts loses less on others (Wortsman et al., "Robust fine-tuning of
+        zero-shot models", 2022).
     :param validation: The number of held-out texts. Their cosine is measured every `every` steps;
         training ends when it has not risen in `patience` evaluations.
     """
@@ -71,6 +80,7 @@ class Distillation(BaseModel):
     schedule: Literal["linear", "cosine", "constant"] = "linear"
     weight_decay: Annotated[float, Field(ge=0)] = 0.01
     precision: FloatingPoint = "fp32"
+    average: Annotated[float, Field(ge=0, lt=1)] = 0.0
     validation: Count = 2000
     every: Count = 500
     patience: Count = 5
@@ -79,9 +89,9 @@ class Distillation(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _defaults_of_student(cls, given: dict[str, object]) -> dict[str, object]:
-        student = given.get("student")
-        is_lookup = isinstance(student, str) and _is_lookup(student)
-        return {**_LOOKUP_DEFAULTS, **given} if is_lookup else given
+        if _is_lookup(given.get("student")):
+            return {**_LOOKUP_DEFAULTS, **given}
+        return {"distance": "cosine", **given} if _is_exported(given.get("teacher")) else given
 
     @model_validator(mode="after")
     def _goes_together(self) -> Self:
@@ -95,6 +105,11 @@ class Distillation(BaseModel):
         if self.student and _is_lookup(self.student) and (self.layers is not None or self.project):
             raise ValueError(
                 "a look-up encoder has neither layers nor a projection: leave them out"
+            )
+        if self.average and self.projects:
+            raise ValueError(
+                "the average is with the initial weights, but a new projection has none: leave out "
+                "either of the two"
             )
         if self.ranking and self.index is None:
             raise ValueError(

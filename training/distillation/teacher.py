@@ -8,11 +8,16 @@ import numpy as np
 import torch
 from accelerate import Accelerator
 
+from swiftlet import encoders
+from swiftlet.retrieval.encoder import Encoder, OnnxEncoder
+from swiftlet.retrieval.encoding import encode_texts
 from training.distillation.batches import encode_by_length
 from training.distillation.texts import TextIndices, TextMixture, TextSource
+from training.distillation.torch_encoder import TorchEncoder
 from training.loop.embedding_cache import EmbeddingCache
 from training.loop.log import TrainingProgress
 from training.model.fingerprint import embedding_space
+from training.model.lookup import is_exported
 from training.model.towers import Tower, TowerSettings
 from training.model.trained import trained_encoder
 from training.objective.negatives.sampler import Rows
@@ -20,41 +25,57 @@ from training.objective.negatives.sampler import Rows
 _BLOCK = 4096
 
 
+def load_encoder(
+    settings: TowerSettings, device: torch.device | str = "cpu"
+) -> tuple[Encoder, Tower | None]:
+    """Load a trained encoder, with its torch model unless `swiftlet export` wrote it.
+
+    If a training run made it, its space is that of the run.
+
+    :raises InvalidArgumentError: When there is no such model.
+    :raises ModelError: When it cannot be loaded or needs its own code.
+    :raises ArtefactError: When it was altered after the training run or the export.
+    """
+    folder = encoders.find(Path(settings.model))
+    if is_exported(folder):
+        return OnnxEncoder.load(folder), None
+    trained = trained_encoder(settings.model)
+    tower = Tower.load(settings).eval().to(device)
+    space = embedding_space(tower.with_projection(None))
+    if trained is not None:
+        space = trained.embedding_space
+    return TorchEncoder(tower, tower, tower.width, space), tower
+
+
 class Teacher:
     """A trained query encoder.
 
     `width` is the size of its embeddings. `embedding_space` is the space of the indexes that it can
-    search.
+    search. `tower` is its torch model; an encoder that `swiftlet export` wrote has none.
     """
 
-    def __init__(self, tower: Tower, space: str, directory: Path, accelerator: Accelerator) -> None:
-        """Cache the outputs of `tower`, in the precision of the run, in `directory`."""
-        self.tower = tower.eval().to(accelerator.device)
-        self.width = tower.width
-        self.embedding_space = space
+    def __init__(
+        self, encoder: Encoder, tower: Tower | None, directory: Path, accelerator: Accelerator
+    ) -> None:
+        """Cache the outputs, those of `tower` in the precision of the run, in `directory`."""
+        self.encoder, self.tower = encoder, tower
+        self.width, self.embedding_space = encoder.dim, encoder.embedding_space
         self._accelerator = accelerator
-        # The embedding space is not enough as a key, since several encoders can have the same one.
-        own = embedding_space(tower.with_projection(None))
-        key = f"{own} {tower.max_tokens} {accelerator.mixed_precision}"
-        self._outputs = EmbeddingCache(directory, key, tower.width)
+        if isinstance(encoder, OnnxEncoder):
+            key = f"{encoder.manifest.fingerprint} {encoder.precision}"
+        elif tower is not None:
+            # The space is not enough as a key, since several encoders can have the same one.
+            own = embedding_space(tower.with_projection(None))
+            key = f"{own} {tower.max_tokens} {accelerator.mixed_precision}"
+        self._outputs = EmbeddingCache(directory, key, encoder.dim)
 
     @classmethod
     def load(cls, settings: TowerSettings, directory: Path, accelerator: Accelerator) -> Self:
-        """Load a teacher. If a training run made it, its space is that of the run.
-
-        :raises InvalidArgumentError: When there is no such model.
-        :raises ModelError: When it cannot be loaded or needs its own code.
-        :raises ArtefactError: When it was altered after the training run.
-        """
-        trained = trained_encoder(settings.model)
-        tower = Tower.load(settings)
-        space = embedding_space(tower.with_projection(None))
-        if trained is not None:
-            space = trained.embedding_space
-        return cls(tower, space, directory, accelerator)
+        """Load a teacher as `load_encoder` does."""
+        return cls(*load_encoder(settings, accelerator.device), directory, accelerator)
 
     def outputs(self, mixture: TextMixture, indices: TextIndices) -> torch.Tensor:
-        """Pooled outputs (n, width) at `indices`, not normalised, on the CPU.
+        """Outputs (n, width) as those of `encode`, at `indices`.
 
         :raises StorageError: When the file system refuses.
         """
@@ -77,7 +98,9 @@ class Teacher:
                 progress.advance(len(block))
 
     def encode(self, texts: list[str]) -> torch.Tensor:
-        """Pooled outputs (n, width) of `texts`, not normalised, on the CPU."""
+        """Outputs (n, width) of `texts` on the CPU: pooled, and normalised if it was exported."""
+        if self.tower is None:
+            return torch.from_numpy(encode_texts(self.encoder, texts))
         with self._accelerator.autocast():
             return encode_by_length(self.tower, self.tower, texts, self._accelerator.device)
 

@@ -25,7 +25,7 @@ from swiftlet.retrieval.types import Document
 
 KILLS = int(os.environ.get("KILLS", "200"))
 IDS = [f"{number:02}" for number in range(30)]
-SECONDS = {"put": 0.2, "delete": 0.001, "compact": 0.6}
+SECONDS = {"put": 0.2, "delete": 0.0005, "compact": 0.6}
 """About how long each step takes."""
 _CONTEXT = multiprocessing.get_context("forkserver")
 _CONTEXT.set_forkserver_preload([__name__])
@@ -108,6 +108,8 @@ def test_nothing_is_lost_or_comes_back_when_writers_are_killed(
         killed_in[step[0]] += 1
         if found != state:
             state, done = found, done + 1
+    if kills < KILLS:
+        del killed_in["delete"]  # so short that few kills may all miss it
     assert all(killed_in.values()), killed_in
     with IndexWriter(index, DEFAULT_ENCODER) as last:
         last.compact()

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from blake3 import blake3
 
 from swiftlet.encoders import DEFAULT_ENCODER
 from swiftlet.retrieval.errors import CorruptArtefactError, ManifestError
@@ -55,13 +56,25 @@ def rewrite(directory: Path, **fields: object) -> None:
 def test_a_manifest_is_read_as_it_was_written(artefact):
     manifest = load_manifest(artefact, "index")
     assert manifest.details["recall"] == {"recall@10": 0.9931}
-    assert manifest.files["a.bin"] == FileEntry(hashlib.sha256(bytes(range(256))).hexdigest(), 256)
+    content = bytes(range(256))
+    assert manifest.files["a.bin"] == FileEntry("blake3", blake3(content).hexdigest(), 256)
     assert list(manifest.files) == ["a.bin", "empty"]
     before = (artefact / FILE_NAME).read_bytes()
     write_manifest(artefact, manifest)
     assert (artefact / FILE_NAME).read_bytes() == before
     rewrite(artefact)
     assert (artefact / FILE_NAME).read_bytes() == before
+
+
+def test_the_hashes_of_earlier_formats_are_verified(artefact):
+    content = bytes(range(256))
+    entry = {"sha256": hashlib.sha256(content).hexdigest(), "size_bytes": len(content)}
+    rewrite(artefact, files={"a.bin": entry}, format_version=1)
+    manifest = load_manifest(artefact, "index")
+    assert manifest.files["a.bin"].fields() == entry
+    (artefact / "a.bin").write_bytes(content[::-1])
+    with pytest.raises(CorruptArtefactError, match=r"a\.bin has been altered"):
+        load_manifest(artefact, "index")
 
 
 def test_the_fingerprint_changes_with_every_field_of_a_manifest(artefact):
@@ -100,13 +113,13 @@ def test_every_manifest_that_is_truncated_or_extended_is_refused(artefact):
 @pytest.mark.parametrize(
     ("fields", "problem"),
     [
-        ({"format_version": FORMAT_VERSION + 1}, "format_version 3, .* up to 2: upgrade Swiftlet$"),
+        ({"format_version": FORMAT_VERSION + 1}, "format_version 4, .* up to 3: upgrade Swiftlet$"),
         ({"format_version": ...}, "has no format_version$"),
         ({"format_version": "1"}, "has no format_version$"),
         ({"dim": ...}, "does not have the fields of a manifest: .*dim"),
         ({"colour": "red"}, "does not have the fields of a manifest: .*colour"),
         ({"files": ["a.bin"]}, "does not have the fields of a manifest"),
-        ({"files": {"a.bin": {"sha256": ""}}}, "does not have the fields of a manifest"),
+        ({"files": {"a.bin": {"sha256": ""}}}, "is not the hash and the size of a file$"),
     ],
 )
 def test_a_manifest_of_another_form_is_refused_even_if_signed(artefact, fields, problem):
@@ -135,7 +148,7 @@ def test_a_value_that_is_no_json_object_is_refused(artefact, content):
     ["../a.bin", "/etc/passwd", "a/../b", "a//b", "a/./b", "..", ".", "", "a/", "./a.bin", "a\0b"],
 )
 def test_a_manifest_names_no_file_outside_its_directory(artefact, name):
-    entry = FileEntry(hashlib.sha256(b"").hexdigest(), 0)
+    entry = FileEntry("blake3", blake3(b"").hexdigest(), 0)
     write_manifest(artefact, replace(read_manifest(artefact), files={name: entry}))
     with pytest.raises(ManifestError, match=r"which is no file of its directory$") as caught:
         read_manifest(artefact)

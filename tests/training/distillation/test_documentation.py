@@ -34,5 +34,5 @@ def test_every_option_of_the_page_exists() -> None:
     command = typer.main.get_command(app).commands["distill"]  # type: ignore[attr-defined]
     known = {option for parameter in command.params for option in parameter.opts}
     known |= {option for parameter in command.params for option in parameter.secondary_opts}
-    others = {"--encoder", "--constraint"}
+    others = {"--encoder", "--constraint", "--adapt-queries"}
     assert set(re.findall(r"--[a-z][a-z-]+", PAGE)) - others <= known

@@ -77,6 +77,26 @@ def test_one_that_was_exported_is_trained_further(
     assert settings["distance"] == "cosine"
 
 
+def test_an_exported_encoder_teaches_and_an_average_keeps_a_share_of_the_student(
+    encoder: Path, teacher: Path, distil: Distil, tmp_path: Path
+) -> None:
+    student, exported = tmp_path / "student", tmp_path / "teacher"
+    export_encoder(encoder, student, precisions=["fp32"])
+    space = export_encoder(teacher, exported, precisions=["fp32"]).embedding_space
+    options = {"teacher": str(exported), "student": str(student), "layers": None}
+    tables = [Tower.load(TowerSettings(model=student))]
+    for name, average in (("whole", 0.0), ("mixed", 0.25)):
+        outcome = distil(tmp_path / name, **options, average=average)
+        assert outcome.cosine > 0
+        assert load_manifest(tmp_path / name, "model").embedding_space == space
+        tables.append(Tower.load(TowerSettings(model=tmp_path / name / "query_encoder")))
+    before, whole, mixed = (next(each.parameters()).detach() for each in tables)
+    assert (whole - before).abs().max() > 1e-3
+    torch.testing.assert_close(mixed, 0.25 * before + 0.75 * whole)
+    with pytest.raises(InvalidArgumentError, match="a new look-up table begins with the model"):
+        distil(tmp_path / "new", **(options | {"student": "lookup"}))
+
+
 def test_an_exported_encoder_with_a_transformer_is_refused() -> None:
     with pytest.raises(ModelError, match="an exported encoder with a transformer"):
         Tower.load(TowerSettings(model=DEFAULT_QUERY_ENCODER))
@@ -108,6 +128,11 @@ def test_a_table_that_does_not_fit_the_vocabulary_is_refused(damaged: Path) -> N
     save_file({"embedding.weight": table}, weights)
     with pytest.raises(ModelError, match="a number in row 7 of its table that is not finite"):
         Tower.load(TowerSettings(model=damaged))
+
+
+def test_an_average_with_a_new_projection_is_refused() -> None:
+    with pytest.raises(ValueError, match="a new projection has none"):
+        Distillation(teacher="t", queries=("log.txt",), student="other", average=0.5)
 
 
 def test_layers_of_a_lookup_are_refused() -> None:

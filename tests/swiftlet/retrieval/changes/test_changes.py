@@ -24,7 +24,12 @@ from swiftlet.retrieval.errors import (
     StorageError,
     UnknownDocumentError,
 )
-from swiftlet.retrieval.manifest import change_details, read_manifest, write_manifest
+from swiftlet.retrieval.manifest import (
+    FORMAT_VERSION,
+    change_details,
+    read_manifest,
+    write_manifest,
+)
 from swiftlet.retrieval.searcher import Searcher
 from swiftlet.retrieval.types import Document
 
@@ -304,7 +309,7 @@ def test_an_index_of_an_earlier_format_can_be_changed(index):
         searcher.refresh()
         assert (searcher.modes, len(searcher.search("tea", 1000))) == (("dense",), 61)
         assert searcher.search("tea", filter={"even": True}).hits
-    assert read_manifest(index).format_version == 2
+    assert read_manifest(index).format_version == FORMAT_VERSION
 
 
 def test_a_generation_names_the_changes_and_not_only_their_number(index, tmp_path):

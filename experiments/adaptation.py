@@ -1,0 +1,106 @@
+"""A query encoder that is adapted to a collection, as by `swiftlet index --adapt-queries`.
+
+    python -m experiments.adaptation --data DATA
+
+DATA and --work are as for experiments/hybrid.py; its indexes are used again. Writes
+docs/results/adaptation.json and its page. --runs, the folder of experiments/distillation.py, adds
+the encoder with two layers. The look-up encoder takes half an hour on one core.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
+from statistics import fmean
+from tempfile import TemporaryDirectory
+from time import perf_counter
+
+from experiments import hybrid
+from experiments.runs import kept
+from export.quality import Collection
+from loadtests.command_line import script_options
+from loadtests.results import RESULTS, Figures, write
+from swiftlet.cli.adaptation import Adaptation
+from swiftlet.encoders import DEFAULT_ENCODER, DEFAULT_QUERY_ENCODER, LOOKUP_QUERY_ENCODER
+from swiftlet.evaluation.machine import describe_machine
+from swiftlet.indexing.progress import Silence
+from swiftlet.retrieval.processors import available_processors
+
+SEEDS = (0, 1, 2)
+MODES = ("dense", "hybrid")
+TIMED = {"teacher": "The teacher's embeddings", "training": "Stage 1: distillation"}
+
+
+class Stages(Silence):
+    """Keeps when each stage began."""
+
+    def __init__(self) -> None:
+        self.began: list[tuple[str, float]] = []
+
+    def begin(self, name: str, total: int | None, done: int = 0) -> None:  # noqa: ARG002
+        self.began.append((name, perf_counter()))
+
+    def describe(self, text: str) -> None:
+        pass
+
+
+def main() -> None:
+    raw = RESULTS / "adaptation.json"
+    options = script_options(__doc__, data=Path, work=hybrid.WORK, runs=None, raw=raw)
+    print(write(options.raw, measure(options.data, options.work, options.runs)))
+
+
+def measure(data: Path, work: Path, runs: Path | None) -> Figures:
+    # What is trained, and the same encoder as it is served before.
+    students = {"look-up": (LOOKUP_QUERY_ENCODER, LOOKUP_QUERY_ENCODER)}
+    if runs is not None:
+        trained = runs / "runs" / "two-layers" / "query_encoder"
+        students["two layers"] = trained, runs / "encoders" / "two-layers"
+    unseen = {
+        name: read
+        for name, read in hybrid.collections(data).items()
+        if name not in hybrid.SETTINGS["learnt"]["names"]
+    }
+    rows: dict[str, Figures] = {}
+    for student, places in students.items():
+        for name, read in unseen.items():
+            measured = partial(figures_of, work / name, read, *places)
+            if row := kept(work / f"{name}, {student} adapted.json", measured):
+                rows.setdefault(student, {})[name] = row
+                print(name, student, row, flush=True)
+    packages = ["onnxruntime", "faiss-cpu", "torch"]
+    return {
+        "template": "experiments/adaptation.md.j2",
+        "machine": describe_machine(packages, threads=str(available_processors())),
+        "rows": rows,
+    }
+
+
+def figures_of(
+    folder: Path, read: Callable[[], Collection], student: Path, before: Path
+) -> Figures:
+    """The nDCG@10 before and after, and for each seed the seconds and the held-out figures."""
+    found = read()
+    if not found.documents:
+        return {}
+    index = hybrid.index_of(folder, found)
+
+    def ndcg(encoder: Path) -> dict[str, float]:
+        values = {m: hybrid.values_of(index, encoder, found, "nDCG@10", mode=m) for m in MODES}
+        return {mode: fmean(each.values()) for mode, each in values.items()}
+
+    encoders = {"big": DEFAULT_ENCODER, "two": DEFAULT_QUERY_ENCODER, "before": before}
+    figures: Figures = {name: ndcg(encoder) for name, encoder in encoders.items()} | {"seeds": []}
+    for seed in SEEDS:
+        with TemporaryDirectory() as working:
+            stages = Stages()
+            adaptation = Adaptation(student, DEFAULT_ENCODER, progress=stages, seed=seed)
+            adapted, held_out = adaptation.adapt(index, Path(working))
+            seconds = {a: end - begin for (a, begin), (_, end) in pairwise(stages.began)}
+            row = {"seconds": {name: seconds[stage] for name, stage in TIMED.items()}}
+            figures["seeds"].append({**held_out, **row, "ndcg": ndcg(adapted)})
+    return figures
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,128 @@
+"""`swiftlet index --adapt-queries`."""
+
+import json
+import random
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from swiftlet.cli import adaptation
+from swiftlet.cli.main import INTERRUPTED
+from swiftlet.encoders import DEFAULT_QUERY_ENCODER, LOOKUP_QUERY_ENCODER
+from swiftlet.retrieval.manifest import load_manifest, read_manifest, write_manifest
+from tests.checkpoints import WORDS
+from tests.command_line import refusal, swiftlet
+
+NAME = "all-MiniLM-L6-v2-query-lookup-adapted"
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Sentences of words that no encoder knows; read only."""
+    chance, folder = random.Random(3), tmp_path_factory.mktemp("corpus")
+    rows = [
+        {
+            "_id": f"{number}",
+            "text": " ".join(f"Kalo {' '.join(chance.choices(WORDS, k=5))}." for _ in range(10)),
+        }
+        for number in range(240)
+    ]
+    path = folder / "corpus.jsonl"
+    path.write_text("\n".join(map(json.dumps, rows)))
+    return path
+
+
+@pytest.fixture(scope="module")
+def index(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An index whose query encoder was adapted; read only."""
+    out, log = tmp_path_factory.mktemp("adapted") / "index", corpus.with_name("log.txt")
+    log.write_text("what is kalo\nwho has a lolo")
+    result = swiftlet("index", corpus, "--out", out, "--adapt-queries", "--queries", log)
+    assert result.exit_code == 0, result.output
+    note = " ".join(result.stderr.split())
+    assert f"the query encoder {LOOKUP_QUERY_ENCODER.name} is adapted: for " in note
+    return out
+
+
+def test_searches_use_an_encoder_that_finds_more_on_documents_it_has_not_seen(index: Path) -> None:
+    figures = read_manifest(index).details["query_encoder"]
+    assert figures["name"] == NAME
+    assert figures["held_out"] >= 200
+    assert figures["overlap@10"]["after"] > figures["overlap@10"]["before"]
+    adapted = load_manifest(index / "query_encoder", "encoder")
+    assert adapted.embedding_space == read_manifest(index).embedding_space
+    assert adapted.details["name"] == NAME
+    assert swiftlet("search", index, "kalo lolo", "--mode", "dense").exit_code == 0
+    assert NAME in swiftlet("inspect", index).stdout
+
+
+def test_an_encoder_that_is_not_better_is_not_kept(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(adaptation.OF_LOOKUP, "learning_rate", 1e-12)
+    result = swiftlet("index", corpus, "--out", tmp_path / "index", "--adapt-queries")
+    assert result.exit_code == 0, result.output
+    assert f"{LOOKUP_QUERY_ENCODER.name} is not adapted: for" in " ".join(result.stderr.split())
+    assert "query_encoder" not in read_manifest(tmp_path / "index").details
+    assert not (tmp_path / "index" / "query_encoder").exists()
+
+
+def test_an_interrupted_adaptation_goes_on_with_what_was_encoded(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    command = ("index", corpus, "--out", tmp_path / "index", "--adapt-queries")
+
+    def interrupt(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt("run the same command with --resume")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("training.distillation.distill.TrainingLoop.train", interrupt)
+        result = swiftlet(*command)
+    assert result.exit_code == INTERRUPTED
+    assert "--resume" not in result.stderr
+    assert [path.name for path in tmp_path.iterdir()] == [".index.partial"]
+    monkeypatch.setattr(
+        "training.distillation.teacher.Teacher.encode",
+        lambda *_: pytest.fail("the teacher was asked again"),
+    )
+    result = swiftlet(*command)
+    assert result.exit_code == 0, result.output
+    assert "going on after" in result.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["index"]
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        (["--student", DEFAULT_QUERY_ENCODER.name], "an exported encoder with a transformer"),
+        (["--student", "{other}"], "(by the encoder 'all-MiniLM-L6-v2')"),
+        (["--student", "absent"], "absent"),
+        (["--queries", "absent.txt"], "absent.txt: there is no such file"),
+    ],
+)
+def test_what_cannot_be_adapted_is_refused_before_the_build(
+    tmp_path: Path, options: list[str], complaint: str
+) -> None:
+    other = tmp_path / "other"
+    shutil.copytree(LOOKUP_QUERY_ENCODER, other)
+    write_manifest(other, replace(read_manifest(other), embedding_space="f" * 64))
+    command = ("index", "absent-corpus", "--out", tmp_path / "index", "--adapt-queries")
+    found = refusal(swiftlet(*command, *(each.format(other=other) for each in options)))
+    assert complaint in found
+    assert "absent-corpus" not in found
+
+
+def test_options_of_an_adaptation_need_one(corpus: Path, tmp_path: Path) -> None:
+    found = refusal(swiftlet("index", corpus, "--out", tmp_path / "i", "--queries", "log.txt"))
+    assert found.endswith("are for --adapt-queries: pass it, too")
+
+
+def test_a_corpus_that_is_too_small_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "corpus.jsonl"
+    path.write_text("\n".join(json.dumps({"_id": f"{n}", "text": f"tea {n}"}) for n in range(30)))
+    found = refusal(swiftlet("index", path, "--out", tmp_path / "index", "--adapt-queries"))
+    assert "the corpus is too small to adapt to: " in found
+    assert "3 sentences of their own, at least 200 are needed" in found
+    assert not (tmp_path / "index").exists()
