@@ -13,12 +13,13 @@ from typing import Any
 import numpy as np
 
 from swiftlet.encoders import QUERY_ENCODER_FOLDER
-from swiftlet.indexing.assembly import Assembly, Trained
+from swiftlet.indexing.assembly import FOUND, Assembly, Trained
 from swiftlet.indexing.document_writer import StoredCorpus
 from swiftlet.indexing.embeddings import EmbeddingsFile
 from swiftlet.indexing.preparation import load_encoder
 from swiftlet.indexing.progress import Progress, Silence
 from swiftlet.indexing.query_encoder import put_query_encoder
+from swiftlet.indexing.tuning import TARGET
 from swiftlet.retrieval.changes.log import FIRST_CHANGE, Changes
 from swiftlet.retrieval.directory import DOCUMENTS_FILE
 from swiftlet.retrieval.documents import connect_read_only
@@ -49,7 +50,7 @@ def merge_changes(
     """Write a new base of `index`, with its changes up to `last`, into the empty `artefact`.
 
     The vector index is trained again when the collection has doubled or halved since its training,
-    when its size asks for another type, or when its recall has fallen.
+    when its size asks for another type, or when it finds fewer of the nearest.
 
     :param encoder: The document encoder of the index, or its directory.
     :raises ArtefactError: When the index or the encoder is damaged, or they do not fit together.
@@ -60,11 +61,8 @@ def merge_changes(
     details = manifest.details
     engine, factory = details.get("engine", DEFAULT_ENGINE), details["factory"]
     default_factory = find_engine(engine).default_factory
-    training = details.get("training") or {
-        "num_passages": details["num_passages"],
-        "recall@10": details["recall"]["recall@10"],
-    }
-    trained_on = training["num_passages"]
+    training = details.get("training", {})
+    trained_on = training.get("num_passages", details["num_passages"])
     by_size = factory == default_factory(trained_on, manifest.dim)
 
     def trained(size: int) -> Trained | None:
@@ -73,7 +71,8 @@ def merge_changes(
         if not same_type or not 1 / _MOST_GROWTH < size / trained_on < _MOST_GROWTH:
             return None
         found = find_engine(engine).load_trained(index / find_engine(engine).file_name)
-        return None if found is None else Trained(found, factory, trained_on, training["recall@10"])
+        share = training.get(FOUND, TARGET)  # earlier versions tuned to another measure
+        return None if found is None else Trained(found, factory, trained_on, share)
 
     assembly = Assembly(
         encoder=encoder if isinstance(encoder, OnnxEncoder) else load_encoder(encoder, manifest),

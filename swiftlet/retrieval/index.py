@@ -139,6 +139,9 @@ class VectorIndex(ABC):
         :raises InvalidArgumentError: When the sample is too small for this index.
         """
 
+    def reserve(self, num_rows: int) -> None:  # noqa: B027
+        """Prepare for `num_rows` rows in all, so that adding them takes less memory."""
+
     @abstractmethod
     def add(self, embeddings: Embeddings, *, threads: int = 1) -> None:
         """Append embeddings (n, dim) as the next n rows.

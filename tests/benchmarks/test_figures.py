@@ -37,6 +37,8 @@ def test_a_target_is_kept_or_missed_by_its_figure(ratio: float, kept: bool) -> N
             },
             "cores": {TWO_CORES: {"over": ratio}},
             "plain": {SWIFTLET: {"over": 20.0}, LOOKUP: {"over": 39.9}},
-        }
+        },
+        20.0,
+        40.0,
     )
     assert [target["kept"] for target in found] == [True, True, kept, True, False]

@@ -1,6 +1,8 @@
 """Some rows of a FAISS index, searched as if there were no others."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,15 +21,27 @@ _WIDENING = 4
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Lists:
-    """Inverted lists: centroids (l, dim), numbers of rows (l,), and the list of each row (n,)."""
+    """Inverted lists: centroids (l, d), numbers of rows (l,), and the list of each row (n,).
+
+    `transform` gives the embeddings (q, d) of which the lists are for those of queries (q, dim).
+    """
 
     centroids: Embeddings
     sizes: NDArray[np.int64]
     of_rows: NDArray[np.int32]
+    transform: Callable[[Embeddings], Embeddings]
+
+    def nearest(self, embedding: Embeddings) -> Rows:
+        """The numbers of all lists (l,), the nearest to a query's embedding (dim,) first."""
+        query = self.transform(embedding[np.newaxis])[0]
+        return np.argsort(-np.einsum("ij,j->i", self.centroids, query))
 
 
 def find_lists(index: Any) -> Lists | None:
-    """The inverted lists, if there are several and they are of embeddings as they are."""
+    """The inverted lists, if there are several."""
+    transform: Callable[[Embeddings], Embeddings] = np.asarray
+    if isinstance(index, faiss.IndexPreTransform):
+        transform, index = partial(_transformed, index), faiss.downcast_index(index.index)
     if not isinstance(index, faiss.IndexIVF) or index.nlist == 1:
         return None
     sizes = np.array([index.get_list_size(number) for number in range(index.nlist)])
@@ -36,7 +50,13 @@ def find_lists(index: Any) -> Lists | None:
         rows = index.invlists.get_ids(number)
         of_rows[faiss.rev_swig_ptr(rows, int(sizes[number]))] = number
         index.invlists.release_ids(number, rows)
-    return Lists(index.quantizer.reconstruct_n(0, index.nlist), sizes, of_rows)
+    return Lists(index.quantizer.reconstruct_n(0, index.nlist), sizes, of_rows, transform)
+
+
+def _transformed(index: Any, embeddings: Embeddings) -> Embeddings:
+    for place in range(index.chain.size()):
+        embeddings = faiss.downcast_VectorTransform(index.chain.at(place)).apply(embeddings)
+    return embeddings
 
 
 class CopiedRows(RestrictedIndex):
@@ -92,7 +112,7 @@ class SelectedRows(RestrictedIndex):
         """
         if self._lists is None or probes == self._most_probes:
             return probes
-        nearest = np.argsort(-np.einsum("ij,j->i", self._lists.centroids, embedding))
+        nearest = self._lists.nearest(embedding)
         share = self._lists.sizes[nearest[:probes]].sum() / len(self._lists.of_rows)
         visited = np.cumsum(self._counts[nearest])
         return min(self._most_probes, int(np.searchsorted(visited, share * self.size)) + 1)

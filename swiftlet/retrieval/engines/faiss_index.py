@@ -32,14 +32,14 @@ from swiftlet.retrieval.types import Embeddings
 EXACT_UP_TO = 2_000
 """Up to this many passages, a query is compared with every embedding: no other type is faster."""
 
-SCANNED_UP_TO = 250_000
+SCANNED_UP_TO = 2_000_000
 """Up to this many passages, a query is compared with every code: more lists are not faster.
 
 The codes are in one list all the same, because FAISS filters lists only.
 """
 
-_TRAINING_POINTS_PER_LIST = 39  # the minimum that FAISS recommends
 _MOST_LISTS = 65_536
+_PCA_ROWS = 65_536
 _REFINE_FACTORS = (1, 2, 4, 8, 16)
 _MOST_COPIED_ROWS = 32_768
 _COPIED_SHARE = 1 / 32
@@ -78,20 +78,17 @@ class FaissIndex(VectorIndex):
     def default_factory(cls, num_passages: int, dim: int) -> str:
         """The FAISS factory string for a corpus of this size.
 
-        A small corpus gets an exact index. A larger one gets four-bit product codes in the
-        fast-scan layout, for a large corpus in inverted lists; the best candidates are scored again
-        in half precision. With eight bits instead, near neighbours have the same code.
+        A small corpus gets an exact index. A larger one gets four-bit product codes of half the
+        principal components, three of them a code, in the fast-scan layout; for a large corpus they
+        are in inverted lists. The best candidates are scored again with a byte a dimension.
         """
         if num_passages <= EXACT_UP_TO:
             return "Flat"
-        subquantisers = next(count for count in range(dim // 2, 0, -1) if dim % count == 0)
-        codes = f"PQ{subquantisers}x4fs,Refine(SQfp16)"
-        if num_passages <= SCANNED_UP_TO:
-            return f"IVF1,{codes}"
-        lists = min(
-            int(4 * num_passages**0.5), num_passages // _TRAINING_POINTS_PER_LIST, _MOST_LISTS
-        )
-        return f"IVF{lists},{codes}"
+        codes = max(1, dim // 6)
+        lists = 1
+        if num_passages > SCANNED_UP_TO:
+            lists = min(int(2 * num_passages**0.5), _MOST_LISTS)
+        return f"PCAR{min(dim, 3 * codes)},IVF{lists},PQ{codes}x4fs,Refine(SQ8)"
 
     @classmethod
     def create(cls, factory: str, dim: int) -> "FaissIndex":
@@ -135,7 +132,7 @@ class FaissIndex(VectorIndex):
     @staticmethod
     def training_size(num_passages: int) -> int:
         """The number of embeddings that an index of `num_passages` passages is trained on."""
-        return min(num_passages, max(65_536, int(4 * num_passages**0.5) * 64))
+        return min(num_passages, max(65_536, int(2 * num_passages**0.5) * 64))
 
     @property
     def dim(self) -> int:
@@ -160,9 +157,7 @@ class FaissIndex(VectorIndex):
     @property
     def exact_factory(self) -> str:
         """As `VectorIndex.exact_factory`; in half precision, searches are faster, too."""
-        codes = getattr(self.finest, "sq", None)
-        is_half = codes is not None and codes.qtype == faiss.ScalarQuantizer.QT_fp16
-        return "SQfp16" if is_half else "Flat"
+        return "SQfp16" if hasattr(self.finest, "sq") else "Flat"
 
     def tuning_grid(self) -> Mapping[str, Sequence[int]]:
         """First the probes, with ample refinement; then the refinement with these probes."""
@@ -181,11 +176,23 @@ class FaissIndex(VectorIndex):
         faiss.omp_set_num_threads(threads)
         _quieten(self._index)
         try:
+            _train_pca(self._index, embeddings)
             self._index.train(embeddings)
         except RuntimeError as error:
             raise InvalidArgumentError(
                 f"the index cannot be trained on {len(embeddings)} embeddings: {_reason(error)}"
             ) from error
+
+    def reserve(self, num_rows: int) -> None:
+        """Take the memory for the finest codes of `num_rows` rows at once.
+
+        FAISS would take twice as much each time that it is full, while it still has the old one.
+        """
+        if isinstance(self.finest, faiss.IndexFlatCodes):
+            codes = self.finest.codes
+            used = codes.size()
+            codes.resize(max(used, num_rows * self.finest.code_size))
+            codes.resize(used)
 
     def add(self, embeddings: Embeddings, *, threads: int = 1) -> None:
         """Append embeddings (n, dim) as the next n rows.
@@ -257,7 +264,7 @@ class FaissIndex(VectorIndex):
 
     @cached_property
     def lists(self) -> Lists | None:
-        """The inverted lists, if there are several and they are of embeddings as they are."""
+        """The inverted lists, if there are several."""
         index = faiss.downcast_index(self._index.base_index) if self.refines else self._index
         return find_lists(index)
 
@@ -312,6 +319,20 @@ def _quieten(index: Any) -> None:
         index.cp.min_points_per_centroid = 1
     if hasattr(index, "pq"):
         index.pq.cp.min_points_per_centroid = 1
+
+
+def _train_pca(index: Any, embeddings: Embeddings) -> None:
+    """Train a PCA around zero: FAISS subtracts the mean, which changes inner products.
+
+    With each embedding, its negative is trained on, so that the mean is zero.
+    """
+    if isinstance(index, faiss.IndexRefine):
+        _train_pca(faiss.downcast_index(index.base_index), embeddings)
+    elif isinstance(index, faiss.IndexPreTransform):
+        transform = faiss.downcast_VectorTransform(index.chain.at(0))
+        if isinstance(transform, faiss.PCAMatrix) and not transform.is_trained:
+            some = embeddings[:: len(embeddings) // _PCA_ROWS + 1]
+            transform.train(np.concatenate([some, -some]))
 
 
 def _reason(error: Exception) -> str:

@@ -84,7 +84,7 @@ def change_at_random(writer: IndexWriter, living: dict[str, Document], seed: int
             del living[document_id]
 
 
-@pytest.mark.parametrize("factory", [None, "IVF4,PQ48x4fs,Refine(SQfp16)"])
+@pytest.mark.parametrize("factory", [None, "PCAR48,IVF4,PQ16x4fs,Refine(SQ8)"])
 def test_searches_of_a_changed_index_are_those_of_a_fresh_one(tmp_path, factory):
     base = documents(range(0, 120, 2))
     settings = BuildSettings(factory=factory, facets=("even", "seed"))

@@ -289,11 +289,11 @@ def test_training_an_index_prints_nothing(capfd: pytest.CaptureFixture[str]):
     [
         (1, "Flat"),
         (EXACT_UP_TO, "Flat"),
-        (EXACT_UP_TO + 1, "IVF1,PQ192x4fs,Refine(SQfp16)"),
-        (SCANNED_UP_TO, "IVF1,PQ192x4fs,Refine(SQfp16)"),
-        (SCANNED_UP_TO + 1, "IVF2000,PQ192x4fs,Refine(SQfp16)"),
-        (1_000_000, "IVF4000,PQ192x4fs,Refine(SQfp16)"),
-        (10**9, "IVF65536,PQ192x4fs,Refine(SQfp16)"),
+        (EXACT_UP_TO + 1, "PCAR192,IVF1,PQ64x4fs,Refine(SQ8)"),
+        (SCANNED_UP_TO, "PCAR192,IVF1,PQ64x4fs,Refine(SQ8)"),
+        (SCANNED_UP_TO + 1, "PCAR192,IVF2828,PQ64x4fs,Refine(SQ8)"),
+        (10_000_000, "PCAR192,IVF6324,PQ64x4fs,Refine(SQ8)"),
+        (10**10, "PCAR192,IVF65536,PQ64x4fs,Refine(SQ8)"),
     ],
 )
 def test_the_type_follows_the_size(num_passages, factory):
@@ -303,8 +303,10 @@ def test_the_type_follows_the_size(num_passages, factory):
 @given(st.integers(1, 10**9), st.integers(2, 1100))
 def test_every_size_and_width_has_an_index_that_can_be_trained(num_passages, dim):
     factory = FaissIndex.default_factory(num_passages, dim)
-    if found := re.search(r"PQ(\d+)x4fs", factory):
-        assert dim % int(found[1]) == 0
+    if found := re.search(r"PCAR(\d+),.*PQ(\d+)x4fs", factory):
+        width, codes = map(int, found.groups())
+        assert width <= dim
+        assert width % codes == 0
     if found := re.search(r"IVF(\d+),", factory):
         assert 39 * int(found[1]) <= FaissIndex.training_size(num_passages) <= num_passages
 
@@ -313,11 +315,48 @@ def test_every_size_and_width_has_an_index_that_can_be_trained(num_passages, dim
 @pytest.mark.parametrize("num_passages", [EXACT_UP_TO + 1, SCANNED_UP_TO + 1])
 def test_faiss_builds_the_type_for_any_width(dim, num_passages):
     embeddings = np.random.default_rng(0).normal(size=(1000, dim)).astype(np.float32)
-    factory = FaissIndex.default_factory(num_passages, dim).replace("IVF2000", "IVF4")
+    factory = FaissIndex.default_factory(num_passages, dim).replace("IVF2828", "IVF4")
     index = FaissIndex.create(factory, dim)
     index.train(embeddings)
     index.add(embeddings)
     assert len(index.search(embeddings[0], 1000)[1]) == 1000
+
+
+def test_a_pca_keeps_the_order_of_inner_products():
+    shifted = EMBEDDINGS + EMBEDDINGS.mean(axis=0)
+    index = FaissIndex.create(f"PCA{DIM},Flat", DIM)
+    index.train(shifted)
+    index.add(shifted)
+    for query in shifted[:20]:
+        scores, rows = index.search(query, 10)
+        assert rows.tolist() == np.argsort(-(shifted @ query))[:10].tolist()
+        np.testing.assert_allclose(scores, np.sort(shifted @ query)[:-11:-1], rtol=1e-4)
+
+
+def test_reserved_rows_are_added_without_more_memory_for_codes():
+    script = f"""
+import resource, numpy as np
+from swiftlet.retrieval.engines.faiss_index import FaissIndex
+
+def peak():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+rows = np.random.default_rng(0).normal(size=(4096, {DIM})).astype(np.float32)
+index = FaissIndex.create("IVF1,PQ8x4fs,Refine(Flat)", {DIM})
+index.train(rows)
+index.add(rows)
+before = peak()
+index.reserve(4096 * 257)
+for _ in range(256):
+    index.add(rows)
+print(peak() - before, index.size)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    added, size = map(int, done.stdout.split())
+    assert size == 4096 * 257
+    assert added < 1.25 * size * (4 * DIM + 4 + 8)
 
 
 @pytest.mark.parametrize(("given", "policy"), [(None, "PASSIVE"), ("ACTIVE", "ACTIVE")])

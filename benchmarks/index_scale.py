@@ -1,0 +1,381 @@
+"""Types of index from 100,000 to 10,000,000 passages: nDCG@10, latency, bytes, memory, build time.
+
+    python -m benchmarks.index_scale --data ../shared/data --work DIR
+
+Passages of real collections are encoded. Where there are too few, embeddings are generated: the sum
+of a cluster's mean and of two of its embeddings' differences from it, divided by the root of two,
+at unit length. So each cluster keeps its mean and covariance. Finished parts in DIR are used again.
+It takes 40 GB and two hours on 2 cores. Writes docs/results/index-scale.json, page and plot.
+"""
+
+import time
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from itertools import product
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import swiftlet
+from experiments.runs import kept
+from export.quality import METRIC, Collection
+from loadtests.command_line import script_options
+from loadtests.results import RESULTS, Figures, alternating, at_most, write
+from swiftlet.encoders import DEFAULT_ENCODER
+from swiftlet.evaluation.machine import describe_machine
+from swiftlet.evaluation.metrics import evaluate
+from swiftlet.evaluation.plots.lines import Curve, Level, LinePanel, plot_lines
+from swiftlet.indexing.document_writer import StoredCorpus
+from swiftlet.indexing.sample_queries import sample_queries
+from swiftlet.indexing.tuning import TARGET, TUNED_CANDIDATES, exact_rows, nearest_found, tune
+from swiftlet.retrieval.corpora.collections import read_documents
+from swiftlet.retrieval.directory import DOCUMENTS_FILE, PASSAGE_TO_DOCUMENT_FILE
+from swiftlet.retrieval.documents import connect_read_only
+from swiftlet.retrieval.encoder import OnnxEncoder
+from swiftlet.retrieval.encoding import encode_texts
+from swiftlet.retrieval.engines.faiss_index import EXACT_UP_TO, SCANNED_UP_TO, FaissIndex
+from swiftlet.retrieval.engines.faiss_library import faiss
+from swiftlet.retrieval.processors import available_processors
+from swiftlet.retrieval.types import Document, Embeddings, Qrels, Run
+
+SETTINGS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text())
+BLOCK, SPANS, ROUNDS, LOSS = 65_536, 1_000, 5, 0.002
+GOALS = {1_000_000: 0.6, 10_000_000: 2.0}  # milliseconds
+MOST_BYTES, MOST_MEMORY = 450, 1.3
+
+
+def main() -> None:
+    options = script_options(__doc__, data=Path, work=Path, raw=RESULTS / "index-scale.json")
+    passages = Passages.prepared(options.data, options.work)
+    rows = [
+        {"size": number, **row}
+        for number, size in enumerate(SETTINGS["sizes"])
+        for row in measure(passages, size)
+    ]
+    defaults = [row for row in rows if row["default"] and not row["start"]]
+    bounds = []
+    for row in (row for row in defaults if row["passages"] in GOALS):
+        most = GOALS[row["passages"]]
+        for name, measured, bound, form in (
+            ("p50 as tuned, ms", row["tuned"]["p50_ms"], most, "{:.2f}"),
+            (f"p50 at a loss of at most {LOSS}, ms", row["fast"]["p50_ms"], most, "{:.2f}"),
+            (f"loss of {METRIC} as tuned", row["tuned"]["loss"], LOSS, "{:.4f}"),
+            ("bytes a passage", row["bytes_a_passage"], MOST_BYTES, "{:.0f}"),
+            ("peak of memory in a build / size of the index", row["memory"], MOST_MEMORY, "{:.2f}"),
+        ):
+            of = f"{row['passages']:,} passages: {name}"
+            bounds.append(at_most(of, measured, bound, form.format))
+    figures = {
+        "template": "benchmarks/index_scale.md.j2",
+        "machine": describe_machine(["faiss-cpu", "numpy"], threads="1 to search, all to build"),
+        "settings": {name: SETTINGS[name] for name in ("passage_tokens", "clusters")},
+        "real": passages.num_real,
+        "judged": sum(map(len, passages.qrels.values())),
+        "collections": [name for name, split in SETTINGS["collections"].items() if split],
+        "target": TARGET,
+        "most_loss": LOSS,
+        "candidates": TUNED_CANDIDATES,
+        "exact_up_to": EXACT_UP_TO,
+        "scanned_up_to": SCANNED_UP_TO,
+        "bounds": bounds,
+        "rows": rows,
+    }
+    print(write(options.raw, figures))
+    plot(defaults, options.raw.with_suffix(".svg"))
+
+
+@dataclass(frozen=True)
+class Passages:
+    """The embeddings of all passages in one file, real ones first, and queries with judgements."""
+
+    work: Path
+    num_real: int
+    owners: np.ndarray
+    qrels: Mapping[str, Qrels]
+    queries: Embeddings
+    spans: Embeddings
+
+    @classmethod
+    def prepared(cls, data: Path, work: Path) -> "Passages":
+        """Read the collections, encode their passages, and generate more."""
+        work.mkdir(parents=True, exist_ok=True)
+        if not (work / "real").exists():
+            tokens = SETTINGS["passage_tokens"]
+            swiftlet.build(
+                documents(data), work / "real", passage_tokens=tokens, overlap_tokens=0,
+                factory="Flat", language=None, progress=swiftlet.ProgressLine(),
+            )  # fmt: skip
+        order = np.load(work / "real" / PASSAGE_TO_DOCUMENT_FILE)
+        order = np.random.default_rng(0).permutation(len(order))
+        with connect_read_only(work / "real" / DOCUMENTS_FILE) as store:
+            found = store.execute("SELECT document_id FROM documents ORDER BY document_id")
+            ids = np.array([document_id for (document_id,) in found])
+        owners = ids[np.load(work / "real" / PASSAGE_TO_DOCUMENT_FILE)[order]]
+        encoder = OnnxEncoder.load(DEFAULT_ENCODER)
+        texts: list[str] = []
+        qrels: dict[str, Qrels] = {}
+        for name, split in SETTINGS["collections"].items():
+            if split:
+                collection = Collection.read(data / name, split)
+                random = np.random.default_rng(0)
+                chosen = random.permutation(len(collection.queries))[: SETTINGS["queries"]]
+                judged = [collection.queries[place] for place in chosen]
+                texts += [query.text for query in judged]
+                qrels[name] = {
+                    query.query_id: {
+                        f"{name}/{each}": grade
+                        for each, grade in collection.qrels[query.query_id].items()
+                    }
+                    for query in judged
+                }
+        corpus = StoredCorpus(work / "real" / DOCUMENTS_FILE, len(ids), len(order), "")
+        spans = sample_queries(corpus, SPANS, np.random.default_rng(1))
+        encoded = [encode_texts(encoder, each) for each in (texts, spans)]
+        most = max(size["passages"] for size in SETTINGS["sizes"])
+        path = work / "embeddings.f32"
+        if not path.exists():
+            real = FaissIndex.load(work / "real" / FaissIndex.file_name).embeddings(order)
+            partial_path = path.with_suffix(".partial")
+            with partial_path.open("wb") as file:
+                real.tofile(file)
+                for block in generated(real, most - len(real)):
+                    block.tofile(file)
+            partial_path.rename(path)
+        return cls(work, len(order), owners, qrels, *encoded)
+
+    @cached_property
+    def rows(self) -> Embeddings:
+        """All embeddings (n, dim), mapped from their file."""
+        dim = self.queries.shape[1]
+        return np.memmap(self.work / "embeddings.f32", dtype=np.float32, mode="r").reshape(-1, dim)
+
+    def quality(self, found: Sequence[tuple[Embeddings, np.ndarray]], start: int) -> float:
+        """Mean nDCG@10 of collections: candidates of each query among the rows from `start` on."""
+        candidates = iter(found)
+        values = []
+        for qrels in self.qrels.values():
+            run: Run = {}
+            for query, (scores, rows) in zip(qrels, candidates, strict=False):
+                places = rows + start
+                real = places < self.num_real
+                numbers = np.where(real, places, 0)
+                names = np.where(real, self.owners[numbers], "generated")
+                best: dict[str, float] = {}
+                for number, (name, score) in enumerate(zip(names, scores.tolist(), strict=True)):
+                    best.setdefault(f"{name} {number}" if name == "generated" else name, score)
+                run[query] = dict([*best.items()][:10])
+            values.append(evaluate(run, qrels, [METRIC])[METRIC])
+        return float(np.mean(values))
+
+
+def documents(data: Path) -> Iterator[Document]:
+    """The documents of all collections; each id begins with the name of its collection."""
+    for name in SETTINGS["collections"]:
+        for document in read_documents(data / name):
+            yield replace(document, document_id=f"{name}/{document.document_id}")
+
+
+def generated(real: Embeddings, count: int) -> Iterator[Embeddings]:
+    """Blocks of `count` embeddings in all, made from the `real` ones (n, dim)."""
+    clustering = faiss.Kmeans(real.shape[1], SETTINGS["clusters"], niter=10, seed=0, spherical=True)
+    clustering.train(real)
+    cluster = clustering.assign(real)[1]
+    by_cluster = np.argsort(cluster, kind="stable")
+    sizes = np.bincount(cluster, minlength=SETTINGS["clusters"])
+    starts = np.cumsum(sizes) - sizes
+    means = np.stack([real[cluster == each].mean(axis=0) for each in range(len(sizes))])
+    random = np.random.default_rng(0)
+    for start in range(0, count, BLOCK):
+        first = random.integers(len(real), size=min(BLOCK, count - start))
+        of = cluster[first]
+        second = by_cluster[starts[of] + random.integers(sizes[of])]
+        block = means[of] + (real[first] + real[second] - 2 * means[of]) / np.float32(2**0.5)
+        yield block / np.linalg.norm(block, axis=1, keepdims=True)
+
+
+def measure(passages: Passages, size: Mapping[str, Any]) -> list[Figures]:
+    """The figures of each type at one size; at the end, all types take turns in rounds."""
+    count = size["passages"] or passages.num_real
+    start = round(passages.num_real * size.get("generated", 0))
+    name = f"{count}-{start}"
+    rows = passages.rows[start : start + count]
+    queries = np.concatenate([passages.queries, passages.spans])
+    nearest = passages.work / f"{name}.npy"
+    if not nearest.exists():
+        np.save(nearest, exact_rows(rows, queries, TUNED_CANDIDATES))
+    exact = np.load(nearest)
+    found = [
+        (rows[places] @ query, places)
+        for query, places in zip(passages.queries, exact, strict=False)
+    ]
+    best = passages.quality(found, start)
+    indexes, measured = [], []
+    for factory in size["types"]:
+        path = passages.work / f"{name}-{factory}".replace(",", "-")
+        row = kept(path.with_suffix(".json"), partial(build, factory, passages, start, count, path))
+        index = FaissIndex.load(path.with_suffix(".faiss"))
+        row |= kept(
+            path.with_suffix(".tuned.json"),
+            partial(tuned, index, passages, exact[-SPANS:], start, best),
+        )
+        row |= {
+            "passages": count,
+            "start": start,
+            "generated_share": max(0, start + count - passages.num_real) / count,
+            "exact": best,
+            "factory": factory,
+            "default": factory == FaissIndex.default_factory(count, index.dim),
+        }
+        print({key: each for key, each in row.items() if key != "points"}, flush=True)
+        indexes.append(index)
+        measured.append(row)
+    times = kept(passages.work / f"{name}.times.json", partial(timed, indexes, measured, passages))
+    for row, each in zip(measured, times, strict=True):
+        for kind, (p50, p99) in each.items():
+            row[kind] |= {"p50_ms": p50, "p99_ms": p99}
+    return measured
+
+
+def build(factory: str, passages: Passages, start: int, count: int, path: Path) -> Figures:
+    """Build an index in a process of its own, which reads embeddings block by block."""
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+        source, dim = passages.work / "embeddings.f32", passages.queries.shape[1]
+        arguments = factory, source, dim, start, count, path.with_suffix(".faiss")
+        return pool.submit(built, *arguments).result()
+
+
+def built(factory: str, source: Path, dim: int, start: int, count: int, path: Path) -> Figures:
+    """Write the index of `count` rows of the file `source`; times, size, and peak of memory."""
+    threads = available_processors()
+    before, began, cpu = peak_bytes(), time.perf_counter(), time.process_time()
+    index = FaissIndex.create(factory, dim)
+    chosen = np.zeros(count, dtype=bool)
+    random = np.random.default_rng(0)
+    chosen[random.choice(count, index.training_size(count), replace=False)] = True
+    firsts = range(0, count, BLOCK)
+    sample = np.concatenate(
+        [
+            block[chosen[first : first + BLOCK]]
+            for first, block in zip(firsts, blocks(source, dim, start, count), strict=True)
+        ]
+    )
+    index.train(sample, threads=threads)
+    del sample
+    trained = time.perf_counter() - began
+    index.reserve(count)
+    for block in blocks(source, dim, start, count):
+        index.add(block, threads=threads)
+    index.save(path)
+    size_bytes = path.stat().st_size
+    return {
+        "train_seconds": trained,
+        "build_seconds": time.perf_counter() - began,
+        "build_cpu_seconds": time.process_time() - cpu,
+        "bytes_a_passage": size_bytes / count,
+        "memory": (peak_bytes() - before) / size_bytes,
+    }
+
+
+def blocks(source: Path, dim: int, start: int, count: int) -> Iterator[Embeddings]:
+    """Blocks of `count` rows of a file from `start` on; mapped pages would count as memory."""
+    with source.open("rb") as file:
+        file.seek(4 * dim * start)
+        for first in range(0, count, BLOCK):
+            block = np.fromfile(file, np.float32, dim * min(BLOCK, count - first))
+            yield block.reshape(-1, dim)
+
+
+def peak_bytes() -> int:
+    """The most memory of this program so far; `getrusage` also counts the program before it."""
+    status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
+    return 1024 * int(status["VmHWM"].split()[0])
+
+
+def tuned(
+    index: FaissIndex, passages: Passages, nearest: np.ndarray, start: int, best: float
+) -> Figures:
+    """Tune as a build does; quality with these parameters, and with less thorough ones."""
+    tune(index, passages.spans[::2], nearest[::2])
+    chosen = index.parameters
+    points = []
+    lower = [
+        {max(1, getattr(chosen, name) // divisor) for divisor in (1, 2, 4, 8)}
+        for name in ("probes", "refine_factor")
+    ]
+    for probes, refine_factor in product(*map(sorted, lower)):
+        parameters = replace(chosen, probes=probes, refine_factor=refine_factor)
+        index.parameters = parameters
+        began = time.perf_counter()
+        found = [index.search(query, TUNED_CANDIDATES) for query in passages.queries]
+        seconds = time.perf_counter() - began
+        points.append(
+            {
+                "probes": probes,
+                "refine_factor": refine_factor,
+                "mean_ms": 1000 * seconds / len(found),
+                "loss": best - passages.quality(found, start),
+                "found": nearest_found(index, passages.spans[1::2], nearest[1::2]),
+                "is_tuned": parameters == chosen,
+            }
+        )
+    last = next(point for point in points if point["is_tuned"])
+    within = [point for point in points if point["loss"] <= LOSS] or [last]
+    return {"points": points, "tuned": last, "fast": min(within, key=lambda each: each["mean_ms"])}
+
+
+def timed(
+    indexes: Sequence[FaissIndex], rows: Sequence[Figures], passages: Passages
+) -> list[dict[str, list[float]]]:
+    """The p50 and p99 of searches in milliseconds: as tuned, and as fast as the loss allows."""
+    sides = [(number, kind) for number in range(len(rows)) for kind in ("tuned", "fast")]
+    seconds: dict[tuple[int, str], list[float]] = {side: [] for side in sides}
+    random = np.random.default_rng(0)
+    chosen = passages.queries[random.permutation(len(passages.queries))[:300]]
+    for number, kind in alternating(sides, ROUNDS):
+        index, point = indexes[number], rows[number][kind]
+        wanted = {name: point[name] for name in ("probes", "refine_factor")}
+        index.parameters = replace(index.parameters, num_candidates=TUNED_CANDIDATES, **wanted)
+        for query in chosen:
+            began = time.perf_counter()
+            index.search(query, TUNED_CANDIDATES)
+            seconds[number, kind].append(1000 * (time.perf_counter() - began))
+    return [
+        {kind: np.percentile(seconds[n, kind], [50, 99]).tolist() for kind in ("tuned", "fast")}
+        for n in range(len(rows))
+    ]
+
+
+def plot(rows: Sequence[Figures], path: Path) -> None:
+    """The p50 and the loss of the default types, by size."""
+    sizes = np.array([row["passages"] for row in rows], dtype=float)
+    kinds = {"as tuned": "tuned", f"loss at most {LOSS}": "fast"}
+    panels = [
+        LinePanel(
+            label,
+            [
+                Curve(name, sizes, np.array([row[kind][value] for row in rows]))
+                for name, kind in kinds.items()
+            ],
+            x_label="passages",
+            markers=True,
+            levels=levels,
+        )
+        for label, value, levels in (
+            ("p50, ms", "p50_ms", ()),
+            (f"loss of {METRIC}", "loss", [Level(LOSS, f"{LOSS}")]),
+        )
+    ]
+    figure = plot_lines(panels)
+    for axes in figure.axes:
+        axes.set_xscale("log")
+    figure.axes[0].set_yscale("log")
+    figure.savefig(path)
+
+
+if __name__ == "__main__":
+    main()
