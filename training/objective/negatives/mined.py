@@ -20,7 +20,7 @@ EncodeQueries = Callable[[NDArray[np.int64]], torch.Tensor]
 
 _BLOCK = 8192
 _PROBES = 64
-_REFINE_FACTOR = 4
+_REFINE_FACTOR = 16
 
 
 class MinedSampler(SeededSampler):
