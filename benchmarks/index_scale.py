@@ -40,6 +40,7 @@ from swiftlet.retrieval.encoder import OnnxEncoder
 from swiftlet.retrieval.encoding import encode_texts
 from swiftlet.retrieval.engines.faiss_index import EXACT_UP_TO, SCANNED_UP_TO, FaissIndex
 from swiftlet.retrieval.engines.faiss_library import faiss
+from swiftlet.retrieval.manifest import FileEntry
 from swiftlet.retrieval.processors import available_processors
 from swiftlet.retrieval.types import Document, Embeddings, Qrels, Run
 
@@ -75,7 +76,7 @@ def main() -> None:
         "machine": describe_machine(["faiss-cpu", "numpy"], threads="1 to search, all to build"),
         "settings": {name: SETTINGS[name] for name in ("passage_tokens", "clusters")},
         "real": passages.num_real,
-        "judged": sum(map(len, passages.qrels.values())),
+        "judged": len(passages.qrels),
         "collections": [name for name, split in SETTINGS["collections"].items() if split],
         "target": TARGET,
         "most_loss": LOSS,
@@ -96,7 +97,7 @@ class Passages:
     work: Path
     num_real: int
     owners: np.ndarray
-    qrels: Mapping[str, Qrels]
+    qrels: Qrels
     queries: Embeddings
     spans: Embeddings
 
@@ -118,7 +119,7 @@ class Passages:
         owners = ids[np.load(work / "real" / PASSAGE_TO_DOCUMENT_FILE)[order]]
         encoder = OnnxEncoder.load(DEFAULT_ENCODER)
         texts: list[str] = []
-        qrels: dict[str, Qrels] = {}
+        qrels: dict[str, dict[str, int]] = {}
         for name, split in SETTINGS["collections"].items():
             if split:
                 collection = Collection.read(data / name, split)
@@ -126,13 +127,11 @@ class Passages:
                 chosen = random.permutation(len(collection.queries))[: SETTINGS["queries"]]
                 judged = [collection.queries[place] for place in chosen]
                 texts += [query.text for query in judged]
-                qrels[name] = {
-                    query.query_id: {
-                        f"{name}/{each}": grade
-                        for each, grade in collection.qrels[query.query_id].items()
+                for query in judged:
+                    grades = collection.qrels[query.query_id]
+                    qrels[f"{name}/{query.query_id}"] = {
+                        f"{name}/{each}": grade for each, grade in grades.items()
                     }
-                    for query in judged
-                }
         corpus = StoredCorpus(work / "real" / DOCUMENTS_FILE, len(ids), len(order), "")
         spans = sample_queries(corpus, SPANS, np.random.default_rng(1))
         encoded = [encode_texts(encoder, each) for each in (texts, spans)]
@@ -155,22 +154,17 @@ class Passages:
         return np.memmap(self.work / "embeddings.f32", dtype=np.float32, mode="r").reshape(-1, dim)
 
     def quality(self, found: Sequence[tuple[Embeddings, np.ndarray]], start: int) -> float:
-        """Mean nDCG@10 of collections: candidates of each query among the rows from `start` on."""
-        candidates = iter(found)
-        values = []
-        for qrels in self.qrels.values():
-            run: Run = {}
-            for query, (scores, rows) in zip(qrels, candidates, strict=False):
-                places = rows + start
-                real = places < self.num_real
-                numbers = np.where(real, places, 0)
-                names = np.where(real, self.owners[numbers], "generated")
-                best: dict[str, float] = {}
-                for number, (name, score) in enumerate(zip(names, scores.tolist(), strict=True)):
-                    best.setdefault(f"{name} {number}" if name == "generated" else name, score)
-                run[query] = dict([*best.items()][:10])
-            values.append(evaluate(run, qrels, [METRIC])[METRIC])
-        return float(np.mean(values))
+        """Mean nDCG@10 of the queries: candidates of each among the rows from `start` on."""
+        run: Run = {}
+        for query, (scores, rows) in zip(self.qrels, found, strict=True):
+            places = rows + start
+            real = places < self.num_real
+            names = np.where(real, self.owners[np.where(real, places, 0)], "generated")
+            best: dict[str, float] = {}
+            for number, (name, score) in enumerate(zip(names, scores.tolist(), strict=True)):
+                best.setdefault(f"{name} {number}" if name == "generated" else name, score)
+            run[query] = dict([*best.items()][:10])
+        return evaluate(run, self.qrels, [METRIC])[METRIC]
 
 
 def documents(data: Path) -> Iterator[Document]:
@@ -219,6 +213,7 @@ def measure(passages: Passages, size: Mapping[str, Any]) -> list[Figures]:
         path = passages.work / f"{name}-{factory}".replace(",", "-")
         row = kept(path.with_suffix(".json"), partial(build, factory, passages, start, count, path))
         index = FaissIndex.load(path.with_suffix(".faiss"))
+        row |= kept(path.with_suffix(".opened.json"), partial(opened, path.with_suffix(".faiss")))
         row |= kept(
             path.with_suffix(".tuned.json"),
             partial(tuned, index, passages, exact[-SPANS:], start, best),
@@ -294,6 +289,16 @@ def peak_bytes() -> int:
     """The most memory of this program so far; `getrusage` also counts the program before it."""
     status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
     return 1024 * int(status["VmHWM"].split()[0])
+
+
+def opened(path: Path) -> Figures:
+    """Seconds to hash and to load the file of an index that was read before, as a reload does."""
+    FileEntry.of(path)
+    began = time.perf_counter()
+    FileEntry.of(path)
+    hashed = time.perf_counter()
+    FaissIndex.load(path)
+    return {"hash_seconds": hashed - began, "load_seconds": time.perf_counter() - hashed}
 
 
 def tuned(

@@ -65,7 +65,17 @@ class Workplace:
         return self.folder / "encoders" / name
 
     def index(self, name: str) -> Path:
-        return self.folder / "indexes" / name
+        """The exact index of a collection, as the teacher in fp32 embeds it; built once."""
+        encoder, index = self.folder / "teacher", self.folder / "indexes" / name
+        if not encoder.is_dir():
+            weights = torch_weights()
+            export_encoder(weights, encoder, name=TEACHER, max_tokens=256, precisions=["fp32"])
+        if not index.is_dir():
+            exact = BuildSettings(factory="Flat", language=None)
+            with ProgressBars() as progress:
+                documents = read_documents(self.data / name)
+                build_index(documents, encoder, index, exact, progress=progress)
+        return index
 
     def judged(self, collection: Collection, *, development: bool) -> tuple[list[Query], Qrels]:
         """The judged queries, and their judgements."""
@@ -77,22 +87,13 @@ class Workplace:
 
 
 def prepare(data: Path, wordnet: Path, folder: Path) -> Workplace:
-    """Fill `folder`, which takes half an hour; `wordnet` has WordNet's `data.noun` and so on."""
+    """Write the texts to train on into `folder`; `wordnet` has WordNet's `data.noun` and so on."""
     folder.mkdir(parents=True, exist_ok=True)
     workplace = Workplace(data, folder)
     if not (folder / WORDNET).is_dir():
         _write_wordnet(wordnet, folder / WORDNET)
     if not workplace.training_queries.is_file():
         _write_training_queries(workplace)
-    encoder, weights = folder / "teacher", torch_weights()
-    if not encoder.is_dir():
-        export_encoder(weights, encoder, name=TEACHER, max_tokens=256, precisions=["fp32"])
-    exact = BuildSettings(factory="Flat", language=None)
-    for name in sorted({collection.name for collection in (*TESTS, *DEVELOPMENT)}):
-        index = workplace.index(name)
-        if not index.is_dir():
-            with ProgressBars() as progress:
-                build_index(read_documents(data / name), encoder, index, exact, progress=progress)
     return workplace
 
 
