@@ -32,7 +32,7 @@ from swiftlet.evaluation.metrics import evaluate
 from swiftlet.evaluation.plots.lines import Curve, Level, LinePanel, plot_lines
 from swiftlet.indexing.document_writer import StoredCorpus
 from swiftlet.indexing.sample_queries import sample_queries
-from swiftlet.indexing.tuning import TARGET, TUNED_CANDIDATES, exact_rows, nearest_found, tune
+from swiftlet.indexing.tuning import NEAR, TARGET, TUNED_CANDIDATES, exact_rows, near_found, tune
 from swiftlet.retrieval.corpora.collections import read_documents
 from swiftlet.retrieval.directory import DOCUMENTS_FILE, PASSAGE_TO_DOCUMENT_FILE
 from swiftlet.retrieval.documents import connect_read_only
@@ -79,6 +79,7 @@ def main() -> None:
         "judged": len(passages.qrels),
         "collections": [name for name, split in SETTINGS["collections"].items() if split],
         "target": TARGET,
+        "near": NEAR,
         "most_loss": LOSS,
         "candidates": TUNED_CANDIDATES,
         "exact_up_to": EXACT_UP_TO,
@@ -305,7 +306,8 @@ def tuned(
     index: FaissIndex, passages: Passages, nearest: np.ndarray, start: int, best: float
 ) -> Figures:
     """Tune as a build does; quality with these parameters, and with less thorough ones."""
-    tune(index, passages.spans[::2], nearest[::2])
+    rows = passages.rows[start:]
+    tune(index, rows, passages.spans[::2], nearest[::2])
     chosen = index.parameters
     points = []
     lower = [
@@ -324,7 +326,7 @@ def tuned(
                 "refine_factor": refine_factor,
                 "mean_ms": 1000 * seconds / len(found),
                 "loss": best - passages.quality(found, start),
-                "found": nearest_found(index, passages.spans[1::2], nearest[1::2]),
+                "found": near_found(index, rows, passages.spans[1::2], nearest[1::2]),
                 "is_tuned": parameters == chosen,
             }
         )

@@ -13,6 +13,7 @@ DEMO_QUERIES = Path(__file__).with_name("demo-queries.txt")
 PERCENTS = (20.0, 50.0, 80.0, 95.0, 150.0)
 _SEVERAL = (
     ("--index", "NAME=DIR", "index to serve; without it and --service the demo's"),
+    ("--encoder", "ENCODER", "query encoder of the indexes; default: the one that ships"),
     ("--setting", "NAME=VALUE", "setting of `swiftlet serve`, such as SWIFTLET_THREADS=1"),
     ("--service", "NAME=COMMAND", "another service; {port} in the command becomes a free port"),
 )
@@ -64,8 +65,8 @@ def _parser() -> Parser:
     )
     add = parser.add_argument
     for name, form, description in _SEVERAL:
-        add(name, action="append", default=[], metavar=form, help=description)
-    add("--encoder", type=Path, help="query encoder of indexes; default: the one that ships")
+        of = Path if form == "ENCODER" else str
+        add(name, type=of, action="append", default=[], metavar=form, help=description)
     add("--service-ready", default="/health", help="path it answers 200 when ready")
     add("--queries", type=Path, default=DEMO_QUERIES, help="file of queries, or BEIR folder")
     percent = number(0.1, 1000)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
+from itertools import product
 from pathlib import Path
 
 from loadtests.command_line import LoadTestError
@@ -51,14 +52,16 @@ def systems_under_test(
         num_passages(index)
     for _, command in named:
         words_of(command)
-    _check_names([name for _, name in indexes] + [name for name, _ in named])
+    encoders = options.encoder or [None]
+    served = product([name for _, name in indexes], encoders)
+    _check_names([_with_encoder(*each) for each in served] + [name for name, _ in named])
     if not indexes and not named:
         indexes = [(demo_index(cores, options.start_timeout), "demo")]
     start = partial(running, cores=cores, start_timeout=options.start_timeout)
     words = [f"{name}={value}" for name, value in settings.items()]
-    for index, name in indexes:
-        title = f"{name}, {num_passages(index):,} passages"
-        command = swiftlet_command(index, options.encoder)
+    for (index, name), encoder in product(indexes, encoders):
+        title = _with_encoder(f"{name}, {num_passages(index):,} passages", encoder)
+        command = swiftlet_command(index, encoder)
         shown = " ".join([*words, command.replace(sys.executable, "python")])
         started = partial(start, command, settings=settings)
         yield SystemUnderTest(title, shown, READY_PATH, started, partial(_describe, index))
@@ -119,6 +122,10 @@ def _check_names(names: Sequence[str]) -> None:
     files = [file_name(name) for name in names]
     if len(set(files)) < len(files):
         raise LoadTestError(f"two of the services have the same name: {', '.join(names)}")
+
+
+def _with_encoder(name: str, encoder: Path | None) -> str:
+    return f"{name}, {encoder.name}" if encoder else name
 
 
 def _named_index(option: str) -> tuple[Path, str]:

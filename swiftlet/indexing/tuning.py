@@ -11,10 +11,13 @@ from swiftlet.retrieval.stages.state import num_candidates_for
 from swiftlet.retrieval.types import Embeddings
 
 TARGET = 0.99
-"""The share of queries of which the nearest passage must be among the first ten found.
+"""The share of queries for which the first ten passages found must have one that is near enough.
 
 docs/results/index-scale.md has what this costs in nDCG@10 and in time.
 """
+
+NEAR = 0.99
+"""A passage is near enough if its score is at least this share of the nearest passage's."""
 
 TUNED_CANDIDATES = num_candidates_for(10)
 """The candidates that a search for ten documents fetches."""
@@ -43,24 +46,29 @@ def recall(index: VectorIndex, queries: Embeddings, nearest: Rows, num_candidate
     return float(np.mean(shares))
 
 
-def nearest_found(index: VectorIndex, queries: Embeddings, nearest: Rows) -> float:
-    """The share of queries of which the nearest row is among the first ten: 1-recall@10.
+def near_found(
+    index: VectorIndex, embeddings: Embeddings, queries: Embeddings, nearest: Rows
+) -> float:
+    """The share of `queries` (q, dim) for which the first ten rows found have one near enough.
 
-    `nearest` (q, k) has the nearest row of each query first.
+    Scores are those of `embeddings` (n, dim). `nearest` (q, k) has the nearest row of each first.
     """
-    found = [
-        expected in index.search(query, TUNED_CANDIDATES)[1][:10]
-        for query, expected in zip(queries, nearest[:, 0], strict=True)
-    ]
+    found = []
+    for query, expected in zip(queries, nearest[:, 0], strict=True):
+        rows = index.search(query, TUNED_CANDIDATES)[1][:10]
+        best = float(embeddings[expected] @ query)
+        found.append(np.any(embeddings[rows] @ query >= best - (1 - NEAR) * abs(best)))
     return float(np.mean(found))
 
 
-def tune(index: VectorIndex, queries: Embeddings, nearest: Rows) -> SearchParameters:
-    """Give `index` the fastest parameters that find the `nearest` (q, k) of `queries` (q, dim).
+def tune(
+    index: VectorIndex, embeddings: Embeddings, queries: Embeddings, nearest: Rows
+) -> SearchParameters:
+    """Give `index` the fastest parameters that find rows near enough for `queries` (q, dim).
 
     Each parameter of the tuning grid in turn gets the first value that reaches the target, while
-    later parameters have their most thorough value. If no value reaches it, because passages have
-    the same text or the codes are coarse, it gets the first one that is as good as the last.
+    later parameters have their most thorough value. If no value reaches it, because the codes are
+    coarse, it gets the first one that is as good as the last. `near_found` describes the arguments.
     """
     grid = index.tuning_grid()
     thorough = {name: values[-1] for name, values in grid.items()}
@@ -69,7 +77,7 @@ def tune(index: VectorIndex, queries: Embeddings, nearest: Rows) -> SearchParame
         shares: list[float] = []
         for value in values:
             index.parameters = replace(best, **{name: value})
-            shares.append(nearest_found(index, queries, nearest))
+            shares.append(near_found(index, embeddings, queries, nearest))
             if shares[-1] >= TARGET:
                 break
         least = TARGET if shares[-1] >= TARGET else shares[-1] - _AS_GOOD

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import uuid
 from contextlib import suppress
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,7 @@ from matplotlib.image import imread
 from loadtests.loads import closed_loop
 from loadtests.processes import running
 from loadtests.traffic import Mix, traffic
-from swiftlet.encoders import DEFAULT_ENCODER
+from swiftlet.encoders import DEFAULT_ENCODER, DEFAULT_QUERY_ENCODER, LOOKUP_QUERY_ENCODER
 from tests.loadtests.conftest import PACED_SERVER
 
 ROOT = Path(__file__).parents[2]
@@ -26,6 +27,7 @@ PYTHON = shlex.quote(sys.executable)
 PACED = f"{PYTHON} {shlex.quote(str(PACED_SERVER))} --port {{port}}"
 PICTURES = {"latency.png", "stages.png", "rejections.png"}
 TABLES = {"report.json", "rates.csv", "saturation.csv", "stages.csv", "locust.csv"}
+ENCODERS = [DEFAULT_QUERY_ENCODER.name, LOOKUP_QUERY_ENCODER.name]
 
 
 # One worker, so that the report is made once.
@@ -52,6 +54,7 @@ def report(
     out = tmp_path_factory.mktemp("load") / "report"
     ended = load_test(
         "--index", f"small={small_index}", "--service", f"paced={PACED} --work-ms 5",
+        *chain.from_iterable(("--encoder", encoder) for encoder in ENCODERS),
         "--queries", queries_file, "--rates", 40, 150, "--duration", 1, "--out", out,
     )  # fmt: skip
     assert ended.returncode == 0, ended.stderr
@@ -65,7 +68,7 @@ def test_the_report_has_its_pictures_tables_and_every_request(report: tuple[Path
     for name in PICTURES:
         height, width, _ = imread(out / name).shape
         assert width > height > 400
-    assert len(list((out / "requests").iterdir())) == 4
+    assert len(list((out / "requests").iterdir())) == 6
     text = (out / "report.md").read_text()
     assert all(f"({name})" in text for name in PICTURES)
 
@@ -78,7 +81,8 @@ def test_it_says_how_where_and_on_what_was_measured(
     for needed in (
         manifest["checksum"],
         *(entry["blake3"] for entry in manifest["files"].values()),
-        f"swiftlet serve {small_index}",
+        *(f"swiftlet serve {small_index} --encoder {encoder}" for encoder in ENCODERS),
+        *(f": {encoder}, int8" for encoder in ENCODERS),
         "SWIFTLET_CACHE_BYTES=0",
         "--work-ms 5",
         f"--index small={small_index}",
@@ -95,7 +99,7 @@ def test_each_service_is_asked_at_the_rates_around_its_own_saturation(
 ) -> None:
     out, _ = report
     found = {(row["service"], row["% of saturation"]): row for row in rows(out / "rates.csv")}
-    assert [percent for _, percent in found] == ["40", "150", "40", "150"]
+    assert [percent for _, percent in found] == ["40", "150"] * 3
     saturation = {}
     for row in rows(out / "saturation.csv"):
         rate = float(row["answered a second"])
@@ -116,7 +120,7 @@ def test_each_service_is_asked_at_the_rates_around_its_own_saturation(
 
 def test_locust_asks_below_saturation(report: tuple[Path, str]) -> None:
     found = rows(report[0] / "locust.csv")
-    assert [row["% of saturation"] for row in found] == ["40", "40"]
+    assert [row["% of saturation"] for row in found] == ["40"] * 3
     for row in found:
         assert float(row["answered a second"]) > 0
         assert row["failed"] == "0"
@@ -150,6 +154,7 @@ def test_the_single_requests_are_those_of_the_tables(report: tuple[Path, str]) -
         (["--service", "x=a 'b"], 'the command "a \'b" cannot be parsed: No closing quotation'),
         (["--service", "x|y=true"], "the name 'x|y' is given; letters or digits, and no '|', are"),
         (["--service", "a b=true", "--service", "a-b=true"], "two of the services have the same"),
+        (["--encoder", "a", "--encoder", "a"], "two of the services have the same name: "),
         (["--index", "{encoder}"], "{encoder} is of kind 'encoder', but 'index' is needed"),
         (["--setting", "THREADS"], "--setting 'THREADS' is given; NAME=VALUE is expected"),
         (["--service-cores", "x"], "argument --service-cores: invalid _cores value: 'x'"),

@@ -9,7 +9,7 @@ from swiftlet.indexing.tuning import (
     TARGET,
     TUNED_CANDIDATES,
     exact_rows,
-    nearest_found,
+    near_found,
     recall,
     tune,
 )
@@ -68,13 +68,24 @@ def test_recall_is_the_share_of_the_nearest_rows_found():
     assert recall(index, QUERIES, half, 10) == 0.5
 
 
-def test_the_nearest_row_counts_if_it_is_among_the_first_ten():
-    index = built("Flat")
-    tenth, eleventh = (exact_rows(EMBEDDINGS, QUERIES, 11)[:, [place]] for place in (9, 10))
-    assert nearest_found(index, QUERIES, NEAREST) == nearest_found(index, QUERIES, tenth) == 1
-    assert nearest_found(index, QUERIES, eleventh) == 0
-    half = np.where(np.arange(100)[:, np.newaxis] < 50, NEAREST, -1)
-    assert nearest_found(index, QUERIES, half) == 0.5
+@pytest.mark.parametrize("best", [0.8, -0.8])
+@pytest.mark.parametrize(("lower", "share"), [(0, 1.0), (0.009, 1.0), (0.011, 0.0)])
+def test_a_row_counts_if_its_score_is_near_that_of_the_nearest(best, lower, share):
+    scores = np.full(11, best - lower * abs(best), np.float32)
+    index = FaissIndex.create("Flat", 1)
+    index.add(scores[:10, np.newaxis])
+    embeddings = np.append(scores[:10], np.float32(best))[:, np.newaxis]
+    found = near_found(index, embeddings, np.ones((1, 1), np.float32), np.array([[10]]))
+    assert found == share
+
+
+def test_only_the_first_ten_rows_count():
+    index, query = built("Flat"), QUERIES[:1]
+    *_, tenth, eleventh = exact_rows(EMBEDDINGS, query, 11)[0]
+    for row, share in ((tenth, 1), (eleventh, 0)):
+        embeddings = np.zeros_like(EMBEDDINGS)
+        embeddings[row] = EMBEDDINGS[row]
+        assert near_found(index, embeddings, query, np.array([[row]])) == share
 
 
 @pytest.mark.parametrize(
@@ -82,37 +93,40 @@ def test_the_nearest_row_counts_if_it_is_among_the_first_ten():
 )
 def test_tuning_reaches_the_target_with_the_fastest_parameters(factory):
     index = built(factory)
-    tuned = tune(index, QUERIES, NEAREST)
+    tuned = tune(index, EMBEDDINGS, QUERIES, NEAREST)
     assert index.parameters == tuned
     assert tuned.num_candidates == TUNED_CANDIDATES
-    assert nearest_found(index, QUERIES, NEAREST) >= TARGET
+    assert near_found(index, EMBEDDINGS, QUERIES, NEAREST) >= TARGET
     assert tuned.probes < index.most_probes
     # Half of any parameter misses the target.
     for name in ("probes", "refine_factor"):
         if getattr(tuned, name) > 1:
             index.parameters = replace(tuned, **{name: getattr(tuned, name) // 2})
-            assert nearest_found(index, QUERIES, NEAREST) < TARGET
+            assert near_found(index, EMBEDDINGS, QUERIES, NEAREST) < TARGET
 
 
 def test_an_exact_index_has_nothing_to_tune():
-    assert tune(built("Flat"), QUERIES, NEAREST) == FaissParameters(num_candidates=TUNED_CANDIDATES)
+    tuned = tune(built("Flat"), EMBEDDINGS, QUERIES, NEAREST)
+    assert tuned == FaissParameters(num_candidates=TUNED_CANDIDATES)
 
 
 def test_where_the_target_is_out_of_reach_searches_are_as_good_as_the_most_thorough():
     index = built("IVF16,PQ4x4fs")
-    tuned = found_with(index, tune(index, QUERIES, NEAREST))
+    tuned = found_with(index, tune(index, EMBEDDINGS, QUERIES, NEAREST))
     thorough = found_with(index, FaissParameters(num_candidates=TUNED_CANDIDATES, probes=16))
     assert thorough - 0.001 <= tuned < TARGET
 
 
 def found_with(index: FaissIndex, parameters: FaissParameters) -> float:
     index.parameters = parameters
-    return nearest_found(index, QUERIES, NEAREST)
+    return near_found(index, EMBEDDINGS, QUERIES, NEAREST)
 
 
-def test_a_target_out_of_reach_does_not_make_searches_slow():
-    index = built("IVF1,PQ8x4fs,Refine(Flat)")
-    usual = tune(index, QUERIES, NEAREST)
-    # As with passages of the same text, of which exact search finds another one.
-    missing = np.where(np.arange(100)[:, np.newaxis] < 90, NEAREST, -1)
-    assert tune(index, QUERIES, missing).refine_factor <= usual.refine_factor
+def test_a_passage_with_the_same_text_is_as_near_as_the_nearest():
+    copies = np.tile(EMBEDDINGS[:2000], (20, 1))
+    index = FaissIndex.create("IVF64,Flat", DIM)
+    index.train(copies)
+    index.add(copies)
+    nearest = exact_rows(copies, QUERIES, 10)
+    assert tune(index, copies, QUERIES, nearest).probes < index.most_probes
+    assert near_found(index, copies, QUERIES, nearest) >= TARGET

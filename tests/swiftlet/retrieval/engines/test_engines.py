@@ -118,7 +118,7 @@ def test_the_default_type_is_tuned_to_the_values_of_its_grid(engine, size):
     angles = np.random.default_rng(0).uniform(0, 6.28, size)
     points = np.stack((np.cos(angles), np.sin(angles)), axis=1).astype(np.float32)
     index = filled(engine, points)
-    parameters = tune(index, points[:4], exact_rows(points, points[:4], 4))
+    parameters = tune(index, points, points[:4], exact_rows(points, points[:4], 4))
     assert index.parameters is parameters
     assert parameters.num_candidates == TUNED_CANDIDATES
     for name, values in index.tuning_grid().items():

@@ -1,0 +1,66 @@
+"""Students that are cut out of the teacher, and the page on them."""
+
+import numpy as np
+import pytest
+from sentence_transformers import SentenceTransformer
+
+from experiments.tiers import BM25, SETTINGS, SHIPPED, TEACHER, cut_out, plot
+from loadtests.results import write
+from swiftlet.encoders import torch_weights
+
+TEXTS = ["a zip archive", "the most common elements of a list"]
+
+
+@pytest.fixture(scope="module")
+def teacher() -> SentenceTransformer:
+    return SentenceTransformer(f"{torch_weights()}", device="cpu")
+
+
+def test_a_student_with_everything_is_the_teacher(teacher, tmp_path):
+    cut_out(tmp_path / "all", layers=[0, 1, 2, 3, 4, 5], feed_forward=1536, heads=12)
+    student = SentenceTransformer(f"{tmp_path / 'all'}", device="cpu")
+    np.testing.assert_allclose(student.encode(TEXTS), teacher.encode(TEXTS), atol=1e-6)
+
+
+def test_a_student_keeps_the_largest_neurons_and_heads(teacher, tmp_path):
+    cut_out(tmp_path / "cut", layers=[0, 5], feed_forward=384, heads=6)
+    student = SentenceTransformer(f"{tmp_path / 'cut'}", device="cpu")
+    layers = student[0].auto_model.encoder.layer
+    assert len(layers) == 2
+    for layer, number in zip(layers, (0, 5), strict=True):
+        of = teacher[0].auto_model.encoder.layer[number]
+        assert layer.attention.self.value.weight.shape == (192, 384)
+        values, outputs = of.attention.self.value.weight, of.attention.output.dense.weight
+        sizes = values.reshape(12, -1).norm(dim=1) * outputs.T.reshape(12, -1).norm(dim=1)
+        largest = sizes.topk(6).indices.sort().values
+        expected = values.reshape(12, 32, 384)[largest].reshape(192, 384)
+        np.testing.assert_array_equal(layer.attention.self.value.weight.detach(), expected.detach())
+        assert layer.intermediate.dense.weight.shape == (384, 384)
+        first, last = of.intermediate.dense.weight, of.output.dense.weight
+        largest = (first.norm(dim=1) * last.norm(dim=0)).topk(384).indices.sort().values
+        np.testing.assert_array_equal(layer.output.dense.weight.detach(), last[:, largest].detach())
+
+
+def test_the_page_says_where_an_uncut_student_is_at_least_as_good(tmp_path):
+    names = [*SETTINGS["students"], *SHIPPED]
+    ndcg = {f"{mode}, {name}": 0.5 for name in names for mode in ("dense", "hybrid")}
+    figures = {
+        "template": "experiments/tiers.md.j2",
+        "machine": "A machine.",
+        "settings": SETTINGS,
+        "teacher": TEACHER,
+        "learnt": ["two"],
+        "students": {name: {"cosine": 0.9, "seconds": 60} for name in SETTINGS["students"]},
+        "us": {name: 100.0 + place for place, name in enumerate(names)},
+        "ndcg": {"one": {**ndcg, BM25: 0.4}, "two": {**ndcg, BM25: 0.4}},
+    }
+    name = "two layers, feed-forward 768"
+    page = write(tmp_path / "tiers.json", figures).read_text("utf-8")
+    better = "one layer and two layers and three layers"
+    assert f"- {name}: {better} is at least as good in no more time." in page
+    figures["ndcg"]["one"][f"dense, {name}"] = 0.6
+    page = write(tmp_path / "tiers.json", figures).read_text("utf-8")
+    assert f"- {name}: no uncut student is as good in as little time." in page
+    assert f"| {name} | 103 | 110.0% | 120.0% | 0.5000 | 0.9000 | 60 |" in page
+    plot(figures, tmp_path / "tiers.svg")
+    assert "<svg" in (tmp_path / "tiers.svg").read_text("utf-8")
