@@ -32,7 +32,7 @@ from swiftlet.evaluation.metrics import evaluate
 from swiftlet.evaluation.plots.lines import Curve, Level, LinePanel, plot_lines
 from swiftlet.indexing.document_writer import StoredCorpus
 from swiftlet.indexing.sample_queries import sample_queries
-from swiftlet.indexing.tuning import NEAR, TARGET, TUNED_CANDIDATES, exact_rows, near_found, tune
+from swiftlet.indexing.tuning import NEAR, TARGET, TUNED_CANDIDATES, exact_rows, near_recall, tune
 from swiftlet.retrieval.corpora.collections import read_documents
 from swiftlet.retrieval.directory import DOCUMENTS_FILE, PASSAGE_TO_DOCUMENT_FILE
 from swiftlet.retrieval.documents import connect_read_only
@@ -326,7 +326,7 @@ def tuned(
                 "refine_factor": refine_factor,
                 "mean_ms": 1000 * seconds / len(found),
                 "loss": best - passages.quality(found, start),
-                "found": near_found(index, rows, passages.spans[1::2], nearest[1::2]),
+                "found": near_recall(index, rows, passages.spans[1::2], nearest[1::2]),
                 "is_tuned": parameters == chosen,
             }
         )

@@ -11,13 +11,13 @@ from swiftlet.retrieval.stages.state import num_candidates_for
 from swiftlet.retrieval.types import Embeddings
 
 TARGET = 0.99
-"""The share of queries for which the first ten passages found must have one that is near enough.
+"""The share of the first ten passages found that must be near enough.
 
 docs/results/index-scale.md has what this costs in nDCG@10 and in time.
 """
 
 NEAR = 0.99
-"""A passage is near enough if its score is at least this share of the nearest passage's."""
+"""A passage is near enough if its score is at least this share of the tenth nearest passage's."""
 
 TUNED_CANDIDATES = num_candidates_for(10)
 """The candidates that a search for ten documents fetches."""
@@ -46,29 +46,33 @@ def recall(index: VectorIndex, queries: Embeddings, nearest: Rows, num_candidate
     return float(np.mean(shares))
 
 
-def near_found(
+def near_recall(
     index: VectorIndex, embeddings: Embeddings, queries: Embeddings, nearest: Rows
 ) -> float:
-    """The share of `queries` (q, dim) for which the first ten rows found have one near enough.
+    """The share of the first ten rows found that are near enough: recall@10 within 1%.
 
-    Scores are those of `embeddings` (n, dim). `nearest` (q, k) has the nearest row of each first.
+    So a row counts if another one of the same embedding is among the nearest. Scores are those of
+    `embeddings` (n, dim) for `queries` (q, dim). `nearest` (q, at least 10) has the nearest rows of
+    each query in order; fewer if there are fewer.
     """
-    found = []
-    for query, expected in zip(queries, nearest[:, 0], strict=True):
-        rows = index.search(query, TUNED_CANDIDATES)[1][:10]
-        best = float(embeddings[expected] @ query)
-        found.append(np.any(embeddings[rows] @ query >= best - (1 - NEAR) * abs(best)))
-    return float(np.mean(found))
+    expected = nearest[:, :10]
+    found = 0
+    for query, last in zip(queries, expected[:, -1], strict=True):
+        rows = index.search(query, TUNED_CANDIDATES)[1][: expected.shape[1]]
+        least = float(embeddings[last] @ query)
+        near = embeddings[rows] @ query >= least - (1 - NEAR) * abs(least)
+        found += int(np.count_nonzero(near))
+    return found / expected.size
 
 
 def tune(
     index: VectorIndex, embeddings: Embeddings, queries: Embeddings, nearest: Rows
 ) -> SearchParameters:
-    """Give `index` the fastest parameters that find rows near enough for `queries` (q, dim).
+    """Give `index` the fastest parameters that find rows near enough to `queries` (q, dim).
 
     Each parameter of the tuning grid in turn gets the first value that reaches the target, while
     later parameters have their most thorough value. If no value reaches it, because the codes are
-    coarse, it gets the first one that is as good as the last. `near_found` describes the arguments.
+    coarse, it gets the first one that is as good as the last. Arguments: as `near_recall`.
     """
     grid = index.tuning_grid()
     thorough = {name: values[-1] for name, values in grid.items()}
@@ -77,7 +81,7 @@ def tune(
         shares: list[float] = []
         for value in values:
             index.parameters = replace(best, **{name: value})
-            shares.append(near_found(index, embeddings, queries, nearest))
+            shares.append(near_recall(index, embeddings, queries, nearest))
             if shares[-1] >= TARGET:
                 break
         least = TARGET if shares[-1] >= TARGET else shares[-1] - _AS_GOOD

@@ -101,7 +101,7 @@ def _filled(factory: str | None, queries: Embeddings, passages: Embeddings) -> F
     index.add(passages, threads=threads)
     if index.tuning_grid():
         tuned_on = queries[:_TUNED_ON]
-        tune(index, passages, tuned_on, exact_rows(passages, tuned_on, 1))
+        tune(index, passages, tuned_on, exact_rows(passages, tuned_on, 10))
     return index
 
 

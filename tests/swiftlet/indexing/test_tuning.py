@@ -9,7 +9,7 @@ from swiftlet.indexing.tuning import (
     TARGET,
     TUNED_CANDIDATES,
     exact_rows,
-    near_found,
+    near_recall,
     recall,
     tune,
 )
@@ -68,24 +68,32 @@ def test_recall_is_the_share_of_the_nearest_rows_found():
     assert recall(index, QUERIES, half, 10) == 0.5
 
 
-@pytest.mark.parametrize("best", [0.8, -0.8])
+@pytest.mark.parametrize("tenth", [0.8, -0.8])
 @pytest.mark.parametrize(("lower", "share"), [(0, 1.0), (0.009, 1.0), (0.011, 0.0)])
-def test_a_row_counts_if_its_score_is_near_that_of_the_nearest(best, lower, share):
-    scores = np.full(11, best - lower * abs(best), np.float32)
+def test_a_row_counts_if_its_score_is_near_that_of_the_tenth_nearest(tenth, lower, share):
+    found = np.full((10, 1), tenth - lower * abs(tenth), np.float32)
     index = FaissIndex.create("Flat", 1)
-    index.add(scores[:10, np.newaxis])
-    embeddings = np.append(scores[:10], np.float32(best))[:, np.newaxis]
-    found = near_found(index, embeddings, np.ones((1, 1), np.float32), np.array([[10]]))
-    assert found == share
+    index.add(found)
+    embeddings = np.append(found, [[np.float32(tenth)]], axis=0)
+    nearest, query = np.full((1, 10), 10), np.ones((1, 1), np.float32)
+    assert near_recall(index, embeddings, query, nearest) == share
 
 
-def test_only_the_first_ten_rows_count():
-    index, query = built("Flat"), QUERIES[:1]
-    *_, tenth, eleventh = exact_rows(EMBEDDINGS, query, 11)[0]
-    for row, share in ((tenth, 1), (eleventh, 0)):
-        embeddings = np.zeros_like(EMBEDDINGS)
-        embeddings[row] = EMBEDDINGS[row]
-        assert near_found(index, embeddings, query, np.array([[row]])) == share
+def test_the_first_ten_rows_count():
+    index, embeddings = built("Flat"), EMBEDDINGS.copy()
+    assert near_recall(index, EMBEDDINGS, QUERIES, NEAREST) == 1
+    embeddings[NEAREST[0, :3]] *= -1
+    assert near_recall(index, embeddings, QUERIES[:1], NEAREST[:1]) == 0.7
+    eleventh = exact_rows(EMBEDDINGS, QUERIES[:1], 11)[0, 10]
+    embeddings[eleventh] *= -1
+    assert near_recall(index, embeddings, QUERIES[:1], NEAREST[:1]) == 0.7
+
+
+def test_of_fewer_than_ten_rows_all_count():
+    index = FaissIndex.create("Flat", DIM)
+    index.add(EMBEDDINGS[:3])
+    nearest = exact_rows(EMBEDDINGS[:3], QUERIES, 10)
+    assert near_recall(index, EMBEDDINGS[:3], QUERIES, nearest) == 1
 
 
 @pytest.mark.parametrize(
@@ -96,13 +104,13 @@ def test_tuning_reaches_the_target_with_the_fastest_parameters(factory):
     tuned = tune(index, EMBEDDINGS, QUERIES, NEAREST)
     assert index.parameters == tuned
     assert tuned.num_candidates == TUNED_CANDIDATES
-    assert near_found(index, EMBEDDINGS, QUERIES, NEAREST) >= TARGET
+    assert near_recall(index, EMBEDDINGS, QUERIES, NEAREST) >= TARGET
     assert tuned.probes < index.most_probes
     # Half of any parameter misses the target.
     for name in ("probes", "refine_factor"):
         if getattr(tuned, name) > 1:
             index.parameters = replace(tuned, **{name: getattr(tuned, name) // 2})
-            assert near_found(index, EMBEDDINGS, QUERIES, NEAREST) < TARGET
+            assert near_recall(index, EMBEDDINGS, QUERIES, NEAREST) < TARGET
 
 
 def test_an_exact_index_has_nothing_to_tune():
@@ -119,14 +127,14 @@ def test_where_the_target_is_out_of_reach_searches_are_as_good_as_the_most_thoro
 
 def found_with(index: FaissIndex, parameters: FaissParameters) -> float:
     index.parameters = parameters
-    return near_found(index, EMBEDDINGS, QUERIES, NEAREST)
+    return near_recall(index, EMBEDDINGS, QUERIES, NEAREST)
 
 
-def test_a_passage_with_the_same_text_is_as_near_as_the_nearest():
+def test_passages_with_the_text_of_the_nearest_count():
     copies = np.tile(EMBEDDINGS[:2000], (20, 1))
     index = FaissIndex.create("IVF64,Flat", DIM)
     index.train(copies)
     index.add(copies)
     nearest = exact_rows(copies, QUERIES, 10)
     assert tune(index, copies, QUERIES, nearest).probes < index.most_probes
-    assert near_found(index, copies, QUERIES, nearest) >= TARGET
+    assert near_recall(index, copies, QUERIES, nearest) >= TARGET
