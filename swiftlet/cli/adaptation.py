@@ -3,7 +3,6 @@
 import json
 import shutil
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -74,7 +73,7 @@ class Adaptation:
             f"the query encoder {self._name!r}",
             self._before.embedding_space,
             self._before.dim,
-            replace(teacher, details={"encoder": teacher.details["name"]}),
+            teacher,
         )
         for log in queries:
             list(read_query_texts(log))

@@ -40,6 +40,7 @@ def demo(
     from swiftlet.indexing.standard_library import FACETS, read_standard_library
     from swiftlet.library.indexes import build
     from swiftlet.retrieval.embedding_space import check_embedding_spaces
+    from swiftlet.retrieval.encoder import OnnxEncoder
     from swiftlet.retrieval.manifest import read_manifest
 
     index = (directory or _cache_directory()) / f"python-{platform.python_version()}"
@@ -53,7 +54,8 @@ def demo(
     # A port in use and a wrong encoder are refused before the index is built.
     with listen(host, port):
         document_encoder = read_manifest(encoders.DEFAULT_ENCODER, "encoder")
-        check_embedding_spaces(read_manifest(settings.query_encoder, "encoder"), document_encoder)
+        query_encoder = OnnxEncoder.load(settings.query_encoder)
+        check_embedding_spaces(query_encoder.manifest, document_encoder)
     if not _is_current(index):
         messages.print("Indexing the documentation of the Python standard library")
         with ProgressBars() as progress:

@@ -21,8 +21,7 @@ def check_embedding_space(name: str, embedding_space: str, dim: int, index: Mani
     if (embedding_space, dim) != (index.embedding_space, index.dim):
         raise EmbeddingSpaceMismatch(
             f"{name} is of the embedding space {embedding_space[:12]} with {dim} dimensions, but "
-            "the index was "
-            f"built in {index.embedding_space[:12]} with {index.dim} "
-            f"(by the encoder {index.details.get('encoder', '')!r}): name that encoder, or one "
-            "trained for its space"
+            f"the documents are in {index.embedding_space[:12]} with {index.dim} (by the encoder "
+            f"{index.details.get('encoder', index.details.get('name', ''))!r}): name one that is "
+            "trained for this space"
         )

@@ -124,6 +124,7 @@ class OnnxEncoder:
             precision=precision,
         )
         if verify:
+            encoder._check_vocabulary(directory)
             encoder._check_canonical(directory / CANONICAL_FILE)
         return encoder
 
@@ -166,6 +167,35 @@ class OnnxEncoder:
             embeddings[row] = self.embed(self.tokenise(text))
         return embeddings
 
+    def _check_vocabulary(self, directory: Path) -> None:
+        """Check that the model embeds the tokens of the tokenizer as the manifest says.
+
+        Of a transformer, only the last token is tried, which takes a millisecond; of a look-up
+        table, all of them.
+        """
+        last = self.tokenizer.last_id
+        is_table = self._input_names == {"input_ids"}
+        for first in range(0 if is_table else last, last + 1, self.max_tokens):
+            ids = range(first, min(first + self.max_tokens, last + 1))
+            tokens = f"the tokens {ids[0]} to {ids[-1]} of its tokenizer"
+            try:
+                embedding = self.embed(ids)
+            except Exception as error:  # the base class of onnxruntime's errors
+                raise CorruptArtefactError(
+                    f"the model of {directory} cannot embed {tokens}: they do not belong together; "
+                    "export it again"
+                ) from error
+            if embedding.shape != (self.dim,):
+                raise CorruptArtefactError(
+                    f"the model of {directory} gives embeddings of shape {embedding.shape}, but "
+                    f"its manifest says {self.dim} dimensions; export it again"
+                )
+            if not np.isfinite(embedding).all():
+                raise CorruptArtefactError(
+                    f"the model of {directory} has numbers that are not finite for {tokens}; "
+                    "export it again"
+                )
+
     def _check_canonical(self, path: Path) -> None:
         try:
             canonical = json.loads(path.read_bytes())
@@ -184,7 +214,8 @@ class OnnxEncoder:
         if drifted := [n for n, cosine in enumerate(cosines) if not cosine >= bound]:
             raise CorruptArtefactError(
                 f"{path.parent} does not give its canonical embeddings on this machine: text "
-                f"{drifted[0]} has cosine {cosines[drifted[0]]:.5f}, at least {bound} is expected"
+                f"{drifted[0]} has cosine {cosines[drifted[0]]:.5f}, at least {bound} is expected; "
+                "export it again"
             )
 
 
@@ -221,7 +252,7 @@ def _open_session(path: Path, threads: int) -> onnxruntime.InferenceSession:
     # kept for every length.
     options.enable_cpu_mem_arena = True
     options.enable_mem_pattern = False
-    options.log_severity_level = 3
+    options.log_severity_level = 4  # errors are raised
     # A model is one file, the one that was verified. References to other files are not followed.
     options.add_session_config_entry(
         "session.model_external_initializers_file_folder_path", os.devnull

@@ -193,7 +193,10 @@ def verify_files(directory: Path, manifest: Manifest) -> None:
         except OSError as error:
             raise CorruptArtefactError(f"{path} cannot be read: {error.strerror}") from error
         if found != expected:
-            raise CorruptArtefactError(f"{path} has been altered: its hash is not its manifest's")
+            raise CorruptArtefactError(
+                f"{path} has been altered: its hash is not its manifest's; restore {directory} "
+                "from a copy, or make it again"
+            )
 
 
 def load_manifest(directory: Path, kind: str) -> Manifest:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from functools import cached_property
 from pathlib import Path
 
 import tokenizers
@@ -40,6 +41,12 @@ class Tokenizer:
         inner = [n for n, special in enumerate(whole.special_tokens_mask) if not special]
         self._before: list[int] = whole.ids[: inner[0]]
         self._after: list[int] = whole.ids[inner[-1] + 1 :]
+
+    @cached_property
+    def last_id(self) -> int:
+        """The largest token id of the vocabulary, without tokens that were added to it."""
+        last: int = max(self._whole.get_vocab(with_added_tokens=False).values())
+        return last
 
     @classmethod
     def load(cls, path: Path) -> "Tokenizer":

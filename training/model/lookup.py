@@ -8,9 +8,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from swiftlet.retrieval.encoder import MODEL_FILES, TOKENIZER_FILE
+from swiftlet.retrieval.encoder import MODEL_FILES, TOKENIZER_FILE, OnnxEncoder
 from swiftlet.retrieval.extras import extra
-from swiftlet.retrieval.manifest import FILE_NAME, load_manifest, read_manifest
+from swiftlet.retrieval.manifest import FILE_NAME, read_manifest
 from training.model.errors import ModelError
 
 if TYPE_CHECKING:
@@ -33,14 +33,14 @@ def is_exported(folder: Path) -> bool:
 def exported_lookup(folder: Path) -> "SentenceTransformer":
     """The look-up encoder of a directory that `swiftlet export` wrote, to be trained further.
 
-    :raises ArtefactError: When the directory is damaged.
+    :raises ArtefactError: When the directory is damaged, or its model and tokenizer differ.
     :raises ModelError: When its encoder has a transformer.
     """
     from tokenizers import Tokenizer
 
     with extra("export"):
         import onnx
-    manifest = load_manifest(folder, "encoder")
+    manifest = OnnxEncoder.load(folder).manifest
     file = next(name for name in MODEL_FILES.values() if name in manifest.files)
     graph = onnx.load_model(folder / file).graph
     weights = {each.name: onnx.numpy_helper.to_array(each) for each in graph.initializer}

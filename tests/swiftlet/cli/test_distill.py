@@ -90,7 +90,7 @@ def test_an_index_of_another_space_is_refused(
     )  # fmt: skip
     sentence = refusal(result)
     assert sentence.startswith("the teacher is of the embedding space ")
-    assert "with 32 dimensions, but the index was built in " in sentence
+    assert "with 32 dimensions, but the documents are in " in sentence
     assert "with 384 (by the encoder 'all-MiniLM-L6-v2')" in sentence
 
 

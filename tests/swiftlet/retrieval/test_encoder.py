@@ -1,17 +1,26 @@
 import json
 import random
 import re
+import shutil
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import numpy as np
+import onnx
 import pytest
+from onnx.numpy_helper import from_array, to_array
 
-from swiftlet.encoders import DEFAULT_ENCODER
+from swiftlet.encoders import DEFAULT_ENCODER, LOOKUP_QUERY_ENCODER
 from swiftlet.retrieval.encoder import CANONICAL_FILE, MODEL_FILES, TOKENIZER_FILE, OnnxEncoder
 from swiftlet.retrieval.errors import CorruptArtefactError, InvalidArgumentError, ManifestError
-from swiftlet.retrieval.manifest import describe_files, read_manifest, write_manifest
+from swiftlet.retrieval.manifest import (
+    FORMAT_VERSION,
+    describe_files,
+    read_manifest,
+    write_manifest,
+)
 
 TEXTS = [
     "How are embeddings made?",
@@ -73,6 +82,46 @@ def test_memory_does_not_grow_with_the_number_of_lengths_seen(shipped_encoder, p
     shipped_encoder.encode(["word " * 254])
     texts = ["word " * length for length in lengths]
     assert peak_megabytes(lambda: shipped_encoder.encode(texts)) < 25
+
+
+def test_a_transformer_with_a_smaller_vocabulary_than_its_tokenizer_is_refused(altered_encoder):
+    content = json.loads((DEFAULT_ENCODER / TOKENIZER_FILE).read_text("utf-8"))
+    content["model"]["vocab"]["zzzz"] = 40_000
+    directory = altered_encoder(files={TOKENIZER_FILE: json.dumps(content)})
+    with pytest.raises(
+        CorruptArtefactError, match="encoder cannot embed the tokens 40000 to 40000"
+    ):
+        OnnxEncoder.load(directory)
+
+
+def not_finite(value: float) -> Callable[[np.ndarray], np.ndarray]:
+    return lambda table: np.where(np.arange(len(table))[:, np.newaxis] == 29_999, value, table)
+
+
+@pytest.mark.parametrize(
+    ("part", "change", "problem"),
+    [
+        ("vectors_rows", lambda rows: rows[:20_000], "cannot embed the tokens 19968 to 20223 of"),
+        ("vectors_scales", lambda all_: all_[:20_000], "cannot embed the tokens 19968 to 20223 of"),
+        ("vectors_rows", lambda rows: rows[:, :256], r"shape \(256,\), but its manifest says 384"),
+        ("vectors_scales", not_finite(np.nan), "not finite for the tokens 29952 to 30207 of its"),
+        ("vectors_scales", not_finite(np.inf), "not finite for the tokens 29952 to 30207 of its"),
+        ("vectors_rows", lambda rows: rows[::-1], "does not give its canonical embeddings"),
+    ],
+)
+def test_a_damaged_look_up_table_is_refused(tmp_path, part, change, problem):
+    directory = tmp_path / "encoder"
+    shutil.copytree(LOOKUP_QUERY_ENCODER, directory)
+    model = onnx.load(directory / MODEL_FILES["int8"])
+    (table,) = (each for each in model.graph.initializer if each.name == part)
+    values = to_array(table)
+    table.CopyFrom(from_array(np.ascontiguousarray(change(values), values.dtype), part))
+    onnx.save(model, directory / MODEL_FILES["int8"])
+    manifest = read_manifest(directory)
+    files = describe_files(directory, [*manifest.files])
+    write_manifest(directory, replace(manifest, files=files, format_version=FORMAT_VERSION))
+    with pytest.raises(CorruptArtefactError, match=problem):
+        OnnxEncoder.load(directory)
 
 
 @pytest.mark.parametrize("drift", ["turned", "not a number", "swapped"])
