@@ -116,7 +116,7 @@ class Adaptation:
             distill(settings, run, progress=self._progress)
         except KeyboardInterrupt:
             raise KeyboardInterrupt from None  # the way to resume is that of the build
-        self._progress.begin("Exporting and comparing the query encoder", None)
+        self._progress.begin("Comparing query encoders", None)
         name = f"{self._name}-adapted"
         export_encoder(run / QUERY_ENCODER, adapted, name=name, precisions=["int8"], overwrite=True)
         found = open_index(index, read_manifest(index).details)

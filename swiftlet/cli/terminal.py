@@ -18,6 +18,7 @@ from rich.progress import (
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
+from rich.table import Column
 from rich.text import Text
 
 if TYPE_CHECKING:
@@ -44,15 +45,16 @@ class ProgressBars:
     def __init__(self, *, visible: bool = True) -> None:
         """Show bars, unless another process of the same run shows them."""
         self._visible = visible
+        whole = Column(no_wrap=True)  # in a narrow terminal, the bar becomes short first
         self._progress = Progress(
             SpinnerColumn(finished_text="[green]✓"),
             TextColumn("{task.description}"),
             BarColumn(),
-            MofNCompleteColumn(),
-            _Rate(),
-            TimeElapsedColumn(),
+            MofNCompleteColumn(table_column=whole),
+            _Rate(table_column=whole),
+            TimeElapsedColumn(table_column=whole),
             TextColumn("left"),
-            TimeRemainingColumn(),
+            TimeRemainingColumn(table_column=whole),
             TextColumn("{task.fields[detail]}", style="progress.data.speed"),
             console=messages,
             disable=not visible,
