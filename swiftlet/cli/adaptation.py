@@ -118,7 +118,15 @@ class Adaptation:
             raise KeyboardInterrupt from None  # the way to resume is that of the build
         self._progress.begin("Comparing query encoders", None)
         name = f"{self._name}-adapted"
-        export_encoder(run / QUERY_ENCODER, adapted, name=name, precisions=["int8"], overwrite=True)
+        origin = f"{self._name}, adapted by swiftlet index --adapt-queries"
+        export_encoder(
+            run / QUERY_ENCODER,
+            adapted,
+            name=name,
+            origin=origin,
+            precisions=["int8"],
+            overwrite=True,
+        )
         found = open_index(index, read_manifest(index).details)
         expected = encode_texts(OnnxEncoder.load(self._teacher), held_out)
         nearest = np.stack([found.search(each, TUNED_CANDIDATES)[1][:10] for each in expected])
