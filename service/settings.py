@@ -43,7 +43,7 @@ Keys = Annotated[
     Field(description=f"keys of at least {_SHORTEST_KEY} letters, digits and signs, with commas"),
 ]
 
-EncoderPath = Annotated[Path, AfterValidator(encoders.find)]
+EncoderPath = Annotated[Path, AfterValidator(encoders.find_shipped)]
 
 Count = Annotated[int, Field(ge=1, description="a whole number from 1")]
 

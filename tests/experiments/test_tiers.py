@@ -56,11 +56,11 @@ def test_the_page_says_where_an_uncut_student_is_at_least_as_good(tmp_path):
     }
     name = "two layers, feed-forward 768"
     page = write(tmp_path / "tiers.json", figures).read_text("utf-8")
-    better = "one layer and two layers and three layers"
-    assert f"- {name}: {better} is at least as good in no more time." in page
+    assert f"at least as good in no more time: {name};" in page
     figures["ndcg"]["one"][f"dense, {name}"] = 0.6
     page = write(tmp_path / "tiers.json", figures).read_text("utf-8")
-    assert f"- {name}: no uncut student is as good in as little time." in page
-    assert f"| {name} | 103 | 110.0% | 120.0% | 0.5000 | 0.9000 | 60 |" in page
+    assert f"no student with whole layers is as good in as little time:\n{name}.\n" in page
+    place = names.index(name) + 1
+    assert f"| {place} | {name} | 103 | 110.0% | 120.0% | 0.5000 | 0.9000 | 60 |" in page
     plot(figures, tmp_path / "tiers.svg")
     assert "<svg" in (tmp_path / "tiers.svg").read_text("utf-8")

@@ -21,7 +21,7 @@ _LOOKUP_DEFAULTS = {"distance": "cosine", "learning_rate": 3e-3, "batch_size": 5
 
 
 def _is_exported(model: object) -> bool:
-    return isinstance(model, str) and is_exported(encoders.find(Path(model)))
+    return isinstance(model, str) and is_exported(encoders.find_shipped(Path(model)))
 
 
 def _is_lookup(student: object) -> bool:

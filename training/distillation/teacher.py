@@ -36,7 +36,7 @@ def load_encoder(
     :raises ModelError: When it cannot be loaded or needs its own code.
     :raises ArtefactError: When it was altered after the training run or the export.
     """
-    folder = encoders.find(Path(settings.model))
+    folder = encoders.find_shipped(Path(settings.model))
     if is_exported(folder):
         return OnnxEncoder.load(folder), None
     trained = trained_encoder(settings.model)

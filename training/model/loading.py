@@ -34,7 +34,7 @@ def find_model(model: str | Path) -> Path:
 
     :raises InvalidArgumentError: When there is no such model.
     """
-    folder = encoders.find(Path(model))
+    folder = encoders.find_shipped(Path(model))
     if folder.is_dir():
         return folder
     if folder.exists():
