@@ -32,19 +32,20 @@ def draw_all(measurements: Sequence[Measurement], folder: Path) -> dict[str, str
     }
     count = len(measurements)
     for name, (_, draw) in pictures.items():
-        figure = new_figure(4.8 * max(count, 1.3), 4.1, count)
+        figure = new_figure(6.2 if count == 1 else 4.8, 4.1, count)
         handles: dict[str, Artist] = {}
         for axes, measurement in zip(figure.axes, measurements, strict=True):
             # Stages differ so much between services that a common scale would hide small ones.
             if axes is not figure.axes[0] and draw is not _draw_stages:
                 axes.sharey(figure.axes[0])
             draw(axes, measurement)
-            axes.set_title(measurement.system.name)
+            # Two lines: the name of an encoder may be as long as the panel is wide.
+            axes.set_title(measurement.system.name.replace("passages, ", "passages,\n"))
             lines, labels = axes.get_legend_handles_labels()
             handles |= dict(zip(labels, lines, strict=True))
         figure.legend(
             handles.values(), handles, loc="outside lower center", frameon=False, fontsize=9,
-            ncols=min(len(handles), 3 * count),
+            ncols=min(len(handles), 3 * min(count, 3)),
         )  # fmt: skip
         save_figure(figure, folder / name)
     return {name: title for name, (title, _) in pictures.items()}

@@ -91,7 +91,7 @@ def plot_tsne(
 
 
 def _drawn(panels: Sequence[EmbeddingPanel], planes: Sequence[Plane]) -> "Figure":
-    figure = new_figure(_PANEL_INCHES * len(panels) + 0.3, _PANEL_INCHES + 0.6, len(panels))
+    figure = new_figure(_PANEL_INCHES, _PANEL_INCHES, len(panels))
     for axes, panel, plane in zip(figure.axes, panels, planes, strict=True):
         _scatter(axes, plane, len(panel.queries))
         axes.set_title(panel.title)

@@ -28,11 +28,15 @@ INK = "#333333"
 
 _DOTS_PER_INCH = 150
 _PADDING_INCHES = 0.08
+_COLUMNS = 3
+_LEGEND_INCHES = 0.4
 _SUFFIXES = (".png", ".svg")
 
 
-def new_figure(width_inches: float, height_inches: float, columns: int = 1) -> "Figure":
-    """An empty figure with `columns` axes side by side, reached by `figure.axes`.
+def new_figure(width_inches: float, height_inches: float, count: int = 1) -> "Figure":
+    """An empty figure with `count` axes of this size, reached by `figure.axes`.
+
+    At most three of them are side by side, so that they can be read on a page.
 
     :raises MissingExtraError: When matplotlib is not installed.
     """
@@ -40,10 +44,13 @@ def new_figure(width_inches: float, height_inches: float, columns: int = 1) -> "
         from matplotlib.figure import Figure
         from matplotlib.layout_engine import ConstrainedLayoutEngine
     layout = ConstrainedLayoutEngine(w_pad=_PADDING_INCHES, h_pad=_PADDING_INCHES, wspace=0.03)
-    figure = Figure(figsize=(width_inches, height_inches), layout=layout)
+    columns = min(count, _COLUMNS)
+    rows = -(-count // columns)
+    size = (width_inches * columns + _LEGEND_INCHES, height_inches * rows + _LEGEND_INCHES)
+    figure = Figure(figsize=size, layout=layout)
     figure.set_facecolor("white")
-    for axes in figure.subplots(1, columns, squeeze=False).flat:
-        _style(axes)
+    for number in range(count):
+        _style(figure.add_subplot(rows, columns, number + 1))
     return figure
 
 

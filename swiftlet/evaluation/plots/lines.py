@@ -82,8 +82,7 @@ def plot_lines(panels: Sequence[LinePanel]) -> "Figure":
         raise InvalidArgumentError("there is no panel to draw")
     for panel in panels:
         _check(panel)
-    width, height = _PANEL_INCHES
-    figure = new_figure(width * len(panels) + 0.4, height + 0.4, len(panels))
+    figure = new_figure(*_PANEL_INCHES, len(panels))
     names = list(dict.fromkeys(curve.name for panel in panels for curve in panel.curves))
     colours = {name: COLOURS[number % len(COLOURS)] for number, name in enumerate(names)}
     for axes, panel in zip(figure.axes, panels, strict=True):

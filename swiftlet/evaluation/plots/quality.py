@@ -65,7 +65,7 @@ def plot_quality(
                 f"{shown(point.name)} has a latency of {point.latency_ms:g} ms, but more than 0 "
                 "is expected"
             )
-    figure = new_figure(5.6, 3.9)
+    figure = new_figure(5.2, 3.5)
     (axes,) = figure.axes
     colours = cycle(COLOURS)
     names = list(dict.fromkeys(point.series for point in points))

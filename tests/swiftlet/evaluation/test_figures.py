@@ -22,7 +22,7 @@ def png_size(path: Path) -> tuple[int, int]:
 
 
 def drawn():
-    figure = new_figure(3.0, 2.0, columns=2)
+    figure = new_figure(3.0, 2.0, 2)
     for axes in figure.axes:
         axes.plot([1, 2, 3], [3, 1, 2])
     return figure
@@ -30,7 +30,7 @@ def drawn():
 
 def test_a_png_has_150_dots_an_inch(tmp_path):
     save_figure(drawn(), tmp_path / "figure.png")
-    assert png_size(tmp_path / "figure.png") == (450, 300)
+    assert png_size(tmp_path / "figure.png") == (960, 360)
     assert [path.name for path in tmp_path.iterdir()] == ["figure.png"]
 
 
@@ -59,7 +59,7 @@ print("matplotlib.pyplot" in sys.modules)
         [sys.executable, "-c", script], check=True, capture_output=True, text=True
     )
     assert answer.stdout == "False\n"
-    assert png_size(tmp_path / "empty.png") == (150, 150)
+    assert png_size(tmp_path / "empty.png") == (210, 210)
 
 
 def test_a_figure_that_cannot_be_written_leaves_the_earlier_one(tmp_path):
