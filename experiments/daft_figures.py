@@ -1,133 +1,167 @@
-"""The raw figures and the plots of docs/results/daft.md, from finished runs."""
+"""The raw figures and the plots of docs/results/daft.md, from the records of finished runs."""
 
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import numpy as np
 from scipy.stats import spearmanr
 
-from experiments.daft_runs import Variant, Workplace, verdict
+from experiments.daft_runs import TESTS, Variant, Workplace
 from experiments.runs import query_latencies
 from export.encoder_directory import export_encoder
 from loadtests.results import Figures
-from swiftlet.evaluation.comparison import PlainColumn, compare, comparison_from, mean_of
 from swiftlet.evaluation.machine import describe_machine
 from swiftlet.evaluation.plots.embeddings import EmbeddingPanel, plot_pca, plot_tsne
 from swiftlet.evaluation.plots.figures import save_figure
-from swiftlet.evaluation.plots.lines import Curve, plot_lines
+from swiftlet.evaluation.plots.lines import Curve, LinePanel, Moment, plot_lines
 from swiftlet.evaluation.plots.quality import QualityPoint, plot_quality
-from training.logged_run import LoggedRun
-from training.objective.divergence import AlignmentStopping
+from training.objective.divergence import AlignmentStopping, PlateauFigure
 from training.plots import divergence_panel, loss_panel
 
-PACKAGES = ["torch", "transformers", "sentence-transformers", "onnxruntime", "ranx"]
+PACKAGES = ["torch", "transformers", "sentence-transformers", "onnxruntime", "bm25s"]
 DELTA_PER_DIMENSION = 250 / 512
 LONGEST_ALIGNMENT = "document-frozen"
 SETTINGS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text())
-# The runs of Figure 2, each with and without alignment.
-CURVES = ("cached-fast", "cached", "default")
-EMBEDDINGS = "embeddings.npz"
+COLLECTIONS = [f"{name} {split}" for name, split in TESTS]
+BEFORE = ["kl_per_dimension", "query_cosine", "document_cosine", "ndcg@10"]
+AFTER = [
+    "ndcg@10", "query_cosine", "document_cosine", "query_effective_rank",
+    "document_effective_rank", "loss", "collapsed_loss",
+]  # fmt: skip
+
+Records = Mapping[str, Mapping[str, Figures]]
+"""Run -> seed -> its record."""
 
 
-def collect(workplace: Workplace, experiments: Mapping[str, Sequence[Variant]]) -> Figures:
-    """The figures of all experiments that have finished all their runs."""
-    done = {name: runs for name, runs in experiments.items() if all(map(workplace.is_done, runs))}
-    runs = {variant.name: variant for variants in done.values() for variant in variants}
+def collect(
+    workplace: Workplace, experiments: Mapping[str, Sequence[str]], runs: Records, known: Figures
+) -> Figures:
+    """The figures of all experiments that have all their runs, with one seed or more."""
+    done = {name: each for name, each in experiments.items() if all(run in runs for run in each)}
+    each_run = {name: list(each.values()) for name, each in runs.items()}
     figures: Figures = {
         "template": "experiments/daft.md.j2",
-        "machine": describe_machine(PACKAGES, threads=str(workplace.processes)),
+        "machine": known.get("machine")
+        or describe_machine(PACKAGES, threads=str(workplace.processes)),
         "delta_per_dimension": DELTA_PER_DIMENSION,
-        "experiments": {name: [v.name for v in variants] for name, variants in done.items()},
-        "courses": {name: _course(workplace, variant) for name, variant in runs.items()},
-        "comparisons": {},
+        "experiments": done,
+        "collections": COLLECTIONS,
+        "courses": {name: across([*map(_course, each)]) for name, each in each_run.items()},
+        "collapses": {name: [r["collapse"] for r in each] for name, each in each_run.items()},
+        "tested": _baselines(known["baselines"]) | _tested(runs),
+        "latencies": known.get("latencies", {}),
+        "baselines": known["baselines"],
+        "runs": runs,
     }
-    for name, states in (("collapse", ()), ("ablation", ("ended",)), ("projection", ())):
-        if name in done:
-            figures["comparisons"][name] = _comparison(_tests(workplace, done[name], *states))
     if "layers" in done:
-        figures["comparisons"]["layers"] = _layers(workplace, done["layers"])
-    if "collapse" in done:
-        figures["stopping"] = _stopping(workplace.log(runs[LONGEST_ALIGNMENT]))
-        figures["curves"] = _curves(workplace, runs)
-    if "negatives" in done:
-        logs = {variant.name: workplace.log(variant) for variant in done["negatives"]}
-        figures["seconds_per_step"] = {name: _seconds_per_step(log) for name, log in logs.items()}
+        figures["latencies"] = figures["latencies"] or _latencies(workplace, done["layers"])
+    if LONGEST_ALIGNMENT in runs:
+        figures["stopping"] = _stopping(runs[LONGEST_ALIGNMENT]["0"]["stages"]["alignment"])
     if "map" in done:
-        figures["correlations"] = _correlations(workplace, done["map"])
+        figures["correlations"] = _correlations([r for n in done["map"] for r in runs[n].values()])
     return figures
 
 
-def _last_stage(log: LoggedRun) -> list[Mapping[str, Any]]:
+def across(rows: Sequence[Any]) -> Any:
+    """Mappings of one shape as one, with the mean of each number and half of its range."""
+    if isinstance(rows[0], dict):
+        return {key: across([row[key] for row in rows]) for key in rows[0]}
+    return {"mean": fmean(rows), "half": (max(rows) - min(rows)) / 2}
+
+
+def _last(record: Figures) -> list[Figures]:
     """The evaluations of the last stage. Both towers train in it, unless the run ended earlier."""
-    evaluations = log.of_kind("evaluation")
-    return [record.values for record in evaluations if record.stage == evaluations[-1].stage]
+    *_, stage = record["stages"].values()
+    evaluations: list[Figures] = stage["evaluations"]
+    return evaluations
 
 
-def _course(workplace: Workplace, variant: Variant) -> Figures:
+def _course(record: Figures) -> Figures:
     """The validation figures of a run before and after its last stage."""
-    log = workplace.log(variant)
-    evaluations = _last_stage(log)
-    first, last = evaluations[0], evaluations[-1]
-    before = ["kl_per_dimension", "query_cosine", "document_cosine", "ndcg@10"]
-    ranks = ["query_effective_rank", "document_effective_rank"]
+    evaluations = _last(record)
+    steps = sum(stage["evaluations"][-1]["step"] for stage in record["stages"].values())
+    *_, stage = record["stages"].values()
     return {
-        "before": {key: first[key] for key in before},
-        "best_ndcg": max(values["ndcg@10"] for values in evaluations),
-        "after": {key: last[key] for key in [*before[1:], "loss", "collapsed_loss", *ranks]},
-        "collapse": verdict(log) if workplace.collapsed(variant) else None,
-        "last_step": log.of_kind("evaluation")[-1].step,
+        "before": {key: evaluations[0][key] for key in BEFORE},
+        "best": max(each["ndcg@10"] for each in evaluations),
+        "after": {key: evaluations[-1][key] or 0.0 for key in AFTER},
+        "steps": steps,
+        "seconds_a_step": stage["seconds_a_step"] or 0.0,
     }
 
 
-def _tests(workplace: Workplace, variants: Sequence[Variant], *states: str) -> dict[str, Any]:
+def _tested(runs: Records) -> Figures:
+    """Title of a run and its state -> the figures on the tests, and their mean nDCG@10."""
+    tested: Figures = {}
+    for name, records in runs.items():
+        for state in records["0"]["tests"] if "0" in records else ():
+            found = [record["tests"][state] for record in records.values()]
+            title = name if state == "ended" else f"{name}, {state}"
+            rows = [{**each, "mean": _mean(each)} for each in found]
+            if state == "ended":
+                for row, record in zip(rows, records.values(), strict=True):
+                    row["validation"] = max(
+                        e["ndcg@10"] for s in record["stages"].values() for e in s["evaluations"]
+                    )
+            tested[title] = {"seeds": len(rows), **across(rows)}
+    return tested
+
+
+def _mean(tests: Mapping[str, Mapping[str, float]]) -> float:
+    return fmean(tests[title]["nDCG@10"] for title in COLLECTIONS)
+
+
+def _baselines(measured: Figures) -> Figures:
+    """The same of systems that are not trained here."""
     return {
-        title: values
-        for variant in variants
-        for title, values in workplace.tests(variant, *states).items()
+        name: {
+            "seeds": 1,
+            **across([{title: tests[title] for title in COLLECTIONS} | {"mean": _mean(tests)}]),
+            "validation": across(tests["validation"]),
+        }
+        for name, tests in measured.items()
     }
 
 
-def _comparison(runs: Mapping[str, Any], plain: Sequence[PlainColumn] = ()) -> Figures:
-    return asdict(compare(runs, correction="holm", plain_columns=plain))
-
-
-def _layers(workplace: Workplace, variants: Sequence[Variant]) -> Figures:
-    titles = {}
-    for variant in variants:
-        kept = variant.settings.get("query_encoder.layers", [0, 5])
-        titles[variant.name] = f"{len(kept)} layer{'s' if len(kept) > 1 else ''}: {kept}"
-    directories = {titles[name]: workplace.runs / name / "query-encoder" for name in titles}
+def _latencies(workplace: Workplace, names: Sequence[str]) -> Figures:
+    directories = {name: workplace.directory(Variant(name)) / "query-encoder" for name in names}
     for out in directories.values():
         if not out.is_dir():
             export_encoder(out.with_name("run") / "query_encoder", out, precisions=["int8"])
-    latencies = query_latencies(directories, workplace.runs / "latency.json")
-    runs = {titles[name]: values for name, values in _tests(workplace, variants, "ended").items()}
-    return _comparison(runs, [PlainColumn("ms a query", latencies, decimals=2)])
+    return query_latencies(directories, workplace.runs / "latency.json")
 
 
-def _stopping(log: LoggedRun) -> list[Figures]:
-    """For each stopping criterion, the end of the longest alignment, and the quality reached."""
-    evaluations = [record for record in log.of_kind("evaluation") if record.stage == "alignment"]
-    dim = round(evaluations[0].values["kl"] / evaluations[0].values["kl_per_dimension"])
+def _stopping(alignment: Figures) -> list[Figures]:
+    """For each criterion, the end of the longest alignment, and the quality reached."""
+    evaluations = alignment["evaluations"]
     criteria = {
-        f"δ = {delta:.3f} a dimension": AlignmentStopping(dim, None, delta, None)
+        f"δ = {delta:.3f} a dimension": AlignmentStopping(1, delta, None, None)
         for delta in (0.6, DELTA_PER_DIMENSION, 0.4, 0.3)
-    } | {f"patience {n}": AlignmentStopping(dim, None, None, n) for n in (1, 2, 3)}
+    }
+    plateaus: list[tuple[PlateauFigure, str]] = [("kl", "the KL estimate"), ("ndcg@10", "nDCG@10")]
+    for figure, name in plateaus:
+        for patience in (35, 70, 105):
+            stopping = AlignmentStopping(1, None, None, patience, figure, 0.01)
+            criteria[f"plateau of {name}, {patience} steps"] = stopping
     rows = []
     for name, stopping in criteria.items():
-        found = next((e for e in evaluations[1:] if stopping.reason_to_stop(e.values["kl"])), None)
-        values = (found or evaluations[-1]).values
-        reached = {key: values[key] for key in ("kl_per_dimension", "ndcg@10")}
-        rows.append({"criterion": name, "step": found.step if found else None, **reached})
+        ends = (
+            each
+            for each in evaluations
+            if stopping.reason_to_stop(each["step"], each["kl_per_dimension"], each["ndcg@10"])
+        )
+        found = next(ends, None)
+        reached = {key: (found or evaluations[-1])[key] for key in ("kl_per_dimension", "ndcg@10")}
+        rows.append({"criterion": name, "step": found["step"] if found else None, **reached})
     return rows
 
 
-def _correlations(workplace: Workplace, variants: Sequence[Variant]) -> list[Figures]:
+def _correlations(records: Sequence[Figures]) -> list[Figures]:
     """Rank correlation of each figure before both towers train with nDCG@10 at the end."""
-    stages = [_last_stage(workplace.log(variant)) for variant in variants]
+    stages = [_last(record) for record in records]
     kept = [evaluations[-1]["ndcg@10"] for evaluations in stages]
     rows = []
     for key, name in SETTINGS["predictors"].items():
@@ -136,37 +170,16 @@ def _correlations(workplace: Workplace, variants: Sequence[Variant]) -> list[Fig
     return rows
 
 
-def _seconds_per_step(log: LoggedRun) -> float:
-    records = [record for record in log.of_kind("step") if record.stage == "fine-tuning"]
-    seconds = records[-1].values["seconds"] - records[0].values["seconds"]
-    return float(seconds / (records[-1].step - records[0].step))
-
-
-def _curves(workplace: Workplace, runs: Mapping[str, Variant]) -> Figures:
-    """Losses of fine-tuning (Figure 2), and the KL estimate of the alignment (Figure 4)."""
-    losses: Figures = {}
-    for name in CURVES:
-        log = workplace.log(runs[name])
-        losses[name] = {"limit": log.last("evaluation", "collapsed_loss")}
-        for run, label in ((f"{name}-unaligned", "not aligned"), (name, "aligned")):
-            log = workplace.log(runs[run])
-            (loss,) = (s for s in log.series("step", "loss") if s.stage == "fine-tuning")
-            steps = loss.x - log.stage_starts()["fine-tuning"]
-            losses[name][label] = [steps.tolist(), loss.y.tolist()]
-    log = workplace.log(runs["default"])
-    (kl,) = (s for s in log.series("evaluation", "kl_per_dimension") if s.stage == "alignment")
-    stopped_at = next((record.step for record in log.of_kind("stop")), None)
-    divergence = {"points": [kl.x.tolist(), kl.y.tolist()], "stopped_at": stopped_at}
-    return {"losses": losses, "divergence": divergence}
-
-
-def draw_embeddings(workplace: Workplace, variants: Sequence[Variant], folder: Path) -> None:
-    runs = {variant.name: variant for variant in variants}
-    if all(workplace.is_done(runs[name]) for name, _, _ in SETTINGS["panels"]):
+def draw_embeddings(workplace: Workplace, folder: Path) -> None:
+    """Figures 3 and 5, if all their runs with the first seed are on this machine."""
+    files = [
+        workplace.directory(Variant(name)) / "embeddings.npz" for name, *_ in SETTINGS["panels"]
+    ]
+    if all(file.is_file() for file in files):
         folder.mkdir(parents=True, exist_ok=True)
         panels = []
-        for name, state, title in SETTINGS["panels"]:
-            with np.load(workplace.directory(runs[name]) / EMBEDDINGS) as found:
+        for file, (_, state, title) in zip(files, SETTINGS["panels"], strict=True):
+            with np.load(file) as found:
                 queries, documents = found[f"{state} queries"], found[f"{state} documents"]
             panels.append(EmbeddingPanel(title, queries, documents))
         save_figure(plot_pca(panels), folder / "embeddings.png")
@@ -174,46 +187,58 @@ def draw_embeddings(workplace: Workplace, variants: Sequence[Variant], folder: P
 
 
 def draw(figures: Figures, folder: Path) -> None:
-    """Draw the plots that have raw figures; other plots are left as they are."""
+    """Draw the plots that have raw figures, of the first seed."""
     folder.mkdir(parents=True, exist_ok=True)
-    if "layers" in figures["comparisons"]:
-        _draw_layers(figures["comparisons"]["layers"], folder / "latency.png")
-    if "curves" in figures:
-        _draw_losses(figures["curves"]["losses"], folder / "loss.png")
-        _draw_divergence(figures, folder / "divergence.png")
+    runs = {name: each["0"]["stages"] for name, each in figures["runs"].items() if "0" in each}
+    if figures["latencies"]:
+        _draw_layers(figures, folder / "latency.png")
+    if all(name in runs for pair in SETTINGS["curves"] for name in pair):
+        _draw_losses(runs, folder / "loss.png")
+    if "stopping" in figures:
+        _draw_alignment(runs[LONGEST_ALIGNMENT]["alignment"], folder / "divergence.png")
 
 
-def _draw_layers(raw: Figures, path: Path) -> None:
+def _draw_layers(figures: Figures, path: Path) -> None:
     """Figure 6: mean nDCG@10 over the tests against latency."""
-    comparison = comparison_from(raw)
-    (latencies,) = comparison.plain_columns
-    points = []
-    for row in comparison.rows:
-        quality = mean_of(comparison, row.name, "nDCG@10")
-        name = row.name.partition(":")[0]
-        points.append(QualityPoint(name, latencies.figures[row.name], quality, series="DAFT"))
+    tested = figures["tested"]
+    points = [
+        QualityPoint(SETTINGS["layers"][name], ms, tested[name]["mean"]["mean"], series="DAFT")
+        for name, ms in figures["latencies"].items()
+    ]
     label = "nDCG@10, mean over the tests"
     save_figure(plot_quality(points, quality_label=label, latency_label="ms a query"), path)
 
 
-def _draw_losses(losses: Figures, path: Path) -> None:
+def _draw_losses(runs: Figures, path: Path) -> None:
     """Figure 2, for each choice of negatives, each with its own limit."""
     panels = []
-    for name, points in losses.items():
-        curves = [_curve(label, points[label]) for label in ("not aligned", "aligned")]
-        panels.append(loss_panel(curves, collapsed_loss=points["limit"], title=name))
+    for aligned, unaligned in SETTINGS["curves"]:
+        curves = []
+        for label, run in (("not aligned", unaligned), ("aligned", aligned)):
+            if "fine-tuning" in runs[run]:
+                x, y = map(np.array, runs[run]["fine-tuning"]["losses"])
+                curves.append(Curve(label, x, y))
+        limit = runs[unaligned]["fine-tuning"]["evaluations"][-1]["collapsed_loss"]
+        panels.append(loss_panel(curves, collapsed_loss=limit, title=aligned))
     save_figure(plot_lines(panels), path)
 
 
-def _curve(name: str, points: Sequence[Sequence[float]]) -> Curve:
-    x, y = np.array(points)
-    return Curve(name, x, y)
-
-
-def _draw_divergence(figures: Figures, path: Path) -> None:
-    divergence = figures["curves"]["divergence"]
-    panel = divergence_panel(
-        [_curve("KL estimate", divergence["points"])], threshold=figures["delta_per_dimension"],
-        stopped_at=divergence["stopped_at"], per_dimension=True, x_label="step of the alignment",
+def _draw_alignment(alignment: Figures, path: Path) -> None:
+    """Figure 4: the KL estimate with δ, and nDCG@10 with the plateau that ends an alignment."""
+    evaluations = alignment["evaluations"]
+    steps = np.array([each["step"] for each in evaluations])
+    kl = np.array([each["kl_per_dimension"] for each in evaluations])
+    ndcg = np.array([each["ndcg@10"] for each in evaluations])
+    ends = {row["criterion"]: row["step"] for row in _stopping(alignment)}
+    of_threshold = ends[f"δ = {DELTA_PER_DIMENSION:.3f} a dimension"]
+    of_plateau = ends["plateau of nDCG@10, 70 steps"]
+    label = "step of the alignment"
+    threshold = divergence_panel(
+        [Curve("KL estimate", steps, kl)], threshold=DELTA_PER_DIMENSION,
+        stopped_at=of_threshold, per_dimension=True, x_label=label, title="threshold",
     )  # fmt: skip
-    save_figure(plot_lines([panel]), path)
+    plateau = LinePanel(
+        "nDCG@10", [Curve("nDCG@10", steps, ndcg)], x_label=label, markers=True,
+        title="plateau", moments=[] if of_plateau is None else [Moment(of_plateau, "stopped")],
+    )  # fmt: skip
+    save_figure(plot_lines([threshold, plateau]), path)

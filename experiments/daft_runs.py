@@ -1,9 +1,9 @@
-"""Runs of DAFT: each a recipe with some settings changed, trained and tested once, then kept.
+"""Runs of DAFT: each a recipe with some settings changed, trained and tested once with each seed.
 
-A run is a process of `swiftlet train`. Finished runs are kept, so an interrupted set of runs can be
-resumed.
+A run is a process of `swiftlet train`. An interrupted one goes on where it was.
 """
 
+import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,20 +11,28 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import bm25s
+import faiss
 import numpy as np
 import torch
 from accelerate import Accelerator
 from numpy.typing import NDArray
 
 from experiments.runs import Processes
-from swiftlet.encoders import torch_weights
-from swiftlet.evaluation.metrics import evaluate_per_query
+from loadtests.results import Figures
+from swiftlet.encoders import DEFAULT_QUERY_ENCODER, torch_weights
+from swiftlet.evaluation.metrics import evaluate
+from swiftlet.indexing.progress import Silence
+from swiftlet.retrieval.encoder import OnnxEncoder
+from swiftlet.retrieval.encoding import encode_texts
 from swiftlet.retrieval.manifest import FILE_NAME as MANIFEST
 from swiftlet.retrieval.passages import PassageSplitter
 from swiftlet.retrieval.tokenizer import Tokenizer
+from swiftlet.retrieval.types import Run
+from training.data.passages import Passages
 from training.data.sources import DataSource
 from training.data.validation_set import ValidationSet, validation_from
-from training.inputs import make_dual_encoder
+from training.inputs import load_data, make_dual_encoder
 from training.logged_run import LoggedRun, read_training_log
 from training.loop.batch_encoder import BatchEncoder
 from training.loop.checkpoints import CHECKPOINT, STAGES, read_checkpoint
@@ -32,36 +40,45 @@ from training.loop.devices import make_accelerator
 from training.loop.embedding_cache import EmbeddingCache
 from training.loop.log import FILE_NAME as LOG_FILE
 from training.loop.run_directory import RECIPE_FILE
-from training.loop.validator import Validator
+from training.loop.validator import METRICS, Encoders, Validator
 from training.model.dual_encoder import DualEncoder
 from training.model.loading import truncating_tokenizer
 from training.model.towers import Tower, TowerSettings
 from training.model.trained import TOWERS
-from training.recipes.settings import parse_recipe
+from training.objective.negatives.sampler import Rows
+from training.recipes.settings import Recipe, parse_recipe, read_recipe
 from training.train import output_key
 
 BASE = Path(__file__).with_name("daft.toml")
 TRAINING = [("squad-dev-v1.1", "train"), ("medquad", "all"), ("boolq", "dev")]
 TESTS = [("squad-dev-v1.1", "test"), ("boolq", "test_disjoint"), ("scifact", "test")]
-TEST_METRICS = ["nDCG@10", "R@100"]
 EMBEDDED = 400
 REFUSED = 2
+RECORD = "record.json"
+EVALUATED = [
+    "step", "kl_per_dimension", "ndcg@10", "query_cosine", "document_cosine",
+    "query_effective_rank", "document_effective_rank", "loss", "collapsed_loss", "collapse",
+]  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """A run: the settings that differ from daft.toml.
+    """A run: its seed, and the settings that differ from daft.toml.
 
     `tested` are the states, as `_states` names them, in which the encoders are evaluated on the
     test collections. Embeddings are kept in all states.
     """
 
     name: str
+    seed: int = 0
     settings: Mapping[str, Any] = field(default_factory=dict)
     tested: tuple[str, ...] = ()
 
-    def title(self, state: str) -> str:
-        return self.name if state == "ended" else f"{self.name}, {state}"
+    @property
+    def identity(self) -> str:
+        """A hash of all that a record depends on."""
+        parts = [BASE.read_text("utf-8"), json.dumps([dict(self.settings), self.tested])]
+        return hashlib.sha256("".join(parts).encode()).hexdigest()[:12]
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,11 +90,12 @@ class Workplace:
     processes: Processes
 
     def directory(self, variant: Variant) -> Path:
-        return self.runs / variant.name
+        return self.runs / f"{variant.name}-{variant.seed}"
 
-    def arguments(self, variant: Variant) -> list[str]:
+    def overrides(self, variant: Variant) -> list[str]:
         weights = str(torch_weights())
         settings = {
+            "seed": variant.seed,
             "query_encoder.model": weights,
             "document_encoder.model": weights,
             "embedding_cache": str(self.runs / "frozen"),
@@ -86,48 +104,46 @@ class Workplace:
         sources = [
             f"{{corpus = {str(self.data / name)!r}, qrels = {split!r}}}" for name, split in TRAINING
         ]
-        changed = [f"data=[{', '.join(sources)}]"]
         # JSON's numbers, strings and lists are TOML's.
-        changed += [
+        return [f"data=[{', '.join(sources)}]"] + [
             f"{key}={json.dumps(value) if value != '' else ''}" for key, value in settings.items()
         ]
-        words = [word for each in changed for word in ("--set", each)]
-        out = str(self.directory(variant) / "run")
-        return ["train", str(BASE), "--out", out, "--resume", *words]
-
-    def train(self, variant: Variant) -> None:
-        """Train a run, unless it is trained already; a collapse is an outcome, too."""
-        directory = self.directory(variant)
-        outcome = directory / "outcome.json"
-        if outcome.is_file():
-            return
-        collapsed = False
-        # An earlier process may have been stopped right after the training.
-        if not (directory / "run" / MANIFEST).is_file():
-            print(f"{variant.name}: training", flush=True)
-            output = directory / "output.txt"
-            status, written = self.processes.swiftlet(*self.arguments(variant), output=output)
-            collapsed = status == REFUSED and verdict(self.log(variant)) is not None
-            if status and not collapsed:
-                raise SystemExit(f"{variant.name} failed: {written.strip().splitlines()[-1]}")
-        outcome.write_text(json.dumps({"collapsed": collapsed}))
-
-    def is_done(self, variant: Variant) -> bool:
-        needed = ["outcome.json", *(["tested.json"] if variant.tested else [])]
-        return all((self.directory(variant) / name).is_file() for name in needed)
 
     def log(self, variant: Variant) -> LoggedRun:
         return read_training_log(self.directory(variant) / "run" / LOG_FILE)
 
-    def collapsed(self, variant: Variant) -> bool:
-        """Whether `swiftlet train` ended the run because it had collapsed."""
-        outcome = json.loads((self.directory(variant) / "outcome.json").read_text("utf-8"))
-        return bool(outcome["collapsed"])
+    def record(self, variant: Variant) -> Figures:
+        """All figures of a measured run."""
+        record: Figures = json.loads((self.directory(variant) / RECORD).read_text("utf-8"))
+        return record
 
-    def tests(self, variant: Variant, *states: str) -> dict[str, Any]:
-        """Title -> values by collection, metric and query; of all states if none are given."""
-        tests = json.loads((self.directory(variant) / "tested.json").read_text("utf-8"))
-        return {variant.title(state): tests[state] for state in states or tests}
+
+def measure(workplace: Workplace, variant: Variant) -> Variant:
+    """Train a run and test its encoders; a collapse is an outcome, too."""
+    torch.set_num_threads(workplace.processes.threads)
+    faiss.omp_set_num_threads(workplace.processes.threads)
+    directory = workplace.directory(variant)
+    words = [word for each in workplace.overrides(variant) for word in ("--set", each)]
+    status, written = 0, ""
+    # An earlier process may have been stopped right after the training.
+    if not (directory / "run" / MANIFEST).is_file():
+        command = ["train", str(BASE), "--out", str(directory / "run"), "--resume", *words]
+        output = directory / "output.txt"
+        status, written = workplace.processes.swiftlet(*command, output=output)
+    log = workplace.log(variant)
+    collapse = verdict(log) if status == REFUSED else None
+    if status and collapse is None:
+        raise SystemExit(f"{variant.name} failed: {written.strip().splitlines()[-1]}")
+    tested, mixtures = _test(workplace.data, directory, variant.tested)
+    record = {
+        "settings": variant.identity,
+        "collapse": collapse,
+        "stages": _stages(log),
+        "tests": tested,
+        "mixtures": mixtures,
+    }
+    (directory / RECORD).write_text(json.dumps(_rounded(record)))
+    return variant
 
 
 def verdict(log: LoggedRun) -> str | None:
@@ -138,48 +154,86 @@ def verdict(log: LoggedRun) -> str | None:
     return next((kind for kind in kinds if kind != "none"), None)
 
 
-def run_all(workplace: Workplace, variants: Sequence[Variant]) -> None:
-    unique = {variant.name: variant for variant in variants}
-    workplace.processes.each(workplace.train, unique.values())
-    for variant in unique.values():
-        if not workplace.is_done(variant):
-            print(f"{variant.name}: testing", flush=True)
-            test(workplace.data, workplace.directory(variant), variant.tested)
+def _stages(log: LoggedRun) -> Figures:
+    """The evaluations, losses and speed of each stage."""
+    stages: Figures = {}
+    for record in log.of_kind("evaluation"):
+        values = {"step": record.step, **record.values}
+        stage = stages.setdefault(record.stage, {"evaluations": [], "losses": [[], []]})
+        stage["evaluations"].append({name: values[name] for name in EVALUATED})
+    for name, stage in stages.items():
+        steps = [record for record in log.of_kind("step") if record.stage == name]
+        stage["losses"] = [[each.step for each in steps], [each.values["loss"] for each in steps]]
+        seconds = [each.values["seconds"] for each in steps]
+        passed = steps[-1].step - steps[0].step if steps else 0
+        stage["seconds_a_step"] = (seconds[-1] - seconds[0]) / passed if passed else None
+    return stages
 
 
-def test(data: Path, directory: Path, states: Sequence[str]) -> None:
+def _rounded(value: Any) -> Any:
+    """Five digits of each number: more would be noise, and the file is kept."""
+    match value:
+        case float():
+            return float(f"{value:.5g}")
+        case dict():
+            return {key: _rounded(each) for key, each in value.items()}
+        case list() | tuple():
+            return [_rounded(each) for each in value]
+    return value
+
+
+def _splitter(recipe: Recipe, tower: Tower) -> PassageSplitter:
+    tokenizer = Tokenizer(truncating_tokenizer(tower.encoder, tower.max_tokens))
+    settings = recipe.passages
+    return PassageSplitter(
+        tokenizer, settings.tokens, settings.overlap_tokens, truncate=settings.truncate
+    )
+
+
+def _collections(data: Path, store: Path, splitter: PassageSplitter) -> dict[str, ValidationSet]:
+    return {
+        f"{name} {split}": validation_from(
+            [DataSource(corpus=str(data / name), qrels=split)], store, splitter
+        )
+        for name, split in TESTS
+    }
+
+
+def _test(data: Path, directory: Path, states: Sequence[str]) -> tuple[Figures, Figures]:
     """Embed with a run's encoders at its start, aligned and at its end; test in `states`."""
     settings = json.loads((directory / "run" / RECIPE_FILE).read_text("utf-8"))
     recipe = parse_recipe(settings, str(directory))
     torch.manual_seed(recipe.seed)
     dual_encoder = make_dual_encoder(recipe)
     tower = dual_encoder.document_tower
-    tokenizer = Tokenizer(truncating_tokenizer(tower.encoder, tower.max_tokens))
-    passages = recipe.passages
-    splitter = PassageSplitter(tokenizer, passages.tokens, passages.overlap_tokens, truncate=True)
-    collections = {
-        f"{name} {split}": validation_from(
-            [DataSource(corpus=str(data / name), qrels=split)], directory.parent / "tests", splitter
-        )
-        for name, split in TESTS
-    }
+    collections = _collections(data, directory.parent / "tests", _splitter(recipe, tower))
     outputs = Path(recipe.embedding_cache or directory)
     frozen = EmbeddingCache(outputs, output_key(tower, recipe), tower.width)
     accelerator = make_accelerator(recipe.optimiser.precision, recipe.optimiser.batch_size)
     dual_encoder.to(accelerator.device)
-    figures: dict[str, Any] = {}
+    tested: Figures = {}
+    mixtures: Figures = {}
     embeddings: dict[str, Any] = {}
     for state, encoder in _states(directory / "run", dual_encoder, frozen, accelerator):
-        embeddings |= _embeddings(encoder, next(iter(collections.values())), state)
+        queries, documents = _embeddings(encoder, next(iter(collections.values())))
+        embeddings |= {f"{state} queries": queries, f"{state} documents": documents}
+        mixtures[state] = mixture(queries, documents)
         if state in states:
-            figures[state] = {
-                title: evaluate_per_query(
-                    Validator(collection, EMBEDDED).run(encoder), collection.qrels, TEST_METRICS
-                )
+            tested[state] = {
+                title: Validator(collection, EMBEDDED).quality(encoder)
                 for title, collection in collections.items()
             }
     np.savez(directory / "embeddings.npz", **embeddings)
-    (directory / "tested.json").write_text(json.dumps(figures))
+    return tested, mixtures
+
+
+def mixture(queries: NDArray[np.float32], documents: NDArray[np.float32]) -> float:
+    """The share of the points whose nearest other point is of the other kind."""
+    points = np.concatenate((queries, documents))
+    scores = points @ points.T
+    np.fill_diagonal(scores, -np.inf)
+    kinds = np.arange(len(points)) < len(queries)
+    return float((kinds[scores.argmax(1)] != kinds).mean())
 
 
 def _states(
@@ -205,12 +259,78 @@ def _states(
 
 
 def _embeddings(
-    encoder: BatchEncoder, collection: ValidationSet, state: str
-) -> dict[str, NDArray[np.float32]]:
+    encoder: BatchEncoder, collection: ValidationSet
+) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     relevant = list(dict.fromkeys(document for q in collection.qrels.values() for document in q))
     rows = [collection.passages.document_ids.index(document) for document in relevant[:EMBEDDED]]
     chosen = collection.queries[:: max(1, len(collection.queries) // EMBEDDED)][:EMBEDDED]
+    documents = encoder.passages(collection.passages, np.array(rows))
+    return encoder.queries(chosen).float().cpu().numpy(), documents.float().cpu().numpy()
+
+
+@dataclass(frozen=True, slots=True)
+class _WithStudent:
+    """The teacher's documents, and the queries of an exported student."""
+
+    student: OnnxEncoder
+    teacher: BatchEncoder
+
+    def queries(self, texts: Sequence[str]) -> torch.Tensor:
+        return torch.from_numpy(encode_texts(self.student, texts))
+
+    def passages(self, passages: Passages, rows: Rows) -> torch.Tensor:
+        return self.teacher.passages(passages, rows)
+
+
+def baselines(workplace: Workplace, seeds: int) -> Figures:
+    """The encoders that ship and BM25, on the tests and on the validation queries of each seed."""
+    measured: Figures = {}
+    changes = {"query_encoder.pooling": "mean", "document_encoder.pooling": "mean"}
+    for seed in range(seeds):
+        overrides = workplace.overrides(Variant("baselines", seed, changes))
+        recipe = read_recipe(BASE, overrides)
+        tower = make_dual_encoder(recipe).document_tower
+        store = workplace.runs / "tests"
+        collections = {"validation": load_data(recipe, tower, store, Silence())[1]}
+        if seed == 0:
+            collections |= _collections(workplace.data, store, _splitter(recipe, tower))
+        outputs = EmbeddingCache(workplace.runs / "frozen", output_key(tower, recipe), tower.width)
+        accelerator = make_accelerator(recipe.optimiser.precision, recipe.optimiser.batch_size)
+        teacher = BatchEncoder(
+            DualEncoder(tower, tower, projection="none"),
+            accelerator,
+            micro_batch_size=32,
+            embedding_cache=outputs,
+        )
+        systems: dict[str, Encoders] = {
+            "teacher for both": teacher,
+            "teacher, distilled student": _WithStudent(
+                OnnxEncoder.load(DEFAULT_QUERY_ENCODER), teacher
+            ),
+        }
+        for title, collection in collections.items():
+            validator = Validator(collection, EMBEDDED)
+            found = {name: validator.quality(system) for name, system in systems.items()}
+            found["BM25"] = evaluate(_bm25(collection), collection.qrels, METRICS)
+            for name, figures in found.items():
+                kept = measured.setdefault(name, {"validation": []})
+                if title == "validation":
+                    kept[title].append(figures["nDCG@10"])
+                else:
+                    kept[title] = figures
+    result: Figures = _rounded(measured)
+    return result
+
+
+def _bm25(collection: ValidationSet) -> Run:
+    index = bm25s.BM25()
+    texts = collection.passages.texts(collection.rows)
+    index.index(bm25s.tokenize(texts, show_progress=False), show_progress=False)
+    words = bm25s.tokenize(collection.queries, show_progress=False)
+    rows, scores = index.retrieve(words, k=min(100, len(texts)), show_progress=False)
+    owners = collection.passages.passage_to_document[collection.rows]
+    ids = collection.passages.document_ids
     return {
-        f"{state} queries": encoder.queries(chosen).cpu().numpy(),
-        f"{state} documents": encoder.passages(collection.passages, np.array(rows)).cpu().numpy(),
+        query: {ids[owners[row]]: float(score) for row, score in zip(*found, strict=True)}
+        for query, *found in zip(collection.query_ids, rows, scores, strict=True)
     }

@@ -148,6 +148,7 @@ def make_sampler(
                     seed=own_seed,
                     score_factor=loss.score_factor,
                     temperature=loss.temperature,
+                    takes_best=settings.gradient == "re-encoded",
                     device=encoder.accelerator.device,
                     dtype=getattr(torch, settings.cache_precision),
                 )

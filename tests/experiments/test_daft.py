@@ -1,4 +1,4 @@
-"""The DAFT page, made from runs: their logs, their tests and their embeddings."""
+"""The DAFT page, made from the records of runs."""
 
 import json
 from pathlib import Path
@@ -6,115 +6,168 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from experiments.daft import EXPERIMENTS, variant
-from experiments.daft_figures import collect, draw, draw_embeddings
-from experiments.daft_runs import Workplace, verdict
+from experiments.daft import EXPERIMENTS, missing, variant
+from experiments.daft_figures import COLLECTIONS, across, collect, draw, draw_embeddings
+from experiments.daft_runs import EVALUATED, Workplace, _stages, mixture, verdict
 from experiments.runs import Processes
 from loadtests.results import write
+from training.logged_run import read_training_log
 
-COLLAPSED = "cached-fast-unaligned"
-QUERIES = [f"q{number}" for number in range(20)]
-# All but the layers, of which encoders are exported and timed.
-RUNS = {name: [*map(variant, runs)] for name, runs in EXPERIMENTS.items() if name != "layers"}
+COLLAPSED = "constants-fast-unaligned"
+NAMES = list(dict.fromkeys(name for names in EXPERIMENTS.values() for name in names))
+WORKPLACE = Workplace(Path("data"), Path("runs"), Processes(1, 1))
 
 
-def log(run: str) -> list[dict]:
-    """Two stages, or one; quality rises from 0.1 to 0.5, or to 0 in a collapse."""
-    records: list[dict] = []
-    start = 60.0 if run == "document-frozen" else 60.0 + len(run) / 10
-    stages = ["fine-tuning"] if "unaligned" in run else ["alignment", "fine-tuning"]
-    for stage in stages:
-        for step in range(0, 101, 50):
-            place = {"stage": stage, "step": step, "epoch": step / 840}
-            if step:
-                records.append({"kind": "step", **place, "loss": 4.0 - step / 50, "seconds": step})
-            ends = run == COLLAPSED and step == 100
-            evaluation = {
-                "loss": 3.0,
-                "collapsed_loss": 4.17,
-                "kl": start - step / 4,
-                "kl_per_dimension": (start - step / 4) / 128,
-                "ndcg@10": 0.0 if ends else 0.1 + step / 250 + len(run) / 1000,
-                "collapse": "complete" if ends else "none",
-            }
-            for tower in ("query", "document"):
-                ranks = {
-                    f"{tower}_cosine": 0.2 + len(run) / 1000,
-                    f"{tower}_effective_rank": 40.0 + len(run),
-                }
-                evaluation |= ranks
-            records.append({"kind": "evaluation", **place, **evaluation})
+def evaluations(name: str, seed: int) -> list[dict]:
+    """Quality rises from 0.1 to 0.5, or falls to 0 in a collapse; seeds differ by 0.02."""
+    records = []
+    for step in range(0, 106, 35):
+        ends = name == COLLAPSED and step == 105
+        ndcg = 0.0 if ends else 0.1 + step / 262.5 + 0.02 * seed
+        values = dict.fromkeys(EVALUATED, 0.25)
+        records.append(
+            values
+            | {"step": step, "ndcg@10": ndcg, "kl_per_dimension": 0.5 - step / 350}
+            | {"loss": None if step == 0 else 3.0, "collapse": "complete" if ends else "none"}
+        )
     return records
 
 
+def record(name: str, seed: int) -> dict:
+    each = variant(name, seed)
+    stages = ["fine-tuning"] if "unaligned" in name else ["alignment", "fine-tuning"]
+    stage = {"losses": [[10, 20], [4.0, 3.0]], "seconds_a_step": 1.5}
+    quality = {"nDCG@10": 0.4 + 0.02 * seed + len(name) / 1000, "MRR@10": 0.4, "R@100": 0.8}
+    return {
+        "settings": each.identity,
+        "collapse": "complete" if name == COLLAPSED else None,
+        "stages": {name_: {"evaluations": evaluations(name, seed), **stage} for name_ in stages},
+        "tests": {state: dict.fromkeys(COLLECTIONS, quality) for state in each.tested},
+        "mixtures": {"start": 0.01, "aligned": 0.2, "ended": 0.3},
+    }
+
+
+RUNS = {name: {str(seed): record(name, seed) for seed in range(3)} for name in NAMES}
+BASELINE = {"validation": [0.8, 0.82, 0.84]} | {
+    title: {"nDCG@10": 0.7, "MRR@10": 0.7, "R@100": 0.9} for title in COLLECTIONS
+}
+KNOWN = {
+    "machine": "A machine.",
+    "baselines": dict.fromkeys(
+        ["teacher for both", "teacher, distilled student", "BM25"], BASELINE
+    ),
+    "latencies": dict.fromkeys(EXPERIMENTS["layers"], 0.4),
+}
+
+
 @pytest.fixture
-def workplace(tmp_path: Path) -> Workplace:
-    made = Workplace(tmp_path, tmp_path / "runs", Processes(1, 1))
+def lines(tmp_path: Path) -> list[str]:
+    raw = tmp_path / "daft.json"
+    write(raw, collect(WORKPLACE, EXPERIMENTS, RUNS, KNOWN))
+    return raw.with_suffix(".md").read_text("utf-8").splitlines()
+
+
+def test_each_figure_has_the_mean_of_its_seeds_and_half_their_range(lines: list[str]) -> None:
+    assert across([{"a": {"b": each}} for each in (1, 2, 6)]) == {
+        "a": {"b": {"mean": 3, "half": 2.5}}
+    }
+    (row, *_) = (line for line in lines if line.startswith("| default |"))
+    assert row.startswith(
+        "| default | 3 | 210 | 0.500 | 0.25, 0.25 | 0.120 ± 0.020 | 0.520 ± 0.020 |"
+    )
+    assert "| BM25 | 1 | 0.820 ± 0.020 |" in "\n".join(lines)
+
+
+def test_a_collapse_is_named_with_the_number_of_its_seeds(lines: list[str]) -> None:
+    (row, *_) = (line for line in lines if line.startswith(f"| {COLLAPSED} |"))
+    assert row.endswith("| complete (3 of 3) |")
+    assert any("collapsed with 3 of 3 seeds (nDCG@10 0.120 → 0.000)" in line for line in lines)
+
+
+def test_the_findings_follow_from_the_figures(tmp_path: Path) -> None:
+    def page_with(aligned: float, unaligned: float) -> str:
+        changed = json.loads(json.dumps(RUNS))
+        for name, value in (("aligned-in-batch", aligned), ("unaligned-in-batch", unaligned)):
+            for seed in changed[name].values():
+                seed["tests"] = {"ended": {t: {"nDCG@10": value, "R@100": 1} for t in COLLECTIONS}}
+        page = write(tmp_path / "p.json", collect(WORKPLACE, EXPERIMENTS, changed, KNOWN))
+        return page.read_text("utf-8")
+
+    assert "0.600 on the tests, better than 0.500 of plain" in page_with(0.6, 0.5)
+    worse = page_with(0.5, 0.6)
+    assert "0.500 on the tests, worse than 0.600 of plain" in worse
+    assert "`unaligned-in-batch` is the best on the tests" in worse
+    assert "0.500 on the tests, no different from 0.500 of plain" in page_with(0.5, 0.5)
+
+
+def test_an_experiment_with_a_missing_run_is_left_out() -> None:
+    runs = {name: each for name, each in RUNS.items() if name != "cache-fast"}
+    figures = collect(WORKPLACE, EXPERIMENTS, runs, KNOWN)
+    assert "collapse" not in figures["experiments"]
+    assert figures["experiments"]["projection"] == EXPERIMENTS["projection"]
+
+
+def test_only_runs_that_are_missing_or_have_other_settings_are_measured() -> None:
+    names = ["default", "cache", "mined"]
+    runs = {
+        "default": RUNS["default"],
+        "cache": {"0": {"settings": "others"}, "1": RUNS["cache"]["1"]},
+    }
+    found = [(each.name, each.seed) for each in missing(names, 2, runs)]
+    assert found == [("cache", 0), ("mined", 0), ("mined", 1)]
+
+
+def test_plots_are_drawn_from_the_raw_figures_alone(tmp_path: Path) -> None:
+    write(tmp_path / "daft.json", collect(WORKPLACE, EXPERIMENTS, RUNS, KNOWN))
+    draw(json.loads((tmp_path / "daft.json").read_text("utf-8")), tmp_path / "daft")
+    drawn = sorted(path.name for path in (tmp_path / "daft").iterdir())
+    assert drawn == ["divergence.png", "latency.png", "loss.png"]
+
+
+def test_embeddings_are_drawn_from_finished_runs(tmp_path: Path) -> None:
+    workplace = Workplace(tmp_path, tmp_path / "runs", Processes(1, 1))
+    draw_embeddings(workplace, tmp_path / "daft")
+    assert not (tmp_path / "daft").exists()
     random = np.random.default_rng(0)
-    for run in {run.name: run for runs in RUNS.values() for run in runs}.values():
-        directory = made.directory(run)
-        (directory / "run").mkdir(parents=True)
-        lines = [json.dumps(record) + "\n" for record in log(run.name)]
-        (directory / "run" / "metrics.jsonl").write_text("".join(lines))
-        outcome = {"collapsed": run.name == COLLAPSED}
-        (directory / "outcome.json").write_text(json.dumps(outcome))
-        tests = {
-            state: {"scifact test": {"nDCG@10": dict(zip(QUERIES, random.random(20), strict=True))}}
-            for state in run.tested
-        }
-        if run.tested:
-            (directory / "tested.json").write_text(json.dumps(tests))
+    for name in NAMES:
+        workplace.directory(variant(name)).mkdir(parents=True)
         arrays = {
             f"{state} {kind}": random.normal(size=(5, 8)).astype(np.float32)
             for state in ("start", "aligned", "ended")
             for kind in ("queries", "documents")
         }
-        np.savez(directory / "embeddings.npz", **arrays)
-    return made
-
-
-def test_a_page_is_made_from_finished_runs(workplace, tmp_path):
-    raw = tmp_path / "daft.json"
-    write(raw, collect(workplace, RUNS))
-    lines = raw.with_suffix(".md").read_text("utf-8").splitlines()
-    (row, *_) = (line for line in lines if line.startswith(f"| {COLLAPSED} |"))
-    assert row == (
-        "| cached-fast-unaligned | 0.485 | 0.22, 0.22 | 0.121 | 0.321 | 0.000 | 3.00 of 4.17 | "
-        "0.22, 0.22 | 61.0, 61.0 | **complete** |"
-    )
-    assert "| default | 1.00 |" in lines  # 50 seconds for 50 steps
-    assert "| δ = 0.400 a dimension | 50 | 0.371 | 0.315 |" in lines
-    assert any(line.startswith("| [a] | default, start ") for line in lines)
-    assert "## Layers of the query encoder (001, Table 2 and Figure 6)" not in lines
-
-
-def test_an_experiment_with_a_missing_run_is_left_out(workplace, tmp_path):
-    (workplace.directory(variant("long")) / "tested.json").unlink()
-    figures = collect(workplace, RUNS)
-    assert "collapse" not in figures["experiments"]
-    assert figures["experiments"]["projection"] == EXPERIMENTS["projection"]
-
-
-def test_curves_are_drawn_from_the_raw_figures_alone(workplace, tmp_path):
-    write(tmp_path / "daft.json", collect(workplace, RUNS))
-    draw(json.loads((tmp_path / "daft.json").read_text("utf-8")), tmp_path / "daft")
-    drawn = sorted(path.name for path in (tmp_path / "daft").iterdir())
-    assert drawn == ["divergence.png", "loss.png"]
-
-
-def test_embeddings_are_drawn_from_finished_runs(workplace, tmp_path):
-    draw_embeddings(workplace, RUNS["collapse"], tmp_path / "daft")
+        np.savez(workplace.directory(variant(name)) / "embeddings.npz", **arrays)
+    draw_embeddings(workplace, tmp_path / "daft")
     drawn = sorted(path.name for path in (tmp_path / "daft").iterdir())
     assert drawn == ["embeddings.png", "neighbourhoods.png"]
 
 
-def test_a_collapse_is_read_from_the_last_stage_of_the_log(workplace):
-    assert verdict(workplace.log(variant(COLLAPSED))) == "complete"
-    assert verdict(workplace.log(variant("default"))) is None
+def test_a_log_becomes_the_stages_of_a_record(tmp_path: Path) -> None:
+    place = {"stage": "fine-tuning"}
+    records = [{"kind": "evaluation", **place, **each} for each in evaluations(COLLAPSED, 0)]
+    records += [
+        {"kind": "step", **place, "step": step, "loss": 4.0, "seconds": step / 5}
+        for step in (10, 20)
+    ]
+    (tmp_path / "metrics.jsonl").write_text("\n".join(map(json.dumps, records)))
+    log = read_training_log(tmp_path / "metrics.jsonl")
+    assert verdict(log) == "complete"
+    assert _stages(log)["fine-tuning"] == {
+        "evaluations": evaluations(COLLAPSED, 0),
+        "losses": [[10, 20], [4.0, 4.0]],
+        "seconds_a_step": pytest.approx(0.2),
+    }
 
 
-def test_each_run_of_an_experiment_has_settings():
-    runs = {run for runs in EXPERIMENTS.values() for run in runs}
-    assert {name: variant(name).name for name in runs} == {name: name for name in runs}
-    command = Workplace(Path("data"), Path("runs"), Processes(1, 1)).arguments(variant("cached"))
-    assert 'negatives.samplers=["cache"]' in command
+def test_clouds_that_overlap_have_neighbours_of_both_kinds() -> None:
+    random = np.random.default_rng(0)
+    first, second = random.normal(size=(2, 200, 8)).astype(np.float32)
+    assert mixture(first, second) == pytest.approx(0.5, abs=0.1)
+    assert mixture(first + 9, second - 9) == 0
+
+
+def test_each_run_of_an_experiment_has_settings() -> None:
+    assert {name: variant(name).name for name in NAMES} == {name: name for name in NAMES}
+    assert 'negatives.samplers=["cache"]' in WORKPLACE.overrides(variant("cache"))
+    assert "seed=2" in WORKPLACE.overrides(variant("cache", 2))
+    assert variant("cache").identity != variant("default").identity

@@ -253,8 +253,8 @@ def test_a_collapsed_run_ends_with_its_metrics_in_the_message(make: Make, tmp_pa
         collapse={"stop": True},
     )
     message = refused(CollapsedError, collapsing, out)
-    assert "the embeddings have collapsed (" in message
-    for figure in ("loss ", "ln(|D⁻| + 1) is ", "mean cosine ", "effective rank "):
+    assert "the run has collapsed (" in message
+    for figure in ("loss ", "ln(|D⁻| + 1) is ", "mean cosine ", "effective rank ", "nDCG@10 "):
         assert figure in message
     assert message.endswith(f"; the last checkpoint is {out}/checkpoint")
     evaluations = records(out, "evaluation")

@@ -37,8 +37,9 @@ class JudgedQueries:
 def read_judgements(sources: Sequence[DataSource], documents: Identifiers) -> JudgedQueries:
     """Read the queries, qrels and triples of all `sources`.
 
-    A grade above 0 makes a document relevant. If sources disagree on a grade, the higher one is
-    used. If there are several files of queries, query ids get the prefixes "0:", "1:", ….
+    A grade of at least `DataSource.relevant_from` makes a document relevant; a lower one counts as
+    0. If sources disagree on a grade, the higher one is used. If there are several files of
+    queries, query ids get the prefixes "0:", "1:", ….
 
     :param documents: The ids of a store that has the corpora of `sources` in their order.
     :raises CollectionError: When a file is bad, or names a query or a relevant document that does
@@ -87,7 +88,13 @@ class _Reader:
             self._add_id_triples(source, self._texts[path], Path(source.triples))
 
     def _add_qrels(self, source: DataSource, texts: Mapping[str, str], path: Path) -> None:
-        qrels = read_qrels(path)
+        qrels = {
+            query_id: {
+                document_id: 0 if 0 < grade < source.relevant_from else grade
+                for document_id, grade in grades.items()
+            }
+            for query_id, grades in read_qrels(path).items()
+        }
         check_qrels(path, qrels, texts, lambda _: True)
         judged = [
             (query_id, document_id, grade)

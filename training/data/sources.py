@@ -21,7 +21,8 @@ class DataSource:
     in the corpus folder. `qrels` is the name of a split of the BEIR folder `queries`, a file, or
     `irds:NAME`. `triples` is a file of MS MARCO triples, plain or gzipped: triples of ids, or of
     texts if there is no corpus. With triples and qrels, the triples give the pairs, and the qrels
-    give further relevant documents.
+    give further relevant documents. A document is relevant if its grade is at least
+    `relevant_from`; a lower grade counts as 0.
 
     :raises TrainingDataError: When it is none of these combinations.
     """
@@ -30,6 +31,7 @@ class DataSource:
     queries: str | None = None
     qrels: str | None = None
     triples: str | None = None
+    relevant_from: int = 1
 
     def __post_init__(self) -> None:
         if self.corpus is None and (self.queries or self.qrels):

@@ -9,7 +9,7 @@ from training.distillation.settings import Distance
 def distance(student: torch.Tensor, teacher: torch.Tensor, kind: Distance) -> torch.Tensor:
     """The mean distance between outputs (n, width), a scalar.
 
-    "euclidean" is the squared Euclidean distance divided by the width (004, sections 2.3 and 3.3);
+    "euclidean" is the squared Euclidean distance divided by the width (004, sections 2.2 and 3.3);
     "cosine" is one minus the cosine, which ignores lengths.
     """
     if kind == "cosine":

@@ -45,7 +45,7 @@ class Distillation(BaseModel):
     :param queries: Query logs, as `training.distillation.texts.read_query_texts` reads them.
     :param corpora: Corpora or indexes, of which at most `sentences` sentences and titles are taken.
     :param distance: The squared Euclidean distance to the teacher's output before normalisation
-        (004, section 2.3), or one minus the cosine.
+        (004, section 2.2), or one minus the cosine.
     :param ranking: Weight of the ranking loss on the documents of `index`.
     :param documents: The number of the teacher's best passages per query in the ranking loss.
     :param average: The share of the initial weights in the final ones, by which a student that is

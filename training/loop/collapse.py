@@ -7,10 +7,13 @@ from typing import Literal
 
 import torch
 
-Verdict = Literal["none", "dimensional", "complete"]
+Verdict = Literal["none", "dimensional", "complete", "retrieval"]
 TowerName = Literal["query", "document"]
 
 TOWERS: tuple[TowerName, ...] = ("query", "document")
+
+LEAST_NDCG = 0.1
+"""An encoder with a lower nDCG@10 has nothing to lose: its changes are chance."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,13 +52,15 @@ class CollapseMetrics:
     """The input of the collapse monitor at one evaluation.
 
     `loss` is the mean training loss since the previous evaluation (NaN without a step).
-    `collapsed_loss` is the loss if all documents had the same embedding, ln(|D⁻| + 1).
+    `collapsed_loss` is the loss if all documents had the same embedding, ln(|D⁻| + 1). `ndcg` is
+    nDCG@10 on the validation queries.
     """
 
     queries: EmbeddingStatistics
     documents: EmbeddingStatistics
     loss: float
     collapsed_loss: float
+    ndcg: float
 
     def of(self, tower: TowerName) -> EmbeddingStatistics:
         """The embedding statistics of one tower."""
@@ -74,7 +79,7 @@ class CollapseMetrics:
             f"loss {self.loss:.3f} where ln(|D⁻| + 1) is {self.collapsed_loss:.3f}, mean cosine "
             f"{self.queries.cosine:.3f} of queries and {self.documents.cosine:.3f} of documents, "
             f"effective rank {self.queries.effective_rank:.1f} and "
-            f"{self.documents.effective_rank:.1f}"
+            f"{self.documents.effective_rank:.1f}, nDCG@10 {self.ndcg:.3f}"
         )
 
 
@@ -84,25 +89,30 @@ class CollapseMonitor:
 
     A collapse is complete if the loss is at least `loss_share` of ln(|D⁻| + 1), and the mean cosine
     of all towers in `trained` is at least `cosine`. It is dimensional if the effective rank of one
-    of them is at most `effective_rank`, and less than half of its initial value. Before training,
-    the embeddings of good encoders are often nearly the same. Therefore an evaluation before the
-    first step does not count, and only `patience` collapsed evaluations in a row end a run.
+    of them is at most `effective_rank`, and less than half of its initial value. A collapse of
+    retrieval is an nDCG@10 below `ndcg_share` of its initial value, if this was at least
+    `LEAST_NDCG`; the embeddings may still differ then. Before training, the embeddings of good
+    encoders are often nearly the same. Therefore an evaluation before the first step does not
+    count, and only `patience` collapsed evaluations in a row end a run.
 
-    The state of the monitor is `first_ranks`, the initial effective ranks, and `seen`, the number
-    of collapsed evaluations in a row.
+    The state of the monitor is `first_ranks` and `first_ndcg`, the initial values, and `seen`, the
+    number of collapsed evaluations in a row.
     """
 
     cosine: float = 0.95
     effective_rank: float = 3.0
     loss_share: float = 0.9
+    ndcg_share: float = 0.5
     patience: int = 2
     trained: Collection[TowerName] = TOWERS
     first_ranks: dict[str, float] = field(default_factory=dict)
+    first_ndcg: float = 0.0
     seen: int = 0
 
     def begin(self, figures: CollapseMetrics) -> None:
-        """Record the effective ranks before the first step."""
+        """Record the effective ranks and nDCG@10 before the first step."""
         self.first_ranks = {tower: figures.of(tower).effective_rank for tower in TOWERS}
+        self.first_ndcg = figures.ndcg
 
     def verdict(self, figures: CollapseMetrics) -> Verdict:
         """The kind of collapse in one evaluation."""
@@ -114,7 +124,11 @@ class CollapseMonitor:
             and figures.of(tower).effective_rank < self.first_ranks.get(tower, math.inf) / 2
             for tower in self.trained
         )
-        return "dimensional" if is_flat else "none"
+        if is_flat:
+            return "dimensional"
+        could_retrieve = self.first_ndcg >= LEAST_NDCG
+        lost = figures.ndcg < self.ndcg_share * self.first_ndcg
+        return "retrieval" if could_retrieve and lost else "none"
 
     def has_collapsed(self, figures: CollapseMetrics) -> bool:
         """Record an evaluation after training steps; whether the run has collapsed."""

@@ -87,6 +87,7 @@ class ContrastiveTask:
             cosine=recipe.collapse.cosine,
             effective_rank=recipe.collapse.effective_rank,
             loss_share=recipe.collapse.loss_share,
+            ndcg_share=recipe.collapse.ndcg_share,
             patience=recipe.collapse.patience,
             trained=settings.trained_towers,
         )
@@ -143,10 +144,11 @@ class ContrastiveTask:
         statistics = validator.embedding_statistics(encoder)
         if not all(math.isfinite(each.cosine) for each in statistics):
             raise NotFiniteError("an embedding")
+        quality = validator.quality(encoder)
         measured = (
-            CollapseMetrics(*statistics, *self._mean_losses()),
+            CollapseMetrics(*statistics, *self._mean_losses(), quality["nDCG@10"]),
             validator.divergence(encoder),
-            validator.quality(encoder),
+            quality,
         )
         # Rounding may differ between processes, so all use the results of the main process.
         figures, kl, quality = broadcast_object_list(list(measured))
@@ -164,13 +166,13 @@ class ContrastiveTask:
         collapse = None
         if step > 0 and self._monitor.has_collapsed(figures) and self._stops_on_collapse:
             collapse = (
-                f"the embeddings have collapsed ({verdict}) by step {step} of stage "
-                f"{settings.name}: {figures}"
+                f"the run has collapsed ({verdict}) by step {step} of stage {settings.name}: "
+                f"{figures} ({self._monitor.first_ndcg:.3f} before the stage)"
             )
         return Evaluation(
             metrics,
-            score=quality["nDCG@10"] if settings.chooses_best else None,
-            stop=self._reason_to_stop(kl, verdict) if collapse is None else None,
+            score=figures.ndcg if settings.chooses_best else None,
+            stop=None if collapse else self._reason_to_stop(step, kl, figures.ndcg, verdict),
             collapse=collapse,
         )
 
@@ -181,8 +183,9 @@ class ContrastiveTask:
             "sampler": self._sampler.state(),
             "documents_unchanged": self._encoder.embedding_cache is not None,
             "first_ranks": self._monitor.first_ranks,
+            "first_ndcg": self._monitor.first_ndcg,
             "collapse_seen": self._monitor.seen,
-            "stopping": None if stopping is None else [stopping.best, stopping.waited],
+            "stopping": None if stopping is None else [stopping.best, stopping.best_epoch],
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
@@ -191,18 +194,20 @@ class ContrastiveTask:
         if not state["documents_unchanged"]:
             self._encoder.embedding_cache = None
         self._monitor.first_ranks = dict(state["first_ranks"])
+        self._monitor.first_ndcg = state["first_ndcg"]
         self._monitor.seen = state["collapse_seen"]
-        if self._settings.stopping is not None:
-            self._settings.stopping.best, self._settings.stopping.waited = state["stopping"]
+        if (stopping := self._settings.stopping) is not None:
+            stopping.best, stopping.best_epoch = state["stopping"]
 
     def _encode(self, rows: Rows) -> torch.Tensor:
         return self._encoder.passages(self._texts.passages, rows)
 
-    def _reason_to_stop(self, kl: float, verdict: Verdict) -> str | None:
+    def _reason_to_stop(self, step: int, kl: float, ndcg: float, verdict: Verdict) -> str | None:
         # The KL estimate of collapsed towers is small although they are not aligned.
         if self._settings.stopping is None or verdict != "none":
             return None
-        return self._settings.stopping.reason_to_stop(kl)
+        epoch = step / self._length.steps_per_epoch
+        return self._settings.stopping.reason_to_stop(epoch, kl, ndcg)
 
     def _mean_losses(self) -> tuple[float, float]:
         """The mean loss and the mean collapsed loss since the last evaluation."""

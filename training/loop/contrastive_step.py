@@ -9,8 +9,13 @@ from numpy.typing import NDArray
 
 from training.data.passages import PassageTexts
 from training.data.positives import KnownPositives
-from training.loop.batch_encoder import BatchEncoder, GradCacheEmbeddings
-from training.objective.contrastive import LossSettings, collapsed_loss, contrastive_loss
+from training.loop.batch_encoder import BatchEncoder
+from training.objective.contrastive import (
+    LossSettings,
+    StandIns,
+    collapsed_loss,
+    contrastive_loss,
+)
 from training.objective.negatives.sampler import NO_ROW, NegativeSampler, QueryBatch, Rows
 
 
@@ -47,50 +52,68 @@ def loss_and_gradient(
     """
     query_numbers, positives = pairs[:, 0], pairs[:, 1]
     queries = encoder.queries_with_gradient([texts.queries[number] for number in query_numbers])
-    drawn = sampler.draw(QueryBatch(query_numbers, positives, queries.embeddings.detach()))
-    if (
-        encoder.accelerator.num_processes > 1
-    ):  # differently rounded embeddings may give another draw
-        (drawn,) = broadcast_object_list([drawn])
-    encoded_rows = np.unique(positives)
-    if settings.gradient == "re-encoded":
-        encoded_rows = np.union1d(encoded_rows, drawn[drawn != NO_ROW])
-    documents = encoder.passages_with_gradient(texts.passages, encoded_rows)
-    rows, embeddings = _with_cached(encoded_rows, documents, drawn, sampler)
-    device = embeddings.device
-    negatives = torch.from_numpy(
-        _negatives(rows, query_numbers, drawn, texts.known, shared=settings.shared)
-    ).to(device)
-    columns = torch.from_numpy(np.searchsorted(encoded_rows, positives)).to(device)
-    negatives[torch.arange(len(pairs), device=device), columns] = False
+    fixed_queries = queries.embeddings.detach()
+    drawn = _agreed(encoder, sampler.draw(QueryBatch(query_numbers, positives, fixed_queries)))
+    encoded, cached, embeddings = _split(np.unique(positives), drawn, sampler)
+    cached_embeddings = fixed_queries[:0] if embeddings is None else embeddings.to(fixed_queries)
+    columns = torch.from_numpy(np.searchsorted(encoded, positives)).to(fixed_queries.device)
+    rows = np.concatenate((encoded, cached))
+    mask = _negatives(rows, query_numbers, drawn, texts.known, shared=settings.shared)
+    negatives = torch.from_numpy(mask).to(fixed_queries.device)
+    negatives.scatter_(1, columns.unsqueeze(1), value=False)
+    stands_in = settings.gradient == "re-encoded" and len(cached) > 0
+    stand_ins = cached[:0]
+    if stands_in:
+        scores = fixed_queries @ cached_embeddings.T * settings.scale
+        scores[~negatives[:, len(encoded) :]] = -torch.inf
+        stand_ins = _agreed(encoder, cached[_drawn_columns(scores)])
+    rows = np.union1d(encoded, stand_ins)
+    documents = encoder.passages_with_gradient(texts.passages, rows)
+
+    def embeddings_of(some: Rows) -> torch.Tensor:
+        return documents.embeddings[np.searchsorted(rows, some)]
+
+    of_cached = (fixed_queries if stands_in else queries.embeddings) @ cached_embeddings.T
     loss = contrastive_loss(
-        queries.embeddings @ embeddings.T,
+        torch.cat((queries.embeddings @ embeddings_of(encoded).T, of_cached), dim=1),
         columns,
         negatives,
-        score_factor=settings.score_factor,
-        temperature=settings.temperature,
+        scale=settings.scale,
+        stand_ins=StandIns(len(encoded), (queries.embeddings * embeddings_of(stand_ins)).sum(1))
+        if stands_in
+        else None,
     )
     scaler = encoder.accelerator.scaler
     (loss if scaler is None else scaler.scale(loss)).backward()
     queries.backward()
     documents.backward()
-    sampler.update(encoded_rows, documents.embeddings.detach())
+    sampler.update(rows, documents.embeddings.detach())
     return StepResult(loss.item(), collapsed_loss(negatives))
 
 
-def _with_cached(
-    encoded_rows: Rows, documents: GradCacheEmbeddings, drawn: Rows, sampler: NegativeSampler
-) -> tuple[Rows, torch.Tensor]:
-    """All rows of a step and their embeddings: first the encoded rows, then cached constants."""
-    constants = np.setdiff1d(drawn[drawn != NO_ROW], encoded_rows)
-    if not len(constants):
-        return encoded_rows, documents.embeddings
-    cached = sampler.cached(constants)
+def _agreed(encoder: BatchEncoder, rows: Rows) -> Rows:
+    """The rows of the main process: differently rounded embeddings may give another draw."""
+    if encoder.accelerator.num_processes > 1:
+        (rows,) = broadcast_object_list([rows])
+    return rows
+
+
+def _split(
+    positives: Rows, drawn: Rows, sampler: NegativeSampler
+) -> tuple[Rows, Rows, torch.Tensor | None]:
+    """The rows of a step to encode, the other rows, and the cached embeddings of these, if any."""
+    others = np.setdiff1d(drawn[drawn != NO_ROW], positives)
+    cached = sampler.cached(others)
     if cached is None:
-        raise ValueError("this sampler keeps no embeddings: its negatives must be re-encoded")
-    cached = cached.to(documents.embeddings)
-    rows = np.concatenate((encoded_rows, constants))
-    return rows, torch.cat((documents.embeddings, cached))
+        return np.union1d(positives, others), others[:0], None
+    kept = ~cached[:, 0].isnan().cpu().numpy()
+    return np.union1d(positives, others[~kept]), others[kept], cached[kept]
+
+
+def _drawn_columns(scores: torch.Tensor) -> NDArray[np.int64]:
+    """A column of each line of `scores` (n, m), drawn from its softmax (Gumbel-max trick), (n,)."""
+    gumbel = -torch.empty_like(scores).exponential_().log()
+    return (scores + gumbel).argmax(1).cpu().numpy()
 
 
 def _negatives(

@@ -1,6 +1,8 @@
 """Measures alignment, embedding statistics and retrieval quality on the validation set."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -12,15 +14,29 @@ from swiftlet.retrieval.aggregation import best_passages
 from swiftlet.retrieval.engines.faiss_index import FaissIndex
 from swiftlet.retrieval.stages.state import num_candidates_for
 from swiftlet.retrieval.types import Embeddings, Run
+from training.data.passages import Passages
 from training.data.validation_set import ValidationSet
 from training.loop.batch_encoder import BatchEncoder
 from training.loop.collapse import EmbeddingStatistics
 from training.objective.divergence import kl_estimate
+from training.objective.negatives.sampler import Rows
 
 METRICS = ("nDCG@10", "MRR@10", "R@100")
 _TOP_K = 100
 _TUNED_ON = 200
 _BLOCK = 8192
+
+
+class Encoders(Protocol):
+    """The encoders of queries and of passages, such as a `BatchEncoder`."""
+
+    def queries(self, texts: Sequence[str]) -> torch.Tensor:
+        """Normalised embeddings (n, dim) of `texts`."""
+        ...
+
+    def passages(self, passages: Passages, rows: Rows) -> torch.Tensor:
+        """Normalised embeddings (n, dim) of passage rows."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +53,9 @@ class Validator:
     factory: str | None = None
 
     def divergence(self, encoder: BatchEncoder) -> float:
-        """The KL estimate between the towers on the validation queries (001, eq. 9)."""
+        """The KL estimate between the towers (001, eq. 9), each with half of the queries."""
         texts = self._sampled_queries()
-        return kl_estimate(encoder.documents(texts), encoder.queries(texts))
+        return kl_estimate(encoder.documents(texts[::2]), encoder.queries(texts[1::2]))
 
     def embedding_statistics(
         self, encoder: BatchEncoder
@@ -56,11 +72,11 @@ class Validator:
         queries = self.validation.queries
         return [queries[place] for place in _evenly(len(queries), self.sample)]
 
-    def quality(self, encoder: BatchEncoder) -> dict[str, float]:
+    def quality(self, encoder: Encoders) -> dict[str, float]:
         """`METRICS` of ANN retrieval with the validation queries (001, section 4.2.1)."""
         return evaluate(self.run(encoder), self.validation.qrels, METRICS)
 
-    def run(self, encoder: BatchEncoder) -> Run:
+    def run(self, encoder: Encoders) -> Run:
         """The 100 best documents (maxP) of each validation query."""
         validation = self.validation
         queries = _array(encoder.queries(validation.queries))

@@ -13,10 +13,12 @@ NegativeGradient = Literal["re-encoded", "cached"]
 class LossSettings:
     """The settings of the contrastive loss.
 
-    With the `gradient` "re-encoded", drawn negatives are encoded by the current document encoder
-    and get a gradient. With "cached" they are constants from the cache: this costs no encoding, but
-    only the query encoder learns from them. Drawn passages that are positives in the batch always
-    get a gradient. With `shared`, each query has the negatives of all queries in the batch.
+    Negatives that a cache keeps count with their cached embeddings. With the `gradient`
+    "re-encoded", one of them for each query is encoded again, and its gradient stands for theirs
+    (`StandIns`). With "cached" they are constants: this costs no encoding, but only the query
+    encoder learns from them. All other negatives, and passages that are positives in the batch, are
+    encoded and have a gradient. With `shared`, each query has the negatives of all queries in the
+    batch.
     """
 
     score_factor: float = 20.0
@@ -24,14 +26,34 @@ class LossSettings:
     gradient: NegativeGradient = "re-encoded"
     shared: bool = False
 
+    @property
+    def scale(self) -> float:
+        """The factor of Φ(q, d) in eq. 5."""
+        return self.score_factor / self.temperature
+
+
+@dataclass(frozen=True, slots=True)
+class StandIns:
+    """The gradient of cached negatives (Lindgren et al. 2021, "Efficient Training of Retrieval
+    Models using Negative Cache").
+
+    The scores of the columns from `first` on have no gradient. `scores` (queries,) are those of one
+    re-encoded document for each query, drawn from the softmax over these columns. Its gradient,
+    times the softmax probability of all of them, has the gradient of all of them as its
+    expectation, if the cached embeddings are those of the current encoder.
+    """
+
+    first: int
+    scores: torch.Tensor
+
 
 def contrastive_loss(
     scores: torch.Tensor,
     positives: torch.Tensor,
     negatives: torch.Tensor,
     *,
-    score_factor: float = 20.0,
-    temperature: float = 1.0,
+    scale: float = 20.0,
+    stand_ins: StandIns | None = None,
 ) -> torch.Tensor:
     """The mean −log of the softmax probability of each query's positive (eq. 5).
 
@@ -40,13 +62,18 @@ def contrastive_loss(
     :param scores: Φ(q, d), (queries, documents).
     :param positives: The column of each query's d⁺, (queries,).
     :param negatives: Whether document j is in D⁻ of query i, (queries, documents).
-    :param score_factor: The factor of the scores; 20 in section 5.3.2.
-    :param temperature: The divisor of the scores; 1 in section 5.3.2.
+    :param stand_ins: The gradient of columns that have none; the loss itself is the same.
+    :param scale: The factor of the scores; 20 in section 5.3.2.
     :returns: The mean over the queries, in float32.
     """
     counted = negatives.scatter(1, positives.unsqueeze(1), value=True)
-    logits = scores.float() * (score_factor / temperature)
-    return functional.cross_entropy(logits.masked_fill(~counted, -torch.inf), positives)
+    logits = (scores.float() * scale).masked_fill(~counted, -torch.inf)
+    loss = functional.cross_entropy(logits, positives)
+    if stand_ins is None:
+        return loss
+    shares = logits.detach().softmax(1)[:, stand_ins.first :].sum(1)
+    drawn = stand_ins.scores.float()
+    return loss + (shares * scale * (drawn - drawn.detach())).mean()
 
 
 def collapsed_loss(negatives: torch.Tensor) -> float:

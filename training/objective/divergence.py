@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 
@@ -11,6 +12,8 @@ SMALLEST_DISTANCE = 1e-6
 """The smallest distance: float32 cannot distinguish unit vectors that are nearer."""
 
 _ROWS_AT_ONCE = 1024
+
+PlateauFigure = Literal["ndcg@10", "kl"]
 
 
 def kl_estimate(sample: torch.Tensor, other: torch.Tensor) -> float:
@@ -24,8 +27,12 @@ def kl_estimate(sample: torch.Tensor, other: torch.Tensor) -> float:
     replaced by `SMALLEST_DISTANCE`. If both encoders collapse into one point, the estimate is
     log(m/(n−1)), as for aligned encoders; the collapse metrics show the difference.
 
+    Both samples must be independent. If they were the same texts, each point would be near its own
+    counterpart, and two equal encoders would have an estimate far below 0.
+
     :param sample: Points drawn from P, (n, a), n ≥ 2: queries by the document encoder.
-    :param other: Points drawn from Q, (m, a), on the same device: queries by the query encoder.
+    :param other: Points drawn from Q, (m, a), on the same device: other queries by the query
+        encoder.
     :raises InvalidArgumentError: When there are too few points, or the dimensions differ.
     """
     if sample.ndim != 2 or other.ndim != 2 or sample.shape[1] != other.shape[1]:
@@ -53,19 +60,25 @@ def kl_estimate(sample: torch.Tensor, other: torch.Tensor) -> float:
 
 @dataclass(slots=True)
 class AlignmentStopping:
-    """The rule for the end of the first stage of DAFT (001, section 5.3.1).
+    """The rule for the end of the first stage of DAFT (001, sections 4.2 and 5.3.1).
 
-    It ends when the estimate is below δ, or has not fallen for `patience` evaluations in a row. δ
-    is given absolutely (`threshold`) or per dimension (`threshold_per_dimension`; 250/512 in the
-    paper), which can be used for embeddings of any size.
+    The stage ends when the KL estimate is below δ, or at a plateau: when the figure `plateau_of`
+    has not improved by `least_gain` for `patience` epochs. This figure is nDCG@10 on the validation
+    queries, or the KL estimate per dimension, which should fall. δ is given absolutely
+    (`threshold`) or per dimension (`threshold_per_dimension`; 250/512 in the paper), which can be
+    used for embeddings of any size.
+
+    The state of the rule is `best`, the best figure so far, and the epoch `best_epoch` it is of.
     """
 
     dim: int
     threshold: float | None = None
     threshold_per_dimension: float | None = None
-    patience: int | None = 3
-    best: float = float("inf")
-    waited: int = 0
+    patience: float | None = 3
+    plateau_of: PlateauFigure = "ndcg@10"
+    least_gain: float = 0.005
+    best: float = float("-inf")
+    best_epoch: float = 0.0
 
     @property
     def delta(self) -> float:
@@ -76,14 +89,17 @@ class AlignmentStopping:
             return self.threshold_per_dimension * self.dim
         return float("-inf")
 
-    def reason_to_stop(self, kl: float) -> str | None:
-        """Record the next estimate; the reason to stop, or None to continue."""
+    def reason_to_stop(self, epoch: float, kl: float, ndcg: float) -> str | None:
+        """Record an evaluation after `epoch` epochs; the reason to stop, or None to continue."""
         if kl < self.delta:
             return f"the KL estimate {kl:.1f} is below δ = {self.delta:.1f}"
-        if kl < self.best:
-            self.best, self.waited = kl, 0
-        else:
-            self.waited += 1
-        if self.patience is not None and self.waited >= self.patience:
-            return f"the KL estimate stayed above {self.best:.1f} for {self.waited} evaluations"
-        return None
+        figure = ndcg if self.plateau_of == "ndcg@10" else -kl / self.dim
+        if figure >= self.best + self.least_gain:
+            self.best, self.best_epoch = figure, epoch
+        if self.patience is None or epoch - self.best_epoch < self.patience:
+            return None
+        name = "nDCG@10" if self.plateau_of == "ndcg@10" else "the KL estimate per dimension"
+        return (
+            f"{name} has improved by less than {self.least_gain:g} on {abs(self.best):.3f} for "
+            f"{epoch - self.best_epoch:g} epochs"
+        )

@@ -22,7 +22,7 @@ from training.model.dual_encoder import Projection, Start
 from training.model.poolings import check_pooling
 from training.model.towers import TowerSettings
 from training.objective.contrastive import NegativeGradient
-from training.objective.divergence import AlignmentStopping
+from training.objective.divergence import AlignmentStopping, PlateauFigure
 from training.recipes.overrides import apply_override
 from training.recipes.validation_errors import describe_errors
 
@@ -47,13 +47,15 @@ class Source(_Table):
 
     `corpus` is a corpus as for `swiftlet index`, or `irds:NAME`. `queries` is the path of the
     queries, by default that of the corpus. `qrels` is a split of the corpus's BEIR folder, a file,
-    or `irds:NAME`. `triples` of MS MARCO, with ids or with texts, replace qrels.
+    or `irds:NAME`. `triples` of MS MARCO, with ids or with texts, replace qrels. A document is
+    relevant if its grade is at least `relevant_from`; a lower grade counts as 0.
     """
 
     corpus: str | None = None
     queries: str | None = None
     qrels: str | None = None
     triples: str | None = None
+    relevant_from: Count = 1
 
     @model_validator(mode="after")
     def _is_complete(self) -> Self:
@@ -136,17 +138,18 @@ class Loss(_Table):
 
 
 class Negatives(_Table):
-    """[negatives]: how D⁻ is drawn, and which negatives get a gradient.
+    """[negatives]: how D⁻ is drawn, and the gradient of cached negatives.
 
     The negatives of all `samplers` are combined. Each sampler except in_batch draws `per_query`.
-    `cache_fraction` is α and `refresh_fraction` ρ of section 4.1. The samplers bm25 and mined draw
-    from the `depth` best passages.
+    With the `gradient` "re-encoded", the cache gives the best `per_query` and one of them is
+    encoded again; with "cached", it draws them. `cache_fraction` is α and `refresh_fraction` ρ of
+    section 4.1. The samplers bm25 and mined draw from the `depth` best passages.
     """
 
     samplers: Annotated[tuple[SamplerName, ...], Field(min_length=1)] = ("cache", "in_batch")
     per_query: Count = 64
     shared: bool = False
-    gradient: NegativeGradient = "cached"
+    gradient: NegativeGradient = "re-encoded"
     cache_fraction: Annotated[float, Field(gt=0, le=1)] = 1.0
     refresh_fraction: Fraction = 0.001
     cache_precision: Literal["float32", "float16"] = "float32"
@@ -154,13 +157,7 @@ class Negatives(_Table):
     refresh_every: Count = 1000
 
     @model_validator(mode="after")
-    def _can_be_constants(self) -> Self:
-        others = set(self.samplers) - {"cache", "in_batch"}
-        if self.gradient == "cached" and others:
-            raise ValueError(
-                f"gradient 'cached' needs cached embeddings, but {', '.join(sorted(others))} has "
-                "none: choose gradient = 're-encoded'"
-            )
+    def _samplers_are_distinct_and_deep(self) -> Self:
         if len(set(self.samplers)) < len(self.samplers):
             raise ValueError("samplers names a sampler twice")
         if {"bm25", "mined"} & set(self.samplers) and self.depth < self.per_query:
@@ -188,14 +185,17 @@ class Optimiser(_Table):
 class Alignment(_Table):
     """[alignment]: the first stage of DAFT; the document language model is frozen (section 4).
 
-    Without a threshold, only `patience` ends it early.
+    It ends below a threshold of the KL estimate, or when `plateau_of` has improved by less than
+    `least_gain` for `patience` epochs.
     """
 
     max_epochs: Positive = 20
     train_projection: bool = True
     threshold: StrictFloat | None = None
     threshold_per_dimension: float | None = None
-    patience: Count | None = 3
+    patience: Positive | None = 3
+    plateau_of: PlateauFigure = "ndcg@10"
+    least_gain: Annotated[float, Field(ge=0)] = 0.005
     learning_rate: Positive | None = None
 
     def stopping(self, dim: int) -> AlignmentStopping:
@@ -206,6 +206,8 @@ class Alignment(_Table):
             threshold=self.threshold,
             threshold_per_dimension=per_dimension,
             patience=self.patience,
+            plateau_of=self.plateau_of,
+            least_gain=self.least_gain,
         )
 
 
@@ -222,6 +224,7 @@ class Collapse(_Table):
     cosine: Fraction = 0.95
     effective_rank: Annotated[float, Field(ge=1)] = 3.0
     loss_share: Fraction = 0.9
+    ndcg_share: Fraction = 0.5
     patience: Count = 2
 
 

@@ -180,7 +180,7 @@ def test_a_collapsed_run_is_refused_with_its_figures_and_its_log_stays(
         collapse={"stop": True},
     )
     sentence = refusal(swiftlet("train", recipe, "--out", tmp_path / "run"))
-    assert sentence.startswith("the embeddings have collapsed (")
+    assert sentence.startswith("the run has collapsed (")
     assert "mean cosine" in sentence
     assert records(tmp_path / "run", "evaluation")[-1]["collapse"] != "none"
     assert (tmp_path / "run" / "checkpoint" / "manifest.json").is_file()

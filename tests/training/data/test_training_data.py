@@ -108,6 +108,14 @@ def test_a_beir_folder_gives_one_pair_for_each_relevant_document(
     assert grades == {(q, d): grade for q, found in QRELS.items() for d, grade in found.items()}
 
 
+def test_documents_below_a_grade_are_not_relevant(folder: Folder, read: Read) -> None:
+    graded = {"q1": {"d1": 1}, "q2": {"d2": 2, "d4": 1}, "q3": {"d3": 3, "d1": 0}}
+    data = read(DataSource(str(folder(train=graded)), qrels="train", relevant_from=2))
+    assert shown(data) == {(QUERIES["q2"], CORPUS["d2"]), (QUERIES["q3"], CORPUS["d3"])}
+    assert sorted(grade for *_, grade in data.judgements.tolist()) == [0, 0, 2, 3]
+    assert "1 of the 3 queries" in data.notes[0]
+
+
 def test_qrels_may_be_a_split_or_a_file_and_queries_lie_elsewhere(
     folder: Folder, read: Read, tmp_path: Path
 ) -> None:

@@ -12,9 +12,9 @@ BOUND = math.log(65)
 
 
 def figures(
-    queries: EmbeddingStatistics, documents: EmbeddingStatistics, loss: float
+    queries: EmbeddingStatistics, documents: EmbeddingStatistics, loss: float, ndcg: float = 0.5
 ) -> CollapseMetrics:
-    return CollapseMetrics(queries, documents, loss, BOUND)
+    return CollapseMetrics(queries, documents, loss, BOUND, ndcg)
 
 
 SPREAD = EmbeddingStatistics(cosine=0.1, deviation=0.08, effective_rank=80.0)
@@ -74,6 +74,19 @@ def test_a_tower_that_was_flat_from_the_start_has_collapsed_only_when_it_is_half
 
 def test_spread_embeddings_with_the_loss_of_chance_have_not_collapsed() -> None:
     assert CollapseMonitor().verdict(figures(SPREAD, SPREAD, 4.17)) == "none"
+
+
+@pytest.mark.parametrize(
+    ("start", "now", "verdict"),
+    [(0.84, 0.067, "retrieval"), (0.84, 0.43, "none"), (0.09, 0.001, "none")],
+)
+def test_a_run_that_has_lost_most_of_its_retrieval_has_collapsed(
+    start: float, now: float, verdict: str
+) -> None:
+    monitor = CollapseMonitor()
+    monitor.begin(figures(SPREAD, SPREAD, math.nan, start))
+    assert monitor.verdict(figures(SPREAD, SPREAD, 2.0, now)) == verdict
+    assert f"nDCG@10 {now:.3f}" in str(figures(SPREAD, SPREAD, 2.0, now))
 
 
 def test_only_a_collapse_that_lasts_ends_a_run() -> None:

@@ -5,15 +5,19 @@ import math
 import pytest
 import torch
 
-from training.objective.contrastive import collapsed_loss, contrastive_loss
+from training.objective.contrastive import (
+    LossSettings,
+    StandIns,
+    collapsed_loss,
+    contrastive_loss,
+)
 
 
 def test_the_loss_of_a_row_is_minus_the_log_of_its_positives_share() -> None:
     scores = torch.tensor([[0.9, 0.1, 0.3]])
     negatives = torch.tensor([[False, True, True]])
-    loss = contrastive_loss(
-        scores, torch.tensor([0]), negatives, score_factor=20.0, temperature=2.0
-    )
+    scale = LossSettings(score_factor=20.0, temperature=2.0).scale
+    loss = contrastive_loss(scores, torch.tensor([0]), negatives, scale=scale)
     weights = [math.exp(20 * score / 2) for score in (0.9, 0.1, 0.3)]
     assert loss.item() == pytest.approx(-math.log(weights[0] / sum(weights)), rel=1e-3)
 
@@ -27,6 +31,31 @@ def test_a_document_that_is_not_a_rows_negative_does_not_count_in_it() -> None:
         contrastive_loss(scores[1:], torch.tensor([1]), negatives[1:]),
     ]
     assert loss.item() == pytest.approx((rows[0].item() + rows[1].item()) / 2)
+
+
+def test_the_stand_ins_of_constants_have_their_gradient_on_average() -> None:
+    """The mean over all possible draws is the gradient of the whole softmax, exactly."""
+    generator = torch.Generator().manual_seed(1)
+    query, documents = (
+        torch.randn(1, 4, generator=generator),
+        torch.randn(6, 4, generator=generator),
+    )
+    negatives = torch.tensor([[False, True, True, True, False, True]])
+    tensors = (query.requires_grad_(), documents.requires_grad_())
+    whole = contrastive_loss(query @ documents.T, torch.tensor([0]), negatives, scale=0.7)
+    expected = torch.autograd.grad(whole, tensors)
+    first = 2
+    fixed = torch.cat((query @ documents[:first].T, (query @ documents[first:].T).detach()), dim=1)
+    shares = (0.7 * fixed[0, first:]).masked_fill(~negatives[0, first:], -torch.inf).softmax(0)
+    means = [torch.zeros_like(tensor) for tensor in tensors]
+    for place, share in enumerate(shares.tolist()):
+        drawn = StandIns(first, query @ documents[first + place])
+        loss = contrastive_loss(fixed, torch.tensor([0]), negatives, scale=0.7, stand_ins=drawn)
+        assert loss.item() == pytest.approx(whole.item())
+        parts = torch.autograd.grad(loss, tensors, retain_graph=True)
+        means = [mean + share * part for mean, part in zip(means, parts, strict=True)]
+    for mean, gradient in zip(means, expected, strict=True):
+        torch.testing.assert_close(mean, gradient)
 
 
 def test_a_collapsed_model_has_the_loss_of_eq_7() -> None:

@@ -100,14 +100,15 @@ def test_all_errors_are_reported_together() -> None:
         ),
         ({"negatives": {"samplers": []}}, "negatives.samplers is []"),
         ({"negatives": {"samplers": ["cache", "cache"]}}, "names a sampler twice"),
-        ({"negatives": {"samplers": ["uniform"], "gradient": "cached"}}, "uniform has none"),
         (
-            {"negatives": {"samplers": ["bm25"], "gradient": "re-encoded", "depth": 9}},
+            {"negatives": {"samplers": ["bm25"], "depth": 9}},
             "depth is 9: at least per_query, 64",
         ),
+        ({"negatives": {"samplers": ["given"]}}, "no source in data has triples"),
+        ({"alignment": {"plateau_of": "mrr"}}, "plateau_of is 'mrr'"),
         (
-            {"negatives": {"samplers": ["given"], "gradient": "re-encoded"}},
-            "no source in data has triples",
+            {"data": [{"corpus": "c", "qrels": "q", "relevant_from": 0}]},
+            "relevant_from is 0, but should be",
         ),
         ({"alignment": {"max_epochs": float("inf")}}, "max_epochs is inf"),
         ({"optimiser": {"learning_rate": 0}}, "learning_rate is 0, but should be greater than 0"),
@@ -199,5 +200,5 @@ def test_without_a_threshold_patience_alone_ends_alignment() -> None:
     recipe = parse_recipe(content(), "r")
     stopping = recipe.alignment.stopping(128)
     assert stopping.delta == -float("inf")
-    assert stopping.patience == 3
+    assert (stopping.patience, stopping.plateau_of) == (3, "ndcg@10")
     assert Recipe.model_validate(recipe.model_dump(mode="json")) == recipe

@@ -21,7 +21,7 @@ _SCORES_AT_ONCE = 2**25
 
 
 class NegativeCache(SeededSampler):
-    """Draws from the softmax over the scores of cached document embeddings.
+    """Draws from the softmax over the scores of cached document embeddings, or takes the best.
 
     The cache is a window of ⌈`fraction` · `num_passages`⌉ passages that moves over all passages in
     a shuffled order, again and again. After each step it moves by ⌈`refresh_fraction` · size⌉
@@ -45,6 +45,7 @@ class NegativeCache(SeededSampler):
         seed: Seed,
         score_factor: float = 20.0,
         temperature: float = 1.0,
+        takes_best: bool = False,
         device: torch.device | str = "cpu",
         dtype: torch.dtype = torch.float32,
     ) -> None:
@@ -54,6 +55,7 @@ class NegativeCache(SeededSampler):
         :param refresh_fraction: Rho (001), the share of the cache renewed after a step, in [0, 1].
         :param score_factor: The factor of inner products, as in the loss (001, 4.1).
         :param temperature: Tau of the softmax (001, eq. 5).
+        :param takes_best: Take the passages with the highest scores, without chance.
         :param dtype: float32, or float16 for half the memory; scores are always float32.
         :raises InvalidArgumentError: When `per_query`, a fraction or the temperature is out of
             range.
@@ -71,6 +73,7 @@ class NegativeCache(SeededSampler):
             raise InvalidArgumentError(f"the temperature is {temperature}: it must be positive")
         self.size, self.num_refreshed = cache_sizes(num_passages, fraction, refresh_fraction)
         self._scale = score_factor / temperature
+        self._takes_best = takes_best
         self._embeddings = torch.zeros((self.size, dim), dtype=dtype, device=device)
         # Passages enter in the order of `_order`. The n-th entry goes into slot n modulo the size,
         # so the slot of a row follows from the number of entries so far.
@@ -100,7 +103,11 @@ class NegativeCache(SeededSampler):
         slots = self._slots(positives)
         cached = slots >= 0
         scores[torch.from_numpy(lines[cached]), torch.from_numpy(slots[cached])] = -torch.inf
-        columns = gumbel_top_k(scores, self.per_query, random)
+        columns = (
+            _best_columns(scores, self.per_query)
+            if self._takes_best
+            else gumbel_top_k(scores, self.per_query, random)
+        )
         return np.where(columns < 0, NO_ROW, self._rows(columns))
 
     def _scores(self, queries: torch.Tensor) -> torch.Tensor:
@@ -173,6 +180,13 @@ class NegativeCache(SeededSampler):
         """The row in each of `slots`, which must be in use."""
         last = self._entered - 1
         return self._order[(last - (last - slots) % self.size) % len(self._order)]
+
+
+def _best_columns(scores: torch.Tensor, count: int) -> NDArray[np.int64]:
+    """The columns with the highest scores of each line, (n, count), -1 for scores of -inf."""
+    best = scores.topk(min(count, scores.shape[1]), dim=1)
+    columns = best.indices.masked_fill(best.values.isneginf(), -1).cpu().numpy()
+    return np.pad(columns, ((0, 0), (0, count - columns.shape[1])), constant_values=-1)
 
 
 def cache_sizes(num_passages: int, fraction: float, refresh_fraction: float) -> tuple[int, int]:
