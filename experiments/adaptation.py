@@ -2,9 +2,9 @@
 
     python -m experiments.adaptation --data DATA
 
-DATA and --work are as for experiments/hybrid.py; its indexes are used again. Writes
-docs/results/adaptation.json and its page. --runs, the folder of experiments/distillation.py, adds
-the encoder with two layers. The look-up encoder takes half an hour on one core.
+DATA and --work are as for experiments/hybrid.py; its indexes are used again, and finished figures
+are kept there. Writes docs/results/adaptation.json and its page. On one core, the look-up encoder
+takes half an hour, and two layers take some hours.
 """
 
 from collections.abc import Callable
@@ -27,6 +27,7 @@ from swiftlet.indexing.progress import Silence
 from swiftlet.retrieval.processors import available_processors
 
 SEEDS = (0, 1, 2)
+STUDENTS = {"look-up": LOOKUP_QUERY_ENCODER, "two layers": DEFAULT_QUERY_ENCODER}
 MODES = ("dense", "hybrid")
 TIMED = {"teacher": "The teacher's embeddings", "training": "Stage 1: distillation"}
 
@@ -46,25 +47,20 @@ class Stages(Silence):
 
 def main() -> None:
     raw = RESULTS / "adaptation.json"
-    options = script_options(__doc__, data=Path, work=hybrid.WORK, runs=None, raw=raw)
-    print(write(options.raw, measure(options.data, options.work, options.runs)))
+    options = script_options(__doc__, data=Path, work=hybrid.WORK, raw=raw)
+    print(write(options.raw, measure(options.data, options.work)))
 
 
-def measure(data: Path, work: Path, runs: Path | None) -> Figures:
-    # What is trained, and the same encoder as it is served before.
-    students = {"look-up": (LOOKUP_QUERY_ENCODER, LOOKUP_QUERY_ENCODER)}
-    if runs is not None:
-        trained = runs / "runs" / "two-layers" / "query_encoder"
-        students["two layers"] = trained, runs / "encoders" / "two-layers"
+def measure(data: Path, work: Path) -> Figures:
     unseen = {
         name: read
         for name, read in hybrid.collections(data).items()
         if name not in hybrid.SETTINGS["learnt"]["names"]
     }
     rows: dict[str, Figures] = {}
-    for student, places in students.items():
+    for student, encoder in STUDENTS.items():
         for name, read in unseen.items():
-            measured = partial(figures_of, work / name, read, *places)
+            measured = partial(figures_of, work / name, read, encoder)
             if row := kept(work / f"{name}, {student} adapted.json", measured):
                 rows.setdefault(student, {})[name] = row
                 print(name, student, row, flush=True)
@@ -76,9 +72,7 @@ def measure(data: Path, work: Path, runs: Path | None) -> Figures:
     }
 
 
-def figures_of(
-    folder: Path, read: Callable[[], Collection], student: Path, before: Path
-) -> Figures:
+def figures_of(folder: Path, read: Callable[[], Collection], student: Path) -> Figures:
     """The nDCG@10 before and after, and for each seed the seconds and the held-out figures."""
     found = read()
     if not found.documents:
@@ -89,7 +83,7 @@ def figures_of(
         values = {m: hybrid.values_of(index, encoder, found, "nDCG@10", mode=m) for m in MODES}
         return {mode: fmean(each.values()) for mode, each in values.items()}
 
-    encoders = {"big": DEFAULT_ENCODER, "two": DEFAULT_QUERY_ENCODER, "before": before}
+    encoders = {"big": DEFAULT_ENCODER, "two": DEFAULT_QUERY_ENCODER, "before": student}
     figures: Figures = {name: ndcg(encoder) for name, encoder in encoders.items()} | {"seeds": []}
     for seed in SEEDS:
         with TemporaryDirectory() as working:

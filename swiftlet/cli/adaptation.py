@@ -26,7 +26,7 @@ from training.distillation.settings import Distillation
 from training.distillation.teacher import load_encoder
 from training.distillation.texts import read_query_texts
 from training.loop.log import TrainingProgress
-from training.model.lookup import is_exported
+from training.model.exported import is_exported_lookup
 from training.model.towers import Tower, TowerSettings
 from training.model.trained import QUERY_ENCODER, trained_encoder
 
@@ -103,7 +103,7 @@ class Adaptation:
         working.mkdir(exist_ok=True)
         log.write_text("".join(json.dumps({"text": each}) + "\n" for each in sentences), "utf-8")
         shutil.rmtree(run, ignore_errors=True)  # of an interrupted build
-        is_lookup = is_exported(self._student)
+        is_lookup = is_exported_lookup(self._student)
         settings = Distillation(
             teacher=str(self._teacher),
             student=str(self._student),

@@ -6,7 +6,7 @@ from typing import Annotated, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from swiftlet import encoders
-from training.model.lookup import is_exported
+from training.model.exported import is_exported, is_exported_lookup
 from training.model.towers import TowerSettings
 from training.recipes.settings import FloatingPoint, Optimiser, PoolingName
 
@@ -20,13 +20,17 @@ LOOKUP = "lookup"
 _LOOKUP_DEFAULTS = {"distance": "cosine", "learning_rate": 3e-3, "batch_size": 512, "epochs": 4.0}
 
 
-def _is_exported(model: object) -> bool:
-    return isinstance(model, str) and is_exported(encoders.find_shipped(Path(model)))
-
-
 def _is_lookup(student: object) -> bool:
     """Whether a student is a look-up table: a new one, or one that was exported."""
-    return student == LOOKUP or _is_exported(student)
+    return student == LOOKUP or (isinstance(student, str) and is_exported_lookup(_folder(student)))
+
+
+def _is_exported(model: object) -> bool:
+    return isinstance(model, str) and is_exported(_folder(model))
+
+
+def _folder(model: str) -> Path:
+    return encoders.find_shipped(Path(model))
 
 
 class Distillation(BaseModel):
@@ -120,7 +124,9 @@ class Distillation(BaseModel):
     @property
     def projects(self) -> bool:
         """Whether the student gets a projection."""
-        other = self.student is not None and not _is_lookup(self.student)
+        other = (
+            self.student is not None and self.student != LOOKUP and not _is_exported(self.student)
+        )
         return other if self.project is None else self.project
 
     def teacher_tower(self) -> TowerSettings:

@@ -16,8 +16,8 @@ from training.distillation.texts import TextIndices, TextMixture, TextSource
 from training.distillation.torch_encoder import TorchEncoder
 from training.loop.embedding_cache import EmbeddingCache
 from training.loop.log import TrainingProgress
+from training.model.exported import is_exported
 from training.model.fingerprint import embedding_space
-from training.model.lookup import is_exported
 from training.model.towers import Tower, TowerSettings
 from training.model.trained import trained_encoder
 from training.objective.negatives.sampler import Rows

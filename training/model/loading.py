@@ -9,14 +9,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from swiftlet import encoders
 from swiftlet.retrieval.errors import InvalidArgumentError
 from training.model.errors import ModelError
-from training.model.lookup import (
-    MODULE,
-    check_lookup,
-    exported_lookup,
-    is_exported,
-    is_lookup,
-    without_special_tokens,
-)
+from training.model.exported import exported_model, is_exported
+from training.model.lookup import MODULE, check_lookup, is_lookup, without_special_tokens
 from training.model.poolings import is_pooling, own_poolings
 from training.model.quiet import quiet
 
@@ -63,8 +57,8 @@ def load_model(
     """Load the modules of `folder` on the CPU, in float32, with a fast tokenizer.
 
     A Sentence Transformers directory gives Transformer → Pooling → …, or the table of a look-up
-    encoder, and so does a look-up encoder that was exported. Any other Hugging Face checkpoint
-    gives a Transformer alone; the caller adds the pooling.
+    encoder, and so does an encoder that was exported. Any other Hugging Face checkpoint gives a
+    Transformer alone; the caller adds the pooling.
 
     :param attention: `eager` for plain attention; by default the fastest form of the model.
     :param config: Changes to the transformer's configuration. Keys that it lacks are ignored.
@@ -78,7 +72,8 @@ def load_model(
     from sentence_transformers.sentence_transformer.modules import Transformer
 
     if is_exported(folder):
-        return exported_lookup(folder)
+        with quiet():
+            return exported_model(folder, config or {})
     whole = (folder / "modules.json").is_file()
     if whole:
         _check_modules(folder)

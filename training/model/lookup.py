@@ -4,13 +4,9 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from swiftlet.retrieval.encoder import MODEL_FILES, TOKENIZER_FILE, OnnxEncoder
-from swiftlet.retrieval.extras import extra
-from swiftlet.retrieval.manifest import FILE_NAME, read_manifest
 from training.model.errors import ModelError
 
 if TYPE_CHECKING:
@@ -23,38 +19,6 @@ MODULE = "StaticEmbedding"
 def is_lookup(encoder: "SentenceTransformer") -> bool:
     """Whether an encoder is a table of token vectors."""
     return type(encoder[0]).__name__ == MODULE
-
-
-def is_exported(folder: Path) -> bool:
-    """Whether `swiftlet export` wrote the directory."""
-    return (folder / FILE_NAME).is_file() and read_manifest(folder).kind == "encoder"
-
-
-def exported_lookup(folder: Path) -> "SentenceTransformer":
-    """The look-up encoder of a directory that `swiftlet export` wrote, to be trained further.
-
-    :raises ArtefactError: When the directory is damaged, or its model and tokenizer differ.
-    :raises ModelError: When its encoder has a transformer.
-    """
-    from tokenizers import Tokenizer
-
-    with extra("export"):
-        import onnx
-    manifest = OnnxEncoder.load(folder).manifest
-    file = next(name for name in MODEL_FILES.values() if name in manifest.files)
-    graph = onnx.load_model(folder / file).graph
-    weights = {each.name: onnx.numpy_helper.to_array(each) for each in graph.initializer}
-    if "table" in weights:
-        table = weights["table"].copy()
-    elif "vectors_rows" in weights:  # in int8
-        table = weights["vectors_rows"].astype(np.float32) * weights["vectors_scales"]
-    else:
-        raise ModelError(
-            f"{folder} is an exported encoder with a transformer, which cannot be trained: name "
-            "the model that it was exported from"
-        )
-    tokenizer = Tokenizer.from_file(str(folder / TOKENIZER_FILE))
-    return make_lookup(tokenizer, torch.from_numpy(table), manifest.details["max_tokens"])
 
 
 def table_of(encoder: "SentenceTransformer") -> "SentenceTransformer":

@@ -40,7 +40,7 @@ class TowerSettings:
     """The model of a tower and the changes to it.
 
     :param model: A Sentence Transformers directory or any Hugging Face checkpoint, or the name of
-        either on the hub.
+        either on the hub; or an encoder that was exported, or the name of one that ships.
     :param layers: The layers that are kept, by number from 0, in the order given; by default all.
         With no layers, `()`, the tower averages non-contextual token embeddings: the ablation of
         self-attention (001, section 7.1).

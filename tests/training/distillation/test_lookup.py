@@ -11,7 +11,6 @@ from safetensors.torch import load_file, save_file
 from sentence_transformers import SentenceTransformer
 
 from export.encoder_directory import export_encoder
-from swiftlet.encoders import DEFAULT_QUERY_ENCODER
 from swiftlet.retrieval.encoder import OnnxEncoder, Precision
 from swiftlet.retrieval.errors import InvalidArgumentError
 from swiftlet.retrieval.manifest import load_manifest
@@ -95,11 +94,6 @@ def test_an_exported_encoder_teaches_and_an_average_keeps_a_share_of_the_student
     torch.testing.assert_close(mixed, 0.25 * before + 0.75 * whole)
     with pytest.raises(InvalidArgumentError, match="a new look-up table begins with the model"):
         distil(tmp_path / "new", **(options | {"student": "lookup"}))
-
-
-def test_an_exported_encoder_with_a_transformer_is_refused() -> None:
-    with pytest.raises(ModelError, match="an exported encoder with a transformer"):
-        Tower.load(TowerSettings(model=DEFAULT_QUERY_ENCODER))
 
 
 def test_a_precision_that_needs_activations_is_refused(encoder: Path, tmp_path: Path) -> None:
