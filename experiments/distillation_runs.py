@@ -22,8 +22,6 @@ from swiftlet.encoders import torch_weights
 from swiftlet.evaluation.experiment import run_queries
 from swiftlet.evaluation.metrics import evaluate_per_query
 from swiftlet.evaluation.retrievers import SearcherRetriever
-from swiftlet.retrieval.directory import DOCUMENTS_FILE
-from swiftlet.retrieval.documents import DocumentStore
 from swiftlet.retrieval.encoder import Encoder, OnnxEncoder, Precision
 from swiftlet.retrieval.manifest import FILE_NAME as MANIFEST
 from swiftlet.retrieval.manifest import load_manifest
@@ -152,7 +150,7 @@ def searcher_of(workplace: Workplace, encoder: Encoder, collection: str) -> Sear
     """Exact search with this encoder among the documents that the teacher embedded."""
     directory = workplace.index(collection)
     found = IndexComparison(directory)
-    return found.searcher(encoder, found.index, DocumentStore(directory / DOCUMENTS_FILE))
+    return found.searcher(encoder, found.index)
 
 
 def export_students(workplace: Workplace, names: Sequence[str]) -> None:

@@ -30,7 +30,7 @@ def searcher_over(folder: Path, out: Path, settings: BuildSettings) -> Iterator[
 def judged(folder: Path, split: str, searcher: Searcher) -> tuple[list[Query], Qrels]:
     path = folder / "qrels" / f"{split}.tsv"
     matched = match_judgements(
-        read_queries(folder), read_qrels(path), SearcherRetriever(searcher), qrels_path=path
+        read_queries(folder), read_qrels(path), SearcherRetriever(searcher).holds, qrels_path=path
     )
     return matched.queries, matched.qrels
 

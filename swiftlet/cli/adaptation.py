@@ -1,48 +1,70 @@
-"""Adapts a query encoder to an index that is being built; needs the extra `export`."""
+"""Adapts a query encoder to an index; needs the extra `export`."""
 
-import json
-import shutil
-from collections.abc import Iterator, Sequence
-from itertools import islice
+import hashlib
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import numpy as np
+from pydantic import ValidationError
 
 from export.encoder_directory import export_encoder
+from swiftlet import encoders
+from swiftlet.evaluation.experiment import Judgements, match_judgements, run_queries
+from swiftlet.evaluation.metrics import evaluate_per_query
+from swiftlet.evaluation.retrievers import Retriever, SearcherRetriever
+from swiftlet.evaluation.significance import PairedTest, paired_t_test
 from swiftlet.indexing.query_encoder import put_query_encoder
-from swiftlet.indexing.tuning import TUNED_CANDIDATES, recall
-from swiftlet.retrieval.directory import documents
-from swiftlet.retrieval.embedding_space import check_embedding_space
-from swiftlet.retrieval.encoder import OnnxEncoder
-from swiftlet.retrieval.encoding import encode_texts
-from swiftlet.retrieval.engines import open_index
-from swiftlet.retrieval.errors import InvalidArgumentError
-from swiftlet.retrieval.manifest import Manifest, read_manifest
-from swiftlet.retrieval.types import Document
+from swiftlet.library.indexes import open_searcher
+from swiftlet.retrieval.changes.log import Changes
+from swiftlet.retrieval.corpora.collections import read_qrels, read_queries
+from swiftlet.retrieval.embedding_space import check_embedding_space, check_embedding_spaces
+from swiftlet.retrieval.encoder import OnnxEncoder, Precision
+from swiftlet.retrieval.errors import InvalidArgumentError, RetrievalError
+from swiftlet.retrieval.manifest import FILE_NAME as MANIFEST
+from swiftlet.retrieval.manifest import Manifest, change_details, read_manifest
+from swiftlet.retrieval.publication import (
+    check_target,
+    discard,
+    locked_working_directory,
+    publish,
+)
+from training.distillation.adaptation_texts import (
+    AdaptationTexts,
+    judged_queries,
+    known_items,
+)
 from training.distillation.distill import distill
-from training.distillation.sentences import sample_sentences
+from training.distillation.overlap import NDCG, IndexComparison
 from training.distillation.settings import Distillation
 from training.distillation.teacher import load_encoder
 from training.distillation.texts import read_query_texts
+from training.loop.checkpoints import CHECKPOINT
 from training.loop.log import TrainingProgress
 from training.model.exported import is_exported_lookup
 from training.model.towers import Tower, TowerSettings
 from training.model.trained import QUERY_ENCODER, trained_encoder
+from training.recipes.overrides import apply_override
+from training.recipes.validation_errors import describe_errors
 
-_SENTENCES = 12_000
-_HELD_OUT, _FEWEST_HELD_OUT = 500, 200
-# Without the average, sentences come nearer to the teacher, and queries further from it.
-SETTINGS: dict[str, Any] = {"epochs": 4.0, "project": False, "average": 0.5}
-OF_LOOKUP: dict[str, Any] = {"learning_rate": 3e-3, "batch_size": 256}
-OF_LAYERS: dict[str, Any] = {"learning_rate": 3e-4, "batch_size": 64}
+_AGAIN = "interrupted: run the same command again to continue"
+_PRECISIONS: tuple[Precision, ...] = ("fp32", "int8")
+SETTINGS: dict[str, Any] = {"project": False, "validation": 200, "warmup_steps": 20}
+OF_LOOKUP: dict[str, Any] = {
+    "learning_rate": 3e-3, "batch_size": 64, "epochs": 5.0, "every": 200, "average": 0.3,
+}  # fmt: skip
+OF_LAYERS: dict[str, Any] = {
+    "learning_rate": 3e-4, "batch_size": 64, "epochs": 2.0, "every": 50,
+}  # fmt: skip
 
 
 class Adaptation:
-    """Adapts a query encoder to the sentences of an index, by distillation without any labels.
+    """Adapts a query encoder to an index by its sentences, and by judged queries if there are any.
 
-    Each tenth document is held out. The share of the ten best passages of the document encoder
-    that the query encoder finds for its sentences (overlap@10) is measured before and after.
+    The encoder imitates the document encoder, and learns to find the document of each sentence
+    (the inverse cloze task: Lee et al. 2019, "Latent Retrieval for Weakly Supervised Open Domain
+    Question Answering", section 3).
     """
 
     def __init__(
@@ -53,17 +75,19 @@ class Adaptation:
         queries: Sequence[Path] = (),
         progress: TrainingProgress,
         seed: int = 0,
+        settings: Mapping[str, Any] | None = None,
     ) -> None:
-        """Check what is given before a build.
+        """Check what is given before any work.
 
-        :param student: An exported look-up encoder, or the query encoder of a training run.
-        :param queries: Query logs to train on, too.
+        :param student: An exported encoder, or the query encoder of a training run.
+        :param queries: Query logs to imitate the document encoder on, too.
+        :param settings: Other settings of the distillation.
         :raises ModelError: When the student cannot be trained.
         :raises EmbeddingSpaceMismatch: When it is of another space than the document encoder.
         :raises CollectionError: When a query log is bad or empty.
         """
         self._student, self._teacher, self._queries = student, document_encoder, tuple(queries)
-        self._progress, self._seed = progress, seed
+        self._progress, self._seed, self._settings = progress, seed, dict(settings or {})
         trained = trained_encoder(student)
         self._name = student.name if trained is None else trained.name
         teacher = read_manifest(document_encoder, "encoder")
@@ -85,71 +109,181 @@ class Adaptation:
         :raises RetrievalError: When training or export fails.
         """
         encoder, figures = self.adapt(index, working / "adaptation")
-        before, after = figures["overlap@10"]["before"], figures["overlap@10"]["after"]
+        before, after = figures["ndcg@10"]["before"], figures["ndcg@10"]["after"]
         better = after > before
         self._progress.note(
-            f"the query encoder {self._name} is {'' if better else 'not '}adapted: for "
-            f"{figures['held_out']} sentences held out it found {before:.1%} of the document "
-            f"encoder's ten best passages, and adapted {after:.1%}"
+            f"the query encoder {self._name} is {'' if better else 'not '}adapted: nDCG@10 of "
+            f"{figures['held_out']} sentences held out, whose documents are to be found, was "
+            f"{before:.3f}, and adapted {after:.3f}"
             + (": searches of this index use it" if better else "")
         )
         return put_query_encoder(encoder, index, {"query_encoder": figures}) if better else None
 
     def adapt(self, index: Path, working: Path) -> tuple[Path, dict[str, Any]]:
         """The directory of the adapted encoder in `working`, and what the index's manifest says."""
-        sentences = sample_sentences(_training(index), _SENTENCES, self._seed)
-        held_out = self._held_out(index, set(sentences))
-        log, run, adapted = (working / name for name in ("sentences.jsonl", "run", "encoder"))
-        working.mkdir(exist_ok=True)
-        log.write_text("".join(json.dumps({"text": each}) + "\n" for each in sentences), "utf-8")
-        shutil.rmtree(run, ignore_errors=True)  # of an interrupted build
-        is_lookup = is_exported_lookup(self._student)
-        settings = Distillation(
-            teacher=str(self._teacher),
-            student=str(self._student),
-            queries=(str(log), *map(str, self._queries)),
-            seed=self._seed,
-            **SETTINGS,
-            **(OF_LOOKUP if is_lookup else OF_LAYERS),
+        texts = known_items(index, working, self._seed)
+        encoder = self.train(index, texts, working)
+        comparison = IndexComparison(index)
+        before, after = (
+            comparison.retriever(each) for each in (self._before, OnnxEncoder.load(encoder))
         )
-        try:
-            distill(settings, run, progress=self._progress)
-        except KeyboardInterrupt:
-            raise KeyboardInterrupt from None  # the way to resume is that of the build
-        self._progress.begin("Comparing query encoders", None)
-        name = f"{self._name}-adapted"
-        origin = f"{self._name}, adapted by swiftlet index --adapt-queries"
+        test = compare(before, after, comparison.judgements(texts.test))
+        return encoder, {
+            "name": f"{self._name}-adapted",
+            "held_out": test.num_queries,
+            "ndcg@10": {"before": round(test.baseline_mean, 4), "after": round(test.mean, 4)},
+        }
+
+    def train(self, index: Path, texts: AdaptationTexts, working: Path) -> Path:
+        """Train and export the encoder; an interrupted training goes on if the texts are the same.
+
+        :returns: The encoder directory, in `working`.
+        :raises RetrievalError: When training or export fails.
+        """
+        adapted = working / "encoder"
+        settings = self._distillation(index, texts)
+        key = f"{texts.key}{settings.model_dump_json()}".encode()
+        run = working / f"run-{hashlib.sha256(key).hexdigest()[:12]}"
+        if not (run / MANIFEST).is_file():
+            try:
+                distill(settings, run, resume=True, compare=False, progress=self._progress)
+            except KeyboardInterrupt:
+                raise KeyboardInterrupt(_AGAIN) from None
+        self._progress.begin("Exporting", None)
         export_encoder(
             run / QUERY_ENCODER,
             adapted,
-            name=name,
-            origin=origin,
-            precisions=["int8"],
+            name=f"{self._name}-adapted",
+            origin=f"{self._name}, adapted to an index",
+            precisions=_PRECISIONS,
             overwrite=True,
         )
-        found = open_index(index, read_manifest(index).details)
-        expected = encode_texts(OnnxEncoder.load(self._teacher), held_out)
-        nearest = np.stack([found.search(each, TUNED_CANDIDATES)[1][:10] for each in expected])
-        overlaps = {
-            when: round(
-                recall(found, encode_texts(encoder, held_out), nearest, TUNED_CANDIDATES), 4
-            )
-            for when, encoder in (("before", self._before), ("after", OnnxEncoder.load(adapted)))
+        self._progress.begin("Comparing query encoders", None)
+        return adapted
+
+    def _distillation(self, index: Path, texts: AdaptationTexts) -> Distillation:
+        of_kind = OF_LOOKUP if is_exported_lookup(self._student) else OF_LAYERS
+        settings = {
+            "teacher": str(self._teacher),
+            "student": str(self._student),
+            "queries": tuple(map(str, self._queries)),
+            "index": str(index),
+            "judged": texts.training,
+            "chosen_by": texts.chosen_by,
+            "seed": self._seed,
+            **SETTINGS,
+            **of_kind,
+            **self._settings,
         }
-        return adapted, {"name": name, "held_out": len(held_out), "overlap@10": overlaps}
+        try:
+            return Distillation.model_validate(settings)
+        except ValidationError as error:
+            found = describe_errors(error, Distillation, lambda name: f"--set {name}")
+            raise InvalidArgumentError(found) from error
 
-    def _held_out(self, index: Path, known: set[str]) -> list[str]:
-        held_out = islice(documents(index), 9, None, 10)
-        found = sample_sentences(held_out, _HELD_OUT, self._seed)
-        sentences = [each for each in found if each not in known]
-        if len(sentences) < _FEWEST_HELD_OUT:
+
+def adapt_to_index(
+    index: Path,
+    out: Path,
+    *,
+    queries: Sequence[Path],
+    qrels: Path | None,
+    student: Path | None,
+    document_encoder: Path,
+    settings: Sequence[str],
+    allow_unknown: bool,
+    overwrite: bool,
+    progress: TrainingProgress,
+) -> dict[str, PairedTest]:
+    """Write an encoder that is adapted to `index`, and test it against the one of searches today.
+
+    :returns: By mode of search, the default first, the test of the adapted encoder's nDCG@10.
+    :raises RetrievalError: When an argument, the index, an encoder or the storage is bad, or there
+        is too little to learn from.
+    """
+    check_target(out, overwrite=overwrite)
+    manifest = read_manifest(index, "index")
+    check_embedding_spaces(read_manifest(document_encoder, "encoder"), manifest)
+    with closing(Changes(index, manifest)) as changes:
+        if count := changes.count():
             raise InvalidArgumentError(
-                f"the corpus is too small to adapt to: each tenth document is held out, and these "
-                f"have {len(sentences)} sentences of their own, at least {_FEWEST_HELD_OUT} are "
-                "needed: leave out --adapt-queries"
+                f"{index} has {count:,} changes that are not merged: run swiftlet compact {index} "
+                "first"
             )
-        return sentences
+    today = encoders.of_index(index)
+    given: dict[str, Any] = {}
+    for override in settings:
+        apply_override(given, override)
+    adaptation = Adaptation(
+        encoders.find(student or today),
+        document_encoder,
+        queries=[] if qrels else queries,
+        progress=progress,
+        settings=given,
+    )
+    with locked_working_directory(out) as working:
+        try:
+            with open_searcher(index, encoder=today) as searcher:
+                retriever = SearcherRetriever(searcher)
+                if qrels is None:
+                    texts = known_items(index, working)
+                else:
+                    judgements = _judgements(queries[0], qrels, retriever, allow_unknown, progress)
+                    texts = judged_queries(index, judgements, working)
+                encoder = adaptation.train(index, texts, working)
+                test = Path(texts.test.queries), Path(texts.test.qrels)
+                judgements = _judgements(*test, retriever, False, progress)
+                with open_searcher(index, encoder=encoder) as adapted:
+                    # The words of a sentence find its document, whatever the encoder.
+                    modes = ("dense",) if qrels is None else searcher.modes
+                    tests: dict[str, PairedTest] = {
+                        mode: compare(
+                            SearcherRetriever(searcher, mode=mode),
+                            SearcherRetriever(adapted, mode=mode),
+                            judgements,
+                        )
+                        for mode in modes
+                        if mode != "lexical"
+                    }
+            tested = {mode: asdict(test) for mode, test in tests.items()}
+            change_details(encoder, {"adaptation": tested})
+            publish(encoder, out)
+        except RetrievalError:
+            if not any(working.glob(f"run-*/{CHECKPOINT}")):
+                discard(working)
+            raise
+        discard(working)
+    return tests
 
 
-def _training(index: Path) -> Iterator[Document]:
-    return (each for number, each in enumerate(documents(index)) if number % 10 != 9)
+def _judgements(
+    queries: Path,
+    qrels: Path,
+    retriever: Retriever,
+    allow_unknown: bool,
+    progress: TrainingProgress,
+) -> Judgements:
+    found = match_judgements(
+        read_queries(queries),
+        read_qrels(qrels),
+        retriever.holds,
+        qrels_path=qrels,
+        allow_unknown=allow_unknown,
+    )
+    if found.warning:
+        progress.note(found.warning)
+    known = {
+        query_id: {d: grade for d, grade in grades.items() if retriever.holds(d)}
+        for query_id, grades in found.qrels.items()
+    }
+    chosen = [each for each in found.queries if max(known[each.query_id].values(), default=0) > 0]
+    return Judgements(chosen, {each.query_id: known[each.query_id] for each in chosen}, "")
+
+
+def compare(before: Retriever, after: Retriever, judgements: Judgements) -> PairedTest:
+    """Test the nDCG@10 of the retriever `after` against that of `before`."""
+    values = []
+    for retriever in (after, before):
+        run = run_queries(retriever, judgements.queries, top_k=10)
+        values.append(evaluate_per_query(run, judgements.qrels, [NDCG])[NDCG])
+    return paired_t_test(*values)

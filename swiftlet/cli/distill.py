@@ -121,9 +121,8 @@ def distill(
     from swiftlet.retrieval.extras import extra
 
     with extra("training"):
-        from training.distillation.distill import JudgedQueryFiles
         from training.distillation.distill import distill as run
-        from training.distillation.settings import Distillation
+        from training.distillation.settings import Distillation, Judged
         from training.recipes.overrides import apply_override
         from training.recipes.validation_errors import describe_errors
     if (test_queries is None) != (qrels is None):
@@ -160,15 +159,15 @@ def distill(
         raise InvalidArgumentError(
             describe_errors(error, Distillation, lambda name: _option(name, options))
         ) from error
-    judged = (
-        None if test_queries is None or qrels is None else JudgedQueryFiles(test_queries, qrels)
-    )
+    test = None
+    if test_queries is not None and qrels is not None:
+        test = Judged(queries=str(test_queries), qrels=str(qrels))
     with ProgressBars() as progress:
         outcome = run(
             settings,
             out,
             teacher_embeddings=teacher_embeddings,
-            judged=judged,
+            test=test,
             resume=resume,
             overwrite=overwrite,
             progress=progress,

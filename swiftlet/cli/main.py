@@ -6,6 +6,7 @@ import typer
 from typer.core import TyperGroup
 
 import swiftlet
+from swiftlet.cli.adapt import adapt
 from swiftlet.cli.add import add
 from swiftlet.cli.compact import compact
 from swiftlet.cli.delete import delete
@@ -81,6 +82,6 @@ def options(
 # Each command imports its own packages when it runs, so that `search` never waits for torch.
 for command in (
     demo, index, search, serve, add, delete, compact, snapshot,
-    evaluate, tune, train, distill, export, inspect,
+    evaluate, tune, adapt, train, distill, export, inspect,
 ):  # fmt: skip
     app.command()(command)

@@ -36,7 +36,7 @@ class Judgements:
 def match_judgements(
     queries: Iterable[Query],
     qrels: Qrels,
-    retriever: Retriever,
+    holds: Callable[[str], bool],
     *,
     qrels_path: Path,
     allow_unknown: bool = False,
@@ -47,6 +47,7 @@ def match_judgements(
 
     Each judged document is looked up once, with `threads` threads (default: the available cores).
 
+    :param holds: Whether there is a document with this id, such as `Retriever.holds`.
     :raises CollectionError: When the qrels are empty, have no relevant document or share no query
         with `queries`; unless `allow_unknown`, also when they name an unknown query or document.
     """
@@ -66,7 +67,7 @@ def match_judgements(
         )
     kept = {query.query_id: judged[query.query_id] for query in chosen}
     document_ids = list(dict.fromkeys(d for grades in kept.values() for d in grades))
-    held = _in_parallel(retriever.holds, document_ids, threads, progress)
+    held = _in_parallel(holds, document_ids, threads, progress)
     missing = {d for d, is_held in zip(document_ids, held, strict=True) if not is_held}
     warning = ""
     try:

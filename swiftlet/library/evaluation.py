@@ -193,7 +193,7 @@ def _match(
     found = match_judgements(
         queries,
         judged,
-        retriever,
+        retriever.holds,
         qrels_path=Path(qrels) if isinstance(qrels, str | os.PathLike) else Path("the qrels"),
         allow_unknown=allow_unknown,
         progress=lambda _, __: progress.advance(1),

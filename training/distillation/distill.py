@@ -1,6 +1,8 @@
 """Distils a small query encoder from a teacher, in the embedding space of the teacher."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -8,13 +10,15 @@ import torch
 from swiftlet.retrieval.embedding_space import check_embedding_space
 from swiftlet.retrieval.errors import InvalidArgumentError
 from swiftlet.retrieval.manifest import read_manifest
+from training.distillation.judged import relevant_passages
 from training.distillation.neighbours import Neighbours
 from training.distillation.overlap import IndexComparison, Overlap
-from training.distillation.settings import LOOKUP, Distillation
+from training.distillation.relevance import RelevanceTerm, Relevant
+from training.distillation.settings import LOOKUP, Distillation, Judged
 from training.distillation.student import Student
-from training.distillation.task import DistillationTask
+from training.distillation.task import DistillationTask, OnIndex
 from training.distillation.teacher import Teacher
-from training.distillation.texts import TextMixture, read_texts
+from training.distillation.texts import TextIndices, TextMixture, read_texts
 from training.distillation.torch_encoder import TorchEncoder
 from training.loop.devices import make_accelerator, memory_errors, processes
 from training.loop.log import TrainingLog, TrainingProgress
@@ -27,23 +31,17 @@ _COMPARED_ON = 500
 
 
 @dataclass(frozen=True, slots=True)
-class JudgedQueryFiles:
-    """The paths of queries and of qrels for the documents of an index."""
-
-    queries: Path
-    qrels: Path
-
-
-@dataclass(frozen=True, slots=True)
 class DistillationResult:
     """The result of a run.
 
-    `cosine` is the mean cosine with the teacher on the held-out texts, at the best step. `overlaps`
-    compare the documents that student and teacher find in the index.
+    `cosine` is the mean cosine with the teacher on the held-out texts, at the best step, and `ndcg`
+    is nDCG@10 there if it has chosen the step. `overlaps` compare the documents that student and
+    teacher find in the index.
     """
 
     best_step: int
     cosine: float
+    ndcg: float | None
     num_held_out: int
     overlaps: list[Overlap]
 
@@ -53,7 +51,8 @@ def distill(
     out: Path,
     *,
     teacher_embeddings: Path | None = None,
-    judged: JudgedQueryFiles | None = None,
+    test: Judged | None = None,
+    compare: bool = True,
     resume: bool = False,
     overwrite: bool = False,
     progress: TrainingProgress,
@@ -66,13 +65,14 @@ def distill(
 
     :param teacher_embeddings: The directory of the embedding cache, which other runs can share; by
         default `teacher-embeddings` beside `out`.
-    :param judged: Queries and judgements to measure nDCG@10 with; needs an index.
+    :param test: Queries and judgements to measure nDCG@10 with at the end; needs an index.
+    :param compare: Compare the documents that teacher and student find in the index at the end.
     :param resume: Continue from the checkpoint of an earlier process, if there is one.
     :param overwrite: Remove an earlier run first.
     :raises RetrievalError: When the settings, a model, a text, the index or `out` are invalid, or
         the run cannot continue: see `training.errors`.
     """
-    if judged is not None and settings.index is None:
+    if test is not None and settings.index is None:
         raise InvalidArgumentError("judgements are for the documents of an index: name the index")
     if processes().num_processes > 1:
         raise InvalidArgumentError("a distillation runs in one process, not under torchrun")
@@ -86,21 +86,20 @@ def distill(
         torch.manual_seed(settings.seed)
         teacher = Teacher.load(settings.teacher_tower(), kept, accelerator)
         comparison = None if settings.index is None else _open(Path(settings.index), teacher)
-        if settings.student == LOOKUP:
-            if teacher.tower is None:
-                raise InvalidArgumentError(
-                    f"{settings.teacher} is an exported encoder: a new look-up table begins with "
-                    "the model that it was exported from, or name a look-up encoder as the student"
-                )
-            student = Student.lookup(teacher.tower, settings.max_tokens)
-        else:
-            student = Student.make(settings, teacher.width)
-        student.to(accelerator.device)
-        mixture = read_texts(settings)
+        student = _student(settings, teacher).to(accelerator.device)
+        relevant = {} if comparison is None else relevant_passages(settings.judged, comparison)
+        mixture = read_texts(settings, relevant)
         teacher.prepare(mixture, progress)
-        neighbours = None
-        if comparison is not None and settings.ranking:
-            neighbours = Neighbours(comparison.index, settings.documents)
+        served = TorchEncoder(student.tower, student, teacher.width, teacher.embedding_space)
+        on_index: OnIndex = {}
+        if comparison is not None:
+            if settings.ranking:
+                on_index["neighbours"] = Neighbours(comparison.index, settings.documents)
+            if relevant:
+                on_index["relevance"] = _relevance(settings, comparison, relevant, teacher, mixture)
+            if settings.chosen_by is not None:
+                judgements = comparison.judgements(settings.chosen_by)
+                on_index["ndcg"] = partial(comparison.ndcg, served, judgements)
         initial = [weight.detach().clone() for weight in student.parameters()]
         log = TrainingLog(out)
         loop = TrainingLoop(
@@ -118,25 +117,27 @@ def distill(
             teacher=teacher,
             student=student,
             mixture=mixture,
-            neighbours=neighbours,
             accelerator=accelerator,
+            **on_index,
         )
         loop.train(lambda _: task.stage())
         best = loop.take_best()
         student.eval()
-        cosine = best.score
         if settings.average:
             with torch.no_grad():
                 for weight, before in zip(student.parameters(), initial, strict=True):
                     weight.lerp_(before, settings.average)
-            cosine = float(task.evaluate(best.step).metrics["cosine"])
+        final = task.evaluate(best.step).metrics
         overlaps = []
-        if comparison is not None:
-            overlaps = _compare(comparison, teacher, student, mixture, judged, progress)
-        log.write("end", step=best.step, cosine=cosine)
+        if comparison is not None and compare:
+            texts = mixture.texts(mixture.held_out)[:_COMPARED_ON]
+            overlaps = comparison.measure(teacher.encoder, served, texts, test, progress)
+        log.write("end", step=best.step, cosine=final["cosine"])
         with weight_errors(out):
             student.save(out / QUERY_ENCODER)
-        outcome = DistillationResult(best.step, cosine, len(mixture.held_out), overlaps)
+        outcome = DistillationResult(
+            best.step, final["cosine"], final.get("ndcg@10"), len(mixture.held_out), overlaps
+        )
         publish_run(
             out,
             [QUERY_ENCODER],
@@ -162,18 +163,25 @@ def _open(directory: Path, teacher: Teacher) -> IndexComparison:
     return IndexComparison(directory)
 
 
-def _compare(
+def _student(settings: Distillation, teacher: Teacher) -> Student:
+    if settings.student != LOOKUP:
+        return Student.make(settings, teacher.width)
+    if teacher.tower is None:
+        raise InvalidArgumentError(
+            f"{settings.teacher} is an exported encoder: a new look-up table begins with the model "
+            "that it was exported from, or name a look-up encoder as the student"
+        )
+    return Student.lookup(teacher.tower, settings.max_tokens)
+
+
+def _relevance(
+    settings: Distillation,
     comparison: IndexComparison,
+    relevant: Mapping[str, Relevant],
     teacher: Teacher,
-    student: Student,
     mixture: TextMixture,
-    judged: JudgedQueryFiles | None,
-    progress: TrainingProgress,
-) -> list[Overlap]:
-    return comparison.measure(
-        teacher.encoder,
-        TorchEncoder(student.tower, student, teacher.width, teacher.embedding_space),
-        mixture.texts(mixture.held_out)[:_COMPARED_ON],
-        None if judged is None else (judged.queries, judged.qrels),
-        progress,
-    )
+) -> RelevanceTerm:
+    """The contrastive term of the judged queries, the last source of the mixture."""
+    judged = TextIndices.of_source(len(mixture.sources) - 1, len(relevant))
+    expected = teacher.outputs(mixture, judged)
+    return RelevanceTerm.of_index(relevant, comparison.index, expected, settings)

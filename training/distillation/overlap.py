@@ -1,14 +1,16 @@
 """The overlap of the documents that student and teacher find in an index."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from swiftlet.evaluation.experiment import match_judgements, run_queries
+from swiftlet.evaluation.experiment import Judgements, match_judgements, run_queries
 from swiftlet.evaluation.metrics import evaluate
 from swiftlet.evaluation.retrievers import SearcherRetriever
 from swiftlet.retrieval.corpora.collections import read_qrels, read_queries
@@ -21,6 +23,7 @@ from swiftlet.retrieval.index import VectorIndex
 from swiftlet.retrieval.manifest import Manifest, load_manifest
 from swiftlet.retrieval.searcher import Searcher
 from swiftlet.retrieval.types import Query, Run
+from training.distillation.settings import Judged
 from training.loop.log import TrainingProgress
 
 NDCG = "nDCG@10"
@@ -60,7 +63,7 @@ class IndexComparison:
         """
         self.manifest = load_manifest(directory, "index")
         self.index = open_index(directory, self.manifest.details)
-        self._directory = directory
+        self._store = DocumentStore(directory / DOCUMENTS_FILE)
         self._owners = np.load(directory / PASSAGE_TO_DOCUMENT_FILE, allow_pickle=False)
 
     def measure(
@@ -68,62 +71,83 @@ class IndexComparison:
         teacher: Encoder,
         student: Encoder,
         queries: Sequence[str],
-        judged: tuple[Path, Path] | None,
+        judged: Judged | None,
         progress: TrainingProgress,
     ) -> list[Overlap]:
         """Compare on `queries`, by exact search over the stored embeddings, then by the index.
 
-        :param judged: The paths of queries and qrels.
         :raises CollectionError: When the judgements are bad, or name an unknown query or document.
         :raises InvalidArgumentError: When the index cannot reconstruct embeddings.
         """
         named = [Query(str(number), text) for number, text in enumerate(queries)]
-        store = DocumentStore(self._directory / DOCUMENTS_FILE)
+        judgements = None if judged is None else self.judgements(judged)
         found = []
         ways: Mapping[str, VectorIndex] = {
             "exact": self._exact(progress),
             "as served": self.index,
         }
         for way, index in ways.items():
-            teacher_retriever, student_retriever = (
-                SearcherRetriever(self.searcher(encoder, index, store), mode="dense")
-                for encoder in (teacher, student)
-            )
+            retrievers = {
+                name: self.retriever(encoder, index)
+                for name, encoder in (("teacher", teacher), ("student", student))
+            }
             progress.begin(f"Teacher and student, {way}", 2 * len(named))
             runs = []
-            for retriever in (teacher_retriever, student_retriever):
+            for retriever in retrievers.values():
                 runs.append(run_queries(retriever, named, top_k=_DEEP, threads=1))
                 progress.advance(len(named))
-            ndcg: dict[str, float] = {}
-            if judged is not None:
-                queries_path, qrels_path = judged
-                judgements = match_judgements(
-                    read_queries(queries_path),
-                    read_qrels(qrels_path),
-                    teacher_retriever,
-                    qrels_path=qrels_path,
-                )
-                for name, retriever in (
-                    ("teacher", teacher_retriever),
-                    ("student", student_retriever),
-                ):
-                    run = run_queries(retriever, judgements.queries, top_k=_NEAREST, threads=1)
-                    ndcg[f"{name}_ndcg"] = evaluate(run, judgements.qrels, [NDCG])[NDCG]
+            ndcg = {}
+            if judgements is not None:
+                ndcg = {f"{name}_ndcg": _ndcg(r, judgements) for name, r in retrievers.items()}
             found.append(Overlap(way, len(named), *_shares(*runs), **ndcg))
-        store.close()
         return found
 
-    def searcher(self, encoder: Encoder, index: VectorIndex, store: DocumentStore) -> Searcher:
+    def judgements(self, judged: Judged) -> Judgements:
+        """Read judged queries, and check that the index has their documents.
+
+        :raises CollectionError: When a file is bad, or names an unknown query or document.
+        """
+        qrels = Path(judged.qrels)
+        return match_judgements(
+            read_queries(Path(judged.queries)),
+            read_qrels(qrels),
+            lambda document_id: self._store.number_of(document_id) is not None,
+            qrels_path=qrels,
+            threads=1,
+        )
+
+    def ndcg(self, encoder: Encoder, judgements: Judgements) -> float:
+        """The nDCG@10 of dense searches of the index."""
+        return _ndcg(self.retriever(encoder), judgements)
+
+    def rows_of(self, documents: Iterable[str]) -> NDArray[np.int64]:
+        """The rows of all passages of documents of the index, ascending."""
+        found = [self._store.number_of(document_id) for document_id in documents]
+        places = np.array([place for place in found if place is not None])
+        spans = zip(self._first_rows[places], self._first_rows[places + 1], strict=True)
+        return np.sort(np.concatenate([np.arange(*span) for span in spans]))
+
+    @cached_property
+    def _first_rows(self) -> NDArray[np.int64]:
+        """The first row of each document in the order of the corpus, and the number of rows."""
+        first = np.flatnonzero(np.diff(self._owners, prepend=-1))
+        return np.append(first, len(self._owners))
+
+    def searcher(self, encoder: Encoder, index: VectorIndex) -> Searcher:
         """Search an index of the same passages with an encoder of the same embedding space."""
         manifest = Manifest("encoder", encoder.dim, encoder.embedding_space, {}, "")
         return Searcher(
             encoder=encoder,
             index=index,
             passage_to_document=self._owners,
-            store=store,
+            store=self._store,
             index_manifest=self.manifest,
             encoder_manifest=manifest,
         )
+
+    def retriever(self, encoder: Encoder, index: VectorIndex | None = None) -> SearcherRetriever:
+        """Dense searches of the index, or of another one of the same passages."""
+        return SearcherRetriever(self.searcher(encoder, index or self.index), mode="dense")
 
     def _exact(self, progress: TrainingProgress) -> FaissIndex:
         """An exact index over the stored embeddings, in memory."""
@@ -135,6 +159,11 @@ class IndexComparison:
             exact.add(self.index.embeddings(rows))
             progress.advance(len(rows))
         return exact
+
+
+def _ndcg(retriever: SearcherRetriever, judgements: Judgements) -> float:
+    run = run_queries(retriever, judgements.queries, top_k=_NEAREST, threads=1)
+    return evaluate(run, judgements.qrels, [NDCG])[NDCG]
 
 
 def _shares(teacher: Run, student: Run) -> tuple[float, float]:

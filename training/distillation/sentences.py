@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable, Iterator
 from random import Random
+from typing import NamedTuple
 
 from swiftlet.retrieval.types import Document
 
@@ -22,13 +23,21 @@ def sentences(document: Document) -> Iterator[str]:
             yield " ".join(words[:MOST_WORDS])
 
 
-def sample_sentences(documents: Iterable[Document], count: int, seed: int) -> list[str]:
+class Sentence(NamedTuple):
+    """A sentence, and the document that it is from."""
+
+    text: str
+    document_id: str
+
+
+def sample_sentences(documents: Iterable[Document], count: int, seed: int) -> list[Sentence]:
     """A uniform sample of at most `count` sentences; memory is proportional to `count`."""
     random = Random(seed)  # noqa: S311 - a sample, not a secret
-    kept: list[str] = []
+    kept: list[Sentence] = []
     seen = 0
     for document in documents:
-        for sentence in sentences(document):
+        for text in sentences(document):
+            sentence = Sentence(text, document.document_id)
             seen += 1
             if len(kept) < count:
                 kept.append(sentence)

@@ -33,6 +33,19 @@ def _folder(model: str) -> Path:
     return encoders.find_shipped(Path(model))
 
 
+class Judged(BaseModel):
+    """The paths of queries and of qrels for documents of the index.
+
+    `weight` is that of the contrastive term for these queries.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    queries: str
+    qrels: str
+    weight: Positive = 1.0
+
+
 class Distillation(BaseModel):
     """The teacher, the student, the texts and the training of the student.
 
@@ -52,6 +65,13 @@ class Distillation(BaseModel):
         (004, section 2.2), or one minus the cosine.
     :param ranking: Weight of the ranking loss on the documents of `index`.
     :param documents: The number of the teacher's best passages per query in the ranking loss.
+    :param judged: Queries with judgements, which the student imitates the teacher on, too, and
+        learns from by a contrastive term over the passages of `index`. Its factor of scores is
+        `judged_score_factor`. A passage is no negative if the teacher scores it above
+        `teacher_share` of its score of the best relevant passage: it may be relevant, too.
+    :param chosen_by: Other queries with judgements. Their nDCG@10, with searches of the index,
+        chooses the best step in place of the cosine. Without them, a run with `judged` takes its
+        last step, since the cosine falls while documents are learnt.
     :param average: The share of the initial weights in the final ones, by which a student that is
         trained further on few texts loses less on others (Wortsman et al., "Robust fine-tuning of
         zero-shot models", 2022).
@@ -77,6 +97,10 @@ class Distillation(BaseModel):
     ranking: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
     documents: Count = 8
     score_factor: Positive = 20.0
+    judged: tuple[Judged, ...] = ()
+    judged_score_factor: Positive = 20.0
+    teacher_share: Annotated[float, Field(gt=0, le=1)] = 0.95
+    chosen_by: Judged | None = None
     epochs: Positive = 10.0
     batch_size: Annotated[int, Field(ge=2)] = 64
     learning_rate: Positive = 5e-4
@@ -99,7 +123,7 @@ class Distillation(BaseModel):
 
     @model_validator(mode="after")
     def _goes_together(self) -> Self:
-        if not self.queries and not self.corpora:
+        if not self.queries and not self.corpora and not self.judged:
             raise ValueError("there are no texts: name queries, a corpus or both")
         if self.student is None and self.layers is None:
             raise ValueError(
@@ -115,10 +139,14 @@ class Distillation(BaseModel):
                 "the average is with the initial weights, but a new projection has none: leave out "
                 "either of the two"
             )
-        if self.ranking and self.index is None:
-            raise ValueError(
-                "the ranking term needs an index: name the index of the documents to rank"
-            )
+        if self.index is None:
+            for name, given in (
+                ("the ranking term", self.ranking),
+                ("judged", self.judged),
+                ("chosen_by", self.chosen_by),
+            ):
+                if given:
+                    raise ValueError(f"{name} needs an index: name the index of the documents")
         return self
 
     @property
@@ -161,5 +189,5 @@ class Distillation(BaseModel):
 
     def may_change(self) -> frozenset[str]:
         """Settings that may change when a run is resumed."""
-        only_compared = set() if self.ranking else {"index"}
+        only_compared = set() if self.ranking or self.judged or self.chosen_by else {"index"}
         return frozenset({"learning_rate", "epochs", "patience", *only_compared})

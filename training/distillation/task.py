@@ -1,7 +1,7 @@
 """Distillation as a task of the training loop: the student imitates the teacher's outputs."""
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, TypedDict, Unpack
 
 import numpy as np
 import torch
@@ -12,6 +12,7 @@ from torch.nn import functional
 from training.distillation.batches import encode_by_length, length_bucketed_batches, token_counts
 from training.distillation.loss import distance, ranking_loss
 from training.distillation.neighbours import Neighbours
+from training.distillation.relevance import RelevanceTerm
 from training.distillation.settings import Distillation
 from training.distillation.student import Student
 from training.distillation.teacher import Teacher
@@ -22,8 +23,20 @@ _LOG_EVERY = 50
 _FITTED_ON = 8192
 
 
+class OnIndex(TypedDict, total=False):
+    """What a task does with an index.
+
+    `neighbours` are for the ranking loss, and `relevance` is the term of judged queries. `ndcg`
+    measures the student's nDCG@10, which then chooses the best step.
+    """
+
+    neighbours: Neighbours
+    relevance: RelevanceTerm
+    ndcg: Callable[[], float]
+
+
 class DistillationTask:
-    """Trains the student on a mixture of texts, with the ranking loss if `neighbours` is given."""
+    """Trains the student on a mixture of texts."""
 
     def __init__(
         self,
@@ -32,18 +45,20 @@ class DistillationTask:
         teacher: Teacher,
         student: Student,
         mixture: TextMixture,
-        neighbours: Neighbours | None,
         accelerator: Accelerator,
+        **on_index: Unpack[OnIndex],
     ) -> None:
         self._settings = settings
         self._teacher = teacher
         self._student = student
         self._mixture = mixture
-        self._neighbours = neighbours
+        self._neighbours = on_index.get("neighbours")
+        self._relevance = on_index.get("relevance")
+        self._ndcg = on_index.get("ndcg")
         self._accelerator = accelerator
         self._token_counts = token_counts(student.tower, mixture.texts(mixture.training))
         self._length = StageLength(len(mixture.training), settings.batch_size, settings.epochs)
-        self._best_cosine = -1.0
+        self._best_score = -1.0
         self._waited = 0
 
     def stage(self) -> Stage:
@@ -89,36 +104,38 @@ class DistillationTask:
     def after_step(self) -> None:
         """Nothing depends on the student's parameters."""
 
-    def evaluate(self, step: int) -> Evaluation:  # noqa: ARG002
+    def evaluate(self, step: int) -> Evaluation:
         """Compare student and teacher on the held-out texts."""
         held_out = self._mixture.held_out
         expected = self._teacher.outputs(self._mixture, held_out)
-        found = self._encode(self._student, held_out)
-        cosines = functional.cosine_similarity(found, expected, dim=-1)
-        cosine = float(cosines.mean())
-        self._waited = 0 if cosine > self._best_cosine else self._waited + 1
-        self._best_cosine = max(cosine, self._best_cosine)
+        outputs = self._encode(self._student, held_out)
+        cosines = functional.cosine_similarity(outputs, expected, dim=-1)
+        metrics = {
+            "cosine": float(cosines.mean()),
+            "lowest_cosine": float(cosines.min()),
+            "distance": float(distance(outputs, expected, self._settings.distance)),
+        }
+        title, found = "held-out cosine", metrics["cosine"]
+        if self._ndcg is not None:
+            title, found = "nDCG@10", self._ndcg()
+            metrics["ndcg@10"] = found
+        # The cosine falls while documents are learnt: then the last step is the best one.
+        only_cosine = self._ndcg is None and self._relevance is not None
+        score = float(step) if only_cosine else found
+        self._waited = 0 if score > self._best_score else self._waited + 1
+        self._best_score = max(score, self._best_score)
         stop = None
         if self._waited >= self._settings.patience:
-            stop = f"the held-out cosine has not risen in the last {self._waited} evaluation(s)"
-        return Evaluation(
-            {
-                "cosine": cosine,
-                "lowest_cosine": float(cosines.min()),
-                "distance": float(distance(found, expected, self._settings.distance)),
-            },
-            score=cosine,
-            stop=stop,
-            summary=f"held-out cosine {cosine:.4f}",
-        )
+            stop = f"the {title} has not risen in the last {self._waited} evaluation(s)"
+        return Evaluation(metrics, score=score, stop=stop, summary=f"{title} {found:.4f}")
 
     def state(self) -> Mapping[str, Any]:
-        """The best cosine, and the number of evaluations since."""
-        return {"best_cosine": self._best_cosine, "waited": self._waited}
+        """The best score, and the number of evaluations since."""
+        return {"best_score": self._best_score, "waited": self._waited}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Continue from a state."""
-        self._best_cosine, self._waited = state["best_cosine"], state["waited"]
+        self._best_score, self._waited = state["best_score"], state["waited"]
 
     def _losses(self, texts: list[str], teacher: torch.Tensor) -> dict[str, torch.Tensor]:
         """Each term of the loss, weighted."""
@@ -128,10 +145,12 @@ class DistillationTask:
             outputs = self._student({name: ids.to(device) for name, ids in features.items()})
         outputs = outputs.float()
         losses = {"distance": distance(outputs, teacher.to(device), settings.distance)}
+        unit, found = (functional.normalize(each, dim=-1) for each in (teacher, outputs))
+        if self._relevance is not None:
+            losses["relevance"] = self._relevance.loss(texts, found, unit)
         if self._neighbours is not None:
-            unit = functional.normalize(teacher, dim=-1)
             losses["ranking"] = settings.ranking * ranking_loss(
-                functional.normalize(outputs, dim=-1),
+                found,
                 unit.to(device),
                 self._neighbours.of(unit).to(device),
                 settings.score_factor,

@@ -37,7 +37,7 @@ class TextSource:
     @classmethod
     def of(cls, name: str, texts: Iterable[str]) -> "TextSource":
         """The distinct texts among `texts`, normalised as encoders do."""
-        read = (normalise(text).strip() for text in texts)
+        read = map(normalised, texts)
         lines = tuple(dict.fromkeys(text for text in read if text))
         digest = hashlib.sha256()
         for line in lines:
@@ -54,12 +54,22 @@ class TextSource:
         return [self.lines[row] for row in rows]
 
 
+def normalised(text: str) -> str:
+    """The text as encoders read it, without space around it."""
+    return normalise(text).strip()
+
+
 @dataclass(frozen=True, slots=True)
 class TextIndices:
     """The indices of texts (n,): the numbers of their sources, and their rows there."""
 
     sources: NDArray[np.int64]
     rows: Rows
+
+    @classmethod
+    def of_source(cls, number: int, count: int) -> "TextIndices":
+        """The indices of the `count` texts of a source."""
+        return cls(np.full(count, number), np.arange(count))
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -84,8 +94,10 @@ class TextMixture:
         ]
 
 
-def read_texts(settings: Distillation) -> TextMixture:
+def read_texts(settings: Distillation, judged: Iterable[str] = ()) -> TextMixture:
     """Read the texts of `settings`, and hold out some of the queries, or else of the sentences.
+
+    `judged` queries are all trained on, unless there are no other texts.
 
     The choice of held-out texts depends on the texts alone, so that different mixtures can be
     compared. A held-out text is never a training text, even in another case.
@@ -98,8 +110,10 @@ def read_texts(settings: Distillation) -> TextMixture:
     if settings.corpora:
         found_documents = chain.from_iterable(_documents(Path(name)) for name in settings.corpora)
         found = sample_sentences(found_documents, settings.sentences, settings.seed)
-        sampled = [TextSource.of("sentences", found)]
-    return hold_out([*logs, *sampled], len(logs), settings.validation)
+        sampled = [TextSource.of("sentences", (each.text for each in found))]
+    known = TextSource.of("judged queries", judged)
+    sources = [*logs, *sampled, *([known] if known.lines else [])]
+    return hold_out(sources, len(logs) or len(sampled), settings.validation)
 
 
 def _documents(corpus: Path) -> Iterator[Document]:

@@ -1,7 +1,6 @@
 """`swiftlet index --adapt-queries`."""
 
 import json
-import random
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -12,26 +11,9 @@ from swiftlet.cli import adaptation
 from swiftlet.cli.main import INTERRUPTED
 from swiftlet.encoders import DEFAULT_QUERY_ENCODER, LOOKUP_QUERY_ENCODER
 from swiftlet.retrieval.manifest import load_manifest, read_manifest, write_manifest
-from tests.checkpoints import WORDS
 from tests.command_line import refusal, swiftlet
 
 NAME = "all-MiniLM-L6-v2-query-lookup-adapted"
-
-
-@pytest.fixture(scope="module")
-def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Sentences of words that no encoder knows; read only."""
-    chance, folder = random.Random(3), tmp_path_factory.mktemp("corpus")
-    rows = [
-        {
-            "_id": f"{number}",
-            "text": " ".join(f"Kalo {' '.join(chance.choices(WORDS, k=5))}." for _ in range(10)),
-        }
-        for number in range(240)
-    ]
-    path = folder / "corpus.jsonl"
-    path.write_text("\n".join(map(json.dumps, rows)))
-    return path
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +24,7 @@ def index(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     result = swiftlet("index", corpus, "--out", out, "--adapt-queries", "--queries", log)
     assert result.exit_code == 0, result.output
     note = " ".join(result.stderr.split())
-    assert f"the query encoder {LOOKUP_QUERY_ENCODER.name} is adapted: for " in note
+    assert f"the query encoder {LOOKUP_QUERY_ENCODER.name} is adapted: nDCG@10 of " in note
     return out
 
 
@@ -50,7 +32,7 @@ def test_searches_use_an_encoder_that_finds_more_on_documents_it_has_not_seen(in
     figures = read_manifest(index).details["query_encoder"]
     assert figures["name"] == NAME
     assert figures["held_out"] >= 200
-    assert figures["overlap@10"]["after"] > figures["overlap@10"]["before"]
+    assert figures["ndcg@10"]["after"] > figures["ndcg@10"]["before"]
     adapted = load_manifest(index / "query_encoder", "encoder")
     assert adapted.embedding_space == read_manifest(index).embedding_space
     assert adapted.details["name"] == NAME
@@ -64,7 +46,7 @@ def test_the_two_layers_that_ship_are_adapted_too(corpus: Path, tmp_path: Path) 
     assert result.exit_code == 0, result.output
     figures = read_manifest(tmp_path / "index").details["query_encoder"]
     assert figures["name"] == f"{DEFAULT_QUERY_ENCODER.name}-adapted"
-    assert figures["overlap@10"]["after"] > figures["overlap@10"]["before"]
+    assert figures["ndcg@10"]["after"] > figures["ndcg@10"]["before"]
 
 
 def test_an_encoder_that_is_not_better_is_not_kept(
@@ -73,7 +55,9 @@ def test_an_encoder_that_is_not_better_is_not_kept(
     monkeypatch.setitem(adaptation.OF_LOOKUP, "learning_rate", 1e-12)
     result = swiftlet("index", corpus, "--out", tmp_path / "index", "--adapt-queries")
     assert result.exit_code == 0, result.output
-    assert f"{LOOKUP_QUERY_ENCODER.name} is not adapted: for" in " ".join(result.stderr.split())
+    assert f"{LOOKUP_QUERY_ENCODER.name} is not adapted: nDCG@10 of" in " ".join(
+        result.stderr.split()
+    )
     assert "query_encoder" not in read_manifest(tmp_path / "index").details
     assert not (tmp_path / "index" / "query_encoder").exists()
 
@@ -132,5 +116,5 @@ def test_a_corpus_that_is_too_small_is_refused(tmp_path: Path) -> None:
     path.write_text("\n".join(json.dumps({"_id": f"{n}", "text": f"tea {n}"}) for n in range(30)))
     found = refusal(swiftlet("index", path, "--out", tmp_path / "index", "--adapt-queries"))
     assert "the corpus is too small to adapt to: " in found
-    assert "3 sentences of their own, at least 200 are needed" in found
+    assert "it has 30 different sentences, at least 1,000 are needed" in found
     assert not (tmp_path / "index").exists()

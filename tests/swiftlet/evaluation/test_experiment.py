@@ -72,7 +72,7 @@ def test_a_failing_query_is_named_and_ends_the_run():
 def test_only_judged_queries_are_chosen_in_the_order_of_their_file():
     qrels: Qrels = {"q-n2": {"d-n2": 1}, "q-n1": {"d-n1": 1, "d-n2": 0}, "q-n3": {}}
     retriever = WordOverlap(RETRIEVER_TEXTS)
-    judgements = match_judgements(iter(QUERIES), qrels, retriever, qrels_path=PATH)
+    judgements = match_judgements(iter(QUERIES), qrels, retriever.holds, qrels_path=PATH)
     assert [query.query_id for query in judgements.queries] == ["q-n1", "q-n2"]
     assert judgements.qrels == {"q-n1": qrels["q-n1"], "q-n2": qrels["q-n2"]}
     assert judgements.warning == ""
@@ -92,11 +92,13 @@ def test_qrels_of_unknown_queries_or_documents_are_refused_unless_allowed(
     }
     retriever = WordOverlap(RETRIEVER_TEXTS)
     with pytest.raises(CollectionError, match=r"^qrels/test.tsv: the qrels name ") as caught:
-        match_judgements(QUERIES, qrels, retriever, qrels_path=PATH)
+        match_judgements(QUERIES, qrels, retriever.holds, qrels_path=PATH)
     message = str(caught.value)
     assert all(repr(unknown) in message for unknown in unknown_queries + unknown_documents[:3])
     assert "elsewhere" not in message
-    judgements = match_judgements(QUERIES, qrels, retriever, qrels_path=PATH, allow_unknown=True)
+    judgements = match_judgements(
+        QUERIES, qrels, retriever.holds, qrels_path=PATH, allow_unknown=True
+    )
     # Unknown queries are left out, unknown documents never found.
     assert judgements.qrels == {"q-n1": qrels["q-n1"]}
     assert message.startswith(f"{judgements.warning}; the option --allow-unknown")
@@ -115,7 +117,7 @@ def test_qrels_of_unknown_queries_or_documents_are_refused_unless_allowed(
 def test_judgements_without_a_relevant_document_are_refused(queries, qrels, message):
     with pytest.raises(CollectionError, match=message):
         match_judgements(
-            queries, qrels, WordOverlap(RETRIEVER_TEXTS), qrels_path=PATH, allow_unknown=True
+            queries, qrels, WordOverlap(RETRIEVER_TEXTS).holds, qrels_path=PATH, allow_unknown=True
         )
 
 
@@ -130,7 +132,9 @@ def test_a_searcher_is_evaluated_in_this_process(small_searcher):
         "lava": {f"volcano-{length}": 1 for length in lengths},
         "loaf": {f"bread-{length}": 1 for length in (*lengths, 99)},
     }
-    judgements = match_judgements(queries, qrels, retriever, qrels_path=PATH, allow_unknown=True)
+    judgements = match_judgements(
+        queries, qrels, retriever.holds, qrels_path=PATH, allow_unknown=True
+    )
     assert "1 unknown document ids ('bread-99')" in judgements.warning
     run = run_queries(retriever, judgements.queries, top_k=1000)
     assert all(len(found) == small_searcher.num_documents for found in run.values())

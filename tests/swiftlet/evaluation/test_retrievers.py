@@ -217,7 +217,7 @@ def test_the_real_service_finds_the_same_as_its_searcher(small_searcher, tmp_pat
     path = tmp_path / "qrels.tsv"
     with running(app) as url, ServiceRetriever.connect(url) as retriever:
         judgements = match_judgements(
-            queries, qrels, retriever, qrels_path=path, allow_unknown=True
+            queries, qrels, retriever.holds, qrels_path=path, allow_unknown=True
         )
         assert "1 unknown document ids ('no/such document')" in judgements.warning
         run = run_queries(retriever, queries, top_k=20)

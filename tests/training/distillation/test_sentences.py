@@ -50,6 +50,6 @@ def test_a_sample_is_as_large_as_wanted_and_the_same_for_the_same_seed() -> None
 
 def test_each_sentence_has_the_same_chance() -> None:
     corpus = [document(f"sentence {number}.") for number in range(10)]
-    seen = Counter(s for seed in range(2000) for s in sample_sentences(corpus, 3, seed))
+    seen = Counter(s.text for seed in range(2000) for s in sample_sentences(corpus, 3, seed))
     # 600 expected of each; a standard deviation is 20.
     assert all(500 < seen[f"sentence {number}."] < 700 for number in range(10))

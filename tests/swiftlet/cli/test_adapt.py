@@ -1,0 +1,162 @@
+"""`swiftlet adapt`."""
+
+import json
+import random
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from swiftlet.cli.main import INTERRUPTED
+from swiftlet.encoders import DEFAULT_QUERY_ENCODER, LOOKUP_QUERY_ENCODER
+from swiftlet.retrieval.encoder import OnnxEncoder
+from swiftlet.retrieval.manifest import load_manifest, read_manifest, write_manifest
+from tests.checkpoints import WORDS
+from tests.command_line import refusal, swiftlet
+from tests.swiftlet.cli.conftest import own_word
+
+LOOKUP = ("--student", LOOKUP_QUERY_ENCODER.name)
+
+
+@pytest.fixture(scope="module")
+def index(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Read only."""
+    out = tmp_path_factory.mktemp("adapt") / "index"
+    assert swiftlet("index", corpus, "--out", out).exit_code == 0
+    return out
+
+
+@pytest.fixture(scope="module")
+def judged(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """Two queries for each document, and their qrels; read only."""
+    chance, folder = random.Random(5), tmp_path_factory.mktemp("judged")
+    queries, qrels = folder / "queries.jsonl", folder / "qrels.tsv"
+    rows, lines = [], ["query-id\tcorpus-id\tscore"]
+    for number in range(480):
+        text = f"what is {own_word(number // 2)} {chance.choice(WORDS)}"
+        rows.append(json.dumps({"_id": f"q{number}", "text": text}))
+        lines.append(f"q{number}\t{number // 2}\t1")
+    queries.write_text("\n".join(rows))
+    qrels.write_text("\n".join(lines))
+    return queries, qrels
+
+
+@pytest.fixture(scope="module")
+def adapted(index: Path, judged: tuple[Path, Path]) -> tuple[Path, str]:
+    """An encoder adapted by judgements, and what the command printed; read only."""
+    queries, qrels = judged
+    out = index.with_name("adapted")
+    options = ("--queries", queries, "--qrels", qrels, *LOOKUP)
+    result = swiftlet("adapt", index, "--out", out, *options)
+    assert result.exit_code == 0, result.output
+    return out, result.stdout
+
+
+def test_an_encoder_adapted_by_judgements_is_better_on_others(adapted: tuple[Path, str]) -> None:
+    out, printed = adapted
+    tests = load_manifest(out, "encoder").details["adaptation"]
+    assert sorted(tests) == ["dense", "hybrid"]
+    assert tests["dense"]["num_queries"] == 96  # a fifth
+    assert tests["dense"]["difference"] > 0.05
+    assert tests["dense"]["p_value"] < 0.01
+    assert "nDCG@10 of 96 queries held out" in printed
+    row = next(line for line in printed.splitlines() if " dense " in line)
+    assert f"{tests['dense']['mean']:.4f}" in row
+
+
+def test_it_says_whether_to_use_it(adapted: tuple[Path, str], index: Path) -> None:
+    out, printed = adapted
+    hybrid = load_manifest(out, "encoder").details["adaptation"]["hybrid"]
+    use = hybrid["difference"] > 0 and hybrid["p_value"] <= 0.05
+    said = " ".join(printed.split())
+    assert ("use it, as in: swiftlet serve" in said) == use
+    assert ("keep what you have" in said) != use
+    found = swiftlet("search", index, "kalo", "--mode", "dense", "--encoder", out)
+    assert found.exit_code == 0
+
+
+def test_it_is_a_start_again(adapted: tuple[Path, str], index: Path, tmp_path: Path) -> None:
+    out, _ = adapted
+    options = ("--student", out, "--set", "epochs=0.01", "--set", "learning_rate=1e-9")
+    assert swiftlet("adapt", index, "--out", tmp_path / "again", *options).exit_code == 0
+    first, again = (
+        OnnxEncoder.load(each, precision="fp32").encode(["kalo mine", "lolo"])
+        for each in (out, tmp_path / "again")
+    )
+    np.testing.assert_allclose(first, again, atol=1e-5)
+
+
+def test_sentences_are_enough(index: Path, tmp_path: Path) -> None:
+    log = tmp_path / "log.txt"
+    log.write_text("what is kalo\nwho has a lolo")
+    options = ("--student", DEFAULT_QUERY_ENCODER.name, "--queries", log, "--set", "epochs=0.5")
+    result = swiftlet("adapt", index, "--out", tmp_path / "adapted", *options)
+    assert result.exit_code == 0, result.output
+    tests = read_manifest(tmp_path / "adapted").details["adaptation"]
+    assert tests["dense"]["num_queries"] >= 200
+    assert tests["dense"]["difference"] > 0
+    assert list(tests) == ["dense"]
+    assert "sentences, whose documents are to be found, held out" in " ".join(result.stdout.split())
+    assert [path.name for path in tmp_path.iterdir() if path.is_dir()] == ["adapted"]
+
+
+def test_an_interrupted_adaptation_goes_on(
+    index: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    command = ("adapt", index, "--out", tmp_path / "adapted", *LOOKUP, "--set", "epochs=0.1")
+
+    def interrupt(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("swiftlet.cli.adaptation.export_encoder", interrupt)
+        result = swiftlet(*command)
+    assert result.exit_code == INTERRUPTED
+    assert [path.name for path in tmp_path.iterdir()] == [".adapted.partial"]
+    monkeypatch.setattr(
+        "training.loop.loop.TrainingLoop.train", lambda *_: pytest.fail("trained again")
+    )
+    assert swiftlet(*command).exit_code == 0
+    assert [path.name for path in tmp_path.iterdir()] == ["adapted"]
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        (["--student", "{other}"], "(by the encoder 'all-MiniLM-L6-v2')"),
+        (["--student", "absent"], "absent is not a directory, nor an encoder that ships"),
+        (["--encoder", "{other}"], "of the embedding space ffffffffffff"),
+        (["--queries", "absent.txt"], "absent.txt: there is no such file"),
+        (["--qrels", "qrels.tsv"], "--qrels are for the queries of one file: pass one --queries"),
+        (["--set", "epochs=0"], "--set epochs is 0, but should be greater than 0"),
+        (["--set", "colour=red"], "colour is not a setting; the settings are teacher"),
+        (["--queries", "{queries}", "--qrels", "{unknown}"], "1 unknown document ids ('nowhere')"),
+        (["--queries", "{queries}", "--qrels", "{few}"], "1 judged queries about 1 groups of"),
+    ],
+)
+def test_what_cannot_be_adapted_is_refused_and_leaves_nothing(
+    index: Path, judged: tuple[Path, Path], tmp_path: Path, options: list[str], complaint: str
+) -> None:
+    other, out = tmp_path / "other", tmp_path / "out"
+    shutil.copytree(LOOKUP_QUERY_ENCODER, other)
+    write_manifest(other, replace(read_manifest(other), embedding_space="f" * 64))
+    files = {"other": other, "queries": judged[0]}
+    for name, document in (("unknown", "nowhere"), ("few", "1")):
+        files[name] = tmp_path / name
+        files[name].write_text(f"query-id\tcorpus-id\tscore\nq0\t{document}\t1\n")
+    words = [each.format_map(files) for each in options]
+    assert complaint in refusal(swiftlet("adapt", index, "--out", out, *words))
+    assert not out.exists()
+    assert not (tmp_path / ".out.partial").exists()
+
+
+def test_changes_must_be_merged_before(index: Path, tmp_path: Path) -> None:
+    copied = tmp_path / "index"
+    shutil.copytree(index, copied)
+    assert swiftlet("delete", copied, "1").exit_code == 0
+    found = refusal(swiftlet("adapt", copied, "--out", tmp_path / "out"))
+    assert found.endswith(f"has 1 changes that are not merged: run swiftlet compact {copied} first")
+    found = refusal(swiftlet("adapt", tmp_path, "--out", tmp_path / "out"))
+    assert "manifest" in found

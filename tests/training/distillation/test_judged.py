@@ -1,0 +1,167 @@
+"""Queries with judgements on the documents of an index."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from swiftlet.encoders import DEFAULT_ENCODER, LOOKUP_QUERY_ENCODER
+from swiftlet.evaluation.experiment import Judgements
+from swiftlet.library.indexes import build
+from swiftlet.retrieval.corpora.collections import read_queries
+from swiftlet.retrieval.corpora.trec import read_qrels
+from swiftlet.retrieval.errors import CollectionError
+from swiftlet.retrieval.types import Query
+from tests.runs import Listener, records
+from training.distillation.adaptation_texts import known_items
+from training.distillation.distill import distill
+from training.distillation.judged import relevant_passages, split_by_documents
+from training.distillation.overlap import IndexComparison
+from training.distillation.settings import Distillation, Judged
+from training.errors import TrainingDataError
+
+# More than nine: in the order of their ids, "d10" comes before "d2".
+NUM_DOCUMENTS = 14
+
+
+@pytest.fixture(scope="module")
+def index(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An index in which document number n has n + 1 passages; read only."""
+    out = tmp_path_factory.mktemp("judged") / "index"
+    documents = [
+        {"_id": f"d{n}", "text": " ".join(f"word{n}" for _ in range(12 * n + 4))}
+        for n in range(NUM_DOCUMENTS)
+    ]
+    build(documents, out, passage_tokens=32, overlap_tokens=0, language=None)
+    return out
+
+
+@pytest.fixture(scope="module")
+def comparison(index: Path) -> IndexComparison:
+    """That index; read only."""
+    return IndexComparison(index)
+
+
+def written(folder: Path, queries: dict[str, str], qrels: list[tuple[str, str, int]]) -> Judged:
+    rows = [json.dumps({"_id": query_id, "text": text}) for query_id, text in queries.items()]
+    (folder / "queries.jsonl").write_text("\n".join(rows))
+    lines = ["query-id\tcorpus-id\tscore", *("\t".join(map(str, each)) for each in qrels)]
+    (folder / "qrels.tsv").write_text("\n".join(lines))
+    return Judged(queries=str(folder / "queries.jsonl"), qrels=str(folder / "qrels.tsv"))
+
+
+def test_a_query_has_all_passages_of_its_relevant_documents(
+    comparison: IndexComparison, tmp_path: Path
+) -> None:
+    queries = {"a": "first ", "b": "second", "c": "first"}
+    qrels = [("a", "d2", 1), ("a", "d10", 0), ("b", "d0", 1), ("b", "d13", 2), ("c", "d10", 1)]
+    judged = written(tmp_path, queries, qrels)
+    found = relevant_passages([judged, judged.model_copy(update={"weight": 0.5})], comparison)
+    assert list(found) == ["first", "second"]
+    for text, documents in (("first", [2, 10]), ("second", [0, 13])):
+        embeddings = comparison.index.embeddings(found[text].rows)
+        # A passage is nearest to the passages of its own document.
+        every = comparison.index.embeddings(np.arange(comparison.index.size))
+        for embedding in embeddings:
+            near = (every @ embedding) > 0.99
+            assert set(np.flatnonzero(near)) <= set(found[text].rows)
+        assert len(found[text].rows) == len(comparison.rows_of([f"d{n}" for n in documents]))
+        assert found[text].weight == 1.0
+
+
+def test_documents_that_are_not_in_the_index_are_named(
+    comparison: IndexComparison, tmp_path: Path
+) -> None:
+    judged = written(tmp_path, {"a": "first"}, [("a", "nowhere", 1)])
+    with pytest.raises(CollectionError, match=r"1 unknown document ids \('nowhere'\)"):
+        relevant_passages([judged], comparison)
+
+
+@pytest.mark.parametrize("chosen", [True, False])
+def test_without_queries_that_choose_it_the_last_step_is_taken(
+    chosen: bool, index: Path, tmp_path: Path
+) -> None:
+    queries = {f"q{n}": f"word{n % NUM_DOCUMENTS} asked {n}" for n in range(60)}
+    qrels = [(f"q{n}", f"d{n % NUM_DOCUMENTS}", 1) for n in range(60)]
+    judged = written(tmp_path, queries, qrels)
+    settings = Distillation(
+        teacher=str(DEFAULT_ENCODER),
+        student=LOOKUP_QUERY_ENCODER.name,
+        index=str(index),
+        judged=(judged,),
+        chosen_by=judged if chosen else None,
+        batch_size=6,
+        epochs=3.0,
+        every=4,
+        patience=1,
+        learning_rate=0.5,  # each step unlearns what was known
+    )
+    outcome = distill(settings, tmp_path / "run", progress=Listener())
+    evaluations = [row for row in records(tmp_path / "run") if row["kind"] == "evaluation"]
+    if chosen:
+        values = [row["ndcg@10"] for row in evaluations]
+        assert outcome.ndcg == pytest.approx(max(values))
+        assert values.index(max(values)) >= len(values) - 2  # patience
+    else:
+        assert outcome.best_step == evaluations[-1]["step"]
+        assert len(evaluations) > 4
+        assert evaluations[-1]["cosine"] < evaluations[0]["cosine"]
+
+
+def test_known_items_are_different_sentences_and_the_test_has_others(tmp_path: Path) -> None:
+    documents = [
+        {"_id": f"d{n}", "text": " ".join(f"Fact {n} and {i} holds." for i in range(12))}
+        | {"title": "The same title"}
+        for n in range(120)
+    ]
+    build(documents, tmp_path / "index", language=None)
+    texts = known_items(tmp_path / "index", tmp_path / "texts")
+    assert texts.chosen_by is None
+    parts = [
+        {query.text: query.query_id for query in read_queries(Path(part.queries))}
+        for part in (*texts.training, texts.test)
+    ]
+    assert len(parts[0]) + len(parts[1]) == 120 * 12 + 1  # the title counts once
+    assert len(parts[1]) == (120 * 12 + 1) // 5
+    assert not parts[0].keys() & parts[1].keys()
+    qrels = read_qrels(Path(texts.test.qrels))
+    for text, query_id in parts[1].items():
+        if text.startswith("Fact"):
+            assert qrels[query_id] == {f"d{text.split()[1]}": 1}
+
+
+def judgements(pairs: list[tuple[str, str]]) -> Judgements:
+    queries = [Query(str(number), text) for number, (text, _) in enumerate(pairs)]
+    return Judgements(queries, {str(n): {d: 1} for n, (_, d) in enumerate(pairs)}, "")
+
+
+def test_parts_have_neither_a_document_nor_words_in_common() -> None:
+    pairs = [(f"query {n}", f"d{n // 3}") for n in range(300)]
+    pairs += [("Query 5", "d77"), ("query 50 ", "d80")]  # the words of queries about others
+    found = judgements(pairs)
+    parts = split_by_documents(found)
+    assert sum(map(len, parts.values())) == len(pairs)
+    assert 50 <= len(parts["test"]) <= 60
+    assert 25 <= len(parts["validation"]) <= 30
+    documents = [{d for q in part for d in found.qrels[q.query_id]} for part in parts.values()]
+    words = [{q.text.strip().casefold() for q in part} for part in parts.values()]
+    for sets in (documents, words):
+        assert len(set.union(*sets)) == sum(map(len, sets))
+    shuffled = Judgements(found.queries[::-1], found.qrels, "")
+    again = split_by_documents(shuffled)
+    assert {q.query_id for q in again["test"]} == {q.query_id for q in parts["test"]}
+
+
+@pytest.mark.parametrize(
+    ("pairs", "counted"),
+    [
+        ([("query", "d1")], "1 judged queries about 1 groups"),
+        ([("the same", f"d{n}") for n in range(200)], "200 judged queries about 1 groups"),
+        ([(f"query {n}", "d1") for n in range(200)], "200 judged queries about 1 groups"),
+        ([(f"query {n}", f"d{n}") for n in range(49)], "49 judged queries about 49 groups"),
+    ],
+)
+def test_too_few_different_queries_are_refused(pairs: list[tuple[str, str]], counted: str) -> None:
+    with pytest.raises(TrainingDataError, match=f"{counted} .* at least 50 queries about"):
+        split_by_documents(judgements(pairs))

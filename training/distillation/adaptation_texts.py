@@ -1,0 +1,103 @@
+"""The texts of an adaptation to an index: for training, for choosing the step, and for the test."""
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+
+from swiftlet.evaluation.experiment import Judgements
+from swiftlet.retrieval.directory import documents
+from swiftlet.retrieval.errors import InvalidArgumentError
+from swiftlet.retrieval.types import Qrels, Query
+from training.distillation.judged import split_by_documents
+from training.distillation.sentences import Sentence, sample_sentences
+from training.distillation.settings import Judged
+
+_SENTENCES = 12_000
+_HELD_OUT, _FEWEST_HELD_OUT = 500, 200
+_SHARE = 5
+
+
+@dataclass(frozen=True, slots=True)
+class AdaptationTexts:
+    """Files of queries and their qrels: those to train on, those that choose the step, the test."""
+
+    training: tuple[Judged, ...]
+    chosen_by: Judged | None
+    test: Judged
+
+    @property
+    def key(self) -> str:
+        """A hash of what is trained on."""
+        digest = hashlib.sha256()
+        for judged in (*self.training, self.chosen_by):
+            if judged is not None:
+                for path in (judged.queries, judged.qrels):
+                    digest.update(Path(path).read_bytes())
+        return digest.hexdigest()
+
+
+def known_items(index: Path, folder: Path, seed: int = 0) -> AdaptationTexts:
+    """Sentences, whose documents are to be found; a fifth of them, at most 500, are the test.
+
+    :raises InvalidArgumentError: When the index has too few sentences.
+    """
+    found = _sentences(index, seed, _SENTENCES + _HELD_OUT)
+    held_out = min(_HELD_OUT, len(found) // _SHARE)
+    if held_out < _FEWEST_HELD_OUT:
+        raise InvalidArgumentError(
+            f"the corpus is too small to adapt to: it has {len(found):,} different sentences, at "
+            f"least {_SHARE * _FEWEST_HELD_OUT:,} are needed"
+        )
+    return AdaptationTexts(
+        training=(_known_items(folder / "sentences", found[held_out:]),),
+        chosen_by=None,
+        test=_known_items(folder / "test", found[:held_out]),
+    )
+
+
+def judged_queries(
+    index: Path, judgements: Judgements, folder: Path, seed: int = 0
+) -> AdaptationTexts:
+    """Judged queries in three parts without a document in common, and sentences for training.
+
+    :raises TrainingDataError: When there are too few queries.
+    """
+    files = {
+        name: _written(folder / name, part, judgements.qrels)
+        for name, part in split_by_documents(judgements).items()
+    }
+    sentences = _sentences(index, seed, _SENTENCES)
+    known = (_known_items(folder / "sentences", sentences),) if sentences else ()
+    return AdaptationTexts((files["training"], *known), files["validation"], files["test"])
+
+
+def _sentences(index: Path, seed: int, count: int) -> list[Sentence]:
+    """At most `count` sentences of the documents, different ones in random order."""
+    found = sample_sentences(documents(index), count, seed)
+    different = list({each.text.casefold(): each for each in found}.values())
+    Random(seed).shuffle(different)  # noqa: S311 - a sample, not a secret
+    return different
+
+
+def _known_items(path: Path, sentences: Sequence[Sentence]) -> Judged:
+    queries = [Query(str(number), each.text) for number, each in enumerate(sentences)]
+    qrels = {str(number): {each.document_id: 1} for number, each in enumerate(sentences)}
+    return _written(path, queries, qrels)
+
+
+def _written(path: Path, queries: Sequence[Query], qrels: Qrels) -> Judged:
+    """Write queries and their judgements in BEIR's formats, beside each other."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    rows = [json.dumps({"_id": each.query_id, "text": each.text}) for each in queries]
+    judgements = [
+        f"{each.query_id}\t{document_id}\t{grade}"
+        for each in queries
+        for document_id, grade in qrels[each.query_id].items()
+    ]
+    judged = Judged(queries=f"{path}.jsonl", qrels=f"{path}.tsv")
+    Path(judged.queries).write_text("\n".join(rows), "utf-8")
+    Path(judged.qrels).write_text("\n".join(["query-id\tcorpus-id\tscore", *judgements]), "utf-8")
+    return judged
