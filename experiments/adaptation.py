@@ -7,11 +7,11 @@ are kept there. Writes docs/results/adaptation.json and its page. On one core, t
 takes half an hour, and two layers take some hours.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from statistics import fmean
+from statistics import fmean, median
 from tempfile import TemporaryDirectory
 from time import perf_counter
 
@@ -69,6 +69,35 @@ def measure(data: Path, work: Path) -> Figures:
         "template": "experiments/adaptation.md.j2",
         "machine": describe_machine(packages, threads=str(available_processors())),
         "rows": rows,
+        "means": {student: summary(each) for student, each in rows.items()},
+    }
+
+
+def summary(rows: Mapping[str, Figures]) -> Figures:
+    """Of all collections, the shares of the document encoder's nDCG@10, and hybrid search."""
+    adapted = {
+        name: {mode: fmean(seed["ndcg"][mode] for seed in row["seeds"]) for mode in MODES}
+        for name, row in rows.items()
+    }
+    before = [row["before"]["dense"] / row["big"]["dense"] for row in rows.values()]
+    after = {name: adapted[name]["dense"] / row["big"]["dense"] for name, row in rows.items()}
+    return {
+        "count": len(rows),
+        "before": fmean(before),
+        "after": fmean(after.values()),
+        "median_before": median(before),
+        "median_after": median(after.values()),
+        "hardest": min(after, key=after.__getitem__),
+        "least": min(after.values()),
+        "hybrid_before": fmean(row["before"]["hybrid"] for row in rows.values()),
+        "hybrid_after": fmean(each["hybrid"] for each in adapted.values()),
+        "above_two": [
+            name for name, row in rows.items() if adapted[name]["dense"] > row["two"]["dense"]
+        ],
+        "worse": {
+            mode: [name for name, row in rows.items() if adapted[name][mode] < row["before"][mode]]
+            for mode in MODES
+        },
     }
 
 

@@ -62,7 +62,7 @@ def export_encoder(
     :raises StorageError: When the file system refuses.
     """
     report = progress or _ignore
-    check_target(out, overwrite=overwrite)
+    check_target(out, overwrite=overwrite, kind="encoder")
     judged = None if collection is None else Collection.read(collection, split)
     texts = [] if calibrate is None else calibration_texts(calibrate)
     report("Loading the model")
@@ -72,7 +72,7 @@ def export_encoder(
     if trained is not None:
         name, origin = name or trained.name, origin or trained.name
         space = space or trained.embedding_space
-    with published(out, overwrite=overwrite) as directory:
+    with published(out, overwrite=overwrite, kind="encoder") as directory:
         report("Encoding with torch")
         (directory / TOKENIZER_FILE).write_text(source.tokenizer_json, "utf-8")
         tokenizer = Tokenizer.load(directory / TOKENIZER_FILE)

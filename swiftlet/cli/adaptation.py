@@ -15,13 +15,14 @@ from swiftlet.evaluation.experiment import Judgements, match_judgements, run_que
 from swiftlet.evaluation.metrics import evaluate_per_query
 from swiftlet.evaluation.retrievers import Retriever, SearcherRetriever
 from swiftlet.evaluation.significance import PairedTest, paired_t_test
+from swiftlet.indexing.preparation import load_encoder
 from swiftlet.indexing.query_encoder import put_query_encoder
 from swiftlet.library.indexes import open_searcher
 from swiftlet.retrieval.changes.log import Changes
 from swiftlet.retrieval.corpora.collections import read_qrels, read_queries
-from swiftlet.retrieval.embedding_space import check_embedding_space, check_embedding_spaces
+from swiftlet.retrieval.embedding_space import check_embedding_space
 from swiftlet.retrieval.encoder import OnnxEncoder, Precision
-from swiftlet.retrieval.errors import InvalidArgumentError, RetrievalError
+from swiftlet.retrieval.errors import CollectionError, InvalidArgumentError, RetrievalError
 from swiftlet.retrieval.manifest import FILE_NAME as MANIFEST
 from swiftlet.retrieval.manifest import Manifest, change_details, read_manifest
 from swiftlet.retrieval.publication import (
@@ -38,25 +39,29 @@ from training.distillation.adaptation_texts import (
 from training.distillation.distill import distill
 from training.distillation.overlap import NDCG, IndexComparison
 from training.distillation.settings import Distillation
-from training.distillation.teacher import load_encoder
+from training.distillation.teacher import load_encoder as load_query_encoder
 from training.distillation.texts import read_query_texts
+from training.errors import TrainingStoppedError
 from training.loop.checkpoints import CHECKPOINT
 from training.loop.log import TrainingProgress
-from training.model.exported import is_exported_lookup
+from training.model.exported import is_exported, is_exported_lookup
 from training.model.towers import Tower, TowerSettings
 from training.model.trained import QUERY_ENCODER, trained_encoder
 from training.recipes.overrides import apply_override
 from training.recipes.validation_errors import describe_errors
 
 _AGAIN = "interrupted: run the same command again to continue"
+_DECIDED = {
+    "teacher", "student", "layers", "pooling", "project", "max_tokens", "trust_remote_code",
+    "queries", "corpora", "sentences", "index", "judged", "chosen_by",
+}  # fmt: skip
 _PRECISIONS: tuple[Precision, ...] = ("fp32", "int8")
-SETTINGS: dict[str, Any] = {"project": False, "validation": 200, "warmup_steps": 20}
-OF_LOOKUP: dict[str, Any] = {
-    "learning_rate": 3e-3, "batch_size": 64, "epochs": 5.0, "every": 200, "average": 0.3,
+# The average loses less on queries unlike sentences (docs/decisions.md).
+SETTINGS: dict[str, Any] = {
+    "project": False, "validation": 200, "warmup_steps": 20, "batch_size": 64, "average": 0.3,
 }  # fmt: skip
-OF_LAYERS: dict[str, Any] = {
-    "learning_rate": 3e-4, "batch_size": 64, "epochs": 2.0, "every": 50,
-}  # fmt: skip
+OF_LOOKUP: dict[str, Any] = {"learning_rate": 3e-3, "epochs": 5.0, "every": 200}
+OF_LAYERS: dict[str, Any] = {"learning_rate": 3e-4, "epochs": 2.0, "every": 50}
 
 
 class Adaptation:
@@ -88,11 +93,10 @@ class Adaptation:
         """
         self._student, self._teacher, self._queries = student, document_encoder, tuple(queries)
         self._progress, self._seed, self._settings = progress, seed, dict(settings or {})
-        trained = trained_encoder(student)
-        self._name = student.name if trained is None else trained.name
+        self._name = _name(student)
         teacher = read_manifest(document_encoder, "encoder")
         Tower.load(TowerSettings(model=student))
-        self._before, _ = load_encoder(TowerSettings(model=student))
+        self._before, _ = load_query_encoder(TowerSettings(model=student))
         check_embedding_space(
             f"the query encoder {self._name!r}",
             self._before.embedding_space,
@@ -129,7 +133,7 @@ class Adaptation:
         )
         test = compare(before, after, comparison.judgements(texts.test))
         return encoder, {
-            "name": f"{self._name}-adapted",
+            "name": self._adapted_name,
             "held_out": test.num_queries,
             "ndcg@10": {"before": round(test.baseline_mean, 4), "after": round(test.mean, 4)},
         }
@@ -149,17 +153,26 @@ class Adaptation:
                 distill(settings, run, resume=True, compare=False, progress=self._progress)
             except KeyboardInterrupt:
                 raise KeyboardInterrupt(_AGAIN) from None
+            except TrainingStoppedError as error:
+                discard(run)
+                reason = str(error).partition(":")[0]
+                lower = f"pass --set learning_rate=… below {settings.learning_rate:g}"
+                raise TrainingStoppedError(f"{reason}: {lower}") from error
         self._progress.begin("Exporting", None)
         export_encoder(
             run / QUERY_ENCODER,
             adapted,
-            name=f"{self._name}-adapted",
+            name=self._adapted_name,
             origin=f"{self._name}, adapted to an index",
             precisions=_PRECISIONS,
             overwrite=True,
         )
         self._progress.begin("Comparing query encoders", None)
         return adapted
+
+    @property
+    def _adapted_name(self) -> str:
+        return f"{self._name.removesuffix('-adapted')}-adapted"
 
     def _distillation(self, index: Path, texts: AdaptationTexts) -> Distillation:
         of_kind = OF_LOOKUP if is_exported_lookup(self._student) else OF_LAYERS
@@ -182,6 +195,15 @@ class Adaptation:
             raise InvalidArgumentError(found) from error
 
 
+def _name(encoder: Path) -> str:
+    trained = trained_encoder(encoder)
+    if trained is not None:
+        return trained.name
+    found = encoders.find_shipped(encoder)
+    details = read_manifest(found, "encoder").details if is_exported(found) else {}
+    return str(details.get("name", encoder.name))
+
+
 def adapt_to_index(
     index: Path,
     out: Path,
@@ -201,25 +223,26 @@ def adapt_to_index(
     :raises RetrievalError: When an argument, the index, an encoder or the storage is bad, or there
         is too little to learn from.
     """
-    check_target(out, overwrite=overwrite)
     manifest = read_manifest(index, "index")
-    check_embedding_spaces(read_manifest(document_encoder, "encoder"), manifest)
+    if index.resolve() in {out.resolve(), *out.resolve().parents}:
+        raise InvalidArgumentError(f"{out} is in the index: choose a place outside it")
+    check_target(out, overwrite=overwrite, kind="encoder")
+    load_encoder(document_encoder, manifest)
     with closing(Changes(index, manifest)) as changes:
-        if count := changes.count():
+        if changes.count():
             raise InvalidArgumentError(
-                f"{index} has {count:,} changes that are not merged: run swiftlet compact {index} "
-                "first"
+                f"{index} has changes that are not merged: run swiftlet compact {index} first"
             )
     today = encoders.of_index(index)
-    given: dict[str, Any] = {}
-    for override in settings:
-        apply_override(given, override)
+    start = today if student is None else encoders.find(student)
+    if read_manifest(today, "encoder").embedding_space != manifest.embedding_space:
+        today = start
     adaptation = Adaptation(
-        encoders.find(student or today),
+        start,
         document_encoder,
         queries=[] if qrels else queries,
         progress=progress,
-        settings=given,
+        settings=_settings(settings),
     )
     with locked_working_directory(out) as working:
         try:
@@ -256,6 +279,16 @@ def adapt_to_index(
     return tests
 
 
+def _settings(overrides: Sequence[str]) -> dict[str, Any]:
+    given: dict[str, Any] = {}
+    for override in overrides:
+        apply_override(given, override)
+    known = sorted(Distillation.model_fields.keys() - _DECIDED)
+    if others := sorted(given.keys() - set(known)):
+        raise InvalidArgumentError(f"--set {others[0]}: the settings are {', '.join(known)}")
+    return given
+
+
 def _judgements(
     queries: Path,
     qrels: Path,
@@ -277,6 +310,8 @@ def _judgements(
         for query_id, grades in found.qrels.items()
     }
     chosen = [each for each in found.queries if max(known[each.query_id].values(), default=0) > 0]
+    if not chosen:
+        raise CollectionError(qrels, "no query has a relevant document in the index")
     return Judgements(chosen, {each.query_id: known[each.query_id] for each in chosen}, "")
 
 

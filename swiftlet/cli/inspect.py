@@ -7,18 +7,23 @@ from typing import Annotated
 
 import typer
 
+from swiftlet import encoders
 from swiftlet.cli.terminal import output
 
 
 def inspect(
-    directory: Annotated[Path, typer.Argument(help="Index, encoder or training directory.")],
+    directory: Annotated[
+        Path, typer.Argument(help="Index, encoder or training directory, or an encoder that ships.")
+    ],
 ) -> None:
     """Show the manifest of an artefact, and verify its files."""
     from swiftlet.retrieval.changes.log import CHANGES_FILE, Changes
     from swiftlet.retrieval.manifest import read_manifest, verify_files
 
+    directory = encoders.find_shipped(directory)
     manifest = read_manifest(directory)
-    output.print_json(json.dumps({**manifest.fields(), "files": None}))
+    shown = {name: value for name, value in manifest.fields().items() if name != "files"}
+    output.print_json(json.dumps(shown))
     for name, entry in manifest.files.items():
         digest = f"{entry.algorithm} {entry.digest[:16]}…"
         output.print(f"{name}  {entry.size_bytes:,} bytes  {digest}")

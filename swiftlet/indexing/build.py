@@ -78,7 +78,7 @@ def build_index(
     settings = settings or BuildSettings()
     progress = progress or Silence()
     out = out.resolve()  # a link stays, and what it leads to is locked and replaced
-    check_target(out, overwrite=overwrite)
+    check_target(out, overwrite=overwrite, kind="index")
     encoder = OnnxEncoder.load(encoder_directory, precision=settings.precision)
     splitter = PassageSplitter(
         encoder.tokenizer,
@@ -97,7 +97,7 @@ def build_index(
         file = EmbeddingsFile(working / _EMBEDDINGS_FILE, encoder.dim)
         try:
             # Another process may have published since.
-            check_target(out, overwrite=overwrite)
+            check_target(out, overwrite=overwrite, kind="index")
             shutil.rmtree(artefact, ignore_errors=True)
             artefact.mkdir()
             assembly = Assembly(

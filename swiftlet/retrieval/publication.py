@@ -8,6 +8,7 @@ import ctypes
 import errno
 import fcntl
 import io
+import json
 import os
 import shutil
 from collections.abc import Iterator
@@ -35,11 +36,12 @@ def working_directory(target: Path) -> Path:
     return target.parent / f".{target.name}.partial"
 
 
-def check_target(target: Path, *, overwrite: bool) -> None:
+def check_target(target: Path, *, overwrite: bool, kind: str | None = None) -> None:
     """Refuse a target that cannot or must not be written.
 
+    :param kind: The kind of the artefact that is to be written; None stands for any.
     :raises InvalidArgumentError: When `target` exists and is not to be overwritten, is a file, or
-        is a directory that holds anything but an artefact.
+        is a directory that holds anything but an artefact, of this kind.
     """
     if not target.exists():
         return
@@ -55,6 +57,20 @@ def check_target(target: Path, *, overwrite: bool) -> None:
         raise InvalidArgumentError(
             f"{target} is not overwritten: it has no manifest.json, so it is no artefact"
         )
+    earlier = _kind(target)
+    if kind is not None and earlier not in {None, kind}:
+        raise InvalidArgumentError(
+            f"{target} is not overwritten: it is an artefact of the kind {earlier!r}, and not "
+            f"{kind!r}; choose another place"
+        )
+
+
+def _kind(artefact: Path) -> str | None:
+    """The kind that a manifest names; a damaged manifest names none."""
+    try:
+        return str(json.loads((artefact / "manifest.json").read_bytes())["kind"])
+    except (ValueError, KeyError, TypeError):
+        return None
 
 
 @contextmanager
@@ -144,19 +160,19 @@ def flush_directory(directory: Path) -> None:
 
 
 @contextmanager
-def published(target: Path, *, overwrite: bool) -> Iterator[Path]:
+def published(target: Path, *, overwrite: bool, kind: str | None = None) -> Iterator[Path]:
     """An empty directory, published as `target` if the block ends without an error.
 
     :raises InvalidArgumentError: As `check_target`.
     :raises StorageError: When the file system refuses.
     """
-    check_target(target, overwrite=overwrite)
+    check_target(target, overwrite=overwrite, kind=kind)
     with locked_working_directory(target) as directory:
         artefact = directory / "artefact"
         try:
             with storage_errors(target):
                 # Another process may have published since.
-                check_target(target, overwrite=overwrite)
+                check_target(target, overwrite=overwrite, kind=kind)
                 clear(directory)
                 artefact.mkdir()
                 yield artefact

@@ -60,10 +60,10 @@ def split_by_documents(judgements: Judgements) -> dict[str, list[Query]]:
     short = [name for name, share in HELD_OUT.items() if len(parts[name]) < share * count / 2]
     if count < FEWEST_JUDGED or short:
         raise TrainingDataError(
-            f"{count} judged queries about {len(groups)} groups of documents that have no query in "
-            f"common cannot be divided for training, validation and test: at least {FEWEST_JUDGED} "
-            "queries about different documents are needed; without qrels, the sentences of the "
-            "index are enough"
+            "the judged queries cannot be divided for training, validation and test: at least "
+            f"{FEWEST_JUDGED} queries about different documents are needed, but there are {count} "
+            f"about {len(groups)} different documents or groups of documents; without qrels, the "
+            "sentences of the index are enough"
         )
     return parts
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from swiftlet.cli.main import INTERRUPTED
-from swiftlet.encoders import DEFAULT_QUERY_ENCODER, LOOKUP_QUERY_ENCODER
+from swiftlet.encoders import DEFAULT_ENCODER, DEFAULT_QUERY_ENCODER, LOOKUP_QUERY_ENCODER
 from swiftlet.retrieval.encoder import OnnxEncoder
 from swiftlet.retrieval.manifest import load_manifest, read_manifest, write_manifest
 from tests.checkpoints import WORDS
@@ -81,6 +81,8 @@ def test_it_is_a_start_again(adapted: tuple[Path, str], index: Path, tmp_path: P
     out, _ = adapted
     options = ("--student", out, "--set", "epochs=0.01", "--set", "learning_rate=1e-9")
     assert swiftlet("adapt", index, "--out", tmp_path / "again", *options).exit_code == 0
+    details = [read_manifest(each).details for each in (out, tmp_path / "again")]
+    assert {each["name"] for each in details} == {f"{LOOKUP_QUERY_ENCODER.name}-adapted"}
     first, again = (
         OnnxEncoder.load(each, precision="fp32").encode(["kalo mine", "lolo"])
         for each in (out, tmp_path / "again")
@@ -127,13 +129,19 @@ def test_an_interrupted_adaptation_goes_on(
     [
         (["--student", "{other}"], "(by the encoder 'all-MiniLM-L6-v2')"),
         (["--student", "absent"], "absent is not a directory, nor an encoder that ships"),
-        (["--encoder", "{other}"], "of the embedding space ffffffffffff"),
+        (["--encoder", LOOKUP_QUERY_ENCODER.name], "the index was built by the encoder 'all-Mini"),
         (["--queries", "absent.txt"], "absent.txt: there is no such file"),
         (["--qrels", "qrels.tsv"], "--qrels are for the queries of one file: pass one --queries"),
         (["--set", "epochs=0"], "--set epochs is 0, but should be greater than 0"),
-        (["--set", "colour=red"], "colour is not a setting; the settings are teacher"),
+        (["--set", "colour=red"], "--set colour: the settings are average, batch_size, "),
+        (["--set", "teacher=other"], "--set teacher: the settings are average, batch_size, "),
+        (["--set", "learning_rate=1e30"], ": pass --set learning_rate=… below 1e+30"),
         (["--queries", "{queries}", "--qrels", "{unknown}"], "1 unknown document ids ('nowhere')"),
-        (["--queries", "{queries}", "--qrels", "{few}"], "1 judged queries about 1 groups of"),
+        (["--queries", "{queries}", "--qrels", "{few}"], "there are 1 about 1 different documents"),
+        (
+            ["--queries", "{queries}", "--qrels", "{unknown}", "--allow-unknown"],
+            "unknown: no query has a relevant document in the index",
+        ),
     ],
 )
 def test_what_cannot_be_adapted_is_refused_and_leaves_nothing(
@@ -152,11 +160,38 @@ def test_what_cannot_be_adapted_is_refused_and_leaves_nothing(
     assert not (tmp_path / ".out.partial").exists()
 
 
+def test_an_index_is_not_replaced_by_an_encoder(index: Path, tmp_path: Path) -> None:
+    copied = tmp_path / "index"
+    shutil.copytree(index, copied)
+    found = refusal(swiftlet("adapt", index, "--out", copied, "--overwrite"))
+    assert "is not overwritten: it is an artefact of the kind 'index', and not 'encoder'" in found
+    for place in (copied, copied / "encoder"):
+        found = refusal(swiftlet("adapt", copied, "--out", place, "--overwrite"))
+        assert found.endswith(f"{place} is in the index: choose a place outside it")
+
+
+def test_the_index_of_another_document_encoder_is_adapted_with_a_student_of_its_space(
+    corpus: Path, tmp_path: Path
+) -> None:
+    names = {"document": DEFAULT_ENCODER, "query": LOOKUP_QUERY_ENCODER}
+    for name, shipped in names.items():
+        shutil.copytree(shipped, tmp_path / name)
+        manifest = replace(read_manifest(tmp_path / name), embedding_space="f" * 64)
+        write_manifest(tmp_path / name, manifest)
+    document, query, index = (tmp_path / name for name in ("document", "query", "index"))
+    assert swiftlet("index", corpus, "--encoder", document, "--out", index).exit_code == 0
+    command = ("adapt", index, "--encoder", document, "--out", tmp_path / "adapted")
+    assert "is of the embedding space" in refusal(swiftlet(*command))
+    result = swiftlet(*command, "--student", query, "--set", "epochs=0.1")
+    assert result.exit_code == 0, result.output
+    assert read_manifest(tmp_path / "adapted").embedding_space == "f" * 64
+
+
 def test_changes_must_be_merged_before(index: Path, tmp_path: Path) -> None:
     copied = tmp_path / "index"
     shutil.copytree(index, copied)
     assert swiftlet("delete", copied, "1").exit_code == 0
     found = refusal(swiftlet("adapt", copied, "--out", tmp_path / "out"))
-    assert found.endswith(f"has 1 changes that are not merged: run swiftlet compact {copied} first")
+    assert found.endswith(f"has changes that are not merged: run swiftlet compact {copied} first")
     found = refusal(swiftlet("adapt", tmp_path, "--out", tmp_path / "out"))
     assert "manifest" in found
