@@ -30,15 +30,21 @@ def test_stages_the_rest_and_the_outside_add_up_to_the_latency() -> None:
 
 @pytest.mark.parametrize(("ratio", "kept"), [(1.69, False), (1.7, True)])
 def test_a_target_is_kept_or_missed_by_its_figure(ratio: float, kept: bool) -> None:
+    medians = {
+        "latency_ratio": 1.5, "rate_ratio": 0.9,
+        "in_process_ms": 0.3, "in_process_rate": 2000, "cpu_ms": 0.74,
+    }  # fmt: skip
+    http = {name: {"median": value} for name, value in medians.items()}
     found = targets(
         {
-            "http": {
-                "dense": {"latency_ratio": {"median": 1.5}, "rate_ratio": {"median": 0.9}},
-            },
+            "http": {"dense": http, "look-up": {**http, "cpu_ms": {"median": 0.76}}},
             "cores": {TWO_CORES: {"over": ratio}},
             "plain": {SWIFTLET: {"over": 20.0}, LOOKUP: {"over": 39.9}},
         },
         20.0,
         40.0,
+        0.45,
     )
-    assert [target["kept"] for target in found] == [True, True, kept, True, False]
+    ratios, times = [True, True, kept, True, False], [True, True, False, False]
+    assert [target["kept"] for target in found] == ratios + times
+    assert found[-1]["measured"] == "0.260"
