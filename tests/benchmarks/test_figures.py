@@ -35,9 +35,10 @@ def test_a_target_is_kept_or_missed_by_its_figure(ratio: float, kept: bool) -> N
         "in_process_ms": 0.3, "in_process_rate": 2000, "cpu_ms": 0.74,
     }  # fmt: skip
     http = {name: {"median": value} for name, value in medians.items()}
+    lookup = {**http, "cpu_ms": {"median": 0.76}, "stages_us": {"encode": 20.4}}
     found = targets(
         {
-            "http": {"dense": http, "look-up": {**http, "cpu_ms": {"median": 0.76}}},
+            "http": {"dense": http, "look-up": lookup},
             "cores": {TWO_CORES: {"over": ratio}},
             "plain": {SWIFTLET: {"over": 20.0}, LOOKUP: {"over": 39.9}},
         },
@@ -45,6 +46,6 @@ def test_a_target_is_kept_or_missed_by_its_figure(ratio: float, kept: bool) -> N
         40.0,
         0.45,
     )
-    ratios, times = [True, True, kept, True, False], [True, True, False, False]
+    ratios, times = [True, True, kept, True, False], [True, True, False, False, False]
     assert [target["kept"] for target in found] == ratios + times
-    assert found[-1]["measured"] == "0.260"
+    assert [target["measured"] for target in found[-2:]] == ["0.260", "20"]
