@@ -70,8 +70,8 @@ def adapt(
 
 def _table(tests: "dict[str, PairedTest]", *, judged: bool) -> Table:
     count = next(iter(tests.values())).num_queries
-    what = "queries" if judged else "sentences, whose documents are to be found,"
-    table = Table(title=f"nDCG@10 of {count:,} {what} held out", title_justify="left")
+    what = "queries" if judged else "sentences, each a query for its document"
+    table = Table(title=f"nDCG@10 of {count:,} held-out {what}", title_justify="left")
     for name in ("search", "today", "adapted", "difference", "p"):
         table.add_column(name, justify="left" if name == "search" else "right")
     for mode, test in tests.items():

@@ -117,7 +117,7 @@ class Adaptation:
         better = after > before
         self._progress.note(
             f"the query encoder {self._name} is {'' if better else 'not '}adapted: nDCG@10 of "
-            f"{figures['held_out']} sentences held out, whose documents are to be found, was "
+            f"{figures['held_out']} held-out sentences, each a query for its document, was "
             f"{before:.3f}, and adapted {after:.3f}"
             + (": searches of this index use it" if better else "")
         )

@@ -40,7 +40,7 @@ class AdaptationTexts:
 
 
 def known_items(index: Path, folder: Path, seed: int = 0) -> AdaptationTexts:
-    """Sentences, whose documents are to be found; a fifth of them, at most 500, are the test.
+    """Sentences, each a query for its document; a fifth of them, at most 500, are the test.
 
     :raises InvalidArgumentError: When the index has too few sentences.
     """

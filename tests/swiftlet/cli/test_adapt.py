@@ -61,7 +61,7 @@ def test_an_encoder_adapted_by_judgements_is_better_on_others(adapted: tuple[Pat
     assert tests["dense"]["num_queries"] == 96  # a fifth
     assert tests["dense"]["difference"] > 0.05
     assert tests["dense"]["p_value"] < 0.01
-    assert "nDCG@10 of 96 queries held out" in printed
+    assert "nDCG@10 of 96 held-out queries" in printed
     row = next(line for line in printed.splitlines() if " dense " in line)
     assert f"{tests['dense']['mean']:.4f}" in row
 
@@ -100,7 +100,7 @@ def test_sentences_are_enough(index: Path, tmp_path: Path) -> None:
     assert tests["dense"]["num_queries"] >= 200
     assert tests["dense"]["difference"] > 0
     assert list(tests) == ["dense"]
-    assert "sentences, whose documents are to be found, held out" in " ".join(result.stdout.split())
+    assert "held-out sentences, each a query for its document" in " ".join(result.stdout.split())
     assert [path.name for path in tmp_path.iterdir() if path.is_dir()] == ["adapted"]
 
 
