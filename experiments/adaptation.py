@@ -15,6 +15,8 @@ from statistics import fmean, median
 from tempfile import TemporaryDirectory
 from time import perf_counter
 
+import torch
+
 from experiments import hybrid
 from experiments.runs import kept
 from export.quality import Collection
@@ -64,10 +66,11 @@ def measure(data: Path, work: Path) -> Figures:
             if row := kept(work / f"{name}, {student} adapted.json", measured):
                 rows.setdefault(student, {})[name] = row
                 print(name, student, row, flush=True)
+    threads = f"{torch.get_num_threads()} to train, {available_processors()} to encode"
     packages = ["onnxruntime", "faiss-cpu", "torch"]
     return {
         "template": "experiments/adaptation.md.j2",
-        "machine": describe_machine(packages, threads=str(available_processors())),
+        "machine": describe_machine(packages, threads=threads),
         "rows": rows,
         "means": {student: summary(each) for student, each in rows.items()},
     }
