@@ -11,6 +11,7 @@ from training.loop.batch_encoder import BatchEncoder
 from training.loop.contrastive_stage import ContrastiveStage, ContrastiveTask
 from training.loop.devices import make_accelerator, memory_errors, processes
 from training.loop.embedding_cache import EmbeddingCache
+from training.loop.false_negatives import FalseNegatives
 from training.loop.log import TrainingLog, TrainingProgress
 from training.loop.loop import Best, TrainingLoop
 from training.loop.run_directory import publish_run, run_directory
@@ -98,6 +99,12 @@ def train(
             micro_batch_size=settings.micro_batch_size or settings.batch_size,
             embedding_cache=outputs,
         )
+        # A resumed run has the untrained document encoder until its checkpoint is read.
+        false_negatives = None
+        if (share := recipe.negatives.teacher_share) is not None:
+            false_negatives = FalseNegatives(
+                share, data.queries, data.passages, encoder, outputs, progress
+            )
         validator = Validator(validation, recipe.validation.sample, recipe.validation.factory)
         log = TrainingLog(out, tensorboard=recipe.tensorboard and accelerator.is_main_process)
         loop = TrainingLoop(
@@ -108,6 +115,7 @@ def train(
             accelerator=accelerator,
             log=log,
             progress=progress,
+            average=recipe.fine_tuning.average,
             keep_stages=recipe.keep_stages,
             resume=resume,
         )
@@ -118,6 +126,7 @@ def train(
                 recipe,
                 number,
                 data=data,
+                false_negatives=false_negatives,
                 encoder=encoder,
                 sampler=make_sampler(recipe, data, encoder, number),
                 validator=validator,

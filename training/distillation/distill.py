@@ -100,7 +100,6 @@ def distill(
             if settings.chosen_by is not None:
                 judgements = comparison.judgements(settings.chosen_by)
                 on_index["ndcg"] = partial(comparison.ndcg, served, judgements)
-        initial = [weight.detach().clone() for weight in student.parameters()]
         log = TrainingLog(out)
         loop = TrainingLoop(
             student,
@@ -110,6 +109,7 @@ def distill(
             accelerator=accelerator,
             log=log,
             progress=progress,
+            average=settings.average,
             resume=resume,
         )
         task = DistillationTask(
@@ -123,10 +123,6 @@ def distill(
         loop.train(lambda _: task.stage())
         best = loop.take_best()
         student.eval()
-        if settings.average:
-            with torch.no_grad():
-                for weight, before in zip(student.parameters(), initial, strict=True):
-                    weight.lerp_(before, settings.average)
         final = task.evaluate(best.step).metrics
         overlaps = []
         if comparison is not None and compare:

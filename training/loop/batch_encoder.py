@@ -64,12 +64,16 @@ class BatchEncoder:
         dual = self.dual_encoder
         return self._without_gradient(dual.document_tower, dual.project_documents, texts)
 
+    def document_outputs(self, texts: Sequence[str]) -> torch.Tensor:
+        """Outputs (n, width) of the document model for `texts`, without gradient."""
+        return self._without_gradient(self.dual_encoder.document_tower, _identity, texts)
+
     def passages(self, passages: PassageTexts, rows: Rows) -> torch.Tensor:
         """Embeddings (n, dim) of passage rows by the document encoder, without gradient."""
         if self.embedding_cache is None:
             return self.documents(passages.texts(rows))
         with torch.no_grad():
-            outputs = self._frozen(self.embedding_cache, passages, rows)
+            outputs = self.frozen_outputs(self.embedding_cache, passages, rows)
             return self.dual_encoder.project_documents(outputs)
 
     def queries_with_gradient(self, texts: Sequence[str]) -> GradCacheEmbeddings:
@@ -88,10 +92,14 @@ class BatchEncoder:
                 dual.document_tower, dual.project_documents, passages.texts(rows)
             )
         # Every process has all rows here, so only one process may add their gradient.
-        embeddings = dual.project_documents(self._frozen(self.embedding_cache, passages, rows))
+        outputs = self.frozen_outputs(self.embedding_cache, passages, rows)
+        embeddings = dual.project_documents(outputs)
         return _detached_from(embeddings, counts=self.accelerator.is_main_process)
 
-    def _frozen(self, known: EmbeddingCache, passages: PassageTexts, rows: Rows) -> torch.Tensor:
+    def frozen_outputs(
+        self, known: EmbeddingCache, passages: PassageTexts, rows: Rows
+    ) -> torch.Tensor:
+        """Outputs (n, width) of the document model for passage rows, computed where not `known`."""
         tower = self.dual_encoder.document_tower
 
         def compute(missing: Rows) -> torch.Tensor:

@@ -15,6 +15,7 @@ from training.errors import NotFiniteError
 from training.loop.batch_encoder import BatchEncoder
 from training.loop.collapse import CollapseMetrics, CollapseMonitor, TowerName, Verdict
 from training.loop.contrastive_step import StepResult, TrainingTexts, loss_and_gradient
+from training.loop.false_negatives import FalseNegatives
 from training.loop.stage import Evaluation, Stage, StageLength
 from training.loop.validator import Validator
 from training.model.dual_encoder import Part
@@ -62,6 +63,7 @@ class ContrastiveTask:
         number: int,
         *,
         data: TrainingData,
+        false_negatives: FalseNegatives | None,
         encoder: BatchEncoder,
         sampler: NegativeSampler,
         validator: Validator,
@@ -71,7 +73,7 @@ class ContrastiveTask:
         self._length = StageLength(len(data.pairs), recipe.optimiser.batch_size, settings.epochs)
         self._evaluate_every = recipe.validation.every or self._length.steps_per_epoch
         self._seed = (recipe.seed, number)
-        self._texts = TrainingTexts(data.queries, data.passages, data.known)
+        self._texts = TrainingTexts(data.queries, data.passages, data.known, false_negatives)
         self._pairs = data.pairs
         self._encoder = encoder
         self._sampler = sampler

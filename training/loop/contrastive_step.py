@@ -9,7 +9,9 @@ from numpy.typing import NDArray
 
 from training.data.passages import PassageTexts
 from training.data.positives import KnownPositives
+from training.errors import TrainingDataError
 from training.loop.batch_encoder import BatchEncoder
+from training.loop.false_negatives import FalseNegatives
 from training.objective.contrastive import (
     LossSettings,
     StandIns,
@@ -29,11 +31,15 @@ class StepResult:
 
 @dataclass(frozen=True, slots=True)
 class TrainingTexts:
-    """Query texts by number, passages by row, and the known positives of each query."""
+    """Query texts by number, passages by row, and the known positives of each query.
+
+    With `false_negatives`, passages that may be relevant are no negatives either.
+    """
 
     queries: list[str]
     passages: PassageTexts
     known: KnownPositives
+    false_negatives: FalseNegatives | None = None
 
 
 def loss_and_gradient(
@@ -49,6 +55,7 @@ def loss_and_gradient(
     the towers for the texts that it has encoded. The gradient is the sum over the processes.
 
     :param pairs: Query numbers and positive rows, (n, 2).
+    :raises TrainingDataError: When all negatives of all queries may be relevant.
     """
     query_numbers, positives = pairs[:, 0], pairs[:, 1]
     queries = encoder.queries_with_gradient([texts.queries[number] for number in query_numbers])
@@ -60,7 +67,14 @@ def loss_and_gradient(
     rows = np.concatenate((encoded, cached))
     mask = _negatives(rows, query_numbers, drawn, texts.known, shared=settings.shared)
     negatives = torch.from_numpy(mask).to(fixed_queries.device)
+    if texts.false_negatives is not None:
+        negatives &= ~texts.false_negatives.mask(query_numbers, positives, rows)
     negatives.scatter_(1, columns.unsqueeze(1), value=False)
+    if texts.false_negatives is not None and not negatives.any():
+        raise TrainingDataError(
+            "negatives.teacher_share leaves no negative of any query in a batch: raise it or leave "
+            "it out"
+        )
     stands_in = settings.gradient == "re-encoded" and len(cached) > 0
     stand_ins = cached[:0]
     if stands_in:

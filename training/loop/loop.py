@@ -62,12 +62,14 @@ class TrainingLoop:
         accelerator: Accelerator,
         log: TrainingLog,
         progress: TrainingProgress,
+        average: float = 0.0,
         keep_stages: bool = False,
         resume: bool = False,
     ) -> None:
         """Start a run, or continue from the checkpoint in `directory` if there is one.
 
         :param dim: The size of the embeddings, for the manifests of checkpoints.
+        :param average: The share of the present weights of `model` in the final ones.
         :param keep_stages: Keep the weights at the end of each stage.
         :raises CorruptArtefactError: When the checkpoint was altered.
         """
@@ -79,6 +81,8 @@ class TrainingLoop:
         self._accelerator = accelerator
         self._log = log
         self._progress = progress
+        self._average = average
+        self._initial = [each.detach().clone() for each in model.parameters()] if average else []
         self._keep_stages = keep_stages
         self._num_stages_seen = 0
         self._resumed: Mapping[str, Any] | None = None
@@ -120,12 +124,15 @@ class TrainingLoop:
             self._write(f"{STAGES}/{stage.name}", {})
 
     def take_best(self) -> Best:
-        """Load the weights of the evaluation with the highest score.
+        """Load the weights of the evaluation with the highest score, and mix the initial ones in.
 
         :raises ManifestError: When no evaluation had a score.
         """
         best = read_checkpoint(self._directory / BEST)
         self._model.load_state_dict(best.pop("model"))
+        with torch.no_grad():
+            for weight, before in zip(self._model.parameters(), self._initial, strict=False):
+                weight.lerp_(before, self._average)
         return Best(**best)
 
     def _run(self, stage: Stage, optimisation: Optimisation, *, begins: bool) -> None:

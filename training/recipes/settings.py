@@ -143,7 +143,9 @@ class Negatives(_Table):
     The negatives of all `samplers` are combined. Each sampler except in_batch draws `per_query`.
     With the `gradient` "re-encoded", the cache gives the best `per_query` and one of them is
     encoded again; with "cached", it draws them. `cache_fraction` is α and `refresh_fraction` ρ of
-    section 4.1. The samplers bm25 and mined draw from the `depth` best passages.
+    section 4.1. The samplers bm25 and mined draw from the `depth` best passages. With a
+    `teacher_share`, a passage is no negative if the untrained document encoder scores it above this
+    share of the score of the positive: it may be relevant without a judgement.
     """
 
     samplers: Annotated[tuple[SamplerName, ...], Field(min_length=1)] = ("cache", "in_batch")
@@ -155,6 +157,7 @@ class Negatives(_Table):
     cache_precision: Literal["float32", "float16"] = "float32"
     depth: Count = 200
     refresh_every: Count = 1000
+    teacher_share: Annotated[float, Field(gt=0, le=1)] | None = None
 
     @model_validator(mode="after")
     def _samplers_are_distinct_and_deep(self) -> Self:
@@ -212,9 +215,13 @@ class Alignment(_Table):
 
 
 class FineTuning(_Table):
-    """[fine_tuning]: the second stage, both towers (section 5.3.1)."""
+    """[fine_tuning]: the second stage, both towers (section 5.3.1).
+
+    `average` is the share of the initial weights in the final ones.
+    """
 
     epochs: Positive = 10
+    average: Annotated[float, Field(ge=0, lt=1)] = 0.0
 
 
 class Collapse(_Table):
@@ -254,7 +261,14 @@ class Recipe(_Table):
     embedding_cache: str | None = None
 
     @model_validator(mode="after")
-    def _has_what_samplers_need(self) -> Self:
+    def _goes_together(self) -> Self:
+        if self.fine_tuning.average and (
+            self.dual_encoder.projection != "none" and self.dual_encoder.start == "random"
+        ):
+            raise ValueError(
+                "fine_tuning.average is with the initial weights, but a random projection has no "
+                "use for them: set dual_encoder.projection to 'none', or its start to 'orthogonal'"
+            )
         if "given" in self.negatives.samplers and all(s.triples is None for s in self.data):
             raise ValueError("negatives.samplers has 'given', but no source in data has triples")
         return self

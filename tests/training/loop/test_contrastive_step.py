@@ -1,6 +1,7 @@
 """The gradient of a step is that of eq. 5 by plain autograd."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -8,12 +9,15 @@ import pytest
 import torch
 from torch.nn import functional
 
+from swiftlet.indexing.progress import Silence
 from tests.checkpoints import WORDS
 from tests.runs import ListedPassages, gradients, plain_accelerator, tower
 from training.data.positives import KnownPositives
+from training.errors import TrainingDataError
 from training.loop.batch_encoder import BatchEncoder
 from training.loop.contrastive_step import StepResult, TrainingTexts, loss_and_gradient
 from training.loop.embedding_cache import EmbeddingCache
+from training.loop.false_negatives import FalseNegatives
 from training.model.dual_encoder import DualEncoder
 from training.objective.contrastive import LossSettings
 from training.objective.negatives.cache import NegativeCache
@@ -72,10 +76,13 @@ def cache(encoder: BatchEncoder) -> MixedSampler:
 
 
 def step(
-    encoder: BatchEncoder, sampler: NegativeSampler, settings: LossSettings
+    encoder: BatchEncoder,
+    sampler: NegativeSampler,
+    settings: LossSettings,
+    texts: TrainingTexts = TEXTS,
 ) -> tuple[StepResult, dict[str, torch.Tensor]]:
     encoder.dual_encoder.zero_grad()
-    result = loss_and_gradient(encoder, TEXTS, sampler, PAIRS, settings)
+    result = loss_and_gradient(encoder, texts, sampler, PAIRS, settings)
     return result, gradients(encoder.dual_encoder)
 
 
@@ -136,6 +143,42 @@ def test_the_gradient_is_that_of_a_plain_pass_for_every_micro_batch_size(
     assert result.collapsed_loss == pytest.approx(bound, rel=1e-5)
     assert_same(found, expected)
     assert len(found) == len(list(encoder.dual_encoder.parameters()))
+
+
+def with_teacher(encoder: BatchEncoder, share: float, cache: Path) -> TrainingTexts:
+    outputs = EmbeddingCache(cache, "untrained", encoder.dual_encoder.document_tower.width)
+    found = FalseNegatives(share, QUERIES, TEXTS.passages, encoder, outputs, Silence())
+    return replace(TEXTS, false_negatives=found)
+
+
+def test_a_passage_that_the_untrained_document_model_finds_relevant_is_no_negative(
+    checkpoints: dict[str, Path], tmp_path: Path
+) -> None:
+    encoder = make(checkpoints)
+    texts = with_teacher(encoder, 0.9, tmp_path)
+    before = [encoder.document_outputs(each) for each in (QUERIES, PASSAGES)]
+    scores = functional.cosine_similarity(before[0][:, None], before[1], dim=-1)
+    with torch.no_grad():
+        for parameter in encoder.dual_encoder.parameters():
+            parameter.add_(0.05 * torch.randn_like(parameter))
+    drawn = lines(drawn_by(encoder, mixed()))
+    left = [
+        [row for row in line if scores[number, row] <= 0.9 * scores[number, positive]]
+        for (number, positive), line in zip(PAIRS.tolist(), drawn, strict=True)
+    ]
+    assert 0 < sum(map(len, left)) < sum(map(len, drawn))
+    result, found = step(encoder, mixed(), LossSettings(), texts)
+    loss, expected = reference(encoder, left)
+    assert result.loss == pytest.approx(loss.item(), rel=1e-5)
+    assert_same(found, expected)
+
+
+def test_a_share_that_leaves_no_negative_is_refused(
+    checkpoints: dict[str, Path], tmp_path: Path
+) -> None:
+    encoder = make(checkpoints)
+    with pytest.raises(TrainingDataError, match=r"teacher_share leaves no negative .*: raise it"):
+        step(encoder, mixed(), LossSettings(), with_teacher(encoder, 1e-9, tmp_path))
 
 
 def test_shared_negatives_count_for_every_query_that_they_are_not_relevant_to(

@@ -18,6 +18,9 @@ SETTINGS: dict[str, Any] = {
     "alignment__max_epochs": 10,
     "fine_tuning__epochs": 10,
     "negatives__refresh_fraction": 0.02,
+    "negatives__teacher_share": 0.95,
+    "dual_encoder__start": "orthogonal",
+    "fine_tuning__average": 0.3,
     "optimiser__precision": "fp32",
 }
 

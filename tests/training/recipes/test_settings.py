@@ -105,6 +105,8 @@ def test_all_errors_are_reported_together() -> None:
             "depth is 9: at least per_query, 64",
         ),
         ({"negatives": {"samplers": ["given"]}}, "no source in data has triples"),
+        ({"negatives": {"teacher_share": 0}}, "teacher_share is 0"),
+        ({"fine_tuning": {"average": 0.5}}, "a random projection has no use for them"),
         ({"alignment": {"plateau_of": "mrr"}}, "plateau_of is 'mrr'"),
         (
             {"data": [{"corpus": "c", "qrels": "q", "relevant_from": 0}]},

@@ -1,0 +1,60 @@
+"""Passages that may be relevant without a judgement, by the scores of the untrained model."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch.nn.functional import normalize
+
+from swiftlet.indexing.progress import Progress
+from training.data.passages import PassageTexts
+from training.loop.batch_encoder import BatchEncoder
+from training.loop.embedding_cache import EmbeddingCache
+from training.objective.negatives.sampler import Rows
+
+_BLOCK = 4096
+
+
+class FalseNegatives:
+    """Finds passages that the teacher scores above a share of the score of a query's positive.
+
+    The teacher is the document model before its training, for queries and for passages (Moreira et
+    al. 2024, "NV-Retriever", section 3.2: TopK-PercPos).
+    """
+
+    def __init__(
+        self,
+        share: float,
+        queries: Sequence[str],
+        passages: PassageTexts,
+        encoder: BatchEncoder,
+        cache: EmbeddingCache,
+        progress: Progress,
+    ) -> None:
+        """Encode all queries, and all passages that are not in the cache yet.
+
+        :param encoder: With the untrained document model; later changes of it do not matter.
+        """
+        self._share, self._passages, self._encoder, self._cache = share, passages, encoder, cache
+        progress.begin("Teacher", len(queries) + passages.num_passages)
+        self._queries = normalize(encoder.document_outputs(queries), dim=-1)
+        progress.advance(len(queries))
+        for start in range(0, passages.num_passages, _BLOCK):
+            rows = np.arange(start, min(start + _BLOCK, passages.num_passages))
+            self._outputs(rows)
+            progress.advance(len(rows))
+
+    def mask(self, queries: NDArray[np.int64], positives: Rows, rows: Rows) -> torch.Tensor:
+        """Whether row j may be relevant to query i, (n, m).
+
+        :param queries: Query numbers, (n,).
+        :param positives: The row of each query's positive, (n,).
+        :param rows: Passage rows, (m,).
+        """
+        embeddings = self._queries[torch.from_numpy(queries).to(self._queries.device)]
+        expected = (embeddings * self._outputs(positives)).sum(1, keepdim=True)
+        return embeddings @ self._outputs(rows).T > self._share * expected
+
+    def _outputs(self, rows: Rows) -> torch.Tensor:
+        return normalize(self._encoder.frozen_outputs(self._cache, self._passages, rows), dim=-1)
