@@ -74,7 +74,9 @@ def train(
         cannot continue: see `training.errors`.
     """
     with (
-        run_directory(out, recipe, _MAY_CHANGE, resume=resume, overwrite=overwrite),
+        run_directory(
+            out, recipe, _MAY_CHANGE, resume=resume, overwrite=overwrite, temporary=[_WORK]
+        ),
         memory_errors(memory_advice(recipe), out),
     ):
         settings = recipe.optimiser

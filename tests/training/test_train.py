@@ -392,6 +392,12 @@ BAD_DATA: dict[str, tuple[type[RetrievalError], str, list[str], str]] = {
         ["query-id\tcorpus-id\tscore", *(f"q{n}\td{n}\t1" for n in range(10))],
         "validation.queries is 12, but of the 10 different queries that have a relevant document 8",
     ),
+    "equal queries": (
+        TrainingDataError,
+        "queries.jsonl",
+        [f'{{"_id": "q{n}", "text": "the same"}}' for n in range(44)],
+        "different queries with a relevant document are needed; the number is 1",
+    ),
     "an empty corpus": (RetrievalError, "corpus.jsonl", [], "corpus.jsonl"),
     "no queries": (RetrievalError, "queries.jsonl", [], "queries.jsonl"),
 }
@@ -403,6 +409,7 @@ def test_data_that_cannot_be_trained_on_are_named(fault: str, make: Make, tmp_pa
     folder = write_collection(tmp_path / "bad")
     (folder / file).write_text("\n".join(lines))
     assert complaint in refused(kind, make(place=folder), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
 
 
 def test_after_a_refusal_a_corrected_recipe_runs_in_the_same_directory(

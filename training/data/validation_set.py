@@ -96,8 +96,8 @@ def validation_from(
 def _check_number(num_queries: int, num_distinct: int) -> None:
     if num_distinct <= FEWEST_QUERIES:
         raise TrainingDataError(
-            f"{num_distinct} different queries have a relevant document: more than "
-            f"{FEWEST_QUERIES} are needed to hold out validation.queries, which is {num_queries}"
+            f"to hold out validation.queries, which is {num_queries}, more than {FEWEST_QUERIES} "
+            f"different queries with a relevant document are needed; the number is {num_distinct}"
         )
     if not FEWEST_QUERIES <= num_queries < num_distinct:
         raise TrainingDataError(

@@ -11,10 +11,10 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from swiftlet.retrieval.errors import InvalidArgumentError
+from swiftlet.retrieval.errors import CollectionError, InvalidArgumentError
 from swiftlet.retrieval.manifest import FILE_NAME, Manifest, describe_files, write_manifest
 from swiftlet.retrieval.publication import discard, locked_working_directory, storage_errors
-from training.errors import RecipeError
+from training.errors import RecipeError, TrainingDataError
 from training.loop.checkpoints import BEST, CHECKPOINT
 from training.loop.devices import is_main_process, processes
 from training.loop.log import FILE_NAME as LOG_FILE
@@ -25,14 +25,22 @@ RECIPE_FILE = "recipe.json"
 
 @contextmanager
 def run_directory(
-    out: Path, recipe: BaseModel, may_change: AbstractSet[str], *, resume: bool, overwrite: bool
+    out: Path,
+    recipe: BaseModel,
+    may_change: AbstractSet[str],
+    *,
+    resume: bool,
+    overwrite: bool,
+    temporary: Sequence[str] = (),
 ) -> Iterator[None]:
     """Create `out` with the recipe in it, and lock it.
 
-    A run without a checkpoint is started again. A run that ends before it writes anything leaves no
-    directory. An overwritten run is restored if the new run ends before its first checkpoint.
+    A run without a checkpoint is started again. A run that ends before it writes anything, or whose
+    data are refused, leaves no directory. An overwritten run is restored if the new run ends before
+    its first checkpoint.
 
     :param may_change: Settings, as `table.setting`, that may change when a run is resumed.
+    :param temporary: Directories in `out` that are of no use if the data are refused.
     :raises InvalidArgumentError: When `out` is not a run; or has a run, without `resume` or
         `overwrite`; or both are given.
     :raises RecipeError: When the run in `out` was started with another recipe.
@@ -55,7 +63,12 @@ def run_directory(
             with storage_errors(out):
                 _prepare(out, recipe, may_change, earlier if overwrite else None)
             processes().wait_for_everyone()
-            yield
+            try:
+                yield
+            except (CollectionError, TrainingDataError):
+                for name in () if (out / CHECKPOINT).is_dir() else temporary:
+                    shutil.rmtree(out / name, ignore_errors=True)
+                raise
         except KeyboardInterrupt:
             if not (out / CHECKPOINT).is_dir():
                 raise

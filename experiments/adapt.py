@@ -1,0 +1,142 @@
+"""Query encoders that are adapted to an index, with judged queries and without, in its domain.
+
+    python -m experiments.adapt --data DATA
+
+DATA and --work are as for experiments/hybrid.py; its indexes are used again. Finished runs are kept
+in --work, and an interrupted experiment goes on. Writes docs/results/adapt.json and its page. Takes
+two hours on 2 cores, one for each of two runs at a time.
+"""
+
+import os
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
+from functools import partial
+from itertools import product
+from multiprocessing import get_context
+from pathlib import Path
+from statistics import fmean
+from tempfile import TemporaryDirectory
+from time import process_time
+from typing import Any
+
+from experiments import hybrid
+from experiments.adaptation import STUDENTS, Stages
+from experiments.runs import kept
+from export.quality import Collection
+from loadtests.command_line import script_options
+from loadtests.results import RESULTS, Figures, write
+from swiftlet.cli.adaptation import Adaptation
+from swiftlet.encoders import DEFAULT_ENCODER
+from swiftlet.evaluation.experiment import Judgements
+from swiftlet.evaluation.machine import describe_machine
+from swiftlet.evaluation.significance import paired_t_test
+from swiftlet.retrieval.corpora.collections import read_qrels
+from training.distillation.adaptation_texts import judged_queries, known_items
+
+# The qrels to learn from. A part of medquad's is the test; the others have tests of their own.
+TARGETS = {"squad-dev-v1.1": "train", "qmsum": "train", "medquad": "all"}
+GUARDS = ["scifact", "covid-qa", "boolq"]
+WORDS = "BM25"
+START = {WORDS: DEFAULT_ENCODER, "document encoder": DEFAULT_ENCODER, **STUDENTS}
+METHODS = ["sentences", "judged queries"]
+SEEDS = (0, 1, 2)
+
+
+def main() -> None:
+    raw = RESULTS / "adapt.json"
+    options = script_options(__doc__, data=Path, work=hybrid.WORK, jobs=2, raw=raw)
+    # One thread for each run, here and in its processes.
+    os.environ["OMP_NUM_THREADS"] = "1"
+    print(write(options.raw, measure(options.data.resolve(), options.work, options.jobs)))
+
+
+def measure(data: Path, work: Path, jobs: int) -> Figures:
+    for name in (*TARGETS, *GUARDS):
+        hybrid.index_of(work / name, hybrid.collections(data)[name]())
+    adapted = [f"{student}, {method}" for student, method in product(STUDENTS, METHODS)]
+    runs = [*product(TARGETS, START, [0]), *product(TARGETS, adapted, SEEDS)]
+    with ProcessPoolExecutor(jobs, get_context("spawn")) as executor:
+        found = dict(zip(runs, executor.map(partial(run, data, work), runs), strict=True))
+    rows: dict[str, Figures] = {}
+    for target, system, seed in runs:
+        seeds = [found[target, system, each] for each in (SEEDS if system in adapted else [0])]
+        before = found[target, system.split(",")[0], 0]
+        if seed == 0:
+            rows.setdefault(target, {})[system] = row_of(seeds, before)
+    threads = f"1 for each of {jobs} runs at a time"
+    return {
+        "template": "experiments/adapt.md.j2",
+        "machine": describe_machine(["torch", "onnxruntime", "faiss-cpu"], threads=threads),
+        "rows": rows,
+        "students": list(STUDENTS),
+        "methods": METHODS,
+        "guards": GUARDS,
+    }
+
+
+def run(data: Path, work: Path, named: tuple[str, str, int]) -> Figures:
+    """The figures of a target, a system and a seed."""
+    path = work / f"{', '.join(map(str, named))}.json"
+    figures: Figures = kept(path, partial(figures_of, data, work, *named))
+    means = {mode: round(fmean(each.values()), 4) for mode, each in figures["values"].items()}
+    print(*named, means, flush=True)
+    return figures
+
+
+def figures_of(data: Path, work: Path, target: str, system: str, seed: int) -> Figures:
+    """The processor seconds of the training, nDCG@10 by query, and its mean on the guards."""
+    read = hybrid.collections(data)
+    learnt, test = Collection.read(data / target, TARGETS[target]), read[target]()
+    index = hybrid.index_of(work / target, test)
+    student, _, method = system.partition(", ")
+    encoder, seconds = START[student], 0.0
+    with TemporaryDirectory() as working:
+        judgements = Judgements(learnt.queries, learnt.qrels, "")
+        texts = judged_queries(index, judgements, Path(working), seed)
+        if test.split == learnt.split:
+            qrels = read_qrels(Path(texts.test.qrels))
+            test = replace(test, queries=[q for q in test.queries if q.query_id in qrels])
+        if method:
+            if method == "sentences":
+                texts = known_items(index, Path(working), seed)
+            began = process_time()
+            adaptation = Adaptation(encoder, DEFAULT_ENCODER, progress=Stages(), seed=seed)
+            encoder = adaptation.train(index, texts, Path(working))
+            seconds = process_time() - began
+        values = partial(values_of, encoder, words=system == WORDS)
+        guards: Figures = {}
+        for name in GUARDS:
+            found = values(hybrid.index_of(work / name, guard := read[name]()), guard)
+            guards[name] = {mode: fmean(each.values()) for mode, each in found.items()}
+        return {"seconds": seconds, "values": values(index, test), "guards": guards}
+
+
+def values_of(encoder: Path, index: Path, found: Collection, *, words: bool) -> dict[str, Any]:
+    """The nDCG@10 of each query, by what is searched with."""
+    modes = {"alone": "lexical"} if words else {"alone": "dense", "with BM25": "hybrid"}
+    values = partial(hybrid.values_of, index, encoder, found, "nDCG@10")
+    return {name: values(mode=mode) for name, mode in modes.items()}
+
+
+def row_of(runs: Sequence[Figures], before: Figures) -> Figures:
+    """Means of the seeds, and a test of the mean of each query against the encoder before."""
+    row: Figures = {"seconds": fmean(each["seconds"] for each in runs), "kept": {}}
+    for mode, start in before["values"].items():
+        means = [fmean(each["values"][mode].values()) for each in runs]
+        by_query = {query: fmean(each["values"][mode][query] for each in runs) for query in start}
+        row[mode] = {
+            "mean": fmean(means),
+            "half": (max(means) - min(means)) / 2,
+            "p": paired_t_test(by_query, start).p_value,
+            "queries": len(start),
+        }
+        row["kept"][mode] = {
+            name: fmean(each["guards"][name][mode] for each in runs) / guard[mode]
+            for name, guard in before["guards"].items()
+        }
+    return row
+
+
+if __name__ == "__main__":
+    main()
