@@ -21,13 +21,13 @@ from time import process_time
 from typing import Any
 
 from experiments import hybrid
-from experiments.adaptation import STUDENTS, Stages
+from experiments.adaptation import Stages
 from experiments.runs import kept
 from export.quality import Collection
 from loadtests.command_line import script_options
 from loadtests.results import RESULTS, Figures, write
 from swiftlet.cli.adaptation import Adaptation
-from swiftlet.encoders import DEFAULT_ENCODER
+from swiftlet.encoders import DEFAULT_ENCODER, DEFAULT_QUERY_ENCODER
 from swiftlet.evaluation.experiment import Judgements
 from swiftlet.evaluation.machine import describe_machine
 from swiftlet.evaluation.significance import paired_t_test
@@ -38,6 +38,7 @@ from training.distillation.adaptation_texts import judged_queries, known_items
 TARGETS = {"squad-dev-v1.1": "train", "qmsum": "train", "medquad": "all"}
 GUARDS = ["scifact", "covid-qa", "boolq"]
 WORDS = "BM25"
+STUDENTS = {"two layers": DEFAULT_QUERY_ENCODER}
 START = {WORDS: DEFAULT_ENCODER, "document encoder": DEFAULT_ENCODER, **STUDENTS}
 METHODS = ["sentences", "judged queries"]
 SEEDS = (0, 1, 2)
@@ -55,7 +56,8 @@ def measure(data: Path, work: Path, jobs: int) -> Figures:
     for name in (*TARGETS, *GUARDS):
         hybrid.index_of(work / name, hybrid.collections(data)[name]())
     adapted = [f"{student}, {method}" for student, method in product(STUDENTS, METHODS)]
-    runs = [*product(TARGETS, START, [0]), *product(TARGETS, adapted, SEEDS)]
+    runs = [(target, system, 0) for target, system in product(TARGETS, START)]
+    runs += [(target, system, seed) for seed, target, system in product(SEEDS, TARGETS, adapted)]
     with ProcessPoolExecutor(jobs, get_context("spawn")) as executor:
         found = dict(zip(runs, executor.map(partial(run, data, work), runs), strict=True))
     rows: dict[str, Figures] = {}

@@ -53,7 +53,7 @@ from training.recipes.validation_errors import describe_errors
 _AGAIN = "interrupted: run the same command again to continue"
 _DECIDED = {
     "teacher", "student", "layers", "pooling", "project", "max_tokens", "trust_remote_code",
-    "queries", "corpora", "sentences", "index", "judged", "chosen_by",
+    "queries", "corpora", "sentences", "index", "judged",
 }  # fmt: skip
 _PRECISIONS: tuple[Precision, ...] = ("fp32", "int8")
 # The average loses less on queries unlike sentences (docs/decisions.md).
@@ -182,7 +182,6 @@ class Adaptation:
             "queries": tuple(map(str, self._queries)),
             "index": str(index),
             "judged": texts.training,
-            "chosen_by": texts.chosen_by,
             "seed": self._seed,
             **SETTINGS,
             **of_kind,

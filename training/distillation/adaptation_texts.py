@@ -1,4 +1,4 @@
-"""The texts of an adaptation to an index: for training, for choosing the step, and for the test."""
+"""The texts of an adaptation to an index: for training, and for the test."""
 
 import hashlib
 import json
@@ -22,20 +22,18 @@ _SHARE = 5
 
 @dataclass(frozen=True, slots=True)
 class AdaptationTexts:
-    """Files of queries and their qrels: those to train on, those that choose the step, the test."""
+    """Files of queries and their qrels: those to train on, and the test."""
 
     training: tuple[Judged, ...]
-    chosen_by: Judged | None
     test: Judged
 
     @property
     def key(self) -> str:
         """A hash of what is trained on."""
         digest = hashlib.sha256()
-        for judged in (*self.training, self.chosen_by):
-            if judged is not None:
-                for path in (judged.queries, judged.qrels):
-                    digest.update(Path(path).read_bytes())
+        for judged in self.training:
+            for path in (judged.queries, judged.qrels):
+                digest.update(Path(path).read_bytes())
         return digest.hexdigest()
 
 
@@ -53,7 +51,6 @@ def known_items(index: Path, folder: Path, seed: int = 0) -> AdaptationTexts:
         )
     return AdaptationTexts(
         training=(_known_items(folder / "sentences", found[held_out:]),),
-        chosen_by=None,
         test=_known_items(folder / "test", found[:held_out]),
     )
 
@@ -61,17 +58,17 @@ def known_items(index: Path, folder: Path, seed: int = 0) -> AdaptationTexts:
 def judged_queries(
     index: Path, judgements: Judgements, folder: Path, seed: int = 0
 ) -> AdaptationTexts:
-    """Judged queries in three parts without a document in common, and sentences for training.
+    """Judged queries in two parts without a document in common, and sentences for training.
 
     :raises TrainingDataError: When there are too few queries.
     """
-    files = {
-        name: _written(folder / name, part, judgements.qrels)
-        for name, part in split_by_documents(judgements).items()
-    }
+    learnt, held_out = split_by_documents(judgements)
     sentences = _sentences(index, seed, _SENTENCES)
     known = (_known_items(folder / "sentences", sentences),) if sentences else ()
-    return AdaptationTexts((files["training"], *known), files["validation"], files["test"])
+    return AdaptationTexts(
+        training=(_written(folder / "training", learnt, judgements.qrels), *known),
+        test=_written(folder / "test", held_out, judgements.qrels),
+    )
 
 
 def _sentences(index: Path, seed: int, count: int) -> list[Sentence]:

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 import torch
@@ -34,14 +33,12 @@ _COMPARED_ON = 500
 class DistillationResult:
     """The result of a run.
 
-    `cosine` is the mean cosine with the teacher on the held-out texts, at the best step, and `ndcg`
-    is nDCG@10 there if it has chosen the step. `overlaps` compare the documents that student and
-    teacher find in the index.
+    `cosine` is the mean cosine with the teacher on the held-out texts, at the best step. `overlaps`
+    compare the documents that student and teacher find in the index.
     """
 
     best_step: int
     cosine: float
-    ndcg: float | None
     num_held_out: int
     overlaps: list[Overlap]
 
@@ -97,9 +94,6 @@ def distill(
                 on_index["neighbours"] = Neighbours(comparison.index, settings.documents)
             if relevant:
                 on_index["relevance"] = _relevance(settings, comparison, relevant, teacher, mixture)
-            if settings.chosen_by is not None:
-                judgements = comparison.judgements(settings.chosen_by)
-                on_index["ndcg"] = partial(comparison.ndcg, served, judgements)
         log = TrainingLog(out)
         loop = TrainingLoop(
             student,
@@ -131,9 +125,7 @@ def distill(
         log.write("end", step=best.step, cosine=final["cosine"])
         with weight_errors(out):
             student.save(out / QUERY_ENCODER)
-        outcome = DistillationResult(
-            best.step, final["cosine"], final.get("ndcg@10"), len(mixture.held_out), overlaps
-        )
+        outcome = DistillationResult(best.step, final["cosine"], len(mixture.held_out), overlaps)
         publish_run(
             out,
             [QUERY_ENCODER],

@@ -1,4 +1,4 @@
-"""Queries with judgements on the documents of an index: relevant passages, and parts of them."""
+"""Queries with judgements on the documents of an index: relevant passages, and two parts."""
 
 import hashlib
 from collections import defaultdict
@@ -12,7 +12,7 @@ from training.distillation.settings import Judged
 from training.distillation.texts import normalised
 from training.errors import TrainingDataError
 
-HELD_OUT = {"test": 0.2, "validation": 0.1}
+HELD_OUT = 0.2
 FEWEST_JUDGED = 50
 
 
@@ -41,31 +41,30 @@ def relevant_passages(
     }
 
 
-def split_by_documents(judgements: Judgements) -> dict[str, list[Query]]:
-    """The judged queries in the parts "training", "validation" and "test".
+def split_by_documents(judgements: Judgements) -> tuple[list[Query], list[Query]]:
+    """The judged queries in two parts: for training, and at most a fifth for the test.
 
-    Queries of two parts have no relevant document in common, nor the same words: otherwise the test
-    would measure what was learnt by heart. The parts depend on the texts alone. Test and validation
-    have at most a fifth and a tenth of the queries.
+    Queries of the two have no relevant document in common, nor the same words: otherwise the test
+    would measure what was learnt by heart. The parts depend on the texts alone.
 
     :raises TrainingDataError: When there are fewer than 50 queries, or so many have a document in
         common that half of the test would be missing.
     """
     groups = _connected(judgements)
     count = sum(map(len, groups))
-    parts: dict[str, list[Query]] = {"training": [], **{name: [] for name in HELD_OUT}}
+    training: list[Query] = []
+    test: list[Query] = []
     for group in sorted(groups, key=lambda group: min(_digest(each.text) for each in group)):
-        fits = (n for n, s in HELD_OUT.items() if len(parts[n]) + len(group) <= s * count)
-        parts[next(fits, "training")] += group
-    short = [name for name, share in HELD_OUT.items() if len(parts[name]) < share * count / 2]
-    if count < FEWEST_JUDGED or short:
+        fits = len(test) + len(group) <= HELD_OUT * count
+        (test if fits else training).extend(group)
+    if count < FEWEST_JUDGED or len(test) < HELD_OUT * count / 2:
         raise TrainingDataError(
-            "the judged queries cannot be divided for training, validation and test: at least "
+            "the judged queries cannot be divided for training and test: at least "
             f"{FEWEST_JUDGED} queries about different documents are needed, but there are {count} "
             f"about {len(groups)} different documents or groups of documents; without qrels, the "
             "sentences of the index are enough"
         )
-    return parts
+    return training, test
 
 
 def _connected(judgements: Judgements) -> list[list[Query]]:

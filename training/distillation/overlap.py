@@ -116,10 +116,6 @@ class IndexComparison:
             threads=1,
         )
 
-    def ndcg(self, encoder: Encoder, judgements: Judgements) -> float:
-        """The nDCG@10 of dense searches of the index."""
-        return _ndcg(self.retriever(encoder), judgements)
-
     def rows_of(self, documents: Iterable[str]) -> NDArray[np.int64]:
         """The rows of all passages of documents of the index, ascending."""
         found = [self._store.number_of(document_id) for document_id in documents]

@@ -68,10 +68,8 @@ class Distillation(BaseModel):
     :param judged: Queries with judgements, which the student imitates the teacher on, too, and
         learns from by a contrastive term over the passages of `index`. Its factor of scores is
         `judged_score_factor`. A passage is no negative if the teacher scores it above
-        `teacher_share` of its score of the best relevant passage: it may be relevant, too.
-    :param chosen_by: Other queries with judgements. Their nDCG@10, with searches of the index,
-        chooses the best step in place of the cosine. Without them, a run with `judged` takes its
-        last step, since the cosine falls while documents are learnt.
+        `teacher_share` of its score of the best relevant passage: it may be relevant, too. The run
+        takes its last step, since the cosine falls while documents are learnt.
     :param average: The share of the initial weights in the final ones, by which a student that is
         trained further on few texts loses less on others (Wortsman et al., "Robust fine-tuning of
         zero-shot models", 2022).
@@ -100,7 +98,6 @@ class Distillation(BaseModel):
     judged: tuple[Judged, ...] = ()
     judged_score_factor: Positive = 20.0
     teacher_share: Annotated[float, Field(gt=0, le=1)] = 0.95
-    chosen_by: Judged | None = None
     epochs: Positive = 10.0
     batch_size: Annotated[int, Field(ge=2)] = 64
     learning_rate: Positive = 5e-4
@@ -140,11 +137,7 @@ class Distillation(BaseModel):
                 "either of the two"
             )
         if self.index is None:
-            for name, given in (
-                ("the ranking term", self.ranking),
-                ("judged", self.judged),
-                ("chosen_by", self.chosen_by),
-            ):
+            for name, given in (("the ranking term", self.ranking), ("judged", self.judged)):
                 if given:
                     raise ValueError(f"{name} needs an index: name the index of the documents")
         return self
@@ -189,5 +182,5 @@ class Distillation(BaseModel):
 
     def may_change(self) -> frozenset[str]:
         """Settings that may change when a run is resumed."""
-        only_compared = set() if self.ranking or self.judged or self.chosen_by else {"index"}
+        only_compared = set() if self.ranking or self.judged else {"index"}
         return frozenset({"learning_rate", "epochs", "patience", *only_compared})

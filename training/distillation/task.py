@@ -1,6 +1,6 @@
 """Distillation as a task of the training loop: the student imitates the teacher's outputs."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, TypedDict, Unpack
 
 import numpy as np
@@ -26,13 +26,11 @@ _FITTED_ON = 8192
 class OnIndex(TypedDict, total=False):
     """What a task does with an index.
 
-    `neighbours` are for the ranking loss, and `relevance` is the term of judged queries. `ndcg`
-    measures the student's nDCG@10, which then chooses the best step.
+    `neighbours` are for the ranking loss, and `relevance` is the term of judged queries.
     """
 
     neighbours: Neighbours
     relevance: RelevanceTerm
-    ndcg: Callable[[], float]
 
 
 class DistillationTask:
@@ -54,7 +52,6 @@ class DistillationTask:
         self._mixture = mixture
         self._neighbours = on_index.get("neighbours")
         self._relevance = on_index.get("relevance")
-        self._ndcg = on_index.get("ndcg")
         self._accelerator = accelerator
         self._token_counts = token_counts(student.tower, mixture.texts(mixture.training))
         self._length = StageLength(len(mixture.training), settings.batch_size, settings.epochs)
@@ -115,19 +112,15 @@ class DistillationTask:
             "lowest_cosine": float(cosines.min()),
             "distance": float(distance(outputs, expected, self._settings.distance)),
         }
-        title, found = "held-out cosine", metrics["cosine"]
-        if self._ndcg is not None:
-            title, found = "nDCG@10", self._ndcg()
-            metrics["ndcg@10"] = found
         # The cosine falls while documents are learnt: then the last step is the best one.
-        only_cosine = self._ndcg is None and self._relevance is not None
-        score = float(step) if only_cosine else found
+        score = metrics["cosine"] if self._relevance is None else float(step)
         self._waited = 0 if score > self._best_score else self._waited + 1
         self._best_score = max(score, self._best_score)
         stop = None
         if self._waited >= self._settings.patience:
-            stop = f"the {title} has not risen in the last {self._waited} evaluation(s)"
-        return Evaluation(metrics, score=score, stop=stop, summary=f"{title} {found:.4f}")
+            stop = f"the held-out cosine has not risen in the last {self._waited} evaluation(s)"
+        summary = f"held-out cosine {metrics['cosine']:.4f}"
+        return Evaluation(metrics, score=score, stop=stop, summary=summary)
 
     def state(self) -> Mapping[str, Any]:
         """The best score, and the number of evaluations since."""

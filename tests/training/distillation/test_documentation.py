@@ -19,7 +19,7 @@ def documented() -> dict[str, str]:
 def test_every_setting_is_an_option_on_the_page_or_in_its_table_with_its_default() -> None:
     rows = documented()
     options = {"corpora": "--corpus", "project": "--no-projection"}
-    options |= {name: f"`{name}`" for name in ("judged", "chosen_by")}  # of `swiftlet adapt`
+    options["judged"] = "`judged`"  # of `swiftlet adapt`
     for name, field in Distillation.model_fields.items():
         option = options.get(name, f"--{name.replace('_', '-')}")
         if name in rows:
