@@ -40,8 +40,8 @@ GUARDS = ["scifact", "covid-qa", "boolq"]
 WORDS = "BM25"
 STUDENTS = {"two layers": DEFAULT_QUERY_ENCODER}
 START = {WORDS: DEFAULT_ENCODER, "document encoder": DEFAULT_ENCODER, **STUDENTS}
-METHODS = ["sentences", "judged queries"]
-SEEDS = (0, 1, 2)
+# What a student learns from, and the seeds.
+METHODS = {"judged queries": (0, 1, 2), "sentences": (0,)}
 
 
 def main() -> None:
@@ -55,24 +55,23 @@ def main() -> None:
 def measure(data: Path, work: Path, jobs: int) -> Figures:
     for name in (*TARGETS, *GUARDS):
         hybrid.index_of(work / name, hybrid.collections(data)[name]())
-    adapted = [f"{student}, {method}" for student, method in product(STUDENTS, METHODS)]
     runs = [(target, system, 0) for target, system in product(TARGETS, START)]
-    runs += [(target, system, seed) for seed, target, system in product(SEEDS, TARGETS, adapted)]
+    for method, seeds in METHODS.items():
+        for seed, target, student in product(seeds, TARGETS, STUDENTS):
+            runs.append((target, f"{student}, {method}", seed))
     with ProcessPoolExecutor(jobs, get_context("spawn")) as executor:
         found = dict(zip(runs, executor.map(partial(run, data, work), runs), strict=True))
-    rows: dict[str, Figures] = {}
-    for target, system, seed in runs:
-        seeds = [found[target, system, each] for each in (SEEDS if system in adapted else [0])]
-        before = found[target, system.split(",")[0], 0]
-        if seed == 0:
-            rows.setdefault(target, {})[system] = row_of(seeds, before)
+    rows: dict[str, Figures] = {target: {} for target in TARGETS}
+    for target, system, _ in runs:
+        of_seeds = [each for named, each in found.items() if named[:2] == (target, system)]
+        before = found[target, system.partition(", ")[0], 0]
+        rows[target][system] = row_of(of_seeds, before)
     threads = f"1 for each of {jobs} runs at a time"
     return {
         "template": "experiments/adapt.md.j2",
         "machine": describe_machine(["torch", "onnxruntime", "faiss-cpu"], threads=threads),
         "rows": rows,
         "students": list(STUDENTS),
-        "methods": METHODS,
         "guards": GUARDS,
     }
 
@@ -123,7 +122,8 @@ def values_of(encoder: Path, index: Path, found: Collection, *, words: bool) -> 
 
 def row_of(runs: Sequence[Figures], before: Figures) -> Figures:
     """Means of the seeds, and a test of the mean of each query against the encoder before."""
-    row: Figures = {"seconds": fmean(each["seconds"] for each in runs), "kept": {}}
+    seconds = fmean(each["seconds"] for each in runs)
+    row: Figures = {"seeds": len(runs), "seconds": seconds, "kept": {}}
     for mode, start in before["values"].items():
         means = [fmean(each["values"][mode].values()) for each in runs]
         by_query = {query: fmean(each["values"][mode][query] for each in runs) for query in start}
