@@ -40,8 +40,8 @@ GUARDS = ["scifact", "covid-qa", "boolq"]
 WORDS = "BM25"
 STUDENTS = {"two layers": DEFAULT_QUERY_ENCODER}
 START = {WORDS: DEFAULT_ENCODER, "document encoder": DEFAULT_ENCODER, **STUDENTS}
-# What a student learns from, and the seeds.
-METHODS = {"judged queries": (0, 1, 2), "sentences": (0,)}
+METHODS = ["judged queries", "sentences"]
+SEEDS = (0, 1, 2)
 
 
 def main() -> None:
@@ -56,9 +56,8 @@ def measure(data: Path, work: Path, jobs: int) -> Figures:
     for name in (*TARGETS, *GUARDS):
         hybrid.index_of(work / name, hybrid.collections(data)[name]())
     runs = [(target, system, 0) for target, system in product(TARGETS, START)]
-    for method, seeds in METHODS.items():
-        for seed, target, student in product(seeds, TARGETS, STUDENTS):
-            runs.append((target, f"{student}, {method}", seed))
+    for seed, target, student, method in product(SEEDS, TARGETS, STUDENTS, METHODS):
+        runs.append((target, f"{student}, {method}", seed))
     with ProcessPoolExecutor(jobs, get_context("spawn")) as executor:
         found = dict(zip(runs, executor.map(partial(run, data, work), runs), strict=True))
     rows: dict[str, Figures] = {target: {} for target in TARGETS}
