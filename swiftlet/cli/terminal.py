@@ -15,7 +15,6 @@ from rich.progress import (
     Task,
     TaskID,
     TextColumn,
-    TimeElapsedColumn,
     TimeRemainingColumn,
 )
 from rich.table import Column
@@ -39,6 +38,15 @@ class _Rate(ProgressColumn):
         return Text(f"{speed:,.0f}/s" if speed >= 10 else f"{speed:.1f}/s", "progress.data.speed")
 
 
+class _Time(TimeRemainingColumn):
+    """The time that is left, and at the end the time that it took."""
+
+    def render(self, task: Task) -> Text:
+        """Minutes and seconds, with hours where there are any."""
+        time = super().render(task)
+        return time if task.finished else Text.assemble(time, " left")
+
+
 class ProgressBars:
     """A progress bar for each piece of work of a build, on standard error."""
 
@@ -52,9 +60,7 @@ class ProgressBars:
             BarColumn(),
             MofNCompleteColumn(table_column=whole),
             _Rate(table_column=whole),
-            TimeElapsedColumn(table_column=whole),
-            TextColumn("left"),
-            TimeRemainingColumn(table_column=whole),
+            _Time(compact=True, elapsed_when_finished=True, table_column=whole),
             TextColumn("{task.fields[detail]}", style="progress.data.speed"),
             console=messages,
             disable=not visible,
