@@ -53,7 +53,7 @@ from training.recipes.validation_errors import describe_errors
 _AGAIN = "interrupted: run the same command again to continue"
 _DECIDED = {
     "teacher", "student", "layers", "pooling", "project", "max_tokens", "trust_remote_code",
-    "queries", "corpora", "sentences", "index", "judged",
+    "queries", "corpora", "sentences", "index", "judged", "patience",
 }  # fmt: skip
 _PRECISIONS: tuple[Precision, ...] = ("fp32", "int8")
 # The average loses less on queries unlike sentences (docs/decisions.md).

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import load_file
 from sentence_transformers import SentenceTransformer
 
 from export.source import load_source
@@ -359,6 +360,22 @@ def test_precisions_may_follow_each_other_in_one_process(make: Make, tmp_path: P
     for precision in ("bf16", "fp32", "bf16"):
         settings = make(recipe="contrastive", optimiser__precision=precision)
         run(settings, tmp_path / precision, overwrite=True)
+
+
+def test_the_final_weights_are_a_mean_with_the_initial_ones(make: Make, tmp_path: Path) -> None:
+    weights = []
+    for average in (0.0, 0.25, 0.5):
+        out = tmp_path / f"{average}"
+        fine_tuning = {"epochs": 2, "average": average}
+        run(
+            make(recipe="contrastive", dual_encoder__start="orthogonal", fine_tuning=fine_tuning),
+            out,
+        )
+        weights.append(load_file(out / "query_encoder" / "model.safetensors"))
+    for name, trained in weights[0].items():
+        quarter, half = (each[name] - trained for each in weights[1:])
+        torch.testing.assert_close(half, 2 * quarter, atol=1e-6, rtol=1e-3)
+    assert any(not torch.equal(weights[0][name], weights[2][name]) for name in weights[0])
 
 
 BAD_DATA: dict[str, tuple[type[RetrievalError], str, list[str], str]] = {
