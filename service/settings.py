@@ -43,7 +43,7 @@ Keys = Annotated[
     Field(description=f"keys of at least {_SHORTEST_KEY} letters, digits and signs, with commas"),
 ]
 
-EncoderPath = Annotated[Path, AfterValidator(encoders.find_shipped)]
+EncoderPath = Annotated[Path, AfterValidator(encoders.find)]
 
 Count = Annotated[int, Field(ge=1, description="a whole number from 1")]
 
@@ -177,6 +177,8 @@ def _sentence(mistake: ErrorDetails) -> str:
     expected = Settings.model_fields[name].description
     if mistake["type"] == "missing":
         return f"{variable} is not set; {expected} is expected"
+    if isinstance(error := mistake.get("ctx", {}).get("error"), InvalidArgumentError):
+        return f"{variable}: {error}"
     if Settings.model_fields[name].annotation is SecretStr:
         return f"{variable} is wrong; {expected} is expected"
     return f"{variable} is {mistake['input']!r}; {expected} is expected"

@@ -23,10 +23,10 @@ def test_an_option_comes_before_the_environment_and_that_before_the_default(
     monkeypatch.setenv("SWIFTLET_MAX_TOP_K", "77")
     monkeypatch.setenv("SWIFTLET_HOST", "")
     monkeypatch.setenv("SWIFTLET_DATA", "/anything")
-    settings = load_settings(index=Path("i"), encoder=Path("e"), port=9, threads=None)
+    settings = load_settings(index=Path("i"), encoder=Path("to/e"), port=9, threads=None)
     assert (settings.port, settings.limits.max_top_k, settings.host) == (9, 77, "127.0.0.1")
     assert settings.threads == available_processors()
-    assert load_settings(index="i", encoder="e").port == 1234
+    assert load_settings(index="i", encoder="to/e").port == 1234
 
 
 def test_the_encoder_of_the_index_is_used_if_none_is_named(
@@ -35,9 +35,9 @@ def test_the_encoder_of_the_index_is_used_if_none_is_named(
     assert load_settings(index=tmp_path).query_encoder == DEFAULT_QUERY_ENCODER
     (tmp_path / QUERY_ENCODER_FOLDER).mkdir()
     assert load_settings(index=tmp_path).query_encoder == tmp_path / QUERY_ENCODER_FOLDER
-    assert load_settings(index=tmp_path, encoder="e").query_encoder == Path("e")
-    monkeypatch.setenv("swiftlet_encoder", "outside")
-    assert load_settings(index=tmp_path).query_encoder == Path("outside")
+    assert load_settings(index=tmp_path, encoder="to/e").query_encoder == Path("to/e")
+    monkeypatch.setenv("swiftlet_encoder", "out/side")
+    assert load_settings(index=tmp_path).query_encoder == Path("out/side")
 
 
 @pytest.mark.parametrize(
@@ -60,6 +60,7 @@ def test_the_encoder_of_the_index_is_used_if_none_is_named(
             "SWIFTLET_MAX_QUEUED_QUERIES is 63; at least SWIFTLET_MAX_BATCH_QUERIES, which is 64,",
         ),
         ("LOG_LEVEL", "loud", "is 'loud'; debug, info, warning or error is expected"),
+        ("ENCODER", "absent", "SWIFTLET_ENCODER: absent is not a directory, nor an encoder that"),
         ("ACCESS_LOG", "perhaps", "SWIFTLET_ACCESS_LOG is 'perhaps'; true or false is expected"),
         ("INDEXES", "a", "SWIFTLET_INDEXES is no setting of Swiftlet; docs/settings.md lists"),
     ],
@@ -69,16 +70,16 @@ def test_a_wrong_setting_is_refused_in_one_sentence(
 ) -> None:
     monkeypatch.setenv(f"SWIFTLET_{name}", value)
     with pytest.raises(InvalidArgumentError) as refusal:
-        load_settings(index="i", encoder="e")
+        load_settings(index="i")
     assert sentence in str(refusal.value)
     assert "\n" not in str(refusal.value)
 
 
 def test_a_missing_required_setting_is_named() -> None:
     with pytest.raises(InvalidArgumentError, match="SWIFTLET_INDEX is not set; the path of an ind"):
-        load_settings(encoder="e")
+        load_settings(encoder="to/e")
     with pytest.raises(InvalidArgumentError, match="colour is no setting of Swiftlet"):
-        load_settings(index="i", encoder="e", colour="red")
+        load_settings(index="i", encoder="to/e", colour="red")
 
 
 def test_every_setting_is_documented_with_its_default() -> None:
@@ -100,7 +101,7 @@ def test_every_setting_is_documented_with_its_default() -> None:
 
 def test_secrets_are_printed_as_asterisks() -> None:
     keys = "0123456789abcdef, another/key+of_16"
-    settings = load_settings(index="i", encoder="e", search_keys=keys)
+    settings = load_settings(index="i", encoder="to/e", search_keys=keys)
     assert listed(settings.search_keys) == ["0123456789abcdef", "another/key+of_16"]
     lines = list(settings.lines())
     assert "SWIFTLET_SEARCH_KEYS=**********" in lines
