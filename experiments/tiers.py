@@ -4,7 +4,9 @@
 
 DATA, --work and --wordnet are as for experiments/hybrid.py and experiments/distillation.py. Each
 student of tiers.toml is cut out of the teacher. Writes docs/results/tiers.json, its page and plot.
-Finished parts in --work and --runs are used again. Takes three hours on 2 cores.
+Finished parts in --work and --runs are used again. Takes three hours on 2 cores. With
+`--students narrower --raw docs/results/tiers-narrower.json`, it is about students that are not only
+cut, in an hour.
 """
 
 import json
@@ -14,6 +16,7 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from statistics import fmean
+from typing import Any
 
 import torch
 from sentence_transformers import SentenceTransformer
@@ -32,6 +35,8 @@ from swiftlet.evaluation.machine import describe_machine
 from swiftlet.evaluation.plots.figures import save_figure
 from swiftlet.evaluation.plots.quality import QualityPoint, plot_quality
 from swiftlet.retrieval.manifest import load_manifest
+from training.model.exported import exported_model
+from training.model.poolings import make_pooling
 
 SETTINGS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text())
 MODES, METRIC, BM25 = ("dense", "hybrid"), "nDCG@10", "BM25"
@@ -46,18 +51,24 @@ SHIPPED = {
 def main() -> None:
     options = script_options(
         __doc__, data=Path, work=hybrid.WORK, runs=hybrid.WORK.with_name("tiers"),
-        wordnet=WORDNET_FOLDER, jobs=2, threads=1, raw=RESULTS / "tiers.json",
+        wordnet=WORDNET_FOLDER, jobs=2, threads=1, students=tuple(SETTINGS["students"]),
+        raw=RESULTS / "tiers.json",
     )  # fmt: skip
-    processes, names = Processes(options.jobs, options.threads), [*SETTINGS["students"]]
+    students = SETTINGS["students"][options.students]
+    processes, names = Processes(options.jobs, options.threads), [*students]
     workplace = prepare(options.data.resolve(), options.wordnet, options.runs.resolve())
-    cut = partial(distil, workplace, processes)
+    cut = partial(distil, workplace, processes, students)
     cut(names[0])  # The others use the teacher's embeddings that it leaves.
     processes.each(cut, names[1:])
     directories = {name: workplace.exported(name) for name in names} | SHIPPED
-    latencies = query_latencies(directories, options.runs / "latencies.json")
+    times = options.runs / f"latencies-{options.students}.json"
+    latencies = query_latencies(directories, times)
+    drawing = options.raw.with_suffix(".svg")
     packages = ["torch", "transformers", "onnxruntime", "faiss-cpu", "tantivy"]
     figures = {
         "template": "experiments/tiers.md.j2",
+        "plot": drawing.name,
+        "students_of": options.students,
         "machine": describe_machine(packages, threads=str(processes)),
         "settings": SETTINGS,
         "teacher": TEACHER,
@@ -67,18 +78,21 @@ def main() -> None:
         "ndcg": dict(judged(options.data, options.work, directories)),
     }
     print(write(options.raw, figures))
-    plot(figures, options.raw.with_suffix(".svg"))
+    plot(figures, drawing)
 
 
-def distil(workplace: Workplace, processes: Processes, name: str) -> None:
+def distil(
+    workplace: Workplace, processes: Processes, students: Mapping[str, Any], name: str
+) -> None:
     """Cut a student out of the teacher, train it, and export it, unless that is done."""
     shape, run = workplace.folder / "shapes" / name, workplace.run(name)
     if not shape.is_dir():
-        cut_out(shape, **SETTINGS["students"][name])
+        cut_out(shape, **students[name])
     if not workplace.exported(name).is_dir():
         corpora = [workplace.data / corpus for corpus in distillation_data.CORPORA]
         arguments = ["--teacher", encoders.DEFAULT_ENCODER.name, "--student", f"{shape}"]
-        arguments += ["--no-projection", "--queries", f"{sample(workplace)}", "--out", f"{run}"]
+        projection = "--projection" if "width" in students[name] else "--no-projection"
+        arguments += [projection, "--queries", f"{sample(workplace)}", "--out", f"{run}"]
         for corpus in (*corpora, workplace.folder / WORDNET):
             arguments += ["--corpus", f"{corpus}"]
         for key, value in SETTINGS["training"].items():
@@ -104,12 +118,18 @@ def sample(workplace: Workplace) -> Path:
 
 @torch.no_grad()
 def cut_out(
-    out: Path, layers: list[int], feed_forward: int | None = None, heads: int | None = None
+    out: Path,
+    layers: list[int],
+    feed_forward: int | None = None,
+    heads: int | None = None,
+    width: int | None = None,
+    words: str | None = None,
 ) -> None:
-    """Write some layers of the teacher, with its largest neurons and heads.
+    """Write some layers of the teacher, with its largest neurons, heads and hidden dimensions.
 
     The size of a neuron is the product of the norms of its weights, as is that of a head, by those
-    of its values.
+    of its values; of a hidden dimension, it is the norm of the word embeddings. With `words`, the
+    word embeddings are the table of this look-up encoder that ships, at the teacher's mean norm.
     """
     encoder = SentenceTransformer(f"{encoders.torch_weights()}", device="cpu")
     model = encoder[0].auto_model
@@ -126,10 +146,38 @@ def cut_out(
         values, outputs = own.self.value.weight, own.output.dense.weight.T
         sizes = values.reshape(of, -1).norm(dim=1) * outputs.reshape(of, -1).norm(dim=1)
         own.prune_heads(sizes.argsort()[: of - (heads or of)].tolist())
-    if heads:
+    vectors = model.embeddings.word_embeddings.weight
+    if words:
+        table = exported_model(encoders.find(Path(words)), {})[0].embedding.weight
+        vectors.copy_(table * (vectors.norm(dim=1).mean() / table.norm(dim=1).mean()))
+    if width:
+        narrow(model, vectors.norm(dim=0).topk(width).indices.sort().values)
+        model.config.num_attention_heads = heads
+        encoder[1] = make_pooling("mean", width)
+    elif heads:
         pruned = [sorted(layer.attention.pruned_heads) for layer in model.encoder.layer]
         model.config.pruned_heads = dict(enumerate(pruned))
     encoder.save(f"{out}")
+
+
+def narrow(model: Any, chosen: torch.Tensor) -> None:
+    """Leave the `chosen` hidden dimensions of a BERT, (width,)."""
+    model.config.hidden_size, model.pooler = len(chosen), None
+    embeddings = model.embeddings
+    for each in ("word", "position", "token_type"):
+        weight = getattr(embeddings, f"{each}_embeddings").weight
+        weight.data = weight[:, chosen].contiguous()
+    normalisations = [embeddings.LayerNorm]
+    for layer in model.encoder.layer:
+        own = layer.attention
+        for name in ("query", "key", "value"):
+            setattr(own.self, name, prune_linear_layer(getattr(own.self, name), chosen, dim=1))
+        layer.intermediate.dense = prune_linear_layer(layer.intermediate.dense, chosen, dim=1)
+        for output in (own.output, layer.output):
+            output.dense = prune_linear_layer(output.dense, chosen)
+            normalisations.append(output.LayerNorm)
+    for each in normalisations:
+        each.weight.data, each.bias.data = each.weight[chosen], each.bias[chosen]
 
 
 def trained(run: Path) -> Figures:

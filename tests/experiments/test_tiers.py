@@ -2,11 +2,13 @@
 
 import numpy as np
 import pytest
+import torch
 from sentence_transformers import SentenceTransformer
 
 from experiments.tiers import BM25, SETTINGS, SHIPPED, TEACHER, cut_out, plot
 from loadtests.results import write
-from swiftlet.encoders import torch_weights
+from swiftlet.encoders import LOOKUP_QUERY_ENCODER, torch_weights
+from training.model.exported import exported_model
 
 TEXTS = ["a zip archive", "the most common elements of a list"]
 
@@ -41,16 +43,40 @@ def test_a_student_keeps_the_largest_neurons_and_heads(teacher, tmp_path):
         np.testing.assert_array_equal(layer.output.dense.weight.detach(), last[:, largest].detach())
 
 
+@torch.no_grad()
+def test_a_narrower_student_keeps_the_largest_dimensions(teacher, tmp_path):
+    cut_out(tmp_path / "cut", layers=[0, 5], feed_forward=768, heads=6, width=192)
+    student = SentenceTransformer(f"{tmp_path / 'cut'}", device="cpu")
+    assert student.encode(TEXTS).shape == (2, 192)
+    words = [each[0].auto_model.embeddings.word_embeddings.weight for each in (teacher, student)]
+    largest = words[0].norm(dim=0).topk(192).indices.sort().values
+    np.testing.assert_array_equal(words[1], words[0][:, largest])
+
+
+@torch.no_grad()
+def test_a_student_can_start_from_the_vectors_of_the_look_up_encoder(teacher, tmp_path):
+    cut_out(tmp_path / "cut", layers=[5], words=LOOKUP_QUERY_ENCODER.name)
+    student = SentenceTransformer(f"{tmp_path / 'cut'}", device="cpu")
+    table = exported_model(LOOKUP_QUERY_ENCODER, {})[0].embedding.weight
+    vectors = student[0].auto_model.embeddings.word_embeddings.weight
+    of = teacher[0].auto_model.embeddings.word_embeddings.weight
+    np.testing.assert_allclose(vectors.norm(dim=1).mean(), of.norm(dim=1).mean(), rtol=1e-5)
+    cosines = torch.cosine_similarity(vectors[999:], table[999:])
+    np.testing.assert_allclose(cosines, 1, atol=1e-5)
+
+
 def test_the_page_names_the_encoders_that_no_other_one_beats(tmp_path):
-    names = [*SETTINGS["students"], *SHIPPED]
+    names = [*SETTINGS["students"]["cut"], *SHIPPED]
     ndcg = {f"{mode}, {name}": 0.5 for name in names for mode in ("dense", "hybrid")}
     figures = {
         "template": "experiments/tiers.md.j2",
+        "plot": "tiers.svg",
+        "students_of": "cut",
         "machine": "A machine.",
         "settings": SETTINGS,
         "teacher": TEACHER,
         "learnt": ["two"],
-        "students": {name: {"cosine": 0.9, "seconds": 60} for name in SETTINGS["students"]},
+        "students": {name: {"cosine": 0.9, "seconds": 60} for name in SETTINGS["students"]["cut"]},
         "us": {name: 100.0 + place for place, name in enumerate(names)},
         "ndcg": {"one": {**ndcg, BM25: 0.4}, "two": {**ndcg, BM25: 0.4}},
     }
