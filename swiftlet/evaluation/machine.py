@@ -31,10 +31,15 @@ def describe_machine(packages: Sequence[str], *, threads: str) -> str:
             versions.append(f"{package} {version(package)}")
         except PackageNotFoundError:
             continue
+    processor = _cpu_field("model name") or "unknown processor"
+    # Processors of several generations have one name.
+    for label, name in (("family", "cpu family"), ("model", "model")):
+        if found := _cpu_field(name):
+            processor += f", {label} {found}"
     memory_gib = psutil.virtual_memory().total / 2**30
     return (
-        f"Machine: {_cpu_field('model name') or 'unknown processor'} "
-        f"({processor_kind()}), {available_processors()} cores, {memory_gib:.0f} GiB, "
+        f"Machine: {processor} ({processor_kind()}), {available_processors()} cores, "
+        f"{memory_gib:.0f} GiB, "
         f"{platform.system()} {platform.machine()}. {', '.join(versions)}. Threads: {threads}."
     )
 

@@ -25,6 +25,13 @@ def test_the_kind_of_a_processor_follows_from_its_flags(flags, kind, monkeypatch
     assert line.startswith(f"Machine: Fast ({kind}), ")
 
 
+def test_the_generation_of_a_processor_is_named(monkeypatch, tmp_path):
+    monkeypatch.setattr(machine, "CPUINFO", tmp_path / "cpuinfo")
+    machine.CPUINFO.write_text("cpu family\t: 25\nmodel\t: 17\nmodel name\t: Fast\nflags\t: avx2\n")
+    line = machine.describe_machine([], threads="1")
+    assert line.startswith("Machine: Fast, family 25, model 17 (AVX2 only), ")
+
+
 def test_processors_of_arm_and_machines_without_a_list(monkeypatch, tmp_path):
     monkeypatch.setattr(machine, "CPUINFO", tmp_path / "cpuinfo")
     assert machine.processor_kind() == "unknown kind"
