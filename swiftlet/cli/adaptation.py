@@ -224,7 +224,7 @@ def adapt_to_index(
     """
     manifest = read_manifest(index, "index")
     if index.resolve() in {out.resolve(), *out.resolve().parents}:
-        raise InvalidArgumentError(f"{out} is in the index: choose a place outside it")
+        raise InvalidArgumentError(f"{out} is the index or in it: choose a place outside")
     check_target(out, overwrite=overwrite, kind="encoder")
     load_encoder(document_encoder, manifest)
     with closing(Changes(index, manifest)) as changes:

@@ -177,6 +177,7 @@ def verify_files(directory: Path, manifest: Manifest) -> None:
 
     :raises CorruptArtefactError: When a file is missing, unreadable or different; names it.
     """
+    way_out = f"restore {directory} from a copy, or make it again"
     for name, expected in manifest.files.items():
         path = directory / name
         try:
@@ -185,17 +186,17 @@ def verify_files(directory: Path, manifest: Manifest) -> None:
             size_bytes = status.st_size
             if size_bytes != expected.size_bytes:
                 raise CorruptArtefactError(
-                    f"{path} has {size_bytes} bytes, but its manifest lists {expected.size_bytes}"
+                    f"{path} has {size_bytes} bytes, but its manifest lists "
+                    f"{expected.size_bytes}: {way_out}"
                 )
             found = FileEntry.of(path, expected.algorithm)
         except FileNotFoundError:
-            raise CorruptArtefactError(f"{path} is missing") from None
+            raise CorruptArtefactError(f"{path} is missing: {way_out}") from None
         except OSError as error:
             raise CorruptArtefactError(f"{path} cannot be read: {error.strerror}") from error
         if found != expected:
             raise CorruptArtefactError(
-                f"{path} has been altered: its hash is not its manifest's; restore {directory} "
-                "from a copy, or make it again"
+                f"{path} has been altered: its hash is not its manifest's; {way_out}"
             )
 
 

@@ -47,7 +47,8 @@ def known_items(index: Path, folder: Path, seed: int = 0) -> AdaptationTexts:
     if held_out < _FEWEST_HELD_OUT:
         raise InvalidArgumentError(
             f"the corpus is too small to adapt to: it has {len(found):,} different sentences, at "
-            f"least {_SHARE * _FEWEST_HELD_OUT:,} are needed; leave the adaptation out"
+            f"least {_SHARE * _FEWEST_HELD_OUT:,} are needed; leave the adaptation out, or use "
+            "judged queries with swiftlet adapt"
         )
     return AdaptationTexts(
         training=(_known_items(folder / "sentences", found[held_out:]),),

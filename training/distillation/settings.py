@@ -127,9 +127,10 @@ class Distillation(BaseModel):
                 "the student would be the teacher: name the layers to keep, or another checkpoint "
                 "as the student"
             )
-        if self.student and _is_lookup(self.student) and (self.layers is not None or self.project):
+        others = self.layers is not None or self.pooling is not None or self.project
+        if self.student and _is_lookup(self.student) and others:
             raise ValueError(
-                "a look-up encoder has neither layers nor a projection: leave them out"
+                "a look-up encoder has no layers, pooling or projection: leave them out"
             )
         if self.average and self.projects:
             raise ValueError(

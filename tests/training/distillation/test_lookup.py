@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -129,6 +130,7 @@ def test_an_average_with_a_new_projection_is_refused() -> None:
         Distillation(teacher="t", queries=("log.txt",), student="other", average=0.5)
 
 
-def test_layers_of_a_lookup_are_refused() -> None:
-    with pytest.raises(ValueError, match="neither layers nor a projection"):
-        Distillation(teacher="t", queries=("log.txt",), student="lookup", layers=(0,))
+@pytest.mark.parametrize("setting", [{"layers": (0,)}, {"pooling": "cls"}, {"project": True}])
+def test_settings_of_a_transformer_are_refused_for_a_lookup(setting: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="no layers, pooling or projection"):
+        Distillation(teacher="t", queries=("log.txt",), student="lookup", **setting)
