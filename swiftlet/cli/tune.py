@@ -35,7 +35,8 @@ def tune(
     if (queries is None) != (qrels is None):
         raise typer.BadParameter("give both --queries and --qrels, or neither")
     if queries is None or qrels is None:
-        output.print(f"[bold]{index}[/]: the weight is now {reset_weight(index):g}, as shipped")
+        weight = reset_weight(index)
+        output.print(f"[bold]{index}[/]: the weight is now {weight:g}, as shipped", soft_wrap=True)
         return
     with ProgressBars() as progress:
         tuned = find(
