@@ -2,9 +2,11 @@
 
     python -m benchmarks.search --data ../shared/data
 
-The encoders alternate in one run, on all cores. Writes docs/results/search.json and its page.
+The encoders alternate in one run, on all cores. Writes the figures of this kind of processor to
+docs/results/search.json, beside those of other kinds, and the page.
 """
 
+import json
 import tempfile
 import time
 from collections.abc import Callable
@@ -12,11 +14,11 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from benchmarks.peers import named_peers
+from benchmarks.peers import INT8, TORCH, named_peers
 from loadtests.command_line import script_options
-from loadtests.results import RESULTS, alternating, spread, write
+from loadtests.results import RESULTS, alternating, bound, spread, write
 from swiftlet.encoders import DEFAULT_ENCODER
-from swiftlet.evaluation.machine import describe_machine
+from swiftlet.evaluation.machine import describe_machine, processor_kind
 from swiftlet.retrieval.corpora.collections import read_documents
 from swiftlet.retrieval.encoder import OnnxEncoder
 from swiftlet.retrieval.encoding import encode_texts
@@ -25,6 +27,7 @@ from swiftlet.retrieval.processors import available_processors
 
 PACKAGES = ["onnxruntime", "tokenizers", "sentence-transformers", "torch", "optimum-onnx"]
 SWIFTLET = "swiftlet, int8, 6 layers"
+GOALS = {TORCH: 4.0, INT8.format(6): 1.5}
 
 
 def main() -> None:
@@ -34,27 +37,33 @@ def main() -> None:
     )  # fmt: skip
     with tempfile.TemporaryDirectory() as folder:
         collection = options.data / options.collection
-        speeds = measure_encoding(collection, options.documents, options.rounds, Path(folder))
+        speeds, cpu = measure_encoding(collection, options.documents, options.rounds, Path(folder))
     ratios = {
         name: spread([ours / theirs for ours, theirs in zip(speeds[SWIFTLET], each, strict=True)])
         for name, each in speeds.items()
     }
-    figures = {
-        "template": "benchmarks/search.md.j2",
+    kinds = json.loads(options.raw.read_text("utf-8"))["kinds"] if options.raw.exists() else {}
+    kinds[processor_kind()] = {
         "machine": describe_machine(PACKAGES, threads="all cores"),
         "collection": options.collection,
         "documents": options.documents,
         "rounds": options.rounds,
         "passages_a_second": {name: spread(values) for name, values in speeds.items()},
         "swiftlet_over": ratios,
+        "bounds": [
+            bound(f"swiftlet over {name}", f"{found:.2f}", f"at least {goal}", kept=found >= goal)
+            for name, goal in GOALS.items()
+            for found in [ratios[name]["median"]]
+        ],
+        "cpu_ms": {name: spread(values) for name, values in cpu.items()},
     }
-    print(write(options.raw, figures))
+    print(write(options.raw, {"template": "benchmarks/search.md.j2", "kinds": kinds}))
 
 
 def measure_encoding(
     collection: Path, count: int, rounds: int, folder: Path
-) -> dict[str, list[float]]:
-    """Passages a second of both libraries with all cores, round by round."""
+) -> tuple[dict[str, list[float]], dict[str, list[float]]]:
+    """Passages a second and processor milliseconds a passage, with all cores, round by round."""
     import torch
 
     threads = available_processors()
@@ -66,11 +75,15 @@ def measure_encoding(
         peer.model.max_seq_length = encoder.max_tokens
         works[name] = lambda peer=peer: peer.encode(texts)  # type: ignore[misc]
     speeds: dict[str, list[float]] = {name: [] for name in works}
+    cpu: dict[str, list[float]] = {name: [] for name in works}
     for name in alternating(works, rounds + 1):
-        began = time.perf_counter()
+        began, began_cpu = time.perf_counter(), time.process_time()
         works[name]()
         speeds[name].append(len(texts) / (time.perf_counter() - began))
-    return {name: values[1:] for name, values in speeds.items()}  # the first round is warm-up
+        cpu[name].append(1000 * (time.process_time() - began_cpu) / len(texts))
+    for values in (*speeds.values(), *cpu.values()):
+        del values[0]  # the first round is warm-up
+    return speeds, cpu
 
 
 def passage_texts(collection: Path, encoder: OnnxEncoder, count: int) -> list[str]:
