@@ -46,7 +46,7 @@ def test_ports_are_only_open_to_this_machine_by_default() -> None:
 
 
 def test_a_stop_lasts_longer_than_the_drain(services: dict[str, Any]) -> None:
-    drain_seconds = Settings(index=Path("i"), encoder=Path("e")).drain_timeout_seconds
+    drain_seconds = Settings(index=Path("i"), encoder=Path("to/e")).drain_timeout_seconds
     assert services["swiftlet"]["stop_grace_period"] == "40s"
     assert drain_seconds < 40
 
