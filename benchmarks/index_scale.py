@@ -5,15 +5,14 @@
 Passages of real collections are encoded. Where there are too few, embeddings are generated: the sum
 of a cluster's mean and of two of its embeddings' differences from it, divided by the root of two,
 at unit length. So each cluster keeps its mean and covariance. Finished parts in DIR are used again.
-It takes 40 GB and two hours on 2 cores. Writes docs/results/index-scale.json, page and plot.
+It takes 60 GB and three hours on 2 cores. Writes docs/results/index-scale.json, page and plot.
 """
 
 import time
-import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from dataclasses import replace
+from functools import partial
 from itertools import product
 from math import ceil
 from multiprocessing import get_context
@@ -23,31 +22,20 @@ from typing import Any
 
 import numpy as np
 
-import swiftlet
+from benchmarks.index_scale_data import BLOCK, SETTINGS, SPANS, Passages
 from experiments.runs import kept
-from export.quality import METRIC, Collection
+from export.quality import METRIC
 from loadtests.command_line import script_options
 from loadtests.results import RESULTS, Figures, alternating, at_most, write
-from swiftlet.encoders import DEFAULT_ENCODER
 from swiftlet.evaluation.machine import describe_machine
-from swiftlet.evaluation.metrics import evaluate
 from swiftlet.evaluation.plots.lines import Curve, Level, LinePanel, plot_lines
-from swiftlet.indexing.document_writer import StoredCorpus
-from swiftlet.indexing.sample_queries import sample_queries
 from swiftlet.indexing.tuning import NEAR, TARGET, TUNED_CANDIDATES, exact_rows, near_recall, tune
-from swiftlet.retrieval.corpora.collections import read_documents
-from swiftlet.retrieval.directory import DOCUMENTS_FILE, PASSAGE_TO_DOCUMENT_FILE
-from swiftlet.retrieval.documents import connect_read_only
-from swiftlet.retrieval.encoder import OnnxEncoder
-from swiftlet.retrieval.encoding import encode_texts
 from swiftlet.retrieval.engines.faiss_index import EXACT_UP_TO, SCANNED_UP_TO, FaissIndex
-from swiftlet.retrieval.engines.faiss_library import faiss
 from swiftlet.retrieval.manifest import FileEntry
 from swiftlet.retrieval.processors import available_processors
-from swiftlet.retrieval.types import Document, Embeddings, Qrels, Run
+from swiftlet.retrieval.types import Embeddings
 
-SETTINGS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text())
-BLOCK, SPANS, ROUNDS, LOSS = 65_536, 1_000, 5, 0.002
+ROUNDS, LOSS = 5, 0.002
 GOALS = {1_000_000: 0.6, 10_000_000: 2.0}  # milliseconds
 MOST_BYTES, MOST_MEMORY, MOST_RELOAD = 450, 1.3, 3.0
 RELOADED_BYTES = 10_000_000_000
@@ -105,112 +93,6 @@ def bounds_of(defaults: Sequence[Figures], reload: Figures) -> list[Figures]:
             )
     seconds = reload["hash_seconds"] + reload["load_seconds"]
     return [*found, at_most("reload of 10 GB, s", seconds, MOST_RELOAD, "{:.1f}".format)]
-
-
-@dataclass(frozen=True)
-class Passages:
-    """The embeddings of all passages in one file, real ones first, and queries with judgements."""
-
-    work: Path
-    num_real: int
-    owners: np.ndarray
-    qrels: Qrels
-    queries: Embeddings
-    spans: Embeddings
-
-    @classmethod
-    def prepared(cls, data: Path, work: Path) -> "Passages":
-        """Read the collections, encode their passages, and generate more."""
-        work.mkdir(parents=True, exist_ok=True)
-        if not (work / "real").exists():
-            tokens = SETTINGS["passage_tokens"]
-            swiftlet.build(
-                documents(data), work / "real", passage_tokens=tokens, overlap_tokens=0,
-                factory="Flat", language=None, progress=swiftlet.ProgressLine(),
-            )  # fmt: skip
-        order = np.load(work / "real" / PASSAGE_TO_DOCUMENT_FILE)
-        order = np.random.default_rng(0).permutation(len(order))
-        with connect_read_only(work / "real" / DOCUMENTS_FILE) as store:
-            found = store.execute("SELECT document_id FROM documents ORDER BY document_id")
-            ids = np.array([document_id for (document_id,) in found])
-        owners = ids[np.load(work / "real" / PASSAGE_TO_DOCUMENT_FILE)[order]]
-        encoder = OnnxEncoder.load(DEFAULT_ENCODER)
-        texts: list[str] = []
-        qrels: dict[str, dict[str, int]] = {}
-        for name, split in SETTINGS["collections"].items():
-            if split:
-                collection = Collection.read(data / name, split)
-                random = np.random.default_rng(0)
-                chosen = random.permutation(len(collection.queries))[: SETTINGS["queries"]]
-                judged = [collection.queries[place] for place in chosen]
-                texts += [query.text for query in judged]
-                for query in judged:
-                    grades = collection.qrels[query.query_id]
-                    qrels[f"{name}/{query.query_id}"] = {
-                        f"{name}/{each}": grade for each, grade in grades.items()
-                    }
-        corpus = StoredCorpus(work / "real" / DOCUMENTS_FILE, len(ids), len(order), "")
-        spans = sample_queries(corpus, SPANS, np.random.default_rng(1))
-        encoded = [encode_texts(encoder, each) for each in (texts, spans)]
-        most = max(size["passages"] for size in SETTINGS["sizes"])
-        path = work / "embeddings.f32"
-        if not path.exists():
-            real = FaissIndex.load(work / "real" / FaissIndex.file_name).embeddings(order)
-            partial_path = path.with_suffix(".partial")
-            with partial_path.open("wb") as file:
-                real.tofile(file)
-                for block in generated(real, most - len(real)):
-                    block.tofile(file)
-            partial_path.rename(path)
-        return cls(work, len(order), owners, qrels, *encoded)
-
-    @cached_property
-    def rows(self) -> Embeddings:
-        """All embeddings (n, dim), mapped from their file."""
-        dim = self.queries.shape[1]
-        return np.memmap(self.work / "embeddings.f32", dtype=np.float32, mode="r").reshape(-1, dim)
-
-    def place(self, count: int, start: int, factory: str) -> Path:
-        """Where the files of an index begin."""
-        return self.work / f"{count}-{start}-{factory}".replace(",", "-")
-
-    def quality(self, found: Sequence[tuple[Embeddings, np.ndarray]], start: int) -> float:
-        """Mean nDCG@10 of the queries: candidates of each among the rows from `start` on."""
-        run: Run = {}
-        for query, (scores, rows) in zip(self.qrels, found, strict=True):
-            places = rows + start
-            real = places < self.num_real
-            names = np.where(real, self.owners[np.where(real, places, 0)], "generated")
-            best: dict[str, float] = {}
-            for number, (name, score) in enumerate(zip(names, scores.tolist(), strict=True)):
-                best.setdefault(f"{name} {number}" if name == "generated" else name, score)
-            run[query] = dict([*best.items()][:10])
-        return evaluate(run, self.qrels, [METRIC])[METRIC]
-
-
-def documents(data: Path) -> Iterator[Document]:
-    """The documents of all collections; each id begins with the name of its collection."""
-    for name in SETTINGS["collections"]:
-        for document in read_documents(data / name):
-            yield replace(document, document_id=f"{name}/{document.document_id}")
-
-
-def generated(real: Embeddings, count: int) -> Iterator[Embeddings]:
-    """Blocks of `count` embeddings in all, made from the `real` ones (n, dim)."""
-    clustering = faiss.Kmeans(real.shape[1], SETTINGS["clusters"], niter=10, seed=0, spherical=True)
-    clustering.train(real)
-    cluster = clustering.assign(real)[1]
-    by_cluster = np.argsort(cluster, kind="stable")
-    sizes = np.bincount(cluster, minlength=SETTINGS["clusters"])
-    starts = np.cumsum(sizes) - sizes
-    means = np.stack([real[cluster == each].mean(axis=0) for each in range(len(sizes))])
-    random = np.random.default_rng(0)
-    for start in range(0, count, BLOCK):
-        first = random.integers(len(real), size=min(BLOCK, count - start))
-        of = cluster[first]
-        second = by_cluster[starts[of] + random.integers(sizes[of])]
-        block = means[of] + (real[first] + real[second] - 2 * means[of]) / np.float32(2**0.5)
-        yield block / np.linalg.norm(block, axis=1, keepdims=True)
 
 
 def measure(passages: Passages, size: Mapping[str, Any]) -> list[Figures]:
@@ -335,9 +217,9 @@ def reloaded(passages: Passages, row: Figures) -> Figures:
             for block in blocks(source, index.dim, 0, wanted):
                 index.add(block, threads=available_processors())
         index.save(path)
-    # The first readings bring the file into the page cache.
-    found = sorted((opened(path) for _ in range(5)), key=lambda each: sum(each.values()))
-    return {"bytes": path.stat().st_size, **found[2]}
+    # The first rounds bring the file into the page cache.
+    found = sorted((opened(path) for _ in range(ROUNDS)), key=lambda each: sum(each.values()))
+    return {"bytes": path.stat().st_size, **found[ROUNDS // 2]}
 
 
 def tuned(
