@@ -68,7 +68,7 @@ def main() -> None:
     figures = {
         "template": "experiments/tiers.md.j2",
         "plot": drawing.name,
-        "students_of": options.students,
+        "group": options.students,
         "machine": describe_machine(packages, threads=str(processes)),
         "settings": SETTINGS,
         "teacher": TEACHER,

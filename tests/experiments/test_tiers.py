@@ -71,7 +71,7 @@ def test_the_page_names_the_encoders_that_no_other_one_beats(tmp_path):
     figures = {
         "template": "experiments/tiers.md.j2",
         "plot": "tiers.svg",
-        "students_of": "cut",
+        "group": "cut",
         "machine": "A machine.",
         "settings": SETTINGS,
         "teacher": TEACHER,
