@@ -4,7 +4,8 @@
 
 DATA and --work are as for experiments/hybrid.py; its indexes are used again, and finished figures
 are kept there. Writes docs/results/adaptation.json and its page. On one core, the look-up encoder
-takes half an hour, and two layers take some hours.
+takes half an hour, and two layers take some hours. One layer is the student of
+experiments/tiers.py, whose finished run it needs.
 """
 
 from collections.abc import Callable, Mapping
@@ -29,9 +30,15 @@ from swiftlet.indexing.progress import Silence
 from swiftlet.retrieval.processors import available_processors
 
 SEEDS = (0, 1, 2)
-STUDENTS = {"look-up": LOOKUP_QUERY_ENCODER, "two layers": DEFAULT_QUERY_ENCODER}
+STUDENTS = {
+    "look-up": LOOKUP_QUERY_ENCODER,
+    "one layer": hybrid.WORK.with_name("tiers") / "encoders" / "one layer",
+    "two layers": DEFAULT_QUERY_ENCODER,
+}
 # Collections that a student's settings were chosen with; the goals are not judged on them.
-CHOSE = {"look-up": (), "two layers": ("scifact", "stackfaq")}
+CHOSE = {"look-up": (), "one layer": (), "two layers": ("scifact", "stackfaq")}
+# One layer does not ship, so fewer collections are enough.
+FEWER = {"one layer": ("covid-qa", "wikiqa", "lisa")}
 MODES = ("dense", "hybrid")
 TIMED = {"teacher": "The teacher's embeddings", "training": "Stage 1: distillation"}
 
@@ -63,8 +70,8 @@ def measure(data: Path, work: Path) -> Figures:
     }
     rows: dict[str, Figures] = {}
     for student, encoder in STUDENTS.items():
-        for name, read in unseen.items():
-            measured = partial(figures_of, work / name, read, encoder)
+        for name in FEWER.get(student, unseen):
+            measured = partial(figures_of, work / name, unseen[name], encoder)
             if row := kept(work / f"{name}, {student} adapted.json", measured):
                 rows.setdefault(student, {})[name] = row
                 print(name, student, row, flush=True)
