@@ -11,6 +11,7 @@ from training.loop.devices import make_accelerator
 from training.loop.stage import StageLength
 from training.methods import METHODS
 from training.model.dual_encoder import DualEncoder
+from training.model.lookup import is_lookup
 from training.model.towers import Tower
 from training.objective.negatives.cache import cache_sizes
 from training.recipes.settings import Recipe, TowerTable
@@ -125,6 +126,8 @@ def _activation_bytes(recipe: Recipe, dual_encoder: DualEncoder, batch_size: int
 
 
 def _bytes_per_text(tower: Tower, settings: TowerTable) -> int:
+    if is_lookup(tower.encoder):
+        return tower.max_tokens * 2 * tower.width
     config: Any = tower.encoder[0].auto_model.config
     width, heads = config.hidden_size, config.num_attention_heads
     per_layer = tower.max_tokens * (34 * width + 5 * heads * tower.max_tokens)

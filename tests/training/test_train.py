@@ -13,6 +13,7 @@ from safetensors.torch import load_file
 from sentence_transformers import SentenceTransformer
 
 from export.source import load_source
+from swiftlet.indexing.progress import Silence
 from swiftlet.retrieval.errors import (
     ArtefactError,
     CollectionError,
@@ -30,6 +31,7 @@ from training.errors import CollapsedError, RecipeError, TrainingDataError, Trai
 from training.loop.checkpoints import read_checkpoint
 from training.loop.devices import memory_errors
 from training.model.fingerprint import embedding_space
+from training.model.lookup import make_lookup
 from training.model.quiet import quiet
 from training.plan import make_plan
 from training.recipes.settings import Recipe
@@ -92,6 +94,22 @@ def test_both_encoders_load_in_sentence_transformers_and_for_export(finished: Pa
         assert (source.dim, source.max_tokens, source.pooling) == (32, 24, "mean")
         if name == "document_encoder":
             assert embedding_space(source.model) == read_manifest(finished).embedding_space
+
+
+def test_the_query_encoder_may_be_a_look_up_encoder(
+    make: Make, checkpoints: dict[str, Path], tmp_path: Path
+) -> None:
+    bert = SentenceTransformer(str(checkpoints["bert"]), device="cpu")
+    table = bert[0].auto_model.embeddings.word_embeddings.weight.detach()
+    make_lookup(bert.tokenizer.backend_tokenizer, table, 24).save(str(tmp_path / "lookup"))
+    recipe = make(
+        query_encoder={"model": str(tmp_path / "lookup")}, dual_encoder={"projection": "none"}
+    )
+    assert make_plan(recipe, Silence()).query_parameters == table.numel()
+    run(recipe, tmp_path / "run")
+    trained = load_source(tmp_path / "run" / "query_encoder").model[0].embedding.weight
+    assert trained.shape == table.shape
+    assert not torch.equal(trained, table)
 
 
 def test_a_finished_run_is_neither_overwritten_nor_resumed_by_default(

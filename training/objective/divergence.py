@@ -99,7 +99,8 @@ class AlignmentStopping:
         if self.patience is None or epoch - self.best_epoch < self.patience:
             return None
         name = "nDCG@10" if self.plateau_of == "ndcg@10" else "the KL estimate per dimension"
+        waited = epoch - self.best_epoch
         return (
             f"{name} has improved by less than {self.least_gain:g} on {abs(self.best):.3f} for "
-            f"{epoch - self.best_epoch:g} epochs"
+            f"{waited:g} epoch{'' if waited == 1 else 's'}"
         )
