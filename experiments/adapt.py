@@ -1,14 +1,14 @@
-"""Query encoders that are adapted to an index, with judged queries and without, in its domain.
+"""Encoders that are adapted to a collection, with judged queries and without, in its domain.
 
     python -m experiments.adapt --data DATA
 
 DATA and --work are as for experiments/hybrid.py; its indexes are used again. Finished runs are kept
 in --work, and an interrupted experiment goes on. Writes docs/results/adapt.json and its page. Takes
-two hours on 2 cores, one for each of two runs at a time.
+four hours on 2 cores, one for each of two runs at a time.
 """
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from functools import partial
@@ -23,6 +23,7 @@ from typing import Any
 from experiments import hybrid
 from experiments.adaptation import Stages
 from experiments.runs import kept
+from export.encoder_directory import export_encoder
 from export.quality import Collection
 from loadtests.command_line import script_options
 from loadtests.results import RESULTS, Figures, write
@@ -33,6 +34,10 @@ from swiftlet.evaluation.machine import describe_machine
 from swiftlet.evaluation.significance import paired_t_test
 from swiftlet.retrieval.corpora.collections import read_qrels
 from training.distillation.adaptation_texts import judged_queries, known_items
+from training.distillation.settings import Judged
+from training.model.trained import TOWERS
+from training.recipes.settings import read_recipe
+from training.train import train
 
 # The qrels to learn from. A part of medquad's is the test; the others have tests of their own.
 TARGETS = {"squad-dev-v1.1": "train", "qmsum": "train", "medquad": "all"}
@@ -40,7 +45,10 @@ GUARDS = ["scifact", "covid-qa", "boolq"]
 WORDS = "BM25"
 STUDENTS = {"two layers": DEFAULT_QUERY_ENCODER}
 START = {WORDS: DEFAULT_ENCODER, "document encoder": DEFAULT_ENCODER, **STUDENTS}
-METHODS = ["judged queries", "sentences"]
+PAIR = "both encoders"
+METHODS = ["sentences", "judged queries", PAIR]
+RECIPE = Path(__file__).parents[1] / "training" / "recipes" / "own-corpus.toml"
+STEPS, SETTINGS = 60, {"optimiser.precision": "bf16"}
 SEEDS = (0, 1, 2)
 
 
@@ -71,6 +79,9 @@ def measure(data: Path, work: Path, jobs: int) -> Figures:
         "machine": describe_machine(["torch", "onnxruntime", "faiss-cpu"], threads=threads),
         "rows": rows,
         "students": list(STUDENTS),
+        "methods": METHODS,
+        "settings": SETTINGS,
+        "steps": STEPS,
         "guards": GUARDS,
     }
 
@@ -90,26 +101,55 @@ def figures_of(data: Path, work: Path, target: str, system: str, seed: int) -> F
     learnt, test = Collection.read(data / target, TARGETS[target]), read[target]()
     index = hybrid.index_of(work / target, test)
     student, _, method = system.partition(", ")
-    encoder, seconds = START[student], 0.0
+    encoder, documents, seconds = START[student], DEFAULT_ENCODER, 0.0
     with TemporaryDirectory() as working:
         judgements = Judgements(learnt.queries, learnt.qrels, "")
         texts = judged_queries(index, judgements, Path(working), seed)
         if test.split == learnt.split:
             qrels = read_qrels(Path(texts.test.qrels))
             test = replace(test, queries=[q for q in test.queries if q.query_id in qrels])
+        began = process_time()
         if method:
-            if method == "sentences":
+            judged = texts.training[0]
+            if method != "judged queries":
                 texts = known_items(index, Path(working), seed)
-            began = process_time()
             adaptation = Adaptation(encoder, DEFAULT_ENCODER, progress=Stages(), seed=seed)
             encoder = adaptation.train(index, texts, Path(working))
+            if method == PAIR:
+                settings = {"seed": seed, "embedding_cache": work / "frozen", **SETTINGS}
+                work = Path(working)
+                encoder, documents = trained(encoder, data / target, judged, settings, work)
             seconds = process_time() - began
-        values = partial(values_of, encoder, words=system == WORDS)
+
+        def values(name: str, found: Collection) -> dict[str, Any]:
+            searched = hybrid.index_of(work / name, found, documents)
+            return values_of(encoder, searched, found, words=system == WORDS)
+
         guards: Figures = {}
         for name in GUARDS:
-            found = values(hybrid.index_of(work / name, guard := read[name]()), guard)
-            guards[name] = {mode: fmean(each.values()) for mode, each in found.items()}
-        return {"seconds": seconds, "values": values(index, test), "guards": guards}
+            of_modes = values(name, read[name]())
+            guards[name] = {mode: fmean(each.values()) for mode, each in of_modes.items()}
+        return {"seconds": seconds, "values": values(target, test), "guards": guards}
+
+
+def trained(
+    encoder: Path, corpus: Path, judged: Judged, settings: Mapping[str, Any], working: Path
+) -> tuple[Path, Path]:
+    """The encoders of queries and of documents, trained by the recipe for one's own corpus."""
+    files = {"corpus": f"{corpus}", "queries": judged.queries, "qrels": judged.qrels}
+    source = ", ".join(f"{name} = {file!r}" for name, file in files.items())
+    given = {"data": f"[{{{source}}}]", "query_encoder.model": encoder, **settings}
+    recipe = read_recipe(RECIPE, [f"{name}={value}" for name, value in given.items()])
+    pairs = len(Path(judged.qrels).read_text("utf-8").splitlines())
+    epochs = min(recipe.fine_tuning.epochs, STEPS * recipe.optimiser.batch_size / pairs)
+    fine_tuning = recipe.fine_tuning.model_copy(update={"epochs": epochs})
+    train(
+        recipe.model_copy(update={"fine_tuning": fine_tuning}), working / "run", progress=Stages()
+    )
+    queries, documents = (working / tower for tower in TOWERS)
+    for tower in (queries, documents):
+        export_encoder(working / "run" / tower.name, tower, precisions=["int8"])
+    return queries, documents
 
 
 def values_of(encoder: Path, index: Path, found: Collection, *, words: bool) -> dict[str, Any]:

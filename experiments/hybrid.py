@@ -115,11 +115,11 @@ def figures_of(index: Path, read: Callable[[], Collection], metric: str) -> Figu
     return figures
 
 
-def index_of(folder: Path, found: Collection) -> Path:
+def index_of(folder: Path, found: Collection, encoder: Path = DEFAULT_ENCODER) -> Path:
     """The index of a collection, which is built once."""
     place = folder / f"{len(found.documents)}"
     if not place.exists():
-        swiftlet.build(found.documents, place)
+        swiftlet.build(found.documents, place, encoder=encoder)
     return place
 
 
