@@ -4,8 +4,8 @@
 
 DATA and --work are as for experiments/hybrid.py; its indexes are used again, and finished figures
 are kept there. Writes docs/results/adaptation.json and its page. On one core, the look-up encoder
-takes half an hour, and two layers take some hours. One layer is the student of
-experiments/tiers.py, whose finished run it needs.
+takes half an hour, and two layers take some hours. First run experiments/tiers.py with `--students
+narrower`: it trains the encoder with one layer.
 """
 
 from collections.abc import Callable, Mapping
