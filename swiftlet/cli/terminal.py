@@ -109,11 +109,11 @@ class ProgressBars:
             print_note(text)
 
     def _finish(self) -> None:
-        """Complete the bar, also when its total is unknown."""
+        """Complete the bar, also when its total is unknown or the work ended earlier."""
         if self._task is None:
             return
         task = self._progress.tasks[-1]
-        if task.total is None:
+        if not task.finished:
             self._progress.update(self._task, total=max(1, task.completed), completed=None)
             self._progress.update(self._task, completed=max(1, task.completed))
 

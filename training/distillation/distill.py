@@ -91,7 +91,8 @@ def distill(
         on_index: OnIndex = {}
         if comparison is not None:
             if settings.ranking:
-                on_index["neighbours"] = Neighbours(comparison.index, settings.documents)
+                words = comparison.lexical
+                on_index["neighbours"] = Neighbours(comparison.index, words, settings.documents)
             if relevant:
                 on_index["relevance"] = _relevance(settings, comparison, relevant, teacher, mixture)
         log = TrainingLog(out)

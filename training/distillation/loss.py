@@ -3,7 +3,7 @@
 import torch
 from torch.nn import functional
 
-from training.distillation.settings import Distance
+from training.distillation.settings import Distance, RankingLoss
 
 
 def distance(student: torch.Tensor, teacher: torch.Tensor, kind: Distance) -> torch.Tensor:
@@ -18,14 +18,23 @@ def distance(student: torch.Tensor, teacher: torch.Tensor, kind: Distance) -> to
 
 
 def ranking_loss(
-    student: torch.Tensor, teacher: torch.Tensor, documents: torch.Tensor, score_factor: float
+    student: torch.Tensor,
+    teacher: torch.Tensor,
+    documents: torch.Tensor,
+    score_factor: float,
+    kind: RankingLoss = "kl",
 ) -> torch.Tensor:
-    """The mean KL divergence of the student's ranking from the teacher's, a scalar.
+    """How the student's scores of `documents` (m, width) differ from the teacher's, a scalar.
 
-    Both rank the same `documents` (m, width) by a softmax over scores. This is the contrastive loss
-    of DAFT (001, equation 5) with the teacher's softmax in place of one relevant document, minus
-    the constant entropy of that softmax. All rows have length 1.
+    All rows have length 1, and `score_factor` multiplies all scores. "kl" is the mean KL divergence
+    of their softmaxes. This is the contrastive loss of DAFT (001, equation 5) with the teacher's
+    softmax in place of one relevant document, minus the constant entropy of that softmax.
+    "margin_mse" is the mean squared difference of their margins between any two documents
+    (Hofstätter et al., "Improving Efficient Neural Ranking Models with Cross-Architecture Knowledge
+    Distillation", 2020, section 3): half of it, since it is then the variance of the differences.
     """
-    wanted = functional.log_softmax(score_factor * teacher @ documents.T, dim=-1)
-    found = functional.log_softmax(score_factor * student @ documents.T, dim=-1)
+    wanted, found = (score_factor * each @ documents.T for each in (teacher, student))
+    if kind == "margin_mse":
+        return (found - wanted).var(-1).mean()
+    wanted, found = (functional.log_softmax(each, dim=-1) for each in (wanted, found))
     return functional.kl_div(found, wanted, reduction="batchmean", log_target=True)

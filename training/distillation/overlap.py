@@ -20,6 +20,7 @@ from swiftlet.retrieval.encoder import Encoder
 from swiftlet.retrieval.engines import open_index
 from swiftlet.retrieval.engines.faiss_index import FaissIndex
 from swiftlet.retrieval.index import VectorIndex
+from swiftlet.retrieval.lexical.index import LEXICAL_FOLDER, LexicalIndex
 from swiftlet.retrieval.manifest import Manifest, load_manifest
 from swiftlet.retrieval.searcher import Searcher
 from swiftlet.retrieval.types import Query, Run
@@ -63,6 +64,8 @@ class IndexComparison:
         """
         self.manifest = load_manifest(directory, "index")
         self.index = open_index(directory, self.manifest.details)
+        language = self.manifest.details.get("language")  # indexes had none at first
+        self.lexical = LexicalIndex.open(directory / LEXICAL_FOLDER, language) if language else None
         self._store = DocumentStore(directory / DOCUMENTS_FILE)
         self._owners = np.load(directory / PASSAGE_TO_DOCUMENT_FILE, allow_pickle=False)
 

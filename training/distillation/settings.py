@@ -11,6 +11,7 @@ from training.model.towers import TowerSettings
 from training.recipes.settings import FloatingPoint, Optimiser, PoolingName
 
 Distance = Literal["euclidean", "cosine"]
+RankingLoss = Literal["kl", "margin_mse"]
 Count = Annotated[int, Field(ge=1)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
@@ -64,7 +65,8 @@ class Distillation(BaseModel):
     :param distance: The squared Euclidean distance to the teacher's output before normalisation
         (004, section 2.2), or one minus the cosine.
     :param ranking: Weight of the ranking loss on the documents of `index`.
-    :param documents: The number of the teacher's best passages per query in the ranking loss.
+    :param documents: The number of passages per query in the ranking loss: as many of the teacher's
+        best, and of the best by words.
     :param judged: Queries with judgements, which the student imitates the teacher on, too, and
         learns from by a contrastive term over the passages of `index`. Its factor of scores is
         `judged_score_factor`. A passage is no negative if the teacher scores it above
@@ -93,6 +95,7 @@ class Distillation(BaseModel):
     distance: Distance = "euclidean"
     index: str | None = None
     ranking: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
+    ranking_loss: RankingLoss = "kl"
     documents: Count = 8
     score_factor: Positive = 20.0
     judged: tuple[Judged, ...] = ()

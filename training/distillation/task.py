@@ -145,8 +145,9 @@ class DistillationTask:
             losses["ranking"] = settings.ranking * ranking_loss(
                 found,
                 unit.to(device),
-                self._neighbours.of(unit).to(device),
+                self._neighbours.of(texts, unit).to(device),
                 settings.score_factor,
+                settings.ranking_loss,
             )
         return losses
 

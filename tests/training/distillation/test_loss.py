@@ -41,3 +41,16 @@ def test_the_ranking_loss_is_the_divergence_of_the_softmaxes() -> None:
     expected = (wanted * (wanted / found).log()).sum(-1).mean().item()
     assert expected > 0
     assert ranking_loss(student, teacher, documents, 5.0).item() == pytest.approx(expected)
+
+
+def test_the_margin_loss_is_of_the_margins_between_any_two_documents() -> None:
+    student, teacher, documents = unit(3, 0), unit(3, 1), unit(7, 2)
+    squares = [
+        (5 * (student - teacher) @ (first - second)) ** 2
+        for number, first in enumerate(documents)
+        for second in documents[:number]
+    ]
+    expected = torch.stack(squares).mean().item() / 2
+    assert expected > 0
+    found = ranking_loss(student, teacher, documents, 5.0, "margin_mse").item()
+    assert found == pytest.approx(expected)

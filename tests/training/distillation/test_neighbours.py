@@ -1,0 +1,24 @@
+"""The passages of an index for the ranking loss."""
+
+from pathlib import Path
+
+import torch
+
+from swiftlet.retrieval.engines.faiss_index import FaissIndex
+from swiftlet.retrieval.lexical.index import LexicalIndex
+from swiftlet.retrieval.lexical.writing import write_lexical_index
+from training.distillation.neighbours import Neighbours
+
+TEXTS = ["bees find their way", "a bridge of steel", "the way of a river"]
+
+
+def test_they_are_the_best_by_meaning_and_by_words(tmp_path: Path) -> None:
+    index = FaissIndex.create("Flat", 3)
+    index.add(torch.eye(3).numpy())
+    write_lexical_index(tmp_path / "words", ((text, ()) for text in TEXTS), "none")
+    words = LexicalIndex.open(tmp_path / "words", "none")
+    by_meaning = torch.tensor([[0.0, 0.0, 1.0]])
+    assert Neighbours(index, None, 1).of(["steel"], by_meaning).tolist() == [[0, 0, 1]]
+    both = Neighbours(index, words, 1).of(["steel"], by_meaning)
+    assert both.tolist() == [[0, 1, 0], [0, 0, 1]]
+    assert Neighbours(index, words, 1).of(["unknown"], by_meaning).tolist() == [[0, 0, 1]]
