@@ -23,7 +23,7 @@ from training.objective.negatives.mined import MinedSampler
 from training.objective.negatives.mixed import MixedSampler
 from training.objective.negatives.sampler import NegativeSampler
 from training.objective.negatives.uniform import UniformSampler
-from training.recipes.settings import Recipe, SamplerName
+from training.recipes.settings import Recipe, SamplerName, TowerTable
 
 
 def make_dual_encoder(recipe: Recipe) -> DualEncoder:
@@ -31,18 +31,17 @@ def make_dual_encoder(recipe: Recipe) -> DualEncoder:
 
     :raises RetrievalError: When a model cannot be loaded, or the two models cannot be combined.
     """
-    towers = []
-    for settings in (recipe.query_encoder, recipe.document_encoder):
+
+    def load(settings: TowerTable) -> Tower:
         tower = Tower.load(settings.settings())
         if settings.gradient_checkpointing:
             tower.set_gradient_checkpointing(True)
-        towers.append(tower)
-    return DualEncoder(
-        *towers,
-        projection=recipe.dual_encoder.projection,
-        dim=recipe.dual_encoder.dim,
-        start=recipe.dual_encoder.start,
-    )
+        return tower
+
+    of_queries = load(recipe.query_encoder)
+    is_one = recipe.dual_encoder.sharing == "all"
+    of_documents = of_queries if is_one else load(recipe.document_encoder)
+    return DualEncoder(of_queries, of_documents, **recipe.dual_encoder.model_dump())
 
 
 def load_data(

@@ -181,7 +181,7 @@ def _publish(
         dual_encoder.save(out)
     publish_run(
         out,
-        TOWERS,
+        [tower for tower in TOWERS if (out / tower).is_dir()],
         dim=dual_encoder.dim,
         embedding_space=embedding_space(
             dual_encoder.document_tower.with_projection(dual_encoder.document_projection)

@@ -56,8 +56,13 @@ def train(
         f"{figures}",
         soft_wrap=True,
     )
+    others = (
+        "for queries and documents"
+        if settings.dual_encoder.sharing == "all"
+        else "and the same for query_encoder"
+    )
     output.print(
-        f"Next: swiftlet export {out}/document_encoder --out DIR, and the same for query_encoder",
+        f"Next: swiftlet export {out}/document_encoder --out DIR, {others}",
         markup=False,
         soft_wrap=True,
     )

@@ -14,6 +14,7 @@ from training.model.towers import Tower
 Features = Mapping[str, torch.Tensor]
 Part = Literal["query_encoder", "document_encoder", "projection"]
 Projection = Literal["shared", "separate", "none"]
+Sharing = Literal["none", "token_embeddings", "frozen_token_embeddings", "all"]
 Start = Literal["random", "orthogonal"]
 
 PARTS: tuple[Part, ...] = ("query_encoder", "document_encoder", "projection")
@@ -26,6 +27,9 @@ class DualEncoder(nn.Module):
     differ in width, a linear adapter first maps the output of the query tower to the width of the
     document tower. With `separate` each tower has its own projection, and with `none` there is no
     projection.
+
+    The towers may share more (003, section 2): with `token_embeddings` these are trained as those
+    of both, with `frozen_token_embeddings` none are trained, and with `all` one tower is both.
     """
 
     def __init__(
@@ -36,8 +40,9 @@ class DualEncoder(nn.Module):
         projection: Projection = "shared",
         dim: int | None = None,
         start: Start = "random",
+        sharing: Sharing = "none",
     ) -> None:
-        """Join two towers.
+        """Join two towers, or one as both.
 
         :param dim: Size a of the embeddings; by default the width of the document tower, which is
             the only choice without a projection.
@@ -45,9 +50,17 @@ class DualEncoder(nn.Module):
             square orthogonal projection keeps all angles, and so the similarities that the language
             models have learnt.
         :raises InvalidArgumentError: When there is no projection although the widths differ, or
-            `dim` differs from the width.
+            `dim` differs from the width, or the towers cannot share token embeddings.
         """
         super().__init__()
+        if sharing == "token_embeddings":
+            document_tower.share_token_embeddings(query_tower)
+        self._untrained: set[torch.Tensor] = set()
+        if sharing == "frozen_token_embeddings":
+            towers = query_tower, document_tower
+            self._untrained = {tower.token_embeddings.weight for tower in towers}
+        for parameter in self._untrained:
+            parameter.requires_grad_(False)
         widths = query_tower.width, document_tower.width
         if projection == "none" and widths[0] != widths[1]:
             raise InvalidArgumentError(
@@ -90,9 +103,11 @@ class DualEncoder(nn.Module):
         return _unit(outputs, self.document_projection)
 
     def parts(self) -> Iterator[tuple[Part, list[nn.Parameter]]]:
-        """The parameters that train or freeze together."""
-        yield "query_encoder", list(self.query_tower.parameters())
-        yield "document_encoder", list(self.document_tower.parameters())
+        """The parameters that train or freeze together. Shared ones are the document encoder's."""
+        documents = [p for p in self.document_tower.parameters() if p not in self._untrained]
+        others = self._untrained.union(documents)
+        yield "query_encoder", [p for p in self.query_tower.parameters() if p not in others]
+        yield "document_encoder", documents
         yield "projection", list(nn.ModuleList(self._linear_maps()).parameters())
 
     def parameter_groups(
@@ -112,8 +127,12 @@ class DualEncoder(nn.Module):
         self.document_tower.train("document_encoder" in parts)
 
     def save(self, directory: Path) -> None:
-        """Write `query_encoder/` and `document_encoder/`, Sentence Transformers directories."""
-        self.query_tower.save(directory / "query_encoder", self._whole_query_projection())
+        """Write `query_encoder/` and `document_encoder/`, Sentence Transformers directories.
+
+        If they are one, there is only `document_encoder/`.
+        """
+        if self.query_tower is not self.document_tower:
+            self.query_tower.save(directory / "query_encoder", self._whole_query_projection())
         self.document_tower.save(directory / "document_encoder", self.document_projection)
 
     def _linear_maps(self) -> list[nn.Linear]:

@@ -141,6 +141,38 @@ class Tower(nn.Module):
             outputs: Tensor = self.encoder(dict(features))["sentence_embedding"]
         return outputs
 
+    @property
+    def token_embeddings(self) -> nn.Embedding:
+        """The embeddings of tokens without context.
+
+        :raises InvalidArgumentError: When it is a look-up encoder, which is nothing else.
+        """
+        if self._is_lookup:
+            raise InvalidArgumentError(
+                "a look-up encoder has token embeddings of its own: set dual_encoder.sharing to "
+                "'none'"
+            )
+        embeddings: nn.Embedding = self.encoder[0].auto_model.get_input_embeddings()
+        return embeddings
+
+    def share_token_embeddings(self, other: "Tower") -> None:
+        """Give `other` the token embeddings of this tower.
+
+        :raises InvalidArgumentError: When their vocabularies or widths differ.
+        """
+        own, others = self.token_embeddings, other.token_embeddings
+        vocabulary, other_vocabulary = (
+            tower.encoder.tokenizer.get_vocab() for tower in (self, other)
+        )
+        if own.weight.shape != others.weight.shape or vocabulary != other_vocabulary:
+            raise InvalidArgumentError(
+                "the towers cannot share token embeddings: their vocabularies of "
+                f"{len(others.weight):,} and {len(own.weight):,} tokens or their widths "
+                f"{others.embedding_dim} and {own.embedding_dim} differ; set dual_encoder.sharing "
+                "to 'none'"
+            )
+        other.encoder[0].auto_model.set_input_embeddings(own)
+
     def set_gradient_checkpointing(self, enabled: bool) -> None:
         """Enable or disable gradient checkpointing.
 

@@ -18,7 +18,7 @@ from pydantic import (
 from training.data.sources import DataSource
 from training.data.validation_set import FEWEST_QUERIES
 from training.errors import RecipeError, TrainingDataError
-from training.model.dual_encoder import Projection, Start
+from training.model.dual_encoder import Projection, Sharing, Start
 from training.model.poolings import check_pooling
 from training.model.towers import TowerSettings
 from training.objective.contrastive import NegativeGradient
@@ -123,11 +123,13 @@ class DualEncoderTable(_Table):
     """[dual_encoder]: the projection W, b and the size a of the embeddings (eqs 10, 11).
 
     With the `start` "orthogonal", the initial projection keeps angles as far as `dim` allows.
+    `sharing` is what the language models of both encoders have in common (003).
     """
 
     projection: Projection = "shared"
     dim: Count | None = None
     start: Start = "random"
+    sharing: Sharing = "none"
 
 
 class Loss(_Table):
@@ -259,6 +261,30 @@ class Recipe(_Table):
     tensorboard: bool = False
     keep_stages: bool = False
     embedding_cache: str | None = None
+
+    @model_validator(mode="after")
+    def _is_one_encoder(self) -> Self:
+        if self.dual_encoder.sharing != "all":
+            return self
+        tables = (table.model_dump() for table in (self.query_encoder, self.document_encoder))
+        of_queries, of_documents = tables
+        differing = [name for name in of_queries if of_queries[name] != of_documents[name]]
+        if differing:
+            raise ValueError(
+                f"dual_encoder.sharing is 'all', but query_encoder.{differing[0]} and "
+                f"document_encoder.{differing[0]} differ: make them equal, or share less"
+            )
+        if self.recipe != "contrastive":
+            raise ValueError(
+                f"dual_encoder.sharing is 'all', but recipe '{self.recipe}' trains the encoders "
+                "apart: choose recipe 'contrastive', or share less"
+            )
+        if self.dual_encoder.projection == "separate":
+            raise ValueError(
+                "dual_encoder.sharing is 'all', but its projection is 'separate': choose 'shared' "
+                "or 'none', or share less"
+            )
+        return self
 
     @model_validator(mode="after")
     def _goes_together(self) -> Self:

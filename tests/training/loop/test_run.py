@@ -95,6 +95,37 @@ def test_contrastive_training_has_no_alignment(make: Make, tmp_path: Path) -> No
     assert {record["stage"] for record in records(tmp_path / "run")} == {"fine-tuning"}
 
 
+@pytest.mark.parametrize(
+    ("sharing", "encoders"),
+    [
+        ("token_embeddings", ["document_encoder", "query_encoder"]),
+        ("frozen_token_embeddings", ["document_encoder", "query_encoder"]),
+        ("all", ["document_encoder"]),
+    ],
+)
+def test_what_is_shared_is_one_to_the_end(
+    sharing: str, encoders: list[str], make: Make, tmp_path: Path
+) -> None:
+    settings = make(
+        query="bert", recipe="contrastive", dual_encoder__sharing=sharing, keep_stages=True
+    )
+    run(settings, tmp_path / "run")
+    assert sorted(each.name for each in tmp_path.glob("run/*_encoder")) == encoders
+    before, after = start(settings), stage_end(tmp_path / "run", "fine-tuning")
+    moved = {name for name, value in before.items() if not torch.equal(value, after[name])}
+    of_queries = {name for name in after if name.startswith("query_tower")}
+    tokens = {name for name in of_queries if "word_embeddings" in name}
+    shared = {"token_embeddings": tokens, "all": of_queries}.get(sharing, set())
+    for name in shared:
+        assert torch.equal(after[name], after[name.replace("query_tower", "document_tower")])
+    assert (tokens <= moved) == (sharing != "frozen_token_embeddings")
+    others = of_queries - shared - tokens
+    assert all(
+        not torch.equal(after[name], after[name.replace("query_tower", "document_tower")])
+        for name in others & moved
+    )
+
+
 def test_a_run_learns_its_training_data(make: Make, collection: Path, tmp_path: Path) -> None:
     settings = make(
         query="bert",

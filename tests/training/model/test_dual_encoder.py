@@ -7,10 +7,12 @@ import torch
 from sentence_transformers import SentenceTransformer
 from torch import nn
 
+from swiftlet.encoders import LOOKUP_QUERY_ENCODER
 from swiftlet.retrieval.errors import InvalidArgumentError
 from tests.runs import tower
 from training.model.dual_encoder import DualEncoder, Projection
 from training.model.quiet import quiet
+from training.model.towers import Tower, TowerSettings
 
 TEXTS = ["kalo", "mine pura soti", "kalo " * 30, "tira, (lomi) 12"]
 
@@ -103,3 +105,57 @@ def test_frozen_parts_have_no_gradient_and_no_dropout(checkpoints: dict[str, Pat
     dual_encoder.train_only(frozenset({"query_encoder", "document_encoder", "projection"}))
     assert all(parameter.requires_grad for parameter in dual_encoder.parameters())
     assert dual_encoder.document_tower.training
+
+
+def test_shared_token_embeddings_are_trained_with_the_document_encoder(
+    checkpoints: dict[str, Path], tmp_path: Path
+) -> None:
+    dual_encoder = pair(checkpoints["bert"], checkpoints["bert"], sharing="token_embeddings")
+    weight = dual_encoder.document_tower.token_embeddings.weight
+    assert dual_encoder.query_tower.token_embeddings.weight is weight
+    parts = dict(dual_encoder.parts())
+    assert any(parameter is weight for parameter in parts["document_encoder"])
+    assert not any(parameter is weight for parameter in parts["query_encoder"])
+    dual_encoder.train_only(frozenset({"query_encoder"}))
+    assert not weight.requires_grad
+    dual_encoder.save(tmp_path)
+    for name in ("query_encoder", "document_encoder"):
+        assert torch.equal(tower(tmp_path / name).token_embeddings.weight, weight)
+
+
+def test_frozen_token_embeddings_are_never_trained(checkpoints: dict[str, Path]) -> None:
+    dual_encoder = pair(
+        checkpoints["roberta"], checkpoints["bert"], sharing="frozen_token_embeddings"
+    )
+    dual_encoder.train_only(frozenset({"query_encoder", "document_encoder", "projection"}))
+    towers = dual_encoder.query_tower, dual_encoder.document_tower
+    weights = [tower.token_embeddings.weight for tower in towers]
+    assert [weight.requires_grad for weight in weights] == [False, False]
+    trained = [parameter for _, parameters in dual_encoder.parts() for parameter in parameters]
+    assert len(trained) == len(list(dual_encoder.parameters())) - 2
+
+
+def test_token_embeddings_of_another_vocabulary_or_width_cannot_be_shared(
+    checkpoints: dict[str, Path], narrow: Path
+) -> None:
+    for other in (checkpoints["roberta"], narrow):
+        with pytest.raises(InvalidArgumentError, match="cannot share token embeddings: their voc"):
+            pair(other, checkpoints["bert"], sharing="token_embeddings")
+    with pytest.raises(InvalidArgumentError, match="a look-up encoder has token embeddings of its"):
+        DualEncoder(
+            Tower.load(TowerSettings(model=LOOKUP_QUERY_ENCODER)),
+            tower(checkpoints["bert"]),
+            sharing="token_embeddings",
+        )
+
+
+def test_one_tower_for_both_is_trained_and_saved_once(
+    checkpoints: dict[str, Path], tmp_path: Path
+) -> None:
+    both = tower(checkpoints["bert"])
+    dual_encoder = DualEncoder(both, both, dim=16)
+    sizes = part_sizes(dual_encoder)
+    assert sizes["query_encoder"] == 0
+    assert sizes["document_encoder"] == sum(p.numel() for p in both.parameters())
+    dual_encoder.save(tmp_path)
+    assert [each.name for each in tmp_path.iterdir()] == ["document_encoder"]

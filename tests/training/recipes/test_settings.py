@@ -107,6 +107,22 @@ def test_all_errors_are_reported_together() -> None:
         ({"negatives": {"samplers": ["given"]}}, "no source in data has triples"),
         ({"negatives": {"teacher_share": 0}}, "teacher_share is 0"),
         ({"fine_tuning": {"average": 0.5}}, "a random projection has no use for them"),
+        (
+            {"dual_encoder": {"sharing": "all"}},
+            "query_encoder.model and document_encoder.model dif",
+        ),
+        (
+            {"dual_encoder": {"sharing": "all"}, "document_encoder": {"model": "q"}},
+            "recipe 'daft' trains the encoders apart: choose recipe 'contrastive'",
+        ),
+        (
+            {
+                "recipe": "contrastive",
+                "dual_encoder": {"sharing": "all", "projection": "separate"},
+                "document_encoder": {"model": "q"},
+            },
+            "its projection is 'separate': choose 'shared' or 'none'",
+        ),
         ({"alignment": {"plateau_of": "mrr"}}, "plateau_of is 'mrr'"),
         (
             {"data": [{"corpus": "c", "qrels": "q", "relevant_from": 0}]},
