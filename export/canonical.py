@@ -7,7 +7,7 @@ from pathlib import Path
 from swiftlet.retrieval.encoder import Encoder, Precision
 from swiftlet.retrieval.tokenizer import Tokenizer
 
-_TEXTS = (
+SENTENCES = (
     "swiftlet",
     "How do birds find their way in the dark?",
     "Les hirondelles, à l'été 1987, nichèrent près de Besançon : œufs, plumes et déjà l'automne.",
@@ -24,7 +24,7 @@ _DECIMALS = 6
 def canonical_texts(tokenizer: Tokenizer) -> list[str]:
     """A word, a question, accents, digits, code, and a text longer than the encoder reads."""
     repetitions = 2 + tokenizer.max_tokens // tokenizer.count(_SENTENCE)
-    return [*_TEXTS, (_SENTENCE * repetitions).strip()]
+    return [*SENTENCES, (_SENTENCE * repetitions).strip()]
 
 
 def write_canonical(path: Path, texts: list[str], encoders: Mapping[Precision, Encoder]) -> None:

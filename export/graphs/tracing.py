@@ -3,7 +3,7 @@
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import onnx
 
@@ -16,8 +16,8 @@ from training.model.quiet import quiet
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
-# The limit of one ONNX file, minus some room for the graph.
-_LARGEST_BYTES = 2_000_000_000
+LARGEST_BYTES = 2_000_000_000
+"""The limit of one ONNX file, minus some room for the graph."""
 
 # The name of the output in the exporter and in Sentence Transformers.
 _EXPORTED_OUTPUT = "sentence_embedding"
@@ -37,10 +37,10 @@ def export_graph(
         one file, or no form of the graph computes the same as torch.
     """
     size_bytes = sum(weight.nelement() * 4 for weight in model.parameters())
-    if size_bytes > _LARGEST_BYTES:
+    if size_bytes > LARGEST_BYTES:
         raise ExportError(
             f"the model has {size_bytes / 1e9:.1f} GB of weights, but one ONNX file holds "
-            f"{_LARGEST_BYTES / 1e9:.0f} GB"
+            f"{LARGEST_BYTES / 1e9:.0f} GB"
         )
     if is_lookup(model):
         onnx.save_model(lookup_graph(model[0].embedding.weight.detach().numpy()), path)
@@ -50,7 +50,7 @@ def export_graph(
     with tempfile.TemporaryDirectory() as folder, quiet():
         plain = Path(folder) / "plain.onnx"
         onnx.save_model(_export(model, Path(folder)), plain)
-        for candidate in _candidates(plain, model):
+        for candidate in candidates(plain, model[0].auto_model.config):
             onnx.save_model(candidate, path)
             if is_right(path):
                 return [node.name for node in candidate.graph.input]
@@ -78,22 +78,25 @@ def _export(model: "SentenceTransformer", folder: Path) -> onnx.ModelProto:
         raise ExportError(
             f"a {type(model[0].auto_model).__name__} cannot be exported to ONNX: {reason}"
         ) from error
-    _keep_embedding_alone(exported)
+    keep_one_output(exported, _EXPORTED_OUTPUT, OUTPUT_NAME)
     return exported
 
 
-def _keep_embedding_alone(model: onnx.ModelProto) -> None:
-    """Remove the token embeddings from the outputs, and name the inputs, output and dimensions."""
+def keep_one_output(model: onnx.ModelProto, exported: str, name: str) -> None:
+    """Remove all outputs but one, and name the inputs, this output and the dimensions.
+
+    :raises ExportError: When there is no output of the name `exported`.
+    """
     graph = model.graph
-    outputs = [output for output in graph.output if output.name == _EXPORTED_OUTPUT]
+    outputs = [output for output in graph.output if output.name == exported]
     if len(outputs) != 1:
-        raise ExportError(f"the exported graph has no output {_EXPORTED_OUTPUT!r}")
+        raise ExportError(f"the exported graph has no output {exported!r}")
     del graph.output[:]
     graph.output.extend(outputs)
     for node in graph.node:
-        node.output[:] = [OUTPUT_NAME if n == _EXPORTED_OUTPUT else n for n in node.output]
-        node.input[:] = [OUTPUT_NAME if n == _EXPORTED_OUTPUT else n for n in node.input]
-    graph.output[0].name = OUTPUT_NAME
+        node.output[:] = [name if each == exported else each for each in node.output]
+        node.input[:] = [name if each == exported else each for each in node.input]
+    graph.output[0].name = name
     graph.output[0].type.tensor_type.shape.dim[0].dim_param = "batch"
     used = {name for node in graph.node for name in node.input}
     inputs = [node for node in graph.input if node.name in used]
@@ -104,12 +107,11 @@ def _keep_embedding_alone(model: onnx.ModelProto) -> None:
         batch.dim_param, tokens.dim_param = "batch", "tokens"
 
 
-def _candidates(plain: Path, model: "SentenceTransformer") -> Iterator[onnx.ModelProto]:
+def candidates(plain: Path, config: Any) -> Iterator[onnx.ModelProto]:
     """The graph with all of BERT's fusions, with all but attention's, and without fusions."""
     from onnxruntime.transformers.fusion_options import FusionOptions
     from onnxruntime.transformers.optimizer import optimize_model
 
-    config = model[0].auto_model.config
     for attention in (True, False):
         options = FusionOptions("bert")
         options.enable_attention = attention

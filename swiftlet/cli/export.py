@@ -1,4 +1,4 @@
-"""`swiftlet export`: a model to an encoder directory, or a comparison of the two."""
+"""`swiftlet export`: a model to an encoder or re-ranker directory, or a comparison of the two."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,13 +12,14 @@ from swiftlet.retrieval.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
     from export.report import EncoderReport
+    from swiftlet.retrieval.manifest import Manifest
 
 
 def export(
     model: Annotated[
         str, typer.Argument(help="Sentence Transformers or Hugging Face model, a folder or a name.")
     ],
-    out: Annotated[Path, typer.Option(help="Encoder directory to write, or to verify.")],
+    out: Annotated[Path, typer.Option(help="Directory to write, or to verify.")],
     name: Annotated[
         str | None, typer.Option(help="The name of the encoder.", show_default="the model's name")
     ] = None,
@@ -51,14 +52,37 @@ def export(
     ] = False,
     overwrite: Overwrite = False,
 ) -> None:
-    """Write a model as an ONNX encoder directory, or measure one against its model again."""
+    """Write an encoder or a cross-encoder in ONNX, or measure an encoder again."""
     from swiftlet.retrieval.extras import extra
 
     with extra("export"):
         from export.encoder_directory import export_encoder
         from export.report import EncoderReport
+        from export.reranker_directory import export_reranker
         from export.verification import verify_encoder
+        from training.model.cross_encoder import is_cross_encoder
+        from training.model.loading import find_model
     precisions = [value_of(option) for option in precision or ()]
+    if is_cross_encoder(find_model(model)):
+        of_encoders = {
+            "--pooling": pooling, "--calibrate": calibrate, "--collection": collection,
+            "--verify": verify or None,
+        }  # fmt: skip
+        if given := [option for option, value in of_encoders.items() if value is not None]:
+            raise InvalidArgumentError(
+                f"{model} is a cross-encoder, which takes no {given[0]}: leave it out"
+            )
+        manifest = export_reranker(
+            model,
+            out,
+            name=name,
+            max_tokens=max_tokens,
+            precisions=precisions or None,
+            overwrite=overwrite,
+            progress=_print_progress,
+        )
+        _print_reranker(manifest, out)
+        return
     if verify:
         writing = {"--name": name, "--calibrate": calibrate, "--overwrite": overwrite or None}
         if contradicting := [option for option, value in writing.items() if value is not None]:
@@ -92,6 +116,18 @@ def export(
     )
     output.print(f"[bold]{out}[/]: {manifest.dim} dimensions", soft_wrap=True)
     _print_report(EncoderReport.of_manifest(manifest))
+
+
+def _print_reranker(manifest: "Manifest", out: Path) -> None:
+    parities = ", ".join(
+        f"{precision} {parity['correlation']:.6f}"
+        for precision, parity in manifest.details["parity"].items()
+    )
+    output.print(
+        f"[bold]{out}[/]: a re-ranker, by default {manifest.details['default_precision']}; "
+        f"correlation with the scores of torch: {parities}",
+        soft_wrap=True,
+    )
 
 
 def _print_verified(report: "EncoderReport", out: Path) -> None:

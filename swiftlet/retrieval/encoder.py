@@ -116,9 +116,9 @@ class OnnxEncoder:
         threads = whole_number("threads", threads, least=1)
         read = load_manifest if verify else read_manifest
         manifest = read(directory, "encoder")
-        precision = _choose_precision(directory, manifest, precision)
+        precision = choose_precision(directory, manifest, precision)
         encoder = cls(
-            session=_open_session(directory / MODEL_FILES[precision], threads),
+            session=open_session(directory / MODEL_FILES[precision], threads),
             tokenizer=Tokenizer.load(directory / TOKENIZER_FILE),
             manifest=manifest,
             precision=precision,
@@ -219,9 +219,12 @@ class OnnxEncoder:
             )
 
 
-def _choose_precision(
-    directory: Path, manifest: Manifest, precision: Precision | None
-) -> Precision:
+def choose_precision(directory: Path, manifest: Manifest, precision: Precision | None) -> Precision:
+    """The precision to open: the given one, or else the manifest's default.
+
+    :raises ManifestError: When there is no model, or none of the default precision.
+    :raises InvalidArgumentError: When there is none of the given `precision`.
+    """
     available = [name for name, file in MODEL_FILES.items() if file in manifest.files]
     if not available:
         raise ManifestError(f"{directory} lists no model file")
@@ -242,7 +245,11 @@ def _choose_precision(
     return precision
 
 
-def _open_session(path: Path, threads: int) -> onnxruntime.InferenceSession:
+def open_session(path: Path, threads: int) -> onnxruntime.InferenceSession:
+    """A model in ONNX Runtime, which uses `threads` threads.
+
+    :raises CorruptArtefactError: When it cannot be used.
+    """
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1

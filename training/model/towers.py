@@ -27,8 +27,9 @@ from training.model.quiet import quiet
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
-# The names of dropout probabilities in configurations.
-_DROPOUT = ("hidden_dropout_prob", "attention_probs_dropout_prob", "dropout", "attention_dropout")
+DROPOUT = ("hidden_dropout_prob", "attention_probs_dropout_prob", "dropout", "attention_dropout")
+"""The names of dropout probabilities in configurations."""
+
 # Up to this many tokens, training with fused attention is slower on CPUs than without.
 _SHORT = 64
 # A character of the private use area, which no vocabulary has.
@@ -101,9 +102,9 @@ class Tower(nn.Module):
         :raises ModelError: When the model cannot be loaded, needs its own code, lacks weights,
             has no fast tokenizer or one without the needed tokens, or cannot be cut or permuted.
         """
-        _check_ranges(settings)
+        check_ranges(settings)
         folder = find_model(settings.model)
-        dropout = {} if settings.dropout is None else dict.fromkeys(_DROPOUT, settings.dropout)
+        dropout = {} if settings.dropout is None else dict.fromkeys(DROPOUT, settings.dropout)
         encoder = load_model(folder, config=dropout, trust_remote_code=settings.trust_remote_code)
         if is_lookup(encoder):
             _check_lookup_settings(settings, folder)
@@ -112,7 +113,7 @@ class Tower(nn.Module):
         _check_tokenizer(encoder, folder)
         max_tokens = choose_max_tokens(encoder, settings.max_tokens)
         if settings.layers is not None:
-            _keep_layers(encoder[0].auto_model, settings.layers, folder)
+            keep_layers(encoder[0].auto_model, settings.layers, folder)
         if settings.random_weights:
             _reset(encoder)
         if getattr(encoder[0].auto_model, "pooler", None) is not None:
@@ -222,7 +223,11 @@ def _attention(input_ids: Tensor) -> AbstractContextManager[None]:
     return nullcontext()
 
 
-def _check_ranges(settings: TowerSettings) -> None:
+def check_ranges(settings: TowerSettings) -> None:
+    """Refuse settings that are out of range.
+
+    :raises InvalidArgumentError: When one is.
+    """
     if settings.dropout is not None and not 0 <= settings.dropout < 1:
         raise InvalidArgumentError(f"dropout {settings.dropout} is out of range: from 0 to below 1")
     if settings.first_tokens < 1:
@@ -291,7 +296,12 @@ def _check_tokenizer(encoder: "SentenceTransformer", folder: Path) -> None:
         )
 
 
-def _keep_layers(model: nn.Module, layers: tuple[int, ...], folder: Path) -> None:
+def keep_layers(model: nn.Module, layers: tuple[int, ...], folder: Path) -> None:
+    """Keep some layers of a transformer, in the order given.
+
+    :raises InvalidArgumentError: When there is no such layer, or it is named twice.
+    :raises ModelError: When the model has no list of layers.
+    """
     config: Any = model.config
     owner, name = _layer_list(model, config.num_hidden_layers, folder)
     present = getattr(owner, name)

@@ -1,0 +1,142 @@
+"""A query and a text to a score: the protocol of re-rankers, and the one on ONNX Runtime."""
+
+import json
+from math import tanh
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+import onnxruntime
+import tokenizers
+
+from swiftlet.retrieval.encoder import (
+    CANONICAL_FILE,
+    MODEL_FILES,
+    TOKENIZER_FILE,
+    Precision,
+    choose_precision,
+    open_session,
+)
+from swiftlet.retrieval.errors import CorruptArtefactError
+from swiftlet.retrieval.manifest import Manifest, load_manifest
+from swiftlet.retrieval.text import normalise
+
+KIND = "reranker"
+"""The kind of artefact of a re-ranker's directory."""
+
+LARGEST_CANONICAL_CHANGE: dict[Precision, float] = {"fp32": 0.001, "int8": 0.05}
+"""How much a canonical score may differ on this machine from the stored one."""
+
+# A text is cut before it is tokenised, so that a long one takes no more time.
+_CHARACTERS_PER_TOKEN = 16
+
+
+class Reranker(Protocol):
+    """Scores texts for a query by reading both together."""
+
+    def score(self, query: str, text: str) -> float:
+        """The score of a text, from 0 to 1."""
+        ...
+
+
+class OnnxReranker:
+    """A re-ranker's directory in ONNX Runtime, one pair per run, on the calling thread.
+
+    With dynamic int8, the other pairs of a batch change a score, so each pair runs alone: it has
+    the same score under any load. Thread-safe.
+    """
+
+    def __init__(
+        self,
+        session: onnxruntime.InferenceSession,
+        tokenizer: tokenizers.Tokenizer,
+        manifest: Manifest,
+        precision: Precision,
+    ) -> None:
+        self.manifest = manifest
+        self.precision = precision
+        self.name = str(manifest.details.get("name", ""))
+        self._session = session
+        self._tokenizer = tokenizer
+        self._characters = _CHARACTERS_PER_TOKEN * tokenizer.truncation["max_length"]
+        self._inputs = {node.name for node in session.get_inputs()}
+
+    @classmethod
+    def load(cls, directory: Path, *, precision: Precision | None = None) -> "OnnxReranker":
+        """Open a re-ranker's directory, after every file is verified.
+
+        :param precision: The model; None takes the default of the manifest.
+        :raises ManifestError: When the directory is no re-ranker.
+        :raises CorruptArtefactError: When a file is damaged, or the canonical scores drift.
+        :raises InvalidArgumentError: When it has no model of this `precision`.
+        """
+        manifest = load_manifest(directory, KIND)
+        precision = choose_precision(directory, manifest, precision)
+        reranker = cls(
+            open_session(directory / MODEL_FILES[precision], 1),
+            open_tokenizer(directory / TOKENIZER_FILE),
+            manifest,
+            precision,
+        )
+        reranker._check_canonical(directory / CANONICAL_FILE)
+        return reranker
+
+    def __repr__(self) -> str:
+        return f"OnnxReranker({self.name!r}, {self.precision})"
+
+    def score(self, query: str, text: str) -> float:
+        """The score of a text for a query, from 0 to 1."""
+        return (1 + tanh(self.logit(query, text) / 2)) / 2  # the logistic function
+
+    def logit(self, query: str, text: str) -> float:
+        """The score as the model gives it: any number."""
+        return float(self._session.run(None, self.inputs(query, text))[0][0, 0])
+
+    def inputs(self, query: str, text: str) -> dict[str, np.ndarray]:
+        """The inputs of the graph for one pair, (1, tokens) each."""
+        encoding = self._tokenizer.encode(
+            *(normalise(each[: self._characters]).strip() for each in (query, text))
+        )
+        found = {
+            "input_ids": encoding.ids,
+            "attention_mask": encoding.attention_mask,
+            "token_type_ids": encoding.type_ids,
+        }
+        return {
+            name: np.array([ids], dtype=np.int64)
+            for name, ids in found.items()
+            if name in self._inputs
+        }
+
+    def _check_canonical(self, path: Path) -> None:
+        try:
+            canonical = json.loads(path.read_bytes())
+            expected = zip(canonical["pairs"], canonical["scores"][self.precision], strict=True)
+            drifts = [abs(self.logit(*pair) - score) for pair, score in expected]
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise CorruptArtefactError(f"{path} is not a list of canonical pairs") from error
+        except Exception as error:  # the base class of onnxruntime's errors
+            raise CorruptArtefactError(
+                f"the model of {path.parent} cannot score a pair; export it again"
+            ) from error
+        bound = LARGEST_CANONICAL_CHANGE[self.precision]
+        if not max(drifts) <= bound:
+            raise CorruptArtefactError(
+                f"{path.parent} does not give its canonical scores on this machine: one differs by "
+                f"{max(drifts):.3f}, at most {bound} is expected; export it again"
+            )
+
+
+def open_tokenizer(path: Path) -> tokenizers.Tokenizer:
+    """A tokenizer that truncates pairs.
+
+    :raises CorruptArtefactError: When the file is none.
+    """
+    try:
+        tokenizer = tokenizers.Tokenizer.from_file(str(path))
+    except Exception as error:  # the library raises no subclass
+        raise CorruptArtefactError(f"{path} is not a usable tokenizer: {error}") from error
+    if tokenizer.truncation is None:
+        raise CorruptArtefactError(f"{path} is not a usable tokenizer: it does not truncate")
+    tokenizer.no_padding()
+    return tokenizer

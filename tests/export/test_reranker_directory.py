@@ -1,0 +1,141 @@
+"""Cross-encoders that are exported to re-rankers."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from sentence_transformers import CrossEncoder as Reference
+
+from export.reranker_directory import export_reranker
+from swiftlet.encoders import DEFAULT_ENCODER, DEFAULT_QUERY_ENCODER, LOOKUP_QUERY_ENCODER
+from swiftlet.retrieval.errors import (
+    CorruptArtefactError,
+    InvalidArgumentError,
+    ManifestError,
+)
+from swiftlet.retrieval.manifest import describe_files, read_manifest, write_manifest
+from swiftlet.retrieval.reranker import OnnxReranker
+from tests.command_line import refusal, swiftlet
+from training.model.cross_encoder import CrossEncoder, Pair
+from training.model.errors import ModelError
+from training.model.towers import TowerSettings
+
+PAIRS = [
+    ("how do bees dance?", "Bees tell others where flowers are by a dance."),
+    ("how do bees dance?", "Steel bridges expand in summer. " * 60),
+    ("Zürich — naïve façade " * 40, "東京タワーは333メートル。"),
+    ("x", ""),
+]
+
+
+def made(folder: Path, **settings: object) -> Path:
+    torch.manual_seed(0)
+    settings = {"model": DEFAULT_QUERY_ENCODER, "max_tokens": 96} | settings
+    CrossEncoder.load(TowerSettings(**settings)).save(folder)  # type: ignore[arg-type]
+    return folder
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A cross-encoder of the shipped weights with a random head; read only."""
+    return made(tmp_path_factory.mktemp("cross") / "cross-encoder")
+
+
+@pytest.fixture(scope="module")
+def reranker(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Its re-ranker directory; read only."""
+    out = tmp_path_factory.mktemp("reranker") / "reranker"
+    export_reranker(model, out)
+    return out
+
+
+def test_scores_are_those_of_sentence_transformers(model: Path, reranker: Path) -> None:
+    reference = Reference(str(model), device="cpu", max_length=96)
+    expected = reference.predict(PAIRS, convert_to_numpy=True)
+    exact = OnnxReranker.load(reranker, precision="fp32")
+    assert [exact.score(*pair) for pair in PAIRS] == pytest.approx(expected, abs=1e-5)
+    fast = OnnxReranker.load(reranker)
+    assert fast.precision == "int8"
+    assert [fast.score(*pair) for pair in PAIRS] == pytest.approx(expected, abs=0.02)
+    assert read_manifest(reranker).details["parity"]["fp32"]["largest_change"] < 1e-4
+
+
+def test_a_pair_has_the_same_score_alone_and_after_others(reranker: Path) -> None:
+    loaded = OnnxReranker.load(reranker)
+    alone = loaded.score(*PAIRS[0])
+    for pair in PAIRS:
+        loaded.score(*pair)
+    assert loaded.score(*PAIRS[0]) == alone
+
+
+def test_layers_are_cut_and_a_trained_head_is_kept(model: Path, tmp_path: Path) -> None:
+    again = CrossEncoder.load(TowerSettings(model=model, layers=(1,)))
+    assert again.model.config.num_hidden_layers == 1
+    whole = CrossEncoder.load(TowerSettings(model=model)).eval()
+    whole.save(tmp_path / "again")
+    same = CrossEncoder.load(TowerSettings(model=tmp_path / "again")).eval()
+    pairs = [Pair(*pair) for pair in PAIRS]
+    with torch.no_grad():
+        assert torch.equal(whole(whole.tokenise(pairs)), same(same.tokenise(pairs)))
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ({"model": LOOKUP_QUERY_ENCODER}, "is a look-up encoder, which reads no pairs"),
+        ({"pooling": "mean"}, "a cross-encoder has none: leave it out"),
+        ({"layers": (7,)}, "layer 7 does not exist"),
+    ],
+)
+def test_settings_that_no_cross_encoder_has_are_refused(
+    settings: dict[str, object], sentence: str, tmp_path: Path
+) -> None:
+    with pytest.raises(InvalidArgumentError, match=sentence):
+        made(tmp_path / "model", **settings)
+
+
+def test_a_classifier_of_several_labels_is_no_reranker(model: Path, tmp_path: Path) -> None:
+    from transformers import AutoConfig, AutoModelForSequenceClassification, AutoTokenizer
+
+    config = AutoConfig.from_pretrained(str(model))
+    config.num_labels = 3
+    AutoModelForSequenceClassification.from_config(config).save_pretrained(str(tmp_path))
+    AutoTokenizer.from_pretrained(str(model)).save_pretrained(str(tmp_path))
+    with pytest.raises(ModelError, match="gives 3 scores for a pair, but a re-ranker gives one"):
+        export_reranker(tmp_path, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_an_altered_reranker_is_refused(reranker: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "reranker"
+    copy.mkdir()
+    for file in reranker.iterdir():
+        (copy / file.name).write_bytes(file.read_bytes())
+    canonical = json.loads((copy / "canonical.json").read_text("utf-8"))
+    canonical["scores"]["int8"][0] += 0.2
+    (copy / "canonical.json").write_text(json.dumps(canonical), "utf-8")
+    with pytest.raises(CorruptArtefactError, match=r"canonical\.json has"):
+        OnnxReranker.load(copy)
+    manifest = read_manifest(copy)
+    files = describe_files(copy, [*manifest.files])
+    write_manifest(copy, replace(manifest, files=files))
+    with pytest.raises(CorruptArtefactError, match=r"one differs by 0\.2"):
+        OnnxReranker.load(copy)
+    with pytest.raises(ManifestError, match="is of kind 'encoder', but 'reranker' is needed"):
+        OnnxReranker.load(DEFAULT_ENCODER)
+
+
+def test_the_command_exports_what_the_model_is(model: Path, tmp_path: Path) -> None:
+    result = swiftlet("export", model, "--out", tmp_path / "out", "--precision", "int8")
+    assert result.exit_code == 0, result.output
+    assert "a re-ranker, by default int8; correlation with the scores of torch: int8 0.99" in (
+        result.stdout
+    )
+    assert np.isfinite(OnnxReranker.load(tmp_path / "out").logit(*PAIRS[0]))
+    said = refusal(swiftlet("export", model, "--out", tmp_path / "x", "--pooling", "mean"))
+    assert "is a cross-encoder, which takes no --pooling: leave it out" in said
+    said = refusal(swiftlet("search", tmp_path / "out", "bees"))
+    assert "is of kind 'reranker', but 'index' is needed" in said
