@@ -24,6 +24,7 @@ from service.routes.documentation import documentation_router
 from service.routes.embeddings import embeddings_router
 from service.routes.facets import facets_router
 from service.routes.page import page_router
+from service.routes.rerank import rerank_router
 from service.routes.search import batch_router, search_router
 from service.routes.writes import writes_router
 from service.state import Service, ServiceState
@@ -80,6 +81,7 @@ def create_app(
         search_router(service),
         batch_router(service),
         embeddings_router(service),
+        rerank_router(service),
         documents.router,
         facets_router(limits),
     ):
@@ -103,7 +105,7 @@ def create_app(
             allow_origins=cors_origins,
             allow_methods=["GET", "HEAD", "POST", "PUT", "DELETE"],
             allow_headers=["authorization", "content-type", "traceparent", "x-request-id"],
-            expose_headers=["retry-after", "server-timing", "x-request-id"],
+            expose_headers=["retry-after", "server-timing", "x-request-id", "x-reranked"],
         )
         metrics.expect(UNKNOWN_ROUTE, [200, 400])
     app.add_middleware(

@@ -14,6 +14,7 @@ class Limits(BaseModel):
 
     max_query_chars: int = 10_000
     max_top_k: int = 1_000
+    max_reranked: int = 100
     max_offset: int = 10_000
     max_batch_queries: int = 64
     max_batch_hits: int = 10_000

@@ -40,6 +40,7 @@ def check_memory_limit(
     cache_bytes: int,
     limit_bytes: int | None,
     document_encoder: Path | None = None,
+    reranker: Path | None = None,
 ) -> None:
     """Refuse a limit under which the service would be killed at the start or soon after.
 
@@ -52,6 +53,8 @@ def check_memory_limit(
     :raises InvalidArgumentError: When the limit is too small.
     """
     needed = _encoding_bytes(encoder) + _BYTES_A_THREAD * threads + cache_bytes
+    if reranker is not None:
+        needed += _encoding_bytes(reranker) - BASE_BYTES
     check_bytes(needed, limit_bytes, "to serve")
     writing = 0 if document_encoder is None else _encoding_bytes(document_encoder)
     mapped = sum(path.stat().st_size for path in index.glob("*") if path.is_file())

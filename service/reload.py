@@ -27,6 +27,7 @@ from swiftlet.retrieval.errors import (
     RetrievalError,
 )
 from swiftlet.retrieval.manifest import Manifest, read_manifest
+from swiftlet.retrieval.reranker import OnnxReranker
 from swiftlet.retrieval.searcher import Searcher
 
 # Of several lengths, because the first text of a length allocates memory.
@@ -72,7 +73,14 @@ def open_searcher(settings: Settings) -> Searcher:
 
 def _opened(settings: Settings) -> Searcher:
     index, encoder = _target(settings.index), _target(settings.query_encoder)
-    searcher = Searcher.open(index, encoder, precision=settings.precision, readers=settings.threads)
+    reranker = None if settings.reranker is None else OnnxReranker.load(_target(settings.reranker))
+    searcher = Searcher.open(
+        index,
+        encoder,
+        precision=settings.precision,
+        reranker=reranker,
+        readers=settings.threads,
+    )
     try:
         _check_not_replaced(settings.index, searcher.index_manifest)
         _check_not_replaced(settings.query_encoder, searcher.encoder_manifest)

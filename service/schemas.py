@@ -80,6 +80,9 @@ FilterText = Annotated[
 """A filter in a query string."""
 
 
+JSON_TEXT = WithJsonSchema({"type": "string", "contentMediaType": "application/json"})
+"""An object in a query string."""
+
 _TEXTS = frozenset({"q", "group_by", "cursor"})
 """The parameters of a query string that are texts, so "10" is not 10."""
 
@@ -99,8 +102,16 @@ class SearchOptions(RequestModel):
     highlight: Highlighting | None = Field(None, description=_expected(*HIGHLIGHTINGS))
 
 
+class Rerank(RequestModel):
+    """How many of the best documents a re-ranker orders; a route bounds it."""
+
+    top_n: int
+
+
 class QueryOptions(SearchOptions):
     """The fields of a request with one query."""
+
+    rerank: Rerank | None
 
     group_by: str | None = Field(
         None, min_length=1, max_length=256, description="the name of a field of the metadata"
@@ -147,6 +158,11 @@ class RequestFields:
             ge=1, le=limits.max_top_k, description=f"a whole number from 1 to {limits.max_top_k}"
         )
         self.default_top_k = min(_DEFAULT_TOP_K, limits.max_top_k)
+        self.top_n: Any = Field(
+            ge=1,
+            le=limits.max_reranked,
+            description=f"a whole number from 1 to {limits.max_reranked}",
+        )
         self.offset: Any = Field(
             ge=0, le=limits.max_offset, description=f"a whole number from 0 to {limits.max_offset}"
         )
@@ -192,6 +208,11 @@ class HitAnswer(BaseModel):
     title: str
     passage: PassageAnswer
     metadata: dict[str, Any]
+    rerank_score: float | None = Field(
+        default=None,
+        description="From 0 to 1, by the re-ranker; left out without rerank, and null if it has "
+        "not scored the passage in time. Hits with such a score come first, in its order.",
+    )
 
 
 class HitsAnswer(BaseModel):
@@ -210,6 +231,10 @@ class GroupAnswer(BaseModel):
 class SearchAnswer(HitsAnswer):
     """The answer of `/search`; with group_by, `hits` has the best document of each group."""
 
+    reranked: int = Field(
+        default=0,
+        description="How many documents the re-ranker has scored in time; left out without rerank.",
+    )
     groups: list[GroupAnswer] = Field(default=[], description="Left out without group_by.")
     next: str = Field(
         default="", description="The cursor of the documents that follow, if there may be some."
@@ -258,6 +283,29 @@ class WriteAnswer(BaseModel):
     documents: int = Field(description="How many documents were put, or deleted.")
     unknown: list[str] = Field(default=[], description="Ids that no document has.")
     change: int = Field(description="The number of the index's last change.")
+
+
+class TextScore(BaseModel):
+    """The score of one text, as TEI has it."""
+
+    index: int = Field(description="The place of the text in the request.")
+    score: float
+    text: str = Field(default="", description="Left out without return_text.")
+
+
+class DocumentScore(BaseModel):
+    """The score of one document, as Cohere has it."""
+
+    index: int = Field(description="The place of the document in the request.")
+    relevance_score: float
+    document: dict[str, str] = Field(default={}, description="Left out without return_documents.")
+
+
+class RerankAnswer(BaseModel):
+    """The answer of `/rerank` to documents; to texts it is a list of scores."""
+
+    results: list[DocumentScore] = Field(description="Best first.")
+    model: str = Field(description="The name of the re-ranker.")
 
 
 class EmbeddingAnswer(BaseModel):

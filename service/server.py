@@ -73,6 +73,7 @@ def serve(settings: Settings, *, on_ready: Callable[[str], None] | None = None) 
         cache_bytes=settings.cache_bytes,
         limit_bytes=memory_limit(),
         document_encoder=settings.document_encoder if listed(settings.write_keys) else None,
+        reranker=settings.reranker,
     )
     # First, so that a taken port is reported before the index is read.
     with listen(settings.host, settings.port) as listener:

@@ -60,6 +60,7 @@ class Settings(BaseSettings):
         None, description="the path of an encoder directory, or the name of one that ships"
     )
     precision: Precision | None = Field(None, description="int8, int8_static or fp32")
+    reranker: Path | None = Field(None, description="the path of a re-ranker's directory")
     host: str = Field("127.0.0.1", description="an address of this machine")
     port: int = Field(8000, ge=0, le=65_535, description="a whole number from 0 to 65535")
     threads: int = Field(
@@ -70,6 +71,7 @@ class Settings(BaseSettings):
     )
     max_query_chars: Count = _LIMITS.max_query_chars
     max_top_k: Count = _LIMITS.max_top_k
+    max_reranked: Count = _LIMITS.max_reranked
     max_offset: Count = _LIMITS.max_offset
     max_batch_queries: Count = _LIMITS.max_batch_queries
     max_batch_hits: Count = _LIMITS.max_batch_hits
@@ -115,17 +117,19 @@ class Settings(BaseSettings):
 
     @model_validator(mode="after")
     def _a_whole_batch_can_wait(self) -> Self:
-        if self.max_queued_queries < self.max_batch_queries:
-            raise PydanticCustomError(
-                "queue_too_short",
-                "{prefix}MAX_QUEUED_QUERIES is {queued}; at least {prefix}MAX_BATCH_QUERIES, "
-                "which is {batch}, is expected",
-                {
-                    "prefix": PREFIX,
-                    "queued": self.max_queued_queries,
-                    "batch": self.max_batch_queries,
-                },
-            )
+        for name in ("max_batch_queries", "max_reranked"):
+            if self.max_queued_queries < getattr(self, name):
+                raise PydanticCustomError(
+                    "queue_too_short",
+                    "{prefix}MAX_QUEUED_QUERIES is {queued}; at least {prefix}{name}, which is "
+                    "{batch}, is expected",
+                    {
+                        "prefix": PREFIX,
+                        "queued": self.max_queued_queries,
+                        "name": name.upper(),
+                        "batch": getattr(self, name),
+                    },
+                )
         return self
 
     def lines(self) -> Iterator[str]:

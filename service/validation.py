@@ -41,7 +41,9 @@ def _refused_field(
     model: type[BaseModel] | None, where: str, mistake: dict[str, Any], *location: Any
 ) -> Exception:
     name, *position = location
-    field = f"{name}[{position[0]}]" if position and isinstance(position[0], int) else str(name)
+    is_item = bool(position) and isinstance(position[0], int)
+    inner = f"[{position[0]}]" if is_item else "".join(f".{each}" for each in position[:1])
+    field = f"{name}{inner}"
     if mistake["type"] == "extra_forbidden" and model is not None:
         known = ", ".join(model.model_fields) or "none"
         return InvalidRequestError(
@@ -53,7 +55,7 @@ def _refused_field(
             return error
         return InvalidRequestError(field, f"{field}: {error}")
     schema = {} if model is None else _properties(model).get(name, {})
-    expected = (schema.get("items", {}) if field != name else schema).get("description")
+    expected = (schema.get("items", {}) if is_item else schema).get("description")
     if expected is None:  # not one of the service's own fields
         field = shown(".".join(map(str, location)))
         return InvalidRequestError(field, f"{field}: {mistake['msg']}")

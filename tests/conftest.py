@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from swiftlet.encoders import DEFAULT_ENCODER
+from swiftlet.encoders import DEFAULT_ENCODER, DEFAULT_QUERY_ENCODER
 from swiftlet.indexing.build import BuildSettings, build_index
 from swiftlet.retrieval.encoder import OnnxEncoder
 from swiftlet.retrieval.searcher import Searcher
@@ -84,3 +84,19 @@ def small_searcher(small_index: Path) -> Iterator[Searcher]:
     searcher = Searcher.open(small_index, DEFAULT_ENCODER)
     yield searcher
     searcher.close()
+
+
+@pytest.fixture(scope="session")
+def reranker_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A re-ranker of the weights that ship, with a random head."""
+    import torch
+
+    from export.reranker_directory import export_reranker
+    from training.model.cross_encoder import CrossEncoder
+    from training.model.towers import TowerSettings
+
+    folder = tmp_path_factory.mktemp("reranker")
+    torch.manual_seed(0)
+    CrossEncoder.load(TowerSettings(model=DEFAULT_QUERY_ENCODER)).save(folder / "model")
+    export_reranker(folder / "model", folder / "reranker", precisions=["int8"])
+    return folder / "reranker"

@@ -1,12 +1,14 @@
 """Searching, for one query and for several."""
 
 import json
+from collections.abc import Mapping
 from functools import partial
 from hashlib import blake2b
 from typing import Annotated, Any, NamedTuple
 from urllib.parse import parse_qsl
 
 from fastapi import APIRouter, Depends, Query, Request
+from pydantic import Field
 from pydantic_core import to_json
 from starlette.responses import Response
 
@@ -22,12 +24,14 @@ from service.problems import (
     TooManyQueriesError,
 )
 from service.schemas import (
+    JSON_TEXT,
     BatchAnswer,
     FilterText,
     LinkModel,
     QueryOptions,
     RequestFields,
     RequestModel,
+    Rerank,
     Searchable,
     SearchAnswer,
     SearchOptions,
@@ -56,12 +60,14 @@ _REFUSALS = (InvalidArgumentError, QueueFullError, DeadlineError)
 class _Found(NamedTuple):
     """The hits of one query and its groups as JSON, how many hits there are, and their generation.
 
+    `num_reranked` documents were scored by the re-ranker.
     `stage_seconds` and `cached` are for metrics.
     """
 
     hits: bytes
     groups: bytes
     num_hits: int
+    num_reranked: int
     generation: str
     stage_seconds: tuple[float, ...]
     cached: bool | None
@@ -75,6 +81,17 @@ def search_router(service: Service) -> APIRouter:
     class Body(RequestModel):
         query: Annotated[str, fields.query, Searchable]
 
+    class BoundedRerank(Rerank):
+        """What a re-ranker orders."""
+
+        top_n: Annotated[int, fields.top_n]
+
+    reranking = Field(
+        None,
+        description='null, or the number of documents that a re-ranker orders, {"top_n": 20}, '
+        f"from 1 to {limits.max_reranked},",
+    )
+
     class Link(LinkModel):
         q: Annotated[str, fields.query, Searchable]
 
@@ -82,6 +99,7 @@ def search_router(service: Service) -> APIRouter:
     class SearchRequest(QueryOptions, Body):
         """The body of `POST /search`."""
 
+        rerank: BoundedRerank | None = reranking
         group_size: Annotated[int, fields.group_size] = 3
         top_k: Annotated[int, fields.top_k] = fields.default_top_k
         offset: Annotated[int, fields.offset] = 0
@@ -91,6 +109,7 @@ def search_router(service: Service) -> APIRouter:
         """The query string of `GET /search`."""
 
         filter: FilterText = None
+        rerank: Annotated[BoundedRerank | None, JSON_TEXT] = reranking
         group_size: Annotated[int, fields.group_size] = 3
         top_k: Annotated[int, fields.top_k] = fields.default_top_k
         offset: Annotated[int, fields.offset] = 0
@@ -180,6 +199,10 @@ async def _answer(service: Service, request: Request, query: str, asked: QueryOp
             "the index has changed since it gave this cursor: search again without it",
         )
     parts = [b'"hits":%b' % found.hits]
+    headers = {}
+    if asked.rerank is not None:
+        parts.append(b'"reranked":%d' % found.num_reranked)
+        headers["x-reranked"] = f"{found.num_reranked}"
     if asked.group_by is not None:
         parts.append(b'"groups":%b' % found.groups)
     elif found.num_hits == asked.top_k and asked.fusion == "weighted":
@@ -189,7 +212,7 @@ async def _answer(service: Service, request: Request, query: str, asked: QueryOp
             cursor = f"{following}.{digest}.{found.generation}"
             parts.append(b'"next":"%b"' % cursor.encode())
     parts.append(b'"index":"%b"' % found.generation.encode())
-    return _json(b"{%b}" % b",".join(parts))
+    return _json(b"{%b}" % b",".join(parts), headers)
 
 
 def _digest(query: str, asked: QueryOptions, searcher: Searcher) -> str:
@@ -197,7 +220,7 @@ def _digest(query: str, asked: QueryOptions, searcher: Searcher) -> str:
     mode, weight = asked.mode or searcher.modes[0], None
     if mode == "hybrid":
         weight = searcher.weight if asked.weight is None else asked.weight
-    search = query, mode, weight, asked.filter or Every(()), asked.min_score
+    search = query, mode, weight, asked.filter or Every(()), asked.min_score, asked.rerank
     return blake2b(repr(search).encode(), digest_size=4).hexdigest()
 
 
@@ -222,8 +245,8 @@ def _position(
     if digest != _digest(query, asked, searcher):
         raise InvalidRequestError(
             "cursor",
-            "the cursor is of another search; give it with the query, mode, weight, filter and "
-            "min_score of the search that gave it",
+            "the cursor is of another search; give it with the query, mode, weight, filter, "
+            "min_score and rerank of the search that gave it",
         )
     return int(offset), generation
 
@@ -236,8 +259,9 @@ def _check_groups(asked: QueryOptions, limits: Limits) -> None:
             f"group_size is {asked.group_size}, so {asked.top_k} groups have {wanted} documents; "
             f"at most {limits.max_top_k} are expected: ask for fewer groups, or for smaller ones",
         )
-    if asked.offset:
-        raise InvalidRequestError("offset", "give either offset or group_by")
+    for name, given in (("offset", asked.offset), ("rerank", asked.rerank)):
+        if given:
+            raise InvalidRequestError(name, f"give either {name} or group_by")
 
 
 async def check_query_string(request: Request) -> None:
@@ -287,10 +311,14 @@ async def _find_each(
                 f'{_MOST_SENTENCES} are highlighted in one request: ask for fewer, or for "words"',
             )
         expected_seconds += options.top_k * _SECONDS_PER_SENTENCE
+    deadline = context.began + options.timeout_ms / 1000
+    reranker = loaded.searcher.reranker
+    if isinstance(options, QueryOptions) and options.rerank and reranker is not None:
+        expected_seconds += options.rerank.top_n * reranker.seconds
     completed = await service.executor.map(
-        partial(_find, loaded, options),
+        partial(_find, loaded, options, deadline),
         queries,
-        deadline=context.began + options.timeout_ms / 1000,
+        deadline=deadline,
         expected_seconds=expected_seconds,
         receive=request.receive,
     )
@@ -298,7 +326,7 @@ async def _find_each(
     return loaded, [each.result for each in completed]
 
 
-def _find(loaded: LoadedIndex, options: SearchOptions, query: str) -> _Found:
+def _find(loaded: LoadedIndex, options: SearchOptions, deadline: float, query: str) -> _Found:
     fields: dict[str, Any] = {
         "mode": options.mode,
         "weight": options.weight,
@@ -310,7 +338,7 @@ def _find(loaded: LoadedIndex, options: SearchOptions, query: str) -> _Found:
         "cache": loaded.cache,
     }
     found: SearchResult | GroupedResult
-    groups = b""
+    groups, num_reranked = b"", 0
     if isinstance(options, QueryOptions) and options.group_by is not None:
         found = loaded.searcher.search_groups(
             query,
@@ -326,13 +354,16 @@ def _find(loaded: LoadedIndex, options: SearchOptions, query: str) -> _Found:
         ]
         groups = to_json(listed, inf_nan_mode="null")
     else:
+        if isinstance(options, QueryOptions) and options.rerank is not None:
+            fields |= {"rerank": options.rerank.top_n, "deadline": deadline}
         found = loaded.searcher.search(query, options.top_k, offset=options.offset, **fields)
-        hits = found.hits
+        hits, num_reranked = found.hits, found.num_reranked
     return _Found(
         # JSON has no NaN: one in a document's metadata must not make the answer invalid.
         to_json([_hit_fields(hit, options) for hit in hits], inf_nan_mode="null"),
         groups,
         len(hits),
+        num_reranked,
         found.generation,
         found.stage_seconds,
         None if loaded.cache is None or options.mode == "lexical" else found.cached,
@@ -354,15 +385,18 @@ def _hit_fields(hit: Hit, options: SearchOptions) -> dict[str, Any]:
         passage["text"] = hit.passage.text
     if options.highlight is not None:
         passage["highlights"] = hit.highlights
-    return {
+    fields = {
         "document_id": hit.document_id,
         "score": hit.score,
         "title": hit.title,
         "passage": passage,
         "metadata": hit.metadata,
     }
+    if isinstance(options, QueryOptions) and options.rerank is not None:
+        fields["rerank_score"] = hit.rerank_score
+    return fields
 
 
-def _json(content: bytes) -> Response:
+def _json(content: bytes, headers: Mapping[str, str] | None = None) -> Response:
     # FastAPI passes it on: docs/results/service-ablation.md has the cost of response models.
-    return Response(content, media_type="application/json")
+    return Response(content, media_type="application/json", headers=headers)

@@ -11,6 +11,8 @@ from swiftlet.cli.options import (
     ModeOption,
     PrecisionOption,
     QueryEncoderOption,
+    RerankerOption,
+    RerankOption,
     WeightOption,
     value_of,
 )
@@ -30,6 +32,8 @@ def evaluate(
     mode: ModeOption = None,
     weight: WeightOption = None,
     fusion: FusionOption = "weighted",
+    rerank: RerankOption = None,
+    reranker: RerankerOption = None,
     metric: Annotated[
         list[str] | None,
         typer.Option(help="May be repeated.", show_default="nDCG@10, MRR@10, recall@100"),
@@ -64,6 +68,8 @@ def evaluate(
             mode=mode,
             weight=weight,
             fusion=fusion,
+            rerank=rerank,
+            reranker=reranker,
             metrics=metric or DEFAULT_METRICS,
             top_k=top_k,
             run_out=run_out,

@@ -64,6 +64,13 @@ WeightOption = Annotated[
     ),
 ]
 FusionOption = Annotated[Fusion, typer.Option(help="weighted, or rrf (reciprocal rank fusion).")]
+RerankOption = Annotated[
+    int | None,
+    typer.Option(min=1, help="Best documents that the re-ranker orders.", show_default="none"),
+]
+RerankerOption = Annotated[
+    Path | None, typer.Option(help="Directory of a re-ranker.", show_default="none")
+]
 FILTER_HELP = 'Conditions on the metadata, in JSON: {"year": {"gte": 2020}}.'
 FilterOption = Annotated[
     str | None,

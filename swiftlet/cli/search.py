@@ -15,6 +15,8 @@ from swiftlet.cli.options import (
     ModeOption,
     PrecisionOption,
     QueryEncoderOption,
+    RerankerOption,
+    RerankOption,
     WeightOption,
     filter_of,
     value_of,
@@ -39,6 +41,8 @@ def search(
     min_score: Annotated[
         float | None, typer.Option(help="Leave out documents with a lower score.")
     ] = None,
+    rerank: RerankOption = None,
+    reranker: RerankerOption = None,
     encoder: QueryEncoderOption = None,
     precision: PrecisionOption = None,
 ) -> None:
@@ -47,7 +51,9 @@ def search(
     from swiftlet.retrieval.text import check_query
 
     query, chosen = check_query(query), filter_of(filter_)
-    with open_searcher(index, encoder=encoder, precision=value_of(precision)) as searcher:
+    with open_searcher(
+        index, encoder=encoder, precision=value_of(precision), reranker=reranker
+    ) as searcher:
         result = searcher.search(
             query,
             top_k,
@@ -57,6 +63,7 @@ def search(
             filter=chosen,
             offset=offset,
             min_score=min_score,
+            rerank=rerank,
         )
     _print_hits(result.hits, offset + 1)
     stages = zip(searcher.stage_names, result.stage_seconds, strict=True)
@@ -72,7 +79,8 @@ def _print_hits(hits: "Sequence[Hit]", first_rank: int) -> None:
     if not hits:
         output.print("no documents found")
     for rank, hit in enumerate(hits, start=first_rank):
-        place = f"[bold]{rank:>3}[/]  [green]{hit.score:.4f}[/]  [cyan]{escape(hit.document_id)}[/]"
+        score = hit.score if hit.rerank_score is None else hit.rerank_score
+        place = f"[bold]{rank:>3}[/]  [green]{score:.4f}[/]  [cyan]{escape(hit.document_id)}[/]"
         output.print(f"{place}  {escape(hit.title)}".rstrip(), soft_wrap=True)
         text = " ".join(hit.passage.text.split())
         if len(text) > _SHOWN_CHARACTERS:

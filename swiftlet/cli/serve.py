@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from swiftlet.cli.options import PrecisionOption, ServedEncoderOption, value_of
+from swiftlet.cli.options import PrecisionOption, RerankerOption, ServedEncoderOption, value_of
 
 
 def serve(
@@ -14,6 +14,7 @@ def serve(
     ] = None,
     encoder: ServedEncoderOption = None,
     precision: PrecisionOption = None,
+    reranker: RerankerOption = None,
     host: Annotated[
         str | None, typer.Option(help="Address to listen on.", show_default="127.0.0.1")
     ] = None,
@@ -29,6 +30,7 @@ def serve(
         index=index,
         encoder=encoder,
         precision=value_of(precision),
+        reranker=reranker,
         host=host,
         port=port,
     )

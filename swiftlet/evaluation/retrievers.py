@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, Protocol, Self
 from urllib.parse import quote
@@ -35,6 +35,11 @@ class Retriever(Protocol):
         ...
 
 
+def by_rank(found: Sequence[tuple[str, float]]) -> list[tuple[str, float]]:
+    """Documents with 1 / rank as their score: metrics read scores, and a re-ranker's are others."""
+    return [(document_id, 1 / rank) for rank, (document_id, _) in enumerate(found, start=1)]
+
+
 class SearcherRetriever:
     """Finds documents with a searcher in this process."""
 
@@ -48,8 +53,9 @@ class SearcherRetriever:
 
         :raises QueryError: When the query cannot be searched.
         """
-        hits = self._searcher.search(query, top_k, include_text=False, **self._fields).hits
-        return [(hit.document_id, hit.score) for hit in hits]
+        found = self._searcher.search(query, top_k, include_text=False, **self._fields)
+        scores = [(hit.document_id, hit.score) for hit in found.hits]
+        return by_rank(scores) if found.num_reranked else scores
 
     def holds(self, document_id: str) -> bool:
         """Whether the index has the document."""
@@ -133,7 +139,9 @@ class ServiceRetriever:
         if answer.status_code != 200:
             raise self._refusal(answer)
         try:
-            return [(str(hit["document_id"]), float(hit["score"])) for hit in answer.json()["hits"]]
+            found = answer.json()
+            scores = [(str(hit["document_id"]), float(hit["score"])) for hit in found["hits"]]
+            return by_rank(scores) if found.get("reranked") else scores
         except (ValueError, TypeError, KeyError) as error:
             raise self._not_a_service("/search") from error
 

@@ -38,6 +38,8 @@ def evaluate(
     mode: Mode | None = None,
     weight: float | None = None,
     fusion: Fusion = "weighted",
+    rerank: int | None = None,
+    reranker: StrPath | None = None,
     metrics: Sequence[str] = DEFAULT_METRICS,
     top_k: int | None = None,
     run_out: StrPath | None = None,
@@ -53,7 +55,8 @@ def evaluate(
     :param encoder: The query encoder for an index directory; None takes its own, or else the
         one that ships.
     :param precision: The encoder's model; None takes the encoder's default.
-    :param mode: As in `Searcher.search`, like `weight` and `fusion`.
+    :param mode: As in `Searcher.search`, like `weight`, `fusion` and `rerank`.
+    :param reranker: The directory of a re-ranker, for an index directory.
     :param metrics: Such as nDCG@10, MRR@10, recall@100 or Holes@10.
     :param top_k: Documents for each query; None takes as many as the metrics need, at least 100.
     :param run_out: The path of a TREC run to write.
@@ -86,9 +89,9 @@ def evaluate(
         _check_run_file(path_of("run_out", run_out))
     baseline = None if against is None else read_run(path_of("against", against))
     every_query, judged = queries_of(queries), qrels_of(qrels)
-    given = {"mode": mode, "weight": weight, "fusion": fusion}
+    given = {"mode": mode, "weight": weight, "fusion": fusion, "rerank": rerank}
     fields = {name: value for name, value in given.items() if value is not None}
-    with _retriever(target, encoder, precision, fields) as retriever:
+    with _retriever(target, encoder, precision, fields, reranker) as retriever:
         judgements = _match(
             every_query, judged, retriever, qrels, progress, allow_unknown=allow_unknown
         )
@@ -216,19 +219,25 @@ def _retriever(
     encoder: StrPath | None,
     precision: Precision | None,
     fields: Mapping[str, Any],
+    reranker: StrPath | None,
 ) -> Iterator[Retriever]:
     is_index = not isinstance(target, Searcher) and not _is_url(target)
-    if not is_index and (encoder is not None or precision is not None):
+    if not is_index and any(each is not None for each in (encoder, precision, reranker)):
         raise InvalidArgumentError(
-            f"{target} has an encoder of its own: an encoder and a precision are for an index"
+            f"{target} has models of its own: an encoder, a precision and a re-ranker are for an "
+            "index"
         )
     if isinstance(target, Searcher):
         yield SearcherRetriever(target, **fields)
     elif _is_url(target):
+        if "rerank" in fields:
+            fields = {**fields, "rerank": {"top_n": fields["rerank"]}}
         with ServiceRetriever.connect(str(target), **fields) as retriever:
             yield retriever
     else:
-        with open_searcher(target, encoder=encoder, precision=precision) as searcher:
+        with open_searcher(
+            target, encoder=encoder, precision=precision, reranker=reranker
+        ) as searcher:
             yield SearcherRetriever(searcher, **fields)
 
 

@@ -17,6 +17,7 @@ from swiftlet.retrieval.engines import DEFAULT_ENGINE
 from swiftlet.retrieval.errors import InvalidArgumentError, shown
 from swiftlet.retrieval.lexical.analysis import DEFAULT_LANGUAGE
 from swiftlet.retrieval.manifest import Manifest
+from swiftlet.retrieval.reranker import OnnxReranker
 from swiftlet.retrieval.searcher import Searcher
 
 StrPath = str | os.PathLike[str]
@@ -97,6 +98,7 @@ def open_searcher(
     *,
     encoder: StrPath | None = None,
     precision: Precision | None = None,
+    reranker: StrPath | None = None,
     readers: int = 1,
 ) -> Searcher:
     """Open an index directory for searching, after every file is verified.
@@ -104,6 +106,7 @@ def open_searcher(
     :param encoder: The directory of a query encoder of the index's embedding space; None takes the
         index's own, or else the one that ships.
     :param precision: The encoder's model; None takes the encoder's default.
+    :param reranker: The directory of a re-ranker, for searches with `rerank`.
     :param readers: How many threads will search at once.
     :raises ArtefactError: When the index or the encoder is damaged, or they do not fit together.
     :raises InvalidArgumentError: When an argument is of another type or out of range, or the
@@ -113,7 +116,8 @@ def open_searcher(
     place = path_of("index", index)
     given = None if encoder is None else encoders.find(path_of("encoder", encoder))
     found = given or encoders.of_index(place)
-    return Searcher.open(place, found, precision=precision, readers=readers)
+    loaded = None if reranker is None else OnnxReranker.load(path_of("reranker", reranker))
+    return Searcher.open(place, found, precision=precision, reranker=loaded, readers=readers)
 
 
 def write(

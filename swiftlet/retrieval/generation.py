@@ -35,13 +35,17 @@ class Generation:
                 f"from {num_hits} to {len(search.hits)}: a stage that leaves documents "
                 "out repeats, and comes before `aggregate`"
             )
-        scores = [hit.score for hit in search.hits]
+        scores = [
+            (0, hit.score) if hit.rerank_score is None else (1, hit.rerank_score)
+            for hit in search.hits
+        ]
         if scores != sorted(scores, reverse=True):
             raise RuntimeError(
                 f"one of the stages {self._stage_names} has put the hits into another "
                 "order than their scores: a stage that ranks sets the scores, too"
             )
-        return SearchResult(search.hits, seconds, search.cached, self.name)
+        num_reranked = len(search.rerank_scores)
+        return SearchResult(search.hits, seconds, search.cached, self.name, num_reranked)
 
     def _run(self, search: SearchState) -> tuple[float, ...]:
         """Run the stages, those that repeat until the search is complete; seconds of each."""

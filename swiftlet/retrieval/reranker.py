@@ -3,6 +3,7 @@
 import json
 from math import tanh
 from pathlib import Path
+from time import perf_counter
 from typing import Protocol
 
 import numpy as np
@@ -34,8 +35,16 @@ _CHARACTERS_PER_TOKEN = 16
 class Reranker(Protocol):
     """Scores texts for a query by reading both together."""
 
+    name: str
+    seconds: float
+    """The approximate time of one text."""
+
     def score(self, query: str, text: str) -> float:
         """The score of a text, from 0 to 1."""
+        ...
+
+    def logit(self, query: str, text: str) -> float:
+        """The score as the model gives it: any number."""
         ...
 
 
@@ -56,6 +65,7 @@ class OnnxReranker:
         self.manifest = manifest
         self.precision = precision
         self.name = str(manifest.details.get("name", ""))
+        self.seconds = 0.0
         self._session = session
         self._tokenizer = tokenizer
         self._characters = _CHARACTERS_PER_TOKEN * tokenizer.truncation["max_length"]
@@ -78,7 +88,9 @@ class OnnxReranker:
             manifest,
             precision,
         )
-        reranker._check_canonical(directory / CANONICAL_FILE)
+        began = perf_counter()
+        num_pairs = reranker._check_canonical(directory / CANONICAL_FILE)
+        reranker.seconds = (perf_counter() - began) / num_pairs
         return reranker
 
     def __repr__(self) -> str:
@@ -108,7 +120,8 @@ class OnnxReranker:
             if name in self._inputs
         }
 
-    def _check_canonical(self, path: Path) -> None:
+    def _check_canonical(self, path: Path) -> int:
+        """Score the canonical pairs again; how many there are."""
         try:
             canonical = json.loads(path.read_bytes())
             expected = zip(canonical["pairs"], canonical["scores"][self.precision], strict=True)
@@ -125,6 +138,7 @@ class OnnxReranker:
                 f"{path.parent} does not give its canonical scores on this machine: one differs by "
                 f"{max(drifts):.3f}, at most {bound} is expected; export it again"
             )
+        return len(drifts)
 
 
 def open_tokenizer(path: Path) -> tokenizers.Tokenizer:

@@ -37,10 +37,12 @@ from swiftlet.retrieval.metadata.grouping import (
     find_groups,
 )
 from swiftlet.retrieval.modes import DEFAULT_WEIGHT, FUSIONS, MODES, Fusion, Highlighting, Mode
+from swiftlet.retrieval.reranker import Reranker
 from swiftlet.retrieval.stages import STAGES
 from swiftlet.retrieval.stages.state import (
     BaseParts,
     EmbeddingCache,
+    Reranking,
     SearchParts,
     SearchState,
     depth_of,
@@ -66,6 +68,7 @@ class Searcher:
         store: DocumentStore,
         index_manifest: Manifest,
         encoder_manifest: Manifest,
+        reranker: Reranker | None = None,
     ) -> None:
         """Put the parts together.
 
@@ -74,6 +77,7 @@ class Searcher:
         """
         self.encoder = encoder
         self.encoder_manifest = encoder_manifest
+        self.reranker = reranker
         self._stages = STAGES
         self.stage_names = tuple(stage.name for stage in self._stages)
         """In the order of `SearchResult.stage_seconds`."""
@@ -95,10 +99,12 @@ class Searcher:
         encoder_directory: Path,
         *,
         precision: Precision | None = None,
+        reranker: Reranker | None = None,
         readers: int = 1,
     ) -> "Searcher":
         """Open an index with the query encoder in `encoder_directory`; verifies every file of both.
 
+        :param reranker: What searches with `rerank` are re-ranked by.
         :param readers: How many threads will search at once; no file is opened later for them.
         :raises ManifestError: When one is of another kind or of a newer format.
         :raises CorruptArtefactError: When a file has been altered.
@@ -120,6 +126,7 @@ class Searcher:
             store=base.store,
             index_manifest=directory.manifest,
             encoder_manifest=encoder.manifest,
+            reranker=reranker,
         )
         searcher._directory = directory
         searcher.path = index_directory
@@ -220,6 +227,8 @@ class Searcher:
         min_score: float | None = None,
         include_text: bool = True,
         highlight: Highlighting | None = None,
+        rerank: int | None = None,
+        deadline: float = inf,
         cache: EmbeddingCache | None = None,
         options: Mapping[str, Any] | None = None,
     ) -> SearchResult:
@@ -241,6 +250,9 @@ class Searcher:
         :param min_score: Leave out documents with a lower score.
         :param highlight: Mark the "words" of the query in each passage, or the "sentence" that is
             nearest in meaning; it takes about as long as encoding every sentence as a query.
+        :param rerank: Order this many of the best documents by the re-ranker.
+        :param deadline: The time of `perf_counter` at which the answer is due: the re-ranker ends
+            before, and documents that it has not scored follow in the order that they had.
         :param cache: Embeddings that this searcher's encoder made before.
         :param options: Values for stages that take some, by the name of the stage.
         :raises QueryError: When the query is blank or not valid text.
@@ -258,6 +270,9 @@ class Searcher:
         offset = whole_number("offset", offset, least=0)
         check_fusion(fusion, weight, offset)
         depth = depth_of(offset, top_k)
+        reranking = self._reranking(rerank, number("deadline", deadline))
+        if reranking is not None:
+            depth = max(depth, reranking.top_n)
         if options:
             check_options(options, self.stage_names)
         search = SearchState(
@@ -275,6 +290,7 @@ class Searcher:
             num_candidates=num_candidates_for(depth, mode),
             num_wanted=offset + top_k,
             depth=depth,
+            reranking=reranking,
         )
         return self._generation.search(search)
 
@@ -296,7 +312,7 @@ class Searcher:
 
         :param group_by: A field of which each document has one value at most; a field of a nested
             object is named by its path, "author.name".
-        :param options: As `search` has them, except `offset`.
+        :param options: As `search` has them, except `offset` and `rerank`.
         :raises FilterError: When no document has the field, or a document has several values.
         :raises RetrievalError: As `search`.
         """
@@ -306,8 +322,9 @@ class Searcher:
             raise InvalidArgumentError(
                 f"group_by is {shown(group_by)}, but the name of a field is expected"
             )
-        if "offset" in options:
-            raise InvalidArgumentError("a search for groups takes no offset")
+        for name in ("offset", "rerank"):
+            if name in options:
+                raise InvalidArgumentError(f"a search for groups takes no {name}")
         passing = Every(()) if filter is None else parse_filter(filter)
         # One generation for all searches: `refresh` does not change that of the copy.
         pinned = copy(self)
@@ -316,6 +333,17 @@ class Searcher:
         cache = OneEmbedding() if cache is None else cache
         search = partial(pinned.search, query, cache=cache, **options)
         return find_groups(search, group_by, passing, count=top_k, size=group_size)
+
+    def _reranking(self, rerank: object, deadline: float) -> Reranking | None:
+        if rerank is None:
+            return None
+        top_n = whole_number("rerank", rerank, least=1)
+        if self.reranker is None:
+            raise InvalidArgumentError(
+                f"rerank is {top_n}, but there is no re-ranker: name its directory with the option "
+                "--reranker, as SWIFTLET_RERANKER of a service, or in swiftlet.open"
+            )
+        return Reranking(self.reranker, top_n, deadline)
 
     def check_mode(self, mode: object) -> Mode:
         """The mode, if the index can be searched in it.

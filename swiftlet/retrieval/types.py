@@ -59,7 +59,8 @@ class Passage:
 class Hit:
     """A document found for a query, with the passage that gave it its score (maxP).
 
-    `highlights` are spans of the passage's text.
+    `highlights` are spans of the passage's text. `rerank_score`, from 0 to 1, is that of a
+    re-ranker, if it has scored the passage.
     """
 
     document_id: str
@@ -68,18 +69,22 @@ class Hit:
     passage: Passage
     metadata: Mapping[str, object]
     highlights: tuple[Span, ...] = ()
+    rerank_score: float | None = None
 
     def __repr__(self) -> str:
         text = " ".join(self.passage.text[:_SHOWN_CHARACTERS].split())
         more = " …" if len(self.passage.text) > _SHOWN_CHARACTERS else ""
         title = f"  {self.title}" if self.title else ""
-        return f"{self.score:.4f}  {self.document_id}{title}: {text}{more}"
+        score = self.score if self.rerank_score is None else self.rerank_score
+        return f"{score:.4f}  {self.document_id}{title}: {text}{more}"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class SearchResult:
     """The hits of a search, best document first.
 
+    Those with a `rerank_score` come first, by this score, and the others by their score.
+    `num_reranked` documents were re-ranked, on this page or not.
     `stage_seconds` has one number for each of `STAGE_NAMES`: 0.0 where a stage had nothing to do.
     `cached` is true when the query's embedding came from the cache. `generation` is that of the
     index (`Searcher.generation`).
@@ -89,6 +94,7 @@ class SearchResult:
     stage_seconds: tuple[float, ...]
     cached: bool = False
     generation: str = ""
+    num_reranked: int = 0
 
     def __iter__(self) -> Iterator[Hit]:
         return iter(self.hits)

@@ -29,6 +29,9 @@ def before_call(context: Any, case: Any, kwargs: Any) -> None:
             fields.pop("offset", None)
             fields["group_by"] = "topic"
             fields["top_k"] = fields["group_size"] = 3
+            fields.pop("rerank", None)
+        if isinstance(fields.get("rerank"), str):
+            fields["rerank"] = '{"top_n": 3}'
         if fields.get("fusion") == "rrf":
             fields.pop("weight", None)
             fields.pop("offset", None)
@@ -37,7 +40,12 @@ def before_call(context: Any, case: Any, kwargs: Any) -> None:
             fields.pop("highlight", None)
     if isinstance(case.body, dict):
         case.body = {name: whole(value) for name, value in case.body.items()}
-        if isinstance(documents := case.body.get("documents"), list):
+        if case.path == "/rerank":
+            if case.meta.generation.mode.is_positive:  # either documents or texts
+                name = "texts" if case.body.get("texts") else "documents"
+                case.body.pop("documents" if name == "texts" else "texts", None)
+                case.body[name] = case.body.get(name) or ["a text"]
+        elif isinstance(documents := case.body.get("documents"), list):
             # Ids are not blank and come once; a document has a text, or a title.
             case.body["documents"] = [
                 {**each, "_id": f"{number}", "text": f"Text {number}."}

@@ -50,11 +50,13 @@ generation.max-examples = {reloads}
 
 
 @pytest.fixture
-def server_of_its_own(small_index: Path, tmp_path: Path) -> Iterator[Server]:
+def server_of_its_own(
+    small_index: Path, reranker_directory: Path, tmp_path: Path
+) -> Iterator[Server]:
     """A server with an index that the requests may change."""
     index = shutil.copytree(small_index, tmp_path / "index")
     keys = {f"{name}_keys": f"the-{name}-key-of-the-tests" for name in ("search", "admin", "write")}
-    with running(index, **keys) as server:
+    with running(index, reranker=reranker_directory, **keys) as server:
         yield server
 
 

@@ -19,8 +19,11 @@ class Fetch:
         scores = search.documents.scores[asked].tolist()
         rows = search.documents.rows[asked].tolist()
         found = self._store.passages(rows, include_text=search.include_text)
+        new = search.rerank_scores[asked]
         search.hits = [
-            Hit(passage.document_id, score, title, passage, metadata)
-            for score, (passage, title, metadata) in zip(scores, found, strict=True)
+            Hit(passage.document_id, score, title, passage, metadata, rerank_score=rerank_score)
+            for score, rerank_score, (passage, title, metadata) in zip(
+                scores, [*new, *[None] * (len(rows) - len(new))], found, strict=True
+            )
         ]
         return True

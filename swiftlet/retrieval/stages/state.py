@@ -25,6 +25,7 @@ from swiftlet.retrieval.lexical.index import LexicalIndex, LexicalQuery
 from swiftlet.retrieval.metadata.columns import Columns
 from swiftlet.retrieval.metadata.filters import Filter, check_fields, passing
 from swiftlet.retrieval.modes import Fusion, Highlighting, Mode
+from swiftlet.retrieval.reranker import Reranker
 from swiftlet.retrieval.text import CheckedQuery
 from swiftlet.retrieval.types import Embeddings, Hit
 
@@ -175,6 +176,15 @@ class Ranking:
         return Ranking(self.scores[places], self.rows[places], self.highest_unseen)
 
 
+@dataclass(frozen=True, slots=True)
+class Reranking:
+    """Which documents a re-ranker scores: the `top_n` best, until a time of `perf_counter`."""
+
+    reranker: Reranker
+    top_n: int
+    deadline: float
+
+
 @dataclass(slots=True)
 class SearchState:
     """One search: the request, and the results of the stages so far.
@@ -184,7 +194,8 @@ class SearchState:
     known. All pass the `filter`, so they belong to the `selection`.
     `options` has values for stages that take some, by the name of the stage.
     `dense` and `lexical` are the passages that each index found, `candidates` those of both with
-    one score each, and `documents` the best passage of each document.
+    one score each, and `documents` the best passage of each document. After a `reranking`, the
+    first documents are those of `rerank_scores`.
     """
 
     query: CheckedQuery
@@ -201,6 +212,7 @@ class SearchState:
     num_candidates: int
     num_wanted: int
     depth: int
+    reranking: Reranking | None = None
     selection: Selection = field(init=False)
     cached: bool = False
     token_ids: list[int] | None = None
@@ -210,6 +222,7 @@ class SearchState:
     lexical: Ranking = field(init=False)
     candidates: Ranking = field(init=False)
     documents: Ranking = field(init=False)
+    rerank_scores: list[float] = field(default_factory=list)
     hits: list[Hit] = field(init=False)
 
     @property

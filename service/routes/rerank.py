@@ -1,0 +1,121 @@
+"""Scores of texts for a query, with requests and answers as Cohere and TEI have them."""
+
+from functools import partial
+from time import perf_counter
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Request
+from pydantic import BeforeValidator, Field
+from pydantic_core import to_json
+from starlette.responses import Response
+
+from service.body import json_route
+from service.context import STAGES, SearchTimes
+from service.executor import Completed
+from service.openapi import problems
+from service.problems import DeadlineError, InvalidRequestError, QueueFullError, TooManyQueriesError
+from service.schemas import RequestFields, RequestModel, RerankAnswer, Searchable, TextScore
+from service.state import Service
+from swiftlet.retrieval.errors import InvalidArgumentError
+from swiftlet.retrieval.reranker import Reranker
+from swiftlet.retrieval.stages.rerank import Rerank
+
+_REFUSALS = (InvalidArgumentError, TooManyQueriesError, QueueFullError, DeadlineError)
+_IGNORED = "any value, which is ignored"
+
+
+def rerank_router(service: Service) -> APIRouter:
+    """The route of a re-ranker."""
+    limits = service.limits
+    fields = RequestFields(limits)
+    bounded: Any = Field(
+        None,
+        min_length=1,
+        max_length=limits.max_reranked,
+        description=f"a list of 1 to {limits.max_reranked} texts",
+    )
+
+    class RerankRequest(RequestModel):
+        """The body of `POST /rerank`: `documents` as Cohere, or `texts` as TEI has them."""
+
+        query: Annotated[str, fields.query, Searchable]
+        documents: Annotated[list[str] | None, BeforeValidator(_texts_of)] = bounded
+        top_n: int | None = Field(None, ge=1, description="a whole number from 1, or null")
+        return_documents: bool = Field(False, description="true or false")
+        texts: list[str] | None = bounded
+        raw_scores: bool = Field(False, description="true or false")
+        return_text: bool = Field(False, description="true or false")
+        model: str = Field("", description=_IGNORED)
+        max_tokens_per_doc: int | None = Field(None, description=_IGNORED)
+        truncate: bool | None = Field(None, description=_IGNORED)
+        truncation_direction: str = Field("", description=_IGNORED)
+
+    router = APIRouter(
+        route_class=json_route(max_bytes=limits.max_body_bytes, timeout_ms=limits.body_timeout_ms)
+    )
+
+    @router.post(
+        "/rerank",
+        response_model=RerankAnswer | list[TextScore],
+        responses=problems(*_REFUSALS, body=True),
+    )
+    @router.post("/v1/rerank", include_in_schema=False)
+    @router.post("/v2/rerank", include_in_schema=False)
+    async def rerank(asked: RerankRequest, request: Request) -> Response:
+        """Score texts for a query: the answer to `documents` is Cohere's, that to `texts` TEI's."""
+        reranker, context = service.loaded.searcher.reranker, request.state.context
+        given = [each for each in (asked.documents, asked.texts) if each is not None]
+        if len(given) != 1:
+            raise InvalidRequestError("documents", "give either documents or texts")
+        if reranker is None:
+            raise InvalidRequestError(
+                "", "there is no re-ranker: start the service with SWIFTLET_RERANKER"
+            )
+        completed = await service.executor.map(
+            partial(_score, reranker, asked.query, asked.raw_scores),
+            given[0],
+            deadline=context.began + limits.timeout_ms / 1000,
+            receive=request.receive,
+        )
+        context.searches += map(_times, completed)
+        scores = [each.result[0] for each in completed]
+        best_first = sorted(range(len(scores)), key=scores.__getitem__, reverse=True)
+        answer: object
+        if asked.texts is not None:
+            answer = [
+                {"index": place, "score": scores[place]}
+                | ({"text": asked.texts[place]} if asked.return_text else {})
+                for place in best_first
+            ]
+        else:
+            results = [
+                {"index": place, "relevance_score": scores[place]}
+                | ({"document": {"text": given[0][place]}} if asked.return_documents else {})
+                for place in best_first[: asked.top_n]
+            ]
+            answer = {"results": results, "model": reranker.name}
+        return Response(to_json(answer), media_type="application/json")
+
+    return router
+
+
+def _texts_of(given: object) -> object:
+    """Documents as texts, or as objects that have one."""
+    if not isinstance(given, list):
+        return given
+    return [each["text"] if isinstance(each, dict) and "text" in each else each for each in given]
+
+
+def _score(reranker: Reranker, query: str, raw: bool, text: str) -> tuple[float, float]:
+    """The score of a text, and the seconds that it took."""
+    began = perf_counter()
+    score = reranker.logit(query, text) if raw else reranker.score(query, text)
+    return score, perf_counter() - began
+
+
+def _times(completed: Completed[tuple[float, float]]) -> SearchTimes:
+    seconds = {"queue": completed.queue_seconds, Rerank.name: completed.result[1]}
+    return SearchTimes(
+        completed.began - completed.queue_seconds,
+        tuple(seconds.get(stage, 0.0) for stage in STAGES),
+    )

@@ -1,0 +1,164 @@
+"""Re-ranking over HTTP: searches, and scores of texts as Cohere and TEI have them."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from service.limits import Limits
+from service.schemas import RerankAnswer, SearchAnswer
+from swiftlet.library.evaluation import evaluate
+from swiftlet.retrieval.reranker import OnnxReranker
+from swiftlet.retrieval.searcher import Searcher
+from tests.service.conftest import Application
+
+Make = Callable[..., Application]
+
+QUERY = "how do volcanoes erupt"
+TEXTS = ["Volcanoes erupt when magma rises.", "Bread is baked.", "Bees dance for honey."]
+
+
+@pytest.fixture(scope="module")
+def reranker(reranker_directory: Path) -> OnnxReranker:
+    return OnnxReranker.load(reranker_directory)
+
+
+@pytest.fixture
+def searcher(small_searcher: Searcher, reranker: OnnxReranker) -> Iterator[Searcher]:
+    small_searcher.reranker = reranker
+    yield small_searcher
+    small_searcher.reranker = None
+
+
+@pytest.fixture
+def app(make_application: Make, searcher: Searcher) -> Application:
+    return make_application(searcher)
+
+
+def test_a_search_has_the_rerankers_order_and_says_how_many(
+    app: Application, searcher: Searcher
+) -> None:
+    asked = {"query": QUERY, "top_k": 6, "rerank": {"top_n": 4}}
+    answer = app.ask("POST", "/search", json=asked)
+    found = answer.json()
+    expected = searcher.search(QUERY, 6, rerank=4).hits
+    assert [(hit["document_id"], hit["rerank_score"]) for hit in found["hits"]] == [
+        (hit.document_id, hit.rerank_score) for hit in expected
+    ]
+    assert found["reranked"] == 4
+    assert answer.headers["x-reranked"] == "4"
+    assert "rerank;dur=0.000" not in answer.headers["server-timing"]
+    SearchAnswer.model_validate_json(answer.content, strict=True)
+    link = app.ask(
+        "GET", "/search", params={"q": QUERY, "top_k": 6, "rerank": '{"top_n": 4}'}
+    ).json()
+    assert link["hits"] == found["hits"]
+
+
+def test_a_cursor_goes_on_in_the_reranked_order(app: Application, searcher: Searcher) -> None:
+    asked: dict[str, Any] = {"query": QUERY, "top_k": 2, "rerank": {"top_n": 5}}
+    first = app.ask("POST", "/search", json=asked).json()
+    second = app.ask("POST", "/search", json={**asked, "cursor": first["next"]}).json()
+    ids = [hit["document_id"] for hit in first["hits"] + second["hits"]]
+    assert ids == [hit.document_id for hit in searcher.search(QUERY, 4, rerank=5).hits]
+    refused = app.ask("POST", "/search", json={"query": QUERY, "top_k": 2, "cursor": first["next"]})
+    assert "the cursor is of another search" in refused.json()["detail"]
+
+
+def test_a_search_whose_time_is_too_short_comes_without_the_reranker(
+    app: Application, searcher: Searcher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(searcher.reranker, "seconds", 60.0)
+    answer = app.ask("POST", "/search", json={"query": QUERY, "rerank": {"top_n": 4}})
+    assert (answer.status_code, answer.headers["x-reranked"]) == (200, "0")
+    found = answer.json()
+    assert found["reranked"] == 0
+    plain = searcher.search(QUERY).hits
+    assert [hit["document_id"] for hit in found["hits"]] == [hit.document_id for hit in plain]
+    assert all(hit["rerank_score"] is None for hit in found["hits"])
+
+
+def test_documents_are_scored_as_by_cohere(app: Application, reranker: OnnxReranker) -> None:
+    scores = [reranker.score(QUERY, text) for text in TEXTS]
+    best_first = sorted(range(3), key=lambda place: -scores[place])
+    asked = {"model": "any", "query": QUERY, "documents": TEXTS, "top_n": 2}
+    answer = app.ask("POST", "/v2/rerank", json=asked)
+    assert answer.json() == app.ask("POST", "/rerank", json=asked).json()
+    assert answer.json()["results"] == [
+        {"index": place, "relevance_score": scores[place]} for place in best_first[:2]
+    ]
+    RerankAnswer.model_validate_json(answer.content, strict=True)
+    objects = [{"text": text} for text in TEXTS]
+    asked = {"query": QUERY, "documents": objects, "return_documents": True}
+    results = app.ask("POST", "/v1/rerank", json=asked).json()["results"]
+    assert [each["document"]["text"] for each in results] == [TEXTS[n] for n in best_first]
+
+
+def test_texts_are_scored_as_by_tei(app: Application, reranker: OnnxReranker) -> None:
+    asked = {"query": QUERY, "texts": TEXTS, "raw_scores": True, "return_text": True}
+    found = app.ask("POST", "/rerank", json={**asked, "truncate": True}).json()
+    logits = [reranker.logit(QUERY, text) for text in TEXTS]
+    assert found == [
+        {"index": place, "score": logits[place], "text": TEXTS[place]}
+        for place in sorted(range(3), key=lambda place: -logits[place])
+    ]
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "sentence"),
+    [
+        ("/rerank", {"query": QUERY, "documents": []}, "a list of 1 to 5 texts is expected"),
+        ("/rerank", {"query": QUERY, "texts": ["a"] * 6}, "texts has 6 entries; a list of 1 to 5"),
+        ("/rerank", {"query": " ", "texts": TEXTS}, "the query is empty"),
+        ("/rerank", {"query": QUERY}, "give either documents or texts"),
+        (
+            "/rerank",
+            {"query": QUERY, "texts": TEXTS, "documents": TEXTS},
+            "give either documents or texts",
+        ),
+        (
+            "/search",
+            {"query": QUERY, "rerank": {"top_n": 6}},
+            "rerank.top_n is 6; null, or the number of",
+        ),
+        ("/search", {"query": QUERY, "rerank": {}}, "rerank.top_n is missing"),
+        (
+            "/search",
+            {"query": QUERY, "rerank": {"top_n": 2}, "group_by": "topic"},
+            "give either rerank or group_by",
+        ),
+    ],
+)
+def test_bad_requests_are_refused(
+    path: str, body: dict[str, Any], sentence: str, make_application: Make, searcher: Searcher
+) -> None:
+    answer = make_application(searcher, Limits(max_reranked=5)).ask("POST", path, json=body)
+    assert answer.status_code == (413 if "has 6 entries" in sentence else 422)
+    assert sentence in answer.json()["detail"]
+
+
+def test_a_service_without_a_reranker_says_so(
+    make_application: Make, small_searcher: Searcher
+) -> None:
+    app = make_application(small_searcher)
+    answers = [
+        app.ask("POST", "/search", json={"query": QUERY, "rerank": {"top_n": 2}}),
+        app.ask("POST", "/rerank", json={"query": QUERY, "texts": TEXTS}),
+    ]
+    for answer in answers:
+        assert answer.status_code == 422
+        assert "there is no re-ranker" in answer.json()["detail"]
+        assert "SWIFTLET_RERANKER" in answer.json()["detail"]
+
+
+def test_a_service_reranks_by_the_directory_that_is_set(
+    start_server: Any, reranker_directory: Path, searcher: Searcher
+) -> None:
+    server = start_server(reranker=reranker_directory)
+    with server.client() as client:
+        found = client.post("/search", json={"query": QUERY, "rerank": {"top_n": 9}}).json()
+    best = searcher.search(QUERY, rerank=9).hits[0].document_id
+    assert found["hits"][0]["document_id"] == best
+    report = evaluate(server.url, {"q": QUERY}, {"q": {best: 1}}, metrics=["MRR@10"], rerank=9)
+    assert report.means == {"MRR@10": 1.0}

@@ -1,0 +1,133 @@
+"""Searches that a re-ranker orders."""
+
+from collections.abc import Iterator
+from math import inf
+from pathlib import Path
+from time import perf_counter, sleep
+
+import pytest
+
+import swiftlet
+from swiftlet.library.evaluation import evaluate
+from swiftlet.retrieval.errors import InvalidArgumentError
+from swiftlet.retrieval.passages import encoder_text
+from swiftlet.retrieval.reranker import OnnxReranker
+from swiftlet.retrieval.searcher import Searcher
+from tests.command_line import refusal
+from tests.command_line import swiftlet as command
+
+QUERY = "how do volcanoes erupt"
+
+
+class ByLength:
+    """Prefers short texts. Each takes `wait` seconds."""
+
+    name = "by length"
+    seconds = 0.0
+
+    def __init__(self, wait: float = 0.0) -> None:
+        self.wait = wait
+
+    def score(self, query: str, text: str) -> float:
+        assert query == QUERY
+        sleep(self.wait)
+        return 1 / (1 + len(text))
+
+    def logit(self, query: str, text: str) -> float:
+        return self.score(query, text)
+
+
+@pytest.fixture
+def searcher(small_searcher: Searcher) -> Iterator[Searcher]:
+    small_searcher.reranker = ByLength()
+    yield small_searcher
+    small_searcher.reranker = None
+
+
+def test_the_best_documents_are_ordered_by_the_reranker_and_the_others_follow(
+    searcher: Searcher,
+) -> None:
+    before = searcher.search(QUERY, 8).hits
+    found = searcher.search(QUERY, 8, rerank=5)
+    assert found.num_reranked == 5
+    expected = sorted(before[:5], key=lambda hit: len(encoder_text(hit.title, hit.passage.text)))
+    assert [hit.document_id for hit in found.hits[:5]] == [hit.document_id for hit in expected]
+    assert [hit.score for hit in found.hits[:5]] == [hit.score for hit in expected]
+    assert found.hits[5:] == before[5:]
+    scores = [hit.rerank_score for hit in found.hits]
+    assert scores[5:] == [None] * 3
+    assert scores[:5] == sorted(filter(None, scores), reverse=True)
+
+
+def test_pages_are_parts_of_one_reranked_ranking(searcher: Searcher) -> None:
+    whole = searcher.search(QUERY, 8, rerank=6).hits
+    for offset in range(0, 8, 2):
+        assert searcher.search(QUERY, 2, offset=offset, rerank=6).hits == whole[offset : offset + 2]
+
+
+def test_more_are_reranked_than_are_returned(searcher: Searcher) -> None:
+    whole = searcher.search(QUERY, 9, rerank=9)
+    best = searcher.search(QUERY, 1, rerank=9)
+    assert best.hits == whole.hits[:1]
+    assert best.num_reranked == 9
+
+
+def test_documents_that_are_too_late_keep_their_places(searcher: Searcher) -> None:
+    before = searcher.search(QUERY, 9).hits
+    none = searcher.search(QUERY, 9, rerank=9, deadline=perf_counter())
+    assert (none.hits, none.num_reranked) == (before, 0)
+    searcher.reranker = ByLength(wait=0.05)
+    some = searcher.search(QUERY, 9, rerank=9, deadline=perf_counter() + 0.3)
+    assert 0 < some.num_reranked < 9
+    assert some.hits[some.num_reranked :] == before[some.num_reranked :]
+
+
+def test_a_reranker_that_would_be_too_late_does_not_begin(searcher: Searcher) -> None:
+    searcher.reranker = ByLength()
+    searcher.reranker.seconds = 60.0
+    assert searcher.search(QUERY, 9, rerank=9, deadline=perf_counter() + 1).num_reranked == 0
+    assert searcher.search(QUERY, 9, rerank=9, deadline=inf).num_reranked == 9
+
+
+def test_there_is_nothing_to_rerank_without_documents(searcher: Searcher) -> None:
+    found = searcher.search(QUERY, 9, rerank=9, min_score=9.0)
+    assert (found.hits, found.num_reranked) == ([], 0)
+
+
+def test_bad_arguments_are_refused(searcher: Searcher) -> None:
+    for given in (0, -1, True, 1.5, "3"):
+        with pytest.raises(InvalidArgumentError, match="rerank is"):
+            searcher.search(QUERY, rerank=given)  # type: ignore[arg-type]
+    with pytest.raises(InvalidArgumentError, match="a search for groups takes no rerank"):
+        searcher.search_groups(QUERY, group_by="topic", rerank=3)
+    searcher.reranker = None
+    with pytest.raises(InvalidArgumentError, match="rerank is 3, but there is no re-ranker: name"):
+        searcher.search(QUERY, rerank=3)
+
+
+def test_a_reranker_is_used_by_python_and_the_command_line(
+    small_index: Path, reranker_directory: Path, tmp_path: Path
+) -> None:
+    with swiftlet.open(small_index, reranker=reranker_directory) as searcher:
+        found = searcher.search(QUERY, 3, rerank=5).hits
+        scorer = OnnxReranker.load(reranker_directory)
+        best = searcher.search(QUERY, 5).hits
+        scores = {
+            hit.document_id: scorer.score(QUERY, encoder_text(hit.title, hit.passage.text))
+            for hit in best
+        }
+        assert {hit.document_id: hit.rerank_score for hit in found} == {
+            name: scores[name] for name in sorted(scores, key=lambda each: -scores[each])[:3]
+        }
+        qrels = {"q": {found[0].document_id: 1}}
+        report = evaluate(searcher, {"q": QUERY}, qrels, metrics=["MRR@10"], rerank=5)
+        assert report.means == {"MRR@10": 1.0}
+    options = ("--reranker", reranker_directory, "--rerank", 5)
+    result = command("search", small_index, QUERY, *options, "--top-k", 3)
+    assert result.exit_code == 0, result.output
+    shown = [line.split()[2] for line in result.stdout.splitlines() if line[:3].strip().isdigit()]
+    assert shown == [hit.document_id for hit in found]
+    said = refusal(command("search", small_index, QUERY, "--rerank", 5))
+    assert "there is no re-ranker: name its directory with the option --reranker" in said
+    said = refusal(command("search", small_index, QUERY, "--reranker", small_index))
+    assert "is of kind 'index', but 'reranker' is needed" in said
