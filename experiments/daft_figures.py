@@ -84,11 +84,16 @@ def _course(record: Figures) -> Figures:
     evaluations = _last(record)
     steps = sum(stage["evaluations"][-1]["step"] for stage in record["stages"].values())
     *_, stage = record["stages"].values()
+    seconds = sum(
+        (each["seconds_a_step"] or 0.0) * each["evaluations"][-1]["step"]
+        for each in record["stages"].values()
+    )
     return {
         "before": {key: evaluations[0][key] for key in BEFORE},
         "best": max(each["ndcg@10"] for each in evaluations),
         "after": {key: evaluations[-1][key] or 0.0 for key in AFTER},
         "steps": steps,
+        "minutes": seconds / 60,
         "seconds_a_step": stage["seconds_a_step"] or 0.0,
     }
 

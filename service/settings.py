@@ -117,19 +117,17 @@ class Settings(BaseSettings):
 
     @model_validator(mode="after")
     def _a_whole_batch_can_wait(self) -> Self:
-        for name in ("max_batch_queries", "max_reranked"):
-            if self.max_queued_queries < getattr(self, name):
-                raise PydanticCustomError(
-                    "queue_too_short",
-                    "{prefix}MAX_QUEUED_QUERIES is {queued}; at least {prefix}{name}, which is "
-                    "{batch}, is expected",
-                    {
-                        "prefix": PREFIX,
-                        "queued": self.max_queued_queries,
-                        "name": name.upper(),
-                        "batch": getattr(self, name),
-                    },
-                )
+        if self.max_queued_queries < self.max_batch_queries:
+            raise PydanticCustomError(
+                "queue_too_short",
+                "{prefix}MAX_QUEUED_QUERIES is {queued}; at least {prefix}MAX_BATCH_QUERIES, "
+                "which is {batch}, is expected",
+                {
+                    "prefix": PREFIX,
+                    "queued": self.max_queued_queries,
+                    "batch": self.max_batch_queries,
+                },
+            )
         return self
 
     def lines(self) -> Iterator[str]:

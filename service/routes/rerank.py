@@ -1,5 +1,6 @@
 """Scores of texts for a query, with requests and answers as Cohere and TEI have them."""
 
+from collections.abc import Callable, Sequence
 from functools import partial
 from time import perf_counter
 from typing import Annotated, Any
@@ -17,7 +18,6 @@ from service.problems import DeadlineError, InvalidRequestError, QueueFullError,
 from service.schemas import RequestFields, RequestModel, RerankAnswer, Searchable, TextScore
 from service.state import Service
 from swiftlet.retrieval.errors import InvalidArgumentError
-from swiftlet.retrieval.reranker import Reranker
 from swiftlet.retrieval.stages.rerank import Rerank
 
 _REFUSALS = (InvalidArgumentError, TooManyQueriesError, QueueFullError, DeadlineError)
@@ -71,14 +71,21 @@ def rerank_router(service: Service) -> APIRouter:
             raise InvalidRequestError(
                 "", "there is no re-ranker: start the service with SWIFTLET_RERANKER"
             )
+        texts, deadline = given[0], context.began + limits.timeout_ms / 1000
+        score = reranker.logit if asked.raw_scores else reranker.score
+        # Other requests come between the parts; a short queue has room for fewer.
+        num_parts = min(len(texts), max(1, service.executor.queue.max_waiting // 2))
         completed = await service.executor.map(
-            partial(_score, reranker, asked.query, asked.raw_scores),
-            given[0],
-            deadline=context.began + limits.timeout_ms / 1000,
+            partial(_scores, partial(score, asked.query), deadline),
+            [texts[first::num_parts] for first in range(num_parts)],
+            deadline=deadline,
+            expected_seconds=len(texts) / num_parts * reranker.seconds,
             receive=request.receive,
         )
         context.searches += map(_times, completed)
-        scores = [each.result[0] for each in completed]
+        scores = [0.0] * len(texts)
+        for first, each in enumerate(completed):
+            scores[first::num_parts] = each.result[0]
         best_first = sorted(range(len(scores)), key=scores.__getitem__, reverse=True)
         answer: object
         if asked.texts is not None:
@@ -90,7 +97,7 @@ def rerank_router(service: Service) -> APIRouter:
         else:
             results = [
                 {"index": place, "relevance_score": scores[place]}
-                | ({"document": {"text": given[0][place]}} if asked.return_documents else {})
+                | ({"document": {"text": texts[place]}} if asked.return_documents else {})
                 for place in best_first[: asked.top_n]
             ]
             answer = {"results": results, "model": reranker.name}
@@ -106,14 +113,19 @@ def _texts_of(given: object) -> object:
     return [each["text"] if isinstance(each, dict) and "text" in each else each for each in given]
 
 
-def _score(reranker: Reranker, query: str, raw: bool, text: str) -> tuple[float, float]:
-    """The score of a text, and the seconds that it took."""
-    began = perf_counter()
-    score = reranker.logit(query, text) if raw else reranker.score(query, text)
-    return score, perf_counter() - began
+def _scores(
+    score: Callable[[str], float], deadline: float, texts: Sequence[str]
+) -> tuple[list[float], float]:
+    """The scores of texts, and the seconds that they took."""
+    began, scores = perf_counter(), []
+    for text in texts:
+        if perf_counter() >= deadline:
+            raise DeadlineError("the deadline passed before all texts had a score")
+        scores.append(score(text))
+    return scores, perf_counter() - began
 
 
-def _times(completed: Completed[tuple[float, float]]) -> SearchTimes:
+def _times(completed: Completed[tuple[list[float], float]]) -> SearchTimes:
     seconds = {"queue": completed.queue_seconds, Rerank.name: completed.result[1]}
     return SearchTimes(
         completed.began - completed.queue_seconds,

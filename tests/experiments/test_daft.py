@@ -73,7 +73,7 @@ def test_each_figure_has_the_mean_of_its_seeds_and_half_their_range(lines: list[
     }
     (row, *_) = (line for line in lines if line.startswith("| default |"))
     assert row.startswith(
-        "| default | 3 | 210 | 0.500 | 0.25, 0.25 | 0.120 ± 0.020 | 0.520 ± 0.020 |"
+        "| default | 3 | 210 | 5.2 | 0.500 | 0.25, 0.25 | 0.120 ± 0.020 | 0.520 ± 0.020 |"
     )
     assert "| BM25 | 1 | 0.820 ± 0.020 |" in "\n".join(lines)
 

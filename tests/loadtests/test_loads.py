@@ -78,12 +78,17 @@ def test_the_stages_that_the_service_reports_are_kept(
         "lexical",
         "fuse",
         "aggregate",
+        "rerank",
         "fetch",
         "highlight",
         "total",
     ]
     assert list(figures.stages) == stages
-    assert {name for name in stages if not figures.stages[name]} == {"filter", "highlight"}
+    assert {name for name in stages if not figures.stages[name]} == {
+        "filter",
+        "rerank",
+        "highlight",
+    }
     assert sum(figures.stages[name] for name in stages[:-1]) <= figures.stages["total"]
     assert figures.stages["total"] < figures.mean_latency
 

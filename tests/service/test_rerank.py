@@ -162,3 +162,22 @@ def test_a_service_reranks_by_the_directory_that_is_set(
     assert found["hits"][0]["document_id"] == best
     report = evaluate(server.url, {"q": QUERY}, {"q": {best: 1}}, metrics=["MRR@10"], rerank=9)
     assert report.means == {"MRR@10": 1.0}
+
+
+def test_texts_are_scored_in_parts_if_the_queue_is_short(
+    make_application: Make, searcher: Searcher, reranker: OnnxReranker
+) -> None:
+    texts = [f"{text} {number}" for number in range(4) for text in TEXTS]
+    app = make_application(searcher, max_queued=5)
+    found = app.ask("POST", "/rerank", json={"query": QUERY, "texts": texts}).json()
+    assert {each["index"]: each["score"] for each in found} == {
+        place: reranker.score(QUERY, text) for place, text in enumerate(texts)
+    }
+
+
+def test_texts_that_take_too_long_end_at_the_deadline(
+    make_application: Make, searcher: Searcher
+) -> None:
+    app = make_application(searcher, Limits(timeout_ms=1))
+    answer = app.ask("POST", "/rerank", json={"query": QUERY, "texts": TEXTS * 30})
+    assert answer.status_code == 504
