@@ -11,6 +11,7 @@ from swiftlet.cli.terminal import ProgressBars, output
 
 if TYPE_CHECKING:
     from training.plan import Plan
+    from training.reranking.settings import RerankerRecipe
 
 
 def train(
@@ -35,9 +36,18 @@ def train(
     with extra("training"):
         from training.loop.devices import is_main_process
         from training.plan import make_plan
-        from training.recipes.settings import read_recipe
+        from training.recipes.settings import parse_recipe, parse_tables, read_tables
+        from training.reranking.settings import CROSS_ENCODER, RerankerRecipe
         from training.train import train as run
-    settings = read_recipe(recipe, overrides or [])
+    tables = read_tables(recipe, overrides or [])
+    if tables.get("recipe") == CROSS_ENCODER:
+        if dry_run or out is None:
+            option = "--dry-run is not for a cross-encoder" if dry_run else "--out is missing"
+            raise InvalidArgumentError(f"{option}: name a directory by --out, and train")
+        of_pairs = parse_tables(RerankerRecipe, tables, str(recipe))
+        _train_reranker(of_pairs, out, resume=resume, overwrite=overwrite)
+        return
+    settings = parse_recipe(tables, str(recipe))
     if dry_run:
         with ProgressBars(visible=is_main_process()) as progress:
             plan = make_plan(settings, progress)
@@ -66,6 +76,20 @@ def train(
         markup=False,
         soft_wrap=True,
     )
+
+
+def _train_reranker(recipe: "RerankerRecipe", out: Path, *, resume: bool, overwrite: bool) -> None:
+    from training.reranking.train import MODEL, train_reranker
+
+    with ProgressBars() as progress:
+        outcome = train_reranker(recipe, out, resume=resume, overwrite=overwrite, progress=progress)
+    output.print(
+        f"[bold]{out}[/]: the best checkpoint is that of step {outcome.step}; on "
+        f"{outcome.num_queries:,} validation queries nDCG@10 {outcome.ndcg:.4f}, of the search "
+        f"{outcome.searched_ndcg:.4f}",
+        soft_wrap=True,
+    )
+    output.print(f"Next: swiftlet export {out}/{MODEL} --out DIR", markup=False, soft_wrap=True)
 
 
 def _table(plan: "Plan", name: str) -> Table:

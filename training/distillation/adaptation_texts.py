@@ -11,7 +11,7 @@ from swiftlet.evaluation.experiment import Judgements
 from swiftlet.retrieval.directory import documents
 from swiftlet.retrieval.errors import InvalidArgumentError
 from swiftlet.retrieval.types import Qrels, Query
-from training.distillation.judged import split_by_documents
+from training.data.judged_split import split_by_documents
 from training.distillation.sentences import Sentence, sample_sentences
 from training.distillation.settings import Judged
 
@@ -63,7 +63,8 @@ def judged_queries(
 
     :raises TrainingDataError: When there are too few queries.
     """
-    learnt, held_out = split_by_documents(judgements)
+    advice = "; without qrels, the sentences of the index are enough"
+    learnt, held_out = split_by_documents(judgements, advice)
     sentences = _sentences(index, seed, _SENTENCES)
     known = (_known_items(folder / "sentences", sentences),) if sentences else ()
     return AdaptationTexts(

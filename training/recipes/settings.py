@@ -3,7 +3,7 @@
 import tomllib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import (
     AfterValidator,
@@ -31,18 +31,22 @@ Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=1)]
 Seed = Annotated[int, Field(ge=0, lt=2**32)]
 
+Tables = TypeVar("Tables", bound=BaseModel)
+
 PoolingName = Annotated[str, AfterValidator(check_pooling)]
 FloatingPoint = Literal["fp32", "bf16", "fp16"]
 SamplerName = Literal["cache", "in_batch", "uniform", "bm25", "mined", "given"]
 
 
-class _Table(BaseModel):
+class Table(BaseModel):
+    """A table of a recipe."""
+
     model_config = ConfigDict(
         extra="forbid", frozen=True, validate_default=True, allow_inf_nan=False
     )
 
 
-class Source(_Table):
+class Source(Table):
     """[[data]]: pairs of a query and a relevant document.
 
     `corpus` is a corpus as for `swiftlet index`, or `irds:NAME`. `queries` is the path of the
@@ -70,7 +74,7 @@ class Source(_Table):
         return DataSource(**self.model_dump())
 
 
-class PassagesTable(_Table):
+class PassagesTable(Table):
     """[passages]: how documents are split into passages; tokens are those of the document tower.
 
     With `truncate` each document is one passage, and the tower reads its beginning. `positive`
@@ -84,7 +88,7 @@ class PassagesTable(_Table):
     positive: Literal["lexical", "first"] = "lexical"
 
 
-class Validation(_Table):
+class Validation(Table):
     """[validation]: the queries that choose the best checkpoint and measure alignment.
 
     They are held out from the training data, or taken from `data` if there are such sources. Their
@@ -100,7 +104,7 @@ class Validation(_Table):
     factory: str | None = None
 
 
-class TowerTable(_Table):
+class TowerTable(Table):
     """[query_encoder], [document_encoder]: a checkpoint and the changes to it."""
 
     model: str
@@ -119,7 +123,7 @@ class TowerTable(_Table):
         return TowerSettings(**self.model_dump(exclude={"gradient_checkpointing"}))
 
 
-class DualEncoderTable(_Table):
+class DualEncoderTable(Table):
     """[dual_encoder]: the projection W, b and the size a of the embeddings (eqs 10, 11).
 
     With the `start` "orthogonal", the initial projection keeps angles as far as `dim` allows.
@@ -132,14 +136,14 @@ class DualEncoderTable(_Table):
     sharing: Sharing = "none"
 
 
-class Loss(_Table):
+class Loss(Table):
     """[loss]: eq. 5, section 5.3.2."""
 
     score_factor: Positive = 20.0
     temperature: Positive = 1.0
 
 
-class Negatives(_Table):
+class Negatives(Table):
     """[negatives]: how D⁻ is drawn, and the gradient of cached negatives.
 
     The negatives of all `samplers` are combined. Each sampler except in_batch draws `per_query`.
@@ -172,7 +176,7 @@ class Negatives(_Table):
         return self
 
 
-class Optimiser(_Table):
+class Optimiser(Table):
     """[optimiser]: AdamW and its learning rate schedule; each stage starts both again."""
 
     learning_rate: Positive = 1e-5
@@ -187,7 +191,7 @@ class Optimiser(_Table):
     precision: FloatingPoint = "fp32"
 
 
-class Alignment(_Table):
+class Alignment(Table):
     """[alignment]: the first stage of DAFT; the document language model is frozen (section 4).
 
     It ends below a threshold of the KL estimate, or when `plateau_of` has improved by less than
@@ -216,7 +220,7 @@ class Alignment(_Table):
         )
 
 
-class FineTuning(_Table):
+class FineTuning(Table):
     """[fine_tuning]: the second stage, both towers (section 5.3.1).
 
     `average` is the share of the initial weights in the final ones.
@@ -226,7 +230,7 @@ class FineTuning(_Table):
     average: Annotated[float, Field(ge=0, lt=1)] = 0.0
 
 
-class Collapse(_Table):
+class Collapse(Table):
     """[collapse]: when a run counts as collapsed, and whether it then stops."""
 
     stop: bool = True
@@ -237,7 +241,7 @@ class Collapse(_Table):
     patience: Count = 2
 
 
-class Recipe(_Table):
+class Recipe(Table):
     """The settings of a run. `recipe` is the name of a method in `training.methods`.
 
     With `keep_stages` the weights at the end of each stage are kept in `stages/`. `embedding_cache`
@@ -301,12 +305,20 @@ class Recipe(_Table):
 
 
 def read_recipe(path: Path, overrides: Sequence[str] = ()) -> Recipe:
-    """Read a recipe and apply the overrides `key.of.table=value`.
+    """Read a recipe and apply the overrides, as `read_tables` does.
+
+    :raises RecipeError: When the file cannot be read, or has errors; the message lists all of them.
+    """
+    return parse_recipe(read_tables(path, overrides), str(path))
+
+
+def read_tables(path: Path, overrides: Sequence[str] = ()) -> dict[str, Any]:
+    """Read the tables of a recipe and apply the overrides `key.of.table=value`.
 
     A value is parsed as TOML; if that fails, it is a string. An empty value restores the default.
     Paths in a recipe are relative to the working directory.
 
-    :raises RecipeError: When the file cannot be read, or has errors; the message lists all of them.
+    :raises RecipeError: When the file cannot be read, or is not TOML.
     """
     try:
         content = tomllib.loads(path.read_text("utf-8"))
@@ -316,7 +328,7 @@ def read_recipe(path: Path, overrides: Sequence[str] = ()) -> Recipe:
         raise RecipeError(f"{path} is not TOML: {error}") from error
     for override in overrides:
         apply_override(content, override)
-    return parse_recipe(content, str(path))
+    return content
 
 
 def parse_recipe(content: dict[str, Any], name: str) -> Recipe:
@@ -324,7 +336,15 @@ def parse_recipe(content: dict[str, Any], name: str) -> Recipe:
 
     :raises RecipeError: When there are errors; the message lists all of them.
     """
+    return parse_tables(Recipe, content, name)
+
+
+def parse_tables(kind: type[Tables], content: dict[str, Any], name: str) -> Tables:
+    """Validate the tables of a `kind` of recipe.
+
+    :raises RecipeError: When there are errors; the message lists all of them.
+    """
     try:
-        return Recipe.model_validate(content)
+        return kind.model_validate(content)
     except ValidationError as error:
-        raise RecipeError(f"{name}: {describe_errors(error, Recipe)}") from error
+        raise RecipeError(f"{name}: {describe_errors(error, kind)}") from error

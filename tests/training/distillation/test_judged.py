@@ -14,9 +14,10 @@ from swiftlet.retrieval.corpora.trec import read_qrels
 from swiftlet.retrieval.errors import CollectionError
 from swiftlet.retrieval.types import Query
 from tests.runs import Listener, records
+from training.data.judged_split import split_by_documents
 from training.distillation.adaptation_texts import known_items
 from training.distillation.distill import distill
-from training.distillation.judged import relevant_passages, split_by_documents
+from training.distillation.judged import relevant_passages
 from training.distillation.overlap import IndexComparison
 from training.distillation.settings import Distillation, Judged
 from training.errors import TrainingDataError

@@ -1,11 +1,13 @@
 """The recipes in training/recipes/, and the settings in their comments."""
 
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
 
-from training.recipes.settings import read_recipe
+from training.recipes.settings import parse_tables, read_recipe, read_tables
+from training.reranking.settings import RerankerRecipe
 
 FOLDER = Path(__file__).parents[3] / "training" / "recipes"
 PAPER = FOLDER / "paper.toml"
@@ -18,7 +20,11 @@ PROPOSED = [
 
 @pytest.mark.parametrize("path", sorted(FOLDER.glob("*.toml")), ids=lambda path: path.stem)
 def test_a_ready_recipe_is_valid(path: Path) -> None:
-    assert read_recipe(path).recipe == "daft"
+    kind = tomllib.loads(path.read_text("utf-8"))["recipe"]
+    if kind == "cross-encoder":
+        assert parse_tables(RerankerRecipe, read_tables(path), path.stem).recipe == kind
+    else:
+        assert read_recipe(path).recipe == kind == "daft"
 
 
 @pytest.mark.parametrize("overrides", PROPOSED, ids=lambda overrides: overrides[0])

@@ -1,0 +1,92 @@
+"""Trains a cross-encoder from a recipe."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from swiftlet.retrieval.errors import InvalidArgumentError
+from training.loop.devices import make_accelerator, memory_errors, processes
+from training.loop.log import TrainingLog, TrainingProgress
+from training.loop.loop import TrainingLoop
+from training.loop.run_directory import publish_run, run_directory
+from training.loop.state_files import weight_errors
+from training.model.cross_encoder import CrossEncoder
+from training.reranking.groups import find_groups
+from training.reranking.settings import RerankerRecipe
+from training.reranking.task import RerankingTask
+
+MODEL = "cross_encoder"
+_MAY_CHANGE = frozenset({"optimiser.learning_rate", "optimiser.micro_batch_size"})
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The best step, and nDCG@10 on the queries that were held out: re-ranked, and as searched."""
+
+    step: int
+    ndcg: float
+    searched_ndcg: float
+    num_queries: int
+
+
+def train_reranker(
+    recipe: RerankerRecipe,
+    out: Path,
+    *,
+    resume: bool = False,
+    overwrite: bool = False,
+    progress: TrainingProgress,
+) -> Outcome:
+    """Run `recipe` in the directory `out`, which has `cross_encoder/` at the end.
+
+    :param resume: Continue from the checkpoint of an earlier process, if there is one.
+    :param overwrite: Remove an earlier run first.
+    :raises RetrievalError: When the recipe, its data, its model or `out` are invalid, or the run
+        cannot continue: see `training.errors`.
+    """
+    if processes().num_processes > 1:
+        raise InvalidArgumentError("a cross-encoder trains in one process, not under torchrun")
+    size = recipe.optimiser.micro_batch_size or recipe.optimiser.batch_size
+    advice = f"lower optimiser.micro_batch_size (now {size}), which --resume allows"
+    with (
+        run_directory(out, recipe, _MAY_CHANGE, resume=resume, overwrite=overwrite),
+        memory_errors(advice, out),
+    ):
+        accelerator = make_accelerator(recipe.optimiser.precision, recipe.optimiser.batch_size)
+        torch.manual_seed(recipe.seed)
+        model = CrossEncoder.load(recipe.cross_encoder.settings())
+        groups, held_out = find_groups(recipe, progress)
+        model.to(accelerator.device)
+        log = TrainingLog(out)
+        loop = TrainingLoop(
+            model,
+            dim=1,
+            optimiser=recipe.optimiser,
+            directory=out,
+            accelerator=accelerator,
+            log=log,
+            progress=progress,
+            average=recipe.average,
+            resume=resume,
+        )
+        task = RerankingTask(recipe, model, groups, held_out, accelerator)
+        loop.train(lambda _: task.stage())
+        best = loop.take_best()
+        final = task.evaluate(best.step).metrics
+        log.write("end", step=best.step, **final)
+        log.close()
+        with weight_errors(out):
+            model.save(out / MODEL)
+        publish_run(
+            out,
+            [MODEL],
+            dim=1,
+            embedding_space="",
+            details={
+                "recipe": recipe.model_dump(mode="json"),
+                "best": {"step": best.step, **final},
+                "num_held_out": len(held_out),
+            },
+        )
+    return Outcome(best.step, final["ndcg@10"], final["searched_ndcg@10"], len(held_out))
