@@ -12,7 +12,6 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from functools import partial
-from itertools import product
 from multiprocessing import get_context
 from pathlib import Path
 from statistics import fmean
@@ -27,8 +26,8 @@ from export.encoder_directory import export_encoder
 from export.quality import Collection
 from loadtests.command_line import script_options
 from loadtests.results import RESULTS, Figures, write
-from swiftlet.cli.adaptation import Adaptation
-from swiftlet.encoders import DEFAULT_ENCODER, DEFAULT_QUERY_ENCODER
+from swiftlet.cli.adaptation import OF_LOOKUP, Adaptation
+from swiftlet.encoders import DEFAULT_ENCODER, DEFAULT_QUERY_ENCODER, LOOKUP_QUERY_ENCODER
 from swiftlet.evaluation.experiment import Judgements
 from swiftlet.evaluation.machine import describe_machine
 from swiftlet.evaluation.significance import paired_t_test
@@ -43,12 +42,21 @@ from training.train import train
 TARGETS = {"squad-dev-v1.1": "train", "qmsum": "train", "medquad": "all"}
 GUARDS = ["scifact", "covid-qa", "boolq"]
 WORDS = "BM25"
-STUDENTS = {"two layers": DEFAULT_QUERY_ENCODER}
+STUDENTS = {"two layers": DEFAULT_QUERY_ENCODER, "look-up": LOOKUP_QUERY_ENCODER}
 START = {WORDS: DEFAULT_ENCODER, "document encoder": DEFAULT_ENCODER, **STUDENTS}
-PAIR = "both encoders"
-METHODS = ["sentences", "judged queries", PAIR]
+SENTENCES, JUDGED, PAIR = "sentences", "judged queries", "both encoders"
+# Judged queries, and the scores of the document encoder.
+SOFT: dict[str, dict[str, Any]] = {
+    "soft targets by KL": {"ranking": 1.0},
+    "soft targets by margins": {"ranking": 1.0, "ranking_loss": "margin_mse"},
+}
+METHODS = {
+    "two layers": [SENTENCES, JUDGED, *SOFT, PAIR],
+    "look-up": [SENTENCES, JUDGED, PAIR],
+}
 RECIPE = Path(__file__).parents[1] / "training" / "recipes" / "own-corpus.toml"
 STEPS, SETTINGS = 60, {"optimiser.precision": "bf16"}
+OF_STUDENT = {"look-up": {"optimiser.learning_rate": OF_LOOKUP["learning_rate"]}}
 SEEDS = (0, 1, 2)
 
 
@@ -63,9 +71,9 @@ def main() -> None:
 def measure(data: Path, work: Path, jobs: int) -> Figures:
     for name in (*TARGETS, *GUARDS):
         hybrid.index_of(work / name, hybrid.collections(data)[name]())
-    runs = [(target, system, 0) for target, system in product(TARGETS, START)]
-    for seed, target, student, method in product(SEEDS, TARGETS, STUDENTS, METHODS):
-        runs.append((target, f"{student}, {method}", seed))
+    adapted = [f"{student}, {each}" for student, methods in METHODS.items() for each in methods]
+    runs = [(target, system, 0) for target in TARGETS for system in START]
+    runs += [(target, each, seed) for seed in SEEDS for target in TARGETS for each in adapted]
     with ProcessPoolExecutor(jobs, get_context("spawn")) as executor:
         found = dict(zip(runs, executor.map(partial(run, data, work), runs), strict=True))
     rows: dict[str, Figures] = {target: {} for target in TARGETS}
@@ -78,9 +86,9 @@ def measure(data: Path, work: Path, jobs: int) -> Figures:
         "template": "experiments/adapt.md.j2",
         "machine": describe_machine(["torch", "onnxruntime", "faiss-cpu"], threads=threads),
         "rows": rows,
-        "students": list(STUDENTS),
         "methods": METHODS,
         "settings": SETTINGS,
+        "of_student": OF_STUDENT,
         "steps": STEPS,
         "guards": GUARDS,
     }
@@ -111,12 +119,15 @@ def figures_of(data: Path, work: Path, target: str, system: str, seed: int) -> F
         began = process_time()
         if method:
             judged = texts.training[0]
-            if method != "judged queries":
+            if method in (SENTENCES, PAIR):
                 texts = known_items(index, Path(working), seed)
-            adaptation = Adaptation(encoder, DEFAULT_ENCODER, progress=Stages(), seed=seed)
+            adaptation = Adaptation(
+                encoder, DEFAULT_ENCODER, progress=Stages(), seed=seed, settings=SOFT.get(method)
+            )
             encoder = adaptation.train(index, texts, Path(working))
             if method == PAIR:
                 settings = {"seed": seed, "embedding_cache": work / "frozen", **SETTINGS}
+                settings |= OF_STUDENT.get(student, {})
                 work = Path(working)
                 encoder, documents = trained(encoder, data / target, judged, settings, work)
             seconds = process_time() - began
