@@ -42,7 +42,7 @@ def find_groups(
 ) -> tuple[list[Group], list[Group]]:
     """The queries to train on, and those held out; no document is relevant in both.
 
-    Queries whose best documents are all relevant, or none, cannot be learnt from.
+    A query for training is left out if all of its best documents are relevant, or none of them.
 
     :raises RetrievalError: When the index, a file or the settings are bad.
     :raises TrainingDataError: When too few queries are left.
