@@ -125,7 +125,7 @@ def test_an_index_and_a_searcher_are_evaluated_by_queries_and_qrels_in_memory(in
     each = [swiftlet.Query(query_id, text) for query_id, text in queries.items()]
     with swiftlet.open(index) as searcher:
         assert swiftlet.evaluate(searcher, each, qrels, metrics=["MRR@10"]).means == {"MRR@10": 1}
-        with pytest.raises(swiftlet.InvalidArgumentError, match="has an encoder of its own"):
+        with pytest.raises(swiftlet.InvalidArgumentError, match="has models of its own"):
             swiftlet.evaluate(searcher, queries, qrels, precision="int8")
     with pytest.raises(swiftlet.CollectionError, match=r"unknown document ids \('coffee'\)"):
         swiftlet.evaluate(index, queries, {"q1": {"coffee": 1}})
