@@ -74,7 +74,7 @@ def torch_reference(source: Source, tokenizer: Tokenizer) -> Reference:
             num_tokens.append(len(token_ids))
             # One text per run, without padding.
             try:
-                rows.append(source.model.encode([text], show_progress_bar=False)[0])
+                rows.append(source.model.encode([text], show_progress_bar=False)[0].ravel())
             except Exception as error:  # a model can raise any type for unsupported inputs
                 reason = (str(error).strip() or type(error).__name__).splitlines()[0]
                 raise ExportError(
@@ -86,7 +86,8 @@ def torch_reference(source: Source, tokenizer: Tokenizer) -> Reference:
 def measure_parity(encoder: Encoder, reference: Reference) -> Parity:
     """Compare the embeddings of `encoder` with the reference, text by text."""
     embeddings = encoder.encode(reference.texts)
-    cosines = _cosines(embeddings, reference.embeddings)
+    shape = (-1, encoder.dim)  # each of several vectors counts
+    cosines = _cosines(embeddings.reshape(shape), reference.embeddings.reshape(shape))
     return Parity(
         num_texts=len(reference.texts),
         shortest_tokens=min(reference.num_tokens),

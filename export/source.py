@@ -14,7 +14,7 @@ from training.model.loading import (
     truncating_tokenizer,
 )
 from training.model.lookup import is_lookup
-from training.model.poolings import POOLINGS, make_pooling, pooling_of
+from training.model.poolings import POOLINGS, make_pooling, pooling_of, unit_length, vectors_of
 from training.model.quiet import quiet
 
 if TYPE_CHECKING:
@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 class Source:
     """A torch encoder, Transformer → Pooling → … → Normalize or a look-up one, and its tokenizer.
 
-    `tokenizer_json` truncates to `max_tokens`, special tokens included, and never pads.
+    It gives a text so many `vectors` of `dim` numbers. `tokenizer_json` truncates to `max_tokens`,
+    special tokens included, and never pads.
     """
 
     model: "SentenceTransformer"
@@ -34,6 +35,7 @@ class Source:
     max_tokens: int
     pooling: str
     dim: int
+    vectors: int = 1
 
     @property
     def is_lookup(self) -> bool:
@@ -72,6 +74,7 @@ def load_source(
         max_tokens=chosen,
         pooling="mean" if is_lookup(encoder) else pooling_of(encoder),
         dim=_embedding_dimension(encoder),
+        vectors=vectors_of(encoder),
     )
 
 
@@ -94,7 +97,7 @@ def _complete(encoder: "SentenceTransformer", folder: Path, pooling: str | None)
             f"pooling {pooling!r} contradicts {folder}, which has {pooling_of(encoder)!r}"
         )
     if not isinstance(encoder[-1], Normalize):
-        encoder.append(Normalize())
+        encoder.append(unit_length(encoder))
 
 
 def _embedding_dimension(model: "SentenceTransformer") -> int:

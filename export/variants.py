@@ -129,8 +129,11 @@ class Variants:
             embedding_space=self._space,
             files=describe_files(self._directory, present),
             created_by=f"swiftlet {version('swiftlet-retrieval')}",
-            details=details,
+            details={**details, **self._vectors()},
         )
+
+    def _vectors(self) -> dict[str, int]:
+        return {} if self._source.vectors == 1 else {"vectors": self._source.vectors}
 
     def _measure(self, precision: Precision) -> Parity:
         parity = measure_parity(self.open(precision), self._reference)

@@ -11,7 +11,7 @@ from swiftlet.retrieval.types import Embeddings
 class Numbers:
     """An encoder of numbers: the embedding of "7" is (7, 7, 7). `read` has the texts so far."""
 
-    dim = 3
+    dim = width = 3
     max_tokens = 1
     embedding_space = "numbers"
 

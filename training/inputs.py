@@ -55,6 +55,11 @@ def load_data(
     """
     tokenizer = Tokenizer(truncating_tokenizer(document_tower.encoder, document_tower.max_tokens))
     settings, validation = recipe.passages, recipe.validation
+    if document_tower.vectors > settings.tokens and not settings.truncate:
+        raise InvalidArgumentError(
+            f"document_encoder.first_tokens is {document_tower.vectors}, but passages have at most "
+            f"{settings.tokens} tokens: lower it or raise passages.tokens"
+        )
     splitter = PassageSplitter(
         tokenizer, settings.tokens, settings.overlap_tokens, settings.truncate
     )
@@ -91,7 +96,7 @@ def make_sampler(
 
     :raises InvalidArgumentError: When the settings contradict each other or the data.
     """
-    settings, loss, dim = recipe.negatives, recipe.loss, encoder.dual_encoder.dim
+    settings, loss, dual_encoder = recipe.negatives, recipe.loss, encoder.dual_encoder
     known, num_passages = data.known, data.passages.num_passages
 
     def make(name: SamplerName, place: int) -> NegativeSampler:
@@ -119,6 +124,7 @@ def make_sampler(
                         [data.queries[number] for number in numbers]
                     ),
                     num_passages=num_passages,
+                    vectors=dual_encoder.document_tower.vectors,
                     per_query=settings.per_query,
                     depth=settings.depth,
                     refresh_every=settings.refresh_every,
@@ -140,7 +146,7 @@ def make_sampler(
                 return NegativeCache(
                     known,
                     num_passages=num_passages,
-                    dim=dim,
+                    width=dual_encoder.document_width,
                     per_query=settings.per_query,
                     fraction=settings.cache_fraction,
                     refresh_fraction=settings.refresh_fraction,

@@ -39,6 +39,7 @@ class Plan:
     query_parameters: int
     document_parameters: int
     dim: int
+    vectors: int
     steps_per_epoch: int
     most_steps: dict[str, int]
     num_refreshed: int
@@ -58,6 +59,7 @@ class Plan:
             ("query encoder", f"{self.query_parameters:,} parameters"),
             ("document encoder", f"{self.document_parameters:,} parameters"),
             ("embeddings", f"{self.dim} dimensions"),
+            *([("vectors of a passage", f"{self.vectors}")] if self.vectors > 1 else []),
             ("steps per epoch", f"{self.steps_per_epoch:,}"),
             *((f"steps of {name}", f"at most {n:,}") for name, n in self.most_steps.items()),
             ("passages encoded again each step", f"{self.num_refreshed:,}"),
@@ -94,12 +96,13 @@ def make_plan(recipe: Recipe, progress: Progress) -> Plan:
             query_parameters=_count(dual_encoder.query_tower),
             document_parameters=_count(dual_encoder.document_tower),
             dim=dual_encoder.dim,
+            vectors=dual_encoder.document_tower.vectors,
             steps_per_epoch=length.steps_per_epoch,
             most_steps={name: each.num_steps for name, each in lengths.items()},
             num_refreshed=num_refreshed,
             training_bytes=_count(dual_encoder) * _BYTES_PER_PARAMETER,
             activation_bytes=_activation_bytes(recipe, dual_encoder, length.batch_size),
-            cache_bytes=cached * dual_encoder.dim * width,
+            cache_bytes=cached * dual_encoder.document_width * width,
             notes=data.notes,
         )
 

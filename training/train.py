@@ -91,7 +91,7 @@ def train(
         outputs = EmbeddingCache(
             Path(recipe.embedding_cache or out / _WORK),
             output_key(dual_encoder.document_tower, recipe),
-            dual_encoder.document_tower.width,
+            dual_encoder.document_tower.vectors * dual_encoder.document_tower.width,
             processes(),
         )
         dual_encoder.to(accelerator.device)

@@ -27,10 +27,10 @@ class MeanPooling(nn.Module):
 
 
 class UnitLength(nn.Module):
-    """The embedding divided by its length."""
+    """The embedding, or each of its vectors, divided by its length."""
 
     def forward(self, features: Features) -> Features:
-        """Replace the sentence embedding (batch, dim)."""
+        """Replace the sentence embedding (batch, dim) or (batch, vectors, dim)."""
         embedding = features["sentence_embedding"]
         length = embedding.norm(dim=-1, keepdim=True).clamp_min(1e-12)
         return {**features, "sentence_embedding": embedding / length}
@@ -56,7 +56,7 @@ def simplified(model: "SentenceTransformer") -> "SentenceTransformer":
         kind = type(module).__name__
         if kind == "Pooling" and module.pooling_mode == "mean":
             modules.append(MeanPooling())
-        elif kind == "Normalize":
+        elif kind in ("Normalize", "UnitVectors"):
             modules.append(UnitLength())
         else:
             modules.append(module)

@@ -30,10 +30,12 @@ def exact_run(
     :raises InvalidArgumentError: When `top_k` is below 1, or the encoders differ in dim.
     """
     documents, queries = list(documents), list(queries)
+    dim = query_encoder.dim
     texts = [encoder_text(document.title, document.text) for document in documents]
     return rank(
         [query.query_id for query in queries],
-        encode_texts(query_encoder, [query.text for query in queries], threads),
+        # Of several vectors, a query has the first, that of the first token.
+        encode_texts(query_encoder, [each.text for each in queries], threads)[:, :dim],
         [document.document_id for document in documents],
         encode_texts(document_encoder, texts, threads),
         top_k,
@@ -47,7 +49,7 @@ def rank(
     document_embeddings: Embeddings,
     top_k: int,
 ) -> Run:
-    """The best `top_k` documents (m, dim) for each query (n, dim).
+    """The best `top_k` documents (m, dim) or (m, vectors · dim) for each query (n, dim).
 
     Results are ordered by score, then by document_id.
 
@@ -55,15 +57,17 @@ def rank(
     """
     if top_k < 1:
         raise InvalidArgumentError(f"top_k is {top_k}, but at least 1 is expected")
-    if query_embeddings.shape[1] != document_embeddings.shape[1]:
+    dim = query_embeddings.shape[1]
+    if document_embeddings.shape[1] % dim:
         raise InvalidArgumentError(
-            f"queries have dim {query_embeddings.shape[1]}, "
-            f"but documents have {document_embeddings.shape[1]}"
+            f"queries have dim {dim}, but documents have {document_embeddings.shape[1]}"
         )
     top_k = min(top_k, len(document_ids))
     run: Run = {}
+    vectors = document_embeddings.reshape(-1, dim)
     for first in range(0, len(query_ids), _QUERIES_AT_ONCE):
-        block = query_embeddings[first : first + _QUERIES_AT_ONCE] @ document_embeddings.T
+        block = query_embeddings[first : first + _QUERIES_AT_ONCE] @ vectors.T
+        block = block.reshape(len(block), len(document_ids), -1).max(axis=2)
         for query_id, scores in zip(
             query_ids[first : first + _QUERIES_AT_ONCE], block, strict=True
         ):

@@ -16,7 +16,7 @@ from swiftlet.indexing.tuning import TARGET, exact_rows, near_recall, recall, tu
 from swiftlet.retrieval.directory import DOCUMENTS_FILE, PASSAGE_TO_DOCUMENT_FILE
 from swiftlet.retrieval.encoder import OnnxEncoder
 from swiftlet.retrieval.encoding import encode_texts
-from swiftlet.retrieval.engines import find_engine, index_details
+from swiftlet.retrieval.engines import find_engine, index_details, of_vectors
 from swiftlet.retrieval.errors import InvalidArgumentError
 from swiftlet.retrieval.index import VectorIndex
 from swiftlet.retrieval.lexical.index import LEXICAL_FOLDER
@@ -79,7 +79,7 @@ class Assembly:
     ) -> Manifest:
         """Write all parts into the empty directory `artefact`, the manifest last.
 
-        :param embed: Gives the embeddings (n, dim) of all passages, mapped from a file.
+        :param embed: Gives the embeddings (n, width) of all passages, mapped from a file.
         :param trained: Gives an index that may be used for a number of passages. It is not used if
             it finds fewer of the nearest passages than it did.
         :raises CollectionError: When the corpus is bad.
@@ -149,8 +149,9 @@ class Assembly:
             if measured[FOUND] >= min(trained.found, TARGET) - _NOISE:
                 return trained.index, self._details(trained, measured)
         engine = find_engine(self.engine)
-        factory = self.factory or engine.default_factory(len(embeddings), self.encoder.dim)
-        index = engine.create(factory, self.encoder.dim)
+        dim, vectors = self.encoder.dim, self.encoder.manifest.vectors
+        factory = self.factory or engine.default_factory(len(embeddings) * vectors, dim)
+        index = of_vectors(engine.create(factory, dim), vectors)
         self._train(index, embeddings)
         self._add(index, embeddings)
         measured = self._measure(index, embeddings, corpus, hybrid=hybrid)
@@ -165,7 +166,7 @@ class Assembly:
         }
 
     def _train(self, index: VectorIndex, embeddings: Embeddings) -> None:
-        """Train `index` on a sample of `embeddings` (n, dim)."""
+        """Train `index` on a sample of `embeddings` (n, width)."""
         size = len(embeddings)
         self.progress.begin("Training the index", None)
         sample = np.random.default_rng(_SEED).choice(size, index.training_size(size), replace=False)
@@ -188,7 +189,10 @@ class Assembly:
         size = len(embeddings)
         count = min(_SAMPLE_QUERIES, _SAMPLE_QUERIES_PER_PASSAGE * size)
         texts = sample_queries(corpus, count, np.random.default_rng(_SEED))
-        queries = encode_texts(self.encoder, texts, self.threads)
+        # The document encoder reads them; the first of several vectors is that of the [CLS] token.
+        queries = np.ascontiguousarray(
+            encode_texts(self.encoder, texts, self.threads)[:, : index.dim]
+        )
         rows = index.search(queries[0], size)[1]
         if len(rows) != size:
             raise InvalidArgumentError(

@@ -94,7 +94,7 @@ def build_index(
     threads = settings.threads or available_processors()
     with locked_working_directory(out) as working, storage_errors(out):
         artefact = working / "artefact"
-        file = EmbeddingsFile(working / _EMBEDDINGS_FILE, encoder.dim)
+        file = EmbeddingsFile(working / _EMBEDDINGS_FILE, encoder.width)
         try:
             # Another process may have published since.
             check_target(out, overwrite=overwrite, kind="index")
@@ -117,6 +117,7 @@ def build_index(
                         "truncate": splitter.truncate,
                     },
                     "facets": list(settings.facets),
+                    **({"vectors": vectors} if (vectors := encoder.manifest.vectors) > 1 else {}),
                 },
             )
 

@@ -24,7 +24,7 @@ from swiftlet.retrieval.changes.log import FIRST_CHANGE, Changes
 from swiftlet.retrieval.directory import DOCUMENTS_FILE
 from swiftlet.retrieval.documents import connect_read_only
 from swiftlet.retrieval.encoder import OnnxEncoder
-from swiftlet.retrieval.engines import DEFAULT_ENGINE, find_engine, open_index
+from swiftlet.retrieval.engines import DEFAULT_ENGINE, find_engine, of_vectors, open_index
 from swiftlet.retrieval.manifest import Manifest, load_manifest
 from swiftlet.retrieval.processors import available_processors
 from swiftlet.retrieval.types import Document, Embeddings, Passage, Span
@@ -63,16 +63,19 @@ def merge_changes(
     default_factory = find_engine(engine).default_factory
     training = details.get("training", {})
     trained_on = training.get("num_passages", details["num_passages"])
-    by_size = factory == default_factory(trained_on, manifest.dim)
+    vectors = manifest.vectors
+    by_size = factory == default_factory(trained_on * vectors, manifest.dim)
 
     def trained(size: int) -> Trained | None:
-        wanted = default_factory(size, manifest.dim) if by_size else factory
+        wanted = default_factory(size * vectors, manifest.dim) if by_size else factory
         same_type = _NUMBERS.sub("", wanted) == _NUMBERS.sub("", factory)
         if not same_type or not 1 / _MOST_GROWTH < size / trained_on < _MOST_GROWTH:
             return None
         found = find_engine(engine).load_trained(index / find_engine(engine).file_name)
         share = training.get(FOUND, TARGET)  # earlier versions tuned to another measure
-        return None if found is None else Trained(found, factory, trained_on, share)
+        if found is None:
+            return None
+        return Trained(of_vectors(found, vectors), factory, trained_on, share)
 
     assembly = Assembly(
         encoder=encoder if isinstance(encoder, OnnxEncoder) else load_encoder(encoder, manifest),
@@ -84,7 +87,7 @@ def merge_changes(
         details={**details, FIRST_CHANGE: last},
     )
     merged = _Merged(index, manifest, last)
-    file = EmbeddingsFile(artefact.with_name(EMBEDDINGS_FILE), manifest.dim)
+    file = EmbeddingsFile(artefact.with_name(EMBEDDINGS_FILE), manifest.width)
 
     def embed(corpus: StoredCorpus) -> Embeddings:
         progress.begin("Copying embeddings", corpus.num_passages)
@@ -150,7 +153,7 @@ class _Merged:
             )
 
     def embeddings(self) -> Iterator[Embeddings]:
-        """The embeddings (n, dim) of all passages in order, in blocks; after `documents`."""
+        """The embeddings (n, width) of all passages in order, in blocks; after `documents`."""
         rows = np.flatnonzero(np.frombuffer(self._kept, dtype=bool))
         for start in range(0, len(rows), _BLOCK_ROWS):
             yield self._index.embeddings(rows[start : start + _BLOCK_ROWS])

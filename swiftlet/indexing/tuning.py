@@ -6,6 +6,7 @@ import numpy as np
 
 from swiftlet.retrieval.engines.faiss_library import faiss
 from swiftlet.retrieval.index import Rows, SearchParameters, VectorIndex
+from swiftlet.retrieval.multi_vector import best_rows, best_scores
 from swiftlet.retrieval.processors import available_processors
 from swiftlet.retrieval.stages.state import num_candidates_for
 from swiftlet.retrieval.types import Embeddings
@@ -26,14 +27,22 @@ _AS_GOOD = 0.001
 
 
 def exact_rows(embeddings: Embeddings, queries: Embeddings, count: int) -> Rows:
-    """The rows (q, count) of `embeddings` (n, dim) nearest to each of `queries` (q, dim).
+    """The rows (q, count) of `embeddings` nearest to each of `queries` (q, dim).
 
-    Fewer if there are fewer. Runs on all cores.
+    Embeddings are (n, dim), or have several vectors each: (n, vectors · dim). Fewer rows if there
+    are fewer. Runs on all cores.
     """
     faiss.omp_set_num_threads(available_processors())
+    dim = queries.shape[1]
+    vectors = embeddings.shape[1] // dim
     wanted = min(count, len(embeddings))
-    rows: Rows = faiss.knn(queries, embeddings, wanted, metric=faiss.METRIC_INNER_PRODUCT)[1]
-    return rows
+    rows: Rows = faiss.knn(
+        queries,
+        embeddings.reshape(-1, dim),
+        wanted * vectors,
+        metric=faiss.METRIC_INNER_PRODUCT,
+    )[1]
+    return np.stack([best_rows(each, vectors)[0][:wanted] for each in rows])
 
 
 def recall(index: VectorIndex, queries: Embeddings, nearest: Rows, num_candidates: int) -> float:
@@ -52,15 +61,15 @@ def near_recall(
     """The share of the first ten rows found that are near enough: recall@10 within 1%.
 
     So a row counts if another one of the same embedding is among the nearest. Scores are those of
-    `embeddings` (n, dim) for `queries` (q, dim). `nearest` (q, at least 10) has the nearest rows of
-    each query in order; fewer if there are fewer.
+    `embeddings` for `queries`, as in `exact_rows`. `nearest` (q, at least 10) has the nearest rows
+    of each query in order; fewer if there are fewer.
     """
     expected = nearest[:, :10]
     found = 0
     for query, last in zip(queries, expected[:, -1], strict=True):
         rows = index.search(query, TUNED_CANDIDATES)[1][: expected.shape[1]]
-        least = float(embeddings[last] @ query)
-        near = embeddings[rows] @ query >= least - (1 - NEAR) * abs(least)
+        least = float(best_scores(embeddings[[last]], query)[0])
+        near = best_scores(embeddings[rows], query) >= least - (1 - NEAR) * abs(least)
         found += int(np.count_nonzero(near))
     return found / expected.size
 

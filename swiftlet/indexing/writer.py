@@ -182,7 +182,7 @@ class IndexWriter:
         ids = [*dict.fromkeys(document_ids)]
         if bad := [each for each in ids if not isinstance(each, str)]:
             raise InvalidArgumentError(f"the id {shown(bad[0])} is not a string")
-        gone = np.empty((0, self._manifest.dim), dtype=np.float32)
+        gone = np.empty((0, self._manifest.width), dtype=np.float32)
         with self._writing:
             self._follow()
             known = [each for each in ids if self._exists(each)]

@@ -7,9 +7,15 @@ from swiftlet.retrieval.manifest import Manifest
 def check_embedding_spaces(encoder: Manifest, index: Manifest) -> None:
     """Refuse an encoder of another embedding space: its results would be random.
 
-    :raises EmbeddingSpaceMismatch: When their embedding spaces or dimensions differ.
+    :raises EmbeddingSpaceMismatch: When their embedding spaces or dimensions differ, or the encoder
+        gives a text several vectors.
     """
     name = f"the query encoder {encoder.details.get('name', '')!r}"
+    if encoder.vectors > 1:
+        raise EmbeddingSpaceMismatch(
+            f"{name} gives a text {encoder.vectors} vectors, which is for documents; a query has "
+            "one: name the query encoder that was trained with it"
+        )
     check_embedding_space(name, encoder.embedding_space, encoder.dim, index)
 
 

@@ -43,9 +43,13 @@ SMALLEST_CANONICAL_COSINE: dict[Precision, float] = {
 
 
 class Encoder(Protocol):
-    """Turns texts into embeddings of one embedding space."""
+    """Turns texts into embeddings of one embedding space.
+
+    An embedding is a vector (dim,); or several, one after the other: of `width` numbers in all.
+    """
 
     dim: int
+    width: int
     max_tokens: int
     embedding_space: str
 
@@ -54,11 +58,11 @@ class Encoder(Protocol):
         ...
 
     def embed(self, token_ids: Sequence[int]) -> Embeddings:
-        """The normalised embedding (dim,) of one tokenised text."""
+        """The normalised embedding (width,) of one tokenised text."""
         ...
 
     def encode(self, texts: Sequence[str]) -> Embeddings:
-        """The normalised embeddings (n, dim) of `texts`."""
+        """The normalised embeddings (n, width) of `texts`."""
         ...
 
 
@@ -80,7 +84,7 @@ class OnnxEncoder:
         self.tokenizer = tokenizer
         self.manifest = manifest
         self.precision = precision
-        self.dim = manifest.dim
+        self.dim, self.width = manifest.dim, manifest.width
         self.max_tokens = tokenizer.max_tokens
         self.embedding_space = manifest.embedding_space
         self._session = session
@@ -143,12 +147,12 @@ class OnnxEncoder:
         return {"input_ids": ids, **self._inputs_of_length[length]}
 
     def embed(self, token_ids: Sequence[int]) -> Embeddings:
-        """The normalised embedding (dim,) of one tokenised text."""
-        embedding: Embeddings = self._session.run(None, self.inputs(token_ids))[0][0]
+        """The normalised embedding (width,) of one tokenised text."""
+        embedding: Embeddings = self._session.run(None, self.inputs(token_ids))[0].ravel()
         return embedding
 
     def encode(self, texts: Sequence[str]) -> Embeddings:
-        """The normalised embeddings (n, dim) of `texts`, one after the other.
+        """The normalised embeddings (n, width) of `texts`, one after the other.
 
         :raises InvalidArgumentError: When `texts` is a single text, or holds anything but texts.
         """
@@ -160,7 +164,7 @@ class OnnxEncoder:
             raise InvalidArgumentError(
                 f"texts is of the type {type(texts).__name__}, but a list of strings is expected"
             )
-        embeddings = np.empty((len(texts), self.dim), dtype=np.float32)
+        embeddings = np.empty((len(texts), self.width), dtype=np.float32)
         for row, text in enumerate(texts):
             if not isinstance(text, str):
                 raise InvalidArgumentError(f"text {row} is {shown(text)}, but a string is expected")
@@ -185,10 +189,10 @@ class OnnxEncoder:
                     f"the model of {directory} cannot embed {tokens}: they do not belong together; "
                     "export it again"
                 ) from error
-            if embedding.shape != (self.dim,):
+            if embedding.shape != (self.width,):
                 raise CorruptArtefactError(
                     f"the model of {directory} gives embeddings of shape {embedding.shape}, but "
-                    f"its manifest says {self.dim} dimensions; export it again"
+                    f"its manifest says {self.width} numbers; export it again"
                 )
             if not np.isfinite(embedding).all():
                 raise CorruptArtefactError(
@@ -203,12 +207,13 @@ class OnnxEncoder:
             expected = np.array(canonical["embeddings"][self.precision], dtype=np.float32)
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise CorruptArtefactError(f"{path} is not a list of canonical texts") from error
-        if expected.shape != (len(texts), self.dim):
+        if expected.shape != (len(texts), self.width):
             raise CorruptArtefactError(
-                f"{path} has embeddings of shape {expected.shape}, but {(len(texts), self.dim)} is "
-                "expected"
+                f"{path} has embeddings of shape {expected.shape}, but {(len(texts), self.width)} "
+                "is expected"
             )
-        cosines = np.sum(self.encode(texts) * expected, axis=1)
+        products = (self.encode(texts) * expected).reshape(len(texts), -1, self.dim)
+        cosines = products.sum(axis=2).min(axis=1)
         bound = SMALLEST_CANONICAL_COSINE[self.precision]
         # `not >=` instead of `<`: NaN is drift too.
         if drifted := [n for n, cosine in enumerate(cosines) if not cosine >= bound]:

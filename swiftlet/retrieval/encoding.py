@@ -17,7 +17,7 @@ _BATCHES_AHEAD = 4
 
 
 def encode_batches(encoder: Encoder, texts: Iterable[str], threads: int) -> Iterator[Embeddings]:
-    """Embeddings of `texts` in order, batch by batch, (n, dim) each, made by `threads` threads."""
+    """Embeddings of `texts` in order, by batches (n, width), made by `threads` threads."""
     remaining = iter(texts)
     waiting: deque[Future[Embeddings]] = deque()
     with ThreadPoolExecutor(threads, thread_name_prefix="encode") as pool:
@@ -35,6 +35,6 @@ def encode_batches(encoder: Encoder, texts: Iterable[str], threads: int) -> Iter
 
 
 def encode_texts(encoder: Encoder, texts: Iterable[str], threads: int | None = None) -> Embeddings:
-    """The embeddings (n, dim) of `texts`, made by `threads` threads (default: all cores)."""
+    """The embeddings (n, width) of `texts`, made by `threads` threads (default: all cores)."""
     batches = encode_batches(encoder, texts, threads or available_processors())
-    return np.concatenate([np.empty((0, encoder.dim), dtype=np.float32), *batches])
+    return np.concatenate([np.empty((0, encoder.width), dtype=np.float32), *batches])

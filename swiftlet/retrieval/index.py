@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, Protocol, Self
+from typing import Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -71,67 +71,29 @@ class Restrictable(SearchedRows, Protocol):
 
 
 class VectorIndex(ABC):
-    """Finds the rows with the largest inner product with a query's embedding.
+    """Finds the passages with the largest inner product with a query's embedding."""
 
-    An engine is a subclass in a module of its own, registered in `swiftlet.retrieval.engines`.
-    """
+    file_name: str
+    """The name of the index's file in an index directory."""
 
-    file_name: ClassVar[str]
-    """The name of the engine's file in an index directory."""
-
-    parameters_type: ClassVar[type[SearchParameters]] = SearchParameters
+    parameters_type: type[SearchParameters] = SearchParameters
 
     parameters: SearchParameters
     """The parameters of every search; may be replaced at any time."""
 
-    @classmethod
-    @abstractmethod
-    def default_factory(cls, num_passages: int, dim: int) -> str:
-        """The factory string that suits a corpus of this size."""
-
-    @classmethod
-    @abstractmethod
-    def create(cls, factory: str, dim: int) -> Self:
-        """Make an empty index of the type that the `factory` string describes.
-
-        :raises InvalidArgumentError: When the engine does not understand the factory string.
-        """
-
-    @classmethod
-    @abstractmethod
-    def load(cls, path: Path) -> Self:
-        """Open an index file, read only, with default search parameters.
-
-        :raises CorruptIndexError: When the engine cannot read it.
-        """
-
-    @classmethod
-    def load_trained(cls, path: Path) -> Self | None:  # noqa: ARG003
-        """An empty index that codes embeddings as the one in a file; None trains a new one.
-
-        :raises CorruptIndexError: As `load`.
-        """
-        return None
-
-    @staticmethod
-    def training_size(num_passages: int) -> int:
-        """The number of embeddings that an index of `num_passages` passages is trained on."""
-        return num_passages
-
     @property
     @abstractmethod
     def dim(self) -> int:
-        """Width of the embeddings."""
+        """Width of a query's embedding."""
 
     @property
     @abstractmethod
     def size(self) -> int:
-        """How many embeddings have been added."""
+        """How many passages have been added."""
 
-    @property
-    def exact_factory(self) -> str:
-        """FAISS's factory string for an exact index with embeddings as precise as those here."""
-        return "Flat"
+    def training_size(self, num_passages: int) -> int:
+        """The number of embeddings that an index of `num_passages` passages is trained on."""
+        return num_passages
 
     def train(self, embeddings: Embeddings, *, threads: int = 1) -> None:  # noqa: B027
         """Learn from a sample (n, dim) how to code embeddings, if the index codes them.
@@ -171,6 +133,10 @@ class VectorIndex(ABC):
         :raises InvalidArgumentError: When this type of index does not keep them.
         """
 
+    @abstractmethod
+    def empty_exact(self) -> "VectorIndex":
+        """An exact index without rows, whose embeddings are as precise as those here."""
+
     def scores(self, embedding: Embeddings, rows: Rows) -> Embeddings:
         """The scores (n,) of the embeddings at `rows` (n,) for one query embedding (dim,).
 
@@ -180,7 +146,7 @@ class VectorIndex(ABC):
         scores: Embeddings = np.einsum("ij,j->i", self.embeddings(rows), embedding)
         return scores
 
-    def restricted_to(self, allowed: Mask) -> "RestrictedIndex":
+    def restricted_to(self, allowed: Mask) -> SearchedRows:
         """The `allowed` rows (size,) of this index, prepared for many searches.
 
         :raises InvalidArgumentError: As `embeddings`.
@@ -193,6 +159,51 @@ class VectorIndex(ABC):
         Parameters are tuned in this order. An exact index has none.
         """
         return {}
+
+
+class Engine(VectorIndex):
+    """A vector index that can be made and opened.
+
+    An engine is a subclass in a module of its own, registered in `swiftlet.retrieval.engines`.
+    """
+
+    @classmethod
+    @abstractmethod
+    def default_factory(cls, num_passages: int, dim: int) -> str:
+        """The factory string that suits a corpus of this size."""
+
+    @classmethod
+    @abstractmethod
+    def create(cls, factory: str, dim: int) -> Self:
+        """Make an empty index of the type that the `factory` string describes.
+
+        :raises InvalidArgumentError: When the engine does not understand the factory string.
+        """
+
+    @classmethod
+    @abstractmethod
+    def load(cls, path: Path) -> Self:
+        """Open an index file, read only, with default search parameters.
+
+        :raises CorruptIndexError: When the engine cannot read it.
+        """
+
+    @classmethod
+    def load_trained(cls, path: Path) -> Self | None:  # noqa: ARG003
+        """An empty index that codes embeddings as the one in a file; None trains a new one.
+
+        :raises CorruptIndexError: As `load`.
+        """
+        return None
+
+    @property
+    def exact_factory(self) -> str:
+        """The factory string of an exact index with embeddings as precise as those here."""
+        return self.default_factory(0, self.dim)
+
+    def empty_exact(self) -> Self:
+        """As `VectorIndex.empty_exact`."""
+        return self.create(self.exact_factory, self.dim)
 
 
 class RestrictedIndex:

@@ -98,6 +98,16 @@ class Manifest:
         return self.fingerprint[:16]
 
     @property
+    def vectors(self) -> int:
+        """How many vectors a document encoder gives a text, or an index keeps of a passage."""
+        return int(self.details.get("vectors", 1))
+
+    @property
+    def width(self) -> int:
+        """How many numbers an embedding of documents has: all vectors, one after the other."""
+        return self.dim * self.vectors
+
+    @property
     def content(self) -> str:
         """A hash of the files alone; `change_details` keeps it."""
         return _checksum(self._file_fields())

@@ -11,6 +11,7 @@ from accelerate import Accelerator
 from swiftlet import encoders
 from swiftlet.retrieval.encoder import Encoder, OnnxEncoder
 from swiftlet.retrieval.encoding import encode_texts
+from swiftlet.retrieval.errors import InvalidArgumentError
 from training.distillation.batches import encode_by_length
 from training.distillation.texts import TextIndices, TextMixture, TextSource
 from training.distillation.torch_encoder import TorchEncoder
@@ -57,7 +58,15 @@ class Teacher:
     def __init__(
         self, encoder: Encoder, tower: Tower | None, directory: Path, accelerator: Accelerator
     ) -> None:
-        """Cache the outputs, those of `tower` in the precision of the run, in `directory`."""
+        """Cache the outputs, those of `tower` in the precision of the run, in `directory`.
+
+        :raises InvalidArgumentError: When the encoder gives a text several vectors.
+        """
+        if encoder.width != encoder.dim or (tower is not None and tower.vectors > 1):
+            raise InvalidArgumentError(
+                "the teacher gives a text several vectors, but a query has one: take a teacher "
+                "with one vector"
+            )
         self.encoder, self.tower = encoder, tower
         self.width, self.embedding_space = encoder.dim, encoder.embedding_space
         self._accelerator = accelerator

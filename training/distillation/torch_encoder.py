@@ -14,7 +14,7 @@ class TorchEncoder:
     """Encodes with torch, one text per forward pass; embeddings are normalised."""
 
     def __init__(self, tower: Tower, model: torch.nn.Module, dim: int, space: str) -> None:
-        self.dim = dim
+        self.dim = self.width = dim
         self.max_tokens = tower.max_tokens
         self.embedding_space = space
         self._tower = tower

@@ -25,7 +25,7 @@ Head = Callable[[torch.Tensor], torch.Tensor]
 
 @dataclass(frozen=True, slots=True)
 class GradCacheEmbeddings:
-    """Embeddings (n, dim) of a batch, without the graph of the tower.
+    """Embeddings (n, dim) of a batch, or (n, vectors · dim), without the graph of the tower.
 
     After the backward pass of the loss, call `backward` to carry the gradient into the tower.
     """
@@ -60,16 +60,16 @@ class BatchEncoder:
         return self._without_gradient(dual.query_tower, dual.project_queries, texts)
 
     def documents(self, texts: Sequence[str]) -> torch.Tensor:
-        """Embeddings (n, dim) of `texts` by the document encoder, without gradient."""
+        """Embeddings (n, document_width) of `texts` by the document encoder, without gradient."""
         dual = self.dual_encoder
         return self._without_gradient(dual.document_tower, dual.project_documents, texts)
 
     def document_outputs(self, texts: Sequence[str]) -> torch.Tensor:
-        """Outputs (n, width) of the document model for `texts`, without gradient."""
+        """Outputs (n, vectors · width) of the document model for `texts`, without gradient."""
         return self._without_gradient(self.dual_encoder.document_tower, _identity, texts)
 
     def passages(self, passages: PassageTexts, rows: Rows) -> torch.Tensor:
-        """Embeddings (n, dim) of passage rows by the document encoder, without gradient."""
+        """Embeddings (n, document_width) of passage rows, without gradient."""
         if self.embedding_cache is None:
             return self.documents(passages.texts(rows))
         with torch.no_grad():
@@ -99,7 +99,7 @@ class BatchEncoder:
     def frozen_outputs(
         self, known: EmbeddingCache, passages: PassageTexts, rows: Rows
     ) -> torch.Tensor:
-        """Outputs (n, width) of the document model for passage rows, computed where not `known`."""
+        """Outputs (n, vectors · width) of the document model for rows, computed if not `known`."""
         tower = self.dual_encoder.document_tower
 
         def compute(missing: Rows) -> torch.Tensor:
@@ -121,7 +121,7 @@ class BatchEncoder:
             pieces.append(self._encode(tower, head, features))
         tower.train(training)
         if not pieces:  # more processes than texts
-            width = tower.width if head is _identity else self.dual_encoder.dim
+            width = tower.vectors * (tower.width if head is _identity else self.dual_encoder.dim)
             pieces.append(torch.empty(0, width, device=self.accelerator.device))
         back = torch.as_tensor(np.argsort(np.asarray(order, dtype=np.int64)))
         return self._gathered(torch.cat(pieces)[back.to(pieces[0].device)], len(texts))
@@ -138,7 +138,7 @@ class BatchEncoder:
             )
         states, pieces = (
             [],
-            [torch.empty(0, self.dual_encoder.dim, device=self.accelerator.device)],
+            [torch.empty(0, tower.vectors * self.dual_encoder.dim, device=self.accelerator.device)],
         )
         with torch.no_grad():
             for features in batches:

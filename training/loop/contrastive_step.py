@@ -19,6 +19,7 @@ from training.objective.contrastive import (
     contrastive_loss,
 )
 from training.objective.negatives.sampler import NO_ROW, NegativeSampler, QueryBatch, Rows
+from training.objective.scores import paired_scores, scores
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,22 +79,24 @@ def loss_and_gradient(
     stands_in = settings.gradient == "re-encoded" and len(cached) > 0
     stand_ins = cached[:0]
     if stands_in:
-        scores = fixed_queries @ cached_embeddings.T * settings.scale
-        scores[~negatives[:, len(encoded) :]] = -torch.inf
-        stand_ins = _agreed(encoder, cached[_drawn_columns(scores)])
+        of_cached = scores(fixed_queries, cached_embeddings) * settings.scale
+        of_cached[~negatives[:, len(encoded) :]] = -torch.inf
+        stand_ins = _agreed(encoder, cached[_drawn_columns(of_cached)])
     rows = np.union1d(encoded, stand_ins)
     documents = encoder.passages_with_gradient(texts.passages, rows)
 
     def embeddings_of(some: Rows) -> torch.Tensor:
         return documents.embeddings[np.searchsorted(rows, some)]
 
-    of_cached = (fixed_queries if stands_in else queries.embeddings) @ cached_embeddings.T
+    of_cached = scores(fixed_queries if stands_in else queries.embeddings, cached_embeddings)
     loss = contrastive_loss(
-        torch.cat((queries.embeddings @ embeddings_of(encoded).T, of_cached), dim=1),
+        torch.cat((scores(queries.embeddings, embeddings_of(encoded)), of_cached), dim=1),
         columns,
         negatives,
         scale=settings.scale,
-        stand_ins=StandIns(len(encoded), (queries.embeddings * embeddings_of(stand_ins)).sum(1))
+        stand_ins=StandIns(
+            len(encoded), paired_scores(queries.embeddings, embeddings_of(stand_ins))
+        )
         if stands_in
         else None,
     )

@@ -12,6 +12,7 @@ from training.data.passages import PassageTexts
 from training.loop.batch_encoder import BatchEncoder
 from training.loop.embedding_cache import EmbeddingCache
 from training.objective.negatives.sampler import Rows
+from training.objective.scores import paired_scores, scores
 
 _BLOCK = 4096
 
@@ -38,7 +39,10 @@ class FalseNegatives:
         """
         self._share, self._passages, self._encoder, self._cache = share, passages, encoder, cache
         progress.begin("Teacher", len(queries) + passages.num_passages)
-        self._queries = normalize(encoder.document_outputs(queries), dim=-1)
+        # Of several vectors, a query has the first, that of the first token.
+        self._width = encoder.dual_encoder.document_tower.width
+        outputs = encoder.document_outputs(queries)[:, : self._width]
+        self._queries = normalize(outputs, dim=-1)
         progress.advance(len(queries))
         for start in range(0, passages.num_passages, _BLOCK):
             rows = np.arange(start, min(start + _BLOCK, passages.num_passages))
@@ -53,8 +57,9 @@ class FalseNegatives:
         :param rows: Passage rows, (m,).
         """
         embeddings = self._queries[torch.from_numpy(queries).to(self._queries.device)]
-        expected = (embeddings * self._outputs(positives)).sum(1, keepdim=True)
-        return embeddings @ self._outputs(rows).T > self._share * expected
+        expected = paired_scores(embeddings, self._outputs(positives)).unsqueeze(1)
+        return scores(embeddings, self._outputs(rows)) > self._share * expected
 
     def _outputs(self, rows: Rows) -> torch.Tensor:
-        return normalize(self._encoder.frozen_outputs(self._cache, self._passages, rows), dim=-1)
+        outputs = self._encoder.frozen_outputs(self._cache, self._passages, rows)
+        return normalize(outputs.reshape(len(rows), -1, self._width), dim=-1).flatten(1)

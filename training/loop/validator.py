@@ -11,7 +11,9 @@ from numpy.typing import NDArray
 from swiftlet.evaluation.metrics import evaluate
 from swiftlet.indexing.tuning import exact_rows, tune
 from swiftlet.retrieval.aggregation import best_passages
+from swiftlet.retrieval.engines import of_vectors
 from swiftlet.retrieval.engines.faiss_index import FaissIndex
+from swiftlet.retrieval.index import VectorIndex
 from swiftlet.retrieval.stages.state import num_candidates_for
 from swiftlet.retrieval.types import Embeddings, Run
 from training.data.passages import Passages
@@ -35,7 +37,7 @@ class Encoders(Protocol):
         ...
 
     def passages(self, passages: Passages, rows: Rows) -> torch.Tensor:
-        """Normalised embeddings (n, dim) of passage rows."""
+        """Normalised embeddings (n, document_width) of passage rows."""
         ...
 
 
@@ -53,20 +55,24 @@ class Validator:
     factory: str | None = None
 
     def divergence(self, encoder: BatchEncoder) -> float:
-        """The KL estimate between the towers (001, eq. 9), each with half of the queries."""
+        """The KL estimate between the towers (001, eq. 9), each with half of the queries.
+
+        Of several vectors, the first counts: that of the first token, as for queries.
+        """
         texts = self._sampled_queries()
-        return kl_estimate(encoder.documents(texts[::2]), encoder.queries(texts[1::2]))
+        queries = encoder.queries(texts[1::2])
+        return kl_estimate(encoder.documents(texts[::2])[:, : queries.shape[1]], queries)
 
     def embedding_statistics(
         self, encoder: BatchEncoder
     ) -> tuple[EmbeddingStatistics, EmbeddingStatistics]:
-        """The statistics of query embeddings and of passage embeddings."""
+        """The statistics of query embeddings, and of all vectors of passages."""
         rows = self.validation.rows
         chosen = rows[_evenly(len(rows), self.sample)]
         queries = encoder.queries(self._sampled_queries())
-        return EmbeddingStatistics.of(queries), EmbeddingStatistics.of(
-            encoder.passages(self.validation.passages, chosen)
-        )
+        passages = encoder.passages(self.validation.passages, chosen)
+        vectors = passages.reshape(-1, queries.shape[1])
+        return EmbeddingStatistics.of(queries), EmbeddingStatistics.of(vectors)
 
     def _sampled_queries(self) -> list[str]:
         queries = self.validation.queries
@@ -80,12 +86,10 @@ class Validator:
         """The 100 best documents (maxP) of each validation query."""
         validation = self.validation
         queries = _array(encoder.queries(validation.queries))
-        passages = np.empty((len(validation.rows), queries.shape[1]), np.float32)
         # In blocks, since not all embeddings fit the memory of an accelerator.
-        for start in range(0, len(passages), _BLOCK):
-            rows = validation.rows[start : start + _BLOCK]
-            passages[start : start + _BLOCK] = _array(encoder.passages(validation.passages, rows))
-        return self._search(queries, passages)
+        blocks = np.array_split(validation.rows, range(_BLOCK, len(validation.rows), _BLOCK))
+        passages = [_array(encoder.passages(validation.passages, rows)) for rows in blocks]
+        return self._search(queries, np.concatenate(passages))
 
     def _search(self, queries: Embeddings, passages: Embeddings) -> Run:
         index = _filled(self.factory, queries, passages)
@@ -106,9 +110,11 @@ class Validator:
         return run
 
 
-def _filled(factory: str | None, queries: Embeddings, passages: Embeddings) -> FaissIndex:
-    size, dim = passages.shape
-    index = FaissIndex.create(factory or FaissIndex.default_factory(size, dim), dim)
+def _filled(factory: str | None, queries: Embeddings, passages: Embeddings) -> VectorIndex:
+    size, dim = len(passages), queries.shape[1]
+    vectors = passages.shape[1] // dim
+    factory = factory or FaissIndex.default_factory(size * vectors, dim)
+    index = of_vectors(FaissIndex.create(factory, dim), vectors)
     threads = torch.get_num_threads()
     count = index.training_size(size)
     # Sampled, since collections are seldom in random order.

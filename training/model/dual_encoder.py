@@ -9,7 +9,7 @@ from torch import nn
 from torch.nn import functional
 
 from swiftlet.retrieval.errors import InvalidArgumentError
-from training.model.towers import Tower
+from training.model.towers import NormalisedLinear, Tower
 
 Features = Mapping[str, torch.Tensor]
 Part = Literal["query_encoder", "document_encoder", "projection"]
@@ -41,6 +41,7 @@ class DualEncoder(nn.Module):
         dim: int | None = None,
         start: Start = "random",
         sharing: Sharing = "none",
+        layer_norm: bool = False,
     ) -> None:
         """Join two towers, or one as both.
 
@@ -49,10 +50,17 @@ class DualEncoder(nn.Module):
         :param start: The initial projections: "random" as in torch, or "orthogonal" without bias. A
             square orthogonal projection keeps all angles, and so the similarities that the language
             models have learnt.
+        :param layer_norm: Normalise the projected outputs over their dimensions (002, section 4.1).
         :raises InvalidArgumentError: When there is no projection although the widths differ, or
-            `dim` differs from the width, or the towers cannot share token embeddings.
+            `dim` differs from the width, or the towers cannot share token embeddings, or a query
+            has several vectors.
         """
         super().__init__()
+        if query_tower.vectors > 1:
+            raise InvalidArgumentError(
+                f"the query encoder gives {query_tower.vectors} vectors, but a query has one: set "
+                "query_encoder.pooling to 'cls', and dual_encoder.sharing to any but 'all'"
+            )
         if sharing == "token_embeddings":
             document_tower.share_token_embeddings(query_tower)
         self._untrained: set[torch.Tensor] = set()
@@ -72,25 +80,31 @@ class DualEncoder(nn.Module):
             raise InvalidArgumentError(
                 f"without a projection dim must be the towers' width {widths[1]}, not {self.dim}"
             )
+        if projection == "none" and layer_norm:
+            raise InvalidArgumentError(
+                "dual_encoder.layer_norm belongs to a projection: choose shared or separate"
+            )
+        linear = NormalisedLinear if layer_norm else nn.Linear
+        self.document_width = self.dim * document_tower.vectors
         self.query_tower, self.document_tower = query_tower, document_tower
-        self.document_projection = None if projection == "none" else nn.Linear(widths[1], self.dim)
+        self.document_projection = None if projection == "none" else linear(widths[1], self.dim)
         self.adapter = None
         self.query_projection = self.document_projection
         if projection == "shared" and widths[0] != widths[1]:
             self.adapter = nn.Linear(widths[0], widths[1])
         elif projection == "separate":
-            self.query_projection = nn.Linear(widths[0], self.dim)
+            self.query_projection = linear(widths[0], self.dim)
         if start == "orthogonal":
-            for linear in self._linear_maps():
-                nn.init.orthogonal_(linear.weight)
-                nn.init.zeros_(linear.bias)
+            for each in self._linear_maps():
+                nn.init.orthogonal_(each.weight)
+                nn.init.zeros_(each.bias)
 
     def encode_queries(self, features: Features) -> torch.Tensor:
         """ζ: embeddings (n, dim) of tokenised texts, of length 1."""
         return self.project_queries(self.query_tower(features))
 
     def encode_documents(self, features: Features) -> torch.Tensor:
-        """η: embeddings (n, dim) of tokenised texts, of length 1."""
+        """η: embeddings (n, document_width) of tokenised texts, with vectors of length 1."""
         return self.project_documents(self.document_tower(features))
 
     def project_queries(self, outputs: torch.Tensor) -> torch.Tensor:
@@ -99,8 +113,9 @@ class DualEncoder(nn.Module):
         return _unit(outputs, self.query_projection)
 
     def project_documents(self, outputs: torch.Tensor) -> torch.Tensor:
-        """Project and normalise the document language model's outputs (n, width)."""
-        return _unit(outputs, self.document_projection)
+        """Project and normalise the outputs (n, vectors · width) of the document language model."""
+        vectors = outputs.reshape(-1, self.document_tower.width)
+        return _unit(vectors, self.document_projection).reshape(-1, self.document_width)
 
     def parts(self) -> Iterator[tuple[Part, list[nn.Parameter]]]:
         """The parameters that train or freeze together. Shared ones are the document encoder's."""
@@ -143,9 +158,11 @@ class DualEncoder(nn.Module):
         if self.adapter is None or self.query_projection is None:
             return self.query_projection
         # The product of two linear maps is a linear map.
-        whole = nn.Linear(self.adapter.in_features, self.dim)
+        outer = self.query_projection
+        whole = type(outer)(self.adapter.in_features, self.dim)
         with torch.no_grad():
-            outer = self.query_projection
+            if isinstance(whole, NormalisedLinear) and isinstance(outer, NormalisedLinear):
+                whole.norm = outer.norm
             whole.weight.copy_(outer.weight @ self.adapter.weight)
             whole.bias.copy_(outer.weight @ self.adapter.bias + outer.bias)
         return whole

@@ -19,7 +19,7 @@ _ARCHITECTURE = {
     "layer_norm_eps": ("layer_norm_eps", "layer_norm_epsilon"),
 }
 # Modules that are fully described by their type and weights.
-_WITHOUT_SETTINGS = ("Normalize", "LayerNorm")
+_WITHOUT_SETTINGS = ("Normalize", "UnitVectors", "LayerNorm")
 
 
 def embedding_space(model: "SentenceTransformer") -> str:

@@ -11,7 +11,7 @@ from swiftlet.retrieval.errors import InvalidArgumentError
 from training.model.errors import ModelError
 from training.model.exported import exported_model, is_exported
 from training.model.lookup import MODULE, check_lookup, is_lookup, without_special_tokens
-from training.model.poolings import is_pooling, own_poolings
+from training.model.poolings import is_pooling, own_modules
 from training.model.quiet import quiet
 
 if TYPE_CHECKING:
@@ -176,7 +176,7 @@ def _check_modules(folder: Path) -> None:
     for kind, place in modules:
         package, _, name = kind.rpartition(".")
         known = package.partition(".")[0] == "sentence_transformers" and name in _MODULES
-        if not known and kind not in own_poolings():
+        if not known and kind not in own_modules():
             raise ModelError(f"{folder} has a module {kind}, but only {_listed()} are supported")
         if name == "Dense":
             # The library replaces any other activation by its default.
@@ -189,7 +189,7 @@ def _check_modules(folder: Path) -> None:
 
 
 def _listed() -> str:
-    return ", ".join(sorted(_MODULES | own_poolings()))
+    return ", ".join(sorted(_MODULES | own_modules()))
 
 
 def _check_encoder(folder: Path, model: "SentenceTransformer") -> None:

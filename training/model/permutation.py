@@ -104,6 +104,6 @@ def _following(model: "SentenceTransformer", others: list[Any]) -> nn.Linear | N
         if kind == "Dense":
             linear: nn.Linear = other.linear
             return linear
-        if kind not in {"Dropout", "Normalize"}:
+        if kind not in {"Dropout", "Normalize", "UnitVectors"}:
             raise ModelError(f"the basis cannot be permuted before a module {kind}")
     return None

@@ -21,7 +21,7 @@ from training.model.loading import (
 )
 from training.model.lookup import bags, is_lookup, table_of
 from training.model.permutation import permute_basis
-from training.model.poolings import POOLINGS, make_pooling, pooling_of
+from training.model.poolings import POOLINGS, make_pooling, pooling_of, unit_length, vectors_of
 from training.model.quiet import quiet
 
 if TYPE_CHECKING:
@@ -46,8 +46,8 @@ class TowerSettings:
         With no layers, `()`, the tower averages non-contextual token embeddings: the ablation of
         self-attention (001, section 7.1).
     :param pooling: One of `POOLINGS`, such as the output of the first token, the mean of all
-        outputs, or the mean of the first `first_tokens`; by default the model's own pooling, which
-        a plain checkpoint lacks.
+        outputs, or the first `first_tokens` outputs as so many vectors; by default the model's own
+        pooling, which a plain checkpoint lacks.
     :param max_tokens: Texts are truncated to this many tokens; by default the model's own setting.
     :param dropout: The probability of dropout everywhere; by default the model's own setting.
     :param permute_basis: Seed of a permutation of the hidden basis (`training.model.permutation`).
@@ -70,7 +70,8 @@ class TowerSettings:
 class Tower(nn.Module):
     """Transformer → Pooling → the model's own Dense, if it has any; or a look-up encoder.
 
-    `width` is the size of the output. Texts are truncated to `max_tokens`, special tokens included.
+    A text has `vectors` vectors of `width` numbers each. Texts are truncated to `max_tokens`,
+    special tokens included.
     """
 
     def __init__(self, encoder: "SentenceTransformer", max_tokens: int) -> None:
@@ -78,6 +79,7 @@ class Tower(nn.Module):
         self.encoder = encoder
         self.max_tokens = max_tokens
         self.width = int(encoder.get_embedding_dimension() or 0)
+        self.vectors = vectors_of(encoder)
         self._is_lookup = is_lookup(encoder)
         # A copy, so that the padding and truncation of the saved tokenizer stay as they are.
         tokenizer = encoder.tokenizer
@@ -112,6 +114,11 @@ class Tower(nn.Module):
         encoder = _pooled(encoder, settings, folder)
         _check_tokenizer(encoder, folder)
         max_tokens = choose_max_tokens(encoder, settings.max_tokens)
+        if vectors_of(encoder) > max_tokens:
+            raise InvalidArgumentError(
+                f"first_tokens {vectors_of(encoder)} is out of range: a text has at most "
+                f"max_tokens, {max_tokens}"
+            )
         if settings.layers is not None:
             keep_layers(encoder[0].auto_model, settings.layers, folder)
         if settings.random_weights:
@@ -132,7 +139,7 @@ class Tower(nn.Module):
         }
 
     def forward(self, features: dict[str, Tensor]) -> Tensor:
-        """Pooled outputs (n, width) of tokenised texts, neither projected nor normalised."""
+        """Pooled outputs (n, vectors · width) of tokenised texts, not projected or normalised."""
         if self._is_lookup:
             found: Tensor = self.encoder(bags(features))["sentence_embedding"]
             return found
@@ -140,7 +147,7 @@ class Tower(nn.Module):
         again = self.encoder[0].auto_model.is_gradient_checkpointing
         with nullcontext() if again else _attention(features["input_ids"]):
             outputs: Tensor = self.encoder(dict(features))["sentence_embedding"]
-        return outputs
+        return outputs.flatten(1)
 
     @property
     def token_embeddings(self) -> nn.Embedding:
@@ -194,7 +201,7 @@ class Tower(nn.Module):
     def with_projection(self, projection: nn.Linear | None) -> "SentenceTransformer":
         """The whole encoder, Transformer → Pooling → … → Dense → Normalize, with shared weights."""
         from sentence_transformers import SentenceTransformer
-        from sentence_transformers.sentence_transformer.modules import Dense, Normalize
+        from sentence_transformers.sentence_transformer.modules import Dense, LayerNorm
 
         modules: list[Any] = list(self.encoder)
         if projection is not None:
@@ -204,15 +211,33 @@ class Tower(nn.Module):
                 bias=projection.bias is not None,
                 activation_function=nn.Identity(),
             )
-            dense.linear = projection
+            dense.linear.weight, dense.linear.bias = projection.weight, projection.bias
             modules.append(dense)
+        if isinstance(projection, NormalisedLinear):
+            layer_norm = LayerNorm(projection.out_features)
+            layer_norm.norm = projection.norm
+            modules.append(layer_norm)
         device = next(self.parameters()).device
-        return SentenceTransformer(modules=[*modules, Normalize()], device=str(device))
+        modules.append(unit_length(modules))
+        return SentenceTransformer(modules=modules, device=str(device))
 
     def save(self, directory: Path, projection: nn.Linear | None = None) -> None:
         """Write the whole encoder as a Sentence Transformers directory, truncation included."""
         with quiet():
             self.with_projection(projection).save(str(directory), create_model_card=False)
+
+
+class NormalisedLinear(nn.Linear):
+    """A linear map and a layer normalisation: the projection of DE-BERT-k (002, section 4.1)."""
+
+    def __init__(self, in_features: int, out_features: int) -> None:
+        super().__init__(in_features, out_features)
+        self.norm = nn.LayerNorm(out_features)
+
+    def forward(self, outputs: Tensor) -> Tensor:
+        """Map and normalise (…, in_features)."""
+        normalised: Tensor = self.norm(super().forward(outputs))
+        return normalised
 
 
 def _attention(input_ids: Tensor) -> AbstractContextManager[None]:

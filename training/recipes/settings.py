@@ -126,12 +126,14 @@ class TowerTable(Table):
 class DualEncoderTable(Table):
     """[dual_encoder]: the projection W, b and the size a of the embeddings (eqs 10, 11).
 
-    With the `start` "orthogonal", the initial projection keeps angles as far as `dim` allows.
+    With `layer_norm`, a layer normalisation follows (DE-BERT-k, 002). With the `start`
+    "orthogonal", the initial projection keeps angles as far as `dim` allows.
     `sharing` is what the language models of both encoders have in common (003).
     """
 
     projection: Projection = "shared"
     dim: Count | None = None
+    layer_norm: bool = False
     start: Start = "random"
     sharing: Sharing = "none"
 

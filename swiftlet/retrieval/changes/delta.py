@@ -18,7 +18,6 @@ from swiftlet.retrieval.changes.joint import (
     SurvivingRows,
 )
 from swiftlet.retrieval.changes.log import Change
-from swiftlet.retrieval.engines import find_engine
 from swiftlet.retrieval.index import Mask, VectorIndex
 from swiftlet.retrieval.lexical.writing import GrowingWords
 from swiftlet.retrieval.metadata.columns import Columns
@@ -171,8 +170,7 @@ class Delta:
         return JointIndex((survivors, SurvivingRows(self._index, alive)), (base, self._index))
 
     def _new_index(self) -> VectorIndex:
-        base = self._base.index
-        return find_engine().create(base.exact_factory, base.dim)
+        return self._base.index.empty_exact()
 
     def _joint_words(
         self, texts: Sequence[str], base_alive: Mask, alive: Mask

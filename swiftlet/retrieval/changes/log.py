@@ -55,7 +55,7 @@ class Changes:
         """Nothing is opened before the first read; the index may not have changes yet."""
         self.path = directory / CHANGES_FILE
         self.first: int = manifest.details.get(FIRST_CHANGE, 0)
-        self._dim = manifest.dim
+        self._width = manifest.width
         self._content = manifest.content
         self._connection: sqlite3.Connection | None = None
         self._version = -1
@@ -134,10 +134,10 @@ class Changes:
             )
         passages, title, metadata, sections, embeddings, text = content
         if passages is None:
-            empty = np.empty((0, self._dim), dtype=np.float32)
+            empty = np.empty((0, self._width), dtype=np.float32)
             return Change(number, document_id, None, (), empty, found)
         document = Document(document_id, text, title, json.loads(metadata), _spans(sections))
-        rows = np.frombuffer(embeddings, dtype="<f4").reshape(-1, self._dim)
+        rows = np.frombuffer(embeddings, dtype="<f4").reshape(-1, self._width)
         return Change(number, document_id, document, _spans(passages), rows, found)
 
 

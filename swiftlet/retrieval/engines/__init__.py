@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from swiftlet.retrieval.errors import CorruptIndexError, InvalidArgumentError, ManifestError, shown
 
 if TYPE_CHECKING:  # NumPy is not loaded for a list of names
-    from swiftlet.retrieval.index import VectorIndex
+    from swiftlet.retrieval.index import Engine, VectorIndex
 
 DEFAULT_ENGINE = "faiss"
 
@@ -19,7 +19,7 @@ ENGINES: dict[str, str] = {
 """The class of each engine, which is imported when the engine is used."""
 
 
-def find_engine(name: str = DEFAULT_ENGINE) -> "type[VectorIndex]":
+def find_engine(name: str = DEFAULT_ENGINE) -> "type[Engine]":
     """The engine of this name.
 
     :raises InvalidArgumentError: When there is none.
@@ -29,8 +29,15 @@ def find_engine(name: str = DEFAULT_ENGINE) -> "type[VectorIndex]":
             f"there is no index engine {shown(name)}; there are {', '.join(ENGINES)}"
         )
     module, class_name = ENGINES[name].split(":")
-    engine: type[VectorIndex] = getattr(import_module(module), class_name)
+    engine: type[Engine] = getattr(import_module(module), class_name)
     return engine
+
+
+def of_vectors(index: "VectorIndex", vectors: int) -> "VectorIndex":
+    """An index of passages with this number of vectors each, which are rows of `index`."""
+    from swiftlet.retrieval.multi_vector import MultiVectorIndex
+
+    return index if vectors == 1 else MultiVectorIndex(index, vectors)
 
 
 def index_details(engine: str, factory: str, index: "VectorIndex") -> dict[str, Any]:
@@ -60,6 +67,6 @@ def open_index(directory: Path, details: Mapping[str, Any]) -> "VectorIndex":
         raise ManifestError(f"the manifest of {directory} lacks {error}") from error
     except TypeError as error:
         raise CorruptIndexError(f"{directory} is damaged: {error}") from error
-    index = engine.load(directory / engine.file_name)
+    index = of_vectors(engine.load(directory / engine.file_name), details.get("vectors", 1))
     index.parameters = parameters
     return index

@@ -65,7 +65,7 @@ class CopiedRows(RestrictedIndex):
     def __init__(self, whole: "FaissIndex", allowed: Mask) -> None:
         super().__init__(whole, allowed)
         self._copied_rows = np.flatnonzero(allowed)
-        self._copy = whole.create(whole.exact_factory, whole.dim)
+        self._copy = whole.empty_exact()
         self._copy.add(whole.embeddings(self._copied_rows))
 
     def search(self, embedding: Embeddings, num_candidates: int) -> tuple[Embeddings, Rows]:

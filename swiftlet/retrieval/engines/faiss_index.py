@@ -20,11 +20,11 @@ from swiftlet.retrieval.engines.faiss_search import (
 from swiftlet.retrieval.errors import CorruptIndexError, InvalidArgumentError
 from swiftlet.retrieval.index import (
     FEW_ROWS,
+    Engine,
     Mask,
     RestrictedIndex,
     Rows,
     SearchParameters,
-    VectorIndex,
 )
 from swiftlet.retrieval.publication import storage_errors
 from swiftlet.retrieval.types import Embeddings
@@ -62,7 +62,7 @@ class FaissParameters(SearchParameters):
     refine_factor: int = 1
 
 
-class FaissIndex(VectorIndex):
+class FaissIndex(Engine):
     """A FAISS index of any factory string, searched by inner product on the calling thread."""
 
     file_name = "index.faiss"
@@ -156,7 +156,7 @@ class FaissIndex(VectorIndex):
 
     @property
     def exact_factory(self) -> str:
-        """As `VectorIndex.exact_factory`; in half precision, searches are faster, too."""
+        """As `Engine.exact_factory`; in half precision, searches are faster, too."""
         return "SQfp16" if hasattr(self.finest, "sq") else "Flat"
 
     def tuning_grid(self) -> Mapping[str, Sequence[int]]:

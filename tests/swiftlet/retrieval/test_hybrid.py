@@ -38,7 +38,7 @@ def random_unit(seed: str) -> Embeddings:
 class RandomEncoder:
     """Gives every text a random embedding of its own."""
 
-    dim = DIM
+    dim = width = DIM
     max_tokens = 1
     embedding_space = "random"
 

@@ -43,7 +43,7 @@ MANIFEST = Manifest("index", dim=2, embedding_space="plane", files={}, created_b
 class Plane:
     """An encoder of the plane: a query is the two numbers of its embedding."""
 
-    dim = 2
+    dim = width = 2
     max_tokens = 2
     embedding_space = "plane"
 

@@ -22,20 +22,22 @@ TEXTS = ["", "kalo", "kalo mine pura soti", "Rasé, 12 (mi-lo)!", "tira " * 90]
 
 
 @pytest.mark.parametrize("first_tokens", [1, 2, 9])
-def test_it_is_the_mean_of_those_that_are_there_wherever_the_padding_stands(first_tokens):
+def test_a_text_has_the_outputs_of_its_first_tokens_wherever_the_padding_stands(first_tokens):
     generator = torch.Generator().manual_seed(1)
     embeddings = torch.rand(3, 5, 4, generator=generator)
     mask = torch.tensor([[1, 1, 1, 1, 1], [1, 1, 1, 0, 0], [0, 0, 1, 1, 1]])
     features = {"token_embeddings": embeddings, "attention_mask": mask}
-    pooled = FirstTokensPooling(4, first_tokens)(features)["sentence_embedding"]
+    vectors = FirstTokensPooling(4, first_tokens)(features)["sentence_embedding"]
+    assert vectors.shape == (3, first_tokens, 4)
     for row, (start, end) in enumerate([(0, 5), (0, 3), (2, 5)]):
-        expected = embeddings[row, start : min(end, start + first_tokens)].mean(dim=0)
-        torch.testing.assert_close(pooled[row], expected)
+        # The first stands for those that are missing.
+        kept = [*range(start, end)[:first_tokens], *[start] * max(0, first_tokens - (end - start))]
+        torch.testing.assert_close(vectors[row], embeddings[row, kept])
 
 
 @pytest.fixture(scope="module")
 def saved(checkpoints, tmp_path_factory):
-    """A saved encoder that pools its first three tokens."""
+    """A saved encoder that gives a text three vectors."""
     folder = tmp_path_factory.mktemp("saved") / "first"
     settings = TowerSettings(checkpoints["bert"], pooling="first_tokens", first_tokens=3)
     Tower.load(settings).save(folder)
@@ -62,7 +64,11 @@ def test_onnx_and_torch_give_the_same(saved, tmp_path):
     encoder = OnnxEncoder.load(tmp_path / "encoder", precision="fp32")
     model = load_source(saved).model
     expected = np.stack([model.encode([t], show_progress_bar=False)[0] for t in TEXTS])
-    np.testing.assert_allclose(encoder.encode(TEXTS), expected, atol=2e-5)
+    assert expected.shape == (len(TEXTS), 3, encoder.dim)
+    np.testing.assert_allclose(np.linalg.norm(expected, axis=2), 1, atol=1e-5)
+    assert (manifest.vectors, encoder.width) == (3, 3 * encoder.dim)
+    found = encoder.encode(TEXTS).reshape(expected.shape)
+    np.testing.assert_allclose(found, expected, atol=2e-5)
 
 
 def test_another_number_of_tokens_is_another_embedding_space(checkpoints):

@@ -56,6 +56,27 @@ def own_poolings() -> set[str]:
     return {place.replace(":", ".") for place in POOLINGS.values() if place is not None}
 
 
+def own_modules() -> set[str]:
+    """All modules of ours that an encoder may have."""
+    return own_poolings() | {"training.model.poolings.first_tokens.UnitVectors"}
+
+
+def vectors_of(model: Any) -> int:
+    """How many vectors an encoder gives a text."""
+    return getattr(model[1], "vectors", 1) if len(model) > 1 else 1
+
+
+def unit_length(model: Any) -> Any:
+    """A new module that gives the vectors of `model` the length 1."""
+    from sentence_transformers.sentence_transformer.modules import Normalize
+
+    if vectors_of(model) == 1:
+        return Normalize()
+    from training.model.poolings.first_tokens import UnitVectors
+
+    return UnitVectors()
+
+
 def is_pooling(module: object) -> bool:
     """Whether a module of an encoder is a pooling that is known here."""
     kind = type(module)

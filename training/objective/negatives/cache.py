@@ -14,6 +14,7 @@ from training.data.positives import KnownPositives
 from training.objective.negatives.gumbel import gumbel_top_k
 from training.objective.negatives.sampler import NO_ROW, EncodeDocuments, QueryBatch, Rows
 from training.objective.negatives.seeded import Seed, SeededSampler
+from training.objective.scores import scores
 
 _ENCODED_ROWS = 8192
 _CONVERTED_SLOTS = 65_536
@@ -29,7 +30,7 @@ class NegativeCache(SeededSampler):
     are encoded again. Embeddings that a step computes replace the cached ones (`update`) without a
     change of the order, so frequently drawn passages do not stay longer.
 
-    Cached embeddings are up to 1 / `refresh_fraction` steps old. Memory: size · `dim` values of
+    Cached embeddings are up to 1 / `refresh_fraction` steps old. Memory: size · `width` values of
     `dtype` on `device`, and 16 bytes per passage of the collection on the CPU.
     """
 
@@ -38,7 +39,7 @@ class NegativeCache(SeededSampler):
         known: KnownPositives,
         *,
         num_passages: int,
-        dim: int,
+        width: int,
         per_query: int,
         fraction: float,
         refresh_fraction: float,
@@ -51,6 +52,7 @@ class NegativeCache(SeededSampler):
     ) -> None:
         """Make an empty cache. Call `prepare` or `restore` before the first draw.
 
+        :param width: The numbers of a document's embedding: dim for each of its vectors.
         :param fraction: Alpha (001), the share of the passages that are cached, in (0, 1].
         :param refresh_fraction: Rho (001), the share of the cache renewed after a step, in [0, 1].
         :param score_factor: The factor of inner products, as in the loss (001, 4.1).
@@ -74,7 +76,7 @@ class NegativeCache(SeededSampler):
         self.size, self.num_refreshed = cache_sizes(num_passages, fraction, refresh_fraction)
         self._scale = score_factor / temperature
         self._takes_best = takes_best
-        self._embeddings = torch.zeros((self.size, dim), dtype=dtype, device=device)
+        self._embeddings = torch.zeros((self.size, width), dtype=dtype, device=device)
         # Passages enter in the order of `_order`. The n-th entry goes into slot n modulo the size,
         # so the slot of a row follows from the number of entries so far.
         self._order = np.random.default_rng(seed).permutation(num_passages)
@@ -98,30 +100,30 @@ class NegativeCache(SeededSampler):
     def _draw_lines(
         self, numbers: NDArray[np.int64], embeddings: torch.Tensor, random: np.random.Generator
     ) -> Rows:
-        scores = self._scores(embeddings)
+        found = self._scores(embeddings)
         lines, positives = self.known.pairs(numbers)
         slots = self._slots(positives)
         cached = slots >= 0
-        scores[torch.from_numpy(lines[cached]), torch.from_numpy(slots[cached])] = -torch.inf
+        found[torch.from_numpy(lines[cached]), torch.from_numpy(slots[cached])] = -torch.inf
         columns = (
-            _best_columns(scores, self.per_query)
+            _best_columns(found, self.per_query)
             if self._takes_best
-            else gumbel_top_k(scores, self.per_query, random)
+            else gumbel_top_k(found, self.per_query, random)
         )
         return np.where(columns < 0, NO_ROW, self._rows(columns))
 
     def _scores(self, queries: torch.Tensor) -> torch.Tensor:
-        """Scaled inner products (n, slots in use) of queries (n, dim)."""
+        """Scaled scores (n, slots in use) of queries (n, dim)."""
         filled = self._embeddings[: self._num_filled]
         # There are fewer query values than scores to scale.
         scaled = queries * self._scale
         if filled.dtype == torch.float32:
-            return scaled @ filled.T
+            return scores(scaled, filled)
         blocks = torch.split(filled, _CONVERTED_SLOTS)
-        return torch.cat([scaled @ block.float().T for block in blocks], dim=1)
+        return torch.cat([scores(scaled, block.float()) for block in blocks], dim=1)
 
     def update(self, rows: Rows, embeddings: torch.Tensor) -> None:
-        """Replace the cached embeddings of `rows` (m,) by `embeddings` (m, dim).
+        """Replace the cached embeddings of `rows` (m,) by `embeddings` (m, width).
 
         If a row occurs twice, its first embedding is taken.
         """
@@ -133,7 +135,7 @@ class NegativeCache(SeededSampler):
         self._advance(self.num_refreshed, encode)
 
     def cached(self, rows: Rows) -> torch.Tensor:
-        """The cached embeddings (m, dim) of `rows` (m,), NaN for those that are not cached."""
+        """The cached embeddings (m, width) of `rows` (m,), NaN for those that are not cached."""
         slots = self._slots(rows)
         device = self._embeddings.device
         found = self._embeddings[torch.from_numpy(np.maximum(slots, 0)).to(device)].float()

@@ -8,7 +8,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from swiftlet.retrieval.engines import of_vectors
 from swiftlet.retrieval.engines.faiss_index import FaissIndex, FaissParameters
+from swiftlet.retrieval.index import VectorIndex
 from swiftlet.retrieval.processors import available_processors
 from swiftlet.retrieval.types import Embeddings
 from training.data.positives import KnownPositives
@@ -38,6 +40,7 @@ class MinedSampler(SeededSampler):
         *,
         encode_queries: EncodeQueries,
         num_passages: int,
+        vectors: int = 1,
         per_query: int,
         depth: int,
         refresh_every: int,
@@ -45,6 +48,7 @@ class MinedSampler(SeededSampler):
     ) -> None:
         """Draw `per_query` of the `depth` nearest passages. Call `prepare` or `restore` first.
 
+        :param vectors: How many vectors a passage has.
         :raises InvalidArgumentError: When `per_query` or `refresh_every` is below 1, or `depth`
             below `per_query`.
         """
@@ -52,7 +56,7 @@ class MinedSampler(SeededSampler):
         at_least("depth", depth, per_query)
         at_least("refresh_every", refresh_every, 1)
         self.encode_queries = encode_queries
-        self.num_passages = num_passages
+        self.num_passages, self.vectors = num_passages, vectors
         self.depth = depth
         self.refresh_every = refresh_every
         self._steps = 0
@@ -99,18 +103,21 @@ class MinedSampler(SeededSampler):
                     pass
         return candidates
 
-    def _index(self, encode: EncodeDocuments, threads: int) -> FaissIndex:
+    def _index(self, encode: EncodeDocuments, threads: int) -> VectorIndex:
         """An index of all passages, each of which is encoded once."""
-        size = FaissIndex.training_size(self.num_passages)
+        vectors, count = self.vectors, self.num_passages * self.vectors
+        size = -(-FaissIndex.training_size(count) // vectors)
         random = np.random.default_rng(self.seed)
         sample = np.sort(random.choice(self.num_passages, size, replace=False))
         parts = [_array(encode(sample[start : start + _BLOCK])) for start in range(0, size, _BLOCK)]
         sampled = np.concatenate(parts)
-        dim = sampled.shape[1]
-        index = FaissIndex.create(FaissIndex.default_factory(self.num_passages, dim), dim)
+        width = sampled.shape[1]
+        dim = width // vectors
+        engine = FaissIndex.create(FaissIndex.default_factory(count, dim), dim)
+        index = of_vectors(engine, vectors)
         index.train(sampled, threads=threads)
         for rows in _blocks(self.num_passages):
-            embeddings = np.empty((len(rows), dim), dtype=np.float32)
+            embeddings = np.empty((len(rows), width), dtype=np.float32)
             first, last = np.searchsorted(sample, [rows[0], rows[-1] + 1])
             is_new = np.ones(len(rows), dtype=np.bool_)
             is_new[sample[first:last] - rows[0]] = False
@@ -119,7 +126,7 @@ class MinedSampler(SeededSampler):
                 embeddings[is_new] = _array(encode(rows[is_new]))
             index.add(embeddings, threads=threads)
         index.parameters = FaissParameters(
-            probes=min(_PROBES, index.most_probes),
+            probes=min(_PROBES, engine.most_probes),
             refine_factor=_REFINE_FACTOR,
             num_candidates=self.depth,
         )

@@ -6,12 +6,12 @@ from typing import Self
 import numpy as np
 
 from swiftlet.retrieval.errors import CorruptIndexError, InvalidArgumentError
-from swiftlet.retrieval.index import Rows, SearchParameters, VectorIndex
+from swiftlet.retrieval.index import Engine, Rows, SearchParameters
 from swiftlet.retrieval.publication import storage_errors
 from swiftlet.retrieval.types import Embeddings
 
 
-class ExactIndex(VectorIndex):
+class ExactIndex(Engine):
     """All embeddings in one array."""
 
     file_name = "index.npy"

@@ -42,7 +42,7 @@ def stamped(time: int):
 def made(num_passages: int = 40, positives: list[int] | None = None, **settings) -> NegativeCache:
     chosen = {"per_query": 4, "fraction": 1.0, "refresh_fraction": 0.1, "seed": 0, **settings}
     known = KnownPositives([positives or []])
-    return NegativeCache(known, num_passages=num_passages, dim=DIM, **chosen)
+    return NegativeCache(known, num_passages=num_passages, width=DIM, **chosen)
 
 
 def batch(lines: int, query: torch.Tensor = QUERY) -> QueryBatch:
@@ -113,7 +113,7 @@ def test_large_batches_are_scored_in_parts_and_masked_each_by_its_own_positives(
         [[row for row in range(40) if row not in {query, 39}] for query in range(9)]
     )
     sampler = NegativeCache(
-        known, num_passages=40, dim=DIM, per_query=4, fraction=1.0, refresh_fraction=0.0, seed=0
+        known, num_passages=40, width=DIM, per_query=4, fraction=1.0, refresh_fraction=0.0, seed=0
     )
     sampler.prepare(encode)
     queries = np.arange(9)

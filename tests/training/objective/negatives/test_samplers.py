@@ -96,7 +96,7 @@ def cache(
     return NegativeCache(
         known,
         num_passages=NUM_PASSAGES,
-        dim=DIM,
+        width=DIM,
         per_query=per_query,
         fraction=fraction,
         refresh_fraction=0.2,
