@@ -1,7 +1,7 @@
 """`swiftlet evaluate`: metrics of an index or a service."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -52,6 +52,18 @@ def evaluate(
     against: Annotated[
         Path | None, typer.Option(help="TREC run to test the differences against.")
     ] = None,
+    test: Annotated[
+        Literal["t", "wilcoxon", "randomisation"],
+        typer.Option(help="How differences are tested for significance."),
+    ] = "t",
+    length_bin: Annotated[
+        list[int] | None,
+        typer.Option(
+            min=1,
+            help="Divide the queries by the length of their relevant documents: the most tokens "
+            "of a bin. May be repeated.",
+        ),
+    ] = None,
     allow_unknown: AllowUnknown = False,
 ) -> None:
     """Measure an index or a service by queries and qrels."""
@@ -74,6 +86,8 @@ def evaluate(
             top_k=top_k,
             run_out=run_out,
             against=against,
+            test=test,
+            length_bins=length_bin or (),
             allow_unknown=allow_unknown,
             progress=progress,
         )

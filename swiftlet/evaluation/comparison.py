@@ -1,32 +1,19 @@
 """Several runs side by side on several collections, as in Table 2 of paper 001."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from statistics import fmean
 from string import ascii_lowercase
-from typing import Any, Literal
+from typing import Any
 
 from pydantic import TypeAdapter
 
-from swiftlet.evaluation.significance import (
-    Correction,
-    PairedTest,
-    corrected,
-    paired_t_test,
-    randomisation_test,
-)
+from swiftlet.evaluation.significance import TESTS, Correction, TestName, corrected
 from swiftlet.retrieval.errors import InvalidArgumentError, shown
 
 RunValues = Mapping[str, Mapping[str, Mapping[str, float]]]
 """One run's values: collection -> metric -> query_id -> value."""
-
-TestName = Literal["t", "randomisation"]
-
-_TESTS: dict[TestName, Callable[[Mapping[str, float], Mapping[str, float]], PairedTest]] = {
-    "t": paired_t_test,
-    "randomisation": randomisation_test,
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +180,7 @@ def _improvements(
 ) -> dict[str, list[str]]:
     """Run -> the runs on which it improves significantly, both in the order of `values`."""
     pairs = list(combinations(values, 2))
-    tests = [_TESTS[test](values[one], values[other]) for one, other in pairs]
+    tests = [TESTS[test](values[one], values[other]) for one, other in pairs]
     p_values = corrected([outcome.p_value for outcome in tests], correction)
     better = {
         (one, other) if outcome.difference > 0 else (other, one)

@@ -4,9 +4,9 @@ import re
 from dataclasses import dataclass
 
 from swiftlet.evaluation.comparison import Comparison
+from swiftlet.evaluation.significance import TEST_TITLES
 from swiftlet.retrieval.extras import extra
 
-_TESTS = {"t": "Student's t-test", "randomisation": "randomisation test"}
 _CORRECTIONS = {"bonferroni": "Bonferroni-corrected", "holm": "Holm-corrected"}
 _MARKDOWN_SPECIAL = re.compile(r"([\\`*_\[\]<>|#~&])")
 
@@ -29,7 +29,7 @@ def caption(comparison: Comparison) -> str:
     if not comparison.num_pairs:
         return ""
     test = (
-        f"two-sided paired {_TESTS[comparison.test]} over queries, "
+        f"two-sided paired {TEST_TITLES[comparison.test]} over queries, "
         f"p ≤ {comparison.significance_level:g}"
     )
     if comparison.correction != "none":

@@ -5,6 +5,10 @@ grade above 0. Documents without a judgement are not relevant. These are the rul
 pytrec_eval and BEIR. Equal scores are ordered by document_id, as everywhere in Swiftlet (trec_eval
 uses the reverse order).
 
+A cutoff in tokens, as in recall@400 tokens, makes collections of longer and shorter documents
+comparable (002, section 6): the best documents of at most so many tokens together count, and the
+best one in any case.
+
 Holes@k is the share of documents without a judgement among the k best (002, section 7). If it is
 high, the other metrics are unreliable. If a query has fewer than k results, they are the
 denominator (1 - Judged@k of ir-measures).
@@ -13,7 +17,7 @@ denominator (1 - Judged@k of ir-measures).
 import math
 import re
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
@@ -46,8 +50,14 @@ _SPELLINGS = {
     "hole": ("holes", "Holes"),
 }
 _HOLES = "holes"  # computed here, not by ranx
-_UNDERSTOOD = "nDCG@k, MRR@k, recall@k (R@k), P@k, MAP@k, hit_rate@k and Holes@k are understood"
-_NAME = re.compile(r"([a-z_][a-z0-9_]*)(?:@([1-9][0-9]{0,8}))?")
+_UNDERSTOOD = (
+    "nDCG@k, MRR@k, recall@k (R@k), P@k, MAP@k, hit_rate@k and Holes@k are understood, also with k "
+    "tokens, as in recall@400 tokens"
+)
+_NAME = re.compile(r"([a-z_][a-z0-9_]*)(?:@([1-9][0-9]{0,8})(_?tokens?)?)?")
+
+Lengths = Callable[[str], int]
+"""The number of tokens of the document with an id."""
 
 _NOT_JUDGED = -1.0
 _QUERIES_AT_ONCE = 1024
@@ -60,12 +70,14 @@ _one_at_a_time = threading.Lock()
 class Metric:
     """A metric over the first `cutoff` results, or over all results without a cutoff.
 
-    `name` is the name in ranx, or "holes".
+    With `tokens`, it is over the best results of so many tokens together. `name` is the name in
+    ranx, or "holes".
     """
 
     name: str
     title: str
     cutoff: int | None
+    tokens: int | None = None
 
     @classmethod
     def parse(cls, text: str) -> "Metric":
@@ -79,11 +91,13 @@ class Metric:
         if match is None or names is None:
             raise InvalidArgumentError(f"{text!r} is not a metric: {_UNDERSTOOD}, with k from 1")
         cutoff = int(match.group(2)) if match.group(2) else None
-        if cutoff is None and names[0] == "precision":
-            raise InvalidArgumentError(f"{text!r} needs a cutoff, such as P@10")
-        return cls(*names, cutoff)
+        if names[0] == "precision" and (cutoff is None or match.group(3)):
+            raise InvalidArgumentError(f"{text!r} needs a cutoff in documents, such as P@10")
+        return cls(*names, None, cutoff) if match.group(3) else cls(*names, cutoff)
 
     def __str__(self) -> str:
+        if self.tokens is not None:
+            return f"{self.title}@{self.tokens} tokens"
         return self.title if self.cutoff is None else f"{self.title}@{self.cutoff}"
 
 
@@ -103,7 +117,10 @@ def evaluate(run: Run, qrels: Qrels, metrics: Sequence[str] = DEFAULT_METRICS) -
 
 
 def evaluate_per_query(
-    run: Run, qrels: Qrels, metrics: Sequence[str] = DEFAULT_METRICS
+    run: Run,
+    qrels: Qrels,
+    metrics: Sequence[str] = DEFAULT_METRICS,
+    num_tokens: Lengths | None = None,
 ) -> dict[str, dict[str, float]]:
     """Metric, as spelled in `metrics` -> query_id, in the order of `qrels` -> value in 0 to 1.
 
@@ -111,10 +128,41 @@ def evaluate_per_query(
     The compiled code is cached beside ranx, or in the user's cache if that folder is read-only.
     Later processes need two seconds, for the import of ranx.
 
-    :raises InvalidArgumentError: When a metric is unknown, or a score is not a number.
+    :param num_tokens: The length of each document in `run`, for metrics with a cutoff in tokens.
+    :raises InvalidArgumentError: When a metric is unknown, or a score is not a number; or when a
+        cutoff is in tokens without `num_tokens`.
     :raises EvaluationError: When the qrels are empty, or share no query with the run.
     """
     parsed = {text: Metric.parse(text) for text in metrics}
+    if budgets := {each.tokens for each in parsed.values() if each.tokens is not None}:
+        if num_tokens is None:
+            raise InvalidArgumentError(
+                "a cutoff in tokens needs the lengths of documents, which only an index has"
+            )
+        found: dict[str, dict[str, float]] = {}
+        for budget in (None, *budgets):
+            of_budget = [text for text, each in parsed.items() if each.tokens == budget]
+            searched = run if budget is None else _within(run, budget, num_tokens)
+            found |= _evaluate(searched, qrels, {text: parsed[text] for text in of_budget})
+        return {text: found[text] for text in metrics}
+    return _evaluate(run, qrels, parsed)
+
+
+def _within(run: Run, budget: int, num_tokens: Lengths) -> Run:
+    """The best documents of each query that have at most `budget` tokens together, at least one."""
+    kept: Run = {}
+    for query_id, scores in run.items():
+        kept[query_id] = {}
+        left = budget
+        for document_id in ranked(scores):
+            left -= num_tokens(document_id)
+            if left < 0 and kept[query_id]:
+                break
+            kept[query_id][document_id] = scores[document_id]
+    return kept
+
+
+def _evaluate(run: Run, qrels: Qrels, parsed: Mapping[str, Metric]) -> dict[str, dict[str, float]]:
     query_ids = [query_id for query_id, grades in qrels.items() if grades]
     if not query_ids:
         raise EvaluationError("the qrels are empty: they judge no document for any query")

@@ -1,24 +1,40 @@
 """The result of an evaluation, as data and as a table for the terminal."""
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from statistics import fmean
 
 from rich.markup import escape
 from rich.table import Table
 
-from swiftlet.evaluation.metrics import DEFAULT_METRICS, Metric, evaluate_per_query
-from swiftlet.evaluation.significance import PairedTest, paired_t_test
+from swiftlet.evaluation.metrics import DEFAULT_METRICS, Lengths, Metric, evaluate_per_query
+from swiftlet.evaluation.significance import TESTS, PairedTest, TestName
 from swiftlet.retrieval.types import Qrels, Run
 
 _SMALLEST_SHOWN = 0.001
 
 
 @dataclass(frozen=True, slots=True)
+class LengthBin:
+    """The queries whose relevant documents have, on average, a number of tokens in a range.
+
+    It is above `least_tokens` and at most `most_tokens`; None is no bound.
+    """
+
+    least_tokens: int | None
+    most_tokens: int | None
+    num_queries: int
+    means: dict[str, float]
+
+
+@dataclass(frozen=True, slots=True)
 class Report:
     """Means over the judged queries, compared with those of a baseline if there is one.
 
-    `num_unanswered` of the judged queries have no results in the run, and count 0.
+    `num_unanswered` of the judged queries have no results in the run, and count 0. `bins` divide
+    the queries by the lengths of their relevant documents (002, figure 1).
     """
 
     name: str
@@ -28,6 +44,7 @@ class Report:
     baseline_name: str | None
     baseline_num_unanswered: int
     comparisons: dict[str, PairedTest]
+    bins: tuple[LengthBin, ...] = ()
 
     def table(self) -> Table:
         """The report for a terminal."""
@@ -45,6 +62,14 @@ class Report:
                 test = self.comparisons[metric]
                 row += [f"{test.baseline_mean:.4f}", f"{test.difference:+z.4f}", _p(test.p_value)]
             table.add_row(*row)
+        if self.bins:
+            table.add_section()
+        for each in self.bins:
+            most, least = each.most_tokens, each.least_tokens
+            lengths = f"above {least}" if most is None else f"up to {most}"
+            table.add_row(f"{lengths} tokens: {each.num_queries:,} of the queries")
+            for metric, mean in each.means.items():
+                table.add_row(f"  {metric}", f"{mean:.4f}")
         unanswered = {self.name: self.num_unanswered}
         if self.baseline_name is not None:
             unanswered[self.baseline_name] = self.baseline_num_unanswered
@@ -64,19 +89,27 @@ def make_report(
     baseline: Run | None = None,
     name: str = "run",
     baseline_name: str = "baseline",
+    test: TestName = "t",
+    num_tokens: Lengths | None = None,
+    length_bins: Sequence[int] = (),
 ) -> Report:
     """Evaluate `run` and test it against `baseline`, if there is one, query by query.
 
+    :param num_tokens: The length of each document, for `length_bins` and cutoffs in tokens.
+    :param length_bins: The most tokens of each bin, ascending; one for longer documents follows.
     :raises InvalidArgumentError: As `evaluate_per_query`.
     :raises EvaluationError: As `evaluate_per_query`, of either run.
     """
-    per_query = _titled(run, qrels, metrics)
+    per_query = _titled(run, qrels, metrics, num_tokens)
     comparisons = {}
     if baseline is not None:
-        other = _titled(baseline, qrels, metrics)
+        other = _titled(baseline, qrels, metrics, num_tokens)
         comparisons = {
-            metric: paired_t_test(values, other[metric]) for metric, values in per_query.items()
+            metric: TESTS[test](values, other[metric]) for metric, values in per_query.items()
         }
+    bins: tuple[LengthBin, ...] = ()
+    if length_bins and num_tokens is not None:
+        bins = tuple(_bins(per_query, qrels, num_tokens, length_bins))
     return Report(
         name=name,
         num_queries=len(next(iter(per_query.values()), {})),
@@ -85,15 +118,43 @@ def make_report(
         baseline_name=None if baseline is None else baseline_name,
         baseline_num_unanswered=0 if baseline is None else _unanswered(baseline, qrels),
         comparisons=comparisons,
+        bins=bins,
     )
+
+
+def _bins(
+    per_query: Mapping[str, Mapping[str, float]],
+    qrels: Qrels,
+    num_tokens: Lengths,
+    most: Sequence[int],
+) -> Iterator[LengthBin]:
+    lengths = {
+        query_id: fmean(map(num_tokens, relevant))
+        for query_id, grades in qrels.items()
+        if (relevant := [document_id for document_id, grade in grades.items() if grade > 0])
+    }
+    for least, bound in pairwise((None, *most, None)):
+        chosen = [
+            query_id
+            for query_id, length in lengths.items()
+            if (least or 0) < length <= (bound or math.inf)
+        ]
+        if chosen:
+            means = {
+                metric: fmean(values[query_id] for query_id in chosen)
+                for metric, values in per_query.items()
+            }
+            yield LengthBin(least, bound, len(chosen), means)
 
 
 def _unanswered(run: Run, qrels: Qrels) -> int:
     return sum(bool(grades) and not run.get(query_id) for query_id, grades in qrels.items())
 
 
-def _titled(run: Run, qrels: Qrels, metrics: Sequence[str]) -> dict[str, dict[str, float]]:
-    per_query = evaluate_per_query(run, qrels, metrics)
+def _titled(
+    run: Run, qrels: Qrels, metrics: Sequence[str], num_tokens: Lengths | None
+) -> dict[str, dict[str, float]]:
+    per_query = evaluate_per_query(run, qrels, metrics, num_tokens)
     return {str(Metric.parse(spelling)): values for spelling, values in per_query.items()}
 
 

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 from urllib.parse import quote
 
 from swiftlet.evaluation.errors import ServiceError
-from swiftlet.retrieval.errors import InvalidArgumentError, UnknownDocumentError
+from swiftlet.retrieval.encoder import OnnxEncoder
+from swiftlet.retrieval.errors import InvalidArgumentError, UnknownDocumentError, shown
 from swiftlet.retrieval.extras import extra
+from swiftlet.retrieval.passages import encoder_text
 
 if TYPE_CHECKING:
     import httpx
@@ -32,6 +34,13 @@ class Retriever(Protocol):
 
     def holds(self, document_id: str) -> bool:
         """Whether the document is in the index."""
+        ...
+
+    def num_tokens(self, document_id: str) -> int:
+        """How many tokens the encoder's input of a whole document has.
+
+        :raises InvalidArgumentError: When it cannot be known.
+        """
         ...
 
 
@@ -64,6 +73,14 @@ class SearcherRetriever:
         except UnknownDocumentError:
             return False
         return True
+
+    def num_tokens(self, document_id: str) -> int:
+        """As `Retriever.num_tokens`, by the tokenizer of the query encoder."""
+        document = self._searcher.document(document_id)
+        encoder = self._searcher.encoder
+        if not isinstance(encoder, OnnxEncoder):
+            raise InvalidArgumentError("lengths in tokens need an encoder with a tokenizer")
+        return encoder.tokenizer.count(encoder_text(document.title, document.text))
 
 
 class ServiceRetriever:
@@ -158,6 +175,13 @@ class ServiceRetriever:
         if answer.status_code != 200:
             raise self._refusal(answer)
         return True
+
+    def num_tokens(self, document_id: str) -> int:
+        """Refused: a service does not tell its tokenizer."""
+        raise InvalidArgumentError(
+            f"{self._url} does not tell how many tokens the document {shown(document_id)} has: "
+            "lengths in tokens need an index directory"
+        )
 
     def info(self) -> Mapping[str, Any]:
         """The encoder, index and limits of the service, from GET /info.

@@ -15,6 +15,9 @@ from swiftlet.retrieval.extras import extra
 Correction = Literal["none", "bonferroni", "holm"]
 """The correction of p-values when several differences are tested at once."""
 
+TestName = Literal["t", "wilcoxon", "randomisation"]
+"""The significance tests, by name."""
+
 _SIGNS_AT_ONCE = 1 << 22
 _DECIMALS = 12
 
@@ -45,6 +48,17 @@ def paired_t_test(values: Mapping[str, float], baseline: Mapping[str, float]) ->
     return _paired(values, baseline, _p_of_t)
 
 
+def wilcoxon_test(values: Mapping[str, float], baseline: Mapping[str, float]) -> PairedTest:
+    """Compare one metric of two runs, query_id -> value each, by Wilcoxon's signed-rank test.
+
+    It compares the ranks of the differences, without those that are 0 (002, section 7). The p-value
+    is 1 if at most one query differs.
+
+    :raises InvalidArgumentError: When the queries of the two are not the same, or there are none.
+    """
+    return _paired(values, baseline, _p_of_ranks)
+
+
 def randomisation_test(
     values: Mapping[str, float],
     baseline: Mapping[str, float],
@@ -66,6 +80,19 @@ def randomisation_test(
     if rounds < 1:
         raise InvalidArgumentError(f"rounds is {rounds}, but at least 1 is expected")
     return _paired(values, baseline, lambda differences: _p_of_signs(differences, rounds, seed))
+
+
+TESTS: dict[TestName, Callable[[Mapping[str, float], Mapping[str, float]], PairedTest]] = {
+    "t": paired_t_test,
+    "wilcoxon": wilcoxon_test,
+    "randomisation": randomisation_test,
+}
+
+TEST_TITLES: dict[TestName, str] = {
+    "t": "Student's t-test",
+    "wilcoxon": "Wilcoxon signed-rank test",
+    "randomisation": "randomisation test",
+}
 
 
 def corrected(p_values: Sequence[float], correction: Correction) -> list[float]:
@@ -121,6 +148,15 @@ def _p_of_t(differences: list[float]) -> float:
         from scipy.stats import ttest_1samp
     # The paired test is the test that the differences have mean 0.
     return float(ttest_1samp(differences, 0.0).pvalue)
+
+
+def _p_of_ranks(differences: list[float]) -> float:
+    changed = [round(difference, _DECIMALS) for difference in differences if difference]
+    if len(changed) < 2:
+        return 1.0
+    with extra("evaluation"):
+        from scipy.stats import wilcoxon
+    return float(wilcoxon(changed).pvalue)
 
 
 def _p_of_signs(differences: list[float], rounds: int, seed: int) -> float:

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from swiftlet.evaluation.experiment import match_judgements, run_queries
 from swiftlet.evaluation.metrics import DEFAULT_METRICS, Metric, largest_cutoff, load_ranx
 from swiftlet.evaluation.report import Report, make_report
 from swiftlet.evaluation.retrievers import Retriever, SearcherRetriever, ServiceRetriever
+from swiftlet.evaluation.significance import TESTS, TestName
 from swiftlet.evaluation.weight import TunedWeight, tune_weight, weights_to_try
 from swiftlet.indexing.progress import Progress, Silence
 from swiftlet.library.indexes import StrPath, open_searcher
@@ -44,6 +46,8 @@ def evaluate(
     top_k: int | None = None,
     run_out: StrPath | None = None,
     against: StrPath | None = None,
+    test: TestName = "t",
+    length_bins: Sequence[int] = (),
     allow_unknown: bool = False,
     progress: Progress | None = None,
 ) -> Report:
@@ -57,10 +61,13 @@ def evaluate(
     :param precision: The encoder's model; None takes the encoder's default.
     :param mode: As in `Searcher.search`, like `weight`, `fusion` and `rerank`.
     :param reranker: The directory of a re-ranker, for an index directory.
-    :param metrics: Such as nDCG@10, MRR@10, recall@100 or Holes@10.
+    :param metrics: Such as nDCG@10, MRR@10, recall@100, Holes@10 or recall@400 tokens.
     :param top_k: Documents for each query; None takes as many as the metrics need, at least 100.
     :param run_out: The path of a TREC run to write.
     :param against: The path of a TREC run; differences from it are tested for significance.
+    :param test: How they are tested: by Student's t ("t"), by "wilcoxon" or by "randomisation".
+    :param length_bins: Divide the queries by the mean length of their relevant documents: the most
+        tokens of each bin, ascending, such as [100, 200, 400]. This needs an index.
     :param allow_unknown: Accept qrels that name unknown queries or documents.
     :param progress: Shows the progress, such as `ProgressLine()`; None shows nothing.
     :raises RetrievalError: When an argument, the queries, the qrels or the target is bad.
@@ -76,6 +83,13 @@ def evaluate(
         raise InvalidArgumentError(
             f"target is {shown(target)}, but a path, a Searcher or the URL of a service is expected"
         )
+    if test not in TESTS:
+        raise InvalidArgumentError(
+            f"test is {shown(test)}, but one of {', '.join(TESTS)} is expected"
+        )
+    bounds = [whole_number("length_bins", bound, least=1) for bound in length_bins]
+    if bounds != sorted(set(bounds)):
+        raise InvalidArgumentError(f"length_bins are {bounds}, but must ascend")
     if top_k is not None:
         top_k = whole_number("top_k", top_k, least=1)
     else:
@@ -102,17 +116,20 @@ def evaluate(
             top_k=top_k,
             progress=lambda _, __: progress.advance(1),
         )
-    if run_out is not None:
-        write_run(Path(run_out), run, "swiftlet")
-    progress.begin("Computing metrics (longer the first time, when ranx is compiled)", None)
-    return make_report(
-        run,
-        judgements.qrels,
-        metrics=metrics,
-        baseline=baseline,
-        name="searcher" if isinstance(target, Searcher) else str(target),
-        baseline_name="" if against is None else str(against),
-    )
+        if run_out is not None:
+            write_run(Path(run_out), run, "swiftlet")
+        progress.begin("Computing metrics (longer the first time, when ranx is compiled)", None)
+        return make_report(
+            run,
+            judgements.qrels,
+            metrics=metrics,
+            baseline=baseline,
+            name="searcher" if isinstance(target, Searcher) else str(target),
+            baseline_name="" if against is None else str(against),
+            test=test,
+            num_tokens=cache(retriever.num_tokens),
+            length_bins=bounds,
+        )
 
 
 def tune(

@@ -127,6 +127,15 @@ def test_an_index_and_a_searcher_are_evaluated_by_queries_and_qrels_in_memory(in
         assert swiftlet.evaluate(searcher, each, qrels, metrics=["MRR@10"]).means == {"MRR@10": 1}
         with pytest.raises(swiftlet.InvalidArgumentError, match="has models of its own"):
             swiftlet.evaluate(searcher, queries, qrels, precision="int8")
+    report = swiftlet.evaluate(
+        index, queries, qrels, metrics=["recall@1 tokens", "recall@999tokens"], length_bins=[1, 999]
+    )
+    assert report.means == {"recall@1 tokens": 1, "recall@999 tokens": 1}
+    assert [(each.most_tokens, each.num_queries) for each in report.bins] == [(999, 2)]
+    with pytest.raises(swiftlet.InvalidArgumentError, match=r"length_bins are \[9, 3\], but must"):
+        swiftlet.evaluate(index, queries, qrels, length_bins=[9, 3])
+    with pytest.raises(swiftlet.InvalidArgumentError, match="test is 'f', but one of t, wilcoxon"):
+        swiftlet.evaluate(index, queries, qrels, test="f")
     with pytest.raises(swiftlet.CollectionError, match=r"unknown document ids \('coffee'\)"):
         swiftlet.evaluate(index, queries, {"q1": {"coffee": 1}})
 

@@ -208,7 +208,9 @@ def test_several_threads_may_evaluate_at_once():
         (RUN, QRELS, ["nDGC@10"], "'nDGC@10' is not a metric: nDCG@k, MRR@k, recall@k"),
         (RUN, QRELS, ["recall@0"], "'recall@0' is not a metric: .* with k from 1"),
         (RUN, QRELS, ["nDCG@ten"], "'nDCG@ten' is not a metric"),
-        (RUN, QRELS, ["P"], "'P' needs a cutoff, such as P@10"),
+        (RUN, QRELS, ["P"], "'P' needs a cutoff in documents, such as P@10"),
+        (RUN, QRELS, ["P@400 tokens"], "'P@400 tokens' needs a cutoff in documents"),
+        (RUN, QRELS, ["R@400 tokens"], "a cutoff in tokens needs the lengths of documents"),
         (RUN, {}, ["MRR"], "the qrels are empty"),
         (RUN, {"q": {}}, ["MRR"], "the qrels are empty"),
         (RUN, {"p": {"a": 1}}, ["MRR"], "none of the 1 judged queries, such as 'p',.* 'q'"),
@@ -226,8 +228,33 @@ def test_an_impossible_evaluation_is_refused_in_one_sentence(run, qrels, metrics
 
 def test_a_metric_has_its_usual_spelling_and_its_number_of_results():
     titles = [
-        str(Metric.parse(text)) for text in ("ndcg@10", "rr", "r@100", "p@1", "ap@5", "hole@10")
+        str(Metric.parse(text))
+        for text in ("ndcg@10", "rr", "r@100", "p@1", "ap@5", "hole@10", "R@400 tokens")
     ]
-    assert titles == ["nDCG@10", "MRR", "recall@100", "P@1", "MAP@5", "Holes@10"]
+    assert titles == [
+        "nDCG@10", "MRR", "recall@100", "P@1", "MAP@5", "Holes@10", "recall@400 tokens"
+    ]  # fmt: skip
+    assert largest_cutoff(["R@400 tokens"]) == 1
     assert largest_cutoff(["ndcg@10", "R@1000", "MAP"]) == 1000
     assert largest_cutoff(["MAP"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("budget", "expected"),
+    [
+        # Three documents of 100, 150 and 250 tokens; the second and the third are relevant.
+        (99, 0.0),  # the best one counts in any case
+        (249, 0.0),
+        (250, 0.5),
+        (499, 0.5),
+        (500, 1.0),
+        (5000, 1.0),
+    ],
+)
+def test_a_cutoff_in_tokens_counts_what_fits(budget, expected):
+    run = {"q": {"a": 3.0, "b": 2.0, "c": 1.0}}
+    lengths = {"a": 100, "b": 150, "c": 250}
+    metrics = [f"recall@{budget} tokens", "recall@2", f"hit_rate@{budget}tokens"]
+    found = evaluate_per_query(run, {"q": {"b": 1, "c": 2}}, metrics, lengths.__getitem__)
+    assert list(found) == metrics
+    assert [each["q"] for each in found.values()] == [expected, 0.5, float(expected > 0)]

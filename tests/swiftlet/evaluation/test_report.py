@@ -3,7 +3,9 @@ import re
 import pytest
 from rich.console import Console
 
+from swiftlet.evaluation.metrics import evaluate_per_query
 from swiftlet.evaluation.report import Report, make_report
+from swiftlet.evaluation.significance import TESTS
 from swiftlet.retrieval.errors import InvalidArgumentError
 from swiftlet.retrieval.types import Qrels, Run
 
@@ -52,3 +54,28 @@ def test_the_report_mentions_that_queries_without_results_count_0():
 def test_an_unknown_metric_is_refused():
     with pytest.raises(InvalidArgumentError, match="'speed' is not a metric"):
         make_report(PERFECT, QRELS, metrics=["speed"])
+
+
+def test_queries_are_divided_by_the_mean_length_of_their_relevant_documents():
+    lengths = {"a": 100, "b": 300, "c": 1000}
+    qrels = {"q1": {"a": 1, "b": 0}, "q2": {"a": 1, "b": 1}, "q3": {"c": 1}, "q4": {"b": 0}}
+    run = {query_id: {"a": 2.0, "c": 1.0} for query_id in qrels}
+    report = make_report(
+        run, qrels, metrics=["MRR"], num_tokens=lengths.__getitem__, length_bins=[100, 200, 500]
+    )
+    # The mean of q2 is 200; q4 has no relevant document; no mean is between 200 and 500.
+    assert [(each.most_tokens, each.num_queries, each.means) for each in report.bins] == [
+        (100, 1, {"MRR": 1.0}),
+        (200, 1, {"MRR": 1.0}),
+        (None, 1, {"MRR": 0.5}),
+    ]
+    lines = printed(report)
+    assert lines[lines.index("above 500 tokens: 1 of the queries") + 1] == "MRR 0.5000"
+
+
+@pytest.mark.parametrize("test", ["t", "wilcoxon", "randomisation"])
+def test_a_report_is_tested_as_asked(test):
+    report = make_report(MIXED, QRELS, metrics=["mrr"], baseline=PERFECT, test=test)
+    values = evaluate_per_query(MIXED, QRELS, ["mrr"])["mrr"]
+    expected = TESTS[test](values, dict.fromkeys(QUERY_IDS, 1.0))
+    assert report.comparisons["MRR"] == expected

@@ -6,7 +6,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import permutation_test, ttest_rel
 
-from swiftlet.evaluation.significance import corrected, paired_t_test, randomisation_test
+from swiftlet.evaluation.significance import (
+    TESTS,
+    corrected,
+    paired_t_test,
+    randomisation_test,
+    wilcoxon_test,
+)
 from swiftlet.retrieval.errors import InvalidArgumentError
 
 
@@ -22,6 +28,20 @@ def test_the_test_is_the_one_of_the_textbook():
     assert test.num_queries == 3
     assert (test.mean, test.baseline_mean, test.difference) == (4, 2, 2)
     assert test.p_value == pytest.approx(1 - t / math.sqrt(2 + t * t))
+
+
+def test_wilcoxons_test_ranks_the_differences_that_are_not_zero():
+    # All of six differences have one sign: 2 of 2^6 assignments of signs are as extreme.
+    one = numbered(*(0.1 * n for n in range(1, 7)), 0.5)
+    other = numbered(*[0.0] * 6, 0.5)
+    assert wilcoxon_test(one, other).p_value == pytest.approx(2 / 64)
+    assert wilcoxon_test(other, one).p_value == pytest.approx(2 / 64)
+
+
+@pytest.mark.parametrize("test", TESTS.values(), ids=TESTS)
+@pytest.mark.parametrize("values", [(0.5,), (0.5, 0.7), (1.0,)])
+def test_no_test_finds_a_difference_where_at_most_one_query_differs(test, values):
+    assert test(numbered(*values), numbered(0.5, *values[1:])).p_value == 1
 
 
 def test_queries_are_paired_by_id_whatever_their_order():

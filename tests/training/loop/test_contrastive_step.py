@@ -62,7 +62,7 @@ def cache(encoder: BatchEncoder) -> MixedSampler:
     kept = NegativeCache(
         KNOWN,
         num_passages=len(PASSAGES),
-        dim=16,
+        width=16,
         per_query=3,
         fraction=1.0,
         refresh_fraction=0.0,
