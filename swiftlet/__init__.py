@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from swiftlet.indexing.progress import ProgressLine
     from swiftlet.indexing.writer import Changed, IndexWriter
     from swiftlet.library.evaluation import evaluate, reset_weight, tune
+    from swiftlet.library.fidelity import fidelity
     from swiftlet.library.indexes import build, load_encoder, snapshot, write
     from swiftlet.library.indexes import open_searcher as open  # noqa: A004 - as swiftlet.open
     from swiftlet.retrieval.corpora.lines import SkippedLines
@@ -65,6 +66,7 @@ __all__ = [
     "UnknownDocumentError",
     "build",
     "evaluate",
+    "fidelity",
     "load_encoder",
     "open",
     "reset_weight",
@@ -77,6 +79,7 @@ _MODULES = {
     "swiftlet.indexing.progress": ("ProgressLine",),
     "swiftlet.indexing.writer": ("Changed", "IndexWriter"),
     "swiftlet.library.evaluation": ("evaluate", "reset_weight", "tune"),
+    "swiftlet.library.fidelity": ("fidelity",),
     "swiftlet.library.indexes": ("build", "load_encoder", "open", "snapshot", "write"),
     "swiftlet.retrieval.corpora.lines": ("SkippedLines",),
     "swiftlet.retrieval.encoder": ("OnnxEncoder",),

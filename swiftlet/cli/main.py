@@ -14,6 +14,7 @@ from swiftlet.cli.demo import demo
 from swiftlet.cli.distill import distill
 from swiftlet.cli.evaluate import evaluate
 from swiftlet.cli.export import export
+from swiftlet.cli.fidelity import fidelity
 from swiftlet.cli.index import index
 from swiftlet.cli.inspect import inspect
 from swiftlet.cli.search import search
@@ -82,6 +83,6 @@ def options(
 # Each command imports its own packages when it runs, so that `search` never waits for torch.
 for command in (
     demo, index, search, serve, add, delete, compact, snapshot,
-    evaluate, tune, adapt, train, distill, export, inspect,
+    evaluate, tune, fidelity, adapt, train, distill, export, inspect,
 ):  # fmt: skip
     app.command()(command)

@@ -6,7 +6,7 @@ Figures are made without pyplot, so drawing one changes no global state.
 import io
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from swiftlet.retrieval.errors import InvalidArgumentError
 from swiftlet.retrieval.extras import extra
@@ -52,6 +52,17 @@ def new_figure(width_inches: float, height_inches: float, count: int = 1) -> "Fi
     for number in range(count):
         _style(figure.add_subplot(rows, columns, number + 1))
     return figure
+
+
+def use_logarithms(axes: "Axes", which: Literal["x", "y"]) -> None:
+    """Give an axis a logarithmic scale, labelled at 1, 2 and 5 times powers of ten."""
+    with extra("evaluation"):
+        from matplotlib.ticker import LogLocator, NullLocator
+    axes.set(**{f"{which}scale": "log"})
+    axis = axes.xaxis if which == "x" else axes.yaxis
+    axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    axis.set_minor_locator(NullLocator())
+    axis.set_major_formatter(lambda value, _position: f"{value:,g}")
 
 
 def save_figure(figure: "Figure", path: Path) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from swiftlet.evaluation.plots.figures import COLOURS, INK, new_figure
+from swiftlet.evaluation.plots.figures import COLOURS, INK, new_figure, use_logarithms
 from swiftlet.retrieval.errors import InvalidArgumentError, shown
 from swiftlet.retrieval.extras import extra
 
@@ -57,7 +57,7 @@ class LinePanel:
 
     With `smoothed`, each curve is a moving average over a twentieth of its points, with the raw one
     faintly behind. `markers` show each point. `y_limits` are the ends of the y-axis; None leaves an
-    end to the data.
+    end to the data. `logarithmic_x` and `logarithmic_y` scale the axes.
     """
 
     y_label: str
@@ -69,6 +69,8 @@ class LinePanel:
     smoothed: bool = False
     markers: bool = False
     y_limits: tuple[float | None, float | None] = (None, None)
+    logarithmic_x: bool = False
+    logarithmic_y: bool = False
 
 
 def plot_lines(panels: Sequence[LinePanel]) -> "Figure":
@@ -167,8 +169,12 @@ def _annotate(axes: "Axes", panel: LinePanel) -> None:
     axes.set(xlabel=panel.x_label, ylabel=panel.y_label)
     axes.set_title(panel.title, pad=18 if panel.moments else 6)
     axes.margins(x=0.02, y=0.06)
+    if panel.logarithmic_x:
+        use_logarithms(axes, "x")
+    if panel.logarithmic_y:
+        use_logarithms(axes, "y")
     axes.set_ylim(*panel.y_limits)
-    if axes.get_xlim()[1] >= 10_000:
+    if axes.get_xlim()[1] >= 10_000 and not panel.logarithmic_x:
         axes.xaxis.set_major_formatter(lambda value, _position: f"{value:,.0f}")
 
 

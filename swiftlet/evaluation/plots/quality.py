@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from swiftlet.evaluation.plots.figures import COLOURS, INK, new_figure
+from swiftlet.evaluation.plots.figures import COLOURS, INK, new_figure, use_logarithms
 from swiftlet.retrieval.errors import InvalidArgumentError, shown
 from swiftlet.retrieval.extras import extra
 
@@ -81,22 +81,13 @@ def plot_quality(
             label=name or "_alone",
         )
     if log_latency:
-        _use_logarithms(axes)
+        use_logarithms(axes, "x")
     axes.margins(x=0.12, y=0.15)
     axes.set(xlabel=latency_label, ylabel=quality_label)
     if any(names):
         figure.legend(loc="outside lower center", ncols=4, frameon=False)
     _place_labels(figure, axes, points)
     return figure
-
-
-def _use_logarithms(axes: "Axes") -> None:
-    with extra("evaluation"):
-        from matplotlib.ticker import LogLocator, NullLocator
-    axes.set_xscale("log")
-    axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
-    axes.xaxis.set_minor_locator(NullLocator())
-    axes.xaxis.set_major_formatter(lambda value, _position: f"{value:g}")
 
 
 def _place_labels(figure: "Figure", axes: "Axes", points: Sequence[QualityPoint]) -> None:

@@ -1,0 +1,105 @@
+"""`swiftlet fidelity`: how many dimensions a corpus needs."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from swiftlet.cli.terminal import ProgressBars, output
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from swiftlet.evaluation.fidelity import Fidelity
+
+
+def fidelity(
+    target: Annotated[
+        Path, typer.Argument(help="Index directory, or a corpus as for `swiftlet index`.")
+    ],
+    queries: Annotated[
+        Path | None,
+        typer.Option(
+            help="A BEIR folder, a JSONL or TSV file, or irds:NAME.",
+            show_default="spans of the texts",
+        ),
+    ] = None,
+    model: Annotated[
+        Literal["bm25", "boolean"], typer.Option(help="The score of bags of words.")
+    ] = "bm25",
+    projection: Annotated[
+        Literal["rademacher", "gaussian"], typer.Option(help="The random matrix.")
+    ] = "rademacher",
+    language: Annotated[
+        str | None,
+        typer.Option(help="The language of the words.", show_default="of the index, or english"),
+    ] = None,
+    error: Annotated[float, typer.Option(help="The share of errors that is accepted.")] = 0.05,
+    rank: Annotated[int, typer.Option(min=1, help="The best text must stay among so many.")] = 10,
+    num_texts: Annotated[int, typer.Option(min=2, help="Texts at most.")] = 10_000,
+    num_queries: Annotated[int, typer.Option(min=1, help="Queries at most.")] = 200,
+    seed: Annotated[int, typer.Option(min=0, help="Of the choice and of the matrix.")] = 0,
+    plot: Annotated[
+        Path | None, typer.Option(help="A PNG or SVG file to draw the figures into.")
+    ] = None,
+) -> None:
+    """Compress bags of words to k dimensions at random: how many keep the ranking?
+
+    A learned encoder may need fewer, since it chooses what to keep.
+    """
+    from swiftlet.library.fidelity import fidelity as measure
+
+    with ProgressBars() as progress:
+        found = measure(
+            target,
+            queries,
+            model=model,
+            projection=projection,
+            language=language,
+            error=error,
+            rank=rank,
+            num_texts=num_texts,
+            num_queries=num_queries,
+            seed=seed,
+            progress=progress,
+        )
+    output.print(_table(found))
+    output.print(_conclusion(found), soft_wrap=True)
+    if plot is not None:
+        from swiftlet.evaluation.plots.fidelity import plot_fidelity
+        from swiftlet.evaluation.plots.figures import save_figure
+
+        save_figure(plot_fidelity(found), plot)
+        output.print(f"[bold]{plot}[/] has the figures", soft_wrap=True)
+
+
+def _table(found: "Fidelity") -> "Table":
+    from rich.table import Table
+
+    names = {"bm25": "BM25", "boolean": "common words"}
+    table = Table(
+        title=f"{names[found.model]}: {found.num_texts:,} texts, {found.num_words:,} words, "
+        f"{found.num_queries:,} queries",
+        title_justify="left",
+    )
+    titles = ("dimensions", "pairs in the wrong order", f"best text among the first {found.rank}")
+    for title in titles:
+        table.add_column(title, justify="right")
+    for row in zip(found.dimensions, found.errors, found.recalls, strict=True):
+        table.add_row(f"{row[0]:,}", f"{row[1]:.2%}", f"{row[2]:.1%}")
+    return table
+
+
+def _conclusion(found: "Fidelity") -> str:
+    most = f"more than {found.dimensions[-1]:,}"
+    pairs, best = (
+        most if enough is None else f"{enough:,}"
+        for enough in (found.enough_for_pairs, found.enough_for_recall)
+    )
+    kept = f"{1 - found.error:.0%}"
+    return (
+        f"Random projections need {pairs} dimensions to keep {kept} of the pairs in order, and "
+        f"{best} to keep the best text among the first {found.rank} for {kept} of the queries. "
+        f"For the median pair and query, lemmas 1 and 2 guarantee it from {found.pair_bound:,} and "
+        f"{found.recall_bound:,} dimensions on."
+    )
