@@ -17,6 +17,7 @@ from training.model.loading import truncating_tokenizer
 from training.model.towers import Tower
 from training.objective.negatives.bm25 import Bm25Sampler
 from training.objective.negatives.cache import NegativeCache
+from training.objective.negatives.dynamic import DynamicSampler
 from training.objective.negatives.given import GivenSampler
 from training.objective.negatives.in_batch import InBatchSampler
 from training.objective.negatives.mined import MinedSampler
@@ -128,6 +129,15 @@ def make_sampler(
                     per_query=settings.per_query,
                     depth=settings.depth,
                     refresh_every=settings.refresh_every,
+                    seed=own_seed,
+                )
+            case "dynamic":
+                return DynamicSampler(
+                    known,
+                    encode=lambda rows: encoder.passages(data.passages, rows),
+                    num_passages=num_passages,
+                    vectors=dual_encoder.document_tower.vectors,
+                    per_query=settings.per_query,
                     seed=own_seed,
                 )
             case "given":

@@ -1,6 +1,7 @@
 """The methods that a recipe can name, each as a list of stages."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 from training.loop.contrastive_stage import ContrastiveStage
 from training.model.dual_encoder import PARTS, Part
@@ -45,10 +46,19 @@ def alternating(recipe: Recipe, dim: int) -> list[ContrastiveStage]:  # noqa: AR
     return [_fine_tuning(recipe, "alternating", lambda step: turns[step % 2])]
 
 
+def adore(recipe: Recipe, dim: int) -> list[ContrastiveStage]:  # noqa: ARG001
+    """Train the query encoder alone; documents stay as they are (Zhan et al. 2021, section 4.2)."""
+    trained: frozenset[Part] = frozenset({"query_encoder"})
+    stage = _fine_tuning(recipe, "adore", lambda _step: trained)
+    rates = {part: rate for part, rate in stage.learning_rates.items() if part in trained}
+    return [replace(stage, learning_rates=rates)]
+
+
 METHODS: Mapping[str, Callable[[Recipe, int], list[ContrastiveStage]]] = {
     "daft": daft,
     "contrastive": contrastive,
     "alternating": alternating,
+    "adore": adore,
 }
 
 

@@ -22,7 +22,7 @@ from training.methods import METHODS
 from training.model.dual_encoder import DualEncoder
 from training.model.fingerprint import embedding_space
 from training.model.towers import Tower
-from training.model.trained import TOWERS
+from training.model.trained import TOWERS, recorded_space
 from training.recipes.settings import Recipe
 
 _WORK = "work"
@@ -179,11 +179,15 @@ def _publish(
     log.close()
     with weight_errors(out):
         dual_encoder.save(out)
+    space = None
+    if recipe.recipe == "adore" and dual_encoder.document_projection is None:
+        space = recorded_space(recipe.document_encoder.model)  # indexes can be searched as before
     publish_run(
         out,
         [tower for tower in TOWERS if (out / tower).is_dir()],
         dim=dual_encoder.dim,
-        embedding_space=embedding_space(
+        embedding_space=space
+        or embedding_space(
             dual_encoder.document_tower.with_projection(dual_encoder.document_projection)
         ),
         details={

@@ -53,6 +53,8 @@ def test_a_number_that_is_none_counts_as_the_worst(source):
     class Broken:
         """An encoder with undefined embeddings."""
 
+        dim = source.dim
+
         def encode(self, texts):
             return np.full((len(texts), source.dim), np.nan, dtype=np.float32)
 

@@ -80,6 +80,7 @@ class ContrastiveTask:
         self._validator = validator
         self._stops_on_collapse = recipe.collapse.stop
         self._loss_settings = LossSettings(
+            kind=recipe.loss.kind,
             score_factor=recipe.loss.score_factor,
             temperature=recipe.loss.temperature,
             gradient=recipe.negatives.gradient,

@@ -17,6 +17,7 @@ from training.objective.contrastive import (
     StandIns,
     collapsed_loss,
     contrastive_loss,
+    lambda_loss,
 )
 from training.objective.negatives.sampler import NO_ROW, NegativeSampler, QueryBatch, Rows
 from training.objective.scores import paired_scores, scores
@@ -89,23 +90,26 @@ def loss_and_gradient(
         return documents.embeddings[np.searchsorted(rows, some)]
 
     of_cached = scores(fixed_queries if stands_in else queries.embeddings, cached_embeddings)
-    loss = contrastive_loss(
-        torch.cat((scores(queries.embeddings, embeddings_of(encoded)), of_cached), dim=1),
-        columns,
-        negatives,
-        scale=settings.scale,
-        stand_ins=StandIns(
-            len(encoded), paired_scores(queries.embeddings, embeddings_of(stand_ins))
+    every_score = torch.cat((scores(queries.embeddings, embeddings_of(encoded)), of_cached), dim=1)
+    if settings.kind == "lambda":
+        loss = lambda_loss(every_score, columns, negatives, scale=settings.scale)
+        equal = torch.zeros_like(every_score)
+        collapsed = lambda_loss(equal, columns, negatives, scale=settings.scale).item()
+    else:
+        standing_in = None
+        if stands_in:
+            drawn_scores = paired_scores(queries.embeddings, embeddings_of(stand_ins))
+            standing_in = StandIns(len(encoded), drawn_scores)
+        loss = contrastive_loss(
+            every_score, columns, negatives, scale=settings.scale, stand_ins=standing_in
         )
-        if stands_in
-        else None,
-    )
+        collapsed = collapsed_loss(negatives)
     scaler = encoder.accelerator.scaler
     (loss if scaler is None else scaler.scale(loss)).backward()
     queries.backward()
     documents.backward()
     sampler.update(rows, documents.embeddings.detach())
-    return StepResult(loss.item(), collapsed_loss(negatives))
+    return StepResult(loss.item(), collapsed)
 
 
 def _agreed(encoder: BatchEncoder, rows: Rows) -> Rows:

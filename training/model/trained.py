@@ -3,8 +3,10 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from swiftlet.encoders import find_shipped
 from swiftlet.retrieval.errors import InvalidArgumentError
 from swiftlet.retrieval.manifest import FILE_NAME, read_manifest, verify_files
+from training.model.exported import is_exported
 
 KIND = "model"
 QUERY_ENCODER = "query_encoder"
@@ -42,6 +44,18 @@ def trained_encoder(model: str | Path) -> TrainedEncoder | None:
     manifest = read_manifest(run)
     verify_files(run, manifest)
     return TrainedEncoder(f"{run.name}-{folder.name.replace('_', '-')}", manifest.embedding_space)
+
+
+def recorded_space(model: str | Path) -> str | None:
+    """The embedding space that an export or a training run has recorded for an encoder, if any.
+
+    Errors as `trained_encoder`.
+    """
+    folder = find_shipped(Path(model))
+    if is_exported(folder):
+        return read_manifest(folder).embedding_space
+    trained = trained_encoder(model)
+    return None if trained is None else trained.embedding_space
 
 
 def _is_run(folder: Path) -> bool:

@@ -7,6 +7,7 @@ import torch
 from torch.nn import functional
 
 NegativeGradient = Literal["re-encoded", "cached"]
+LossKind = Literal["softmax", "lambda"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,8 +20,11 @@ class LossSettings:
     encoder learns from them. All other negatives, and passages that are positives in the batch, are
     encoded and have a gradient. With `shared`, each query has the negatives of all queries in the
     batch.
+
+    The `kind` "softmax" is eq. 5, and "lambda" a pairwise loss by ranks (`lambda_loss`).
     """
 
+    kind: LossKind = "softmax"
     score_factor: float = 20.0
     temperature: float = 1.0
     gradient: NegativeGradient = "re-encoded"
@@ -74,6 +78,25 @@ def contrastive_loss(
     shares = logits.detach().softmax(1)[:, stand_ins.first :].sum(1)
     drawn = stand_ins.scores.float()
     return loss + (shares * scale * (drawn - drawn.detach())).mean()
+
+
+def lambda_loss(
+    scores: torch.Tensor, positives: torch.Tensor, negatives: torch.Tensor, *, scale: float = 20.0
+) -> torch.Tensor:
+    """The pairwise loss of ADORE: Σ Δ · log(1 + exp(s⁻ − s⁺)) over the negatives of a query.
+
+    Δ is how much nDCG would change if the positive and the negative changed places in the ranking
+    of both and all other negatives (Zhan et al. 2021, section 4.2; LambdaRank). Negatives that rank
+    high, and positives that rank low, weigh most. Arguments as for `contrastive_loss`.
+    """
+    counted = negatives.scatter(1, positives.unsqueeze(1), value=True)
+    logits = (scores.float() * scale).masked_fill(~counted, -torch.inf)
+    ranks = logits.detach().argsort(dim=1, descending=True, stable=True).argsort(dim=1) + 1
+    gains = 1 / torch.log2(ranks + 1.0)
+    changes = (gains.gather(1, positives.unsqueeze(1)) - gains).abs()
+    margins = logits.masked_fill(~negatives, 0.0) - logits.gather(1, positives.unsqueeze(1))
+    losses = changes * functional.softplus(margins) * negatives
+    return losses.sum(1).mean()
 
 
 def collapsed_loss(negatives: torch.Tensor) -> float:

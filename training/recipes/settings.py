@@ -21,7 +21,7 @@ from training.errors import RecipeError, TrainingDataError
 from training.model.dual_encoder import Projection, Sharing, Start
 from training.model.poolings import check_pooling
 from training.model.towers import TowerSettings
-from training.objective.contrastive import NegativeGradient
+from training.objective.contrastive import LossKind, NegativeGradient
 from training.objective.divergence import AlignmentStopping, PlateauFigure
 from training.recipes.overrides import apply_override
 from training.recipes.validation_errors import describe_errors
@@ -35,7 +35,7 @@ Tables = TypeVar("Tables", bound=BaseModel)
 
 PoolingName = Annotated[str, AfterValidator(check_pooling)]
 FloatingPoint = Literal["fp32", "bf16", "fp16"]
-SamplerName = Literal["cache", "in_batch", "uniform", "bm25", "mined", "given"]
+SamplerName = Literal["cache", "in_batch", "uniform", "bm25", "mined", "dynamic", "given"]
 
 
 class Table(BaseModel):
@@ -139,8 +139,9 @@ class DualEncoderTable(Table):
 
 
 class Loss(Table):
-    """[loss]: eq. 5, section 5.3.2."""
+    """[loss]: eq. 5, section 5.3.2; or the pairwise loss of ADORE, "lambda"."""
 
+    kind: LossKind = "softmax"
     score_factor: Positive = 20.0
     temperature: Positive = 1.0
 
@@ -164,7 +165,7 @@ class Negatives(Table):
     refresh_fraction: Fraction = 0.001
     cache_precision: Literal["float32", "float16"] = "float32"
     depth: Count = 200
-    refresh_every: Count = 1000
+    refresh_every: Annotated[int, Field(ge=0, description="steps; 0 for never")] = 1000
     teacher_share: Annotated[float, Field(gt=0, le=1)] | None = None
 
     @model_validator(mode="after")
@@ -250,7 +251,7 @@ class Recipe(Table):
     is a folder for the embedding cache, which runs with the same document encoder share.
     """
 
-    recipe: Literal["daft", "contrastive", "alternating"]
+    recipe: Literal["daft", "contrastive", "alternating", "adore"]
     seed: Seed = 0
     data: Annotated[tuple[Source, ...], Field(min_length=1)]
     query_encoder: TowerTable
@@ -301,7 +302,18 @@ class Recipe(Table):
                 "fine_tuning.average is with the initial weights, but a random projection has no "
                 "use for them: set dual_encoder.projection to 'none', or its start to 'orthogonal'"
             )
-        if "given" in self.negatives.samplers and all(s.triples is None for s in self.data):
+        samplers = self.negatives.samplers
+        if "dynamic" in samplers and self.recipe != "adore":
+            raise ValueError(
+                "negatives.samplers has 'dynamic', which needs documents that stay as they are: "
+                "choose recipe 'adore', or the sampler 'mined'"
+            )
+        if "cache" in samplers and self.loss.kind == "lambda":
+            raise ValueError(
+                "loss.kind is 'lambda', but the sampler 'cache' keeps negatives without a "
+                "gradient: choose other negatives.samplers, such as 'mined' or 'dynamic'"
+            )
+        if "given" in samplers and all(s.triples is None for s in self.data):
             raise ValueError("negatives.samplers has 'given', but no source in data has triples")
         return self
 

@@ -8,8 +8,12 @@ import pytest
 import torch
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
+import swiftlet
+from export.encoder_directory import export_encoder
+from swiftlet.encoders import DEFAULT_ENCODER, DEFAULT_QUERY_ENCODER
 from tests.checkpoints import ARCHITECTURES
-from tests.runs import Listener, Make, records, run
+from tests.runs import Listener, Make, recipe, records, run
+from training.errors import RecipeError
 from training.inputs import make_dual_encoder
 from training.loop.checkpoints import read_checkpoint
 from training.recipes.settings import Recipe
@@ -260,6 +264,7 @@ SAMPLERS: list[dict[str, Any]] = [
     {"samplers": ["uniform", "in_batch"], "shared": True},
     {"samplers": ["bm25"], "depth": 10},
     {"samplers": ["mined"], "depth": 10, "refresh_every": 3},
+    {"samplers": ["mined", "in_batch"], "depth": 10, "refresh_every": 0},  # STAR
 ]
 
 
@@ -273,6 +278,50 @@ def test_every_sampler_trains(make: Make, negatives: dict[str, Any], tmp_path: P
     run(settings, tmp_path / "run")
     (step,) = records(tmp_path / "run", "step")
     assert 0 < step["loss"] < 20
+
+
+ADORE: dict[str, Any] = {
+    "recipe": "adore",
+    "loss__kind": "lambda",
+    "negatives__samplers": ["dynamic"],
+    "fine_tuning__epochs": 1,
+}
+
+
+def test_adore_trains_the_query_encoder_alone(make: Make, tmp_path: Path) -> None:
+    settings = make(**ADORE, keep_stages=True)
+    run(settings, tmp_path / "run")
+    assert changed(start(settings), stage_end(tmp_path / "run", "adore")) == {"query_tower"}
+    (step,) = records(tmp_path / "run", "step")
+    assert 0 < step["loss"] < 20
+
+
+def test_an_index_can_be_searched_by_what_adore_has_trained(
+    collection: Path, tmp_path: Path
+) -> None:
+    index = tmp_path / "index"
+    swiftlet.build(collection, index, truncate=True)
+    weights = DEFAULT_QUERY_ENCODER, DEFAULT_ENCODER
+    towers = {f"{tower}_encoder__pooling": None for tower in ("query", "document")}
+    settings = recipe(collection, *weights, **ADORE | towers, dual_encoder__projection="none")
+    run(settings, tmp_path / "run")
+    export_encoder(tmp_path / "run" / "query_encoder", tmp_path / "encoder", precisions=["int8"])
+    with swiftlet.open(index, encoder=tmp_path / "encoder") as searcher:
+        assert len(searcher.search("kalo mine", 5, mode="dense").hits) == 5
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({"recipe": "daft"}, "'dynamic', which needs documents that stay as they are"),
+        ({"negatives__samplers": ["cache"]}, "'lambda', but the sampler 'cache' keeps negatives"),
+    ],
+)
+def test_settings_of_adore_that_contradict_each_other_are_refused(
+    changes: dict[str, Any], problem: str, make: Make
+) -> None:
+    with pytest.raises(RecipeError, match=problem):
+        make(**ADORE | changes)
 
 
 def test_negatives_that_come_with_triples_train(

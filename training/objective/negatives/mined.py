@@ -29,7 +29,8 @@ class MinedSampler(SeededSampler):
     """Draws uniformly from the passages nearest to a query, without its known positives.
 
     This is ANCE (Xiong et al., 2021) on one machine: every `refresh_every` steps, training waits
-    until all passages and queries are encoded and searched again. Memory: the index, which above
+    until all passages and queries are encoded and searched again. With 0 it never does: these are
+    the static negatives of STAR (Zhan et al., 2021). Memory: the index, which above
     20,000 passages takes about 1.25 bytes per dimension of a passage, the float32 embeddings of
     the sample that it is trained on, and 8 bytes per candidate.
     """
@@ -49,12 +50,12 @@ class MinedSampler(SeededSampler):
         """Draw `per_query` of the `depth` nearest passages. Call `prepare` or `restore` first.
 
         :param vectors: How many vectors a passage has.
-        :raises InvalidArgumentError: When `per_query` or `refresh_every` is below 1, or `depth`
-            below `per_query`.
+        :raises InvalidArgumentError: When `per_query` is below 1, `refresh_every` below 0, or
+            `depth` below `per_query`.
         """
         super().__init__(known, per_query=per_query, seed=seed)
         at_least("depth", depth, per_query)
-        at_least("refresh_every", refresh_every, 1)
+        at_least("refresh_every", refresh_every, 0)
         self.encode_queries = encode_queries
         self.num_passages, self.vectors = num_passages, vectors
         self.depth = depth
@@ -72,7 +73,7 @@ class MinedSampler(SeededSampler):
     def refresh(self, encode: EncodeDocuments) -> None:
         """Search the candidates again every `refresh_every` steps."""
         self._steps += 1
-        if self._steps % self.refresh_every == 0:
+        if self.refresh_every and self._steps % self.refresh_every == 0:
             self._candidates = self._mine(encode)
 
     def state(self) -> Mapping[str, Any]:
@@ -87,8 +88,7 @@ class MinedSampler(SeededSampler):
 
     def _mine(self, encode: EncodeDocuments) -> Rows:
         """The nearest rows of all queries, (len(known), depth)."""
-        threads = available_processors()
-        index = self._index(encode, threads)
+        index = passage_index(encode, self.num_passages, self.vectors, self.depth, self.seed)
         candidates = np.full((len(self.known), self.depth), NO_ROW, dtype=np.int64)
 
         def search(query: int, embedding: Embeddings) -> None:
@@ -97,40 +97,47 @@ class MinedSampler(SeededSampler):
             found = rows[~np.isin(rows, positives)][: self.depth]
             candidates[query, : len(found)] = found
 
-        with ThreadPoolExecutor(threads) as pool:
+        with ThreadPoolExecutor(available_processors()) as pool:
             for queries in _blocks(len(self.known)):
                 for _ in pool.map(search, queries.tolist(), _array(self.encode_queries(queries))):
                     pass
         return candidates
 
-    def _index(self, encode: EncodeDocuments, threads: int) -> VectorIndex:
-        """An index of all passages, each of which is encoded once."""
-        vectors, count = self.vectors, self.num_passages * self.vectors
-        size = -(-FaissIndex.training_size(count) // vectors)
-        random = np.random.default_rng(self.seed)
-        sample = np.sort(random.choice(self.num_passages, size, replace=False))
-        parts = [_array(encode(sample[start : start + _BLOCK])) for start in range(0, size, _BLOCK)]
-        sampled = np.concatenate(parts)
-        width = sampled.shape[1]
-        dim = width // vectors
-        engine = FaissIndex.create(FaissIndex.default_factory(count, dim), dim)
-        index = of_vectors(engine, vectors)
-        index.train(sampled, threads=threads)
-        for rows in _blocks(self.num_passages):
-            embeddings = np.empty((len(rows), width), dtype=np.float32)
-            first, last = np.searchsorted(sample, [rows[0], rows[-1] + 1])
-            is_new = np.ones(len(rows), dtype=np.bool_)
-            is_new[sample[first:last] - rows[0]] = False
-            embeddings[~is_new] = sampled[first:last]
-            if is_new.any():
-                embeddings[is_new] = _array(encode(rows[is_new]))
-            index.add(embeddings, threads=threads)
-        index.parameters = FaissParameters(
-            probes=min(_PROBES, engine.most_probes),
-            refine_factor=_REFINE_FACTOR,
-            num_candidates=self.depth,
-        )
-        return index
+
+def passage_index(
+    encode: EncodeDocuments, num_passages: int, vectors: int, depth: int, seed: Seed
+) -> VectorIndex:
+    """An index of all passages, each of which is encoded once, for searches of `depth` passages.
+
+    :param vectors: How many vectors a passage has.
+    """
+    threads = available_processors()
+    count = num_passages * vectors
+    size = -(-FaissIndex.training_size(count) // vectors)
+    random = np.random.default_rng(seed)
+    sample = np.sort(random.choice(num_passages, size, replace=False))
+    parts = [_array(encode(sample[start : start + _BLOCK])) for start in range(0, size, _BLOCK)]
+    sampled = np.concatenate(parts)
+    width = sampled.shape[1]
+    dim = width // vectors
+    engine = FaissIndex.create(FaissIndex.default_factory(count, dim), dim)
+    index = of_vectors(engine, vectors)
+    index.train(sampled, threads=threads)
+    for rows in _blocks(num_passages):
+        embeddings = np.empty((len(rows), width), dtype=np.float32)
+        first, last = np.searchsorted(sample, [rows[0], rows[-1] + 1])
+        is_new = np.ones(len(rows), dtype=np.bool_)
+        is_new[sample[first:last] - rows[0]] = False
+        embeddings[~is_new] = sampled[first:last]
+        if is_new.any():
+            embeddings[is_new] = _array(encode(rows[is_new]))
+        index.add(embeddings, threads=threads)
+    index.parameters = FaissParameters(
+        probes=min(_PROBES, engine.most_probes),
+        refine_factor=_REFINE_FACTOR,
+        num_candidates=depth,
+    )
+    return index
 
 
 def _blocks(count: int) -> Iterator[NDArray[np.int64]]:

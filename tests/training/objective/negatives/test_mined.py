@@ -116,10 +116,26 @@ def test_an_approximate_index_finds_most_of_the_nearest_and_encodes_each_passage
     ("settings", "message"),
     [
         ({"depth": 3}, "depth is 3: at least 4"),
-        ({"refresh_every": 0}, "refresh_every is 0: at least 1"),
+        ({"refresh_every": -1}, "refresh_every is -1: at least 0"),
         ({"per_query": 0}, "per_query is 0: at least 1"),
     ],
 )
 def test_settings_out_of_range_are_refused(settings, message):
     with pytest.raises(InvalidArgumentError, match=message):
         sampler(**settings)
+
+
+def test_static_negatives_are_searched_once():
+    made = sampler(refresh_every=0)
+    encoded = []
+
+    def counted(rows):
+        encoded.append(len(rows))
+        return encode(rows)
+
+    made.prepare(counted)
+    before, drawn = len(encoded), np.sort(made.draw(BATCH), axis=1)
+    for _ in range(5):
+        made.refresh(counted)
+    assert len(encoded) == before
+    assert (np.sort(made.draw(BATCH), axis=1) == drawn).all()

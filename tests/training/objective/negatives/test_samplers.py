@@ -10,6 +10,7 @@ import torch
 from training.data.positives import KnownPositives
 from training.objective.negatives.bm25 import Bm25Sampler
 from training.objective.negatives.cache import NegativeCache
+from training.objective.negatives.dynamic import DynamicSampler
 from training.objective.negatives.given import GivenSampler
 from training.objective.negatives.in_batch import InBatchSampler
 from training.objective.negatives.mined import MinedSampler
@@ -90,6 +91,16 @@ def mined(known: KnownPositives, seed: int, per_query: int = PER_QUERY) -> Negat
     )
 
 
+def dynamic(known: KnownPositives, seed: int, per_query: int = PER_QUERY) -> NegativeSampler:
+    return DynamicSampler(
+        known,
+        encode=lambda rows: DOCUMENTS[rows],
+        num_passages=NUM_PASSAGES,
+        per_query=per_query,
+        seed=seed,
+    )
+
+
 def cache(
     known: KnownPositives, seed: int, per_query: int = PER_QUERY, fraction: float = 0.5
 ) -> NegativeSampler:
@@ -119,8 +130,8 @@ def mixed(known: KnownPositives, seed: int, per_query: int = PER_QUERY) -> Negat
     return MixedSampler([make(known, seed, per_query) for make in (cache, in_batch, uniform)])
 
 
-ALL = [in_batch, uniform, bm25, mined, cache, full_cache, given, mixed]
-RANDOM = ALL[1:]
+ALL = [in_batch, dynamic, uniform, bm25, mined, cache, full_cache, given, mixed]
+RANDOM = ALL[2:]
 
 
 @pytest.fixture(params=ALL, ids=lambda make: make.__name__)
