@@ -12,6 +12,7 @@ from training.loop.contrastive_stage import ContrastiveStage, ContrastiveTask
 from training.loop.devices import make_accelerator, memory_errors, processes
 from training.loop.embedding_cache import EmbeddingCache
 from training.loop.false_negatives import FalseNegatives
+from training.loop.late_interaction import LateInteraction
 from training.loop.log import TrainingLog, TrainingProgress
 from training.loop.loop import Best, TrainingLoop
 from training.loop.run_directory import publish_run, run_directory
@@ -107,6 +108,10 @@ def train(
             false_negatives = FalseNegatives(
                 share, data.queries, data.passages, encoder, outputs, progress
             )
+        teacher = None
+        if recipe.loss.teacher_weight:
+            size = settings.micro_batch_size or settings.batch_size
+            teacher = LateInteraction(dual_encoder.document_tower, accelerator, size)
         validator = Validator(validation, recipe.validation.sample, recipe.validation.factory)
         log = TrainingLog(out, tensorboard=recipe.tensorboard and accelerator.is_main_process)
         loop = TrainingLoop(
@@ -129,6 +134,7 @@ def train(
                 number,
                 data=data,
                 false_negatives=false_negatives,
+                teacher=teacher,
                 encoder=encoder,
                 sampler=make_sampler(recipe, data, encoder, number),
                 validator=validator,

@@ -16,6 +16,7 @@ from training.loop.batch_encoder import BatchEncoder
 from training.loop.collapse import CollapseMetrics, CollapseMonitor, TowerName, Verdict
 from training.loop.contrastive_step import StepResult, TrainingTexts, loss_and_gradient
 from training.loop.false_negatives import FalseNegatives
+from training.loop.late_interaction import LateInteraction
 from training.loop.stage import Evaluation, Stage, StageLength
 from training.loop.validator import Validator
 from training.model.dual_encoder import Part
@@ -64,6 +65,7 @@ class ContrastiveTask:
         *,
         data: TrainingData,
         false_negatives: FalseNegatives | None,
+        teacher: LateInteraction | None,
         encoder: BatchEncoder,
         sampler: NegativeSampler,
         validator: Validator,
@@ -73,7 +75,9 @@ class ContrastiveTask:
         self._length = StageLength(len(data.pairs), recipe.optimiser.batch_size, settings.epochs)
         self._evaluate_every = recipe.validation.every or self._length.steps_per_epoch
         self._seed = (recipe.seed, number)
-        self._texts = TrainingTexts(data.queries, data.passages, data.known, false_negatives)
+        self._texts = TrainingTexts(
+            data.queries, data.passages, data.known, false_negatives, teacher
+        )
         self._pairs = data.pairs
         self._encoder = encoder
         self._sampler = sampler
@@ -85,6 +89,8 @@ class ContrastiveTask:
             temperature=recipe.loss.temperature,
             gradient=recipe.negatives.gradient,
             shared=recipe.negatives.shared,
+            teacher_weight=recipe.loss.teacher_weight,
+            teacher_temperature=recipe.loss.teacher_temperature,
         )
         self._monitor = CollapseMonitor(
             cosine=recipe.collapse.cosine,

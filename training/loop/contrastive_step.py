@@ -12,12 +12,14 @@ from training.data.positives import KnownPositives
 from training.errors import TrainingDataError
 from training.loop.batch_encoder import BatchEncoder
 from training.loop.false_negatives import FalseNegatives
+from training.loop.late_interaction import LateInteraction
 from training.objective.contrastive import (
     LossSettings,
     StandIns,
     collapsed_loss,
     contrastive_loss,
     lambda_loss,
+    teacher_loss,
 )
 from training.objective.negatives.sampler import NO_ROW, NegativeSampler, QueryBatch, Rows
 from training.objective.scores import paired_scores, scores
@@ -35,13 +37,15 @@ class StepResult:
 class TrainingTexts:
     """Query texts by number, passages by row, and the known positives of each query.
 
-    With `false_negatives`, passages that may be relevant are no negatives either.
+    With `false_negatives`, passages that may be relevant are no negatives either. The `teacher`
+    scores passages for the loss.
     """
 
     queries: list[str]
     passages: PassageTexts
     known: KnownPositives
     false_negatives: FalseNegatives | None = None
+    teacher: LateInteraction | None = None
 
 
 def loss_and_gradient(
@@ -104,6 +108,19 @@ def loss_and_gradient(
             every_score, columns, negatives, scale=settings.scale, stand_ins=standing_in
         )
         collapsed = collapsed_loss(negatives)
+    if texts.teacher is not None:
+        wanted = texts.teacher.scores(
+            [texts.queries[number] for number in query_numbers], texts.passages.texts(encoded)
+        )
+        imitation = teacher_loss(
+            every_score[:, : len(encoded)],
+            columns,
+            negatives[:, : len(encoded)],
+            wanted,
+            scale=settings.scale,
+            temperature=settings.teacher_temperature,
+        )
+        loss = (1 - settings.teacher_weight) * loss + settings.teacher_weight * imitation
     scaler = encoder.accelerator.scaler
     (loss if scaler is None else scaler.scale(loss)).backward()
     queries.backward()

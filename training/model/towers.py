@@ -80,11 +80,11 @@ class Tower(nn.Module):
         self.max_tokens = max_tokens
         self.width = int(encoder.get_embedding_dimension() or 0)
         self.vectors = vectors_of(encoder)
-        self._is_lookup = is_lookup(encoder)
+        self.is_lookup = is_lookup(encoder)
         # A copy, so that the padding and truncation of the saved tokenizer stay as they are.
         tokenizer = encoder.tokenizer
         self._tokenizer = truncating_tokenizer(encoder, max_tokens)
-        if self._is_lookup:
+        if self.is_lookup:
             tokenizer.enable_truncation(max_tokens)
             self._tokenizer.enable_padding()
             return
@@ -140,7 +140,7 @@ class Tower(nn.Module):
 
     def forward(self, features: dict[str, Tensor]) -> Tensor:
         """Pooled outputs (n, vectors · width) of tokenised texts, not projected or normalised."""
-        if self._is_lookup:
+        if self.is_lookup:
             found: Tensor = self.encoder(bags(features))["sentence_embedding"]
             return found
         # With gradient checkpointing, both forward passes must use the same attention.
@@ -149,13 +149,18 @@ class Tower(nn.Module):
             outputs: Tensor = self.encoder(dict(features))["sentence_embedding"]
         return outputs.flatten(1)
 
+    def token_outputs(self, features: dict[str, Tensor]) -> Tensor:
+        """The outputs (n, tokens, width) of all tokens of tokenised texts, before any pooling."""
+        outputs: Tensor = self.encoder[0](dict(features))["token_embeddings"]
+        return outputs
+
     @property
     def token_embeddings(self) -> nn.Embedding:
         """The embeddings of tokens without context.
 
         :raises InvalidArgumentError: When it is a look-up encoder, which is nothing else.
         """
-        if self._is_lookup:
+        if self.is_lookup:
             raise InvalidArgumentError(
                 "a look-up encoder has token embeddings of its own: set dual_encoder.sharing to "
                 "'none'"

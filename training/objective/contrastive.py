@@ -21,7 +21,8 @@ class LossSettings:
     encoded and have a gradient. With `shared`, each query has the negatives of all queries in the
     batch.
 
-    The `kind` "softmax" is eq. 5, and "lambda" a pairwise loss by ranks (`lambda_loss`).
+    The `kind` "softmax" is eq. 5, and "lambda" a pairwise loss by ranks (`lambda_loss`). A share of
+    the loss is by the scores of a teacher (`teacher_loss`).
     """
 
     kind: LossKind = "softmax"
@@ -29,6 +30,8 @@ class LossSettings:
     temperature: float = 1.0
     gradient: NegativeGradient = "re-encoded"
     shared: bool = False
+    teacher_weight: float = 0.0
+    teacher_temperature: float = 0.25
 
     @property
     def scale(self) -> float:
@@ -97,6 +100,30 @@ def lambda_loss(
     margins = logits.masked_fill(~negatives, 0.0) - logits.gather(1, positives.unsqueeze(1))
     losses = changes * functional.softplus(margins) * negatives
     return losses.sum(1).mean()
+
+
+def teacher_loss(
+    scores: torch.Tensor,
+    positives: torch.Tensor,
+    negatives: torch.Tensor,
+    teacher: torch.Tensor,
+    *,
+    scale: float = 20.0,
+    temperature: float = 0.25,
+) -> torch.Tensor:
+    """KL(teacher ‖ student) of the softmaxes over each query's positive and negatives, the mean.
+
+    These are the in-batch scores of TCT-ColBERT (Lin et al., "In-Batch Negatives for Knowledge
+    Distillation with Tightly-Coupled Teachers for Dense Retrieval", 2021, section 3).
+
+    :param teacher: The teacher's scores (queries, documents), which are divided by `temperature`.
+        Other arguments as for `contrastive_loss`.
+    """
+    left_out = ~negatives.scatter(1, positives.unsqueeze(1), value=True)
+    found = (scores.float() * scale).masked_fill(left_out, -torch.inf).log_softmax(1)
+    wanted = (teacher.float() / temperature).masked_fill(left_out, -torch.inf).log_softmax(1)
+    differences = (wanted - found).masked_fill(left_out, 0.0)
+    return (wanted.exp() * differences).sum(1).mean()
 
 
 def collapsed_loss(negatives: torch.Tensor) -> float:

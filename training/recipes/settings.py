@@ -139,11 +139,17 @@ class DualEncoderTable(Table):
 
 
 class Loss(Table):
-    """[loss]: eq. 5, section 5.3.2; or the pairwise loss of ADORE, "lambda"."""
+    """[loss]: eq. 5, section 5.3.2; or the pairwise loss of ADORE, "lambda".
+
+    `teacher_weight` is the share of a loss by the scores of a late-interaction teacher, the
+    untrained document model, in batches (TCT-ColBERT).
+    """
 
     kind: LossKind = "softmax"
     score_factor: Positive = 20.0
     temperature: Positive = 1.0
+    teacher_weight: Annotated[float, Field(ge=0, le=1)] = 0.0
+    teacher_temperature: Positive = 0.25
 
 
 class Negatives(Table):
@@ -312,6 +318,11 @@ class Recipe(Table):
             raise ValueError(
                 "loss.kind is 'lambda', but the sampler 'cache' keeps negatives without a "
                 "gradient: choose other negatives.samplers, such as 'mined' or 'dynamic'"
+            )
+        if self.loss.teacher_weight and samplers == ("cache",):
+            raise ValueError(
+                "loss.teacher_weight is for negatives whose texts are encoded, but the sampler "
+                "'cache' keeps embeddings: add another of negatives.samplers, such as 'in_batch'"
             )
         if "given" in samplers and all(s.triples is None for s in self.data):
             raise ValueError("negatives.samplers has 'given', but no source in data has triples")

@@ -1,0 +1,151 @@
+"""Re-rankers trained by the recipe, over hybrid search.
+
+    python -m experiments.reranking --data DATA
+
+DATA and --work are as for experiments/hybrid.py; its indexes are used again. Runs are kept in
+--runs, and an interrupted one goes on. With --seeds 1, only the first seed is run. Writes
+docs/results/reranking.json and its page. A run takes half an hour of one core for qmsum, and an
+hour and a half for squad-dev.
+"""
+
+import os
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from itertools import islice
+from math import inf
+from multiprocessing import get_context
+from pathlib import Path
+from statistics import fmean, median
+from time import perf_counter, process_time
+
+import swiftlet
+from experiments import hybrid
+from experiments.adaptation import Stages
+from experiments.runs import kept
+from export.quality import Collection
+from export.reranker_directory import export_reranker
+from loadtests.command_line import script_options
+from loadtests.results import RESULTS, Figures, write
+from swiftlet.evaluation.experiment import run_queries
+from swiftlet.evaluation.machine import describe_machine
+from swiftlet.evaluation.metrics import evaluate_per_query
+from swiftlet.evaluation.retrievers import SearcherRetriever
+from swiftlet.evaluation.significance import paired_t_test
+from training.recipes.settings import parse_tables, read_tables
+from training.reranking.settings import RerankerRecipe
+from training.reranking.train import MODEL, train_reranker
+
+TARGETS = ("squad-dev-v1.1", "qmsum")
+RECIPE = Path(__file__).parents[1] / "training" / "recipes" / "reranker.toml"
+SETTINGS = {"optimiser.precision": "bf16"}
+METRIC, TOP_N, DEADLINE_SECONDS, MOST = "nDCG@10", 20, 0.05, 100
+GOAL = 0.03
+TIMED_QUERIES = 50
+
+
+def main() -> None:
+    raw, runs = RESULTS / "reranking.json", hybrid.WORK.with_name("reranking")
+    options = script_options(
+        __doc__, data=Path, work=hybrid.WORK, runs=runs, seeds=3, jobs=2, raw=raw
+    )
+    os.environ["OMP_NUM_THREADS"] = "1"
+    named = [(target, seed) for seed in range(options.seeds) for target in TARGETS]
+    with ProcessPoolExecutor(options.jobs, get_context("spawn")) as executor:
+        work = partial(run, options.data.resolve(), options.work, options.runs.resolve())
+        found = dict(zip(named, executor.map(work, named), strict=True))
+    print(write(options.raw, collected(found, options.jobs)))
+
+
+def collected(found: dict[tuple[str, int], Figures], jobs: int) -> Figures:
+    """The figures of a page from those of runs."""
+    targets = dict.fromkeys(target for target, _ in found)
+    threads = f"1 for each of {jobs} runs at a time"
+    return {
+        "template": "experiments/reranking.md.j2",
+        "machine": describe_machine(["torch", "onnxruntime", "tantivy"], threads=threads),
+        "targets": {
+            target: _of_target([each for (name, _), each in found.items() if name == target])
+            for target in targets
+        },
+        "recipe": RECIPE.name,
+        "settings": SETTINGS,
+        "top_n": TOP_N,
+        "goal": GOAL,
+        "deadline_ms": 1000 * DEADLINE_SECONDS,
+        "most": MOST,
+    }
+
+
+def run(data: Path, work: Path, runs: Path, named: tuple[str, int]) -> Figures:
+    """Train, export and measure the re-ranker of a target and a seed."""
+    target, seed = named
+    folder = runs / f"{target}, {seed}"
+    folder.mkdir(parents=True, exist_ok=True)
+    test = hybrid.collections(data)[target]()
+    index = hybrid.index_of(work / target, test)
+    figures = partial(figures_of, folder, index, data / target, test, seed)
+    return dict(kept(folder / "figures.json", figures))
+
+
+def figures_of(folder: Path, index: Path, corpus: Path, test: Collection, seed: int) -> Figures:
+    given = {"index": index, "data.0.queries": corpus, "seed": seed, **SETTINGS}
+    given["data.0.qrels"] = corpus / "qrels" / "train.tsv"
+    tables = read_tables(RECIPE, [f"{name}={value}" for name, value in given.items()])
+    began = process_time()
+    if not (folder / "run" / "manifest.json").exists():
+        recipe = parse_tables(RerankerRecipe, tables, RECIPE.name)
+        train_reranker(recipe, folder / "run", resume=True, progress=Stages())
+    seconds = process_time() - began
+    reranker = folder / "reranker"
+    export_reranker(folder / "run" / MODEL, reranker, precisions=["int8"], overwrite=True)
+    values = {"hybrid": values_of(index, None, test), "re-ranked": values_of(index, reranker, test)}
+    return {"seconds": seconds, "values": values, **cost_of(index, reranker, test)}
+
+
+def values_of(index: Path, reranker: Path | None, test: Collection) -> dict[str, float]:
+    """The nDCG@10 of each query."""
+    fields = {} if reranker is None else {"rerank": TOP_N}
+    with swiftlet.open(index, reranker=reranker) as searcher:
+        run = run_queries(SearcherRetriever(searcher, **fields), test.queries, top_k=10)
+    return evaluate_per_query(run, test.qrels, [METRIC])[METRIC]
+
+
+def cost_of(index: Path, reranker: Path, test: Collection) -> Figures:
+    """Milliseconds a pair on one thread, and the pairs that are scored within the deadline."""
+    searches: list[float] = []
+    pairs: list[int] = []
+    with swiftlet.open(index, reranker=reranker) as searcher:
+        for query in islice(test.queries, TIMED_QUERIES):
+            began = process_time()
+            searcher.search(query.text, TOP_N)
+            between = process_time()
+            searcher.search(query.text, TOP_N, rerank=TOP_N, deadline=inf)
+            searches.append((process_time() - between) - (between - began))
+            deadline = perf_counter() + DEADLINE_SECONDS
+            pairs.append(
+                searcher.search(query.text, MOST, rerank=MOST, deadline=deadline).num_reranked
+            )
+    return {"ms_a_pair": 1000 * median(searches) / TOP_N, "pairs": median(pairs)}
+
+
+def _of_target(runs: Sequence[Figures]) -> Figures:
+    """Means over the seeds, and a test of the mean of each query against the search."""
+    before = runs[0]["values"]["hybrid"]
+    means = [fmean(each["values"]["re-ranked"].values()) for each in runs]
+    after = {query: fmean(each["values"]["re-ranked"][query] for each in runs) for query in before}
+    return {
+        "queries": len(before),
+        "seeds": len(runs),
+        "hybrid": fmean(before.values()),
+        "mean": fmean(means),
+        "half": (max(means) - min(means)) / 2,
+        "p": paired_t_test(after, before).p_value,
+        "minutes": fmean(each["seconds"] for each in runs) / 60,
+        "ms_a_pair": fmean(each["ms_a_pair"] for each in runs),
+        "pairs": fmean(each["pairs"] for each in runs),
+    }
+
+
+if __name__ == "__main__":
+    main()

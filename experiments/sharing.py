@@ -1,0 +1,222 @@
+"""What the encoders of a pair share: the five architectures of 003, three seeds each.
+
+    python -m experiments.sharing --data DATA
+
+DATA is the folder of the collections. Finished runs are kept in --work, and an interrupted
+experiment goes on. Writes docs/results/sharing.json, its page and its picture. Takes about forty
+minutes on 2 cores, one for each of two runs at a time.
+"""
+
+import os
+from collections.abc import Mapping
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from multiprocessing import get_context
+from pathlib import Path
+from statistics import fmean
+from tempfile import TemporaryDirectory
+from time import process_time
+from typing import Any
+
+import numpy as np
+
+from experiments import hybrid
+from experiments.adaptation import Stages
+from experiments.runs import kept
+from export.encoder_directory import export_encoder
+from export.quality import Collection
+from loadtests.command_line import script_options
+from loadtests.results import RESULTS, Figures, write
+from swiftlet.encoders import DEFAULT_QUERY_ENCODER
+from swiftlet.evaluation.exact import rank
+from swiftlet.evaluation.machine import describe_machine
+from swiftlet.evaluation.metrics import evaluate
+from swiftlet.evaluation.plots.embeddings import EmbeddingPanel, plot_tsne
+from swiftlet.evaluation.plots.figures import save_figure
+from swiftlet.retrieval.encoder import OnnxEncoder
+from swiftlet.retrieval.encoding import encode_texts
+from swiftlet.retrieval.passages import encoder_text
+from swiftlet.retrieval.types import Embeddings
+from training.recipes.settings import parse_recipe
+from training.train import train
+
+VARIANTS = {
+    "SDE": {"sharing": "all", "projection": "shared"},
+    "ADE": {"sharing": "none", "projection": "separate"},
+    "ADE-STE": {"sharing": "token_embeddings", "projection": "separate"},
+    "ADE-FTE": {"sharing": "frozen_token_embeddings", "projection": "separate"},
+    "ADE-SPL": {"sharing": "none", "projection": "shared"},
+}
+SQUAD = "squad-dev-v1.1"
+ZERO_SHOT = ("wikiqa", "boolq", "stackfaq")
+# Table 2 of the paper: SQuAD.
+PAPER = {
+    "P@1": {"SDE": 70.13, "ADE": 60.39, "ADE-STE": 61.05, "ADE-FTE": 62.86, "ADE-SPL": 69.39},
+    "MRR": {"SDE": 78.44, "ADE": 70.33, "ADE-STE": 70.85, "ADE-FTE": 72.18, "ADE-SPL": 77.65},
+}
+METRICS = ("P@1", "MRR@100")
+SEEDS = (0, 1, 2)
+SETTINGS: dict[str, Any] = {
+    "optimiser": {
+        "learning_rate": 2e-4,
+        "projection_learning_rate": 1e-3,
+        "batch_size": 64,
+        "warmup_steps": 10,
+        "precision": "bf16",
+    },
+    "negatives": {"samplers": ["in_batch"]},
+    "fine_tuning": {"epochs": 1},
+    "passages": {"tokens": 128, "truncate": True},
+    "validation": {"queries": 100, "max_passages": 2000},
+    "collapse": {"stop": False},
+}
+_DRAWN, _NEIGHBOURS = 400, 10
+
+
+def main() -> None:
+    raw = RESULTS / "sharing.json"
+    work = hybrid.WORK.with_name("sharing")
+    options = script_options(__doc__, data=Path, work=work, jobs=2, raw=raw)
+    os.environ["OMP_NUM_THREADS"] = "1"
+    options.work.mkdir(parents=True, exist_ok=True)
+    runs = [(variant, seed) for seed in SEEDS for variant in VARIANTS]
+    with ProcessPoolExecutor(options.jobs, get_context("spawn")) as executor:
+        work_on = partial(run, options.data.resolve(), options.work)
+        found = dict(zip(runs, executor.map(work_on, runs), strict=True))
+    drawing = options.raw.with_suffix(".png")
+    plot(options.work, drawing)
+    of_variants = {
+        variant: _means([found[variant, seed] for seed in SEEDS]) for variant in VARIANTS
+    }
+    figures = {
+        "template": "experiments/sharing.md.j2",
+        "plot": drawing.name,
+        "machine": describe_machine(
+            ["torch", "transformers", "onnxruntime"], threads=f"1 for each of {options.jobs} runs"
+        ),
+        "variants": of_variants,
+        "settings": SETTINGS,
+        "seeds": len(SEEDS),
+        "paper": PAPER,
+        "in_domain": SQUAD,
+        "zero_shot": ZERO_SHOT,
+    }
+    print(write(options.raw, figures))
+
+
+def run(data: Path, work: Path, named: tuple[str, int]) -> Figures:
+    """The figures of a variant and a seed."""
+    variant, seed = named
+    name = f"{variant}, {seed}"
+    figures: Figures = kept(work / f"{name}.json", partial(figures_of, data, work, variant, seed))
+    print(name, figures, flush=True)
+    return figures
+
+
+def figures_of(data: Path, work: Path, variant: str, seed: int) -> Figures:
+    """The metrics on each collection, how mixed the embeddings are, and the processor time."""
+    tower = {"model": f"{DEFAULT_QUERY_ENCODER}", "max_tokens": 128}
+    content = {
+        "recipe": "contrastive",
+        "seed": seed,
+        "data": [{"corpus": f"{data / SQUAD}", "qrels": "train"}],
+        "query_encoder": tower,
+        "document_encoder": tower,
+        "dual_encoder": VARIANTS[variant],
+        **SETTINGS,
+    }
+    began = process_time()
+    with TemporaryDirectory() as folder:
+        train(parse_recipe(content, variant), Path(folder, "run"), progress=Stages())
+        seconds = process_time() - began
+        encoders = [_exported(Path(folder), name) for name in ("query_encoder", "document_encoder")]
+        figures: Figures = {"seconds": seconds, "values": {}}
+        for name in (SQUAD, *ZERO_SHOT):
+            embedded = Embedded.of(hybrid.collections(data)[name](), *encoders)
+            figures["values"][name] = evaluate(embedded.run(), embedded.found.qrels, METRICS)
+            if name == SQUAD:
+                queries, documents = embedded.drawn()
+                np.savez(work / f"{variant}, {seed}.npz", queries=queries, documents=documents)
+                figures["mixed"] = mixed(queries, documents)
+    return figures
+
+
+def _exported(folder: Path, name: str) -> OnnxEncoder:
+    # One tower may be both.
+    trained = folder / "run" / (name if (folder / "run" / name).is_dir() else "document_encoder")
+    export_encoder(trained, folder / name, precisions=["fp32"])
+    return OnnxEncoder.load(folder / name)
+
+
+class Embedded:
+    """A collection with the embeddings of its queries and documents."""
+
+    def __init__(self, found: Collection, queries: Embeddings, documents: Embeddings) -> None:
+        self.found, self._queries, self._documents = found, queries, documents
+
+    @classmethod
+    def of(
+        cls, found: Collection, query_encoder: OnnxEncoder, document_encoder: OnnxEncoder
+    ) -> "Embedded":
+        texts = [encoder_text(each.title, each.text) for each in found.documents]
+        queries = encode_texts(query_encoder, [each.text for each in found.queries], 1)
+        return cls(found, queries, encode_texts(document_encoder, texts, 1))
+
+    def run(self) -> dict[str, dict[str, float]]:
+        """The 100 best documents of each query, by exact search."""
+        queries = [query.query_id for query in self.found.queries]
+        documents = [document.document_id for document in self.found.documents]
+        return rank(queries, self._queries, documents, self._documents, 100)
+
+    def drawn(self) -> tuple[Embeddings, Embeddings]:
+        """Some queries, and as many documents."""
+        random = np.random.default_rng(0)
+
+        def some(embeddings: Embeddings) -> Embeddings:
+            return embeddings[np.sort(random.choice(len(embeddings), _DRAWN, replace=False))]
+
+        return some(self._queries), some(self._documents)
+
+
+def mixed(queries: Embeddings, documents: Embeddings) -> float:
+    """The share of the other kind among the ten nearest of each of n queries and n documents.
+
+    It is about 0.5 if both are drawn alike, and 0 if they are two clusters.
+    """
+    points = np.concatenate((queries, documents))
+    of_queries = np.arange(len(points)) < len(queries)
+    scores = points @ points.T
+    np.fill_diagonal(scores, -np.inf)
+    nearest = np.argpartition(-scores, _NEIGHBOURS, axis=1)[:, :_NEIGHBOURS]
+    return float((of_queries[nearest] != of_queries[:, np.newaxis]).mean())
+
+
+def plot(work: Path, drawing: Path) -> None:
+    """Draw t-SNE maps of the first seed, as in the paper's figure 2."""
+    panels = []
+    for variant in VARIANTS:
+        points = np.load(work / f"{variant}, 0.npz")
+        panels.append(EmbeddingPanel(variant, points["queries"], points["documents"]))
+    save_figure(plot_tsne(panels), drawing)
+
+
+def _means(runs: list[Figures]) -> Figures:
+    """Means and half ranges over the seeds."""
+
+    def spread(values: list[float]) -> Mapping[str, float]:
+        half = (max(values) - min(values)) / 2
+        return {"mean": fmean(values), "half": half, "least": min(values), "most": max(values)}
+
+    collections = runs[0]["values"]
+    return {
+        "seconds": fmean(each["seconds"] for each in runs),
+        "mixed": spread([each["mixed"] for each in runs]),
+        "values": {
+            name: {m: spread([each["values"][name][m] for each in runs]) for m in METRICS}
+            for name in collections
+        },
+    }
+
+
+if __name__ == "__main__":
+    main()
