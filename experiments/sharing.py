@@ -14,31 +14,22 @@ from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 from statistics import fmean
-from tempfile import TemporaryDirectory
 from time import process_time
 from typing import Any
 
 import numpy as np
 
 from experiments import hybrid
-from experiments.adaptation import Stages
+from experiments.pairs import Pair
 from experiments.runs import kept
-from export.encoder_directory import export_encoder
-from export.quality import Collection
 from loadtests.command_line import script_options
 from loadtests.results import RESULTS, Figures, write
 from swiftlet.encoders import DEFAULT_QUERY_ENCODER
-from swiftlet.evaluation.exact import rank
 from swiftlet.evaluation.machine import describe_machine
 from swiftlet.evaluation.metrics import evaluate
 from swiftlet.evaluation.plots.embeddings import EmbeddingPanel, plot_tsne
 from swiftlet.evaluation.plots.figures import save_figure
-from swiftlet.retrieval.encoder import OnnxEncoder
-from swiftlet.retrieval.encoding import encode_texts
-from swiftlet.retrieval.passages import encoder_text
 from swiftlet.retrieval.types import Embeddings
-from training.recipes.settings import parse_recipe
-from training.train import train
 
 VARIANTS = {
     "SDE": {"sharing": "all", "projection": "shared"},
@@ -126,56 +117,22 @@ def figures_of(data: Path, work: Path, variant: str, seed: int) -> Figures:
         **SETTINGS,
     }
     began = process_time()
-    with TemporaryDirectory() as folder:
-        train(parse_recipe(content, variant), Path(folder, "run"), progress=Stages())
-        seconds = process_time() - began
-        encoders = [_exported(Path(folder), name) for name in ("query_encoder", "document_encoder")]
-        figures: Figures = {"seconds": seconds, "values": {}}
-        for name in (SQUAD, *ZERO_SHOT):
-            embedded = Embedded.of(hybrid.collections(data)[name](), *encoders)
-            figures["values"][name] = evaluate(embedded.run(), embedded.found.qrels, METRICS)
-            if name == SQUAD:
-                queries, documents = embedded.drawn()
-                np.savez(work / f"{variant}, {seed}.npz", queries=queries, documents=documents)
-                figures["mixed"] = mixed(queries, documents)
+    pair = Pair.trained(variant, content)
+    figures: Figures = {"seconds": process_time() - began, "values": {}}
+    for name in (SQUAD, *ZERO_SHOT):
+        embedded = pair.embedded(hybrid.collections(data)[name]())
+        figures["values"][name] = evaluate(embedded.run(), embedded.collection.qrels, METRICS)
+        if name == SQUAD:
+            queries, documents = drawn(embedded.queries), drawn(embedded.documents)
+            np.savez(work / f"{variant}, {seed}.npz", queries=queries, documents=documents)
+            figures["mixed"] = mixed(queries, documents)
     return figures
 
 
-def _exported(folder: Path, name: str) -> OnnxEncoder:
-    # One tower may be both.
-    trained = folder / "run" / (name if (folder / "run" / name).is_dir() else "document_encoder")
-    export_encoder(trained, folder / name, precisions=["fp32"])
-    return OnnxEncoder.load(folder / name)
-
-
-class Embedded:
-    """A collection with the embeddings of its queries and documents."""
-
-    def __init__(self, found: Collection, queries: Embeddings, documents: Embeddings) -> None:
-        self.found, self._queries, self._documents = found, queries, documents
-
-    @classmethod
-    def of(
-        cls, found: Collection, query_encoder: OnnxEncoder, document_encoder: OnnxEncoder
-    ) -> "Embedded":
-        texts = [encoder_text(each.title, each.text) for each in found.documents]
-        queries = encode_texts(query_encoder, [each.text for each in found.queries], 1)
-        return cls(found, queries, encode_texts(document_encoder, texts, 1))
-
-    def run(self) -> dict[str, dict[str, float]]:
-        """The 100 best documents of each query, by exact search."""
-        queries = [query.query_id for query in self.found.queries]
-        documents = [document.document_id for document in self.found.documents]
-        return rank(queries, self._queries, documents, self._documents, 100)
-
-    def drawn(self) -> tuple[Embeddings, Embeddings]:
-        """Some queries, and as many documents."""
-        random = np.random.default_rng(0)
-
-        def some(embeddings: Embeddings) -> Embeddings:
-            return embeddings[np.sort(random.choice(len(embeddings), _DRAWN, replace=False))]
-
-        return some(self._queries), some(self._documents)
+def drawn(embeddings: Embeddings) -> Embeddings:
+    """Some of the embeddings."""
+    chosen = np.random.default_rng(0).choice(len(embeddings), _DRAWN, replace=False)
+    return embeddings[np.sort(chosen)]
 
 
 def mixed(queries: Embeddings, documents: Embeddings) -> float:

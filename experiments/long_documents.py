@@ -1,0 +1,274 @@
+"""Which passage contains these words? Encoders and BM25 by the length of passages (002, section 5).
+
+    python -m experiments.long_documents --data DATA
+
+DATA is the folder of the collections. Finished runs are kept in --work, and an interrupted
+experiment goes on. With --seeds 1, only the first seed is run. Writes
+docs/results/long-documents.json, its page and its picture. Takes half an hour for each seed
+on 2 cores, one for each of two runs at a time.
+"""
+
+import json
+import os
+import random
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
+from functools import partial
+from itertools import pairwise, product
+from multiprocessing import get_context
+from operator import itemgetter
+from pathlib import Path
+from statistics import fmean
+from tempfile import TemporaryDirectory
+from time import process_time
+from typing import Any
+
+import numpy as np
+import tokenizers
+
+from experiments import hybrid
+from experiments.pairs import Pair
+from experiments.runs import kept
+from export.quality import Collection
+from loadtests.command_line import script_options
+from loadtests.results import RESULTS, Figures, write
+from swiftlet.encoders import DEFAULT_QUERY_ENCODER
+from swiftlet.evaluation.fidelity import Bags, Floats
+from swiftlet.evaluation.machine import describe_machine
+from swiftlet.evaluation.plots.figures import save_figure
+from swiftlet.evaluation.plots.lines import Curve, LinePanel, plot_lines
+from swiftlet.retrieval.encoder import TOKENIZER_FILE
+from swiftlet.retrieval.passages import PassageSplitter
+from swiftlet.retrieval.tokenizer import Tokenizer
+from swiftlet.retrieval.types import Document, Query
+
+SOURCE = "qmsum"
+LENGTHS = (50, 100, 200, 400)
+# The pooling of documents, and the size of a vector.
+SYSTEMS: dict[str, dict[str, Any]] = {
+    "DE-32": {"dim": 32},
+    "DE-384": {"dim": 384},
+    "ME-64": {"dim": 64, "vectors": 8},
+    "ME-384": {"dim": 384, "vectors": 8},
+}
+HYBRID = "HYBRID-ME-384-uni"
+# MRR@10 of retrieval from three million passages: table A.1, with 768 for the largest size.
+PAPER = {
+    "DE-32": (70.1, 53.2, 34.0, 27.6),
+    "DE-384": (90.2, 85.6, 72.9, 63.0),
+    "ME-64": (92.9, 91.7, 84.6, 72.8),
+    "ME-384": (96.8, 96.1, 91.1, 85.2),
+    "BM25-uni": (92.1, 88.6, 84.6, 81.8),
+    "BM25-bi": (98.0, 97.1, 95.9, 94.5),
+    HYBRID: (98.2, 97.0, 94.4, 91.9),
+}
+PASSAGES, QUERIES, TUNED_ON, TRAINED_ON = 3_000, 500, 200, 1_600
+MOST_TOKENS = 512
+WEIGHTS = (0.0, 0.1, 0.2, 0.4, 0.7, 1.0, 1.5, 2.5, 4.0, 7.0)
+SETTINGS: dict[str, Any] = {
+    "optimiser": {
+        "learning_rate": 2e-4,
+        "projection_learning_rate": 1e-3,
+        "batch_size": 32,
+        "warmup_steps": 10,
+        "precision": "bf16",
+    },
+    "negatives": {"samplers": ["bm25", "in_batch"], "per_query": 1, "depth": 100, "shared": True},
+    "fine_tuning": {"epochs": 1},
+    "validation": {"queries": 50, "max_passages": 500},
+    "collapse": {"stop": False},
+}
+
+
+def main() -> None:
+    raw, work = RESULTS / "long-documents.json", hybrid.WORK.with_name("long-documents")
+    options = script_options(__doc__, data=Path, work=work, seeds=3, jobs=2, raw=raw)
+    os.environ["OMP_NUM_THREADS"] = "1"
+    options.work.mkdir(parents=True, exist_ok=True)
+    named = [*product(SYSTEMS, LENGTHS, range(options.seeds))]
+    named.sort(key=itemgetter(2))  # all of a seed before the next one
+    with ProcessPoolExecutor(options.jobs, get_context("spawn")) as executor:
+        work_on = partial(run, options.data.resolve(), options.work)
+        found = dict(zip(named, executor.map(work_on, named), strict=True))
+    rows: dict[str, list[Figures]] = {}
+    for length in LENGTHS:
+        for name in SYSTEMS:
+            runs = [found[name, length, seed] for seed in range(options.seeds)]
+            for system in runs[0]["mrr"]:
+                values = [each["mrr"][system] for each in runs]
+                spread = {"mean": fmean(values), "half": (max(values) - min(values)) / 2}
+                if len(of_system := rows.setdefault(system, [])) < LENGTHS.index(length) + 1:
+                    of_system.append(spread)
+    drawing = options.raw.with_suffix(".svg")
+    figures = {
+        "template": "experiments/long-documents.md.j2",
+        "plot": drawing.name,
+        "machine": describe_machine(
+            ["torch", "transformers", "onnxruntime"], threads=f"1 for each of {options.jobs} runs"
+        ),
+        "lengths": LENGTHS,
+        "rows": {name: rows[name] for name in PAPER},
+        "bytes": {n: 4 * s["dim"] * s.get("vectors", 1) for n, s in SYSTEMS.items()},
+        "paper": PAPER,
+        "seeds": options.seeds,
+        "minutes": {
+            name: fmean(each["seconds"] for (n, *_), each in found.items() if n == name) / 60
+            for name in SYSTEMS
+        },
+        "settings": SETTINGS,
+        "counts": {"passages": PASSAGES, "queries": QUERIES, "trained_on": TRAINED_ON},
+        "source": SOURCE,
+    }
+    plot(figures, drawing)
+    print(write(options.raw, figures))
+
+
+def run(data: Path, work: Path, named: tuple[str, int, int]) -> Figures:
+    """The figures of a system, a length and a seed."""
+    path = work / f"{', '.join(map(str, named))}.json"
+    figures: Figures = kept(path, partial(figures_of, data, *named))
+    print(*named, figures, flush=True)
+    return figures
+
+
+def figures_of(data: Path, system: str, length: int, seed: int) -> Figures:
+    """MRR@10 of a pair and of BM25, and the processor time of the training."""
+    read = tokenizers.Tokenizer.from_file(f"{DEFAULT_QUERY_ENCODER / TOKENIZER_FILE}")
+    read.enable_truncation(MOST_TOKENS)
+    tokenizer = Tokenizer(read)
+    made = containing(data / SOURCE, tokenizer, length)
+    shape, tower = SYSTEMS[system], {"model": f"{DEFAULT_QUERY_ENCODER}", "max_tokens": length + 2}
+    documents = tower | {"pooling": "cls"}
+    if vectors := shape.get("vectors"):
+        documents |= {"pooling": "first_tokens", "first_tokens": vectors}
+    with TemporaryDirectory() as folder:
+        corpus = Path(folder)
+        write_collection(corpus, made, made.queries[QUERIES + TUNED_ON :])
+        recipe = {
+            "recipe": "contrastive",
+            "seed": seed,
+            "data": [{"corpus": f"{corpus}", "qrels": "train"}],
+            "query_encoder": tower | {"pooling": "cls"},
+            "document_encoder": documents,
+            "dual_encoder": {"dim": shape["dim"], "layer_norm": True},
+            "passages": {"tokens": length, "truncate": True},
+            **SETTINGS,
+        }
+        began = process_time()
+        pair = Pair.trained(system, recipe)
+        seconds = process_time() - began
+    judged = replace(made, queries=made.queries[: QUERIES + TUNED_ON])
+    embedded = pair.embedded(judged)
+    vectors_of_documents = embedded.documents.reshape(-1, embedded.queries.shape[1])
+    scores = embedded.queries @ vectors_of_documents.T
+    dense = scores.reshape(len(judged.queries), len(judged.documents), -1).max(axis=2)
+    words = {
+        "BM25-uni": bm25(judged, lambda text: pieces(tokenizer, text)),
+        "BM25-bi": bm25(judged, lambda text: with_pairs(pieces(tokenizer, text))),
+    }
+    found: dict[str, Floats] = {system: dense, **words}
+    if system in HYBRID:
+        found[HYBRID] = tuned(dense, words["BM25-uni"], judged)
+    mrr = {name: fmean(reciprocal_ranks(each, judged)[:QUERIES]) for name, each in found.items()}
+    return {"seconds": seconds, "mrr": mrr}
+
+
+def containing(source: Path, tokenizer: Tokenizer, length: int) -> Collection:
+    """Passages of at most `length` tokens, and spans of 5 to 25 of their words as queries.
+
+    For each query that is judged there is a distractor: its passage, with one or two words of the
+    span replaced by others.
+    """
+    chance = random.Random(length)
+    splitter = PassageSplitter(tokenizer, length, 0)
+    read = Collection.read(source, "test").documents
+    texts = [passage.text for document in read for passage in splitter.split(document)]
+    texts = chance.sample([text for text in texts if len(text.split()) >= 25], PASSAGES)
+    every_word = sorted({word for text in texts for word in text.split()})
+    documents = [Document(f"{number}", text) for number, text in enumerate(texts)]
+    queries, qrels = [], {}
+    for number in range(QUERIES + TUNED_ON + TRAINED_ON):
+        row = chance.randrange(PASSAGES)
+        words = texts[row].split()
+        size = min(chance.randint(5, 25), len(words))
+        first = chance.randint(0, len(words) - size)
+        queries.append(Query(f"{number}", " ".join(words[first : first + size])))
+        qrels[f"{number}"] = {f"{row}": 1}
+        if number < QUERIES + TUNED_ON:
+            for place in chance.sample(range(first, first + size), chance.randint(1, 2)):
+                words[place] = chance.choice(every_word)
+            documents.append(Document(f"{row} without {number}", " ".join(words)))
+    return Collection(source.name, "test", documents, queries, qrels)
+
+
+def write_collection(folder: Path, made: Collection, queries: Sequence[Query]) -> None:
+    """A BEIR folder with these queries, and without distractors."""
+    (folder / "qrels").mkdir()
+    documents = [{"_id": d.document_id, "text": d.text} for d in made.documents[:PASSAGES]]
+    asked = [{"_id": query.query_id, "text": query.text} for query in queries]
+    for name, rows in (("corpus", documents), ("queries", asked)):
+        (folder / f"{name}.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    lines = [f"{q.query_id}\t{next(iter(made.qrels[q.query_id]))}\t1" for q in queries]
+    (folder / "qrels" / "train.tsv").write_text("\n".join(["query-id\tcorpus-id\tscore", *lines]))
+
+
+def pieces(tokenizer: Tokenizer, text: str) -> list[str]:
+    """The word pieces of a text, as numbers."""
+    return [str(token) for token in tokenizer.encode(text)[1:-1]]
+
+
+def with_pairs(words: Sequence[str]) -> list[str]:
+    """Words, and pairs of words that follow each other."""
+    return [*words, *(f"{a} {b}" for a, b in pairwise(words))]
+
+
+def bm25(judged: Collection, words: Callable[[str], list[str]]) -> Floats:
+    """The scores of all documents for all queries."""
+    texts, queries = ([each.text for each in some] for some in (judged.documents, judged.queries))
+    bags = Bags.of(texts, queries, words)
+    scores: Floats = np.asarray((bags.queries @ bags.texts.T).todense())
+    return scores
+
+
+def tuned(dense: Floats, lexical: Floats, judged: Collection) -> Floats:
+    """dense + λ · lexical, with the best λ on queries that are not tested (section 4.1)."""
+
+    def on_others(weight: float) -> float:
+        return fmean(reciprocal_ranks(dense + weight * unit * lexical, judged)[QUERIES:])
+
+    unit = dense.std() / lexical.std()
+    hybrid_scores: Floats = dense + max(WEIGHTS, key=on_others) * unit * lexical
+    return hybrid_scores
+
+
+def reciprocal_ranks(scores: Floats, judged: Collection) -> list[float]:
+    """1 / rank of each query's passage among all, 0 after the tenth; ties count against it."""
+    found = []
+    for row, query in zip(scores, judged.queries, strict=True):
+        own = row[int(next(iter(judged.qrels[query.query_id])))]
+        rank = int((row >= own).sum())
+        found.append(1 / rank if rank <= 10 else 0.0)
+    return found
+
+
+def plot(figures: Mapping[str, Any], drawing: Path) -> None:
+    """Draw what was found beside what the paper has (figure 4, right)."""
+    lengths = np.array(LENGTHS, dtype=float)
+    here = {n: [100 * each["mean"] for each in row] for n, row in figures["rows"].items()}
+    panels = [
+        LinePanel(
+            "MRR@10, %",
+            [Curve(name, lengths, np.array(values)) for name, values in found.items()],
+            x_label="tokens of a passage",
+            title=title,
+            markers=True,
+            y_limits=(0, 102),
+        )
+        for title, found in (("here", here), ("002", PAPER))
+    ]
+    save_figure(plot_lines(panels), drawing)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,60 @@
+"""Pairs of small encoders that an experiment trains, exports and evaluates by exact search."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from experiments.adaptation import Stages
+from export.encoder_directory import export_encoder
+from export.quality import Collection
+from swiftlet.evaluation.exact import rank
+from swiftlet.retrieval.encoder import OnnxEncoder
+from swiftlet.retrieval.encoding import encode_texts
+from swiftlet.retrieval.passages import encoder_text
+from swiftlet.retrieval.types import Embeddings, Run
+from training.recipes.settings import parse_recipe
+from training.train import train
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A query encoder and a document encoder, in fp32."""
+
+    query_encoder: OnnxEncoder
+    document_encoder: OnnxEncoder
+
+    @classmethod
+    def trained(cls, name: str, recipe: Mapping[str, Any]) -> "Pair":
+        """Train a pair by a recipe."""
+        with TemporaryDirectory() as working:
+            folder = Path(working)
+            train(parse_recipe(dict(recipe), name), folder / "run", progress=Stages())
+            towers = ["query_encoder", "document_encoder"]
+            # One tower may be both.
+            found = [each if (folder / "run" / each).is_dir() else towers[1] for each in towers]
+            for tower in dict.fromkeys(found):
+                export_encoder(folder / "run" / tower, folder / tower, precisions=["fp32"])
+            return cls(*(OnnxEncoder.load(folder / tower) for tower in found))
+
+    def embedded(self, collection: Collection) -> "Embedded":
+        """Encode all queries and documents, cut after the most tokens that the encoder reads."""
+        texts = [encoder_text(each.title, each.text) for each in collection.documents]
+        queries = encode_texts(self.query_encoder, [q.text for q in collection.queries], 1)
+        return Embedded(collection, queries, encode_texts(self.document_encoder, texts, 1))
+
+
+@dataclass(frozen=True)
+class Embedded:
+    """A collection with the embeddings of its queries and documents."""
+
+    collection: Collection
+    queries: Embeddings
+    documents: Embeddings
+
+    def run(self) -> Run:
+        """The 100 best documents of each query, by exact search."""
+        queries = [query.query_id for query in self.collection.queries]
+        documents = [document.document_id for document in self.collection.documents]
+        return rank(queries, self.queries, documents, self.documents, 100)

@@ -1,0 +1,170 @@
+"""The experiments of 002 and 003: what they measure, and the sentences that follow from figures."""
+
+import json
+import random
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tokenizers
+
+from experiments import long_documents, reranking, sharing
+from export.quality import Collection
+from loadtests.results import Figures, page_of
+from swiftlet.encoders import DEFAULT_QUERY_ENCODER
+from swiftlet.retrieval.encoder import TOKENIZER_FILE
+from swiftlet.retrieval.tokenizer import Tokenizer
+from swiftlet.retrieval.types import Query
+
+MACHINE = "A machine."
+
+
+def clouds(distance: float) -> list[np.ndarray]:
+    """Two clouds of unit vectors, drawn alike or apart."""
+    random = np.random.default_rng(0)
+    points = [random.standard_normal((300, 8)) for _ in range(2)]
+    points[1][:, 0] += distance
+    return [each / np.linalg.norm(each, axis=1, keepdims=True) for each in points]
+
+
+def test_clouds_that_are_drawn_alike_are_mixed_and_clusters_are_not() -> None:
+    assert sharing.mixed(*clouds(0)) == pytest.approx(0.5, abs=0.03)
+    assert sharing.mixed(*clouds(50)) < 0.05
+
+
+def spread(mean: float) -> Figures:
+    return {"mean": mean, "half": 0.01, "least": mean - 0.01, "most": mean + 0.01}
+
+
+def sharing_page(**of_variants: float) -> str:
+    values = dict.fromkeys(sharing.VARIANTS, 0.5) | of_variants
+    names = (sharing.SQUAD, *sharing.ZERO_SHOT)
+    figures = {
+        "template": "experiments/sharing.md.j2", "plot": "sharing.png", "machine": MACHINE,
+        "variants": {
+            variant: {
+                "seconds": 240, "mixed": spread(0.3),
+                "values": {n: dict.fromkeys(sharing.METRICS, spread(value)) for n in names},
+            }
+            for variant, value in values.items()
+        },
+        "settings": sharing.SETTINGS, "seeds": 3, "paper": sharing.PAPER,
+        "in_domain": sharing.SQUAD, "zero_shot": sharing.ZERO_SHOT,
+    }  # fmt: skip
+    return page_of(Path("sharing.json"), figures)
+
+
+def test_the_findings_about_sharing_follow_from_the_seeds() -> None:
+    page = sharing_page(SDE=0.7, ADE=0.5, **{"ADE-SPL": 0.65})
+    assert "P@1, SDE better than ADE: confirmed: every seed of SDE is better" in page
+    assert "closes 75% of the gap to SDE; in the paper 92%" in page
+    page = sharing_page(SDE=0.5, ADE=0.7, **{"ADE-SPL": 0.71})
+    assert "P@1, SDE better than ADE: contradicted: every seed of SDE is worse" in page
+    assert "ADE-SPL better than ADE: neither: the seeds of both overlap" in page
+    assert "of the gap" not in page
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {"PASSAGES": 60, "QUERIES": 20, "TUNED_ON": 10, "TRAINED_ON": 30}.items():
+        monkeypatch.setattr(long_documents, name, value)
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    """A BEIR folder of long texts."""
+    chance = random.Random(1)
+    words = [f"word{number}" for number in range(500)]
+    rows = [
+        {"_id": f"{number}", "text": " ".join(chance.choices(words, k=600))} for number in range(8)
+    ]
+    (tmp_path / "corpus.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    (tmp_path / "queries.jsonl").write_text(json.dumps({"_id": "q", "text": "word1"}))
+    (tmp_path / "qrels").mkdir()
+    (tmp_path / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\nq\t1\t1")
+    return tmp_path
+
+
+@pytest.mark.usefixtures("small")
+def test_a_query_is_a_span_of_its_passage_and_its_distractor_lacks_a_word_or_two(
+    source: Path,
+) -> None:
+    read = tokenizers.Tokenizer.from_file(f"{DEFAULT_QUERY_ENCODER / TOKENIZER_FILE}")
+    read.enable_truncation(512)
+    made = long_documents.containing(source, Tokenizer(read), 100)
+    texts = {document.document_id: document.text for document in made.documents}
+    assert (len(made.queries), len(texts)) == (60, 60 + 30)
+    for query in made.queries:
+        (own,) = made.qrels[query.query_id]
+        assert query.text in texts[own]
+        assert 5 <= len(query.text.split()) <= 25
+        distractor = texts.get(f"{own} without {query.query_id}")
+        assert (distractor is None) == (int(query.query_id) >= 30)
+        if distractor is not None:
+            pairs = zip(distractor.split(), texts[own].split(), strict=True)
+            assert 0 <= sum(a != b for a, b in pairs) <= 2  # a word may replace itself
+    # BM25 finds the passages of most queries, and pairs of words find more.
+    judged = replace(made, queries=made.queries[:30])
+    pieces = long_documents.pieces
+    tokenizer = Tokenizer(read)
+    scores = [
+        long_documents.bm25(judged, lambda text: pieces(tokenizer, text)),
+        long_documents.bm25(
+            judged, lambda text: long_documents.with_pairs(pieces(tokenizer, text))
+        ),
+    ]
+    uni, bi = (np.mean(long_documents.reciprocal_ranks(each, judged)) for each in scores)
+    assert 0.5 < uni <= bi
+    # A hybrid of a perfect and a useless score is perfect.
+    perfect = np.zeros_like(scores[0])
+    for row, query in enumerate(judged.queries):
+        perfect[row, int(next(iter(judged.qrels[query.query_id])))] = 1
+    noise = np.random.default_rng(0).random(perfect.shape)
+    found = long_documents.tuned(noise, perfect, judged)
+    assert np.mean(long_documents.reciprocal_ranks(found, judged)[:20]) == 1
+
+
+def test_a_rank_below_ten_counts_nothing_and_ties_count_against_a_passage() -> None:
+    queries = [Query(f"{number}", "") for number in range(3)]
+    judged = Collection("", "", [], queries, {query.query_id: {"0": 1} for query in queries})
+    scores = np.array([[9.0, *range(11)][:12], [5.0, 5, *[0] * 10], [0.0, *range(1, 12)]])
+    assert long_documents.reciprocal_ranks(scores, judged) == [1 / 3, 1 / 2, 0]
+
+
+def test_the_page_of_long_documents_says_what_its_figures_say() -> None:
+    rows = {name: [{"mean": each / 100, "half": 0.01} for each in row]
+            for name, row in long_documents.PAPER.items()}  # fmt: skip
+    figures = {
+        "template": "experiments/long-documents.md.j2", "plot": "p.svg", "machine": MACHINE,
+        "lengths": long_documents.LENGTHS, "rows": rows, "paper": long_documents.PAPER,
+        "bytes": {n: 4 * s["dim"] * s.get("vectors", 1) for n, s in long_documents.SYSTEMS.items()},
+        "seeds": 3, "minutes": dict.fromkeys(long_documents.SYSTEMS, 2.5),
+        "settings": long_documents.SETTINGS, "source": "qmsum",
+        "counts": {"passages": 3000, "queries": 500, "trained_on": 1600},
+    }  # fmt: skip
+    page = page_of(Path("long-documents.json"), figures)
+    assert "DE-384 falls by 27.2 (002: 27.2)" in page
+    assert "ME-384 than DE-384: confirmed at every length" in page
+    for each in rows["ME-384"][:3]:
+        each["mean"] = 0.1
+    page = page_of(Path("long-documents.json"), figures)
+    assert "ME-384 than DE-384: confirmed at 1 of 4 lengths" in page
+
+
+def test_the_gain_of_a_reranker_is_judged_by_the_goal() -> None:
+    def figures(gain: float) -> Figures:
+        values = {"hybrid": {"a": 0.5, "b": 0.7, "c": 0.6}, "re-ranked": {}}
+        for place, (query, value) in enumerate(values["hybrid"].items()):
+            values["re-ranked"][query] = value + gain + 0.001 * place
+        return {"seconds": 1800, "values": values, "ms_a_pair": 5.0, "pairs": 8}
+
+    found = {("squad-dev-v1.1", 0): figures(0.05), ("qmsum", 0): figures(0.01)}
+    page = page_of(Path("reranking.json"), reranking.collected(found, 2) | {"machine": MACHINE})
+    squad, qmsum = (
+        next(line for line in page.splitlines() if line.startswith(f"| {name} |"))
+        for name in ("squad-dev-v1.1", "qmsum")
+    )
+    assert "| 0.6000 | 0.6510 | +0.0510 |" in squad
+    assert squad.endswith("| reached |")
+    assert qmsum.endswith("| **missed** |")
