@@ -131,6 +131,7 @@ def test_the_document_encoder_is_refused_for_queries(folder: Path) -> None:
             "layer_norm belongs to a projection",
         ),
         ({"dual_encoder__dim": 512, "dual_encoder__projection": "none"}, "width 384, not 512"),
+        ({"dual_encoder__dim": 512}, "dim is 512, but the document encoder is 384 wide"),
     ],
 )
 def test_settings_that_contradict_each_other_are_refused_in_one_sentence(

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+import transformers
 from safetensors.torch import load_file
 from sentence_transformers import SentenceTransformer
 
@@ -301,13 +302,13 @@ def test_a_collapsed_run_continues_if_the_recipe_allows_it(make: Make, tmp_path:
 def test_the_out_of_memory_error_names_the_settings_to_lower(
     checkpoints: dict[str, Path], collection: Path, tmp_path: Path
 ) -> None:
-    settings = tables(
-        collection,
-        checkpoints["roberta"],
-        checkpoints["bert"],
-        # Of 4 MB is each embedding, and of 128 the projection.
-        dual_encoder__dim=1_000_000,
-    )
+    wide = tmp_path / "wide"
+    shutil.copytree(checkpoints["bert"], wide)
+    sizes = {"hidden_size": 1024, "intermediate_size": 4096}
+    config = transformers.BertConfig.from_pretrained(wide, **sizes)
+    # Its weights take 100 MB, and with AdamW four times as much.
+    transformers.BertModel(config).save_pretrained(wide)
+    settings = tables(collection, wide, wide, recipe="contrastive")
     path = write_recipe(tmp_path / "recipe.toml", settings)
     command = Command(
         "train", path, "--out", tmp_path / "run", output=tmp_path / "output", memory_bytes=6 * 10**8

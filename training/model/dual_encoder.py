@@ -52,8 +52,8 @@ class DualEncoder(nn.Module):
             models have learnt.
         :param layer_norm: Normalise the projected outputs over their dimensions (002, section 4.1).
         :raises InvalidArgumentError: When there is no projection although the widths differ, or
-            `dim` differs from the width, or the towers cannot share token embeddings, or a query
-            has several vectors.
+            `dim` differs from the width; or the towers cannot share token embeddings, a query has
+            several vectors, or `dim` is above the width of the document tower.
         """
         super().__init__()
         if query_tower.vectors > 1:
@@ -79,6 +79,11 @@ class DualEncoder(nn.Module):
         if projection == "none" and self.dim != widths[1]:
             raise InvalidArgumentError(
                 f"without a projection dim must be the towers' width {widths[1]}, not {self.dim}"
+            )
+        if self.dim > widths[1]:
+            raise InvalidArgumentError(
+                f"dual_encoder.dim is {self.dim}, but the document encoder is {widths[1]} wide, and "
+                "more dimensions cannot say more: lower it"
             )
         if projection == "none" and layer_norm:
             raise InvalidArgumentError(
