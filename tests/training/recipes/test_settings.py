@@ -72,7 +72,7 @@ def test_all_errors_are_reported_together() -> None:
     )
     assert message.startswith("r.toml: ")
     for fault in (
-        "recipe is 'raft', but should be 'daft', 'contrastive' or 'alternating'",
+        "recipe is 'raft', but should be 'daft', 'contrastive', 'alternating' or 'adore'",
         "query_encoder.layer is not a setting; the settings are model, layers, ",
         "query_encoder.dropout is 1.5, but should be less than 1",
         "document_encoder.model is missing",
