@@ -272,7 +272,8 @@ class _Selection:
     def recall(self, projected: Floats, rank: int) -> float:
         """The share of queries whose best text is among the first `rank`."""
         answered = self.counted.any(axis=1)
-        return float((self.wrong(projected).sum(axis=1) < rank)[answered].mean())
+        found = (self.wrong(projected).sum(axis=1) < rank)[answered]
+        return float(found.mean()) if len(found) else 1.0
 
     def smallest_margins(self, place: int) -> Floats:
         """The smallest margin of each query, but `place` − 1, (m,); NaN if there are fewer."""

@@ -132,7 +132,9 @@ class Assembly:
                 yield text, codes(document)
                 self.progress.advance(1)
 
-        names = write_lexical_index(artefact / LEXICAL_FOLDER, passages(), self.language)
+        names = write_lexical_index(
+            artefact / LEXICAL_FOLDER, passages(), self.language, self.encoder.tokenizer
+        )
         return [f"{LEXICAL_FOLDER}/{name}" for name in names]
 
     def _index(

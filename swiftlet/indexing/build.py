@@ -13,7 +13,7 @@ from swiftlet.indexing.embeddings import EmbeddingsFile, encode_to_file
 from swiftlet.indexing.progress import Progress, Silence
 from swiftlet.retrieval.encoder import OnnxEncoder, Precision
 from swiftlet.retrieval.engines import DEFAULT_ENGINE, find_engine
-from swiftlet.retrieval.lexical.analysis import DEFAULT_LANGUAGE, analyser
+from swiftlet.retrieval.lexical.analysis import DEFAULT_LANGUAGE, analysis_of
 from swiftlet.retrieval.manifest import Manifest
 from swiftlet.retrieval.metadata.columns import COLUMNS_FOLDER, Columns
 from swiftlet.retrieval.metadata.facets import check_facets
@@ -90,7 +90,7 @@ def build_index(
     if settings.factory is not None:
         engine.create(settings.factory, encoder.dim)  # refused before the corpus is read
     if settings.language is not None:
-        analyser(settings.language)
+        analysis_of(settings.language, encoder.tokenizer)
     threads = settings.threads or available_processors()
     with locked_working_directory(out) as working, storage_errors(out):
         artefact = working / "artefact"

@@ -21,9 +21,11 @@ from swiftlet.retrieval.corpora.rows import Corpus, Queries, documents_of, queri
 from swiftlet.retrieval.directory import DOCUMENTS_FILE
 from swiftlet.retrieval.documents import DocumentStore
 from swiftlet.retrieval.errors import InvalidArgumentError, shown
-from swiftlet.retrieval.lexical.analysis import DEFAULT_LANGUAGE, analyser
+from swiftlet.retrieval.lexical.analysis import DEFAULT_LANGUAGE, analysis_of
+from swiftlet.retrieval.lexical.index import LEXICAL_FOLDER, PIECES_FILE
 from swiftlet.retrieval.manifest import FILE_NAME, read_manifest
 from swiftlet.retrieval.passages import encoder_text
+from swiftlet.retrieval.tokenizer import Tokenizer
 
 _SHORTEST_SPAN, _LONGEST_SPAN = 5, 25
 
@@ -68,14 +70,14 @@ def fidelity(
     progress = progress or Silence()
     random = np.random.default_rng(seed)
     progress.begin("Reading texts", None)
-    texts, own_language = _texts(target, num_texts, random)
+    texts, own_language, tokenizer = _texts(target, num_texts, random)
     if queries is None:
         asked = _spans(texts, num_queries, random)
     else:
         every = [query.text for query in queries_of(queries)]
         asked = [every[place] for place in _chosen(len(every), num_queries, random)]
-    words = analyser(language or own_language or DEFAULT_LANGUAGE)
-    bags = Bags.of(texts, asked, words.analyze, model)
+    analysis = analysis_of(language or own_language or DEFAULT_LANGUAGE, tokenizer)
+    bags = Bags.of(texts, asked, analysis.words, model)
     progress.begin("Projecting", DIMENSIONS[-1])
     return measure(
         bags,
@@ -88,8 +90,10 @@ def fidelity(
     )
 
 
-def _texts(target: Corpus, most: int, random: np.random.Generator) -> tuple[list[str], str | None]:
-    """At most so many texts, and their language if it is known."""
+def _texts(
+    target: Corpus, most: int, random: np.random.Generator
+) -> tuple[list[str], str | None, Tokenizer | None]:
+    """At most so many texts; their language and the tokenizer of word pieces, if known."""
     if isinstance(target, str | Path) and (Path(target) / FILE_NAME).is_file():
         directory = path_of("target", target)
         manifest = read_manifest(directory, "index")
@@ -99,9 +103,11 @@ def _texts(target: Corpus, most: int, random: np.random.Generator) -> tuple[list
         finally:
             store.close()
         texts = [encoder_text(each.title, each.passage.text) for each in passages]
-        return texts, manifest.details.get("language")
+        pieces = directory / LEXICAL_FOLDER / PIECES_FILE
+        tokenizer = Tokenizer.load(pieces) if pieces.is_file() else None
+        return texts, manifest.details.get("language"), tokenizer
     documents = [encoder_text(each.title, each.text) for each in documents_of(target)]
-    return [documents[place] for place in _chosen(len(documents), most, random)], None
+    return [documents[place] for place in _chosen(len(documents), most, random)], None, None
 
 
 def _spans(texts: Sequence[str], count: int, random: np.random.Generator) -> list[str]:

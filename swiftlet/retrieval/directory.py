@@ -137,7 +137,7 @@ class IndexDirectory:
         self.base = self.parts = base
         self.change = changes.first
         self._history = sha256()
-        self._delta = Delta(base, manifest.details.get("language"))
+        self._delta = Delta(base)
         self._extend(found)
         self._damaged = False
 

@@ -48,6 +48,13 @@ class Tokenizer:
         last: int = max(self._whole.get_vocab(with_added_tokens=False).values())
         return last
 
+    @cached_property
+    def unknown_id(self) -> int | None:
+        """The token id that stands for unknown words and characters, if there is one."""
+        token = json.loads(self._whole.to_str())["model"].get("unk_token")
+        found: int | None = None if token is None else self._whole.token_to_id(token)
+        return found
+
     @classmethod
     def load(cls, path: Path) -> "Tokenizer":
         """Read a tokenizer.json.
@@ -89,6 +96,20 @@ class Tokenizer:
             ids += found
         del ids[self.max_tokens - len(self._after) :]
         return ids + self._after
+
+    def pieces(self, text: str) -> Iterator[int]:
+        """The token ids of the whole text, without special tokens, block by block."""
+        start = 0
+        while start < len(text):
+            end = _block_end(text, start, len(text), _BLOCK_CHARACTERS)
+            block = normalise(text[start:end]).strip()
+            yield from self._whole.encode(block, add_special_tokens=False).ids
+            start = end
+
+    def to_json(self) -> str:
+        """The tokenizer as a tokenizer.json."""
+        content: str = self._truncating.to_str()
+        return content
 
     def count(self, text: str) -> int:
         """How many tokens the whole text has, without special tokens."""

@@ -82,8 +82,8 @@ class DualEncoder(nn.Module):
             )
         if self.dim > widths[1]:
             raise InvalidArgumentError(
-                f"dual_encoder.dim is {self.dim}, but the document encoder is {widths[1]} wide, and "
-                "more dimensions cannot say more: lower it"
+                f"dual_encoder.dim is {self.dim}, but the document encoder is {widths[1]} wide: "
+                "more dimensions cannot say more, so lower it"
             )
         if projection == "none" and layer_norm:
             raise InvalidArgumentError(

@@ -75,13 +75,14 @@ class LivingParts(SearchParts):
 class Delta:
     """Collects the changes of a base. Not thread-safe; the parts that it makes are."""
 
-    def __init__(self, base: BaseParts, language: str | None) -> None:
+    def __init__(self, base: BaseParts) -> None:
         self._base = base
         # The passages of a document are next to each other, in the order of the corpus.
         firsts = np.flatnonzero(np.diff(self._base.passage_to_document, prepend=-1))
         self._number_at = self._base.passage_to_document[firsts]
         self._base_alive = np.ones(len(firsts), dtype=np.bool)
-        self._words = None if language is None else GrowingWords(language)
+        words = base.lexical
+        self._words = None if words is None else GrowingWords(words.analysis)
         self._documents: list[Document] = []
         self._alive: list[bool] = []
         self._passages: list[ChangedPassage] = []

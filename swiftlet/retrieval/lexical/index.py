@@ -1,6 +1,5 @@
 """The lexical index: BM25 over the words of passages, by tantivy."""
 
-import re
 import tempfile
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -17,13 +16,17 @@ import tantivy
 
 from swiftlet.retrieval.errors import CorruptIndexError, StorageError
 from swiftlet.retrieval.index import Mask, Rows
-from swiftlet.retrieval.lexical.analysis import analyser
+from swiftlet.retrieval.lexical.analysis import PIECES, Analysis, analysis_of
 from swiftlet.retrieval.metadata.columns import Columns
 from swiftlet.retrieval.metadata.filters import Condition, Filter, fold
+from swiftlet.retrieval.tokenizer import Tokenizer
 from swiftlet.retrieval.types import Embeddings, Span
 
 LEXICAL_FOLDER = "lexical"
 """The folder of the lexical index in an index directory."""
+
+PIECES_FILE = "tokenizer.json"
+"""In that folder, the tokenizer of word pieces, if words are these."""
 
 _ROW = "row"
 _CODES = "codes"
@@ -39,9 +42,6 @@ _WIDENING = 4
 _MUST, _SHOULD = tantivy.Occur.Must, tantivy.Occur.Should
 # A container with a read-only file system may have no other place for temporary files.
 _SHARED_MEMORY = "/dev/shm"  # noqa: S108
-# The look-behind and the bound of 16 parts keep the time linear in the length of a text.
-_NAME = re.compile(r"(?<![^\W_])[^\W_]+(?:[._]_*[^\W_]+){1,15}")
-_JOINT = re.compile(r"[._]_*")
 
 
 class LexicalIndex:
@@ -55,10 +55,10 @@ class LexicalIndex:
     query has others. Of a long query, the 64 rarest words are searched.
     """
 
-    def __init__(self, index: Any, language: str) -> None:
+    def __init__(self, index: Any, analysis: Analysis) -> None:
         index.config_reader("manual")  # otherwise a thread watches the folder
-        self._analyser = analyser(language)
-        index.register_tokenizer(_WORDS, self._analyser)
+        self.analysis = analysis
+        index.register_tokenizer(_WORDS, analysis.analyser)
         self.schema = index.schema
         self.searcher = index.searcher()
         self.num_rows: int = self.searcher.num_docs
@@ -74,12 +74,13 @@ class LexicalIndex:
         :raises CorruptIndexError: When it cannot be read.
         :raises StorageError: When there is no place for temporary files.
         """
+        pieces = Tokenizer.load(folder / PIECES_FILE) if language in PIECES else None
         # tantivy locks a folder that it opens by a file in it, which fails on read-only storage.
         with _temporary_folder() as view:
             for file in folder.iterdir():
                 Path(view, file.name).symlink_to(file.absolute())
             try:
-                return cls(tantivy.Index.open(view), language)
+                return cls(tantivy.Index.open(view), analysis_of(language, pieces))
             except (ValueError, OSError) as error:
                 raise CorruptIndexError(f"{folder} is no lexical index: {error}") from error
 
@@ -107,8 +108,8 @@ class LexicalIndex:
         """
         searchers = [self.searcher, *(other.searcher for other in others)]
         size = self.num_rows + sum(other.num_rows for other in others)
-        counts = Counter(self._analyser.analyze(text))
-        names = Counter(self._analyser.analyze(_joined_names(text)))
+        counts = Counter(self.analysis.words(text))
+        names = Counter(self.analysis.names(text))
         found = {
             word: sum(each.doc_freq(_TEXT, word) for each in searchers)
             for word in [*counts, *names]
@@ -217,7 +218,9 @@ class LexicalQuery:
         return scores
 
     def highlights(self, text: str) -> tuple[Span, ...]:
-        """The spans of the searched words in a text, in order."""
+        """The spans of the searched words in a text, in order; of word pieces, none."""
+        if not self._index.analysis.marks_words:
+            return ()
         marks = tantivy.SnippetGenerator.create(self._searcher, self._words, self._schema, _TEXT)
         marks.set_max_num_chars(len(text.encode()) + 1)  # the snippet is the whole text
         found = marks.snippet_from_doc(tantivy.Document(**{_TEXT: text}))
@@ -249,10 +252,10 @@ def _boolean(occur: Any, parts: list[Any]) -> Any:
     return tantivy.Query.boolean_query([(occur, part) for part in parts])
 
 
-def empty_index(words: Any, folder: Path | None = None) -> Any:
-    """An index of tantivy without passages, in `folder` or in memory; `words` is the analyser."""
+def empty_index(analysis: Analysis, folder: Path | None = None) -> Any:
+    """An index of tantivy without passages, in `folder` or in memory."""
     index = tantivy.Index(_schema(), None if folder is None else str(folder))
-    index.register_tokenizer(_WORDS, words)
+    index.register_tokenizer(_WORDS, analysis.analyser)
     return index
 
 
@@ -264,25 +267,14 @@ def _schema() -> Any:
     return schema.build()
 
 
-def indexed_passage(row: int, text: str, codes: Sequence[int] = ()) -> Any:
+def indexed_passage(analysis: Analysis, row: int, text: str, codes: Sequence[int] = ()) -> Any:
     """A passage as the lexical index takes it; `codes` are those of its document's metadata."""
     passage = tantivy.Document()
-    passage.add_text(_TEXT, f"{text} {_joined_names(text)}")
+    passage.add_text(_TEXT, analysis.indexed(text))
     passage.add_unsigned(_ROW, row)
     for code in codes:
         passage.add_unsigned(_CODES, code)
     return passage
-
-
-def _joined_names(text: str) -> str:
-    """The names in a text, each as one word: of "queue.get_nowait" queuegetnowait and getnowait."""
-    joined = []
-    for name in _NAME.findall(text):
-        rest = name
-        while _NAME.match(rest):
-            joined.append(_JOINT.sub("", rest))
-            rest = rest.partition(".")[2]
-    return " ".join(joined)
 
 
 def _temporary_folder() -> "tempfile.TemporaryDirectory[str]":

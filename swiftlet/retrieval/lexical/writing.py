@@ -6,8 +6,14 @@ from pathlib import Path
 from uuid import UUID
 
 from swiftlet.retrieval.errors import StorageError
-from swiftlet.retrieval.lexical.analysis import analyser
-from swiftlet.retrieval.lexical.index import LexicalIndex, empty_index, indexed_passage
+from swiftlet.retrieval.lexical.analysis import Analysis, PieceAnalysis, analysis_of
+from swiftlet.retrieval.lexical.index import (
+    PIECES_FILE,
+    LexicalIndex,
+    empty_index,
+    indexed_passage,
+)
+from swiftlet.retrieval.tokenizer import Tokenizer
 
 _WRITER_BYTES = 128 * 2**20
 _SMALL_WRITER_BYTES = 15_000_000  # the least that tantivy takes
@@ -16,26 +22,31 @@ _READABLE = 0o644
 
 
 def write_lexical_index(
-    folder: Path, passages: Iterable[tuple[str, Sequence[int]]], language: str
+    folder: Path,
+    passages: Iterable[tuple[str, Sequence[int]]],
+    language: str,
+    tokenizer: Tokenizer | None = None,
 ) -> Sequence[str]:
     """Write the lexical index of passages in row order; the files' names.
 
     :param passages: The text of each, and the codes of its document's metadata.
-
+    :param tokenizer: Gives the word pieces, if the language is that of word pieces.
     :raises InvalidArgumentError: When the language is not known.
     :raises StorageError: When the file system refuses.
     """
-    words = analyser(language)
+    analysis = analysis_of(language, tokenizer)
     folder.mkdir()
     try:
-        index = empty_index(words, folder)
+        index = empty_index(analysis, folder)
         # With one thread, segments hold consecutive rows.
         writer = index.writer(_WRITER_BYTES, 1)
         for row, (text, codes) in enumerate(passages):
-            writer.add_document(indexed_passage(row, text, codes))
+            writer.add_document(indexed_passage(analysis, row, text, codes))
         writer.commit()
         writer.wait_merging_threads()
         _rename_segments(folder)
+        if isinstance(analysis, PieceAnalysis):
+            (folder / PIECES_FILE).write_text(analysis.tokenizer.to_json(), "utf-8")
     except (ValueError, OSError) as error:
         raise StorageError(f"cannot write {folder}: {error}") from error
     return [file.name for file in folder.iterdir()]
@@ -44,10 +55,9 @@ def write_lexical_index(
 class GrowingWords:
     """A lexical index in memory, to which passages are added."""
 
-    def __init__(self, language: str) -> None:
-        self._index = empty_index(analyser(language))
-        self._language = language
-        self._opened = LexicalIndex(self._index, language)
+    def __init__(self, analysis: Analysis) -> None:
+        self._index = empty_index(analysis)
+        self._opened = LexicalIndex(self._index, analysis)
 
     def with_texts(self, texts: Sequence[str]) -> LexicalIndex:
         """The index with `texts` as its next rows; earlier ones stay as they are."""
@@ -55,11 +65,11 @@ class GrowingWords:
             return self._opened
         writer = self._index.writer(_SMALL_WRITER_BYTES, 1)
         for row, text in enumerate(texts, start=self._opened.num_rows):
-            writer.add_document(indexed_passage(row, text))
+            writer.add_document(indexed_passage(self._opened.analysis, row, text))
         writer.commit()
         writer.wait_merging_threads()
         self._index.reload()
-        self._opened = LexicalIndex(self._index, self._language)
+        self._opened = LexicalIndex(self._index, self._opened.analysis)
         return self._opened
 
 
