@@ -18,6 +18,13 @@ from training.recipes.settings import parse_recipe
 from training.train import train
 
 
+def run_of(name: str, recipe: Mapping[str, Any], folder: Path) -> Path:
+    """The directory of a run, which is trained, or goes on, unless it is finished."""
+    if not (folder / "manifest.json").exists():
+        train(parse_recipe(dict(recipe), name), folder, resume=True, progress=Stages())
+    return folder
+
+
 @dataclass(frozen=True)
 class Pair:
     """A query encoder and a document encoder, in fp32."""
@@ -27,16 +34,20 @@ class Pair:
 
     @classmethod
     def trained(cls, name: str, recipe: Mapping[str, Any]) -> "Pair":
-        """Train a pair by a recipe."""
+        """Train a pair by a recipe, and keep nothing else."""
         with TemporaryDirectory() as working:
-            folder = Path(working)
-            train(parse_recipe(dict(recipe), name), folder / "run", progress=Stages())
-            towers = ["query_encoder", "document_encoder"]
-            # One tower may be both.
-            found = [each if (folder / "run" / each).is_dir() else towers[1] for each in towers]
+            return cls.of(run_of(name, recipe, Path(working, "run")))
+
+    @classmethod
+    def of(cls, run: Path) -> "Pair":
+        """The encoders of a finished run, exported."""
+        towers = ["query_encoder", "document_encoder"]
+        # One tower may be both.
+        found = [each if (run / each).is_dir() else towers[1] for each in towers]
+        with TemporaryDirectory() as working:
             for tower in dict.fromkeys(found):
-                export_encoder(folder / "run" / tower, folder / tower, precisions=["fp32"])
-            return cls(*(OnnxEncoder.load(folder / tower) for tower in found))
+                export_encoder(run / tower, Path(working, tower), precisions=["fp32"])
+            return cls(*(OnnxEncoder.load(Path(working, tower)) for tower in found))
 
     def embedded(self, collection: Collection) -> "Embedded":
         """Encode all queries and documents, cut after the most tokens that the encoder reads."""

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import tokenizers
 
-from experiments import long_documents, reranking, sharing
+from experiments import companions, long_documents, reranking, sharing
 from export.quality import Collection
 from loadtests.results import Figures, page_of
 from swiftlet.encoders import DEFAULT_QUERY_ENCODER
@@ -168,3 +168,21 @@ def test_the_gain_of_a_reranker_is_judged_by_the_goal() -> None:
     assert "| 0.6000 | 0.6510 | +0.0510 |" in squad
     assert squad.endswith("| reached |")
     assert qmsum.endswith("| **missed** |")
+
+
+def test_the_page_of_companions_names_the_best_row_and_the_gains() -> None:
+    def figures(value: float) -> Figures:
+        values = {f"q{number}": value + 0.001 * number for number in range(20)}
+        return {"values": dict.fromkeys(companions.METRICS, values), "ms": 0.8}
+
+    names = [*companions.METHODS, *companions.ON_TOP]
+    found = {(name, seed): figures(0.5) for name in names for seed in (0, 1)}
+    found[companions.START, 0] = figures(0.5)
+    found["STAR", 1] = figures(0.6)
+    found["DAFT", 0] = found["DAFT", 1] = figures(0.7)
+    found[companions.TEACHER, 0] = figures(0.9)
+    page = page_of(Path("companions.json"), companions.collected(found, 2) | {"machine": MACHINE})
+    assert "The best row is DAFT, at 0.7095; the pair before training has 0.5095" in page
+    assert "Against in-batch negatives alone: STAR +0.0500, TCT +0.0000, DAFT +0.2000" in page
+    assert "On top of DAFT: DAFT with STAR's negatives -0.2000" in page
+    assert "worst seed is at most 0.0500" in page

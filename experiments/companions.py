@@ -1,0 +1,180 @@
+"""Other ways to train a pair, alone and on top of DAFT: table 2 of 000 in miniature.
+
+    python -m experiments.companions --data DATA
+
+DATA is the folder of the collections. Runs are kept in --work, and an interrupted one goes on. With
+--seeds 1, only the first seed is run. Writes docs/results/companions.json and its page. Takes an
+hour for each seed on 2 cores, one for each of two runs at a time.
+"""
+
+import os
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import asdict
+from functools import partial
+from multiprocessing import get_context
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from experiments import hybrid
+from experiments.pairs import Pair, run_of
+from experiments.runs import kept
+from export.latency import measure_latencies
+from loadtests.command_line import script_options
+from loadtests.results import RESULTS, Figures, write
+from swiftlet.encoders import DEFAULT_ENCODER, DEFAULT_QUERY_ENCODER
+from swiftlet.evaluation.comparison import PlainColumn, compare
+from swiftlet.evaluation.exact import exact_run
+from swiftlet.evaluation.machine import describe_machine
+from swiftlet.evaluation.metrics import evaluate_per_query
+from swiftlet.retrieval.encoder import OnnxEncoder
+
+TARGET = "squad-dev-v1.1"
+METRICS = ("nDCG@10", "R@100", "MRR@10", "P@1", "Holes@10")
+START, TEACHER = "before training", "the document encoder for both"
+# Other settings of the recipe, and the method that a second run begins with.
+IN_BATCH = {"negatives": {"samplers": ["in_batch"]}}
+STAR = {
+    "negatives": {
+        "samplers": ["mined", "in_batch"],
+        "per_query": 1,
+        "refresh_every": 0,
+        "depth": 50,
+    }
+}
+TCT = {**IN_BATCH, "loss": {"teacher_weight": 0.9}}
+DAFT = {"recipe": "daft"}
+METHODS: dict[str, dict[str, Any]] = {
+    "in-batch negatives": IN_BATCH,
+    "STAR": STAR,
+    "TCT": TCT,
+    "DAFT": DAFT,
+    "DAFT with STAR's negatives": DAFT | STAR,
+    "DAFT with TCT's teacher": DAFT | TCT,
+}
+ON_TOP = {"STAR, then ADORE": "STAR", "DAFT, then ADORE": "DAFT"}
+ADORE = {
+    "recipe": "adore",
+    "loss": {"kind": "lambda"},
+    "negatives": {"samplers": ["dynamic"], "per_query": 50},
+    "optimiser": {"learning_rate": 2e-5},
+}
+BASE: dict[str, Any] = {
+    "recipe": "contrastive",
+    "query_encoder": {"model": f"{DEFAULT_QUERY_ENCODER}"},
+    "document_encoder": {"model": f"{DEFAULT_ENCODER}", "max_tokens": 128},
+    "dual_encoder": {"projection": "none"},
+    "passages": {"tokens": 128, "truncate": True},
+    "validation": {"queries": 200, "max_passages": 2000},
+    "negatives": {"per_query": 8},
+    "optimiser": {
+        "learning_rate": 1e-4,
+        "document_learning_rate": 1e-5,
+        "warmup_steps": 10,
+        "batch_size": 32,
+        "precision": "bf16",
+    },
+    "alignment": {"max_epochs": 0.25},
+    "fine_tuning": {"epochs": 0.25},
+}
+
+
+def main() -> None:
+    raw, work = RESULTS / "companions.json", hybrid.WORK.with_name("companions")
+    options = script_options(__doc__, data=Path, work=work, seeds=3, jobs=2, raw=raw)
+    os.environ["OMP_NUM_THREADS"] = "1"
+    options.work.mkdir(parents=True, exist_ok=True)
+    found: dict[tuple[str, int], Figures] = {}
+    with ProcessPoolExecutor(options.jobs, get_context("spawn")) as executor:
+        work_on = partial(run, options.data.resolve(), options.work.resolve())
+        # What others begin with is finished first.
+        for names in (METHODS, ON_TOP):
+            named = [(name, seed) for seed in range(options.seeds) for name in names]
+            named += [] if found else [(START, 0), (TEACHER, 0)]
+            found |= zip(named, executor.map(work_on, named), strict=True)
+    print(write(options.raw, collected(found, options.jobs)))
+
+
+def collected(found: Mapping[tuple[str, int], Figures], jobs: int) -> Figures:
+    """The figures of a page: means of the seeds by query, compared by paired tests."""
+    rows = {}
+    for name in dict.fromkeys(name for name, _ in found):
+        runs = [each["values"] for (n, _), each in found.items() if n == name]
+        rows[name] = {TARGET: {m: _mean_by_query([each[m] for each in runs]) for m in METRICS}}
+    ms = {name: fmean(e["ms"] for (n, _), e in found.items() if n == name) for name in rows}
+    spreads = {
+        name: _spread(
+            [fmean(e["values"]["nDCG@10"].values()) for (n, _), e in found.items() if n == name]
+        )
+        for name in rows
+    }
+    return {
+        "template": "experiments/companions.md.j2",
+        "machine": describe_machine(
+            ["torch", "transformers", "onnxruntime"], threads=f"1 for each of {jobs} runs"
+        ),
+        "target": TARGET,
+        "comparison": asdict(compare(rows, plain_columns=[PlainColumn("ms a query", ms, 2)])),
+        "means": {name: fmean(rows[name][TARGET]["nDCG@10"].values()) for name in rows},
+        "half": spreads,
+        "seeds": max(seed for _, seed in found) + 1,
+        "base": BASE,
+        "start": START,
+        "teacher": TEACHER,
+    }
+
+
+def _mean_by_query(runs: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    return {query: fmean(each[query] for each in runs) for query in runs[0]}
+
+
+def _spread(means: Sequence[float]) -> float:
+    return (max(means) - min(means)) / 2
+
+
+def run(data: Path, work: Path, named: tuple[str, int]) -> Figures:
+    """The figures of a method and a seed."""
+    name, seed = named
+    figures: Figures = kept(
+        work / f"{name}, {seed}.json", partial(figures_of, data, work, name, seed)
+    )
+    print(name, seed, fmean(figures["values"]["nDCG@10"].values()), flush=True)
+    return figures
+
+
+def figures_of(data: Path, work: Path, name: str, seed: int) -> Figures:
+    """The metrics of each query, and the milliseconds of encoding one in fp32."""
+    test = hybrid.collections(data)[TARGET]()
+    pair = pair_of(data, work, name, seed)
+    found = exact_run(
+        pair.document_encoder, pair.query_encoder, test.documents, test.queries, 100, threads=1
+    )
+    texts = {10: [query.text for query in test.queries[:50]]}
+    seconds = measure_latencies({name: pair.query_encoder}, texts)
+    return {
+        "values": evaluate_per_query(found, test.qrels, METRICS),
+        "ms": 1000 * seconds[name][10],
+    }
+
+
+def pair_of(data: Path, work: Path, name: str, seed: int) -> Pair:
+    """The encoders of a method, which are trained unless they are there."""
+    if name in (START, TEACHER):
+        documents = OnnxEncoder.load(DEFAULT_ENCODER, precision="fp32")
+        if name == TEACHER:
+            return Pair(documents, documents)
+        return Pair(OnnxEncoder.load(DEFAULT_QUERY_ENCODER, precision="fp32"), documents)
+    recipe = BASE | {"seed": seed, "data": [{"corpus": f"{data / TARGET}", "qrels": "train"}]}
+    changes = ADORE if name in ON_TOP else METHODS[name]
+    for table, value in changes.items():
+        recipe[table] = recipe.get(table, {}) | value if isinstance(value, dict) else value
+    if name in ON_TOP:
+        before = work / f"{ON_TOP[name]}, {seed}"
+        recipe["query_encoder"] = {"model": f"{before / 'query_encoder'}"}
+        recipe["document_encoder"] = {"model": f"{before / 'document_encoder'}", "max_tokens": 128}
+    return Pair.of(run_of(name, recipe, work / f"{name}, {seed}"))
+
+
+if __name__ == "__main__":
+    main()
