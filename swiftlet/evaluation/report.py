@@ -11,6 +11,7 @@ from rich.table import Table
 
 from swiftlet.evaluation.metrics import DEFAULT_METRICS, Lengths, Metric, evaluate_per_query
 from swiftlet.evaluation.significance import TESTS, PairedTest, TestName
+from swiftlet.retrieval.errors import UnknownDocumentError
 from swiftlet.retrieval.types import Qrels, Run
 
 _SMALLEST_SHOWN = 0.001
@@ -128,11 +129,17 @@ def _bins(
     num_tokens: Lengths,
     most: Sequence[int],
 ) -> Iterator[LengthBin]:
-    lengths = {
-        query_id: fmean(map(num_tokens, relevant))
-        for query_id, grades in qrels.items()
-        if (relevant := [document_id for document_id, grade in grades.items() if grade > 0])
-    }
+    def length(document_id: str) -> int | None:
+        try:
+            return num_tokens(document_id)
+        except UnknownDocumentError:  # which the caller has allowed
+            return None
+
+    lengths = {}
+    for query_id, grades in qrels.items():
+        relevant = (document_id for document_id, grade in grades.items() if grade > 0)
+        if known := [each for each in map(length, relevant) if each is not None]:
+            lengths[query_id] = fmean(known)
     for least, bound in pairwise((None, *most, None)):
         chosen = [
             query_id

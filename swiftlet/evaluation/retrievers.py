@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 from swiftlet.evaluation.errors import ServiceError
 from swiftlet.retrieval.encoder import OnnxEncoder
-from swiftlet.retrieval.errors import InvalidArgumentError, UnknownDocumentError, shown
+from swiftlet.retrieval.errors import InvalidArgumentError, UnknownDocumentError
 from swiftlet.retrieval.extras import extra
 from swiftlet.retrieval.passages import encoder_text
 
@@ -34,13 +34,6 @@ class Retriever(Protocol):
 
     def holds(self, document_id: str) -> bool:
         """Whether the document is in the index."""
-        ...
-
-    def num_tokens(self, document_id: str) -> int:
-        """How many tokens the encoder's input of a whole document has.
-
-        :raises InvalidArgumentError: When it cannot be known.
-        """
         ...
 
 
@@ -75,7 +68,10 @@ class SearcherRetriever:
         return True
 
     def num_tokens(self, document_id: str) -> int:
-        """As `Retriever.num_tokens`, by the tokenizer of the query encoder."""
+        """The tokens of a whole document, with its title, by the tokenizer of the query encoder.
+
+        :raises UnknownDocumentError: When the index does not have it.
+        """
         document = self._searcher.document(document_id)
         encoder = self._searcher.encoder
         if not isinstance(encoder, OnnxEncoder):
@@ -175,13 +171,6 @@ class ServiceRetriever:
         if answer.status_code != 200:
             raise self._refusal(answer)
         return True
-
-    def num_tokens(self, document_id: str) -> int:
-        """Refused: a service does not tell its tokenizer."""
-        raise InvalidArgumentError(
-            f"{self._url} does not tell how many tokens the document {shown(document_id)} has: "
-            "lengths in tokens need an index directory"
-        )
 
     def info(self) -> Mapping[str, Any]:
         """The encoder, index and limits of the service, from GET /info.

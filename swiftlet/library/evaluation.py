@@ -90,6 +90,13 @@ def evaluate(
     bounds = [whole_number("length_bins", bound, least=1) for bound in length_bins]
     if bounds != sorted(set(bounds)):
         raise InvalidArgumentError(f"length_bins are {bounds}, but must ascend")
+    in_tokens = [f"{metric}" for each in metrics if (metric := Metric.parse(each)).tokens]
+    if _is_url(target) and (bounds or in_tokens):
+        what = in_tokens[0] if in_tokens else "length_bins"
+        raise InvalidArgumentError(
+            f"{what} needs the lengths of documents in tokens, which a service does not tell: name "
+            "the index directory"
+        )
     if top_k is not None:
         top_k = whole_number("top_k", top_k, least=1)
     else:
@@ -127,7 +134,9 @@ def evaluate(
             name="searcher" if isinstance(target, Searcher) else str(target),
             baseline_name="" if against is None else str(against),
             test=test,
-            num_tokens=cache(retriever.num_tokens),
+            num_tokens=cache(retriever.num_tokens)
+            if isinstance(retriever, SearcherRetriever)
+            else None,
             length_bins=bounds,
         )
 
@@ -258,5 +267,5 @@ def _retriever(
             yield SearcherRetriever(searcher, **fields)
 
 
-def _is_url(target: StrPath) -> bool:
+def _is_url(target: StrPath | Searcher) -> bool:
     return str(target).startswith(("http://", "https://"))

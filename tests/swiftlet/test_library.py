@@ -134,6 +134,14 @@ def test_an_index_and_a_searcher_are_evaluated_by_queries_and_qrels_in_memory(in
     assert [(each.most_tokens, each.num_queries) for each in report.bins] == [(999, 2)]
     with pytest.raises(swiftlet.InvalidArgumentError, match=r"length_bins are \[9, 3\], but must"):
         swiftlet.evaluate(index, queries, qrels, length_bins=[9, 3])
+    for needs in ({"length_bins": [9]}, {"metrics": ["recall@9 tokens"]}):
+        with pytest.raises(
+            swiftlet.InvalidArgumentError, match="needs the lengths of documents in"
+        ):
+            swiftlet.evaluate("http://localhost:1", queries, qrels, **needs)
+    partly = {"q1": {"tea": 1}, "q2": {"coffee": 1}}
+    report = swiftlet.evaluate(index, queries, partly, allow_unknown=True, length_bins=[999])
+    assert [each.num_queries for each in report.bins] == [1]
     with pytest.raises(swiftlet.InvalidArgumentError, match="test is 'f', but one of t, wilcoxon"):
         swiftlet.evaluate(index, queries, qrels, test="f")
     with pytest.raises(swiftlet.CollectionError, match=r"unknown document ids \('coffee'\)"):
