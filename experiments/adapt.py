@@ -9,10 +9,8 @@ four hours on 2 cores, one for each of two runs at a time.
 
 import os
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from functools import partial
-from multiprocessing import get_context
 from pathlib import Path
 from statistics import fmean
 from tempfile import TemporaryDirectory
@@ -21,7 +19,7 @@ from typing import Any
 
 from experiments import hybrid
 from experiments.adaptation import Stages
-from experiments.runs import kept
+from experiments.runs import measured
 from export.encoder_directory import export_encoder
 from export.quality import Collection
 from loadtests.command_line import script_options
@@ -63,8 +61,7 @@ SEEDS = (0, 1, 2)
 def main() -> None:
     raw = RESULTS / "adapt.json"
     options = script_options(__doc__, data=Path, work=hybrid.WORK, jobs=2, raw=raw)
-    # One thread for each run, here and in its processes.
-    os.environ["OMP_NUM_THREADS"] = "1"
+    os.environ["OMP_NUM_THREADS"] = "1"  # of the indexes that are built here, too
     print(write(options.raw, measure(options.data.resolve(), options.work, options.jobs)))
 
 
@@ -74,8 +71,7 @@ def measure(data: Path, work: Path, jobs: int) -> Figures:
     adapted = [f"{student}, {each}" for student, methods in METHODS.items() for each in methods]
     runs = [(target, system, 0) for target in TARGETS for system in START]
     runs += [(target, each, seed) for seed in SEEDS for target in TARGETS for each in adapted]
-    with ProcessPoolExecutor(jobs, get_context("spawn")) as executor:
-        found = dict(zip(runs, executor.map(partial(run, data, work), runs), strict=True))
+    found = measured(partial(figures_of, data, work), runs, work, jobs)
     rows: dict[str, Figures] = {target: {} for target in TARGETS}
     for target, system, _ in runs:
         of_seeds = [each for named, each in found.items() if named[:2] == (target, system)]
@@ -92,15 +88,6 @@ def measure(data: Path, work: Path, jobs: int) -> Figures:
         "steps": STEPS,
         "guards": GUARDS,
     }
-
-
-def run(data: Path, work: Path, named: tuple[str, str, int]) -> Figures:
-    """The figures of a target, a system and a seed."""
-    path = work / f"{', '.join(map(str, named))}.json"
-    figures: Figures = kept(path, partial(figures_of, data, work, *named))
-    means = {mode: round(fmean(each.values()), 4) for mode, each in figures["values"].items()}
-    print(*named, means, flush=True)
-    return figures
 
 
 def figures_of(data: Path, work: Path, target: str, system: str, seed: int) -> Figures:

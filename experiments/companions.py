@@ -7,19 +7,16 @@ DATA is the folder of the collections. Runs are kept in --work, and an interrupt
 hour for each seed on 2 cores, one for each of two runs at a time.
 """
 
-import os
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict
 from functools import partial
-from multiprocessing import get_context
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 from experiments import hybrid
 from experiments.pairs import Pair, run_of
-from experiments.runs import kept
+from experiments.runs import measured
 from export.latency import measure_latencies
 from loadtests.command_line import script_options
 from loadtests.results import RESULTS, Figures, write
@@ -83,16 +80,13 @@ BASE: dict[str, Any] = {
 def main() -> None:
     raw, work = RESULTS / "companions.json", hybrid.WORK.with_name("companions")
     options = script_options(__doc__, data=Path, work=work, seeds=3, jobs=2, raw=raw)
-    os.environ["OMP_NUM_THREADS"] = "1"
-    options.work.mkdir(parents=True, exist_ok=True)
+    measure = partial(figures_of, options.data.resolve(), options.work.resolve())
     found: dict[tuple[str, int], Figures] = {}
-    with ProcessPoolExecutor(options.jobs, get_context("spawn")) as executor:
-        work_on = partial(run, options.data.resolve(), options.work.resolve())
-        # What others begin with is finished first.
-        for names in (METHODS, ON_TOP):
-            named = [(name, seed) for seed in range(options.seeds) for name in names]
-            named += [] if found else [(START, 0), (TEACHER, 0)]
-            found |= zip(named, executor.map(work_on, named), strict=True)
+    # What others begin with is finished first.
+    for names in ((START, TEACHER), METHODS, ON_TOP):
+        seeds = 1 if START in names else options.seeds
+        runs = [(name, seed) for seed in range(seeds) for name in names]
+        found |= measured(measure, runs, options.work, options.jobs)
     print(write(options.raw, collected(found, options.jobs)))
 
 
@@ -131,16 +125,6 @@ def _mean_by_query(runs: Sequence[Mapping[str, float]]) -> dict[str, float]:
 
 def _spread(means: Sequence[float]) -> float:
     return (max(means) - min(means)) / 2
-
-
-def run(data: Path, work: Path, named: tuple[str, int]) -> Figures:
-    """The figures of a method and a seed."""
-    name, seed = named
-    figures: Figures = kept(
-        work / f"{name}, {seed}.json", partial(figures_of, data, work, name, seed)
-    )
-    print(name, seed, fmean(figures["values"]["nDCG@10"].values()), flush=True)
-    return figures
 
 
 def figures_of(data: Path, work: Path, name: str, seed: int) -> Figures:

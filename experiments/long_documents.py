@@ -9,14 +9,11 @@ on 2 cores, one for each of two runs at a time.
 """
 
 import json
-import os
 import random
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise, product
-from multiprocessing import get_context
 from operator import itemgetter
 from pathlib import Path
 from statistics import fmean
@@ -29,7 +26,7 @@ import tokenizers
 
 from experiments import hybrid
 from experiments.pairs import Pair
-from experiments.runs import kept
+from experiments.runs import measured
 from export.quality import Collection
 from loadtests.command_line import script_options
 from loadtests.results import RESULTS, Figures, write
@@ -84,13 +81,10 @@ SETTINGS: dict[str, Any] = {
 def main() -> None:
     raw, work = RESULTS / "long-documents.json", hybrid.WORK.with_name("long-documents")
     options = script_options(__doc__, data=Path, work=work, seeds=3, jobs=2, raw=raw)
-    os.environ["OMP_NUM_THREADS"] = "1"
-    options.work.mkdir(parents=True, exist_ok=True)
     named = [*product(SYSTEMS, LENGTHS, range(options.seeds))]
     named.sort(key=itemgetter(2))  # all of a seed before the next one
-    with ProcessPoolExecutor(options.jobs, get_context("spawn")) as executor:
-        work_on = partial(run, options.data.resolve(), options.work)
-        found = dict(zip(named, executor.map(work_on, named), strict=True))
+    measure = partial(figures_of, options.data.resolve())
+    found = measured(measure, named, options.work, options.jobs)
     rows: dict[str, list[Figures]] = {}
     for length in LENGTHS:
         for name in SYSTEMS:
@@ -122,14 +116,6 @@ def main() -> None:
     }
     plot(figures, drawing)
     print(write(options.raw, figures))
-
-
-def run(data: Path, work: Path, named: tuple[str, int, int]) -> Figures:
-    """The figures of a system, a length and a seed."""
-    path = work / f"{', '.join(map(str, named))}.json"
-    figures: Figures = kept(path, partial(figures_of, data, *named))
-    print(*named, figures, flush=True)
-    return figures
 
 
 def figures_of(data: Path, system: str, length: int, seed: int) -> Figures:

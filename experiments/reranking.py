@@ -9,13 +9,10 @@ hour and a half for squad-dev.
 """
 
 import json
-import os
 from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from itertools import islice
 from math import inf
-from multiprocessing import get_context
 from pathlib import Path
 from statistics import fmean, median
 from time import perf_counter, process_time
@@ -23,7 +20,7 @@ from time import perf_counter, process_time
 import swiftlet
 from experiments import hybrid
 from experiments.adaptation import Stages
-from experiments.runs import kept
+from experiments.runs import measured
 from export.quality import Collection
 from export.reranker_directory import export_reranker
 from loadtests.command_line import script_options
@@ -51,11 +48,9 @@ def main() -> None:
     options = script_options(
         __doc__, data=Path, work=hybrid.WORK, runs=runs, seeds=3, jobs=2, raw=raw
     )
-    os.environ["OMP_NUM_THREADS"] = "1"
     named = [(target, seed) for seed in range(options.seeds) for target in EPOCHS]
-    with ProcessPoolExecutor(options.jobs, get_context("spawn")) as executor:
-        work = partial(run, options.data.resolve(), options.work, options.runs.resolve())
-        found = dict(zip(named, executor.map(work, named), strict=True))
+    measure = partial(figures_of, options.data.resolve(), options.work, options.runs.resolve())
+    found = measured(measure, named, options.runs, options.jobs)
     print(write(options.raw, collected(found, options.jobs)))
 
 
@@ -80,20 +75,13 @@ def collected(found: dict[tuple[str, int], Figures], jobs: int) -> Figures:
     }
 
 
-def run(data: Path, work: Path, runs: Path, named: tuple[str, int]) -> Figures:
+def figures_of(data: Path, work: Path, runs: Path, target: str, seed: int) -> Figures:
     """Train, export and measure the re-ranker of a target and a seed."""
-    target, seed = named
-    folder = runs / f"{target}, {seed}"
-    folder.mkdir(parents=True, exist_ok=True)
+    folder, corpus = runs / f"{target}, {seed}", data / target
     test = hybrid.collections(data)[target]()
     index = hybrid.index_of(work / target, test)
-    figures = partial(figures_of, folder, index, data / target, test, seed)
-    return dict(kept(folder / "figures.json", figures))
-
-
-def figures_of(folder: Path, index: Path, corpus: Path, test: Collection, seed: int) -> Figures:
     given = {"index": index, "data.0.queries": corpus, "seed": seed, **SETTINGS}
-    given["epochs"] = EPOCHS[test.name]
+    given["epochs"] = EPOCHS[target]
     given["data.0.qrels"] = corpus / "qrels" / "train.tsv"
     tables = read_tables(RECIPE, [f"{name}={value}" for name, value in given.items()])
     if not (folder / "run" / "manifest.json").exists():

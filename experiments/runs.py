@@ -4,10 +4,12 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from math import inf
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -25,6 +27,32 @@ def kept(path: Path, measure: Callable[[], Any]) -> Any:
     if not path.is_file():
         path.write_text(json.dumps(measure()))
     return json.loads(path.read_text("utf-8"))
+
+
+def measured(
+    figures_of: Callable[..., dict[str, Any]],
+    runs: Sequence[tuple[Any, ...]],
+    work: Path,
+    jobs: int,
+) -> dict[tuple[Any, ...], dict[str, Any]]:
+    """`figures_of(*run)` of each run, in so many processes of one thread.
+
+    They are kept in `work` under the names of the runs, so that an interrupted experiment goes on.
+    """
+    os.environ["OMP_NUM_THREADS"] = "1"
+    work.mkdir(parents=True, exist_ok=True)
+    with ProcessPoolExecutor(jobs, get_context("spawn")) as executor:
+        found = executor.map(partial(_measured, figures_of, work), runs)
+        return dict(zip(runs, found, strict=True))
+
+
+def _measured(
+    figures_of: Callable[..., dict[str, Any]], work: Path, run: tuple[Any, ...]
+) -> dict[str, Any]:
+    name = ", ".join(map(str, run))
+    figures: dict[str, Any] = kept(work / f"{name}.json", partial(figures_of, *run))
+    print(name, flush=True)
+    return figures
 
 
 @dataclass(frozen=True, slots=True)

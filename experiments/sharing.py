@@ -7,11 +7,8 @@ experiment goes on. Writes docs/results/sharing.json, its page and its picture. 
 minutes on 2 cores, one for each of two runs at a time.
 """
 
-import os
 from collections.abc import Mapping
-from concurrent.futures import ProcessPoolExecutor
 from functools import partial
-from multiprocessing import get_context
 from pathlib import Path
 from statistics import fmean
 from time import process_time
@@ -21,7 +18,7 @@ import numpy as np
 
 from experiments import hybrid
 from experiments.pairs import Pair
-from experiments.runs import kept
+from experiments.runs import measured
 from loadtests.command_line import script_options
 from loadtests.results import RESULTS, Figures, write
 from swiftlet.encoders import DEFAULT_QUERY_ENCODER
@@ -68,12 +65,9 @@ def main() -> None:
     raw = RESULTS / "sharing.json"
     work = hybrid.WORK.with_name("sharing")
     options = script_options(__doc__, data=Path, work=work, jobs=2, raw=raw)
-    os.environ["OMP_NUM_THREADS"] = "1"
-    options.work.mkdir(parents=True, exist_ok=True)
     runs = [(variant, seed) for seed in SEEDS for variant in VARIANTS]
-    with ProcessPoolExecutor(options.jobs, get_context("spawn")) as executor:
-        work_on = partial(run, options.data.resolve(), options.work)
-        found = dict(zip(runs, executor.map(work_on, runs), strict=True))
+    measure = partial(figures_of, options.data.resolve(), options.work)
+    found = measured(measure, runs, options.work, options.jobs)
     drawing = options.raw.with_suffix(".png")
     plot(options.work, drawing)
     of_variants = {
@@ -93,15 +87,6 @@ def main() -> None:
         "zero_shot": ZERO_SHOT,
     }
     print(write(options.raw, figures))
-
-
-def run(data: Path, work: Path, named: tuple[str, int]) -> Figures:
-    """The figures of a variant and a seed."""
-    variant, seed = named
-    name = f"{variant}, {seed}"
-    figures: Figures = kept(work / f"{name}.json", partial(figures_of, data, work, variant, seed))
-    print(name, figures, flush=True)
-    return figures
 
 
 def figures_of(data: Path, work: Path, variant: str, seed: int) -> Figures:
