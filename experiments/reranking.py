@@ -34,7 +34,7 @@ from training.recipes.settings import parse_tables, read_tables
 from training.reranking.settings import RerankerRecipe
 from training.reranking.train import MODEL, train_reranker
 
-# About as many steps for each: they have 6,105 and about 900 queries to learn from.
+# They have 6,105 and about 650 queries that the search answers, to learn from.
 EPOCHS = {"squad-dev-v1.1": 1, "qmsum": 4}
 RECIPE = Path(__file__).parents[1] / "training" / "recipes" / "reranker.toml"
 SETTINGS = {"optimiser.precision": "bf16"}
