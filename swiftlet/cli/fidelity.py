@@ -47,8 +47,12 @@ def fidelity(
 
     A learned encoder may need fewer, since it chooses what to keep.
     """
+    from swiftlet.evaluation.plots.fidelity import plot_fidelity
+    from swiftlet.evaluation.plots.figures import check_figure_path, save_figure
     from swiftlet.library.fidelity import fidelity as measure
 
+    if plot is not None:
+        check_figure_path(plot)
     with ProgressBars() as progress:
         found = measure(
             target,
@@ -66,9 +70,6 @@ def fidelity(
     output.print(_table(found))
     output.print(_conclusion(found), soft_wrap=True)
     if plot is not None:
-        from swiftlet.evaluation.plots.fidelity import plot_fidelity
-        from swiftlet.evaluation.plots.figures import save_figure
-
         save_figure(plot_fidelity(found), plot)
         output.print(f"[bold]{plot}[/] has the figures", soft_wrap=True)
 

@@ -187,6 +187,11 @@ def measure(
     bags_of_words = Bags(bags.texts, bags.queries[scores.any(axis=1)], bags.lengths)
     scores = scores[scores.any(axis=1)]
     everything = _Selection.of(bags_of_words, scores, np.arange(num_texts))
+    margins_at_rank = _median(everything.smallest_margins(rank))
+    if margins_at_rank is None:
+        raise InvalidArgumentError(
+            f"no query ranks {rank} other texts below its best one: lower rank, or give more texts"
+        )
     order = np.argsort(bags.lengths, kind="stable")
     parts = [part for part in np.array_split(order, num_groups) if len(part) > rank]
     groups = [_Selection.of(bags_of_words, scores, np.sort(part)) for part in parts]
@@ -206,7 +211,6 @@ def measure(
         if (enough := _first(dimensions, [each <= error for each in of_term])) is not None
     ]
     pair_margin = float(np.median(everything.margins[everything.counted]))
-    recall_margin = float(np.nanmedian(everything.smallest_margins(rank)))
     return Fidelity(
         num_texts=num_texts,
         num_words=bags.texts.shape[1],
@@ -219,7 +223,7 @@ def measure(
         errors=tuple(errors),
         recalls=tuple(recalls),
         pair_bound=math.ceil(dimensions_for_pair(pair_margin, error)),
-        recall_bound=math.ceil(dimensions_for_recall(recall_margin, error, num_texts - 1, rank)),
+        recall_bound=math.ceil(dimensions_for_recall(margins_at_rank, error, num_texts - 1, rank)),
         tightness=tuple(tightness),
         groups=tuple(
             LengthGroup(

@@ -8,7 +8,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from swiftlet.retrieval.errors import InvalidArgumentError
+from swiftlet.retrieval.errors import InvalidArgumentError, StorageError
 from swiftlet.retrieval.extras import extra
 from swiftlet.retrieval.publication import storage_errors
 
@@ -65,6 +65,18 @@ def use_logarithms(axes: "Axes", which: Literal["x", "y"]) -> None:
     axis.set_major_formatter(lambda value, _position: f"{value:,g}")
 
 
+def check_figure_path(path: Path) -> None:
+    """Refuse a path that no figure can be saved to, before the work is done.
+
+    :raises InvalidArgumentError: When its suffix is not known.
+    :raises StorageError: When its folder does not exist.
+    """
+    if path.suffix.lower() not in _SUFFIXES:
+        raise InvalidArgumentError(f"{path} ends in neither {' nor '.join(_SUFFIXES)}")
+    if not path.absolute().parent.is_dir():
+        raise StorageError(f"cannot write {path}: No such file or directory")
+
+
 def save_figure(figure: "Figure", path: Path) -> None:
     """Write a figure as PNG (150 dots per inch) or SVG, as the name of `path` ends.
 
@@ -73,9 +85,8 @@ def save_figure(figure: "Figure", path: Path) -> None:
     :raises InvalidArgumentError: When the name ends otherwise.
     :raises StorageError: When the file system refuses.
     """
+    check_figure_path(path)
     suffix = path.suffix.lower()
-    if suffix not in _SUFFIXES:
-        raise InvalidArgumentError(f"{path} ends in neither {' nor '.join(_SUFFIXES)}")
     with extra("evaluation"):
         import matplotlib as mpl
     content = io.BytesIO()

@@ -97,8 +97,8 @@ def analysis_of(language: str, tokenizer: Tokenizer | None = None) -> Analysis:
         return Analysis(language)
     if tokenizer is None:
         raise InvalidArgumentError(
-            f"language is {language!r}, which needs the tokenizer of an encoder: give an index, or "
-            "another language"
+            f"language is {language!r}, which needs the tokenizer of an encoder: give an index "
+            "that was built with it, or another language"
         )
     return PieceAnalysis(tokenizer, pairs=language == PIECES_AND_PAIRS)
 

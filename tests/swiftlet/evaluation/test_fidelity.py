@@ -122,6 +122,7 @@ def test_few_dimensions_lose_more_and_long_texts_need_more() -> None:
         ({"model": "tfidf"}, "model is 'tfidf', but one of bm25, boolean is expected"),
         ({"projection": "pca"}, "projection is 'pca', but one of rademacher, gaussian"),
         ({"queries": {"q": "volcano"}}, "no query shares a word with a text"),
+        ({"model": "boolean", "rank": 5}, "no query ranks 5 other texts below its best one"),
     ],
 )
 def test_impossible_measurements_are_refused_in_one_sentence(arguments, problem) -> None:
