@@ -84,7 +84,8 @@ class SearchExecutor:
     """Runs calls in the order of a fair queue, on `threads` - 1 threads and on the event loop.
 
     Idle threads take calls first; while all are busy, the event loop runs calls itself, and on one
-    core it runs them all. docs/results/service-ablation.md has the effect of each part.
+    core it runs them all. docs/results/service-ablation.md has the effect of each part. A call that
+    would hold up the event loop for too long runs on one more thread, in its place.
     """
 
     def __init__(self, threads: int, *, max_queued: int = DEFAULT_MAX_QUEUED) -> None:
@@ -92,6 +93,7 @@ class SearchExecutor:
         self.threads = threads
         self.queue: FairQueue[_Job] = FairQueue(max_queued)
         self._pool = ThreadPoolExecutor(max(1, threads - 1), thread_name_prefix="search")
+        self._instead_of_loop = ThreadPoolExecutor(1, thread_name_prefix="long-search")
         self._idle = threads - 1
         self._lock = Lock()
         self._loop_is_scheduled = False
@@ -169,14 +171,13 @@ class SearchExecutor:
 
     def close(self) -> None:
         """Finish the calls under way and end the threads."""
-        self._pool.shutdown(wait=True, cancel_futures=True)
+        for pool in (self._pool, self._instead_of_loop):
+            pool.shutdown(wait=True, cancel_futures=True)
 
     def _run_on_thread(self) -> None:
         while (call := self.queue.next()) is not None:
-            tell = call.request.run(call)
-            with suppress(RuntimeError):  # the event loop has ended
-                call.request.answer.get_loop().call_soon_threadsafe(tell)
-            del call, tell  # an index that was replaced is freed with the last of them
+            _run(call)
+            del call  # an index that was replaced is freed with the last of them
         # A request that comes between the last look and this is run by the event loop.
         with self._lock:
             self._idle += 1
@@ -190,16 +191,35 @@ class SearchExecutor:
         began = perf_counter()
         share = max(began - self._share_ended, _SHORTEST_SHARE_SECONDS)
         end = began + min(share, _LONGEST_SHARE_SECONDS)
-        try:
-            while (call := self.queue.next()) is not None:
-                call.request.run(call)()
-                self._share_ended = perf_counter()
-                if self._share_ended >= end:
-                    break
-        finally:
-            self._loop_is_scheduled = self.queue.waiting > 0
-            if self._loop_is_scheduled:
-                asyncio.get_running_loop().call_soon(self._run_on_loop)
+        while (call := self.queue.next()) is not None:
+            if call.request.expected_seconds > _LONGEST_SHARE_SECONDS:
+                loop = asyncio.get_running_loop()
+                self._instead_of_loop.submit(self._run_instead, call, loop)
+                return
+            call.request.run(call)()
+            self._share_ended = perf_counter()
+            if self._share_ended >= end:
+                break
+        self._go_on()
+
+    def _run_instead(self, call: NextCall[_Job], loop: asyncio.AbstractEventLoop) -> None:
+        """Run a long call on this thread; until it ends, the event loop runs none."""
+        _run(call)
+        with suppress(RuntimeError):  # the event loop has ended
+            loop.call_soon_threadsafe(self._go_on)
+
+    def _go_on(self) -> None:
+        """Run the next calls on the event loop, if there are any."""
+        self._loop_is_scheduled = self.queue.waiting > 0
+        if self._loop_is_scheduled:
+            asyncio.get_running_loop().call_soon(self._run_on_loop)
+
+
+def _run(call: NextCall[_Job]) -> None:
+    """Run a call on this thread, and tell the event loop."""
+    tell = call.request.run(call)
+    with suppress(RuntimeError):  # the event loop has ended
+        call.request.answer.get_loop().call_soon_threadsafe(tell)
 
 
 async def _end_without_answer(job: _Job, receive: Receive) -> None:

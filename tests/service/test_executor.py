@@ -355,3 +355,38 @@ def test_searching_on_the_event_loop_ends_after_a_tenth_of_a_second(
         await searches
 
     asyncio.run(ask())
+
+
+def test_a_call_that_is_expected_to_take_long_does_not_hold_up_the_event_loop(
+    alone: SearchExecutor,
+) -> None:
+    """Until it ends, no other call begins: one core does not search twice at a time."""
+    begun, let_go, order = threading.Event(), threading.Event(), []
+
+    def hold(name: str) -> threading.Thread:
+        begun.set()
+        let_go.wait(20)
+        order.append(name)
+        return threading.current_thread()
+
+    async def ask() -> None:
+        long = asyncio.create_task(run(alone, hold, "long", expected_seconds=0.1))
+        await until(begun.is_set)
+        short = asyncio.create_task(run(alone, order.append, "short"))
+        await asyncio.sleep(0.05)  # the event loop is free, and begins nothing
+        assert not order
+        let_go.set()
+        assert (await long).result is not threading.current_thread()
+        await short
+        assert order == ["long", "short"]
+
+    asyncio.run(ask())
+    alone.close()
+
+
+def test_the_deadline_of_a_long_call_is_kept(alone: SearchExecutor) -> None:
+    began = perf_counter()
+    with pytest.raises(DeadlineError):
+        asyncio.run(run(alone, sleep, 1, expected_seconds=1, deadline=began + 0.2))
+    assert perf_counter() - began < 0.9
+    alone.close()
