@@ -19,6 +19,7 @@ from export.graphs.edits import OPSET
 from export.graphs.quantisation import prepare, quantise_dynamically
 from export.graphs.tracing import LARGEST_BYTES, candidates, keep_one_output
 from export.sample_texts import lengths_to_sample, sample_texts
+from swiftlet.retrieval.arguments import number
 from swiftlet.retrieval.encoder import (
     CANONICAL_FILE,
     MODEL_FILES,
@@ -59,6 +60,7 @@ def export_reranker(
     name: str | None = None,
     max_tokens: int | None = None,
     precisions: Sequence[Precision] | None = None,
+    weight: float | None = None,
     overwrite: bool = False,
     progress: Progress = lambda _work: None,
 ) -> Manifest:
@@ -69,6 +71,8 @@ def export_reranker(
     :param name: The name of the re-ranker; by default that of its directory or on the hub.
     :param max_tokens: Pairs are truncated to this many tokens; by default the model's own setting.
     :param precisions: "fp32", "int8" or both, which is the default.
+    :param weight: The weight of its scores beside those of a search, from 0 to 1; by default the
+        one that its training has chosen, or else 1.
     :raises InvalidArgumentError: When an argument is out of range, or `out` must not be written.
     :raises ModelError: When `model` cannot be loaded, or is no cross-encoder of this kind.
     :raises ExportError: When it cannot be exported, or no graph computes the same as torch.
@@ -79,6 +83,8 @@ def export_reranker(
         raise InvalidArgumentError(
             f"a re-ranker has no {unknown[0]} model: choose among {', '.join(PRECISIONS)}"
         )
+    if weight is not None:
+        number("weight", weight, least=0, most=1)
     check_target(out, overwrite=overwrite, kind=KIND)
     progress("Loading the model")
     folder = find_model(model)
@@ -124,6 +130,7 @@ def export_reranker(
             details={
                 "name": name or (folder.resolve().name if Path(model).is_dir() else str(model)),
                 "max_tokens": source.max_tokens,
+                "weight": source.weight if weight is None else weight,
                 "opset": OPSET,
                 "precisions": list(wanted),
                 "default_precision": "int8" if is_close or wanted == ("int8",) else "fp32",

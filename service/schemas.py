@@ -211,7 +211,8 @@ class HitAnswer(BaseModel):
     rerank_score: float | None = Field(
         default=None,
         description="From 0 to 1, by the re-ranker; left out without rerank, and null if it has "
-        "not scored the passage in time. Hits with such a score come first, in its order.",
+        "not scored the passage in time. Hits with such a score come first, ordered by both scores "
+        "if the re-ranker's weight is below 1.",
     )
 
 

@@ -50,6 +50,15 @@ def export(
             help="Write nothing: measure parity, quality and latency of the encoder there.",
         ),
     ] = False,
+    weight: Annotated[
+        float | None,
+        typer.Option(
+            min=0,
+            max=1,
+            help="Of a cross-encoder: the weight of its scores beside those of a search.",
+            show_default="as its training has chosen, or 1",
+        ),
+    ] = None,
     overwrite: Overwrite = False,
 ) -> None:
     """Write an encoder or a cross-encoder in ONNX, or measure an encoder again."""
@@ -78,11 +87,16 @@ def export(
             name=name,
             max_tokens=max_tokens,
             precisions=precisions or None,
+            weight=weight,
             overwrite=overwrite,
             progress=_print_progress,
         )
         _print_reranker(manifest, out)
         return
+    if weight is not None:
+        raise InvalidArgumentError(
+            f"{model} is an encoder, which takes no --weight: it is for cross-encoders"
+        )
     if verify:
         writing = {"--name": name, "--calibrate": calibrate, "--overwrite": overwrite or None}
         if contradicting := [option for option, value in writing.items() if value is not None]:
@@ -124,7 +138,8 @@ def _print_reranker(manifest: "Manifest", out: Path) -> None:
         for precision, parity in manifest.details["parity"].items()
     )
     output.print(
-        f"[bold]{out}[/]: a re-ranker, by default {manifest.details['default_precision']}; "
+        f"[bold]{out}[/]: a re-ranker of weight {manifest.details['weight']:g}, by default "
+        f"{manifest.details['default_precision']}; "
         f"correlation with the scores of torch: {parities}",
         soft_wrap=True,
     )

@@ -85,8 +85,8 @@ def _train_reranker(recipe: "RerankerRecipe", out: Path, *, resume: bool, overwr
         outcome = train_reranker(recipe, out, resume=resume, overwrite=overwrite, progress=progress)
     output.print(
         f"[bold]{out}[/]: the best checkpoint is that of step {outcome.step}; on "
-        f"{outcome.num_queries:,} validation queries nDCG@10 {outcome.ndcg:.4f}, of the search "
-        f"{outcome.searched_ndcg:.4f}",
+        f"{outcome.num_queries:,} validation queries nDCG@10 {outcome.ndcg:.4f} with weight "
+        f"{outcome.weight}, of the search {outcome.searched_ndcg:.4f}",
         soft_wrap=True,
     )
     output.print(f"Next: swiftlet export {out}/{MODEL} --out DIR", markup=False, soft_wrap=True)

@@ -1,6 +1,7 @@
 """An index at one moment, and the searches of it, stage by stage."""
 
 from collections.abc import Sequence
+from math import inf
 from time import perf_counter
 
 from swiftlet.retrieval.stages.state import SearchParts, SearchState, Stage
@@ -35,10 +36,8 @@ class Generation:
                 f"from {num_hits} to {len(search.hits)}: a stage that leaves documents "
                 "out repeats, and comes before `aggregate`"
             )
-        scores = [
-            (0, hit.score) if hit.rerank_score is None else (1, hit.rerank_score)
-            for hit in search.hits
-        ]
+        # Documents that a re-ranker has scored come first, in an order by both scores.
+        scores = [inf if hit.rerank_score is not None else hit.score for hit in search.hits]
         if scores != sorted(scores, reverse=True):
             raise RuntimeError(
                 f"one of the stages {self._stage_names} has put the hits into another "

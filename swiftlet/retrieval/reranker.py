@@ -1,6 +1,7 @@
 """A query and a text to a score: the protocol of re-rankers, and the one on ONNX Runtime."""
 
 import json
+from collections.abc import Sequence
 from math import tanh
 from pathlib import Path
 from time import perf_counter
@@ -9,6 +10,7 @@ from typing import Protocol
 import numpy as np
 import onnxruntime
 import tokenizers
+from numpy.typing import ArrayLike, NDArray
 
 from swiftlet.retrieval.encoder import (
     CANONICAL_FILE,
@@ -30,6 +32,8 @@ LARGEST_CANONICAL_CHANGE: dict[Precision, float] = {"fp32": 0.001, "int8": 0.05}
 
 # A text is cut before it is tokenised, so that a long one takes no more time.
 _CHARACTERS_PER_TOKEN = 16
+# A logit of 10 is a score of 0.99995.
+_HIGH_LOGIT = 10.0
 
 
 class Reranker(Protocol):
@@ -38,6 +42,8 @@ class Reranker(Protocol):
     name: str
     seconds: float
     """The approximate time of one text."""
+    weight: float
+    """The weight of its logits in the order of documents, from 0 to 1: see `order_by`."""
 
     def score(self, query: str, text: str) -> float:
         """The score of a text, from 0 to 1."""
@@ -46,6 +52,26 @@ class Reranker(Protocol):
     def logit(self, query: str, text: str) -> float:
         """The score as the model gives it: any number."""
         ...
+
+
+def score_of(logit: float) -> float:
+    """The score from 0 to 1 of a logit, by the logistic function."""
+    return (1 + tanh(logit / 2)) / 2
+
+
+def order_by(scores: ArrayLike, logits: Sequence[float], weight: float) -> NDArray[np.float64]:
+    """What documents are ordered by: the scores of their search and of a re-ranker, weighted.
+
+    A score of the search counts as a share of the highest one, so that it may be of any search.
+
+    :param scores: Those of the search, (n,), from the highest on, of at least as many documents.
+    :param logits: Those of the re-ranker for the first documents.
+    :param weight: The weight of the logits, from 0 to 1.
+    """
+    searched = np.asarray(scores, np.float64)[: len(logits)]
+    highest = abs(searched[0]) if logits else 1.0
+    shares = searched / (highest or 1.0)
+    return (1 - weight) * shares + weight * np.array(logits, np.float64) / _HIGH_LOGIT
 
 
 class OnnxReranker:
@@ -66,6 +92,7 @@ class OnnxReranker:
         self.precision = precision
         self.name = str(manifest.details.get("name", ""))
         self.seconds = 0.0
+        self.weight = float(manifest.details.get("weight", 1.0))
         self._session = session
         self._tokenizer = tokenizer
         self._characters = _CHARACTERS_PER_TOKEN * tokenizer.truncation["max_length"]
@@ -98,7 +125,7 @@ class OnnxReranker:
 
     def score(self, query: str, text: str) -> float:
         """The score of a text for a query, from 0 to 1."""
-        return (1 + tanh(self.logit(query, text) / 2)) / 2  # the logistic function
+        return score_of(self.logit(query, text))
 
     def logit(self, query: str, text: str) -> float:
         """The score as the model gives it: any number."""

@@ -83,7 +83,8 @@ class Hit:
 class SearchResult:
     """The hits of a search, best document first.
 
-    Those with a `rerank_score` come first, by this score, and the others by their score.
+    Those with a `rerank_score` come first, in an order by both scores: see
+    `swiftlet.retrieval.reranker.order_by`. The others follow by their score.
     `num_reranked` documents were re-ranked, on this page or not.
     `stage_seconds` has one number for each of `STAGE_NAMES`: 0.0 where a stage had nothing to do.
     `cached` is true when the query's embedding came from the cache. `generation` is that of the

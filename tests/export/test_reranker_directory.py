@@ -131,9 +131,8 @@ def test_an_altered_reranker_is_refused(reranker: Path, tmp_path: Path) -> None:
 def test_the_command_exports_what_the_model_is(model: Path, tmp_path: Path) -> None:
     result = swiftlet("export", model, "--out", tmp_path / "out", "--precision", "int8")
     assert result.exit_code == 0, result.output
-    assert "a re-ranker, by default int8; correlation with the scores of torch: int8 0.99" in (
-        result.stdout
-    )
+    assert "a re-ranker of weight 1, by default int8" in result.stdout
+    assert "correlation with the scores of torch: int8 0.99" in result.stdout
     assert np.isfinite(OnnxReranker.load(tmp_path / "out").logit(*PAIRS[0]))
     said = refusal(swiftlet("export", model, "--out", tmp_path / "x", "--pooling", "mean"))
     assert "is a cross-encoder, which takes no --pooling: leave it out" in said

@@ -21,6 +21,7 @@ from training.model.towers import DROPOUT, TowerSettings, check_ranges, keep_lay
 _HEAD = "ForSequenceClassification"
 _NEW = ("pooler.", "classifier.")
 """The weights that only a trained cross-encoder has."""
+_WEIGHT = "rerank_weight"
 _TYPES = "embeddings.token_type_embeddings.weight"
 
 
@@ -84,6 +85,18 @@ class CrossEncoder(nn.Module):
         if settings.layers is not None:
             keep_layers(model.base_model, settings.layers, folder)
         return cls(model, tokenizer, limit)
+
+    @property
+    def weight(self) -> float:
+        """The weight of its scores in the order of documents, which its configuration keeps.
+
+        It is 1 unless a training has chosen it: see `swiftlet.retrieval.reranker.order_by`.
+        """
+        return float(getattr(self.model.config, _WEIGHT, 1.0))
+
+    @weight.setter
+    def weight(self, weight: float) -> None:
+        setattr(self.model.config, _WEIGHT, weight)
 
     def tokenise(self, pairs: Sequence[Pair]) -> dict[str, torch.Tensor]:
         """The inputs of the model, (n, tokens) each, padded to the longest pair."""

@@ -19,11 +19,12 @@ from training.reranking.settings import JudgedTable, RerankerRecipe
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """A query, its best documents in their order, and the winning passage of each."""
+    """A query, its best documents in their order, and the winning passage and score of each."""
 
     query: Query
     documents: tuple[str, ...]
     texts: tuple[str, ...]
+    scores: tuple[float, ...]
     grades: Mapping[str, int]
 
     @property
@@ -64,6 +65,7 @@ def find_groups(
                 query,
                 tuple(hit.document_id for hit in hits),
                 tuple(texts[hit.passage.passage_id] for hit in hits),
+                tuple(hit.score for hit in hits),
                 judgements.qrels[query.query_id],
             )
 

@@ -22,9 +22,10 @@ _MAY_CHANGE = frozenset({"optimiser.learning_rate", "optimiser.micro_batch_size"
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The best step, and nDCG@10 on the queries that were held out: re-ranked, and as searched."""
+    """The best step and weight, and nDCG@10 on the queries held out: re-ranked, and as searched."""
 
     step: int
+    weight: float
     ndcg: float
     searched_ndcg: float
     num_queries: int
@@ -76,6 +77,7 @@ def train_reranker(
         final = task.evaluate(best.step).metrics
         log.write("end", step=best.step, **final)
         log.close()
+        model.weight = final["weight"]
         with weight_errors(out):
             model.save(out / MODEL)
         publish_run(
@@ -89,4 +91,5 @@ def train_reranker(
                 "num_held_out": len(held_out),
             },
         )
-    return Outcome(best.step, final["ndcg@10"], final["searched_ndcg@10"], len(held_out))
+    ndcg, searched = final["ndcg@10"], final["searched_ndcg@10"]
+    return Outcome(best.step, final["weight"], ndcg, searched, len(held_out))

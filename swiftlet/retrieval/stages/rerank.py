@@ -5,6 +5,7 @@ from time import perf_counter
 import numpy as np
 
 from swiftlet.retrieval.passages import encoder_text
+from swiftlet.retrieval.reranker import order_by, score_of
 from swiftlet.retrieval.stages.state import SearchParts, SearchState
 
 _SECONDS_FOR_THE_ANSWER = 0.002
@@ -20,22 +21,23 @@ class Rerank:
         self._store = parts.store
 
     def run(self, search: SearchState) -> bool:
-        """Order the documents that were scored by their new scores; the others follow."""
+        """Order the documents that were scored by both scores; the others follow."""
         asked = search.reranking
         if asked is None:
             return False
         rows = search.documents.rows[: asked.top_n].tolist()
         end = asked.deadline - _SECONDS_FOR_THE_ANSWER
-        scores = []
+        logits = []
         began, longest = perf_counter(), asked.reranker.seconds
         for passage, title, _ in self._store.passages(rows, include_text=True):
             if began + longest > end:
                 break
             text = encoder_text(title, passage.text)
-            scores.append(asked.reranker.score(search.query, text))
+            logits.append(asked.reranker.logit(search.query, text))
             began, longest = (now := perf_counter()), max(longest, now - began)
-        best_first = np.argsort(-np.array(scores, np.float64), kind="stable")
-        search.rerank_scores = [scores[place] for place in best_first]
-        others = np.arange(len(scores), len(search.documents.rows))
+        both = order_by(search.documents.scores, logits, asked.reranker.weight)
+        best_first = np.argsort(-both, kind="stable")
+        search.rerank_scores = [score_of(logits[place]) for place in best_first]
+        others = np.arange(len(logits), len(search.documents.rows))
         search.documents = search.documents.at(np.concatenate((best_first, others)))
         return True

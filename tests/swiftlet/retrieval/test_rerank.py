@@ -5,13 +5,17 @@ from math import inf
 from pathlib import Path
 from time import perf_counter, sleep
 
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import swiftlet
 from swiftlet.library.evaluation import evaluate
 from swiftlet.retrieval.errors import InvalidArgumentError
+from swiftlet.retrieval.modes import Mode
 from swiftlet.retrieval.passages import encoder_text
-from swiftlet.retrieval.reranker import OnnxReranker
+from swiftlet.retrieval.reranker import OnnxReranker, order_by, score_of
 from swiftlet.retrieval.searcher import Searcher
 from tests.command_line import refusal
 from tests.command_line import swiftlet as command
@@ -25,16 +29,17 @@ class ByLength:
     name = "by length"
     seconds = 0.0
 
-    def __init__(self, wait: float = 0.0) -> None:
+    def __init__(self, wait: float = 0.0, weight: float = 1.0) -> None:
         self.wait = wait
+        self.weight = weight
 
     def score(self, query: str, text: str) -> float:
+        return score_of(self.logit(query, text))
+
+    def logit(self, query: str, text: str) -> float:
         assert query == QUERY
         sleep(self.wait)
         return 1 / (1 + len(text))
-
-    def logit(self, query: str, text: str) -> float:
-        return self.score(query, text)
 
 
 @pytest.fixture
@@ -57,6 +62,35 @@ def test_the_best_documents_are_ordered_by_the_reranker_and_the_others_follow(
     scores = [hit.rerank_score for hit in found.hits]
     assert scores[5:] == [None] * 3
     assert scores[:5] == sorted(filter(None, scores), reverse=True)
+
+
+@pytest.mark.parametrize("mode", ["hybrid", "dense", "lexical"])
+def test_scores_of_the_search_count_as_much_as_the_weight_says(
+    searcher: Searcher, mode: Mode
+) -> None:
+    before = searcher.search(QUERY, 8, mode=mode).hits
+    shares = [hit.score / before[0].score for hit in before]
+    logits = [1 / (1 + len(encoder_text(hit.title, hit.passage.text))) for hit in before]
+    for weight in (0.0, 0.5, 0.9):
+        searcher.reranker = ByLength(weight=weight)
+        found = searcher.search(QUERY, 8, mode=mode, rerank=8).hits
+        both = [
+            (1 - weight) * share + weight * logit / 10
+            for share, logit in zip(shares, logits, strict=True)
+        ]
+        order = sorted(range(len(before)), key=lambda place: -both[place])
+        assert [hit.document_id for hit in found] == [before[n].document_id for n in order]
+        assert [hit.score for hit in found] == [before[n].score for n in order]
+
+
+@given(
+    st.lists(st.floats(-100, 100), min_size=1, max_size=20).map(lambda s: sorted(s, reverse=True)),
+    st.floats(0, 1),
+)
+def test_equal_logits_never_change_the_order(scores: list[float], weight: float) -> None:
+    both = order_by(scores, [1.0] * len(scores), weight)
+    assert np.isfinite(both).all()
+    assert (np.diff(both) <= 0).all()
 
 
 def test_pages_are_parts_of_one_reranked_ranking(searcher: Searcher) -> None:
@@ -95,9 +129,9 @@ def test_there_is_nothing_to_rerank_without_documents(searcher: Searcher) -> Non
 
 
 def test_bad_arguments_are_refused(searcher: Searcher) -> None:
-    for given in (0, -1, True, 1.5, "3"):
+    for wrong in (0, -1, True, 1.5, "3"):
         with pytest.raises(InvalidArgumentError, match="rerank is"):
-            searcher.search(QUERY, rerank=given)  # type: ignore[arg-type]
+            searcher.search(QUERY, rerank=wrong)  # type: ignore[arg-type]
     with pytest.raises(InvalidArgumentError, match="a search for groups takes no rerank"):
         searcher.search_groups(QUERY, group_by="topic", rerank=3)
     searcher.reranker = None

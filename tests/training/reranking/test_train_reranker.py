@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import swiftlet
@@ -11,12 +12,14 @@ from export.reranker_directory import export_reranker
 from swiftlet.encoders import DEFAULT_ENCODER, DEFAULT_QUERY_ENCODER
 from swiftlet.retrieval.errors import CollectionError, ManifestError, RetrievalError
 from swiftlet.retrieval.manifest import read_manifest
+from swiftlet.retrieval.reranker import OnnxReranker
 from tests.command_line import refusal
 from tests.command_line import swiftlet as command
 from tests.runs import Listener, records, write_collection, write_recipe
 from training.errors import RecipeError, TrainingDataError
 from training.recipes.settings import parse_tables
 from training.reranking.settings import RerankerRecipe
+from training.reranking.task import smallest_of_the_best
 from training.reranking.train import train_reranker
 
 NUM_PAIRS = 80
@@ -61,11 +64,24 @@ def test_it_learns_and_goes_on_to_search(
     evaluations = records(tmp_path / "run", "evaluation")
     assert best["ndcg@10"] == max(each["ndcg@10"] for each in evaluations)
     assert evaluations[0]["searched_ndcg@10"] == best["searched_ndcg@10"]
+    assert f"nDCG@10 {best['ndcg@10']:.4f} with weight {best['weight']}" in result.stdout
     exported = command("export", tmp_path / "run" / "cross_encoder", "--out", tmp_path / "reranker")
     assert exported.exit_code == 0, exported.output
+    assert f"a re-ranker of weight {best['weight']:g}" in exported.stdout
+    assert OnnxReranker.load(tmp_path / "reranker").weight == best["weight"]
     with swiftlet.open(place / "index", reranker=tmp_path / "reranker") as searcher:
         query = json.loads((place / "queries.jsonl").read_text().splitlines()[0])["text"]
         assert searcher.search(query, rerank=5).num_reranked == 5
+
+
+def test_the_smallest_weight_that_is_no_worse_is_taken() -> None:
+    chance = np.random.default_rng(0)
+    best = chance.uniform(size=200)
+    alike = best - chance.normal(0.001, 0.1, 200)
+    worse = best - chance.normal(0.2, 0.1, 200)
+    assert smallest_of_the_best({0.1: worse, 0.5: alike, 1.0: best}) == 0.5
+    assert smallest_of_the_best({0.1: best, 1.0: best}) == 0.1
+    assert smallest_of_the_best({0.1: worse, 1.0: best}) == 1.0
 
 
 def test_the_same_seed_gives_the_same_run_in_any_micro_batches(
