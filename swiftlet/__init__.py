@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from swiftlet.indexing.progress import ProgressLine
+    from swiftlet.indexing.shards import Shards
     from swiftlet.indexing.writer import Changed, IndexWriter
     from swiftlet.library.evaluation import evaluate, reset_weight, tune
     from swiftlet.library.fidelity import fidelity
-    from swiftlet.library.indexes import build, load_encoder, snapshot, write
+    from swiftlet.library.indexes import build, encode, load_encoder, snapshot, write
     from swiftlet.library.indexes import open_searcher as open  # noqa: A004 - as swiftlet.open
     from swiftlet.retrieval.corpora.lines import SkippedLines
     from swiftlet.retrieval.encoder import OnnxEncoder
@@ -61,10 +62,12 @@ __all__ = [
     "RetrievalError",
     "SearchResult",
     "Searcher",
+    "Shards",
     "SkippedLines",
     "StorageError",
     "UnknownDocumentError",
     "build",
+    "encode",
     "evaluate",
     "fidelity",
     "load_encoder",
@@ -77,10 +80,11 @@ __all__ = [
 
 _MODULES = {
     "swiftlet.indexing.progress": ("ProgressLine",),
+    "swiftlet.indexing.shards": ("Shards",),
     "swiftlet.indexing.writer": ("Changed", "IndexWriter"),
     "swiftlet.library.evaluation": ("evaluate", "reset_weight", "tune"),
     "swiftlet.library.fidelity": ("fidelity",),
-    "swiftlet.library.indexes": ("build", "load_encoder", "open", "snapshot", "write"),
+    "swiftlet.library.indexes": ("build", "encode", "load_encoder", "open", "snapshot", "write"),
     "swiftlet.retrieval.corpora.lines": ("SkippedLines",),
     "swiftlet.retrieval.encoder": ("OnnxEncoder",),
     "swiftlet.retrieval.searcher": ("Searcher",),

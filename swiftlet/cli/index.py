@@ -17,15 +17,30 @@ from swiftlet.cli.options import (
 from swiftlet.cli.terminal import ProgressBars, count, output, print_skipped
 from swiftlet.retrieval.engines import DEFAULT_ENGINE, ENGINES
 
+_OF_SHARDS = ("passage_tokens", "overlap_tokens", "truncate", "precision", "skip_bad_lines")
+"""What shards have been encoded with."""
+_DEFAULT = "ParameterSource.DEFAULT"
+
 
 def index(
-    corpus: Annotated[
-        Path,
-        typer.Argument(
-            help="A BEIR folder, a JSONL or TSV file, a folder of text or Markdown, or irds:NAME."
-        ),
-    ],
+    context: typer.Context,
     out: Annotated[Path, typer.Option(help="Index directory to write.")],
+    corpus: Annotated[
+        Path | None,
+        typer.Argument(
+            help="A BEIR folder, a JSONL or TSV file, a folder of text or Markdown, or irds:NAME.",
+            show_default=False,
+            metavar="CORPUS",
+        ),
+    ] = None,
+    from_shards: Annotated[
+        list[Path] | None,
+        typer.Option(
+            help="Instead of a corpus: shards that `swiftlet encode` wrote, or folders of them; "
+            "may be repeated.",
+            show_default="none",
+        ),
+    ] = None,
     encoder: EncoderOption = encoders.DEFAULT_ENCODER,
     passage_tokens: Annotated[
         int, typer.Option(help="Longest passage, in tokens, title included.")
@@ -77,12 +92,19 @@ def index(
     skip_bad_lines: SkipBadLines = False,
 ) -> None:
     """Build an index from a corpus. After an interruption, run the same command to resume it."""
+    from swiftlet.indexing.shards import Shards
     from swiftlet.library.indexes import build
     from swiftlet.retrieval.corpora.lines import SkippedLines
     from swiftlet.retrieval.extras import extra
 
     if (student is not None or queries) and not adapt_queries:
         raise typer.BadParameter("--student and --queries are for --adapt-queries: pass it, too")
+    if (corpus is None) is (not from_shards):
+        raise typer.BadParameter("name either a corpus or --from-shards")
+    given = [name for name in _OF_SHARDS if f"{context.get_parameter_source(name)}" != _DEFAULT]
+    if from_shards and given:
+        option = given[0].replace("_", "-")
+        raise typer.BadParameter(f"--{option} is for a corpus, but shards are encoded already")
     skipped = SkippedLines() if skip_bad_lines else None
     try:
         with ProgressBars() as progress:
@@ -97,7 +119,7 @@ def index(
                     progress=progress,
                 )
             manifest = build(
-                corpus,
+                Shards(from_shards or ()) if corpus is None else corpus,
                 out,
                 encoder=encoder,
                 passage_tokens=passage_tokens,

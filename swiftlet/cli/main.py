@@ -12,6 +12,7 @@ from swiftlet.cli.compact import compact
 from swiftlet.cli.delete import delete
 from swiftlet.cli.demo import demo
 from swiftlet.cli.distill import distill
+from swiftlet.cli.encode import encode
 from swiftlet.cli.evaluate import evaluate
 from swiftlet.cli.export import export
 from swiftlet.cli.fidelity import fidelity
@@ -82,7 +83,7 @@ def options(
 
 # Each command imports its own packages when it runs, so that `search` never waits for torch.
 for command in (
-    demo, index, search, serve, add, delete, compact, snapshot,
+    demo, index, encode, search, serve, add, delete, compact, snapshot,
     evaluate, tune, fidelity, adapt, train, distill, export, inspect,
 ):  # fmt: skip
     app.command()(command)

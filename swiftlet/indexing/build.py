@@ -1,16 +1,17 @@
 """Builds an index directory from a corpus."""
 
-import json
 import shutil
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from swiftlet.indexing.assembly import Assembly
-from swiftlet.indexing.document_writer import StoredCorpus
-from swiftlet.indexing.embeddings import EmbeddingsFile, encode_to_file
+from swiftlet.indexing.document_writer import Splitter, StoredCorpus
+from swiftlet.indexing.embeddings import EmbeddingsFile, encode_corpus
 from swiftlet.indexing.progress import Progress, Silence
+from swiftlet.indexing.shards import Shards
 from swiftlet.retrieval.encoder import OnnxEncoder, Precision
 from swiftlet.retrieval.engines import DEFAULT_ENGINE, find_engine
 from swiftlet.retrieval.lexical.analysis import DEFAULT_LANGUAGE, analysis_of
@@ -28,8 +29,7 @@ from swiftlet.retrieval.publication import (
 )
 from swiftlet.retrieval.types import Document, Embeddings
 
-_STATE_FILE = "build.json"
-_EMBEDDINGS_FILE = "embeddings.f32"
+_EMBEDDINGS_FILE, _COPIED_FILE = "embeddings.f32", "copied.f32"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,9 +52,36 @@ class BuildSettings:
     precision: Precision | None = None
     threads: int | None = None
 
+    def splitter(self, encoder: OnnxEncoder) -> PassageSplitter:
+        """What splits documents for this encoder.
+
+        :raises InvalidArgumentError: When a passage would have no tokens of its own.
+        """
+        return PassageSplitter(
+            encoder.tokenizer,
+            max_tokens=encoder.max_tokens if self.truncate else self.passage_tokens,
+            overlap_tokens=0 if self.truncate else self.overlap_tokens,
+            truncate=self.truncate,
+        )
+
+    def details(self, encoder: OnnxEncoder) -> dict[str, Any]:
+        """The details of a manifest on how documents are split and encoded."""
+        splitter = self.splitter(encoder)
+        return {
+            "encoder": encoder.manifest.details.get("name", ""),
+            "encoder_fingerprint": encoder.manifest.fingerprint,
+            "precision": encoder.precision,
+            "splitting": {
+                "max_tokens": splitter.max_tokens,
+                "overlap_tokens": splitter.overlap_tokens,
+                "truncate": splitter.truncate,
+            },
+            **({"vectors": vectors} if (vectors := encoder.manifest.vectors) > 1 else {}),
+        }
+
 
 def build_index(
-    documents: Iterable[Document],
+    documents: Iterable[Document] | Shards,
     encoder_directory: Path,
     out: Path,
     settings: BuildSettings | None = None,
@@ -65,8 +92,9 @@ def build_index(
 ) -> Manifest:
     """Encode `documents` and write the index directory `out`, completely or not at all.
 
-    Memory holds the index and one buffer, for any size of the corpus. After an interruption, the
-    embeddings so far are reused if encoder, corpus and splitting are the same.
+    Shards were encoded before, and keep their splitting and precision. Memory holds the index and
+    one buffer, for any size of the corpus. After an interruption, the embeddings so far are reused
+    if encoder, corpus and splitting are the same.
 
     :param finish: Called with the finished directory, before it is published, and with the working
         directory, which stays after an interruption. It returns the manifest if it changes it.
@@ -79,22 +107,25 @@ def build_index(
     progress = progress or Silence()
     out = out.resolve()  # a link stays, and what it leads to is locked and replaced
     check_target(out, overwrite=overwrite, kind="index")
-    encoder = OnnxEncoder.load(encoder_directory, precision=settings.precision)
-    splitter = PassageSplitter(
-        encoder.tokenizer,
-        max_tokens=encoder.max_tokens if settings.truncate else settings.passage_tokens,
-        overlap_tokens=0 if settings.truncate else settings.overlap_tokens,
-        truncate=settings.truncate,
-    )
+    threads = settings.threads or available_processors()
+    splitter: Splitter
+    if isinstance(documents, Shards):
+        encoder = documents.load_encoder(encoder_directory)
+        details, splitter, embeddings_of = documents.details, documents, documents.copy_embeddings
+        documents, embeddings_file = documents.documents(), _COPIED_FILE
+    else:
+        encoder = OnnxEncoder.load(encoder_directory, precision=settings.precision)
+        details, splitter = settings.details(encoder), settings.splitter(encoder)
+        embeddings_of = partial(encode_corpus, encoder=encoder, threads=threads)
+        embeddings_file = _EMBEDDINGS_FILE
     engine = find_engine(settings.engine)
     if settings.factory is not None:
         engine.create(settings.factory, encoder.dim)  # refused before the corpus is read
     if settings.language is not None:
         analysis_of(settings.language, encoder.tokenizer)
-    threads = settings.threads or available_processors()
     with locked_working_directory(out) as working, storage_errors(out):
         artefact = working / "artefact"
-        file = EmbeddingsFile(working / _EMBEDDINGS_FILE, encoder.width)
+        file = EmbeddingsFile(working / embeddings_file, encoder.width)
         try:
             # Another process may have published since.
             check_target(out, overwrite=overwrite, kind="index")
@@ -107,23 +138,12 @@ def build_index(
                 language=settings.language,
                 threads=threads,
                 progress=progress,
-                details={
-                    "encoder": encoder.manifest.details.get("name", ""),
-                    "encoder_fingerprint": encoder.manifest.fingerprint,
-                    "precision": encoder.precision,
-                    "splitting": {
-                        "max_tokens": splitter.max_tokens,
-                        "overlap_tokens": splitter.overlap_tokens,
-                        "truncate": splitter.truncate,
-                    },
-                    "facets": list(settings.facets),
-                    **({"vectors": vectors} if (vectors := encoder.manifest.vectors) > 1 else {}),
-                },
+                details={**details, "facets": list(settings.facets)},
             )
 
             def embed(corpus: StoredCorpus) -> Embeddings:
                 check_facets(settings.facets, Columns.open(artefact / COLUMNS_FOLDER))
-                _encode(corpus, encoder, file, threads, progress)
+                embeddings_of(corpus, file, progress)
                 return file.rows()
 
             manifest = assembly.write(artefact, documents, splitter, embed)
@@ -132,7 +152,7 @@ def build_index(
             publish(artefact, out)
         except BaseException:
             # Encoding takes most of the time, so the next run resumes with these embeddings.
-            if len(file):
+            if len(file) and embeddings_file == _EMBEDDINGS_FILE:
                 shutil.rmtree(artefact, ignore_errors=True)
                 progress.note(f"the embeddings so far are kept in {working} for the next run")
             else:
@@ -140,42 +160,3 @@ def build_index(
             raise
         discard(working)
     return manifest
-
-
-def _encode(
-    corpus: StoredCorpus,
-    encoder: OnnxEncoder,
-    file: EmbeddingsFile,
-    threads: int,
-    progress: Progress,
-) -> None:
-    """Complete `file`; an earlier run of the same build may have left a part of it."""
-    state = {
-        "content": corpus.content_sha256,
-        "encoder": encoder.manifest.fingerprint,
-        "precision": encoder.precision,
-    }
-    state_path = file.path.with_name(_STATE_FILE)
-    if _read_state(state_path) != state:
-        if len(file):
-            progress.note(
-                "an interrupted build of another corpus, splitting or encoder is discarded "
-                f"({len(file):,} embeddings)"
-            )
-        file.path.unlink(missing_ok=True)
-        state_path.write_text(json.dumps(state))
-    encode_to_file(
-        encoder,
-        corpus.encoder_texts(first_row=len(file)),
-        file,
-        total=corpus.num_passages,
-        threads=threads,
-        progress=progress,
-    )
-
-
-def _read_state(path: Path) -> Any:
-    try:
-        return json.loads(path.read_bytes())
-    except (OSError, ValueError):
-        return None

@@ -1,18 +1,22 @@
 """Encodes passages on all cores into a file from which an interrupted build resumes."""
 
+import json
 import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from swiftlet.indexing.document_writer import StoredCorpus
 from swiftlet.indexing.progress import Progress
-from swiftlet.retrieval.encoder import Encoder
+from swiftlet.retrieval.encoder import Encoder, OnnxEncoder
 from swiftlet.retrieval.encoding import encode_batches
 from swiftlet.retrieval.publication import storage_errors
 from swiftlet.retrieval.types import Embeddings
 
 _BATCHES_PER_FLUSH = 16
+_STATE_FILE = "build.json"
 
 
 class EmbeddingsFile:
@@ -64,3 +68,46 @@ def encode_to_file(
     progress.begin("Encoding passages", total, done=len(file))
     for count in file.append(encode_batches(encoder, texts, threads)):
         progress.advance(count)
+
+
+def encode_corpus(
+    corpus: StoredCorpus,
+    file: EmbeddingsFile,
+    progress: Progress,
+    *,
+    encoder: OnnxEncoder,
+    threads: int,
+) -> None:
+    """Complete `file`; an earlier run with the same texts and encoder may have left a part of it.
+
+    :raises StorageError: When the file system refuses.
+    """
+    state = {
+        "content": corpus.content_sha256,
+        "encoder": encoder.manifest.fingerprint,
+        "precision": encoder.precision,
+    }
+    state_path = file.path.with_name(_STATE_FILE)
+    if _read_state(state_path) != state:
+        if len(file):
+            progress.note(
+                "an interrupted build of another corpus, splitting or encoder is discarded "
+                f"({len(file):,} embeddings)"
+            )
+        file.path.unlink(missing_ok=True)
+        state_path.write_text(json.dumps(state))
+    encode_to_file(
+        encoder,
+        corpus.encoder_texts(first_row=len(file)),
+        file,
+        total=corpus.num_passages,
+        threads=threads,
+        progress=progress,
+    )
+
+
+def _read_state(path: Path) -> Any:
+    try:
+        return json.loads(path.read_bytes())
+    except (OSError, ValueError):
+        return None

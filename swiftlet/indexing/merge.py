@@ -1,14 +1,9 @@
 """Merges the changes of an index into a new base: a build that splits and encodes nothing again."""
 
-import json
 import re
 from collections.abc import Iterator
-from contextlib import closing
-from dataclasses import dataclass
-from itertools import groupby, islice
-from operator import itemgetter
+from itertools import islice
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -19,15 +14,15 @@ from swiftlet.indexing.embeddings import EmbeddingsFile
 from swiftlet.indexing.preparation import load_encoder
 from swiftlet.indexing.progress import Progress, Silence
 from swiftlet.indexing.query_encoder import put_query_encoder
+from swiftlet.indexing.split_documents import SplitBefore, SplitDocument, stored_documents
 from swiftlet.indexing.tuning import TARGET
 from swiftlet.retrieval.changes.log import FIRST_CHANGE, Changes
 from swiftlet.retrieval.directory import DOCUMENTS_FILE
-from swiftlet.retrieval.documents import connect_read_only
 from swiftlet.retrieval.encoder import OnnxEncoder
 from swiftlet.retrieval.engines import DEFAULT_ENGINE, find_engine, of_vectors, open_index
 from swiftlet.retrieval.manifest import Manifest, load_manifest
 from swiftlet.retrieval.processors import available_processors
-from swiftlet.retrieval.types import Document, Embeddings, Passage, Span
+from swiftlet.retrieval.types import Embeddings
 
 EMBEDDINGS_FILE = "merge.f32"
 """Beside the directory that a merge writes."""
@@ -100,14 +95,7 @@ def merge_changes(
     return put_query_encoder(own, artefact, {}) if own.is_dir() else written
 
 
-@dataclass(frozen=True, slots=True)
-class _Split(Document):
-    """A document with the spans of its passages."""
-
-    passages: tuple[Span, ...] = ()
-
-
-class _Merged:
+class _Merged(SplitBefore):
     """The documents of a base that no change touches, and then the changed ones."""
 
     def __init__(self, index: Path, manifest: Manifest, last: int) -> None:
@@ -116,41 +104,19 @@ class _Merged:
         self._index = open_index(index, manifest.details)
         self._kept = bytearray()
 
-    def documents(self) -> Iterator[_Split]:
+    def documents(self) -> Iterator[SplitDocument]:
         """All documents in order."""
         touched = {change.document_id for change in self._changes.newest(self._last)}
         self._kept.clear()
-        with closing(connect_read_only(self._base / DOCUMENTS_FILE)) as base:
-            documents = base.execute(
-                "SELECT document_id, text, title, metadata, sections FROM documents "
-                "ORDER BY document"
-            )
-            passages = base.execute("SELECT document, start, end FROM passages ORDER BY passage")
-            split = groupby(passages, itemgetter(0))
-            for (document_id, text, title, metadata, sections), (_, rows) in zip(
-                documents, split, strict=True
-            ):
-                spans = tuple((start, end) for _, start, end in rows)
-                kept = document_id not in touched
-                self._kept += bytes([kept]) * len(spans)
-                if kept:
-                    ends = tuple((start, end) for start, end in json.loads(sections))
-                    yield _Split(document_id, text, title, json.loads(metadata), ends, spans)
+        for document in stored_documents(self._base / DOCUMENTS_FILE):
+            kept = document.document_id not in touched
+            self._kept += bytes([kept]) * len(document.passages)
+            if kept:
+                yield document
         for change in self._changes.newest(self._last):
             if (new := change.document) is not None:
                 fields = new.document_id, new.text, new.title, new.metadata, new.sections
-                yield _Split(*fields, change.passages)
-
-    def split(self, document: Any) -> Iterator[Passage]:
-        """The passages of one of these documents, as they were split before."""
-        for number, (start, end) in enumerate(document.passages):
-            yield Passage(
-                f"{document.document_id}#{number}",
-                document.document_id,
-                document.text[start:end],
-                start,
-                end,
-            )
+                yield SplitDocument(*fields, change.passages)
 
     def embeddings(self) -> Iterator[Embeddings]:
         """The embeddings (n, width) of all passages in order, in blocks; after `documents`."""

@@ -7,6 +7,8 @@ from pathlib import Path
 from swiftlet import encoders
 from swiftlet.indexing.build import BuildSettings, build_index
 from swiftlet.indexing.progress import Progress
+from swiftlet.indexing.shard_writer import write_shard
+from swiftlet.indexing.shards import Shard, Shards
 from swiftlet.indexing.snapshot import snapshot as write_snapshot
 from swiftlet.indexing.writer import IndexWriter
 from swiftlet.retrieval.arguments import path_of, whole_number
@@ -24,7 +26,7 @@ StrPath = str | os.PathLike[str]
 
 
 def build(
-    corpus: Corpus,
+    corpus: Corpus | Shards,
     out: StrPath,
     *,
     encoder: StrPath = encoders.DEFAULT_ENCODER,
@@ -42,12 +44,13 @@ def build(
     progress: Progress | None = None,
     finish: Callable[[Path, Path], Manifest | None] | None = None,
 ) -> Manifest:
-    """Build the index directory `out` from a corpus.
+    """Build the index directory `out` from a corpus, or from shards of one.
 
     `out` is written completely or not at all. After an interruption, the same call reuses the
     embeddings that were already computed.
 
-    :param corpus: A path, an iterable of dicts or of `Document`, a DataFrame or an Arrow table.
+    :param corpus: A path, an iterable of dicts or of `Document`, a DataFrame or an Arrow table; or
+        `Shards`, whose splitting and precision stay as they are.
     :param encoder: The directory of the document encoder.
     :param passage_tokens: The longest passage, in tokens, with the title.
     :param overlap_tokens: The tokens that consecutive passages share.
@@ -81,9 +84,54 @@ def build(
         threads=None if threads is None else whole_number("threads", threads, least=1),
     )
     encoder, out = encoders.find(path_of("encoder", encoder)), path_of("out", out)
-    documents = documents_of(corpus, skipped=skipped)
+    documents = corpus if isinstance(corpus, Shards) else documents_of(corpus, skipped=skipped)
     return build_index(
         documents, encoder, out, settings, overwrite=overwrite, progress=progress, finish=finish
+    )
+
+
+def encode(
+    corpus: Corpus,
+    out: StrPath,
+    *,
+    shard: tuple[int, int],
+    encoder: StrPath = encoders.DEFAULT_ENCODER,
+    passage_tokens: int = 128,
+    overlap_tokens: int = 16,
+    truncate: bool = False,
+    precision: Precision | None = None,
+    half: bool = False,
+    threads: int | None = None,
+    overwrite: bool = False,
+    skipped: SkippedLines | None = None,
+    progress: Progress | None = None,
+) -> Manifest:
+    """Encode one shard of a corpus into the directory `out`, completely or not at all.
+
+    Other arguments are as in `build`. Several machines can encode the shards of one corpus;
+    `build(Shards(directories), …)` makes one index of them.
+
+    :param shard: (2, 8) for the second of eight: each eighth document, from the second on.
+    :param half: Store the embeddings in half precision.
+    :raises RetrievalError: When the corpus, a setting, the encoder or the storage is bad, or the
+        shard has no document.
+    """
+    settings = BuildSettings(
+        passage_tokens=whole_number("passage_tokens", passage_tokens, least=1),
+        overlap_tokens=whole_number("overlap_tokens", overlap_tokens, least=0),
+        truncate=truncate,
+        precision=precision,
+        threads=None if threads is None else whole_number("threads", threads, least=1),
+    )
+    return write_shard(
+        documents_of(corpus, skipped=skipped),
+        encoders.find(path_of("encoder", encoder)),
+        path_of("out", out),
+        Shard(*shard),
+        settings,
+        half=half,
+        overwrite=overwrite,
+        progress=progress,
     )
 
 

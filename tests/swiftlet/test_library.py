@@ -408,8 +408,9 @@ def test_an_empty_corpus_is_refused(tmp_path: Path) -> None:
 def test_the_examples_of_the_documentation_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    page = (Path(__file__).parents[2] / "docs" / "library.md").read_text()
-    examples = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    docs = Path(__file__).parents[2] / "docs"
+    pages = [(docs / name).read_text() for name in ("library.md", "shards.md")]
+    examples = re.findall(r"```python\n(.*?)```", "".join(pages), re.DOTALL)
     assert len(examples) >= 5
     monkeypatch.chdir(tmp_path)
     names: dict[str, Any] = {}

@@ -1,0 +1,77 @@
+"""`swiftlet encode`: one part of a corpus to a shard."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from swiftlet import encoders
+from swiftlet.cli.options import (
+    EncoderOption,
+    Overwrite,
+    PrecisionOption,
+    SkipBadLines,
+    Threads,
+    value_of,
+)
+from swiftlet.cli.terminal import ProgressBars, count, output, print_skipped
+
+
+def encode(
+    corpus: Annotated[Path, typer.Argument(help="A corpus, as `swiftlet index` reads it.")],
+    shard: Annotated[
+        str, typer.Option(help="2/8 for the second of eight: each eighth document.", metavar="I/N")
+    ],
+    out: Annotated[Path, typer.Option(help="Directory of the shard.")],
+    encoder: EncoderOption = encoders.DEFAULT_ENCODER,
+    passage_tokens: Annotated[
+        int, typer.Option(help="Longest passage, in tokens, title included.")
+    ] = 128,
+    overlap_tokens: Annotated[
+        int, typer.Option(help="Tokens that neighbouring passages share.")
+    ] = 16,
+    truncate: Annotated[
+        bool,
+        typer.Option("--truncate", help="One passage per document: as much as the encoder reads."),
+    ] = False,
+    half: Annotated[
+        bool, typer.Option("--half", help="Store the embeddings in half precision.")
+    ] = False,
+    precision: PrecisionOption = None,
+    threads: Threads = None,
+    overwrite: Overwrite = False,
+    skip_bad_lines: SkipBadLines = False,
+) -> None:
+    """Encode a part of a corpus, of which `swiftlet index --from-shards` makes an index."""
+    from swiftlet.library.indexes import encode as encode_shard
+    from swiftlet.retrieval.corpora.lines import SkippedLines
+
+    number, _, of = shard.partition("/")
+    if not (number.isdecimal() and of.isdecimal()):
+        raise typer.BadParameter(f"--shard is {shard!r}, but one such as 2/8 is expected")
+    skipped = SkippedLines() if skip_bad_lines else None
+    try:
+        with ProgressBars() as progress:
+            manifest = encode_shard(
+                corpus,
+                out,
+                shard=(int(number), int(of)),
+                encoder=encoder,
+                passage_tokens=passage_tokens,
+                overlap_tokens=overlap_tokens,
+                truncate=truncate,
+                precision=value_of(precision),
+                half=half,
+                threads=threads,
+                overwrite=overwrite,
+                skipped=skipped,
+                progress=progress,
+            )
+    finally:
+        if skipped is not None:
+            print_skipped(skipped)
+    output.print(
+        f"[bold]{out}[/]: shard {shard}, {count(manifest.details['num_documents'], 'document')}, "
+        f"{count(manifest.details['num_passages'], 'passage')}",
+        soft_wrap=True,
+    )
