@@ -28,7 +28,8 @@ def index(
     corpus: Annotated[
         Path | None,
         typer.Argument(
-            help="A BEIR folder, a JSONL or TSV file, a folder of text or Markdown, or irds:NAME.",
+            help="A BEIR folder, a JSONL, TSV, Parquet or Arrow file or a pattern of such files, a "
+            "folder of text or Markdown, or irds:NAME.",
             show_default=False,
             metavar="CORPUS",
         ),

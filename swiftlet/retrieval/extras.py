@@ -6,7 +6,7 @@ from typing import Literal
 
 from swiftlet.retrieval.errors import MissingExtraError
 
-Extra = Literal["evaluation", "export", "irds", "tensorboard", "tracing", "training"]
+Extra = Literal["arrow", "evaluation", "export", "irds", "tensorboard", "tracing", "training"]
 
 
 @contextmanager

@@ -1,6 +1,7 @@
 """Reads corpora and queries in many formats, which follow from the path."""
 
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Callable, Iterator, Sequence
 from enum import Enum
 from functools import partial
 from pathlib import Path
@@ -16,6 +17,7 @@ from swiftlet.retrieval.corpora.irds import (
     query_from_record,
 )
 from swiftlet.retrieval.corpora.lines import (
+    COMPRESSED_SUFFIXES,
     LineError,
     SkippedLines,
     parse_lines,
@@ -28,6 +30,13 @@ from swiftlet.retrieval.corpora.records import (
     query,
     query_from_columns,
     query_from_json,
+)
+from swiftlet.retrieval.corpora.row_records import document_from_row
+from swiftlet.retrieval.corpora.tables import (
+    TABLE_SUFFIXES,
+    is_saved_dataset,
+    parse_table,
+    table_files,
 )
 from swiftlet.retrieval.corpora.text_files import (
     TEXT_SUFFIXES,
@@ -52,7 +61,11 @@ __all__ = [
 ]
 
 
+_WILD = re.compile(r"[*?[]")
+
+
 class _Format(Enum):
+    TABLE = "a table or a saved dataset"
     JSONL = "JSON lines"
     TSV = "tab-separated columns"
     TEXT = "text"
@@ -62,6 +75,7 @@ class _Format(Enum):
 
 _SUFFIXES = {".jsonl": _Format.JSONL, ".ndjson": _Format.JSONL, ".tsv": _Format.TSV}
 _SUFFIXES |= dict.fromkeys(TEXT_SUFFIXES, _Format.TEXT)
+_SUFFIXES |= dict.fromkeys(TABLE_SUFFIXES, _Format.TABLE)
 
 
 def read_documents(path: Path, *, skipped: SkippedLines | None = None) -> Iterator[Document]:
@@ -73,19 +87,22 @@ def read_documents(path: Path, *, skipped: SkippedLines | None = None) -> Iterat
     - a .jsonl file: one object per line with "_id" (or "id", "document_id"), "text", optionally
       "title" and "metadata"; further fields become metadata,
     - a .tsv file: MS MARCO's passages (pid, text) or documents (docid, url, title, body),
+    - a .parquet or .arrow file, or a folder that `save_to_disk` of Hugging Face's datasets wrote,
+      with columns as the fields of a line of JSON,
     - a folder of .txt, .md, .markdown and .rst files, or one such file: one document per file,
+    - a pattern of such files, "data/*.jsonl.gz", which are read in the order of their names,
     - `irds:NAME`, a dataset of ir_datasets, which is downloaded if need be.
 
-    The .jsonl and .tsv files may be gzipped (.gz).
+    The .jsonl and .tsv files may be compressed (.gz, .zst).
 
     :param skipped: Collects the bad lines, which are then left out.
     :raises CollectionError: When `path` is none of these or cannot be read (at once, before the
         first document); when there is no valid document; and, unless there is `skipped`, when a
         line is bad: not valid, no id, an id that came before, neither text nor title.
-    :raises MissingExtraError: When `path` is `irds:NAME` and ir_datasets is not installed.
+    :raises MissingExtraError: When a package that reads this format is not installed.
     """
-    source, layout = _recognise(path, "docs")
-    return _valid_documents(source, layout, skipped)
+    sources = [_recognise(each, "docs") for each in _matching(path)]
+    return _valid_documents(path, sources, skipped)
 
 
 def corpus_files(path: Path) -> list[Path]:
@@ -93,10 +110,15 @@ def corpus_files(path: Path) -> list[Path]:
 
     :raises CollectionError: As `read_documents` before the first document.
     """
-    source, layout = _recognise(path, "docs")
-    if layout is _Format.DATASET:
-        return []
-    return list(text_files(source)) if layout is _Format.FOLDER else [source]
+    files: list[Path] = []
+    for source, layout in [_recognise(each, "docs") for each in _matching(path)]:
+        if layout is _Format.FOLDER:
+            files += text_files(source)
+        elif layout is _Format.TABLE:
+            files += table_files(source)
+        elif layout is not _Format.DATASET:
+            files.append(source)
+    return files
 
 
 def read_queries(path: Path, skipped: SkippedLines | None = None) -> list[Query]:
@@ -104,7 +126,7 @@ def read_queries(path: Path, skipped: SkippedLines | None = None) -> list[Query]
 
     A line of JSON is an object with "_id" (or "id", "query_id") and "text"; a line of .tsv is id
     and text; a line of text is a query, with the line's number as its id. The .jsonl and .tsv files
-    may be gzipped (.gz).
+    may be compressed (.gz, .zst).
 
     :param skipped: Collects the bad lines, which are then left out.
     :raises CollectionError: As `read_documents`.
@@ -113,6 +135,8 @@ def read_queries(path: Path, skipped: SkippedLines | None = None) -> list[Query]
     source, layout = _recognise(path, "queries")
     if layout is _Format.FOLDER:
         raise CollectionError(path, "the folder has no queries.jsonl")
+    if layout is _Format.TABLE:
+        raise CollectionError(path, "queries are read from .jsonl, .tsv or .txt, not from a table")
     seen: set[str] = set()
 
     def unique(found: Query) -> Query:
@@ -137,6 +161,17 @@ def read_queries(path: Path, skipped: SkippedLines | None = None) -> list[Query]
     return queries
 
 
+def _matching(path: Path) -> list[Path]:
+    """The path, or the files that it is a pattern of, in the order of their names."""
+    with read_errors(path):
+        if is_dataset(path) or path.exists() or not _WILD.search(f"{path}"):
+            return [path]
+        found = sorted(Path(path.anchor).glob(f"{path.relative_to(path.anchor)}"))
+    if not found:
+        raise CollectionError(path, "no file matches this pattern")
+    return found
+
+
 def _recognise(path: Path, entity: Entity) -> tuple[Path, _Format]:
     """The file or folder to read for a path, and its format."""
     if is_dataset(path):
@@ -151,57 +186,68 @@ def _recognise(path: Path, entity: Entity) -> tuple[Path, _Format]:
         for name in (beir_file, f"{beir_file}.gz"):
             if (path / name).is_file():
                 return path / name, _Format.JSONL
+        if is_saved_dataset(path):
+            return path, _Format.TABLE
         if any((path / name).exists() for name in ("corpus.jsonl", "queries.jsonl", "qrels")):
             raise CollectionError(path, f"the BEIR folder has no {beir_file}")
         return path, _Format.FOLDER
     suffixes = [suffix.lower() for suffix in path.suffixes]
-    gzipped = suffixes[-1:] == [".gz"]
-    layout = _SUFFIXES.get("".join(suffixes[-2:-1] if gzipped else suffixes[-1:]))
-    if layout is None or (gzipped and layout is _Format.TEXT):
+    compressed = suffixes[-1:] and suffixes[-1] in COMPRESSED_SUFFIXES
+    layout = _SUFFIXES.get("".join(suffixes[-2:-1] if compressed else suffixes[-1:]))
+    if layout is None or (compressed and layout not in (_Format.JSONL, _Format.TSV)):
+        tables = TABLE_SUFFIXES if entity == "docs" else ()
         raise CollectionError(
             path,
             "not recognised: it must be a BEIR folder, a folder of text files, irds:NAME, or a "
-            "file that ends in .jsonl, .ndjson, .tsv (or these with .gz), "
-            f"{', '.join(sorted(TEXT_SUFFIXES))}",
+            f"file that ends in .jsonl, .ndjson, .tsv (or these with "
+            f"{' or '.join(COMPRESSED_SUFFIXES)}), "
+            f"{', '.join((*tables, *sorted(TEXT_SUFFIXES)))}",
         )
     return path, layout
 
 
 def _valid_documents(
-    path: Path, layout: _Format, skipped: SkippedLines | None
+    path: Path, sources: Sequence[tuple[Path, _Format]], skipped: SkippedLines | None
 ) -> Iterator[Document]:
-    found = False
-    for document in _documents(path, layout, skipped):
-        found = True
-        yield document
+    found, seen = False, SeenIds()
+    for source, layout in sources:
+        for document in _documents(source, layout, seen, skipped):
+            found = True
+            yield document
     if not found:
-        kinds = f" ({', '.join(sorted(TEXT_SUFFIXES))})" if layout is _Format.FOLDER else ""
-        raise CollectionError(path, f"there is no valid document{kinds}")
+        is_folder = any(layout is _Format.FOLDER for _, layout in sources)
+        kinds = f" ({', '.join(sorted(TEXT_SUFFIXES))})" if is_folder else ""
+        place = sources[0][0] if len(sources) == 1 else path
+        raise CollectionError(place, f"there is no valid document{kinds}")
 
 
-def _documents(path: Path, layout: _Format, skipped: SkippedLines | None) -> Iterator[Document]:
+def _documents(
+    path: Path, layout: _Format, seen: SeenIds, skipped: SkippedLines | None
+) -> Iterator[Document]:
+    unique = partial(_unique_documents, seen=seen, skipped=skipped)
     match layout:
         case _Format.FOLDER:
             # Paths cannot repeat.
             yield from read_text_folder(path, skipped)
         case _Format.TEXT:
             yield read_text_file(path)
+        case _Format.TABLE:
+            yield from unique(partial(parse_table, path), document_from_row)
         case _Format.JSONL:
-            yield from _unique_documents(partial(parse_lines, path), document_from_json, skipped)
+            yield from unique(partial(parse_lines, path), document_from_json)
         case _Format.TSV:
-            yield from _unique_documents(partial(parse_lines, path), DocumentColumns(), skipped)
+            yield from unique(partial(parse_lines, path), DocumentColumns())
         case _Format.DATASET:
-            parse = partial(parse_dataset, path, "docs")
-            yield from _unique_documents(parse, document_from_record, skipped)
+            yield from unique(partial(parse_dataset, path, "docs"), document_from_record)
 
 
 def _unique_documents(
     parse: Callable[..., Iterator[tuple[int, Document]]],
     read: Callable[[Any], Document],
+    *,
+    seen: SeenIds,
     skipped: SkippedLines | None,
 ) -> Iterator[Document]:
-    seen = SeenIds()
-
     def unique(record: Any) -> Document:
         document = read(record)
         if not seen.add(document.document_id):

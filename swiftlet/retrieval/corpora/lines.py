@@ -1,7 +1,8 @@
-"""The lines of UTF-8 files, plain or gzipped, read one by one so that bad ones can be left out."""
+"""The lines of UTF-8 files, plain or compressed, read one by one so bad ones can be left out."""
 
 import codecs
 import gzip
+import io
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -10,8 +11,11 @@ from pathlib import Path
 from typing import IO, TypeVar, cast
 
 from swiftlet.retrieval.errors import CollectionError
+from swiftlet.retrieval.extras import extra
 
 Record = TypeVar("Record")
+
+COMPRESSED_SUFFIXES = (".gz", ".zst")
 
 LONGEST_BYTES = 1 << 28
 """The largest size of a line, or of a text file that is one document: it is read as a whole."""
@@ -109,6 +113,10 @@ def _numbered(path: Path) -> Iterator[tuple[int, bytes]]:
 def _open(path: Path) -> IO[bytes]:
     if path.suffix.lower() == ".gz":
         return cast("IO[bytes]", gzip.open(path, "rb"))
+    if path.suffix.lower() == ".zst":
+        with extra("arrow"):
+            import pyarrow
+        return io.BufferedReader(pyarrow.input_stream(str(path), compression="zstd"))
     return path.open("rb")
 
 

@@ -1,28 +1,18 @@
 """Corpora, queries and qrels that a program has in memory."""
 
-import json
 import operator
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
-from datetime import date, time
-from itertools import pairwise
 from typing import Any, Protocol, runtime_checkable
 
 from swiftlet.retrieval.arguments import path_of
 from swiftlet.retrieval.corpora.collections import read_documents, read_qrels, read_queries
 from swiftlet.retrieval.corpora.identifiers import SeenIds, check_id
 from swiftlet.retrieval.corpora.lines import LineError, SkippableError, SkippedLines, refuse
-from swiftlet.retrieval.corpora.records import (
-    LONGEST_METADATA,
-    check_length,
-    check_nesting,
-    document_from_fields,
-    query,
-)
+from swiftlet.retrieval.corpora.records import query
+from swiftlet.retrieval.corpora.row_records import document_from_row
 from swiftlet.retrieval.errors import CollectionError, InvalidArgumentError, shown
-from swiftlet.retrieval.text import has_lone_surrogate
-from swiftlet.retrieval.types import Document, Qrels, Query, Span
+from swiftlet.retrieval.types import Document, Qrels, Query
 
 _ROWS_AT_ONCE = 1_000
 _CORPUS, _QUERIES, _QRELS = "the corpus", "the queries", "the qrels"
@@ -183,61 +173,15 @@ def _documents(rows: Iterable[Any], skipped: SkippedLines | None) -> Iterator[Do
     seen = SeenIds()
     for number, row in enumerate(rows, start=1):
         try:
-            document = _document(row, seen)
+            document = _new_document(row, seen)
         except LineError as error:
             refuse(CollectionError(_CORPUS, str(error), number), skipped)
             continue
         yield document
 
 
-def _document(row: object, seen: SeenIds) -> Document:
-    if isinstance(row, Mapping):
-        document = document_from_fields(dict(row))
-    elif isinstance(row, Document):
-        fields = {"id": row.document_id, "text": row.text, "title": row.title}
-        document = document_from_fields({**fields, "metadata": row.metadata})
-        _check_sections(row.sections, len(row.text))
-        document = replace(document, sections=row.sections)
-    else:
-        raise LineError(f"{shown(row)} is of the type {type(row).__name__}, not a dict or Document")
-    metadata = _stored(document.metadata)
-    check_nesting(metadata)
-    document = replace(document, metadata=metadata)
-    written = json.dumps(metadata, ensure_ascii=False)
-    if len(written) > LONGEST_METADATA:
-        check_length(metadata)
-    if any(map(has_lone_surrogate, (document.title, document.text, written))):
-        raise LineError(
-            f"the document {shown(document.document_id)} holds half of a surrogate pair"
-        )
+def _new_document(row: object, seen: SeenIds) -> Document:
+    document = document_from_row(row)
     if not seen.add(document.document_id):
         raise LineError(f"the document id {shown(document.document_id)} came before")
     return document
-
-
-def _stored(metadata: Mapping[str, Any]) -> dict[str, Any]:
-    """The metadata as JSON stores them: dates and times become strings, as in ISO 8601."""
-    stored: dict[str, Any] = {}
-    for name, value in metadata.items():
-        try:
-            stored |= json.loads(json.dumps({name: value}, allow_nan=False, default=_iso_string))
-        except (TypeError, ValueError, RecursionError) as error:
-            raise LineError(
-                f"the metadata cannot be stored as JSON: {shown(name)} ({error}); convert it to "
-                "text or numbers, or leave it out"
-            ) from error
-    return stored
-
-
-def _iso_string(value: object) -> str:
-    if isinstance(value, date | time):
-        return value.isoformat()
-    raise TypeError(f"a value of the type {type(value).__name__}")
-
-
-def _check_sections(sections: tuple[Span, ...], length: int) -> None:
-    bounds = [0, *(bound for span in sections for bound in span), length]
-    if any(earlier > later for earlier, later in pairwise(bounds)):
-        raise LineError(
-            f"the sections {shown(sections)} are not in order within the text's {length} characters"
-        )

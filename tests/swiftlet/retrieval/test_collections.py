@@ -5,14 +5,22 @@ import json
 import os
 import tracemalloc
 from collections.abc import Callable, Iterator
+from datetime import date
 from pathlib import Path
 from typing import Any
 
+import pyarrow
+import pyarrow.parquet
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from swiftlet.retrieval.corpora.collections import SkippedLines, read_documents, read_queries
+from swiftlet.retrieval.corpora.collections import (
+    SkippedLines,
+    corpus_files,
+    read_documents,
+    read_queries,
+)
 from swiftlet.retrieval.corpora.rows import documents_of
 from swiftlet.retrieval.errors import CollectionError
 from swiftlet.retrieval.types import Document, Query
@@ -243,7 +251,7 @@ def test_bad_queries_are_named_or_skipped(
         ("blank.tsv", "\n \r\n", "the file is empty"),
         ("empty.txt", "", "the file is empty"),
         ("table.csv", "1,2", "not recognised: it must be a BEIR folder, a folder of text files"),
-        ("records.json", "[]", ".jsonl, .ndjson, .tsv (or these with .gz), .markdown, .md,"),
+        ("records.json", "[]", ".jsonl, .ndjson, .tsv (or these with .gz or .zst), "),
         ("book.txt.gz", "text", "not recognised"),
         ("noextension", "text", "not recognised"),
         ("x" * 300, None, "cannot be read: File name too long"),
@@ -439,3 +447,105 @@ def test_the_real_collections_are_read_whole(
     assert sum(1 for _ in read_documents(shared_data / name, skipped=skipped)) == documents
     assert len(read_queries(shared_data / name, skipped)) == queries
     assert skipped.count == 0
+
+
+ROWS = [
+    {"_id": "1", "title": "One", "text": "first", "year": 1999},
+    {"_id": "2", "title": None, "text": "second", "year": None},
+    {"_id": "3", "title": "", "text": "third", "year": 2001},
+]
+DOCUMENTS = [
+    Document("1", "first", "One", {"year": 1999}),
+    Document("2", "second"),
+    Document("3", "third", metadata={"year": 2001}),
+]
+
+
+def write_arrow(path: Path, rows: list[dict[str, Any]], *, stream: bool = False) -> Path:
+    table = pyarrow.Table.from_pylist(rows)
+    kind = pyarrow.ipc.new_stream if stream else pyarrow.ipc.new_file
+    with pyarrow.OSFile(str(path), "wb") as sink, kind(sink, table.schema) as writer:
+        writer.write_table(table)
+    return path
+
+
+def write_table(path: Path, rows: list[dict[str, Any]]) -> Path:
+    if path.suffix == ".arrow":
+        return write_arrow(path, rows)
+    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), path)
+    return path
+
+
+def write_saved_dataset(folder: Path, rows: list[dict[str, Any]]) -> Path:
+    """As `save_to_disk` of Hugging Face's datasets writes it, in two parts."""
+    folder.mkdir(parents=True)
+    names = ["data-00000-of-00002.arrow", "data-00001-of-00002.arrow"]
+    for name, part in zip(names, (rows[:1], rows[1:]), strict=True):
+        write_arrow(folder / name, part, stream=True)
+    state = {"_data_files": [{"filename": name} for name in names]}
+    (folder / "state.json").write_text(json.dumps(state))
+    (folder / "dataset_info.json").write_text("{}")
+    return folder
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".arrow", ""])
+def test_the_rows_of_a_table_are_documents(suffix: str, tmp_path: Path) -> None:
+    path = tmp_path / f"table{suffix}"
+    path = write_table(path, ROWS) if suffix else write_saved_dataset(path, ROWS)
+    assert list(read_documents(path)) == DOCUMENTS
+
+
+def test_dates_of_a_table_are_text(tmp_path: Path) -> None:
+    rows = [{"id": "1", "text": "a", "day": date(2026, 11, 25)}]
+    (found,) = read_documents(write_table(tmp_path / "table.parquet", rows))
+    assert found.metadata == {"day": "2026-11-25"}
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".arrow", ""])
+def test_bad_rows_of_a_table_are_named_and_skipped(suffix: str, tmp_path: Path) -> None:
+    rows = [*ROWS, {"_id": "1", "text": "again"}, {"_id": None, "text": "no id"}]
+    path = tmp_path / f"table{suffix}"
+    path = write_table(path, rows) if suffix else write_saved_dataset(path, rows)
+    assert "row 4: the document id '1' came before" in str(refusal(lambda: read_documents(path)))
+    skipped = SkippedLines()
+    assert list(read_documents(path, skipped=skipped)) == DOCUMENTS
+    assert skipped.count == 2
+
+
+def test_tables_that_cannot_be_read_are_refused(write: Write, tmp_path: Path) -> None:
+    for name in ("bad.parquet", "bad.arrow"):
+        path = write(name, "no table")
+        assert str(refusal(lambda path=path: read_documents(path))).startswith(f"{path}: cannot be")
+    (tmp_path / "several").mkdir()
+    (tmp_path / "several" / "dataset_dict.json").write_text('{"splits": ["train", "test"]}')
+    said = str(refusal(lambda: read_documents(tmp_path / "several")))
+    assert f"several splits: name one, such as {tmp_path / 'several' / 'train'}" in said
+    table = write_table(tmp_path / "table.parquet", ROWS)
+    assert "queries are read from .jsonl" in str(refusal(lambda: read_queries(table)))
+
+
+def test_a_file_compressed_by_zstd_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "corpus.jsonl.zst"
+    with pyarrow.output_stream(str(path), compression="zstd") as file:
+        file.write("\n".join(map(json.dumps, ROWS)).encode())
+    assert [document.document_id for document in read_documents(path)] == ["1", "2", "3"]
+    path.write_bytes(path.read_bytes()[:20])
+    assert "cannot be read" in str(refusal(lambda: read_documents(path)))
+
+
+def test_a_pattern_of_files_is_read_in_the_order_of_their_names(
+    write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_table(tmp_path / "part-3.parquet", ROWS[2:])
+    for number in (2, 1):
+        filled = {name: value for name, value in ROWS[number - 1].items() if value is not None}
+        write(f"part-{number}.jsonl.gz", json.dumps(filled))
+    pattern = tmp_path / "part-*"
+    assert list(read_documents(pattern)) == DOCUMENTS
+    assert [file.name[:6] for file in corpus_files(pattern)] == ["part-1", "part-2", "part-3"]
+    monkeypatch.chdir(tmp_path)
+    assert list(read_documents(Path("part-[12].*"))) == DOCUMENTS[:2]
+    write("part-4.jsonl", json.dumps(ROWS[0]))
+    assert "the document id '1' came before" in str(refusal(lambda: read_documents(pattern)))
+    said = str(refusal(lambda: read_documents(tmp_path / "nothing*")))
+    assert said == f"{tmp_path / 'nothing*'}: no file matches this pattern"
