@@ -18,7 +18,14 @@ if TYPE_CHECKING:
     from swiftlet.indexing.writer import Changed, IndexWriter
     from swiftlet.library.evaluation import evaluate, reset_weight, tune
     from swiftlet.library.fidelity import fidelity
-    from swiftlet.library.indexes import build, encode, load_encoder, snapshot, write
+    from swiftlet.library.indexes import (
+        build,
+        encode,
+        export_vectors,
+        load_encoder,
+        snapshot,
+        write,
+    )
     from swiftlet.library.indexes import open_searcher as open  # noqa: A004 - as swiftlet.open
     from swiftlet.retrieval.corpora.lines import SkippedLines
     from swiftlet.retrieval.encoder import OnnxEncoder
@@ -69,6 +76,7 @@ __all__ = [
     "build",
     "encode",
     "evaluate",
+    "export_vectors",
     "fidelity",
     "load_encoder",
     "open",
@@ -84,7 +92,15 @@ _MODULES = {
     "swiftlet.indexing.writer": ("Changed", "IndexWriter"),
     "swiftlet.library.evaluation": ("evaluate", "reset_weight", "tune"),
     "swiftlet.library.fidelity": ("fidelity",),
-    "swiftlet.library.indexes": ("build", "encode", "load_encoder", "open", "snapshot", "write"),
+    "swiftlet.library.indexes": (
+        "build",
+        "encode",
+        "export_vectors",
+        "load_encoder",
+        "open",
+        "snapshot",
+        "write",
+    ),
     "swiftlet.retrieval.corpora.lines": ("SkippedLines",),
     "swiftlet.retrieval.encoder": ("OnnxEncoder",),
     "swiftlet.retrieval.searcher": ("Searcher",),

@@ -15,6 +15,7 @@ from swiftlet.cli.distill import distill
 from swiftlet.cli.encode import encode
 from swiftlet.cli.evaluate import evaluate
 from swiftlet.cli.export import export
+from swiftlet.cli.export_vectors import export_vectors
 from swiftlet.cli.fidelity import fidelity
 from swiftlet.cli.index import index
 from swiftlet.cli.inspect import inspect
@@ -83,7 +84,7 @@ def options(
 
 # Each command imports its own packages when it runs, so that `search` never waits for torch.
 for command in (
-    demo, index, encode, search, serve, add, delete, compact, snapshot,
+    demo, index, encode, search, serve, add, delete, compact, snapshot, export_vectors,
     evaluate, tune, fidelity, adapt, train, distill, export, inspect,
 ):  # fmt: skip
     app.command()(command)

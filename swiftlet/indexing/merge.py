@@ -1,25 +1,20 @@
 """Merges the changes of an index into a new base: a build that splits and encodes nothing again."""
 
 import re
-from collections.abc import Iterator
-from itertools import islice
 from pathlib import Path
-
-import numpy as np
 
 from swiftlet.encoders import QUERY_ENCODER_FOLDER
 from swiftlet.indexing.assembly import FOUND, Assembly, Trained
+from swiftlet.indexing.contents import Contents
 from swiftlet.indexing.document_writer import StoredCorpus
 from swiftlet.indexing.embeddings import EmbeddingsFile
 from swiftlet.indexing.preparation import load_encoder
 from swiftlet.indexing.progress import Progress, Silence
 from swiftlet.indexing.query_encoder import put_query_encoder
-from swiftlet.indexing.split_documents import SplitBefore, SplitDocument, stored_documents
 from swiftlet.indexing.tuning import TARGET
-from swiftlet.retrieval.changes.log import FIRST_CHANGE, Changes
-from swiftlet.retrieval.directory import DOCUMENTS_FILE
+from swiftlet.retrieval.changes.log import FIRST_CHANGE
 from swiftlet.retrieval.encoder import OnnxEncoder
-from swiftlet.retrieval.engines import DEFAULT_ENGINE, find_engine, of_vectors, open_index
+from swiftlet.retrieval.engines import DEFAULT_ENGINE, find_engine, of_vectors
 from swiftlet.retrieval.manifest import Manifest, load_manifest
 from swiftlet.retrieval.processors import available_processors
 from swiftlet.retrieval.types import Embeddings
@@ -27,8 +22,6 @@ from swiftlet.retrieval.types import Embeddings
 EMBEDDINGS_FILE = "merge.f32"
 """Beside the directory that a merge writes."""
 
-_BLOCK_ROWS = 16_384
-_BLOCK_CHANGES = 1_024
 _MOST_GROWTH = 2
 _NUMBERS = re.compile(r"\d+")
 
@@ -81,7 +74,7 @@ def merge_changes(
         progress=progress,
         details={**details, FIRST_CHANGE: last},
     )
-    merged = _Merged(index, manifest, last)
+    merged = Contents(index, manifest, last)
     file = EmbeddingsFile(artefact.with_name(EMBEDDINGS_FILE), manifest.width)
 
     def embed(corpus: StoredCorpus) -> Embeddings:
@@ -93,37 +86,3 @@ def merge_changes(
     written = assembly.write(artefact, merged.documents(), merged, embed, trained)
     own = index / QUERY_ENCODER_FOLDER
     return put_query_encoder(own, artefact, {}) if own.is_dir() else written
-
-
-class _Merged(SplitBefore):
-    """The documents of a base that no change touches, and then the changed ones."""
-
-    def __init__(self, index: Path, manifest: Manifest, last: int) -> None:
-        self._base, self._last = index, last
-        self._changes = Changes(index, manifest)
-        self._index = open_index(index, manifest.details)
-        self._kept = bytearray()
-
-    def documents(self) -> Iterator[SplitDocument]:
-        """All documents in order."""
-        touched = {change.document_id for change in self._changes.newest(self._last)}
-        self._kept.clear()
-        for document in stored_documents(self._base / DOCUMENTS_FILE):
-            kept = document.document_id not in touched
-            self._kept += bytes([kept]) * len(document.passages)
-            if kept:
-                yield document
-        for change in self._changes.newest(self._last):
-            if (new := change.document) is not None:
-                fields = new.document_id, new.text, new.title, new.metadata, new.sections
-                yield SplitDocument(*fields, change.passages)
-
-    def embeddings(self) -> Iterator[Embeddings]:
-        """The embeddings (n, width) of all passages in order, in blocks; after `documents`."""
-        rows = np.flatnonzero(np.frombuffer(self._kept, dtype=bool))
-        for start in range(0, len(rows), _BLOCK_ROWS):
-            yield self._index.embeddings(rows[start : start + _BLOCK_ROWS])
-        changes = self._changes.newest(self._last)
-        while block := [*islice(changes, _BLOCK_CHANGES)]:
-            yield np.concatenate([change.embeddings for change in block])
-        self._changes.close()

@@ -10,6 +10,7 @@ from swiftlet.indexing.progress import Progress
 from swiftlet.indexing.shard_writer import write_shard
 from swiftlet.indexing.shards import Shard, Shards
 from swiftlet.indexing.snapshot import snapshot as write_snapshot
+from swiftlet.indexing.vectors_export import export_vectors as write_vectors
 from swiftlet.indexing.writer import IndexWriter
 from swiftlet.retrieval.arguments import path_of, whole_number
 from swiftlet.retrieval.corpora.lines import SkippedLines
@@ -194,6 +195,25 @@ def snapshot(index: StrPath, out: StrPath, *, overwrite: bool = False) -> Manife
     :raises RetrievalError: When the index or the storage is bad, or `out` exists.
     """
     return write_snapshot(path_of("index", index), path_of("out", out), overwrite=overwrite)
+
+
+def export_vectors(
+    index: StrPath,
+    out: StrPath,
+    *,
+    half: bool = False,
+    overwrite: bool = False,
+    progress: Progress | None = None,
+) -> int:
+    """Write the passages of an index, with its changes and embeddings, to the Parquet file `out`.
+
+    As `swiftlet.indexing.vectors_export.export_vectors`.
+
+    :returns: The number of passages.
+    :raises RetrievalError: When the index or the storage is bad, or `out` exists.
+    """
+    places = path_of("index", index), path_of("out", out)
+    return write_vectors(*places, half=half, overwrite=overwrite, progress=progress)
 
 
 def load_encoder(

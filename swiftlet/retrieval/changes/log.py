@@ -79,6 +79,15 @@ class Changes:
         """The number of changes, each of which is read and verified; errors as `after`."""
         return sum(1 for _ in self.after(self.first))
 
+    def last(self) -> int:
+        """The number of the last change; that of the base if there is none. Errors as `after`."""
+        connection = self._opened()
+        if connection is None:
+            return self.first
+        with self._errors():
+            (last,) = connection.execute("SELECT max(change) FROM changes").fetchone()
+        return self.first if last is None else int(last)
+
     def is_newer(self) -> bool:
         """Whether the file has been written to since the last call; the first call says yes."""
         connection = self._opened()
