@@ -30,9 +30,10 @@ from swiftlet.evaluation.machine import describe_machine
 from swiftlet.evaluation.metrics import evaluate_per_query
 from swiftlet.evaluation.retrievers import SearcherRetriever
 from swiftlet.evaluation.significance import paired_t_test
+from training.model.trained import MODEL
 from training.recipes.settings import parse_tables, read_tables
 from training.reranking.settings import RerankerRecipe
-from training.reranking.train import MODEL, train_reranker
+from training.reranking.train import train_reranker
 
 # They have 6,105 and about 650 queries that the search answers, to learn from.
 EPOCHS = {"squad-dev-v1.1": 1, "qmsum": 4}

@@ -88,7 +88,7 @@ def search_router(service: Service) -> APIRouter:
 
     reranking = Field(
         None,
-        description='null, or the number of documents that a re-ranker orders, {"top_n": 20}, '
+        description='null or {"top_n": 20}, with the number of documents that a re-ranker orders, '
         f"from 1 to {limits.max_reranked},",
     )
 

@@ -102,6 +102,8 @@ def index(
         raise typer.BadParameter("--student and --queries are for --adapt-queries: pass it, too")
     if (corpus is None) is (not from_shards):
         raise typer.BadParameter("name either a corpus or --from-shards")
+    if dense_only and f"{context.get_parameter_source('language')}" != _DEFAULT:
+        raise typer.BadParameter("--language is for words, and --dense-only leaves them out")
     given = [name for name in _OF_SHARDS if f"{context.get_parameter_source(name)}" != _DEFAULT]
     if from_shards and given:
         option = given[0].replace("_", "-")

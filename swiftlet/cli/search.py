@@ -48,8 +48,10 @@ def search(
 ) -> None:
     """Search an index from the terminal."""
     from swiftlet.library.indexes import open_searcher
+    from swiftlet.retrieval.arguments import check_rerank
     from swiftlet.retrieval.text import check_query
 
+    check_rerank(rerank, reranker)
     query, chosen = check_query(query), filter_of(filter_)
     with open_searcher(
         index, encoder=encoder, precision=value_of(precision), reranker=reranker
@@ -79,8 +81,10 @@ def _print_hits(hits: "Sequence[Hit]", first_rank: int) -> None:
     if not hits:
         output.print("no documents found")
     for rank, hit in enumerate(hits, start=first_rank):
-        score = hit.score if hit.rerank_score is None else hit.rerank_score
-        place = f"[bold]{rank:>3}[/]  [green]{score:.4f}[/]  [cyan]{escape(hit.document_id)}[/]"
+        score = f"[green]{hit.score:.4f}[/]"
+        if hit.rerank_score is not None:
+            score += f"  [green]{hit.rerank_score:.4f}[/]"
+        place = f"[bold]{rank:>3}[/]  {score}  [cyan]{escape(hit.document_id)}[/]"
         output.print(f"{place}  {escape(hit.title)}".rstrip(), soft_wrap=True)
         text = " ".join(hit.passage.text.split())
         if len(text) > _SHOWN_CHARACTERS:

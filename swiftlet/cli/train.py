@@ -29,7 +29,7 @@ def train(
     ] = False,
     overwrite: OverwriteRun = False,
 ) -> None:
-    """Train a pair of encoders: DAFT, contrastive or alternating."""
+    """Train a pair of encoders, or a cross-encoder, as a recipe says."""
     from swiftlet.retrieval.errors import InvalidArgumentError
     from swiftlet.retrieval.extras import extra
 
@@ -79,7 +79,8 @@ def train(
 
 
 def _train_reranker(recipe: "RerankerRecipe", out: Path, *, resume: bool, overwrite: bool) -> None:
-    from training.reranking.train import MODEL, train_reranker
+    from training.model.trained import MODEL
+    from training.reranking.train import train_reranker
 
     with ProgressBars() as progress:
         outcome = train_reranker(recipe, out, resume=resume, overwrite=overwrite, progress=progress)
@@ -89,6 +90,13 @@ def _train_reranker(recipe: "RerankerRecipe", out: Path, *, resume: bool, overwr
         f"{outcome.weight}, of the search {outcome.searched_ndcg:.4f}",
         soft_wrap=True,
     )
+    if outcome.weight == 0:
+        output.print(
+            "It is no better than the search, so keep the search: train on more judged queries, or "
+            "export a cross-encoder that was trained elsewhere",
+            soft_wrap=True,
+        )
+        return
     output.print(f"Next: swiftlet export {out}/{MODEL} --out DIR", markup=False, soft_wrap=True)
 
 

@@ -16,7 +16,7 @@ from swiftlet.evaluation.significance import TESTS, TestName
 from swiftlet.evaluation.weight import TunedWeight, tune_weight, weights_to_try
 from swiftlet.indexing.progress import Progress, Silence
 from swiftlet.library.indexes import StrPath, open_searcher
-from swiftlet.retrieval.arguments import path_of, whole_number
+from swiftlet.retrieval.arguments import check_rerank, path_of, whole_number
 from swiftlet.retrieval.corpora.rows import Judgements, Queries, qrels_of, queries_of
 from swiftlet.retrieval.corpora.trec import read_run, write_run
 from swiftlet.retrieval.encoder import Precision
@@ -106,6 +106,7 @@ def evaluate(
         raise InvalidArgumentError(
             f"{deepest} needs {deepest.cutoff} documents a query, but top_k is {top_k}"
         )
+    check_rerank(rerank, reranker)
     if run_out is not None:
         _check_run_file(path_of("run_out", run_out))
     baseline = None if against is None else read_run(path_of("against", against))

@@ -113,3 +113,15 @@ def check_options(options: object, stage_names: Sequence[str]) -> None:
         raise InvalidArgumentError(
             f"options name {shown(unknown[0])}, but the stages are {', '.join(stage_names)}"
         )
+
+
+def check_rerank(rerank: object, reranker: object) -> None:
+    """Refuse a re-ranker that would not be used.
+
+    :raises InvalidArgumentError: When there is a re-ranker, but not how many documents it orders.
+    """
+    if reranker is not None and rerank is None:
+        raise InvalidArgumentError(
+            "there is a re-ranker, but not how many of the best documents it orders: pass --rerank "
+            "20, too (in Python rerank=20)"
+        )

@@ -120,7 +120,7 @@ def test_texts_are_scored_as_by_tei(app: Application, reranker: OnnxReranker) ->
         (
             "/search",
             {"query": QUERY, "rerank": {"top_n": 6}},
-            "rerank.top_n is 6; null, or the number of",
+            "rerank.top_n is 6; null or {",
         ),
         ("/search", {"query": QUERY, "rerank": {}}, "rerank.top_n is missing"),
         (

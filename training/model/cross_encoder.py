@@ -84,6 +84,11 @@ class CrossEncoder(nn.Module):
             model, tokenizer, limit = _begun(folder, settings)
         if settings.layers is not None:
             keep_layers(model.base_model, settings.layers, folder)
+        fewest = 2 + tokenizer.num_special_tokens_to_add(pair=True)
+        if limit < fewest:
+            raise InvalidArgumentError(
+                f"max_tokens {limit} is out of range: a query and a text take at least {fewest}"
+            )
         return cls(model, tokenizer, limit)
 
     @property

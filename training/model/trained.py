@@ -11,6 +11,7 @@ from training.model.exported import is_exported
 KIND = "model"
 QUERY_ENCODER = "query_encoder"
 TOWERS = (QUERY_ENCODER, "document_encoder")
+MODEL = "cross_encoder"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,9 +33,9 @@ def trained_encoder(model: str | Path) -> TrainedEncoder | None:
     if not folder.is_dir():
         return None
     if _is_run(folder):
-        encoders = [str(folder / tower) for tower in TOWERS if (folder / tower).is_dir()]
+        models = [f"{folder / name}" for name in (*TOWERS, MODEL) if (folder / name).is_dir()]
         raise InvalidArgumentError(
-            f"{folder} is a training run, not an encoder: take {' or '.join(encoders)}"
+            f"{folder} is a training run, not a model: take {' or '.join(models)}"
         )
     # The given name may be "." or a link.
     folder = folder.resolve()

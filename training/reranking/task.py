@@ -19,7 +19,7 @@ from training.reranking.groups import Group
 from training.reranking.settings import RerankerRecipe
 
 _NDCG = "nDCG@10"
-_WEIGHTS = [0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0]
+_WEIGHTS = [0.0, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0]
 
 
 class RerankingTask:
@@ -95,7 +95,7 @@ class RerankingTask:
             logits.append(scores.tolist())
         of_weights = {weight: self._ndcg(logits, weight) for weight in _WEIGHTS}
         weight = smallest_of_the_best(of_weights)
-        found, searched = of_weights[weight].mean(), self._ndcg(logits, 0.0).mean()
+        found, searched = of_weights[weight].mean(), of_weights[0.0].mean()
         metrics = {"ndcg@10": float(found), "searched_ndcg@10": float(searched), "weight": weight}
         return Evaluation(
             metrics,
@@ -139,7 +139,8 @@ class RerankingTask:
 def smallest_of_the_best(of_weights: Mapping[float, NDArray[np.float64]]) -> float:
     """The smallest weight whose mean is no more than a standard error below the highest.
 
-    The search knows nothing of the training queries, so it is trusted more on others.
+    The search knows nothing of the training queries, so it is trusted more on others. With 0, the
+    re-ranker is no better than the search.
 
     :param of_weights: The metric of each query, (n,), by weight, in ascending order.
     """

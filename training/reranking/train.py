@@ -12,11 +12,11 @@ from training.loop.loop import TrainingLoop
 from training.loop.run_directory import publish_run, run_directory
 from training.loop.state_files import weight_errors
 from training.model.cross_encoder import CrossEncoder
+from training.model.trained import MODEL
 from training.reranking.groups import find_groups
 from training.reranking.settings import RerankerRecipe
 from training.reranking.task import RerankingTask
 
-MODEL = "cross_encoder"
 _MAY_CHANGE = frozenset({"optimiser.learning_rate", "optimiser.micro_batch_size"})
 
 

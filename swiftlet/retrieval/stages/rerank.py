@@ -1,5 +1,6 @@
 """The best documents in the order of a re-ranker."""
 
+from math import inf
 from time import perf_counter
 
 import numpy as np
@@ -8,7 +9,8 @@ from swiftlet.retrieval.passages import encoder_text
 from swiftlet.retrieval.reranker import order_by, score_of
 from swiftlet.retrieval.stages.state import SearchParts, SearchState
 
-_SECONDS_FOR_THE_ANSWER = 0.002
+# Of the time that is left, for the answer: at least so many seconds, and such a share.
+_SECONDS_FOR_THE_ANSWER, _SHARE_FOR_THE_ANSWER = 0.002, 0.1
 
 
 class Rerank:
@@ -26,9 +28,12 @@ class Rerank:
         if asked is None:
             return False
         rows = search.documents.rows[: asked.top_n].tolist()
-        end = asked.deadline - _SECONDS_FOR_THE_ANSWER
-        logits = []
         began, longest = perf_counter(), asked.reranker.seconds
+        left = asked.deadline - began
+        end = asked.deadline
+        if left < inf:
+            end -= max(_SECONDS_FOR_THE_ANSWER, _SHARE_FOR_THE_ANSWER * left)
+        logits = []
         for passage, title, _ in self._store.passages(rows, include_text=True):
             if began + longest > end:
                 break

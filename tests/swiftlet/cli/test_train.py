@@ -94,8 +94,7 @@ def test_inspect_reports_that_a_run_is_complete(run: Path) -> None:
 def test_the_run_itself_is_no_encoder(run: Path, tmp_path: Path) -> None:
     sentence = refusal(swiftlet("export", run, "--out", tmp_path / "out"))
     assert sentence == (
-        f"{run} is a training run, not an encoder: take {run}/query_encoder or "
-        f"{run}/document_encoder"
+        f"{run} is a training run, not a model: take {run}/query_encoder or {run}/document_encoder"
     )
 
 

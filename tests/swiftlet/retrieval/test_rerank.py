@@ -159,9 +159,15 @@ def test_a_reranker_is_used_by_python_and_the_command_line(
     options = ("--reranker", reranker_directory, "--rerank", 5)
     result = command("search", small_index, QUERY, *options, "--top-k", 3)
     assert result.exit_code == 0, result.output
-    shown = [line.split()[2] for line in result.stdout.splitlines() if line[:3].strip().isdigit()]
-    assert shown == [hit.document_id for hit in found]
+    shown = [line.split()[1:4] for line in result.stdout.splitlines() if line[:3].strip().isdigit()]
+    assert shown == [
+        [f"{hit.score:.4f}", f"{hit.rerank_score:.4f}", hit.document_id] for hit in found
+    ]
+    evaluation = ("evaluate", small_index, "--queries", "q", "--qrels", "q")
+    for words in (("search", small_index, QUERY), evaluation):
+        said = refusal(command(*words, "--reranker", reranker_directory))
+        assert "pass --rerank 20, too" in said
     said = refusal(command("search", small_index, QUERY, "--rerank", 5))
     assert "there is no re-ranker: name its directory with the option --reranker" in said
-    said = refusal(command("search", small_index, QUERY, "--reranker", small_index))
+    said = refusal(command("search", small_index, QUERY, "--reranker", small_index, *options[2:]))
     assert "is of kind 'index', but 'reranker' is needed" in said

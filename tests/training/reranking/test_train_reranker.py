@@ -57,7 +57,6 @@ def test_it_learns_and_goes_on_to_search(
     path = write_recipe(tmp_path / "recipe.toml", tables(place, checkpoints["bert"], epochs=30))
     result = command("train", path, "--out", tmp_path / "run")
     assert result.exit_code == 0, result.output
-    assert f"Next: swiftlet export {tmp_path}/run/cross_encoder --out DIR" in result.stdout
     losses = [each["loss"] for each in records(tmp_path / "run", "step")]
     assert losses[-1] < 0.8 * losses[0]
     best = read_manifest(tmp_path / "run", "model").details["best"]
@@ -65,6 +64,8 @@ def test_it_learns_and_goes_on_to_search(
     assert best["ndcg@10"] == max(each["ndcg@10"] for each in evaluations)
     assert evaluations[0]["searched_ndcg@10"] == best["searched_ndcg@10"]
     assert f"nDCG@10 {best['ndcg@10']:.4f} with weight {best['weight']}" in result.stdout
+    advice = f"Next: swiftlet export {tmp_path}/run/cross_encoder --out DIR"
+    assert (advice if best["weight"] else "It is no better than the search") in result.stdout
     exported = command("export", tmp_path / "run" / "cross_encoder", "--out", tmp_path / "reranker")
     assert exported.exit_code == 0, exported.output
     assert f"a re-ranker of weight {best['weight']:g}" in exported.stdout
