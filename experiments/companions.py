@@ -25,10 +25,12 @@ from swiftlet.evaluation.comparison import PlainColumn, compare
 from swiftlet.evaluation.exact import exact_run
 from swiftlet.evaluation.machine import describe_machine
 from swiftlet.evaluation.metrics import evaluate_per_query
-from swiftlet.retrieval.encoder import OnnxEncoder
+from swiftlet.retrieval.encoder import OnnxEncoder, Precision
 
 TARGET = "squad-dev-v1.1"
 METRICS = ("nDCG@10", "R@100", "MRR@10", "P@1", "Holes@10")
+# That in which the encoders ship.
+PRECISION: Precision = "int8"
 START, TEACHER = "before training", "the document encoder for both"
 # Other settings of the recipe, and the method that a second run begins with.
 IN_BATCH = {"negatives": {"samplers": ["in_batch"]}}
@@ -128,7 +130,7 @@ def _spread(means: Sequence[float]) -> float:
 
 
 def figures_of(data: Path, work: Path, name: str, seed: int) -> Figures:
-    """The metrics of each query, and the milliseconds of encoding one in fp32."""
+    """The metrics of each query, and the milliseconds of encoding one."""
     test = hybrid.collections(data)[TARGET]()
     pair = pair_of(data, work, name, seed)
     found = exact_run(
@@ -145,10 +147,10 @@ def figures_of(data: Path, work: Path, name: str, seed: int) -> Figures:
 def pair_of(data: Path, work: Path, name: str, seed: int) -> Pair:
     """The encoders of a method, which are trained unless they are there."""
     if name in (START, TEACHER):
-        documents = OnnxEncoder.load(DEFAULT_ENCODER, precision="fp32")
+        documents = OnnxEncoder.load(DEFAULT_ENCODER, precision=PRECISION)
         if name == TEACHER:
             return Pair(documents, documents)
-        return Pair(OnnxEncoder.load(DEFAULT_QUERY_ENCODER, precision="fp32"), documents)
+        return Pair(OnnxEncoder.load(DEFAULT_QUERY_ENCODER, precision=PRECISION), documents)
     recipe = BASE | {"seed": seed, "data": [{"corpus": f"{data / TARGET}", "qrels": "train"}]}
     changes = ADORE if name in ON_TOP else METHODS[name]
     for table, value in changes.items():
@@ -157,7 +159,7 @@ def pair_of(data: Path, work: Path, name: str, seed: int) -> Pair:
         before = work / f"{ON_TOP[name]}, {seed}"
         recipe["query_encoder"] = {"model": f"{before / 'query_encoder'}"}
         recipe["document_encoder"] = {"model": f"{before / 'document_encoder'}", "max_tokens": 128}
-    return Pair.of(run_of(name, recipe, work / f"{name}, {seed}"))
+    return Pair.of(run_of(name, recipe, work / f"{name}, {seed}"), PRECISION)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from experiments.adaptation import Stages
 from export.encoder_directory import export_encoder
 from export.quality import Collection
 from swiftlet.evaluation.exact import rank
-from swiftlet.retrieval.encoder import OnnxEncoder
+from swiftlet.retrieval.encoder import OnnxEncoder, Precision
 from swiftlet.retrieval.encoding import encode_texts
 from swiftlet.retrieval.passages import encoder_text
 from swiftlet.retrieval.types import Embeddings, Run
@@ -27,7 +27,7 @@ def run_of(name: str, recipe: Mapping[str, Any], folder: Path) -> Path:
 
 @dataclass(frozen=True)
 class Pair:
-    """A query encoder and a document encoder, in fp32."""
+    """A query encoder and a document encoder."""
 
     query_encoder: OnnxEncoder
     document_encoder: OnnxEncoder
@@ -39,14 +39,14 @@ class Pair:
             return cls.of(run_of(name, recipe, Path(working, "run")))
 
     @classmethod
-    def of(cls, run: Path) -> "Pair":
+    def of(cls, run: Path, precision: Precision = "fp32") -> "Pair":
         """The encoders of a finished run, exported."""
         towers = ["query_encoder", "document_encoder"]
         # One tower may be both.
         found = [each if (run / each).is_dir() else towers[1] for each in towers]
         with TemporaryDirectory() as working:
             for tower in dict.fromkeys(found):
-                export_encoder(run / tower, Path(working, tower), precisions=["fp32"])
+                export_encoder(run / tower, Path(working, tower), precisions=[precision])
             return cls(*(OnnxEncoder.load(Path(working, tower)) for tower in found))
 
     def embedded(self, collection: Collection) -> "Embedded":
