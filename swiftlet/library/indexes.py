@@ -51,7 +51,7 @@ def build(
     embeddings that were already computed.
 
     :param corpus: A path, an iterable of dicts or of `Document`, a DataFrame or an Arrow table; or
-        `Shards`, whose splitting and precision stay as they are.
+        `Shards`, which keep their own splitting and precision.
     :param encoder: The directory of the document encoder.
     :param passage_tokens: The longest passage, in tokens, with the title.
     :param overlap_tokens: The tokens that consecutive passages share.

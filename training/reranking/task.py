@@ -137,7 +137,7 @@ class RerankingTask:
 
 
 def smallest_of_the_best(of_weights: Mapping[float, NDArray[np.float64]]) -> float:
-    """The smallest weight whose mean is no more than a standard error below the highest.
+    """The smallest weight that is within one standard error of the best.
 
     The search knows nothing of the training queries, so it is trusted more on others. With 0, the
     re-ranker is no better than the search.
