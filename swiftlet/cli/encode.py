@@ -8,10 +8,13 @@ import typer
 from swiftlet import encoders
 from swiftlet.cli.options import (
     EncoderOption,
+    OverlapTokens,
     Overwrite,
+    PassageTokens,
     PrecisionOption,
     SkipBadLines,
     Threads,
+    Truncate,
     value_of,
 )
 from swiftlet.cli.terminal import ProgressBars, count, output, print_skipped
@@ -24,16 +27,9 @@ def encode(
     ],
     out: Annotated[Path, typer.Option(help="Directory of the shard.")],
     encoder: EncoderOption = encoders.DEFAULT_ENCODER,
-    passage_tokens: Annotated[
-        int, typer.Option(help="Longest passage, in tokens, title included.")
-    ] = 128,
-    overlap_tokens: Annotated[
-        int, typer.Option(help="Tokens that neighbouring passages share.")
-    ] = 16,
-    truncate: Annotated[
-        bool,
-        typer.Option("--truncate", help="One passage per document: as much as the encoder reads."),
-    ] = False,
+    passage_tokens: PassageTokens = 128,
+    overlap_tokens: OverlapTokens = 16,
+    truncate: Truncate = False,
     half: Annotated[
         bool, typer.Option("--half", help="Store the embeddings in half precision.")
     ] = False,

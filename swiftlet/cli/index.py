@@ -8,10 +8,13 @@ import typer
 from swiftlet import encoders
 from swiftlet.cli.options import (
     EncoderOption,
+    OverlapTokens,
     Overwrite,
+    PassageTokens,
     PrecisionOption,
     SkipBadLines,
     Threads,
+    Truncate,
     value_of,
 )
 from swiftlet.cli.terminal import ProgressBars, count, output, print_skipped
@@ -43,16 +46,9 @@ def index(
         ),
     ] = None,
     encoder: EncoderOption = encoders.DEFAULT_ENCODER,
-    passage_tokens: Annotated[
-        int, typer.Option(help="Longest passage, in tokens, title included.")
-    ] = 128,
-    overlap_tokens: Annotated[
-        int, typer.Option(help="Tokens that neighbouring passages share.")
-    ] = 16,
-    truncate: Annotated[
-        bool,
-        typer.Option("--truncate", help="One passage per document: as much as the encoder reads."),
-    ] = False,
+    passage_tokens: PassageTokens = 128,
+    overlap_tokens: OverlapTokens = 16,
+    truncate: Truncate = False,
     engine: Annotated[
         str, typer.Option(help=f"The index engine: {', '.join(ENGINES)}.")
     ] = DEFAULT_ENGINE,

@@ -80,6 +80,12 @@ FilterOption = Annotated[
         show_default="all documents",
     ),
 ]
+PassageTokens = Annotated[int, typer.Option(help="Longest passage, in tokens, title included.")]
+OverlapTokens = Annotated[int, typer.Option(help="Tokens that neighbouring passages share.")]
+Truncate = Annotated[
+    bool,
+    typer.Option("--truncate", help="One passage per document: as much as the encoder reads."),
+]
 IndexDirectory = Annotated[Path, typer.Argument(help="Index directory.", metavar="INDEX")]
 SkipBadLines = Annotated[
     bool, typer.Option("--skip-bad-lines", help="List bad lines and files instead of stopping.")
