@@ -15,8 +15,11 @@ ENV PIP_CONSTRAINT=/build/constraints.txt \
     PIP_QUIET=1
 WORKDIR /build
 COPY constraints.txt pyproject.toml deploy/image/requirements.py ./
+# Extras with spaces between them, such as milvus.
+ARG EXTRAS=
+# hadolint ignore=SC2086
 RUN python3 -m venv tools \
-    && tools/bin/python requirements.py > requirements.txt \
+    && tools/bin/python requirements.py ${EXTRAS} > requirements.txt \
     && python3 -m venv --without-pip /opt/swiftlet/venv \
     && tools/bin/pip --python /opt/swiftlet/venv/bin/python3 install --requirement requirements.txt \
     && echo /opt/swiftlet/app > "$(echo /opt/swiftlet/venv/lib/python3*/site-packages)/swiftlet.pth" \

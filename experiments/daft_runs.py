@@ -244,7 +244,8 @@ def _states(
     encoder = encoder_of(dual_encoder, embedding_cache=frozen)
     yield "start", encoder
     # The untrained document encoder alone.
-    alone = DualEncoder(dual_encoder.document_tower, dual_encoder.document_tower)
+    tower = dual_encoder.document_tower
+    alone = DualEncoder(tower, tower, dim=dual_encoder.dim)
     alone.document_projection = alone.query_projection = dual_encoder.document_projection
     yield "start, document encoder for both", encoder_of(alone, embedding_cache=frozen)
     if (run / STAGES / "alignment").is_dir():

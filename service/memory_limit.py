@@ -33,7 +33,7 @@ def memory_limit(cgroup: Path = _CGROUP) -> int | None:
 
 
 def check_memory_limit(
-    index: Path,
+    index: Path | None,
     encoder: Path,
     *,
     threads: int,
@@ -48,6 +48,7 @@ def check_memory_limit(
     limit without room for them makes searches slow, and only causes a warning. So does a limit
     without room for a reload, which holds the next index and encoder beside the present ones.
 
+    :param index: The index directory; None if another machine holds the index.
     :param document_encoder: Encodes written documents in a process of its own, which the warnings
         count; None where nothing can be written.
     :raises InvalidArgumentError: When the limit is too small.
@@ -57,7 +58,8 @@ def check_memory_limit(
         needed += _encoding_bytes(reranker) - BASE_BYTES
     check_bytes(needed, limit_bytes, "to serve")
     writing = 0 if document_encoder is None else _encoding_bytes(document_encoder)
-    mapped = sum(path.stat().st_size for path in index.glob("*") if path.is_file())
+    files = [] if index is None else [path for path in index.glob("*") if path.is_file()]
+    mapped = sum(path.stat().st_size for path in files)
     # During a reload everything of the service but its packages is in memory twice.
     reloading = 2 * (needed + mapped) - BASE_BYTES + writing
     for wanted, consequence in (

@@ -11,6 +11,8 @@ from starlette.responses import Response
 
 from service.context import RequestContext
 from swiftlet.retrieval.errors import (
+    IndexServerError,
+    IndexServerTimeoutError,
     InvalidArgumentError,
     ReadOnlyStorageError,
     RetrievalError,
@@ -145,6 +147,12 @@ PROBLEMS: dict[type[Exception], ProblemKind] = {
     QueueFullError: ProblemKind(429, "queue-full", "Too much is waiting", _RETRY),
     InternalError: ProblemKind(500, "internal-error", "The service failed"),
     NotReadyError: ProblemKind(503, "not-ready", "The service is not ready", _RETRY),
+    IndexServerError: ProblemKind(
+        503, "index-server-away", "The server that holds the index does not answer", _RETRY
+    ),
+    IndexServerTimeoutError: ProblemKind(
+        504, "index-server-timeout", "The server that holds the index is too slow"
+    ),
     DeadlineError: ProblemKind(504, "deadline-passed", "The deadline passed"),
     StorageError: ProblemKind(507, "storage-full", "The storage refuses a write"),
 }

@@ -72,7 +72,9 @@ def open_searcher(settings: Settings) -> Searcher:
 
 
 def _opened(settings: Settings) -> Searcher:
-    index, encoder = _target(settings.index), _target(settings.query_encoder)
+    index, encoder = settings.index, _target(settings.query_encoder)
+    if isinstance(index, Path):
+        index = _target(index)
     reranker = None if settings.reranker is None else OnnxReranker.load(_target(settings.reranker))
     searcher = Searcher.open(
         index,
@@ -82,7 +84,8 @@ def _opened(settings: Settings) -> Searcher:
         readers=settings.threads,
     )
     try:
-        _check_not_replaced(settings.index, searcher.index_manifest)
+        if isinstance(settings.index, Path):
+            _check_not_replaced(settings.index, searcher.index_manifest)
         _check_not_replaced(settings.query_encoder, searcher.encoder_manifest)
         warm_up(searcher)
     except BaseException:

@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
+from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
 
@@ -67,7 +68,7 @@ def serve(settings: Settings, *, on_ready: Callable[[str], None] | None = None) 
     begin_log(settings.log_level, settings.log_format, settings.lines())
     _check_files(settings.threads)
     check_memory_limit(
-        settings.index,
+        settings.index if isinstance(settings.index, Path) else None,
         settings.query_encoder,
         threads=settings.threads,
         cache_bytes=settings.cache_bytes,

@@ -2,10 +2,18 @@
 
 import os
 from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, Field, SecretStr, ValidationError, model_validator
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    SecretStr,
+    ValidationError,
+    model_validator,
+)
 from pydantic_core import ErrorDetails, PydanticCustomError
 from pydantic_settings import BaseSettings, SettingsConfigDict, SettingsError
 
@@ -13,8 +21,10 @@ from service.executor import DEFAULT_MAX_QUEUED
 from service.limits import Limits
 from service.logs import LogFormat
 from swiftlet import encoders
+from swiftlet.retrieval.arguments import place_of
 from swiftlet.retrieval.encoder import Precision
 from swiftlet.retrieval.errors import InvalidArgumentError
+from swiftlet.retrieval.milvus.address import Address
 from swiftlet.retrieval.processors import available_processors
 
 PREFIX = "SWIFTLET_"
@@ -55,7 +65,9 @@ class Settings(BaseSettings):
         env_prefix=PREFIX, frozen=True, extra="forbid", env_ignore_empty=True
     )
 
-    index: Path = Field(description="the path of an index directory")
+    index: Annotated[Path | Address, BeforeValidator(partial(place_of, "index"))] = Field(
+        description="the path of an index directory, or milvus://HOST:PORT/COLLECTION"
+    )
     encoder: EncoderPath | None = Field(
         None, description="the path of an encoder directory, or the name of one that ships"
     )
@@ -84,6 +96,7 @@ class Settings(BaseSettings):
     max_queued_queries: Count = DEFAULT_MAX_QUEUED
     timeout_ms: Count = _LIMITS.timeout_ms
     cache_bytes: int = Field(16 * 1024 * 1024, ge=0, description="a whole number from 0")
+    index_token: SecretStr = Field(SecretStr(""), description="the token of a Milvus server")
     search_keys: Keys = SecretStr("")
     admin_keys: Keys = SecretStr("")
     write_keys: Keys = SecretStr("")

@@ -78,7 +78,8 @@ class Service:
         """
         if self.state.draining:
             raise NotReadyError("the service is about to stop and takes no more searches")
-        _ = self.loaded
+        if problem := self.loaded.searcher.problem:
+            raise NotReadyError(problem)
         if not refuses_overload:
             return
         queue = self.executor.queue

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from functools import cache, partial
+from operator import methodcaller
 from pathlib import Path
 from threading import Event, Lock, Thread
 from time import perf_counter
@@ -18,7 +19,8 @@ from service.problems import QueueFullError, WriteRefusedError
 from service.state import ServiceState
 from swiftlet.indexing.merge import merge_changes
 from swiftlet.indexing.preparation import Preparation
-from swiftlet.indexing.writer import Changed, IndexWriter, ids_to_delete
+from swiftlet.indexing.writers import open_writer
+from swiftlet.indexing.writing import Changed, Writer, ids_to_delete
 from swiftlet.retrieval.changes.log import CHANGES_FILE, Change
 from swiftlet.retrieval.corpora.rows import documents_of
 from swiftlet.retrieval.errors import (
@@ -28,8 +30,9 @@ from swiftlet.retrieval.errors import (
     StorageError,
     UnknownDocumentError,
 )
-from swiftlet.retrieval.manifest import Manifest, read_manifest
+from swiftlet.retrieval.manifest import Manifest
 from swiftlet.retrieval.metadata.filters import Filter
+from swiftlet.retrieval.milvus.address import Address
 from swiftlet.retrieval.types import Document
 
 _SECONDS_BETWEEN_LOOKS = 0.25
@@ -53,17 +56,17 @@ class Writing:
         state: ServiceState,
         registry: CollectorRegistry,
         *,
-        index: Path,
+        index: Path | Address,
         document_encoder: Path,
         threads: int,
     ) -> None:
-        """Write to `index`, which may be a link; its files are opened by the first write.
+        """Write to `index`, which may be a link or an address; the first write opens it.
 
         :param threads: Threads that encode.
         """
         self._state, self._index = state, index
         self._document_encoder, self._threads = document_encoder, threads
-        self._writer: IndexWriter | None = None
+        self._writer: Writer | None = None
         self._waiting = 0
         self._thread = ThreadPoolExecutor(1, "write")
         self._encodings = ThreadPoolExecutor(1, "encode")
@@ -111,7 +114,7 @@ class Writing:
         :raises StorageError: When the file system refuses.
         """
         with self._turn():
-            manifest = await self._run(IndexWriter.manifest)
+            manifest = await self._run(methodcaller("manifest"))
             changes = await self._on(self._encodings, self._prepared, documents, manifest)
             changed = await self._run(lambda writer: writer.append(changes, manifest))
         self._documents.labels("put").inc(changed.num_documents)
@@ -130,7 +133,7 @@ class Writing:
         :raises UnknownDocumentError: When there is no document of an id, unless `missing_ok`.
         """
 
-        def run(writer: IndexWriter) -> Changed:
+        def run(writer: Writer) -> Changed:
             ids = [*document_ids]
             if filter_ is not None and (loaded := self._state.loaded) is not None:
                 loaded.searcher.refresh()
@@ -179,7 +182,7 @@ class Writing:
         except ArtefactError as error:  # such as another document encoder
             raise WriteRefusedError(str(error)) from error
 
-    async def _run(self, use: Callable[[IndexWriter], Result]) -> Result:
+    async def _run(self, use: Callable[[Writer], Result]) -> Result:
         return await self._on(self._thread, self._use, use)
 
     def _prepared(
@@ -190,7 +193,7 @@ class Writing:
         changes: Sequence[Change] = self._encoder.call(_prepare, *place, found, manifest)
         return changes
 
-    def _use(self, use: Callable[[IndexWriter], Result]) -> Result:
+    def _use(self, use: Callable[[Writer], Result]) -> Result:
         try:
             writer = self._opened()
             result = use(writer)
@@ -212,21 +215,23 @@ class Writing:
             self._merges.submit(self._merge, writer)
         return result
 
-    def _opened(self) -> IndexWriter:
+    def _opened(self) -> Writer:
         """The writer of the index that is in use, which may be another one since a reload."""
         loaded = self._state.loaded
-        if loaded is None or loaded.searcher.path is None:
+        if loaded is None or loaded.searcher.place is None:
             raise WriteRefusedError("there is no index directory to write to")
-        # Not where the link leads now: until the next reload, searches use this one.
-        target = loaded.searcher.path.resolve()
-        if self._writer is not None and self._writer.index == target:
+        target = loaded.searcher.place
+        if isinstance(target, Path):
+            # Not where the link leads now: until the next reload, searches use this one.
+            target = target.resolve()
+        if self._writer is not None and self._writer.place == target:
             return self._writer
         if self._writer is not None:
             self._merger.end()
             with self._merge_is_due:
                 self._writer.close()
             self._writer = None
-        self._writer = IndexWriter(target, self._document_encoder, threads=self._threads)
+        self._writer = open_writer(target, self._document_encoder, threads=self._threads)
         return self._writer
 
     def _segments(self) -> int:
@@ -242,18 +247,19 @@ class Writing:
 
     def _changes_bytes(self) -> int:
         size_bytes = 0
-        for path in self._index.glob(f"{CHANGES_FILE}*"):
+        index = self._index
+        for path in index.glob(f"{CHANGES_FILE}*") if isinstance(index, Path) else ():
             with suppress(OSError):  # SQLite has just removed its log
                 size_bytes += path.stat().st_size
         return size_bytes
 
-    def _merge(self, writer: IndexWriter) -> None:
+    def _merge(self, writer: Writer) -> None:
         began, outcome = perf_counter(), ""
         try:
             if not writer.compact(merge=self._merge_in_process):
                 return
             outcome = "merged"
-            manifest = read_manifest(writer.index)
+            manifest = writer.manifest()
             self._merge_bytes.inc(sum(file.size_bytes for file in manifest.files.values()))
             logger.info("merged: %d documents", manifest.details["num_documents"])
         except Exception as error:
@@ -275,11 +281,12 @@ class Writing:
 
     def _follow(self) -> None:
         """Read the changes that other processes write, and load the bases that they merge."""
-        problem = ""
+        problem, next_look = "", 0.0
         while not self._closed.wait(_SECONDS_BETWEEN_LOOKS):
             loaded = self._state.loaded
-            if loaded is None:
+            if loaded is None or perf_counter() < next_look:
                 continue
+            next_look = perf_counter() + loaded.searcher.seconds_between_looks
             try:
                 loaded.searcher.refresh()
                 problem = ""

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from swiftlet.indexing.progress import ProgressLine
     from swiftlet.indexing.shards import Shards
-    from swiftlet.indexing.writer import Changed, IndexWriter
+    from swiftlet.indexing.writer import IndexWriter
+    from swiftlet.indexing.writing import Changed
     from swiftlet.library.evaluation import evaluate, reset_weight, tune
     from swiftlet.library.fidelity import fidelity
     from swiftlet.library.indexes import (
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
         encode,
         export_vectors,
         load_encoder,
+        pull,
+        push,
         snapshot,
         write,
     )
@@ -35,6 +38,7 @@ if TYPE_CHECKING:
         CorruptArtefactError,
         EmbeddingSpaceMismatch,
         FilterError,
+        IndexServerError,
         InvalidArgumentError,
         ManifestError,
         MissingExtraError,
@@ -57,6 +61,7 @@ __all__ = [
     "EmbeddingSpaceMismatch",
     "FilterError",
     "Hit",
+    "IndexServerError",
     "IndexWriter",
     "InvalidArgumentError",
     "ManifestError",
@@ -80,6 +85,8 @@ __all__ = [
     "fidelity",
     "load_encoder",
     "open",
+    "pull",
+    "push",
     "reset_weight",
     "snapshot",
     "tune",
@@ -89,7 +96,8 @@ __all__ = [
 _MODULES = {
     "swiftlet.indexing.progress": ("ProgressLine",),
     "swiftlet.indexing.shards": ("Shards",),
-    "swiftlet.indexing.writer": ("Changed", "IndexWriter"),
+    "swiftlet.indexing.writer": ("IndexWriter",),
+    "swiftlet.indexing.writing": ("Changed",),
     "swiftlet.library.evaluation": ("evaluate", "reset_weight", "tune"),
     "swiftlet.library.fidelity": ("fidelity",),
     "swiftlet.library.indexes": (
@@ -98,6 +106,8 @@ _MODULES = {
         "export_vectors",
         "load_encoder",
         "open",
+        "pull",
+        "push",
         "snapshot",
         "write",
     ),

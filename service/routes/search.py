@@ -288,6 +288,7 @@ async def _find_each(
     """The index that answered, and the hits of each query."""
     loaded, context = service.loaded, request.state.context
     expected_seconds = (options.offset + options.top_k) * _SECONDS_PER_HIT
+    expected_seconds += loaded.searcher.parts.waiting_seconds
     if isinstance(options, QueryOptions) and options.group_by is not None:
         expected_seconds *= _SEARCHES_PER_GROUP * options.group_size
     try:
@@ -336,6 +337,7 @@ def _find(loaded: LoadedIndex, options: SearchOptions, deadline: float, query: s
         "include_text": options.include_text,
         "highlight": options.highlight,
         "cache": loaded.cache,
+        "deadline": deadline,
     }
     found: SearchResult | GroupedResult
     groups, num_reranked = b"", 0
@@ -355,7 +357,7 @@ def _find(loaded: LoadedIndex, options: SearchOptions, deadline: float, query: s
         groups = to_json(listed, inf_nan_mode="null")
     else:
         if isinstance(options, QueryOptions) and options.rerank is not None:
-            fields |= {"rerank": options.rerank.top_n, "deadline": deadline}
+            fields["rerank"] = options.rerank.top_n
         found = loaded.searcher.search(query, options.top_k, offset=options.offset, **fields)
         hits, num_reranked = found.hits, found.num_reranked
     return _Found(

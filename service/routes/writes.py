@@ -17,10 +17,12 @@ from service.problems import (
 from service.schemas import GivenFilter, RequestModel, WriteAnswer
 from service.state import ReadyService
 from service.writing import Writing
-from swiftlet.indexing.writer import Changed
+from swiftlet.indexing.writing import Changed
 from swiftlet.retrieval.corpora.identifiers import LONGEST_ID
 from swiftlet.retrieval.errors import (
     CollectionError,
+    IndexServerError,
+    IndexServerTimeoutError,
     InvalidArgumentError,
     StorageError,
     UnknownDocumentError,
@@ -34,6 +36,8 @@ _REFUSALS = (
     WriteRefusedError,
     QueueFullError,
     StorageError,
+    IndexServerError,
+    IndexServerTimeoutError,
 )
 _DOCUMENT = {
     "type": "object",

@@ -7,12 +7,12 @@ import typer
 
 from swiftlet import encoders
 from swiftlet.cli.compact import compact_if_needed
-from swiftlet.cli.options import EncoderOption, IndexDirectory, SkipBadLines, Threads
+from swiftlet.cli.options import EncoderOption, IndexPlace, SkipBadLines, Threads
 from swiftlet.cli.terminal import ProgressBars, count, output, print_note, print_skipped
 
 
 def add(
-    index: IndexDirectory,
+    index: IndexPlace,
     corpus: Annotated[Path, typer.Argument(help="A corpus, as swiftlet index takes it.")],
     encoder: EncoderOption = encoders.DEFAULT_ENCODER,
     threads: Threads = None,

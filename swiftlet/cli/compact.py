@@ -7,7 +7,7 @@ from swiftlet.cli.options import EncoderOption, IndexDirectory, Threads
 from swiftlet.cli.terminal import ProgressBars, count, output, print_note
 
 if TYPE_CHECKING:
-    from swiftlet.indexing.writer import IndexWriter
+    from swiftlet.indexing.writing import Writer
 
 
 def compact(
@@ -27,13 +27,13 @@ def compact(
         )
 
 
-def _nothing(writer: "IndexWriter") -> str:
+def _nothing(writer: "Writer") -> str:
     if writer.num_documents:
         return "nothing to merge"
     return "nothing to merge, because all documents are deleted; add some, or remove the index"
 
 
-def compact_if_needed(writer: "IndexWriter") -> None:
+def compact_if_needed(writer: "Writer") -> None:
     """Merge the changes if they are so many that searches would be faster.
 
     They are on the disk already, so a merge that fails is a note and no refusal.
@@ -51,6 +51,6 @@ def compact_if_needed(writer: "IndexWriter") -> None:
         )
 
 
-def _compact(writer: "IndexWriter") -> bool:
+def _compact(writer: "Writer") -> bool:
     with ProgressBars() as progress:
         return writer.compact(progress=progress)

@@ -6,12 +6,12 @@ import typer
 
 from swiftlet import encoders
 from swiftlet.cli.compact import compact_if_needed
-from swiftlet.cli.options import FILTER_HELP, EncoderOption, IndexDirectory, filter_of
+from swiftlet.cli.options import FILTER_HELP, EncoderOption, IndexPlace, filter_of
 from swiftlet.cli.terminal import count, output, print_note
 
 
 def delete(
-    index: IndexDirectory,
+    index: IndexPlace,
     document_ids: Annotated[
         list[str] | None, typer.Argument(help="Ids of documents.", metavar="[ID…]")
     ] = None,
@@ -19,7 +19,7 @@ def delete(
     encoder: EncoderOption = encoders.DEFAULT_ENCODER,
 ) -> None:
     """Delete documents by their ids, or all that pass a filter."""
-    from swiftlet.indexing.writer import ids_to_delete
+    from swiftlet.indexing.writing import ids_to_delete
     from swiftlet.library.indexes import open_searcher, write
     from swiftlet.retrieval.errors import shown
 

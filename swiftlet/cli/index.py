@@ -8,6 +8,7 @@ import typer
 from swiftlet import encoders
 from swiftlet.cli.options import (
     EncoderOption,
+    FromShards,
     OverlapTokens,
     Overwrite,
     PassageTokens,
@@ -37,14 +38,7 @@ def index(
             metavar="CORPUS",
         ),
     ] = None,
-    from_shards: Annotated[
-        list[Path] | None,
-        typer.Option(
-            help="Instead of a corpus: shards that `swiftlet encode` wrote, or folders of them; "
-            "may be repeated.",
-            show_default="none",
-        ),
-    ] = None,
+    from_shards: FromShards = None,
     encoder: EncoderOption = encoders.DEFAULT_ENCODER,
     passage_tokens: PassageTokens = 128,
     overlap_tokens: OverlapTokens = 16,

@@ -19,6 +19,8 @@ from swiftlet.cli.export_vectors import export_vectors
 from swiftlet.cli.fidelity import fidelity
 from swiftlet.cli.index import index
 from swiftlet.cli.inspect import inspect
+from swiftlet.cli.pull import pull
+from swiftlet.cli.push import push
 from swiftlet.cli.search import search
 from swiftlet.cli.serve import serve
 from swiftlet.cli.snapshot import snapshot
@@ -84,7 +86,7 @@ def options(
 
 # Each command imports its own packages when it runs, so that `search` never waits for torch.
 for command in (
-    demo, index, encode, search, serve, add, delete, compact, snapshot, export_vectors,
+    demo, index, encode, search, serve, add, delete, compact, snapshot, export_vectors, push, pull,
     evaluate, tune, fidelity, adapt, train, distill, export, inspect,
 ):  # fmt: skip
     app.command()(command)

@@ -86,7 +86,18 @@ Truncate = Annotated[
     bool,
     typer.Option("--truncate", help="One passage per document: as much as the encoder reads."),
 ]
+IndexPlace = Annotated[
+    str, typer.Argument(help="Index directory, or milvus://HOST:PORT/COLLECTION.", metavar="INDEX")
+]
 IndexDirectory = Annotated[Path, typer.Argument(help="Index directory.", metavar="INDEX")]
+FromShards = Annotated[
+    list[Path] | None,
+    typer.Option(
+        help="Shards that `swiftlet encode` wrote, or folders of them, in its place; may be "
+        "repeated.",
+        show_default="none",
+    ),
+]
 SkipBadLines = Annotated[
     bool, typer.Option("--skip-bad-lines", help="List bad lines and files instead of stopping.")
 ]

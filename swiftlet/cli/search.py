@@ -11,7 +11,7 @@ from rich.text import Text
 from swiftlet.cli.options import (
     FilterOption,
     FusionOption,
-    IndexDirectory,
+    IndexPlace,
     ModeOption,
     PrecisionOption,
     QueryEncoderOption,
@@ -30,7 +30,7 @@ _SHOWN_CHARACTERS = 300
 
 
 def search(
-    index: IndexDirectory,
+    index: IndexPlace,
     query: Annotated[str, typer.Argument(help="The text of the query.")],
     top_k: Annotated[int, typer.Option("--top-k", "-k", min=1, help="Documents to return.")] = 10,
     mode: ModeOption = None,

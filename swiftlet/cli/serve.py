@@ -1,6 +1,5 @@
 """`swiftlet serve`: the HTTP service."""
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -10,7 +9,11 @@ from swiftlet.cli.options import PrecisionOption, RerankerOption, ServedEncoderO
 
 def serve(
     index: Annotated[
-        Path | None, typer.Argument(help="Index directory.", show_default="SWIFTLET_INDEX")
+        str | None,
+        typer.Argument(
+            help="Index directory, or milvus://HOST:PORT/COLLECTION.",
+            show_default="SWIFTLET_INDEX",
+        ),
     ] = None,
     encoder: ServedEncoderOption = None,
     precision: PrecisionOption = None,

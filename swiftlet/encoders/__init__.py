@@ -5,6 +5,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from swiftlet.retrieval.errors import InvalidArgumentError
+from swiftlet.retrieval.milvus.address import Address
 
 DEFAULT_ENCODER = Path(__file__).parent / "all-MiniLM-L6-v2"
 """The default encoder of documents."""
@@ -43,8 +44,10 @@ def find_shipped(model: Path) -> Path:
     return shipped if is_name else model
 
 
-def of_index(index: Path) -> Path:
+def of_index(index: Path | Address) -> Path:
     """The query encoder of an index: its own, if it has one, or else the one that ships."""
+    if isinstance(index, Address):
+        return DEFAULT_QUERY_ENCODER
     own = index / QUERY_ENCODER_FOLDER
     # Unlike Path.is_dir, it is False where a directory may not be read; opening the index says so.
     return own if os.path.isdir(own) else DEFAULT_QUERY_ENCODER  # noqa: PTH112

@@ -10,8 +10,8 @@ from typing import Any
 from swiftlet.indexing.assembly import Assembly
 from swiftlet.indexing.document_writer import Splitter, StoredCorpus
 from swiftlet.indexing.embeddings import EmbeddingsFile, encode_corpus
+from swiftlet.indexing.encoded import EncodedCorpus
 from swiftlet.indexing.progress import Progress, Silence
-from swiftlet.indexing.shards import Shards
 from swiftlet.retrieval.encoder import OnnxEncoder, Precision
 from swiftlet.retrieval.engines import DEFAULT_ENGINE, find_engine
 from swiftlet.retrieval.lexical.analysis import DEFAULT_LANGUAGE, analysis_of
@@ -81,7 +81,7 @@ class BuildSettings:
 
 
 def build_index(
-    documents: Iterable[Document] | Shards,
+    documents: Iterable[Document] | EncodedCorpus,
     encoder_directory: Path,
     out: Path,
     settings: BuildSettings | None = None,
@@ -92,7 +92,7 @@ def build_index(
 ) -> Manifest:
     """Encode `documents` and write the index directory `out`, completely or not at all.
 
-    Shards were encoded before, and keep their splitting and precision. Memory holds the index and
+    A corpus that was encoded before keeps its splitting and precision. Memory holds the index and
     one buffer, for any size of the corpus. After an interruption, the embeddings so far are reused
     if encoder, corpus and splitting are the same.
 
@@ -109,7 +109,7 @@ def build_index(
     check_target(out, overwrite=overwrite, kind="index")
     threads = settings.threads or available_processors()
     splitter: Splitter
-    if isinstance(documents, Shards):
+    if isinstance(documents, EncodedCorpus):
         encoder = documents.load_encoder(encoder_directory)
         details, splitter, embeddings_of = documents.details, documents, documents.copy_embeddings
         documents, embeddings_file = documents.documents(), _COPIED_FILE

@@ -9,14 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from swiftlet.indexing.document_writer import StoredCorpus
-from swiftlet.indexing.embeddings import EmbeddingsFile
-from swiftlet.indexing.progress import Progress
-from swiftlet.indexing.split_documents import SplitBefore, SplitDocument, stored_documents
+from swiftlet.indexing.encoded import EncodedCorpus
+from swiftlet.indexing.split_documents import SplitDocument, stored_documents
 from swiftlet.retrieval.arguments import path_of
 from swiftlet.retrieval.directory import DOCUMENTS_FILE
 from swiftlet.retrieval.documents import connect_read_only
-from swiftlet.retrieval.encoder import OnnxEncoder
 from swiftlet.retrieval.errors import ArtefactError, InvalidArgumentError
 from swiftlet.retrieval.manifest import FILE_NAME as MANIFEST_FILE
 from swiftlet.retrieval.manifest import Manifest, load_manifest, read_manifest
@@ -62,11 +59,10 @@ class Shard:
         return place % self.of == self.number - 1
 
 
-class Shards(SplitBefore):
-    """All shards of a corpus, which `swiftlet.build` takes as a corpus.
+class Shards(EncodedCorpus):
+    """All shards of a corpus, which `swiftlet.build` takes as a corpus."""
 
-    `details` say how documents were split and encoded, as in the manifest of an index.
-    """
+    name = "the shards"
 
     def __init__(self, directories: Sequence[str | os.PathLike[str]]) -> None:
         """Open shards, or folders of shards, after every file is verified.
@@ -99,54 +95,32 @@ class Shards(SplitBefore):
                 "missing: encode or name them, too"
             )
         self.details = {name: value for name, value in details.items() if name not in _OF_SHARD}
+        first = ordered[0][1]
+        self.dim, self.embedding_space = first.dim, first.embedding_space
+        self.num_passages = sum(shard.details["num_passages"] for _, shard in ordered)
         self._places = [place for place, _ in ordered]
 
-    def load_encoder(self, directory: Path) -> OnnxEncoder:
-        """The encoder in `directory`, which must be the one that encoded the shards.
-
-        :raises ArtefactError: When it is another one, or damaged.
-        """
-        encoder = OnnxEncoder.load(directory, precision=self.details["precision"])
-        if encoder.manifest.fingerprint != self.details["encoder_fingerprint"]:
-            raise ArtefactError(
-                f"the shards were encoded by {self.details['encoder']!r}, and not by {directory}: "
-                "name that encoder with --encoder (in Python encoder=)"
-            )
-        return encoder
-
     def documents(self) -> Iterator[SplitDocument]:
-        """All documents in the order of the corpus."""
+        """As `EncodedCorpus.documents`, in the order of the corpus."""
         stores = [stored_documents(place / DOCUMENTS_FILE) for place in self._places]
         for documents in zip_longest(*stores):
             yield from filter(None, documents)
 
-    def copy_embeddings(
-        self, corpus: StoredCorpus, file: EmbeddingsFile, progress: Progress
-    ) -> None:
-        """Write the embeddings of all passages of `corpus`, which has all `documents`, to `file`.
-
-        :raises StorageError: When the file system refuses.
-        """
-        file.path.unlink(missing_ok=True)
+    def embeddings(self) -> Iterator[Embeddings]:
+        """As `EncodedCorpus.embeddings`."""
         sources = [np.load(place / EMBEDDINGS_FILE, mmap_mode="r") for place in self._places]
         numbers = [_documents_of_passages(place / DOCUMENTS_FILE) for place in self._places]
         places = [own * len(sources) + shard for shard, own in enumerate(numbers)]
         order = np.argsort(np.concatenate(places), kind="stable")
         shards = np.repeat(np.arange(len(sources)), [len(own) for own in numbers])
         rows = np.concatenate([np.arange(len(own)) for own in numbers])
-
-        def blocks() -> Iterator[Embeddings]:
-            for start in range(0, len(order), _BLOCK_ROWS):
-                taken = order[start : start + _BLOCK_ROWS]
-                block = np.empty((len(taken), file.width), dtype=np.float32)
-                for shard, source in enumerate(sources):
-                    chosen = shards[taken] == shard
-                    block[chosen] = source[rows[taken][chosen]]
-                yield block
-
-        progress.begin("Copying embeddings", corpus.num_passages)
-        for count in file.append(blocks()):
-            progress.advance(count)
+        for start in range(0, len(order), _BLOCK_ROWS):
+            taken = order[start : start + _BLOCK_ROWS]
+            block = np.empty((len(taken), sources[0].shape[1]), dtype=np.float32)
+            for shard, source in enumerate(sources):
+                chosen = shards[taken] == shard
+                block[chosen] = source[rows[taken][chosen]]
+            yield block
 
 
 def _places(directories: Sequence[Path]) -> list[Path]:

@@ -3,30 +3,24 @@
 import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack, closing, suppress
-from dataclasses import dataclass, replace
-from itertools import islice
+from dataclasses import replace
 from pathlib import Path
 from threading import Lock
-from typing import Any, Self
 
 import numpy as np
 
 from swiftlet.indexing.changes_writer import ChangesWriter
 from swiftlet.indexing.merge import EMBEDDINGS_FILE, merge_changes
 from swiftlet.indexing.preparation import Preparation, encoder_details
-from swiftlet.indexing.progress import Progress, Silence
+from swiftlet.indexing.progress import Progress
+from swiftlet.indexing.writing import Changed, Writer, checked_ids
 from swiftlet.retrieval.changes.log import Change, Changes
-from swiftlet.retrieval.corpora.lines import SkippedLines
-from swiftlet.retrieval.corpora.rows import Corpus, documents_of
 from swiftlet.retrieval.directory import DOCUMENTS_FILE
 from swiftlet.retrieval.documents import DocumentStore
 from swiftlet.retrieval.engines import open_index
 from swiftlet.retrieval.errors import (
     ArtefactError,
-    FilterError,
-    InvalidArgumentError,
     RetrievalError,
-    shown,
 )
 from swiftlet.retrieval.manifest import (
     CHANGEABLE_FORMAT_VERSION,
@@ -36,11 +30,7 @@ from swiftlet.retrieval.manifest import (
     read_manifest,
     write_manifest,
 )
-from swiftlet.retrieval.metadata.filters import Filter
 from swiftlet.retrieval.publication import flush, publish, writer_lock
-from swiftlet.retrieval.searcher import Searcher
-
-BATCH_DOCUMENTS = 100
 
 _FEWEST_PASSAGES = 1_000
 _PASSAGES_SHARE = 0.01
@@ -48,30 +38,7 @@ _DELETED_SHARE = 0.1
 _TUNED_DETAILS = ("weight", "weight_evidence")
 
 
-@dataclass(frozen=True, slots=True)
-class Changed:
-    """How many documents were put or deleted, the ids that were unknown, and the last change."""
-
-    num_documents: int
-    change: int
-    unknown: tuple[str, ...] = ()
-
-
-def ids_to_delete(searcher: Searcher, filter_: Mapping[str, Any] | Filter) -> list[str]:
-    """The ids of the documents that pass a filter, unless these are all documents.
-
-    :raises FilterError: When the filter is bad, or all documents pass it.
-    """
-    found = searcher.document_ids(filter_)
-    if found and len(found) == searcher.num_documents:
-        raise FilterError(
-            f"all documents ({len(found):,}) pass the filter; to delete them all, give their ids "
-            "or build another index"
-        )
-    return found
-
-
-class IndexWriter:
+class IndexWriter(Writer):
     """Changes one index directory. Thread-safe; an index has one writer at a time.
 
     A change is on the disk when its method returns. Searchers see it after `Searcher.refresh`.
@@ -98,7 +65,7 @@ class IndexWriter:
         self.index = index.resolve()
         """The directory that is written, without links."""
         self._encoder_directory, self._threads = encoder_directory, threads
-        self._preparation = Preparation(encoder_directory, threads)
+        super().__init__(Preparation(encoder_directory, threads))
         self._merging = Lock()
         self._writing = Lock()
         self._num_passages = self._num_touched = 0
@@ -115,36 +82,6 @@ class IndexWriter:
         except BaseException:
             self._exit.close()
             raise
-
-    def put(
-        self,
-        documents: Corpus,
-        *,
-        skipped: SkippedLines | None = None,
-        batch_documents: int = BATCH_DOCUMENTS,
-        progress: Progress | None = None,
-    ) -> Changed:
-        """Add documents; one with an id that the index has replaces the earlier document.
-
-        Each batch is written completely or not at all.
-
-        :param documents: A corpus, as `swiftlet.build` takes it.
-        :param skipped: Collects bad rows or lines, which are left out; None refuses them.
-        :param progress: Shows how many documents are written; None shows nothing.
-        :raises CollectionError: When a document is bad, or an id comes twice.
-        :raises ArtefactError: When the encoder is damaged, or is not that of the index.
-        :raises StorageError: When the file system refuses.
-        """
-        rest = documents_of(documents, skipped=skipped)
-        progress = progress or Silence()
-        progress.begin("Putting documents", None)
-        count = 0
-        while batch := list(islice(rest, batch_documents)):
-            manifest = self.manifest()
-            self.append(self._preparation.changes(batch, manifest), manifest)
-            count += len(batch)
-            progress.advance(len(batch))
-        return Changed(count, self.change)
 
     def manifest(self) -> Manifest:
         """The manifest of the index as it is now.
@@ -175,13 +112,7 @@ class IndexWriter:
         :raises InvalidArgumentError: When the ids are no list of strings.
         :raises StorageError: When the file system refuses; then no document is deleted.
         """
-        if isinstance(document_ids, str | bytes) or not isinstance(document_ids, Iterable):
-            raise InvalidArgumentError(
-                f"document_ids is {shown(document_ids)}, but a list of ids is expected"
-            )
-        ids = [*dict.fromkeys(document_ids)]
-        if bad := [each for each in ids if not isinstance(each, str)]:
-            raise InvalidArgumentError(f"the id {shown(bad[0])} is not a string")
+        ids = checked_ids(document_ids)
         gone = np.empty((0, self._manifest.width), dtype=np.float32)
         with self._writing:
             self._follow()
@@ -193,12 +124,17 @@ class IndexWriter:
             )
 
     @property
+    def place(self) -> Path:
+        """As `Writer.place`."""
+        return self.index
+
+    @property
     def num_documents(self) -> int:
         """Documents in the index, with all changes."""
         return self._store.num_documents - self._num_touched + sum(self._exists_now.values())
 
     @property
-    def needs_merge(self) -> bool:
+    def needs_merge(self) -> bool:  # type: ignore[override]
         """Whether the changes are so many that searches would be faster after `compact`."""
         most = max(_FEWEST_PASSAGES, _PASSAGES_SHARE * self._store.num_passages)
         touched = self._num_touched > _DELETED_SHARE * self._store.num_documents
@@ -247,12 +183,6 @@ class IndexWriter:
         """Unlock the index; nothing may be running, and nothing can follow."""
         self._closed = True
         self._exit.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def _append(self, changes: Sequence[Change]) -> None:
         """Write the changes with the next numbers, in one transaction, while `_writing` is held."""

@@ -11,8 +11,9 @@ from swiftlet.indexing.shard_writer import write_shard
 from swiftlet.indexing.shards import Shard, Shards
 from swiftlet.indexing.snapshot import snapshot as write_snapshot
 from swiftlet.indexing.vectors_export import export_vectors as write_vectors
-from swiftlet.indexing.writer import IndexWriter
-from swiftlet.retrieval.arguments import path_of, whole_number
+from swiftlet.indexing.writers import open_writer
+from swiftlet.indexing.writing import Writer
+from swiftlet.retrieval.arguments import path_of, place_of, whole_number
 from swiftlet.retrieval.corpora.lines import SkippedLines
 from swiftlet.retrieval.corpora.rows import Corpus, documents_of
 from swiftlet.retrieval.encoder import OnnxEncoder, Precision
@@ -20,6 +21,7 @@ from swiftlet.retrieval.engines import DEFAULT_ENGINE
 from swiftlet.retrieval.errors import InvalidArgumentError, shown
 from swiftlet.retrieval.lexical.analysis import DEFAULT_LANGUAGE
 from swiftlet.retrieval.manifest import Manifest
+from swiftlet.retrieval.milvus.address import Address, parse_address
 from swiftlet.retrieval.reranker import OnnxReranker
 from swiftlet.retrieval.searcher import Searcher
 
@@ -150,8 +152,9 @@ def open_searcher(
     reranker: StrPath | None = None,
     readers: int = 1,
 ) -> Searcher:
-    """Open an index directory for searching, after every file is verified.
+    """Open an index for searching; every file of a directory is verified.
 
+    :param index: A directory, or the address of a collection, milvus://HOST:PORT/COLLECTION.
     :param encoder: The directory of a query encoder of the index's embedding space; None takes the
         index's own, or else the one that ships.
     :param precision: The encoder's model; None takes the encoder's default.
@@ -160,9 +163,10 @@ def open_searcher(
     :raises ArtefactError: When the index or the encoder is damaged, or they do not fit together.
     :raises InvalidArgumentError: When an argument is of another type or out of range, or the
         encoder has no model of this precision.
+    :raises IndexServerError: When the server of an address does not answer.
     """
     readers = whole_number("readers", readers, least=1)
-    place = path_of("index", index)
+    place = place_of("index", index)
     given = None if encoder is None else encoders.find(path_of("encoder", encoder))
     found = given or encoders.of_index(place)
     loaded = None if reranker is None else OnnxReranker.load(path_of("reranker", reranker))
@@ -171,9 +175,10 @@ def open_searcher(
 
 def write(
     index: StrPath, *, encoder: StrPath = encoders.DEFAULT_ENCODER, threads: int | None = None
-) -> IndexWriter:
-    """Open an index directory for changes, and lock it until the writer is closed.
+) -> Writer:
+    """Open an index for changes. A directory is locked until the writer is closed.
 
+    :param index: As in `open_searcher`.
     :param encoder: The directory of the document encoder that the index was built with.
     :param threads: Threads that encode; None takes all cores.
     :raises ArtefactError: When the index is damaged, or another process is writing it.
@@ -181,8 +186,64 @@ def write(
     :raises StorageError: When the index is on storage that cannot be written.
     """
     threads = None if threads is None else whole_number("threads", threads, least=1)
-    places = path_of("index", index), encoders.find(path_of("encoder", encoder))
-    return IndexWriter(*places, threads=threads)
+    places = place_of("index", index), encoders.find(path_of("encoder", encoder))
+    return open_writer(*places, threads=threads)
+
+
+def push(
+    index: StrPath | Shards,
+    to: str,
+    *,
+    overwrite: bool = False,
+    progress: Progress | None = None,
+) -> tuple[int, float]:
+    """Write an index, with its changes, to a collection of a Milvus server, without encoding.
+
+    As `swiftlet.indexing.milvus.push.push`.
+
+    :param index: An index directory, or `Shards`.
+    :param to: The address of the collection, milvus://HOST:PORT/COLLECTION.
+    :returns: The number of passages, and the share of the nearest passages that searches find.
+    :raises RetrievalError: When the index is bad, the collection exists, or the server refuses.
+    """
+    from swiftlet.indexing.milvus.push import push as write_collection
+
+    source = index if isinstance(index, Shards) else path_of("index", index)
+    return write_collection(source, _address("to", to), overwrite=overwrite, progress=progress)
+
+
+def pull(
+    address: str,
+    out: StrPath,
+    *,
+    encoder: StrPath = encoders.DEFAULT_ENCODER,
+    overwrite: bool = False,
+    threads: int | None = None,
+    progress: Progress | None = None,
+) -> Manifest:
+    """Build the index directory `out` from a collection of a Milvus server, without encoding.
+
+    :param address: That of the collection, milvus://HOST:PORT/COLLECTION.
+    :param encoder: The directory of the document encoder, which measures the recall of the index.
+    :param overwrite: Replace an existing index.
+    :raises RetrievalError: When the server, the collection, the encoder or the storage is bad.
+    """
+    from swiftlet.indexing.milvus.pull import pull as build_from
+
+    places = path_of("out", out), encoders.find(path_of("encoder", encoder))
+    threads = None if threads is None else whole_number("threads", threads, least=1)
+    return build_from(
+        _address("address", address),
+        *places,
+        overwrite=overwrite,
+        threads=threads,
+        progress=progress,
+    )
+
+
+def _address(name: str, value: object) -> Address:
+    found = place_of(name, value)
+    return found if isinstance(found, Address) else parse_address(f"{value}")
 
 
 def snapshot(index: StrPath, out: StrPath, *, overwrite: bool = False) -> Manifest:

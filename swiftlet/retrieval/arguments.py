@@ -3,12 +3,19 @@
 import operator
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from math import inf, nan
 from numbers import Real
 from pathlib import Path
 from typing import TypeVar
 
 from swiftlet.retrieval.errors import InvalidArgumentError, shown
+from swiftlet.retrieval.milvus.address import (
+    TOKEN_VARIABLE,
+    Address,
+    is_address,
+    parse_address,
+)
 from swiftlet.retrieval.modes import HIGHLIGHTINGS, Fusion, Highlighting, Mode
 
 T = TypeVar("T", bound=str)
@@ -53,6 +60,18 @@ def one_of(name: str, value: object, choices: Sequence[T]) -> T:
     raise InvalidArgumentError(
         f"{name} is {shown(value)}, but one of {', '.join(choices)} is expected"
     )
+
+
+def place_of(name: str, value: object) -> Path | Address:
+    """The value of the argument `name` as a path, or as an address with the token that is set.
+
+    :raises InvalidArgumentError: When it is neither.
+    """
+    if isinstance(value, Address):
+        return value
+    if isinstance(value, str) and is_address(value):
+        return replace(parse_address(value), token=os.environ.get(TOKEN_VARIABLE, ""))
+    return path_of(name, value)
 
 
 def path_of(name: str, value: object) -> Path:

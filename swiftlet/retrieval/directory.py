@@ -18,7 +18,7 @@ from swiftlet.retrieval.errors import ArtefactError, CorruptIndexError
 from swiftlet.retrieval.lexical.index import LEXICAL_FOLDER, LexicalIndex
 from swiftlet.retrieval.manifest import FILE_NAME, Manifest, load_manifest, read_manifest
 from swiftlet.retrieval.metadata.columns import COLUMNS_FOLDER, Columns
-from swiftlet.retrieval.stages.state import BaseParts, SearchParts
+from swiftlet.retrieval.parts import BaseParts, SearchParts
 from swiftlet.retrieval.types import Document
 
 DOCUMENTS_FILE = "documents.sqlite"
@@ -48,6 +48,8 @@ def documents(directory: Path) -> Iterator[Document]:
 class IndexDirectory:
     """The parts of an index directory as it is now; `refresh` follows it. Not thread-safe."""
 
+    keeps_state = True
+    seconds_between_looks = 0.25
     manifest: Manifest
     base: BaseParts
     parts: SearchParts

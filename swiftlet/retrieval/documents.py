@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from pydantic_core import from_json
 
@@ -53,6 +53,28 @@ class StoredPassage(NamedTuple):
     passage: Passage
     title: str
     metadata: Mapping[str, object]
+
+
+class Store(Protocol):
+    """Gives the documents and passages of an index. Thread-safe."""
+
+    num_documents: int
+    num_passages: int
+
+    def passages(self, rows: Sequence[int], *, include_text: bool = True) -> list[StoredPassage]:
+        """The passages at `rows`, in that order; their text is empty without `include_text`."""
+        ...
+
+    def document(self, document_id: str) -> Document:
+        """The document with this id.
+
+        :raises UnknownDocumentError: When there is none.
+        """
+        ...
+
+    def close(self) -> None:
+        """Close what it has opened; later reads are refused."""
+        ...
 
 
 class DocumentStore:

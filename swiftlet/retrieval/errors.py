@@ -108,6 +108,22 @@ class EmbeddingSpaceMismatch(ArtefactError):  # noqa: N818 - the name states the
     """A query encoder and an index come from different embedding spaces."""
 
 
+class IndexServerError(RetrievalError):
+    """The server that holds an index does not answer, or not as expected."""
+
+
+class IndexServerAwayError(IndexServerError):
+    """The server that holds an index cannot be reached."""
+
+
+class IndexServerTimeoutError(IndexServerError):
+    """The server that holds an index has not answered in time."""
+
+
+class ChangedMeanwhileError(IndexServerError):
+    """A passage that a search found was gone when its text was read."""
+
+
 class MissingExtraError(RetrievalError):
     """A package that only some commands need is not installed; names the extra that has it."""
 

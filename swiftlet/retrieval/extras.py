@@ -6,7 +6,9 @@ from typing import Literal
 
 from swiftlet.retrieval.errors import MissingExtraError
 
-Extra = Literal["arrow", "evaluation", "export", "irds", "tensorboard", "tracing", "training"]
+Extra = Literal[
+    "arrow", "evaluation", "export", "irds", "milvus", "tensorboard", "tracing", "training"
+]
 
 
 @contextmanager

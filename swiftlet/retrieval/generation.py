@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from math import inf
 from time import perf_counter
 
-from swiftlet.retrieval.stages.state import SearchParts, SearchState, Stage
+from swiftlet.retrieval.parts import SearchParts
+from swiftlet.retrieval.stages.state import SearchState, Stage
 from swiftlet.retrieval.types import SearchResult
 
 _WIDENING = 4

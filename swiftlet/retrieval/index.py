@@ -61,6 +61,18 @@ class SearchedRows(Protocol):
         """As `VectorIndex.scores`."""
         ...
 
+    def has_all(self, asked: int, found: int) -> bool:
+        """Whether a search for `asked` candidates, which `found` so many, has found every row."""
+        ...
+
+
+class CountedRows:
+    """Rows of which the number is known."""
+
+    def has_all(self: SearchedRows, asked: int, found: int) -> bool:  # noqa: ARG002
+        """As `SearchedRows.has_all`."""
+        return asked >= self.size
+
 
 class Restrictable(SearchedRows, Protocol):
     """Rows of which some can be searched alone."""
@@ -70,7 +82,7 @@ class Restrictable(SearchedRows, Protocol):
         ...
 
 
-class VectorIndex(ABC):
+class VectorIndex(CountedRows, ABC):
     """Finds the passages with the largest inner product with a query's embedding."""
 
     file_name: str
@@ -95,13 +107,13 @@ class VectorIndex(ABC):
         """The number of embeddings that an index of `num_passages` passages is trained on."""
         return num_passages
 
-    def train(self, embeddings: Embeddings, *, threads: int = 1) -> None:  # noqa: B027
+    def train(self, embeddings: Embeddings, *, threads: int = 1) -> None:
         """Learn from a sample (n, dim) how to code embeddings, if the index codes them.
 
         :raises InvalidArgumentError: When the sample is too small for this index.
         """
 
-    def reserve(self, num_rows: int) -> None:  # noqa: B027
+    def reserve(self, num_rows: int) -> None:
         """Prepare for `num_rows` rows in all, so that adding them takes less memory."""
 
     @abstractmethod
@@ -206,7 +218,7 @@ class Engine(VectorIndex):
         return self.create(self.exact_factory, self.dim)
 
 
-class RestrictedIndex:
+class RestrictedIndex(CountedRows):
     """Some rows of a vector index, searched as if there were no others. Thread-safe."""
 
     def __init__(self, index: VectorIndex, allowed: Mask) -> None:

@@ -9,7 +9,14 @@ from pathlib import Path
 
 import numpy as np
 
-from swiftlet.retrieval.index import Mask, Rows, SearchedRows, SearchParameters, VectorIndex
+from swiftlet.retrieval.index import (
+    CountedRows,
+    Mask,
+    Rows,
+    SearchedRows,
+    SearchParameters,
+    VectorIndex,
+)
 from swiftlet.retrieval.types import Embeddings
 
 
@@ -28,7 +35,7 @@ def best_rows(rows: Rows, vectors: int) -> tuple[Rows, Rows]:
     return passages[places], places
 
 
-class GroupedRows:
+class GroupedRows(CountedRows):
     """Rows of vectors, searched as passages of `vectors` rows each. Thread-safe."""
 
     def __init__(self, rows: SearchedRows, vectors: int) -> None:

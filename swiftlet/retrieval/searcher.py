@@ -1,15 +1,14 @@
 """An open index that answers queries."""
 
 from collections.abc import Mapping
+from contextlib import suppress
 from copy import copy
 from functools import partial
-from itertools import islice
 from math import inf
 from pathlib import Path
 from threading import Lock
 from typing import Any, Self
 
-from swiftlet.retrieval.aggregation import DocumentNumbers
 from swiftlet.retrieval.arguments import (
     check_fusion,
     check_options,
@@ -18,32 +17,33 @@ from swiftlet.retrieval.arguments import (
     one_of,
     whole_number,
 )
+from swiftlet.retrieval.deadline import due_at
 from swiftlet.retrieval.directory import IndexDirectory
-from swiftlet.retrieval.documents import DocumentStore
 from swiftlet.retrieval.embedding_space import check_embedding_spaces
-from swiftlet.retrieval.encoder import Encoder, OnnxEncoder, Precision
-from swiftlet.retrieval.errors import InvalidArgumentError, RetrievalError, shown
+from swiftlet.retrieval.encoder import OnnxEncoder, Precision
+from swiftlet.retrieval.errors import (
+    ChangedMeanwhileError,
+    InvalidArgumentError,
+    RetrievalError,
+    shown,
+)
 from swiftlet.retrieval.generation import Generation
-from swiftlet.retrieval.index import VectorIndex
-from swiftlet.retrieval.lexical.index import LexicalIndex
 from swiftlet.retrieval.manifest import Manifest, read_manifest
-from swiftlet.retrieval.metadata.columns import Columns, Value
-from swiftlet.retrieval.metadata.facets import facet_values
+from swiftlet.retrieval.metadata.columns import Value
 from swiftlet.retrieval.metadata.filters import Every, Filter, parse_filter
 from swiftlet.retrieval.metadata.grouping import (
     GroupedResult,
     OneEmbedding,
-    check_single_values,
     find_groups,
 )
+from swiftlet.retrieval.milvus.address import Address
 from swiftlet.retrieval.modes import DEFAULT_WEIGHT, FUSIONS, MODES, Fusion, Highlighting, Mode
+from swiftlet.retrieval.parts import IndexSource, SearchParts
 from swiftlet.retrieval.reranker import Reranker
 from swiftlet.retrieval.stages import STAGES
 from swiftlet.retrieval.stages.state import (
-    BaseParts,
     EmbeddingCache,
     Reranking,
-    SearchParts,
     SearchState,
     depth_of,
     num_candidates_for,
@@ -51,31 +51,28 @@ from swiftlet.retrieval.stages.state import (
 from swiftlet.retrieval.text import check_query
 from swiftlet.retrieval.types import Document, SearchResult
 
-_MOST_FIELDS = 100
+_ATTEMPTS = 3
+"""How often a search is made whose documents are deleted meanwhile."""
 
 
 class Searcher:
     """Answers queries on the calling thread. Thread-safe."""
 
-    def __init__(
-        self,
-        *,
-        encoder: Encoder,
-        index: VectorIndex,
-        lexical: LexicalIndex | None = None,
-        columns: Columns | None = None,
-        passage_to_document: DocumentNumbers,
-        store: DocumentStore,
-        index_manifest: Manifest,
-        encoder_manifest: Manifest,
-        reranker: Reranker | None = None,
-    ) -> None:
-        """Put the parts together.
+    place: Path | Address | None = None
+    """The directory, or the address, that was opened."""
 
-        :raises CorruptIndexError: When they do not hold the same passages.
+    problem = ""
+    """Why searches would find nothing or something wrong now, if `refresh` has found that out."""
+
+    def __init__(
+        self, source: IndexSource, encoder_manifest: Manifest, reranker: Reranker | None = None
+    ) -> None:
+        """Search the index that `source` gives, which has its encoder.
+
+        :param reranker: What searches with `rerank` are re-ranked by.
+        :raises CorruptIndexError: When the parts of the index do not belong together.
         :raises EmbeddingSpaceMismatch: When encoder and index are of different embedding spaces.
         """
-        self.encoder = encoder
         self.encoder_manifest = encoder_manifest
         self.reranker = reranker
         self._stages = STAGES
@@ -83,19 +80,14 @@ class Searcher:
         """In the order of `SearchResult.stage_seconds`."""
         self._closed = False
         self._behind = False
-        self._directory: IndexDirectory | None = None
-        self.path: Path | None = None
-        """The directory that was opened."""
+        self._source = source
         self._refreshing = Lock()
-        parts = BaseParts(encoder, index, lexical, columns, passage_to_document, store)
-        check_embedding_spaces(encoder_manifest, index_manifest)
-        parts.check()
-        self._serve(parts, parts, index_manifest, 0, index_manifest.short_fingerprint)
+        self._serve(*source.state)
 
     @classmethod
     def open(
         cls,
-        index_directory: Path,
+        index: Path | Address,
         encoder_directory: Path,
         *,
         precision: Precision | None = None,
@@ -104,33 +96,28 @@ class Searcher:
     ) -> "Searcher":
         """Open an index with the query encoder in `encoder_directory`; verifies every file of both.
 
+        :param index: A directory, or the address of a collection on a Milvus server.
         :param reranker: What searches with `rerank` are re-ranked by.
         :param readers: How many threads will search at once; no file is opened later for them.
         :raises ManifestError: When one is of another kind or of a newer format.
         :raises CorruptArtefactError: When a file has been altered.
         :raises EmbeddingSpaceMismatch: When their embedding spaces differ.
+        :raises IndexServerError: When the server of an address does not answer.
+        :raises InvalidArgumentError: When there is no such collection.
         """
-        # The quick checks come first.
-        check_embedding_spaces(
-            read_manifest(encoder_directory, "encoder"), read_manifest(index_directory, "index")
-        )
+        of_encoder = read_manifest(encoder_directory, "encoder")
+        if isinstance(index, Path):  # the quick check comes first
+            check_embedding_spaces(of_encoder, read_manifest(index, "index"))
         encoder = OnnxEncoder.load(encoder_directory, precision=precision)
-        directory = IndexDirectory(index_directory, encoder, readers=readers)
-        base = directory.base
-        searcher = cls(
-            encoder=encoder,
-            index=base.index,
-            lexical=base.lexical,
-            columns=base.columns,
-            passage_to_document=base.passage_to_document,
-            store=base.store,
-            index_manifest=directory.manifest,
-            encoder_manifest=encoder.manifest,
-            reranker=reranker,
-        )
-        searcher._directory = directory
-        searcher.path = index_directory
-        searcher._serve(base, *directory.state)
+        source: IndexSource
+        if isinstance(index, Path):
+            source = IndexDirectory(index, encoder, readers=readers)
+        else:
+            from swiftlet.retrieval.milvus.source import MilvusIndex
+
+            source = MilvusIndex(index, encoder)
+        searcher = cls(source, encoder.manifest, reranker)
+        searcher.place = index
         return searcher
 
     def refresh(self) -> bool:
@@ -138,41 +125,37 @@ class Searcher:
 
         Searches that run keep what they began with. If nothing is new, this takes microseconds.
 
-        :raises ArtefactError: When the index is damaged, or its embedding space is another one now;
-            then searches go on as before.
+        :raises ArtefactError: When the index is damaged, or its embedding space is another one now.
+            Searches of a directory go on as before; of others, `problem` says why they should not.
+        :raises IndexServerError: When the server that holds the index does not answer.
         :raises RetrievalError: When the searcher is closed.
         """
         with self._refreshing:
-            directory = self._directory
             if self._closed:
                 raise RetrievalError("the searcher is closed: open the index again")
-            if directory is None or not (directory.refresh() or self._behind):
-                return False
-            self._behind = True
-            check_embedding_spaces(self.encoder_manifest, directory.manifest)
-            directory.base.check()
-            self._serve(directory.base, *directory.state)
-            return True
+            try:
+                is_new = self._source.refresh() or self._behind
+                if is_new:
+                    self._behind = True
+                    self._serve(*self._source.state)
+            except RetrievalError as error:
+                self.problem = "" if self._source.keeps_state else f"{error}"
+                raise
+            self.problem = ""
+            return is_new
 
-    def _serve(
-        self,
-        base: BaseParts,
-        parts: SearchParts,
-        manifest: Manifest,
-        change: int,
-        generation: str,
-    ) -> None:
+    def _serve(self, parts: SearchParts, manifest: Manifest, change: int, generation: str) -> None:
         """Answer with `parts` from now on."""
-        self.base = base
-        """The parts without the changes that a writer has made since they were built."""
-        self.index = base.index
+        check_embedding_spaces(self.encoder_manifest, manifest)
+        parts.check()
+        self.encoder = parts.encoder
         self.index_manifest = manifest
-        self.modes: tuple[Mode, ...] = MODES if base.lexical is not None else ("dense",)
+        self.modes: tuple[Mode, ...] = MODES if parts.lexical is not None else ("dense",)
         """The modes that this index can be searched in; the first one is the default."""
         weight = manifest.details.get("weight", DEFAULT_WEIGHT)
         self.weight = number("weight", weight, least=0, most=1)
         """The weight of the dense score in a hybrid search, unless a search gives another one."""
-        facets = () if base.columns is None else manifest.details.get("facets", ())
+        facets = manifest.details.get("facets", ()) if parts.counts_values else ()
         self.facet_fields: tuple[str, ...] = tuple(facets)
         """The fields that `facets` counts."""
         self.change = change
@@ -181,38 +164,44 @@ class Searcher:
         self._behind = False
 
     @property
+    def seconds_between_looks(self) -> float:
+        """How often a service should `refresh`."""
+        return self._source.seconds_between_looks
+
+    @property
     def generation(self) -> str:
         """Names the index and its changes: searches of the same generation find the same."""
         return self._generation.name
 
     @property
+    def parts(self) -> SearchParts:
+        """The parts that searches use now."""
+        return self._generation.parts
+
+    @property
     def num_documents(self) -> int:
         """Documents in the index."""
-        return self._generation.parts.store.num_documents
+        return self.parts.store.num_documents
 
     @property
     def num_passages(self) -> int:
         """Passages in the index."""
-        return self._generation.parts.store.num_passages
+        return self.parts.store.num_passages
 
     @property
     def num_changed_passages(self) -> int:
         """Passages that have been put since the base was built."""
-        return self._generation.parts.num_rows - self.index.size
+        return self.parts.num_changed_rows
 
     @property
     def num_tombstones(self) -> int:
         """Passages that are deleted or replaced, and take place until the next merge."""
-        parts = self._generation.parts
-        return parts.num_rows - parts.store.num_passages
+        return self.parts.num_rows - self.parts.store.num_passages
 
     @property
     def fields(self) -> tuple[str, ...]:
         """The fields of the metadata that a filter can name, at most 100."""
-        parts = self._generation.parts
-        found = parts.passing_documents(Every(())) if parts.columns is not None else ()
-        names = {name for columns, _ in found for name in islice(columns.fields(), _MOST_FIELDS)}
-        return tuple(sorted(names)[:_MOST_FIELDS])
+        return self.parts.fields()
 
     def search(
         self,
@@ -252,7 +241,8 @@ class Searcher:
             nearest in meaning; it takes about as long as encoding every sentence as a query.
         :param rerank: Order this many of the best documents by the re-ranker.
         :param deadline: The time of `perf_counter` at which the answer is due: the re-ranker ends
-            before, and documents that it has not scored follow in the order that they had.
+            before, and documents that it has not scored follow in the order that they had. A server
+            that holds the index has no more time.
         :param cache: Embeddings that this searcher's encoder made before.
         :param options: Values for stages that take some, by the name of the stage.
         :raises QueryError: When the query is blank or not valid text.
@@ -262,6 +252,7 @@ class Searcher:
         :raises RetrievalError: When the searcher is closed.
         :raises RuntimeError: When a stage after the filters has left out hits that are wanted, or
             ordered them otherwise than by their scores.
+        :raises IndexServerError: When the server that holds the index does not answer in time.
         """
         query = check_query(query)
         top_k = whole_number("top_k", top_k, least=1)
@@ -270,12 +261,14 @@ class Searcher:
         offset = whole_number("offset", offset, least=0)
         check_fusion(fusion, weight, offset)
         depth = depth_of(offset, top_k)
-        reranking = self._reranking(rerank, number("deadline", deadline))
+        deadline = number("deadline", deadline)
+        reranking = self._reranking(rerank, deadline)
         if reranking is not None:
             depth = max(depth, reranking.top_n)
         if options:
             check_options(options, self.stage_names)
-        search = SearchState(
+        new_search = partial(
+            SearchState,
             query=query,
             filter=None if filter is None else parse_filter(filter),
             offset=offset,
@@ -292,7 +285,11 @@ class Searcher:
             depth=depth,
             reranking=reranking,
         )
-        return self._generation.search(search)
+        for _ in range(_ATTEMPTS - 1):
+            with suppress(ChangedMeanwhileError), due_at(deadline):
+                return self._generation.search(new_search())
+        with due_at(deadline):
+            return self._generation.search(new_search())
 
     def search_groups(
         self,
@@ -328,8 +325,7 @@ class Searcher:
         passing = Every(()) if filter is None else parse_filter(filter)
         # One generation for all searches: `refresh` does not change that of the copy.
         pinned = copy(self)
-        parts = pinned._generation.parts.passing_documents(passing)  # noqa: SLF001 - a copy
-        check_single_values(group_by, parts)
+        pinned.parts.check_groups(group_by, passing)
         cache = OneEmbedding() if cache is None else cache
         search = partial(pinned.search, query, cache=cache, **options)
         return find_groups(search, group_by, passing, count=top_k, size=group_size)
@@ -369,18 +365,15 @@ class Searcher:
         :param filter: Only documents that pass it are counted.
         :raises FilterError: When the filter is malformed, or names a field that no document has.
         """
-        parts = self._generation.parts
-        if parts.columns is None:
-            return {}
-        found = parts.passing_documents(Every(()) if filter is None else parse_filter(filter))
-        return {field: facet_values(field, found) for field in self.facet_fields}
+        tree = Every(()) if filter is None else parse_filter(filter)
+        return {**self.parts.facets(self.facet_fields, tree)}
 
     def document_ids(self, filter: Mapping[str, Any] | Filter) -> list[str]:  # noqa: A002
         """The ids of all documents that pass a filter, in no particular order.
 
         :raises FilterError: As `facets`.
         """
-        return self._generation.parts.document_ids(parse_filter(filter))
+        return self.parts.document_ids(parse_filter(filter))
 
     def document(self, document_id: str) -> Document:
         """The document with this id.
@@ -388,14 +381,13 @@ class Searcher:
         :raises UnknownDocumentError: When there is none.
         :raises RetrievalError: When the searcher is closed.
         """
-        return self._generation.parts.store.document(document_id)
+        return self.parts.store.document(document_id)
 
     def close(self) -> None:
         """Close the document store; no search may be running, and none can follow."""
         self._closed = True
-        if self._directory is not None:
-            self._directory.close()
-        self._generation.parts.store.close()
+        self._source.close()
+        self.parts.store.close()
 
     def __enter__(self) -> Self:
         return self

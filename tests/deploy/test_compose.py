@@ -1,6 +1,7 @@
 """The compose files, as the real tool reads them."""
 
 import re
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -8,10 +9,12 @@ import pytest
 import yaml
 
 from service.settings import PREFIX, Settings
+from swiftlet.retrieval.milvus.address import parse_address
 from tests.deploy.tools import DEPLOY, ROOT, ask, output_of
 
 FILES = ["--file", DEPLOY / "compose.yaml"]
 WITH_VOLUME = [*FILES, "--file", DEPLOY / "compose.volume.yaml"]
+WITH_MILVUS = [*FILES, "--file", DEPLOY / "compose.milvus.yaml"]
 
 
 def services_of(*files: object, **environment: str) -> dict[str, Any]:
@@ -60,6 +63,7 @@ def test_the_image_has_the_health_check_and_names_its_user_by_number() -> None:
 def test_every_setting_that_a_file_names_exists(services: dict[str, Any]) -> None:
     named = {*services["swiftlet"]["environment"]}
     named |= {*services_of(*WITH_VOLUME, INDEXES="/srv")["swiftlet"]["environment"]}
+    named |= {*services_of(*WITH_MILVUS, COLLECTION="papers")["swiftlet"]["environment"]}
     assert named <= {PREFIX + name.upper() for name in Settings.model_fields}
 
 
@@ -77,6 +81,23 @@ def test_an_index_of_ones_own_is_mounted_for_reading_where_the_setting_looks_for
     (volume,) = service["volumes"]
     expected = {"type": "bind", "source": "/srv/indexes", "target": "/data", "read_only": True}
     assert volume == volume | expected
+
+
+def test_a_collection_is_served_from_milvus_and_its_parts() -> None:
+    services = services_of(*WITH_MILVUS, COLLECTION="papers")
+    assert set(services) == {"swiftlet", "prometheus", "grafana", "milvus", "etcd", "minio"}
+    address = services["swiftlet"]["environment"]["SWIFTLET_INDEX"]
+    assert f"{parse_address(address)}" == "milvus://milvus:19530/papers"
+    assert (
+        services["swiftlet"]["build"]["args"]["EXTRAS"]
+        in tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    )
+    assert set(services["milvus"]["depends_on"]) == {"etcd", "minio"}
+    (port,) = yaml.safe_load((DEPLOY / "compose.milvus.yaml").read_text())["services"]["milvus"][
+        "ports"
+    ]
+    assert port.startswith("127.0.0.1:")
+    assert "ports" not in services["etcd"] | services["minio"]
 
 
 def test_without_the_folder_of_indexes_the_error_names_the_variable() -> None:

@@ -7,7 +7,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import httpx
@@ -23,6 +23,7 @@ from service.reload import Reloader
 from service.state import ServiceState
 from swiftlet.encoders import DEFAULT_ENCODER
 from swiftlet.retrieval.encoder import Encoder
+from swiftlet.retrieval.parts import FixedIndex
 from swiftlet.retrieval.searcher import Searcher
 from tests.service.attacker import Attacker
 
@@ -104,8 +105,13 @@ def start_server(small_index: Path) -> Iterator[Callable[..., Server]]:
 def running(index: Path, **settings: object) -> Iterator[Server]:
     """A server that must stop cleanly at the end."""
     server = start(index, **settings)
-    assert server.url, server.log
-    yield server
+    try:
+        assert server.url, server.log
+        yield server
+    except BaseException:
+        server.process.kill()
+        server.ended()
+        raise
     server.process.terminate()
     assert server.ended() == 0, server.log
 
@@ -145,14 +151,8 @@ def client(server: Server) -> Iterator[httpx.Client]:
 
 def with_encoder(searcher: Searcher, encoder: Encoder) -> Searcher:
     """A searcher with the same index and another encoder."""
-    return Searcher(
-        encoder=encoder,
-        index=searcher.index,
-        passage_to_document=searcher.base.passage_to_document,
-        store=searcher.base.store,
-        index_manifest=searcher.index_manifest,
-        encoder_manifest=searcher.encoder_manifest,
-    )
+    parts = replace(searcher.parts, encoder=encoder, lexical=None, columns=None)
+    return Searcher(FixedIndex(parts, searcher.index_manifest), searcher.encoder_manifest)
 
 
 @dataclass

@@ -254,7 +254,7 @@ def test_an_index_that_is_replaced_while_it_is_read_is_read_again_twice(
     monkeypatch.setattr(Searcher, "open", publish_meanwhile)
     if times == 1:
         with open_searcher(versions.settings()) as searcher:
-            assert searcher.path == versions.current.resolve() != first
+            assert searcher.place == versions.current.resolve() != first
     else:
         with pytest.raises(ReplacedError, match="current was replaced 3 times while it was read"):
             open_searcher(versions.settings())

@@ -22,6 +22,7 @@ from swiftlet.retrieval.engines.faiss_index import FaissIndex
 from swiftlet.retrieval.index import VectorIndex
 from swiftlet.retrieval.lexical.index import LEXICAL_FOLDER, LexicalIndex
 from swiftlet.retrieval.manifest import Manifest, load_manifest
+from swiftlet.retrieval.parts import BaseParts, FixedIndex
 from swiftlet.retrieval.searcher import Searcher
 from swiftlet.retrieval.types import Query, Run
 from training.distillation.settings import Judged
@@ -135,14 +136,10 @@ class IndexComparison:
     def searcher(self, encoder: Encoder, index: VectorIndex) -> Searcher:
         """Search an index of the same passages with an encoder of the same embedding space."""
         manifest = Manifest("encoder", encoder.dim, encoder.embedding_space, {}, "")
-        return Searcher(
-            encoder=encoder,
-            index=index,
-            passage_to_document=self._owners,
-            store=self._store,
-            index_manifest=self.manifest,
-            encoder_manifest=manifest,
+        parts = BaseParts(
+            encoder=encoder, index=index, passage_to_document=self._owners, store=self._store
         )
+        return Searcher(FixedIndex(parts, self.manifest), manifest)
 
     def retriever(self, encoder: Encoder, index: VectorIndex | None = None) -> SearcherRetriever:
         """Dense searches of the index, or of another one of the same passages."""

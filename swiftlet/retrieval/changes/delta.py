@@ -22,13 +22,13 @@ from swiftlet.retrieval.index import Mask, VectorIndex
 from swiftlet.retrieval.lexical.writing import GrowingWords
 from swiftlet.retrieval.metadata.columns import Columns
 from swiftlet.retrieval.metadata.filters import Filter, check_fields, passing
+from swiftlet.retrieval.parts import BaseParts, LocalParts
 from swiftlet.retrieval.passages import encoder_text
-from swiftlet.retrieval.stages.state import BaseParts, SearchParts
 from swiftlet.retrieval.types import Document, Embeddings
 
 
-@dataclass(frozen=True)
-class LivingParts(SearchParts):
+@dataclass(frozen=True, kw_only=True)
+class LivingParts(LocalParts):
     """The parts of a base together with its changes; immutable.
 
     `base_alive` (documents,) is by document number. `documents` are all that were put, `alive`
@@ -47,14 +47,23 @@ class LivingParts(SearchParts):
         """As `SearchParts.num_rows`."""
         return self.base.index.size + len(self.owners)
 
+    @property
+    def num_changed_rows(self) -> int:  # type: ignore[override]
+        """As `SearchParts.num_changed_rows`."""
+        return len(self.owners)
+
+    def check(self) -> None:
+        """As `SearchParts.check`."""
+        self.base.check()
+
     def passing(self, tree: Filter) -> tuple[Mask, int]:
-        """As `SearchParts.passing`; nothing that is deleted passes."""
+        """As `LocalParts.passing`; nothing that is deleted passes."""
         (_, base), (_, changed) = self.passing_documents(tree)
         rows = base[self.base.passage_to_document], changed[self.owners]
         return np.concatenate(rows), int(base.sum() + changed.sum())
 
     def passing_documents(self, tree: Filter) -> list[tuple[Columns, Mask]]:
-        """As `SearchParts.passing_documents`; nothing that is deleted passes."""
+        """As `LocalParts.passing_documents`; nothing that is deleted passes."""
         columns, changed_columns = self.base.checked_columns(), self._changed_columns
         check_fields(tree, [columns, changed_columns])
         base = passing(tree, columns, len(self.base_alive)) & self.base_alive

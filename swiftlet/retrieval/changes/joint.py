@@ -12,7 +12,7 @@ import numpy as np
 from swiftlet.retrieval.aggregation import DocumentNumbers
 from swiftlet.retrieval.documents import DocumentStore, StoredPassage
 from swiftlet.retrieval.errors import UnknownDocumentError
-from swiftlet.retrieval.index import Mask, Rows, SearchedRows, VectorIndex
+from swiftlet.retrieval.index import CountedRows, Mask, Rows, SearchedRows, VectorIndex
 from swiftlet.retrieval.lexical.index import LexicalIndex, LexicalQuery
 from swiftlet.retrieval.metadata.columns import Columns
 from swiftlet.retrieval.metadata.filters import Filter
@@ -22,7 +22,7 @@ _SURPLUS = 1.25
 _WIDENING = 4
 
 
-class SurvivingRows:
+class SurvivingRows(CountedRows):
     """The rows of a vector index that are not deleted. Thread-safe.
 
     A search fetches some more rows: while few are deleted, that is faster than a restriction.
@@ -52,7 +52,7 @@ class SurvivingRows:
         return self._index.scores(embedding, rows)
 
 
-class JointIndex:
+class JointIndex(CountedRows):
     """The rows of a base and those of its changes, searched as one index. Thread-safe."""
 
     def __init__(

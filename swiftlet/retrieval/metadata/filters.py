@@ -130,28 +130,41 @@ def check_fields(tree: Filter, parts: Iterable[Columns]) -> None:
     """
     parts = list(parts)
 
-    def exists(keys: KeyRange) -> bool:
-        return any(columns.codes(keys) for columns in parts)
+    def exists(condition: Condition) -> bool:
+        return any(columns.codes(keys) for columns in parts for keys in condition.keys)
+
+    if (condition := first_without_values(tree, exists)) is None:
+        return
+    names = sorted({name for columns in parts for name in columns.fields()})
+    raise FilterError(
+        f"the filter names {shown(condition.path)}, but "
+        + (f"the documents have the fields {shown(names)}" if names else "no document has metadata")
+    )
+
+
+def first_without_values(tree: Filter, exists: Callable[[Condition], bool]) -> Condition | None:
+    """The first condition on a field that no document has, if there is one.
+
+    :param exists: Whether a document passes a condition.
+    :raises FilterError: When documents have values of the field, but of other kinds.
+    """
+
+    def of_kind(path: str, kind: bytes) -> Condition:
+        keys = (field_keys(path, kind),) if kind else (field_keys(path), inner_keys(path))
+        return Condition(path, keys, kind)
 
     for condition in conditions(tree):
         path, kind = condition.path, condition.kind
-        if exists(field_keys(path, kind)) or (not kind and exists(_inner_keys(path))):
+        if exists(of_kind(path, kind)):
             continue
-        kinds = [name for kind, name in _KINDS.items() if exists(field_keys(path, kind))]
-        if kinds:
-            raise FilterError(
-                f"the filter compares {shown(path)} with {_KINDS[kind]}, but its values are "
-                f"{' and '.join(kinds)}"
-            )
-        names = sorted({name for columns in parts for name in columns.fields()})
+        kinds = [name for other, name in _KINDS.items() if exists(of_kind(path, other))]
+        if not kinds:
+            return condition
         raise FilterError(
-            f"the filter names {shown(path)}, but "
-            + (
-                f"the documents have the fields {shown(names)}"
-                if names
-                else "no document has metadata"
-            )
+            f"the filter compares {shown(path)} with {_KINDS[kind]}, but its values are "
+            f"{' and '.join(kinds)}"
         )
+    return None
 
 
 def passing(tree: Filter, columns: Columns, num_documents: int) -> NDArray[np.bool]:
@@ -215,7 +228,7 @@ def _operators(path: str, operators: Mapping[str, Any]) -> Iterator[Filter]:
             case "exists":
                 if not isinstance(operand, bool):
                     raise _expected(path, name, operand, "true or false")
-                found = Condition(path, (field_keys(path), _inner_keys(path)))
+                found = Condition(path, (field_keys(path), inner_keys(path)))
                 yield found if operand else Without(found)
             case "prefix":
                 if (
@@ -273,7 +286,7 @@ def _between(path: str, bounds: Mapping[str, Any]) -> Condition:
     return Condition(path, (KeyRange(first, end),), kind)
 
 
-def _inner_keys(path: str) -> KeyRange:
+def inner_keys(path: str) -> KeyRange:
     """The keys of all fields inside a nested field."""
     return keys_with(text_key(f"{path}.", "").split(b"\0", 1)[0])
 

@@ -6,7 +6,8 @@ from numpy.typing import NDArray
 from swiftlet.retrieval.aggregation import best_passages
 from swiftlet.retrieval.fusion import reciprocal_ranks, weighted_sum
 from swiftlet.retrieval.index import Rows
-from swiftlet.retrieval.stages.state import Ranking, SearchParts, SearchState
+from swiftlet.retrieval.parts import SearchParts
+from swiftlet.retrieval.stages.state import Ranking, SearchState
 from swiftlet.retrieval.types import Embeddings
 
 _UNKNOWN_SCORE = np.float32(2)  # above every cosine
@@ -32,7 +33,7 @@ class Dense:
         index = search.selection.index
         scores, rows = index.search(search.embedding, search.num_candidates)
         unseen = None
-        if search.num_candidates < index.size:
+        if not index.has_all(search.num_candidates, len(scores)):
             unseen = scores[-1] if len(scores) else _UNKNOWN_SCORE
         search.dense = Ranking(scores, rows, unseen)
         return True

@@ -1,6 +1,7 @@
 """A query to its embedding, from the encoder or from the cache."""
 
-from swiftlet.retrieval.stages.state import SearchParts, SearchState
+from swiftlet.retrieval.parts import SearchParts
+from swiftlet.retrieval.stages.state import SearchState
 
 
 class Tokenise:

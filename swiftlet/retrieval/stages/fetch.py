@@ -1,6 +1,7 @@
 """The best documents to hits, with their texts."""
 
-from swiftlet.retrieval.stages.state import SearchParts, SearchState
+from swiftlet.retrieval.parts import SearchParts
+from swiftlet.retrieval.stages.state import SearchState
 from swiftlet.retrieval.types import Hit
 
 

@@ -1,9 +1,9 @@
 """A filter to the passages that pass it."""
 
-from functools import lru_cache, partial
+from functools import lru_cache
 
-from swiftlet.retrieval.metadata.filters import Filter as Tree
-from swiftlet.retrieval.stages.state import SearchParts, SearchState, Selection
+from swiftlet.retrieval.parts import SearchParts
+from swiftlet.retrieval.stages.state import SearchState
 
 _KEPT_SELECTIONS = 8
 """How many filters are kept ready: each takes about a byte for a passage, and up to 25 MB more."""
@@ -19,25 +19,11 @@ class Filter:
     repeats = False
 
     def __init__(self, parts: SearchParts) -> None:
-        self._all = Selection(parts.index, parts.lexical, parts.store.num_documents)
-        # A method would make a cycle, which keeps the files of a replaced index mapped.
-        self._select = lru_cache(_KEPT_SELECTIONS)(partial(_select, parts))
+        self._all = parts.selection(None)
+        self._select = lru_cache(_KEPT_SELECTIONS)(parts.selection)
 
     def run(self, search: SearchState) -> bool:
-        """Set the selection; no more documents are wanted than it has."""
-        found = None if search.filter is None else self._select(search.filter)
-        search.selection = found or self._all
-        search.num_wanted = min(search.num_wanted, search.selection.num_documents)
-        return search.filter is not None
-
-
-def _select(parts: SearchParts, tree: Tree) -> Selection | None:
-    """The passages of the documents that pass the filter; None if all documents do."""
-    allowed, num_documents = parts.passing(tree)
-    if num_documents == parts.store.num_documents:
-        return None
-    return Selection(
-        parts.index.restricted_to(allowed),
-        parts.lexical and parts.lexical.restricted_to(allowed, tree, parts.columns),
-        num_documents,
-    )
+        """Set the selection."""
+        is_filtered = search.filter is not None
+        search.selection = self._select(search.filter) if is_filtered else self._all
+        return is_filtered

@@ -4,7 +4,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 
-from swiftlet.retrieval.stages.state import SearchParts, SearchState
+from swiftlet.retrieval.parts import SearchParts
+from swiftlet.retrieval.stages.state import SearchState
 from swiftlet.retrieval.types import Span
 
 _SENTENCE = re.compile(r"\S.*?(?:[.!?…](?=\s|$)|[\u3002\uff01\uff1f]|(?=\n\s*\n)|$)", re.DOTALL)

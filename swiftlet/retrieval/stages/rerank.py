@@ -5,9 +5,10 @@ from time import perf_counter
 
 import numpy as np
 
+from swiftlet.retrieval.parts import SearchParts
 from swiftlet.retrieval.passages import encoder_text
 from swiftlet.retrieval.reranker import order_by, score_of
-from swiftlet.retrieval.stages.state import SearchParts, SearchState
+from swiftlet.retrieval.stages.state import SearchState
 
 # Of the time that is left, for the answer: at least so many seconds, and such a share.
 _SECONDS_FOR_THE_ANSWER, _SHARE_FOR_THE_ANSWER = 0.002, 0.1

@@ -1,36 +1,23 @@
 """A search under way, and the protocol of the stages that work on it."""
 
-from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from itertools import compress
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from swiftlet.retrieval.aggregation import DocumentNumbers, NumbersByRow
-from swiftlet.retrieval.documents import DocumentStore
-from swiftlet.retrieval.encoder import Encoder
-from swiftlet.retrieval.errors import CorruptIndexError, FilterError
-from swiftlet.retrieval.index import (
-    FEWEST_HYBRID_CANDIDATES,
-    Mask,
-    Restrictable,
-    Rows,
-    SearchedRows,
-    VectorIndex,
-)
-from swiftlet.retrieval.lexical.index import LexicalIndex, LexicalQuery
-from swiftlet.retrieval.metadata.columns import Columns
-from swiftlet.retrieval.metadata.filters import Filter, check_fields, passing
+from swiftlet.retrieval.index import FEWEST_HYBRID_CANDIDATES, Rows
+from swiftlet.retrieval.lexical.index import LexicalQuery
+from swiftlet.retrieval.metadata.filters import Filter
 from swiftlet.retrieval.modes import Fusion, Highlighting, Mode
+from swiftlet.retrieval.parts import SearchParts, Selection
 from swiftlet.retrieval.reranker import Reranker
 from swiftlet.retrieval.text import CheckedQuery
 from swiftlet.retrieval.types import Embeddings, Hit
 
 if TYPE_CHECKING:
-    from swiftlet.retrieval.changes.joint import JointLexical, JointQuery, JointStore
+    from swiftlet.retrieval.changes.joint import JointQuery
 
 # Most results match a query with more than one passage, and one search for more passages costs less
 # than a second search.
@@ -49,110 +36,6 @@ class EmbeddingCache(Protocol):
     def put(self, query: str, embedding: Embeddings) -> None:
         """Keep the embedding (dim,) of a normalised query."""
         ...
-
-
-@dataclass(frozen=True, slots=True)
-class Selection:
-    """The passages that a search may find, and the number of their documents."""
-
-    index: SearchedRows
-    lexical: "LexicalIndex | JointLexical | None"
-    num_documents: int
-
-
-@dataclass(frozen=True)
-class SearchParts(ABC):
-    """The parts of an open index that the stages use."""
-
-    encoder: Encoder
-    index: Restrictable
-    lexical: "LexicalIndex | JointLexical | None"
-    columns: Columns | None
-    passage_to_document: NumbersByRow
-    store: "DocumentStore | JointStore"
-
-    @property
-    @abstractmethod
-    def num_rows(self) -> int:
-        """Passages, with those that are deleted or replaced."""
-
-    @abstractmethod
-    def passing(self, tree: Filter) -> tuple[Mask, int]:
-        """The passages of the documents that pass a filter, and the number of these documents.
-
-        :raises FilterError: As `check_fields`, or when the index has no columns.
-        """
-
-    @abstractmethod
-    def passing_documents(self, tree: Filter) -> list[tuple[Columns, Mask]]:
-        """For each part with columns of its own: these, and which of its documents pass a filter.
-
-        :raises FilterError: As `passing`.
-        """
-
-    @abstractmethod
-    def document_ids(self, tree: Filter) -> list[str]:
-        """The ids of the documents that pass a filter.
-
-        :raises FilterError: As `passing`.
-        """
-
-
-@dataclass(frozen=True)
-class BaseParts(SearchParts):
-    """The parts of an index as it was built."""
-
-    index: VectorIndex
-    lexical: LexicalIndex | None
-    passage_to_document: DocumentNumbers
-    store: DocumentStore
-
-    @property
-    def num_rows(self) -> int:
-        """As `SearchParts.num_rows`; nothing is deleted."""
-        return self.index.size
-
-    def passing(self, tree: Filter) -> tuple[Mask, int]:
-        """As `SearchParts.passing`."""
-        ((_, documents),) = self.passing_documents(tree)
-        return documents[self.passage_to_document], int(documents.sum())
-
-    def passing_documents(self, tree: Filter) -> list[tuple[Columns, Mask]]:
-        """As `SearchParts.passing_documents`."""
-        columns = self.checked_columns()
-        check_fields(tree, [columns])
-        return [(columns, passing(tree, columns, self.store.num_documents))]
-
-    def document_ids(self, tree: Filter) -> list[str]:
-        """As `SearchParts.document_ids`."""
-        ((_, documents),) = self.passing_documents(tree)
-        return [*compress(self.store.document_ids(), documents)]
-
-    def check(self) -> None:
-        """Refuse parts that do not belong together.
-
-        :raises CorruptIndexError: When they do not hold the same passages, or their embeddings and
-            those of the encoder differ in dimensions.
-        """
-        store, index, lexical = self.store, self.index, self.lexical
-        words = store.num_passages if lexical is None else lexical.size
-        counts = index.size, len(self.passage_to_document), store.num_passages, words
-        if len(set(counts)) != 1 or index.dim != self.encoder.dim:
-            raise CorruptIndexError(
-                "the parts of the index do not belong together: "
-                f"{counts[0]} embeddings of {index.dim} dimensions, {counts[1]} passages in the "
-                f"map, {counts[2]} in the store and {counts[3]} in the lexical index, for an "
-                f"encoder of {self.encoder.dim} dimensions"
-            )
-
-    def checked_columns(self) -> Columns:
-        """The columns of the index.
-
-        :raises InvalidArgumentError: When it has none.
-        """
-        if self.columns is None:
-            raise FilterError("the index was built by a Swiftlet without filters: build it again")
-        return self.columns
 
 
 @dataclass(frozen=True, slots=True)

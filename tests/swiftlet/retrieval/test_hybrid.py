@@ -20,6 +20,7 @@ from swiftlet.retrieval.lexical.analysis import LANGUAGES, PIECES
 from swiftlet.retrieval.lexical.index import LexicalIndex
 from swiftlet.retrieval.lexical.writing import write_lexical_index
 from swiftlet.retrieval.manifest import Manifest
+from swiftlet.retrieval.parts import BaseParts, FixedIndex
 from swiftlet.retrieval.passages import PassageSplitter
 from swiftlet.retrieval.searcher import Searcher
 from swiftlet.retrieval.types import Document, Embeddings
@@ -105,15 +106,14 @@ def searcher(
     index = FaissIndex.create("Flat", DIM)
     index.add(RandomEncoder().encode(texts))
     write_lexical_index(folder / "lexical", ((text, ()) for text in texts), "none")
-    return Searcher(
+    parts = BaseParts(
         encoder=RandomEncoder(),
         index=index,
         lexical=LexicalIndex.open(folder / "lexical", "none"),
         passage_to_document=stored.passage_to_document(),
         store=DocumentStore(folder / "documents.sqlite"),
-        index_manifest=MANIFEST,
-        encoder_manifest=MANIFEST,
     )
+    return Searcher(FixedIndex(parts, MANIFEST), MANIFEST)
 
 
 @pytest.mark.parametrize("weight", [0.0, 0.3, 0.72, 0.95, 1.0])

@@ -27,10 +27,11 @@ from swiftlet.retrieval.errors import (
     UnknownDocumentError,
 )
 from swiftlet.retrieval.manifest import Manifest, describe_files, read_manifest, write_manifest
+from swiftlet.retrieval.parts import BaseParts, FixedIndex, SearchParts
 from swiftlet.retrieval.passages import PassageSplitter
 from swiftlet.retrieval.searcher import Searcher
 from swiftlet.retrieval.stages import STAGE_NAMES, STAGES
-from swiftlet.retrieval.stages.state import Ranking, SearchParts, SearchState
+from swiftlet.retrieval.stages.state import Ranking, SearchState
 from swiftlet.retrieval.text import check_query, normalise
 from swiftlet.retrieval.types import Document, Embeddings
 
@@ -84,14 +85,13 @@ def search_plane(
         index = FaissIndex.create(factory, 2)
         index.train(embeddings)
         index.add(embeddings)
-        return Searcher(
+        parts = BaseParts(
             encoder=Plane(),
             index=index,
             passage_to_document=stored.passage_to_document(),
             store=DocumentStore(path),
-            index_manifest=MANIFEST,
-            encoder_manifest=MANIFEST,
         )
+        return Searcher(FixedIndex(parts, MANIFEST), MANIFEST)
 
     return make
 
@@ -136,7 +136,7 @@ def test_a_search_finds_exactly_top_k_documents_or_all_there_are(search_plane, f
     random.Random(0).shuffle(embeddings)
     corpus = {f"{n:03}": embeddings[4 * n : 4 * n + 4] for n in range(100)}
     searcher = search_plane(corpus, factory)
-    searcher.index.parameters = FaissParameters(probes=1)
+    searcher.parts.index.parameters = FaissParameters(probes=1)
     for top_k in (*range(1, 103), 1000, 10**18):
         hits = searcher.search("0 1", top_k).hits
         assert len({hit.document_id for hit in hits}) == len(hits) == min(top_k, 100)
@@ -416,19 +416,11 @@ def test_an_index_without_valid_search_parameters_in_its_manifest_is_refused(
 
 def test_parts_of_different_indexes_are_refused(search_plane):
     one, other = search_plane({"a": [(1, 0)]}), search_plane({"a": [(1, 0), (0, 1)]})
-    parts = {
-        "encoder": one.encoder,
-        "index": one.index,
-        "passage_to_document": one.base.passage_to_document,
-        "store": one.base.store,
-        "index_manifest": MANIFEST,
-        "encoder_manifest": MANIFEST,
-    }
-    assert Searcher(**parts).num_passages == 1
+    assert Searcher(FixedIndex(one.parts, MANIFEST), MANIFEST).num_passages == 1
     for name in ("index", "passage_to_document", "store"):
-        part = getattr(other.base, name)
+        mixed = replace(one.parts, **{name: getattr(other.parts, name)})
         with pytest.raises(CorruptIndexError, match="parts of the index do not belong together"):
-            Searcher(**{**parts, name: part})
+            Searcher(FixedIndex(mixed, MANIFEST), MANIFEST)
 
 
 def test_an_index_of_pickled_numbers_is_refused(index_copy):

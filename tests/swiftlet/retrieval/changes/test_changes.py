@@ -335,7 +335,9 @@ def test_a_search_reads_the_documents_of_its_generation_after_a_merge(index):
 
         def read() -> None:
             barrier.wait()
-            texts.extend(searcher.base.store.passages([0])[0].passage.passage_id for _ in range(50))
+            texts.extend(
+                searcher.parts.store.passages([0])[0].passage.passage_id for _ in range(50)
+            )
 
         threads = [threading.Thread(target=read) for _ in range(4)]
         for thread in threads:

@@ -139,7 +139,7 @@ def test_an_index_directory_of_any_engine_is_built_opened_and_searched(engine, t
         file_name, "documents.sqlite", "passage_to_document.npy", "lexical", "columns",
     }  # fmt: skip
     searcher = Searcher.open(out, DEFAULT_ENCODER)
-    assert type(searcher.index) is find_engine(engine)
+    assert type(searcher.parts.index) is find_engine(engine)
     assert [hit.document_id for hit in searcher.search("a hot drink", 2).hits] == ["tea", "ski"]
     searcher.close()
 

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -17,6 +18,7 @@ from swiftlet.indexing.columns_writer import write_columns
 from swiftlet.retrieval.errors import InvalidArgumentError
 from swiftlet.retrieval.metadata.columns import COLUMNS_FOLDER, Columns, field_keys, value_of
 from swiftlet.retrieval.metadata.filters import MOST_VALUES, check_fields, parse_filter, passing
+from swiftlet.retrieval.parts import FixedIndex
 from swiftlet.retrieval.searcher import Searcher
 from swiftlet.retrieval.types import Document
 
@@ -249,14 +251,8 @@ def test_filtered_results_are_continued_and_bounded_by_score(open_searcher):
 
 def test_an_index_without_columns_refuses_filters_only(open_searcher):
     searcher = open_searcher("Flat")
-    older = Searcher(
-        encoder=searcher.encoder,
-        index=searcher.index,
-        passage_to_document=np.arange(searcher.index.size, dtype=np.int32),
-        store=searcher.base.store,
-        index_manifest=searcher.index_manifest,
-        encoder_manifest=searcher.encoder_manifest,
-    )
+    parts = replace(searcher.parts, columns=None)
+    older = Searcher(FixedIndex(parts, searcher.index_manifest), searcher.encoder_manifest)
     assert older.search("w1").hits
     with pytest.raises(InvalidArgumentError, match="without filters: build it again"):
         older.search("w1", filter={"common": "no"})

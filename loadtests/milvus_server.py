@@ -1,0 +1,105 @@
+"""Servers of Milvus in processes of their own: the whole server, and the small one in Python."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from loadtests.command_line import LoadTestError
+from swiftlet.retrieval.errors import IndexServerError
+from swiftlet.retrieval.milvus.address import Address
+from swiftlet.retrieval.milvus.collection import Collection
+
+PACKAGES = {"whole": "milvus", "lite": "milvus_lite"}
+"""The kinds of servers, and the packages that have them."""
+
+_SECONDS = 90
+_TOKEN = "root:Milvus"  # of a new server
+_ETCD_PORT = 2380  # the whole server takes no other one
+
+
+def hindrance(kind: str) -> str:
+    """Why a server of this kind cannot be started here; empty if it can."""
+    if find_spec(PACKAGES[kind]) is None:
+        return f"the package {PACKAGES[kind]} is not installed"
+    if kind == "whole":
+        with socket.socket() as client:
+            if client.connect_ex(("127.0.0.1", _ETCD_PORT)) == 0:
+                return f"another server has the port {_ETCD_PORT}"
+    return ""
+
+
+def _free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
+
+
+@dataclass
+class MilvusServer:
+    """A server on a port of this machine, with its data in a folder."""
+
+    kind: str
+    folder: Path
+    port: int = field(default_factory=_free_port)
+    process: subprocess.Popen[bytes] | None = None
+    problem: str = ""
+    _again: dict[str, Any] = field(default_factory=dict)
+
+    def address(self, collection: str) -> Address:
+        """The address of one of its collections."""
+        token = _TOKEN if self.kind == "whole" else ""
+        return Address("milvus", "127.0.0.1", self.port, "", collection, token)
+
+    def start(self) -> None:
+        """Start it, and wait until it answers."""
+        binary, data = Path(sys.executable).parent, str(self.folder / "data")
+        commands = {
+            "whole": [
+                binary / "milvus-server", "--data", data, "--proxy-port", str(self.port),
+                "--authorization-enabled", "true",
+            ],
+            "lite": [
+                binary / "milvus-lite", "server", "--data-dir", data, "--host", "127.0.0.1",
+                "--port", str(self.port),
+            ],
+        }  # fmt: skip
+        started = self._again or {"args": commands[self.kind]}
+        with (self.folder / "log").open("ab") as log:
+            self.process = subprocess.Popen(
+                **started, stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True
+            )
+        end = time.monotonic() + _SECONDS
+        while not self._answers():
+            if time.monotonic() > end or self.process.poll() is not None:
+                self.kill()
+                raise LoadTestError(f"Milvus did not start ({self.problem}): {self.folder}")
+            time.sleep(0.2)
+
+    def kill(self) -> None:
+        """End it and its child processes at once."""
+        if self.process is None:
+            return
+        for child in psutil.Process(self.process.pid).children():
+            # The program around the whole server would take another port while old connections
+            # to this one are closing, so it is left out from now on.
+            self._again = {"args": child.cmdline(), "env": child.environ(), "cwd": child.cwd()}
+        os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait(timeout=_SECONDS)
+        self.process = None
+
+    def _answers(self) -> bool:
+        try:
+            Collection(self.address("none")).exists()
+        except IndexServerError as error:
+            self.problem = f"{error}"
+            return False
+        return True

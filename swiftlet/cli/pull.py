@@ -1,0 +1,29 @@
+"""`swiftlet pull`: makes an index of a collection on a Milvus server."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from swiftlet import encoders
+from swiftlet.cli.options import EncoderOption, Overwrite, Threads
+from swiftlet.cli.terminal import ProgressBars, count, output
+
+
+def pull(
+    address: Annotated[str, typer.Argument(help="milvus://HOST:PORT/COLLECTION.")],
+    out: Annotated[Path, typer.Option(help="Index directory to write.")],
+    encoder: EncoderOption = encoders.DEFAULT_ENCODER,
+    threads: Threads = None,
+    overwrite: Overwrite = False,
+) -> None:
+    """Build an index from a collection of a Milvus server, without encoding anything again."""
+    from swiftlet.library.indexes import pull as build
+
+    with ProgressBars() as progress:
+        manifest = build(
+            address, out, encoder=encoder, threads=threads, overwrite=overwrite, progress=progress
+        )
+    numbers = manifest.details["num_documents"], manifest.details["num_passages"]
+    documents, passages = count(numbers[0], "document"), count(numbers[1], "passage")
+    output.print(f"[bold]{out}[/]: {documents}, {passages}", soft_wrap=True)

@@ -1,0 +1,58 @@
+"""Corpora that were split and encoded before."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from swiftlet.indexing.document_writer import StoredCorpus
+from swiftlet.indexing.embeddings import EmbeddingsFile
+from swiftlet.indexing.progress import Progress
+from swiftlet.indexing.split_documents import SplitBefore, SplitDocument
+from swiftlet.retrieval.encoder import OnnxEncoder
+from swiftlet.retrieval.errors import ArtefactError
+from swiftlet.retrieval.types import Embeddings
+
+
+class EncodedCorpus(SplitBefore, ABC):
+    """Documents with their passages and embeddings, which an index is built from.
+
+    `details` say how documents were split and encoded, as in the manifest of an index. `name` is
+    what a message calls the corpus.
+    """
+
+    details: Mapping[str, Any]
+    name: str
+
+    @abstractmethod
+    def documents(self) -> Iterator[SplitDocument]:
+        """All documents in order."""
+
+    @abstractmethod
+    def embeddings(self) -> Iterator[Embeddings]:
+        """The embeddings (n, width) of all passages in order, in blocks; after `documents`."""
+
+    def copy_embeddings(
+        self, corpus: StoredCorpus, file: EmbeddingsFile, progress: Progress
+    ) -> None:
+        """Write the embeddings of all passages of `corpus`, which has all `documents`, to `file`.
+
+        :raises StorageError: When the file system refuses.
+        """
+        file.path.unlink(missing_ok=True)
+        progress.begin("Copying embeddings", corpus.num_passages)
+        for count in file.append(self.embeddings()):
+            progress.advance(count)
+
+    def load_encoder(self, directory: Path) -> OnnxEncoder:
+        """The encoder in `directory`, which must be the one that encoded the corpus.
+
+        :raises ArtefactError: When it is another one, or damaged.
+        """
+        encoder = OnnxEncoder.load(directory, precision=self.details["precision"])
+        if encoder.manifest.fingerprint != self.details["encoder_fingerprint"]:
+            raise ArtefactError(
+                f"{self.name} were encoded by {self.details['encoder']!r}, and not by {directory}: "
+                "name that encoder with --encoder (in Python encoder=)"
+            )
+        return encoder

@@ -1,0 +1,265 @@
+"""Publishes an index to a Milvus server, without encoding anything again."""
+
+import json
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from importlib.metadata import version
+from itertools import chain, islice
+from math import sqrt
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from swiftlet.indexing.contents import Contents
+from swiftlet.indexing.milvus.rows import Row, most_values, rows_of
+from swiftlet.indexing.progress import Progress, Silence
+from swiftlet.indexing.shards import Shards
+from swiftlet.indexing.split_documents import SplitDocument
+from swiftlet.retrieval.changes.log import Changes
+from swiftlet.retrieval.errors import IndexServerError, InvalidArgumentError
+from swiftlet.retrieval.extras import extra
+from swiftlet.retrieval.manifest import Manifest, load_manifest
+from swiftlet.retrieval.milvus.address import Address
+from swiftlet.retrieval.milvus.collection import Collection, manifest_property
+from swiftlet.retrieval.milvus.schema import (
+    AFTER,
+    BEFORE,
+    COMPLETE,
+    DOCUMENT_ID,
+    EMBEDDING,
+    END,
+    FAST,
+    KEYS,
+    LONGEST_ID,
+    LONGEST_TEXT,
+    MANIFEST,
+    METADATA,
+    MOST_VALUES,
+    NUMBER,
+    PARAMETERS,
+    PASSAGES,
+    ROW,
+    SECTIONS,
+    START,
+    STATE,
+    TEXT,
+    THOROUGH,
+    TITLE,
+)
+from swiftlet.retrieval.types import Embeddings
+
+EXACT_UP_TO = 50_000
+"""Up to this many passages, a search compares a query with every embedding."""
+
+_SCANNED_TYPE, _LISTS_TYPE = "FLAT", "IVF_SQ8"
+_LISTS_PER_ROOT = 4
+_MOST_PROBES = 65_536  # a server takes no more, and visits no more lists than there are
+_BATCH_ROWS = 500
+_NOTED_BATCHES = 20
+_SAMPLE = 100
+_NEAREST = 10
+_TARGET = 0.99
+_NOTED = "of"
+
+
+def push(
+    index: Path | Shards,
+    address: Address,
+    *,
+    overwrite: bool = False,
+    progress: Progress | None = None,
+) -> tuple[int, float]:
+    """Write the passages of `index`, with its changes, to a collection, and make it searchable.
+
+    Embeddings are as precise as the index keeps them. An interrupted push goes on where it was.
+    The collection can be searched when this returns, and not before.
+
+    :param index: An index directory, or the shards of a corpus.
+    :returns: The number of passages, and the share of each sample query's ten nearest that are
+        found.
+    :raises ArtefactError: When the index is damaged.
+    :raises InvalidArgumentError: When the collection exists and `overwrite` is not set, or is not
+        of Swiftlet; or a document has more than a row holds.
+    :raises IndexServerError: When the server is away or refuses; the same call goes on.
+    """
+    progress = progress or Silence()
+    source = _shards(index) if isinstance(index, Shards) else _index(index)
+    if source.manifest.vectors > 1:
+        raise InvalidArgumentError(
+            f"a passage has {source.manifest.vectors} vectors there, but one on Milvus"
+        )
+    collection, total = Collection(address), source.num_passages
+    done = _begin(collection, source.manifest, overwrite=overwrite)
+    progress.begin("Pushing passages", total, done)
+    _write(collection, _rows(source.documents, source.embeddings), done, progress)
+    progress.begin("Indexing on the server", None)
+    collection.call("flush", slow=True)
+    lists = _make_index(collection, total)
+    collection.call("load_collection", slow=True)
+    _check_count(collection, total)
+    progress.begin("Measuring recall", None)
+    parameters, recall = _tuned(collection, lists)
+    collection.set_properties({STATE: COMPLETE, PARAMETERS: json.dumps(parameters)})
+    return total, recall
+
+
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """What is pushed: the documents, and the embeddings (dim,) of all their passages."""
+
+    manifest: Manifest
+    num_passages: int
+    documents: Iterator[SplitDocument]
+    embeddings: Iterator[Embeddings]
+
+
+def _index(index: Path) -> _Source:
+    manifest = load_manifest(index, "index")
+    with closing(Changes(index, manifest)) as changes:
+        last = changes.last()
+    contents, again = Contents(index, manifest, last), Contents(index, manifest, last)
+    # The embeddings follow when all documents have been read: see `Contents`.
+    total = sum(len(document.passages) for document in contents.documents())
+    embeddings = chain.from_iterable(contents.embeddings())
+    return _Source(manifest, total, again.documents(), embeddings)
+
+
+def _shards(shards: Shards) -> _Source:
+    manifest = Manifest(
+        kind="index",
+        dim=shards.dim,
+        embedding_space=shards.embedding_space,
+        files={},
+        created_by=f"swiftlet {version('swiftlet-retrieval')}",
+        details=shards.details,
+    )
+    embeddings = chain.from_iterable(shards.embeddings())
+    return _Source(manifest, shards.num_passages, shards.documents(), embeddings)
+
+
+def _begin(collection: Collection, manifest: Manifest, *, overwrite: bool) -> int:
+    """Make the collection, or find how many rows an interrupted push has written."""
+    address, about = collection.address, manifest_property(manifest)
+    if collection.exists():
+        properties = collection.description()["properties"]
+        state = properties.get(STATE, COMPLETE)
+        if state != COMPLETE and properties[MANIFEST] == about:
+            return int(state.split(f" {_NOTED} ")[0])
+        if not overwrite:
+            raise InvalidArgumentError(
+                f"{address} exists; choose another collection or pass --overwrite"
+            )
+        collection.call("drop_collection", slow=True)
+    with extra("milvus"):
+        from pymilvus import DataType
+    schema = collection.client.create_schema(auto_id=False, enable_dynamic_field=False)
+    schema.add_field(ROW, DataType.INT64, is_primary=True)
+    schema.add_field(DOCUMENT_ID, DataType.VARCHAR, max_length=LONGEST_ID)
+    for name in (NUMBER, PASSAGES, START, END):
+        schema.add_field(name, DataType.INT64)
+    for name in (TITLE, TEXT, BEFORE, AFTER, SECTIONS, METADATA):
+        schema.add_field(name, DataType.VARCHAR, max_length=LONGEST_TEXT)
+    schema.add_field(KEYS, DataType.JSON)
+    schema.add_field(EMBEDDING, DataType.FLOAT_VECTOR, dim=manifest.dim)
+    properties = {MANIFEST: about, STATE: _state(0), MOST_VALUES: "1"}
+    collection.call("create_collection", slow=True, schema=schema, properties=properties)
+    return 0
+
+
+def _state(done: int) -> str:
+    return f"{done} {_NOTED} all passages written"
+
+
+def _rows(documents: Iterator[SplitDocument], embeddings: Iterator[Embeddings]) -> Iterator[Row]:
+    """The rows of all documents, in their order, with the embeddings (dim,) of all passages."""
+    for document in documents:
+        of_document = np.stack([*islice(embeddings, len(document.passages))])
+        yield from rows_of(document, document.passages, of_document)
+
+
+def _write(collection: Collection, rows: Iterator[Row], done: int, progress: Progress) -> None:
+    """Insert the rows after the first `done`; note from time to time how many there are."""
+    rows = islice(rows, done, None)
+    most, number, first = 1, 0, done
+    while batch := [*islice(rows, _BATCH_ROWS)]:
+        # What was written after the last note is there already.
+        resumed = first and number < _NOTED_BATCHES
+        collection.call("upsert" if resumed else "insert", slow=True, data=batch)
+        done, number = done + len(batch), number + 1
+        most = max(most, *map(most_values, batch))
+        progress.advance(len(batch))
+        if number % _NOTED_BATCHES == 0:
+            _note(collection, done, most)
+    _note(collection, done, most)
+
+
+def _note(collection: Collection, done: int, most: int) -> None:
+    known = int(collection.description()["properties"].get(MOST_VALUES, 1))
+    collection.set_properties({STATE: _state(done), MOST_VALUES: f"{max(most, known)}"})
+
+
+def _make_index(collection: Collection, size: int) -> int:
+    """Have the server index the embeddings; the number of lists, 1 if every row is compared."""
+    lists = 1 if size <= EXACT_UP_TO else int(_LISTS_PER_ROOT * sqrt(size))
+    if not collection.call("list_indexes", field_name=EMBEDDING):
+        parameters = collection.client.prepare_index_params()
+        parameters.add_index(
+            field_name=EMBEDDING,
+            index_type=_SCANNED_TYPE if lists == 1 else _LISTS_TYPE,
+            metric_type="IP",
+            params={} if lists == 1 else {"nlist": lists},
+        )
+        collection.call("create_index", slow=True, index_params=parameters)
+    return lists
+
+
+def _check_count(collection: Collection, expected: int) -> None:
+    found = collection.count(exactly=True)
+    if found != expected:
+        raise IndexServerError(
+            f"{collection.address} has {found:,} passages, but the index has {expected:,}: push it "
+            "again with --overwrite"
+        )
+
+
+def _tuned(collection: Collection, lists: int) -> tuple[dict[str, Any], float]:
+    """The parameters of fast and thorough searches, and what share of the nearest fast ones find.
+
+    The queries are the embeddings of some passages, each without itself.
+    """
+    if lists == 1:
+        return {}, 1.0
+    # The order of rows, which are hashes, is random.
+    sample = collection.call("query", filter="", limit=_SAMPLE, output_fields=[EMBEDDING])
+    queries = [np.array(row[EMBEDDING], np.float32) for row in sample]
+    thorough = {"nprobe": _MOST_PROBES}
+    expected = _nearest(collection, queries, thorough)
+    probes = 1
+    while True:
+        found = _nearest(collection, queries, {"nprobe": probes})
+        shares = [
+            len(set(one) & set(other)) / max(1, len(other))
+            for one, other in zip(found, expected, strict=True)
+        ]
+        recall = float(np.mean(shares))
+        if recall >= _TARGET or probes >= lists:
+            return {FAST: {"nprobe": probes}, THOROUGH: thorough}, recall
+        probes *= 2
+
+
+def _nearest(
+    collection: Collection, queries: list[Embeddings], parameters: dict[str, Any]
+) -> list[list[int]]:
+    """The nearest rows of each query but the first, which is the query itself."""
+    found = collection.call(
+        "search",
+        slow=True,
+        data=queries,
+        anns_field=EMBEDDING,
+        limit=_NEAREST + 1,
+        search_params={"params": parameters},
+        output_fields=[ROW],
+    )
+    return [[hit.id for hit in hits][1:] for hits in found]

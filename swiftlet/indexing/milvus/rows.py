@@ -1,0 +1,110 @@
+"""Documents as rows of a collection."""
+
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from swiftlet.retrieval.errors import InvalidArgumentError, shown
+from swiftlet.retrieval.milvus.schema import (
+    AFTER,
+    BEFORE,
+    DOCUMENT_ID,
+    EMBEDDING,
+    END,
+    KEYS,
+    LONGEST_ID,
+    LONGEST_TEXT,
+    METADATA,
+    NAMES,
+    NUMBER,
+    PASSAGES,
+    ROW,
+    SECTIONS,
+    START,
+    TEXT,
+    TITLE,
+    keys_field,
+    row_of,
+)
+from swiftlet.retrieval.types import Document, Embeddings, Span
+
+Row = dict[str, Any]
+
+_MOST_VALUES = 64
+
+
+def rows_of(document: Document, spans: Sequence[Span], embeddings: Embeddings) -> Iterator[Row]:
+    """A row for each passage of a document.
+
+    :param spans: Those of the passages, in order.
+    :param embeddings: Those of the passages, (n, dim).
+    :raises InvalidArgumentError: When the document has more than a row can hold.
+    """
+    keys = keys_field(document.metadata)
+    of_all = {
+        DOCUMENT_ID: document.document_id,
+        PASSAGES: len(spans),
+        TITLE: document.title,
+        METADATA: json.dumps(document.metadata, ensure_ascii=False),
+        KEYS: keys,
+    }
+    _check_metadata(document, keys)
+    ends = [0]
+    for _, end in spans:
+        ends.append(max(ends[-1], end))
+    for number, ((start, end), embedding) in enumerate(zip(spans, embeddings, strict=True)):
+        row = {
+            ROW: row_of(document.document_id, number),
+            **of_all,
+            NUMBER: number,
+            START: start,
+            END: end,
+            TEXT: document.text[start:end],
+            BEFORE: document.text[ends[number] : start],
+            AFTER: document.text[ends[-1] :] if number == len(spans) - 1 else "",
+            SECTIONS: json.dumps(document.sections) if number == 0 else "[]",
+            EMBEDDING: embedding,
+        }
+        _check_sizes(document, row)
+        yield row
+
+
+def most_values(row: Row) -> int:
+    """The number of values that a field of this row's document has at most."""
+    return max((len(keys) for name, keys in row[KEYS].items() if name != NAMES), default=1)
+
+
+def _check_metadata(document: Document, keys: dict[str, list[str]]) -> None:
+    for name, values in keys.items():
+        if name != NAMES and len(values) > _MOST_VALUES:
+            path = bytes.fromhex(name.partition("_")[0]).decode()
+            raise InvalidArgumentError(
+                f"the document {shown(document.document_id)} has {len(values)} values of the field "
+                f"{shown(path)}; on Milvus at most {_MOST_VALUES} are expected"
+            )
+
+
+def _check_sizes(document: Document, row: Row) -> None:
+    limits = {
+        DOCUMENT_ID: LONGEST_ID,
+        **dict.fromkeys((TITLE, METADATA, TEXT, BEFORE, AFTER, SECTIONS), LONGEST_TEXT),
+    }
+    for name, most in limits.items():
+        size = len(row[name].encode(errors="surrogatepass"))
+        if size > most:
+            what = {
+                BEFORE: "text outside its passages",
+                AFTER: "text outside its passages",
+                TEXT: "text of a passage",
+                DOCUMENT_ID: "id",
+            }.get(name, name)
+            raise InvalidArgumentError(
+                f"the document {shown(document.document_id)} has {size:,} bytes of {what}; on "
+                f"Milvus at most {most:,} are expected"
+                + (": build the index without --truncate" if name in (BEFORE, AFTER) else "")
+            )
+    if len(json.dumps(row[KEYS])) > LONGEST_TEXT:
+        raise InvalidArgumentError(
+            f"the document {shown(document.document_id)} has more metadata than the "
+            f"{LONGEST_TEXT:,} bytes that Milvus keeps for filters"
+        )

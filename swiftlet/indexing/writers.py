@@ -1,0 +1,22 @@
+"""The writer of an index, by its place."""
+
+from pathlib import Path
+
+from swiftlet.indexing.preparation import Preparation
+from swiftlet.indexing.writer import IndexWriter
+from swiftlet.indexing.writing import Writer
+from swiftlet.retrieval.milvus.address import Address
+
+
+def open_writer(place: Path | Address, encoder: Path, *, threads: int | None = None) -> Writer:
+    """Open an index directory, or a collection of a Milvus server, for changes.
+
+    :param encoder: The directory of the document encoder that the index was built with.
+    :param threads: Threads that encode; None takes all cores.
+    :raises RetrievalError: When it cannot be written.
+    """
+    if isinstance(place, Path):
+        return IndexWriter(place, encoder, threads=threads)
+    from swiftlet.indexing.milvus.writer import MilvusWriter
+
+    return MilvusWriter(place, Preparation(encoder, threads))

@@ -1,0 +1,1 @@
+"""Indexes that a Milvus server holds; docs/milvus.md describes the collection."""

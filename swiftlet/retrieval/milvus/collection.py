@@ -1,0 +1,240 @@
+"""A collection of a Milvus server, and what goes wrong between us and it."""
+
+import json
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from swiftlet.retrieval.deadline import seconds_left
+from swiftlet.retrieval.errors import (
+    IndexServerAwayError,
+    IndexServerError,
+    IndexServerTimeoutError,
+    InvalidArgumentError,
+)
+from swiftlet.retrieval.extras import extra
+from swiftlet.retrieval.manifest import Manifest
+from swiftlet.retrieval.milvus.address import TOKEN_VARIABLE, Address
+from swiftlet.retrieval.milvus.schema import (
+    COMPLETE,
+    EMBEDDING,
+    MANIFEST,
+    MOST_VALUES,
+    OF_DOCUMENTS,
+    PARAMETERS,
+    STATE,
+)
+
+LONGEST_SECONDS = 10.0
+"""How long a server may take for one call, if no deadline comes first."""
+
+SLOW_SECONDS = 600.0
+"""How long it may take to load, flush or index a collection."""
+
+_CONNECT_SECONDS = 3.0
+_MOST_ROWS = 1_000
+_NOT_FOUND = 100
+_REFUSALS = ("UNAUTHENTICATED", "PERMISSION_DENIED")
+
+
+class Collection:
+    """A collection by its address. Thread-safe; it connects again after the server was away."""
+
+    def __init__(self, address: Address) -> None:
+        """Connect to the server.
+
+        :raises IndexServerError: When it does not answer.
+        :raises InvalidArgumentError: When it refuses the token, or lacks the database.
+        :raises MissingExtraError: When Milvus's client is not installed.
+        """
+        with extra("milvus"):
+            import grpc
+            import pymilvus
+        self.address = address
+        self._errors = grpc.RpcError, pymilvus.MilvusException
+        away = "ConnectError", "MilvusUnavailableException", "ConnectionNotExistException"
+        self._away = tuple(getattr(pymilvus.exceptions, name) for name in away)
+        self._had = set[str]()
+        self._connected: Any = None
+        _ = self.client
+
+    @property
+    def client(self) -> Any:
+        """The client of Milvus, connected."""
+        if (client := self._connected) is None:
+            from pymilvus import MilvusClient
+
+            try:
+                client = MilvusClient(
+                    uri=self.address.uri,
+                    token=self.address.token,
+                    db_name=self.address.database,
+                    timeout=min(_CONNECT_SECONDS, seconds_left()),
+                    dedicated=True,
+                )
+            except self._errors as error:
+                raise self._error("connect", error) from error
+            self._connected = client
+            # Errors are raised; the client would also log them, each with a traceback.
+            logging.getLogger("pymilvus").setLevel(logging.CRITICAL)
+        return client
+
+    def call(self, method: str, *, slow: bool = False, **arguments: Any) -> Any:
+        """Call a method of the client on this collection.
+
+        :raises IndexServerTimeoutError: When the deadline of the search passes first.
+        :raises IndexServerError: When the server is away, or refuses.
+        :raises InvalidArgumentError: When there is no such collection, or the token is refused.
+        """
+        seconds = seconds_left()
+        if seconds <= 0:
+            raise IndexServerTimeoutError("the deadline passed before the index was searched")
+        longest = SLOW_SECONDS if slow else LONGEST_SECONDS
+        try:
+            return getattr(self.client, method)(
+                collection_name=self.address.collection,
+                timeout=min(longest, seconds),
+                **arguments,
+            )
+        except self._errors as error:
+            found = self._error(method, error)
+            if isinstance(found, IndexServerAwayError):
+                # A new connection is there sooner than the old one works again.
+                self._connected = None
+            raise found from error
+
+    def exists(self) -> bool:
+        """Whether the server has the collection."""
+        return bool(self.call("has_collection"))
+
+    def description(self) -> Mapping[str, Any]:
+        """What the server says of the collection: its id, fields and properties.
+
+        :raises InvalidArgumentError: When it is not one that `swiftlet push` made.
+        """
+        found: Mapping[str, Any] = self.call("describe_collection")
+        fields = {field["name"] for field in found["fields"]}
+        if MANIFEST not in found["properties"] or not {*OF_DOCUMENTS, EMBEDDING} <= fields:
+            raise InvalidArgumentError(
+                f"{self.address} was not made by Swiftlet: choose another collection, or make this "
+                "one by swiftlet push"
+            )
+        return found
+
+    def set_properties(self, properties: Mapping[str, str]) -> None:
+        """Change properties of the collection."""
+        # A server of version 2.3 saves a change only when the next one comes.
+        for _ in range(2):
+            self.call("alter_collection_properties", properties=properties)
+
+    def has(self, expression: str) -> bool:
+        """Whether there is a row of an expression; what was found once is not looked for again."""
+        if expression not in self._had:
+            if not self.call("query", filter=expression, limit=1, output_fields=["row"]):
+                return False
+            self._had.add(expression)
+        return True
+
+    def rows(
+        self, rows: Sequence[int], fields: list[str], *, exactly: bool = False
+    ) -> dict[int, dict[str, Any]]:
+        """The fields of those of the `rows` that exist.
+
+        :param exactly: See everything that was written before, which takes 0.2 s.
+        """
+        found, level = {}, "Strong" if exactly else "Bounded"
+        for start in range(0, len(rows), _MOST_ROWS):
+            part = [*rows[start : start + _MOST_ROWS]]
+            for row in self.call("query", ids=part, output_fields=fields, consistency_level=level):
+                found[row["row"]] = row
+        return found
+
+    def pages(self, expression: str, fields: list[str]) -> Iterator[list[dict[str, Any]]]:
+        """All rows of an expression, a thousand at a time, in the order of their numbers."""
+        # The iterator of the client logs a warning with each server before 2.4, and asks the same.
+        last = -1
+        while True:
+            page = self.call(
+                "query",
+                filter=f"row > {last} and ({expression})",
+                output_fields=["row", *fields],
+                limit=_MOST_ROWS,
+            )
+            if not page:
+                return
+            page = sorted(page, key=lambda row: row["row"])
+            yield page
+            last = page[-1]["row"]
+
+    def count(self, expression: str = "", *, exactly: bool = False) -> int:
+        """The number of rows of an expression, or of all.
+
+        :param exactly: Count everything that was written before, which takes 0.2 s.
+        """
+        level = "Strong" if exactly else "Bounded"
+        (found,) = self.call(
+            "query", filter=expression, output_fields=["count(*)"], consistency_level=level
+        )
+        return int(found["count(*)"])
+
+    def _error(self, method: str, error: Exception) -> Exception:
+        """The error that an exception of the client stands for."""
+        code = getattr(error, "code", None)
+        status = _status(error) or _status(error.__cause__)
+        if status in _REFUSALS or "auth" in f"{error}".lower():
+            return InvalidArgumentError(
+                f"{self.address.server} refuses the token; the right one stands in {TOKEN_VARIABLE}"
+            )
+        if status == "DEADLINE_EXCEEDED":
+            return IndexServerTimeoutError(f"{self.address.server} has not answered in time")
+        is_away = isinstance(error, self._away) or "Fail connecting" in f"{error}"
+        if status == "UNAVAILABLE" or is_away or method == "connect":
+            return IndexServerAwayError(f"{self.address.server} does not answer")
+        if code == _NOT_FOUND:
+            return InvalidArgumentError(
+                f"there is no {self.address}: make it by swiftlet push INDEX --to {self.address}"
+            )
+        message = getattr(error, "message", "") or f"{error}"
+        return IndexServerError(f"{self.address.server} refuses {method}: {message}")
+
+
+def _status(error: BaseException | None) -> str:
+    """The name of gRPC's status of an error, if it has one."""
+    code = getattr(error, "code", None)
+    return str(getattr(code() if callable(code) else code, "name", ""))
+
+
+def manifest_of(description: Mapping[str, Any], address: Address) -> Manifest:
+    """The manifest of the index in a collection.
+
+    :raises InvalidArgumentError: When it has not been pushed completely, or is of a newer format.
+    """
+    properties = description["properties"]
+    if (state := properties.get(STATE)) != COMPLETE:
+        raise InvalidArgumentError(
+            f"{address} is not complete ({state}): run the same swiftlet push again, which goes on"
+        )
+    try:
+        return Manifest(files={}, **json.loads(properties[MANIFEST]))
+    except (ValueError, TypeError) as error:
+        raise InvalidArgumentError(
+            f"{address} was made by another version of Swiftlet: {error}"
+        ) from error
+
+
+def manifest_property(manifest: Manifest) -> str:
+    """The manifest as a property: all but the files."""
+    fields = manifest.fields()
+    del fields["files"]
+    return json.dumps(fields)
+
+
+def parameters_of(description: Mapping[str, Any]) -> dict[str, Any]:
+    """The `FAST` and `THOROUGH` parameters of searches; none if every search is thorough."""
+    found: dict[str, Any] = json.loads(description["properties"].get(PARAMETERS, "{}"))
+    return found
+
+
+def most_values_of(description: Mapping[str, Any]) -> int:
+    """The number of values that a field of a document has at most."""
+    return int(description["properties"].get(MOST_VALUES, 1))

@@ -1,0 +1,341 @@
+"""The parts of an index on a Milvus server, as the stages of a search use them."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from sys import maxsize
+from threading import Lock
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from swiftlet.retrieval.documents import StoredPassage
+from swiftlet.retrieval.errors import (
+    ChangedMeanwhileError,
+    CorruptIndexError,
+    FilterError,
+    GroupingError,
+    InvalidArgumentError,
+    UnknownDocumentError,
+    shown,
+)
+from swiftlet.retrieval.index import Rows
+from swiftlet.retrieval.metadata.filters import Condition, Filter, first_without_values
+from swiftlet.retrieval.milvus.collection import Collection
+from swiftlet.retrieval.milvus.expressions import ALL, expression_of, has_name
+from swiftlet.retrieval.milvus.schema import (
+    AFTER,
+    BEFORE,
+    DOCUMENT_ID,
+    EMBEDDING,
+    END,
+    FAST,
+    METADATA,
+    NUMBER,
+    OF_DOCUMENTS,
+    OF_HITS,
+    PASSAGES,
+    ROW,
+    SECTIONS,
+    START,
+    TEXT,
+    THOROUGH,
+    TITLE,
+    name_of,
+    row_of,
+)
+from swiftlet.retrieval.parts import Counts, SearchParts, Selection
+from swiftlet.retrieval.types import Document, Embeddings, Passage
+
+MOST_CANDIDATES = 16_384
+"""A search of Milvus gives at most so many rows."""
+
+_MOST_WHOLE = 100
+"""Up to so many candidates, a search gets their passages, too: that is faster than asking twice."""
+
+_MOST_IDS, _MOST_PASSAGES = 200_000, 20_000
+_KINDS = (b"b", b"n", b"s")
+
+
+class FoundRows:
+    """What the latest searches have found: rows with their documents and passages. Thread-safe.
+
+    A row is always of the same document. Its passage may change, so a search replaces what earlier
+    ones have found.
+    """
+
+    def __init__(self, collection: Collection) -> None:
+        self._collection, self._lock = collection, Lock()
+        self._ids: dict[int, str] = {}
+        self._passages: dict[int, dict[str, Any]] = {}
+
+    def note(self, found: Mapping[int, dict[str, Any]], *, whole: bool) -> None:
+        """Keep the rows that a search has found, with their passages if they are `whole`."""
+        with self._lock:
+            for row, fields in found.items():
+                self._ids[row] = fields[DOCUMENT_ID]
+                self._passages.pop(row, None)
+                if whole:
+                    self._passages[row] = fields
+            for kept, most in ((self._ids, _MOST_IDS), (self._passages, _MOST_PASSAGES)):
+                while len(kept) > most:
+                    del kept[next(iter(kept))]
+
+    def __getitem__(self, rows: Rows) -> NDArray[np.int32]:
+        """Numbers (k,) of the documents at `rows` (k,), in the order of the ids among these."""
+        ids = {row: self._ids.get(row) for row in rows.tolist()}
+        if missing := [row for row, document_id in ids.items() if document_id is None]:
+            found = self._collection.rows(missing, [ROW, DOCUMENT_ID])
+            ids |= {row: found[row][DOCUMENT_ID] if row in found else "" for row in missing}
+        _, numbers = np.unique(
+            np.array([ids[row] for row in rows.tolist()], dtype=object), return_inverse=True
+        )
+        return numbers.astype(np.int32)
+
+    def passages(self, rows: Sequence[int]) -> list[dict[str, Any]]:
+        """What hits have of the passages at `rows`, in that order.
+
+        :raises ChangedMeanwhileError: When one is gone.
+        """
+        found = {row: self._passages.get(row) for row in rows}
+        if missing := [row for row, fields in found.items() if fields is None]:
+            found |= self._collection.rows(missing, OF_HITS)
+        if None in found.values():
+            raise ChangedMeanwhileError("documents were deleted during the search: search again")
+        return [fields for row in rows if (fields := found[row]) is not None]
+
+
+class MilvusRows:
+    """The rows of an expression, or all, searched by the server. Thread-safe."""
+
+    size = maxsize  # only the server knows
+
+    def __init__(
+        self,
+        collection: Collection,
+        found_rows: FoundRows,
+        parameters: dict[str, Any],
+        expression: str = "",
+    ) -> None:
+        """Search with these parameters, as `parameters_of` gives them."""
+        self._collection, self._found_rows = collection, found_rows
+        self._parameters, self._expression = parameters, expression
+
+    def search(self, embedding: Embeddings, num_candidates: int) -> tuple[Embeddings, Rows]:
+        """Scores (k,) and rows (k,), best first, as `VectorIndex.search`.
+
+        k is less than `num_candidates` only if there are no more rows.
+
+        :raises InvalidArgumentError: When more candidates are wanted than the server gives.
+        """
+        if num_candidates > MOST_CANDIDATES:
+            raise InvalidArgumentError(
+                f"a search needs {num_candidates:,} passages, but Milvus gives at most "
+                f"{MOST_CANDIDATES:,}: ask for fewer documents or a smaller offset"
+            )
+        found = self._found(embedding, num_candidates, self._parameters.get(FAST, {}))
+        if len(found) < num_candidates and self._parameters:
+            # The lists that were visited have too few of these rows: visit all.
+            found = self._found(embedding, num_candidates, self._parameters[THOROUGH])
+        scores = np.array([hit.distance for hit in found], np.float32)
+        rows = np.array([hit.id for hit in found], np.int64)
+        self._found_rows.note(
+            {hit.id: hit.fields for hit in found}, whole=num_candidates <= _MOST_WHOLE
+        )
+        if len(rows) < num_candidates:
+            return self._with_missed(embedding, scores, rows)
+        return scores, rows
+
+    def scores(self, embedding: Embeddings, rows: Rows) -> Embeddings:
+        """The scores (n,) at `rows` (n,), as `VectorIndex.scores`."""
+        found = self._collection.rows(rows.tolist(), [ROW, EMBEDDING])
+        vectors = np.array([found[row][EMBEDDING] for row in rows.tolist()], np.float32)
+        scores: Embeddings = np.einsum("ij,j->i", vectors, embedding)
+        return scores
+
+    def has_all(self, asked: int, found: int) -> bool:
+        """As `SearchedRows.has_all`."""
+        return found < asked
+
+    def _with_missed(
+        self, embedding: Embeddings, scores: Embeddings, rows: Rows
+    ) -> tuple[Embeddings, Rows]:
+        """Add the rows that an index of the server has missed, if it should have found all.
+
+        Servers have an approximate index of their own for what was written a moment ago.
+        """
+        if not len(rows) < self._collection.count(self._expression) <= MOST_CANDIDATES:
+            return scores, rows
+        expression = self._expression or ALL
+        pages = self._collection.pages(expression, [DOCUMENT_ID])
+        ids = {row[ROW]: {DOCUMENT_ID: row[DOCUMENT_ID]} for page in pages for row in page}
+        missed = np.setdiff1d(np.array([*ids], np.int64), rows)
+        self._found_rows.note({row: ids[row] for row in missed.tolist()}, whole=False)
+        scores = np.concatenate((scores, self.scores(embedding, missed)))
+        best_first = np.argsort(-scores, kind="stable")
+        return scores[best_first], np.concatenate((rows, missed))[best_first]
+
+    def _found(self, embedding: Embeddings, wanted: int, parameters: dict[str, Any]) -> Any:
+        (found,) = self._collection.call(
+            "search",
+            data=[embedding],
+            anns_field=EMBEDDING,
+            limit=wanted,
+            filter=self._expression,
+            output_fields=OF_HITS if wanted <= _MOST_WHOLE else [DOCUMENT_ID],
+            search_params={"params": parameters},
+        )
+        return found
+
+
+class MilvusStore:
+    """The documents and passages of a collection. Thread-safe."""
+
+    def __init__(
+        self, collection: Collection, found_rows: FoundRows, counts: tuple[int, int]
+    ) -> None:
+        """`counts` are the numbers of documents and passages."""
+        self._collection, self._found_rows = collection, found_rows
+        self.num_documents, self.num_passages = counts
+
+    def passages(self, rows: Sequence[int], *, include_text: bool = True) -> list[StoredPassage]:
+        """As `Store.passages`.
+
+        :raises ChangedMeanwhileError: When one is gone.
+        """
+        return [_passage(fields, include_text) for fields in self._found_rows.passages(rows)]
+
+    def document(self, document_id: str) -> Document:
+        """As `Store.document`."""
+        documents = read_documents(self._collection, [document_id])
+        if document_id not in documents:
+            raise UnknownDocumentError(document_id)
+        return documents[document_id][0]
+
+    def close(self) -> None:
+        """As `Store.close`; the connection is shared, and ends with the process."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class MilvusParts(SearchParts):
+    """The parts of an index on a server."""
+
+    collection: Collection
+    index: MilvusRows
+    passage_to_document: FoundRows
+    store: MilvusStore
+    parameters: dict[str, Any]
+    dim: int
+    most_values: int
+
+    waiting_seconds = 0.03
+
+    @property
+    def num_rows(self) -> int:
+        """As `SearchParts.num_rows`; the server hides what is deleted."""
+        return self.store.num_passages
+
+    def check(self) -> None:
+        """As `SearchParts.check`."""
+        if self.dim != self.encoder.dim:
+            raise CorruptIndexError(
+                f"{self.collection.address} has embeddings of {self.dim} dimensions, but the "
+                f"encoder gives {self.encoder.dim}"
+            )
+
+    def selection(self, tree: Filter | None) -> Selection:
+        """As `SearchParts.selection`; only the server knows how many documents pass."""
+        if tree is None:
+            return Selection(self.index, None, maxsize)
+        expression = self._expression(tree)
+        parts = self.collection, self.passage_to_document, self.parameters
+        return Selection(MilvusRows(*parts, expression), None, maxsize)
+
+    def document_ids(self, tree: Filter) -> list[str]:
+        """As `SearchParts.document_ids`."""
+        expression = f"{NUMBER} == 0 and ({self._expression(tree)})"
+        pages = self.collection.pages(expression, [DOCUMENT_ID])
+        return [row[DOCUMENT_ID] for page in pages for row in page]
+
+    def fields(self) -> tuple[str, ...]:
+        """As `SearchParts.fields`; the server cannot list them."""
+        return ()
+
+    def facets(self, fields: Sequence[str], tree: Filter) -> Counts:  # noqa: ARG002
+        """As `SearchParts.facets`; the server cannot count values."""
+        return {}
+
+    def check_groups(self, path: str, tree: Filter) -> None:
+        """As `SearchParts.check_groups`."""
+        names = [name_of(path, kind) for kind in _KINDS]
+        if not any(self.collection.has(has_name(name)) for name in names):
+            raise GroupingError(f"group_by is {shown(path)}, but no document has a value of it")
+        several = [has_name(name_of(path, kind, 1)) for kind in _KINDS]
+        pairs = zip(names, names[1:] + names[:1], strict=True)
+        several += [f"({has_name(one)} and {has_name(other)})" for one, other in pairs]
+        expression = self._expression(tree)
+        if self.collection.has(f"({' or '.join(several)}) and ({expression})"):
+            raise GroupingError(
+                f"group_by is {shown(path)}, but a document has several values of it; a field "
+                "with one value is expected"
+            )
+
+    def _expression(self, tree: Filter) -> str:
+        def exists(condition: Condition) -> bool:
+            return self.collection.has(expression_of(condition, self.most_values))
+
+        if (condition := first_without_values(tree, exists)) is not None:
+            raise FilterError(
+                f"the filter names {shown(condition.path)}, but no document has this field"
+            )
+        return expression_of(tree, self.most_values)
+
+
+def read_documents(
+    collection: Collection, document_ids: Sequence[str], extra_fields: Sequence[str] = ()
+) -> dict[str, tuple[Document, list[dict[str, Any]]]]:
+    """The documents with these ids, each with the rows of its passages in order.
+
+    :raises CorruptIndexError: When a passage is missing.
+    """
+    firsts = collection.rows(
+        [row_of(document_id, 0) for document_id in document_ids], [DOCUMENT_ID, PASSAGES]
+    )
+    wanted = {
+        row[DOCUMENT_ID]: [row_of(row[DOCUMENT_ID], number) for number in range(row[PASSAGES])]
+        for row in firsts.values()
+        if row[DOCUMENT_ID] in set(document_ids)
+    }
+    found = collection.rows(
+        [row for rows in wanted.values() for row in rows], [*OF_DOCUMENTS, *extra_fields]
+    )
+    documents = {}
+    for document_id, rows in wanted.items():
+        if any(row not in found for row in rows):
+            raise ChangedMeanwhileError(f"the document {shown(document_id)} has just changed")
+        passages = [found[row] for row in rows]
+        documents[document_id] = _document(passages), passages
+    return documents
+
+
+def _document(passages: Sequence[dict[str, Any]]) -> Document:
+    """A document from its passages, which overlap, and the texts between them."""
+    text = ""
+    for passage in passages:
+        text += passage[BEFORE]
+        text += passage[TEXT][len(text) - passage[START] :]
+    first = passages[0]
+    return Document(
+        first[DOCUMENT_ID],
+        text + passages[-1][AFTER],
+        first[TITLE],
+        json.loads(first[METADATA]),
+        tuple((start, end) for start, end in json.loads(first[SECTIONS])),
+    )
+
+
+def _passage(row: dict[str, Any], include_text: bool) -> StoredPassage:
+    passage_id, text = f"{row[DOCUMENT_ID]}#{row[NUMBER]}", row[TEXT] if include_text else ""
+    passage = Passage(passage_id, row[DOCUMENT_ID], text, row[START], row[END])
+    return StoredPassage(passage, row[TITLE], json.loads(row[METADATA]))

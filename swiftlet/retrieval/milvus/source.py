@@ -1,0 +1,79 @@
+"""An index on a Milvus server, followed while others write to it."""
+
+from swiftlet.retrieval.encoder import Encoder
+from swiftlet.retrieval.manifest import Manifest
+from swiftlet.retrieval.milvus.address import Address
+from swiftlet.retrieval.milvus.collection import (
+    Collection,
+    manifest_of,
+    most_values_of,
+    parameters_of,
+)
+from swiftlet.retrieval.milvus.parts import FoundRows, MilvusParts, MilvusRows, MilvusStore
+from swiftlet.retrieval.milvus.schema import NUMBER
+from swiftlet.retrieval.parts import SearchParts
+
+
+class MilvusIndex:
+    """The parts of a collection as it is now; `refresh` follows it. Not thread-safe."""
+
+    keeps_state = False
+    seconds_between_looks = 1.0
+
+    def __init__(self, address: Address, encoder: Encoder) -> None:
+        """Connect to the server, and load the collection into its memory.
+
+        :raises IndexServerError: When the server does not answer.
+        :raises InvalidArgumentError: When the collection does not exist, was not made by Swiftlet
+            or not completely, or the server refuses the token.
+        """
+        self._encoder = encoder
+        self.collection = Collection(address)
+        self._failed = False
+        self._open()
+
+    @property
+    def state(self) -> tuple[SearchParts, Manifest, int, str]:
+        """As `IndexSource.state`; the name has the number of passages."""
+        name = f"{self.manifest.short_fingerprint}.{self._parts.store.num_passages}"
+        return self._parts, self.manifest, 0, name
+
+    def refresh(self) -> bool:
+        """As `IndexSource.refresh`."""
+        # After it was away, the server may have to load the collection again.
+        failed, self._failed = self._failed, True
+        changed = failed or self._look() != self._seen
+        if changed:
+            self._open()
+        self._failed = False
+        return changed
+
+    def close(self) -> None:
+        """As `IndexSource.close`."""
+
+    def _look(self) -> tuple[object, ...]:
+        """What changes when the collection does."""
+        description = self.collection.description()
+        size = self.collection.count()
+        return description["collection_id"], description["properties"], size
+
+    def _open(self) -> None:
+        collection = self.collection
+        description = collection.description()
+        manifest = manifest_of(description, collection.address)
+        collection.call("load_collection", slow=True)
+        parameters = parameters_of(description)
+        found = FoundRows(collection)
+        counts = collection.count(f"{NUMBER} == 0"), collection.count()
+        self._parts = MilvusParts(
+            encoder=self._encoder,
+            index=MilvusRows(collection, found, parameters),
+            passage_to_document=found,
+            store=MilvusStore(collection, found, counts),
+            collection=collection,
+            parameters=parameters,
+            dim=manifest.dim,
+            most_values=most_values_of(description),
+        )
+        self.manifest = manifest
+        self._seen = self._look()

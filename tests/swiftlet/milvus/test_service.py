@@ -1,0 +1,132 @@
+"""The service over a collection: its answers, its writes, and what it does without the server."""
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+
+import httpx
+import pytest
+
+from swiftlet.encoders import DEFAULT_ENCODER
+from swiftlet.indexing.milvus.push import push
+from swiftlet.retrieval.searcher import Searcher
+from tests.service.conftest import running
+
+pytestmark = pytest.mark.xdist_group("milvus")
+
+KEY = "a-write-key-of-the-tests"
+HEADERS = {"Authorization": f"Bearer {KEY}"}
+
+
+def until(holds: Callable[[], bool], seconds: float = 60) -> float:
+    """Wait until it holds; the seconds that it took."""
+    began = time.monotonic()
+    while not holds():
+        assert time.monotonic() - began < seconds
+        time.sleep(0.05)
+    return time.monotonic() - began
+
+
+def put(url: str, document: dict[str, str]) -> None:
+    body = {"documents": [document]}
+    answer = httpx.put(f"{url}/documents", json=body, headers=HEADERS, timeout=60)
+    assert answer.status_code == 200, answer.text
+
+
+def ids_of(answer: httpx.Response) -> list[str]:
+    return [hit["document_id"] for hit in answer.json()["hits"]]
+
+
+def test_the_service_answers_as_over_the_index(small_collection, small_searcher):
+    token = small_collection.token
+    with running(small_collection, index_token=token) as server, server.client() as client:
+        assert client.get("/health/ready").status_code == 200
+        for query in ("molten rock", "moves of a king"):
+            for fields in ({}, {"filter": {"length": {"gte": 3}}}, {"offset": 5}):
+                answer = client.post("/search", json={"query": query, "top_k": 5, **fields})
+                expected = small_searcher.search(query, 5, mode="dense", **fields).hits
+                assert ids_of(answer) == [hit.document_id for hit in expected]
+        batch = client.post("/search/batch", json={"queries": ["ice", "honey"], "top_k": 2})
+        assert [len(each["hits"]) for each in batch.json()["results"]] == [2, 2]
+        assert client.get("/documents/volcano-20").json()["text"].count("Molten") == 20
+        assert client.get("/documents/none").status_code == 404
+        index = client.get("/info").json()["index"]
+        assert (index["num_documents"], index["num_passages"]) == (60, 89)
+        refused = client.post("/search", json={"query": "ice", "mode": "hybrid"})
+        assert refused.status_code == 422
+        assert "built without words" in refused.json()["detail"]
+
+
+def test_what_one_service_writes_is_found_by_another(server, small_index):
+    address = server.address("written")
+    push(small_index, address, overwrite=True)
+    settings = {"write_keys": KEY, "index_token": address.token}
+    with running(address, **settings) as one, running(address, **settings) as other:
+        tea = {"_id": "tea", "title": "Tea", "text": "Leaves are steeped in hot water. " * 30}
+        put(one.url, tea)
+
+        def found_by(url: str, document_id: str) -> bool:
+            asked = {"query": "steeped leaves", "top_k": 3}
+            return document_id in ids_of(httpx.post(f"{url}/search", json=asked))
+
+        assert found_by(one.url, "tea")
+        until(lambda: found_by(other.url, "tea"))
+        count = httpx.get(f"{one.url}/info").json()["index"]["num_passages"]
+        put(other.url, {"_id": "tea", "text": "Leaves are steeped."})
+        until(lambda: httpx.get(f"{one.url}/info").json()["index"]["num_passages"] < count)
+        assert httpx.get(f"{one.url}/documents/tea").json()["text"] == "Leaves are steeped."
+        gone = httpx.delete(f"{one.url}/documents/tea", headers=HEADERS, timeout=60)
+        assert gone.status_code == 200
+        until(lambda: not found_by(other.url, "tea"))
+        assert httpx.delete(f"{one.url}/documents/tea", headers=HEADERS).status_code == 404
+
+
+def test_searches_go_on_after_the_server_was_killed(server, small_index):
+    address = server.address("killed")
+    push(small_index, address, overwrite=True)
+    with Searcher.open(address, DEFAULT_ENCODER) as searcher:
+        expected = [hit.document_id for hit in searcher.search("molten rock", 5)]
+    answers: Counter[int] = Counter()
+    wrong: list[object] = []
+    stopped = threading.Event()
+
+    def ask(url: str) -> None:
+        with httpx.Client(base_url=url, timeout=30) as client:
+            while not stopped.is_set():
+                answer = client.post("/search", json={"query": "molten rock", "top_k": 5})
+                answers[answer.status_code] += 1
+                if answer.status_code == 200 and ids_of(answer) != expected:
+                    wrong.append(answer.json())
+                elif answer.status_code not in (200, 503, 504):
+                    wrong.append(answer.text)
+                time.sleep(0.01)
+
+    with running(address, index_token=address.token) as service:
+        threads = [threading.Thread(target=ask, args=[service.url]) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+
+        def is_ready() -> bool:
+            return httpx.get(f"{service.url}/health/ready").status_code == 200
+
+        try:
+            until(lambda: answers[200] > 20)
+            server.kill()
+            until(lambda: not is_ready())
+            refused = httpx.post(f"{service.url}/search", json={"query": "molten rock"})
+            assert refused.status_code == 503
+            assert "does not answer" in refused.json()["detail"]
+            assert httpx.get(f"{service.url}/health/live").status_code == 200
+            server.start()
+            until(is_ready)
+            before = answers[200]
+            until(lambda: answers[200] > before + 20)
+        finally:
+            if server.process is None:  # for the other tests
+                server.start()
+            stopped.set()
+            for thread in threads:
+                thread.join()
+    assert not wrong
+    assert answers[503] > 0

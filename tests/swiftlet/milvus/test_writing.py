@@ -1,0 +1,312 @@
+"""Pushes, pulls and writes, and what is refused."""
+
+import shutil
+import threading
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from pymilvus import DataType
+
+import swiftlet
+from loadtests.milvus_server import MilvusServer
+from swiftlet.encoders import DEFAULT_ENCODER, DEFAULT_QUERY_ENCODER, LOOKUP_QUERY_ENCODER
+from swiftlet.indexing.build import BuildSettings, build_index
+from swiftlet.indexing.milvus import push as push_module
+from swiftlet.indexing.milvus.pull import pull
+from swiftlet.indexing.milvus.push import push
+from swiftlet.indexing.milvus.rows import rows_of
+from swiftlet.indexing.progress import Silence
+from swiftlet.retrieval.errors import (
+    ArtefactError,
+    IndexServerError,
+    InvalidArgumentError,
+    RetrievalError,
+)
+from swiftlet.retrieval.manifest import read_manifest, write_manifest
+from swiftlet.retrieval.milvus.address import Address, parse_address
+from swiftlet.retrieval.milvus.collection import Collection
+from swiftlet.retrieval.milvus.schema import row_of
+from swiftlet.retrieval.searcher import Searcher
+from swiftlet.retrieval.types import Document
+
+pytestmark = pytest.mark.xdist_group("milvus")
+
+
+@pytest.fixture
+def written(server: MilvusServer, small_index: Path) -> Address:
+    """A collection that a test may change."""
+    address = server.address("written")
+    push(small_index, address, overwrite=True)
+    return address
+
+
+def test_documents_are_put_replaced_and_deleted(written):
+    long = {"_id": "tea", "title": "Tea", "text": "Leaves are steeped. " * 60, "metadata": {"n": 1}}
+    with (
+        swiftlet.write(written) as writer,
+        swiftlet.open(written) as searcher,
+    ):
+        assert writer.put([long, {"_id": "mate", "text": "Another hot drink."}]).num_documents == 2
+        assert writer.num_documents == 62
+        assert searcher.refresh()
+        assert (searcher.num_documents, searcher.num_passages) == (62, 93)
+        assert searcher.search("steeped leaves", 1)[0].document_id == "tea"
+        assert searcher.document("tea").text == long["text"]
+        assert len(searcher.search("leaves", 62)) == 62
+        assert [hit.document_id for hit in searcher.search("hot", filter={"n": 1})] == ["tea"]
+        writer.put([{"_id": "tea", "text": "Short."}])
+        assert searcher.refresh()
+        assert (searcher.num_documents, searcher.num_passages) == (62, 91)
+        assert searcher.document("tea") == Document("tea", "Short.")
+        changed = writer.delete(["tea", "none", "mate"])
+        assert (changed.num_documents, changed.unknown) == (2, ("none",))
+        assert searcher.refresh()
+        assert searcher.num_passages == 89
+        assert not searcher.refresh()
+    with pytest.raises(RetrievalError, match="writer is closed"):
+        writer.manifest()
+
+
+def test_several_writers_write_at_once(written):
+    def write(name: str) -> None:
+        with swiftlet.write(written, threads=1) as writer:
+            for number in range(5):
+                writer.put([{"_id": f"{name}-{number}", "text": f"{name} {number}"}])
+
+    threads = [threading.Thread(target=write, args=[name]) for name in ("one", "two", "three")]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    with swiftlet.open(written) as searcher:
+        assert (searcher.num_documents, searcher.num_passages) == (75, 104)
+        for name in ("one", "two", "three"):
+            assert searcher.document(f"{name}-4").text == f"{name} 4"
+
+
+def test_another_document_encoder_is_refused(written):
+    with (
+        swiftlet.write(written, encoder=DEFAULT_QUERY_ENCODER) as writer,
+        pytest.raises(ArtefactError, match="the index was built by the encoder"),
+    ):
+        writer.put([{"_id": "tea", "text": "Leaves"}])
+
+
+def test_a_collection_becomes_an_index_again(small_collection, small_searcher, tmp_path):
+    out = tmp_path / "index"
+    manifest = pull(small_collection, out, DEFAULT_ENCODER)
+    assert manifest.details["facets"] == ["topic", "length"]
+    with Searcher.open(out, DEFAULT_ENCODER) as pulled:
+        for mode in ("hybrid", "dense", "lexical"):
+            for query in ("molten rock", "moves of a king"):
+                found = pulled.search(query, 10, mode=mode)
+                expected = small_searcher.search(query, 10, mode=mode)
+                assert [hit.document_id for hit in found] == [hit.document_id for hit in expected]
+        assert pulled.document("bees-20") == small_searcher.document("bees-20")
+        assert pulled.facets() == small_searcher.facets()
+    with pytest.raises(InvalidArgumentError, match="exists"):
+        pull(small_collection, out, DEFAULT_ENCODER)
+    with pytest.raises(ArtefactError, match="the passages were encoded by"):
+        pull(small_collection, tmp_path / "other", DEFAULT_QUERY_ENCODER)
+
+
+def test_changes_of_an_index_are_pushed_too(server, small_index, tmp_path):
+    copy = tmp_path / "index"
+    swiftlet.snapshot(small_index, tmp_path / "index.tar")
+    import tarfile
+
+    with tarfile.open(tmp_path / "index.tar") as archive:
+        archive.extractall(tmp_path / "files", filter="data")
+    (copy,) = (tmp_path / "files").iterdir()
+    with swiftlet.write(copy) as writer:
+        writer.put([{"_id": "tea", "text": "Leaves are steeped in hot water."}])
+        writer.delete(["bees-1"])
+    address = server.address("changed")
+    assert push(copy, address, overwrite=True)[0] == 89
+    with swiftlet.open(address) as searcher:
+        assert searcher.document("tea").text == "Leaves are steeped in hot water."
+        with pytest.raises(swiftlet.UnknownDocumentError):
+            searcher.document("bees-1")
+
+
+class Interrupted(Silence):
+    """Interrupts a push after so many passages; notes how many an earlier push had written."""
+
+    def __init__(self, after: int) -> None:
+        self.after, self.done = after, 0
+
+    def begin(self, name: str, total: int | None, done: int = 0) -> None:
+        if name == "Pushing passages":
+            self.done = done
+
+    def advance(self, steps: int) -> None:
+        self.after -= steps
+        if self.after < 0:
+            raise KeyboardInterrupt
+
+
+@pytest.fixture(scope="module")
+def long_index(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("long") / "index"
+    documents = [Document(f"{number:04}", f"text number {number}") for number in range(700)]
+    build_index(documents, LOOKUP_QUERY_ENCODER, out, BuildSettings(language=None))
+    return out
+
+
+def test_an_interrupted_push_goes_on(server, long_index, monkeypatch):
+    monkeypatch.setattr(push_module, "_BATCH_ROWS", 50)
+    monkeypatch.setattr(push_module, "_NOTED_BATCHES", 3)
+    address = server.address("interrupted")
+    with pytest.raises(KeyboardInterrupt):
+        push(long_index, address, progress=Interrupted(after=400), overwrite=True)
+    refused = r"is not complete \(\d+ of all passages written\): run the same swiftlet push again"
+    with pytest.raises(InvalidArgumentError, match=refused):
+        swiftlet.open(address, encoder=LOOKUP_QUERY_ENCODER)
+    progress = Interrupted(after=10**6)
+    assert push(long_index, address, progress=progress)[0] == 700
+    assert progress.done == 450 - 450 % 150 - (450 % 150 == 0) * 0 - 150 or progress.done == 300
+    with swiftlet.open(address, encoder=LOOKUP_QUERY_ENCODER) as searcher:
+        assert (searcher.num_documents, searcher.num_passages) == (700, 700)
+        assert searcher.document("0699").text == "text number 699"
+
+
+def test_lists_are_tuned_and_a_search_that_needs_more_visits_all(server, long_index, monkeypatch):
+    monkeypatch.setattr(push_module, "EXACT_UP_TO", 100)
+    address = server.address("lists")
+    size, recall = push(long_index, address, overwrite=True)
+    assert size == 700
+    assert recall >= 0.99
+    with (
+        swiftlet.open(address, encoder=LOOKUP_QUERY_ENCODER) as remote,
+        swiftlet.open(long_index, encoder=LOOKUP_QUERY_ENCODER) as local,
+    ):
+        for top_k in (10, 700, 1000):
+            found = remote.search("text number 42", top_k)
+            assert len(found) == min(top_k, 700)
+            assert found[0].document_id == local.search("text number 42", top_k)[0].document_id
+
+
+def test_an_existing_collection_is_replaced_only_when_asked(server, small_index, small_collection):
+    with pytest.raises(InvalidArgumentError, match=r"exists; choose another .* pass --overwrite"):
+        push(small_index, small_collection)
+
+
+def test_a_collection_of_somebody_else_is_left_alone(server, small_index):
+    address = server.address("foreign")
+    client = Collection(address).client
+    if not client.has_collection("foreign"):
+        schema = client.create_schema()
+        schema.add_field("id", DataType.INT64, is_primary=True)
+        schema.add_field("v", DataType.FLOAT_VECTOR, dim=8)
+        client.create_collection("foreign", schema=schema)
+    for overwrite in (False, True):
+        with pytest.raises(InvalidArgumentError, match="was not made by Swiftlet"):
+            push(small_index, address, overwrite=overwrite)
+    with pytest.raises(InvalidArgumentError, match="was not made by Swiftlet"):
+        swiftlet.open(address)
+    assert client.has_collection("foreign")
+
+
+def test_a_collection_that_is_not_there_is_named(server):
+    with pytest.raises(
+        InvalidArgumentError, match=r"there is no .*/none: make it by swiftlet push"
+    ):
+        swiftlet.open(server.address("none"))
+
+
+def test_a_query_encoder_of_another_space_is_refused(small_collection, tmp_path):
+    other = tmp_path / "other"
+    shutil.copytree(DEFAULT_QUERY_ENCODER, other)
+    write_manifest(other, replace(read_manifest(other), embedding_space="another"))
+    with pytest.raises(swiftlet.EmbeddingSpaceMismatch, match="is of the embedding space another"):
+        swiftlet.open(small_collection, encoder=other)
+
+
+def test_a_wrong_token_is_refused(server, monkeypatch):
+    if server.kind != "whole":
+        pytest.skip("the small server asks for no token")
+    for token in ("", "root:wrong"):
+        monkeypatch.setenv("SWIFTLET_INDEX_TOKEN", token)
+        with pytest.raises(InvalidArgumentError, match=r"refuses the token; .*INDEX_TOKEN"):
+            swiftlet.open(f"{server.address('small')}")
+
+
+def test_shards_are_pushed_without_an_index(server, tmp_path):
+    documents = [Document(f"{number:02}", f"text number {number} " * 40) for number in range(9)]
+    for number in (1, 2):
+        out = tmp_path / "shards" / f"{number}"
+        swiftlet.encode(documents, out, shard=(number, 2), encoder=LOOKUP_QUERY_ENCODER)
+    shards = swiftlet.Shards([tmp_path / "shards"])
+    address = server.address("shards")
+    size, _ = push(shards, address, overwrite=True)
+    index = tmp_path / "index"
+    swiftlet.build(shards, index, encoder=LOOKUP_QUERY_ENCODER)
+    with (
+        swiftlet.open(address, encoder=LOOKUP_QUERY_ENCODER) as remote,
+        swiftlet.open(index, encoder=LOOKUP_QUERY_ENCODER) as local,
+    ):
+        assert size == local.num_passages == remote.num_passages
+        found = remote.search("text number 5", 9)
+        expected = local.search("text number 5", 9, mode="dense")
+        assert [hit.score for hit in found] == pytest.approx(
+            [hit.score for hit in expected], abs=1e-5
+        )
+        assert remote.document("05") == documents[5]
+
+
+def test_a_server_that_is_not_there_is_named(small_index):
+    address = Address("milvus", "127.0.0.1", 9, "", "small")
+    began = time.monotonic()
+    with pytest.raises(IndexServerError, match=r"^milvus://127.0.0.1:9 does not answer$"):
+        push(small_index, address)
+    assert time.monotonic() - began < 15
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "milvus://localhost:19530", "milvus://localhost/papers", "milvus://localhost:0x1/papers",
+        "milvus://localhost:70000/papers", "milvus://localhost:1/2/3/4", "milvus:papers",
+        "milvus://localhost:1/pa-pers", "milvus://user:secret@localhost:1/papers",
+    ],
+)  # fmt: skip
+def test_an_address_that_is_none_is_refused(text):
+    with pytest.raises(InvalidArgumentError, match="milvus://HOST:PORT/COLLECTION is expected"):
+        parse_address(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "server"),
+    [
+        ("milvus://localhost:19530/papers", "milvus://localhost:19530"),
+        ("milvus+tls://db.example.org:443/mine/papers", "milvus+tls://db.example.org:443"),
+        ("milvus://[::1]:19530/papers", "milvus://[::1]:19530"),
+    ],
+)
+def test_an_address_is_shown_as_it_was_given(text, server):
+    assert (f"{parse_address(text)}", parse_address(text).server) == (text, server)
+
+
+@pytest.mark.parametrize(
+    ("document", "message"),
+    [
+        (Document("d" * 2000, "text"), "has 2,000 bytes of id; on Milvus at most 1,024"),
+        (Document("d", "text", title="t" * 70_000), "has 70,000 bytes of title"),
+        (Document("d", "text" + "x" * 70_000), "has 70,000 bytes of text outside its passages"),
+        (Document("d", "text", metadata={"n": "x" * 70_000}), "has 70,009 bytes of metadata"),
+        (Document("d", "text", metadata={"n": list(range(99))}), "99 values of the field 'n'"),
+    ],
+)
+def test_a_document_that_a_row_cannot_hold_is_named(document, message):
+    with pytest.raises(InvalidArgumentError, match=message):
+        list(rows_of(document, [(0, 4)], np.zeros((1, 2), np.float32)))
+
+
+def test_rows_of_passages_differ():
+    rows = {row_of(f"{document}", number) for document in range(300) for number in range(300)}
+    assert len(rows) == 90_000
+    assert min(rows) >= 0
+    assert max(rows) < 2**63
