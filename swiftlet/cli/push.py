@@ -5,7 +5,8 @@ from typing import Annotated
 
 import typer
 
-from swiftlet.cli.options import FromShards
+from swiftlet import encoders
+from swiftlet.cli.options import EncoderOption, FromShards
 from swiftlet.cli.terminal import ProgressBars, count, output
 
 
@@ -17,6 +18,7 @@ def push(
         str, typer.Option(help="Collection to write: milvus://HOST:PORT/COLLECTION.")
     ] = ...,  # type: ignore[assignment]
     from_shards: FromShards = None,
+    encoder: EncoderOption = encoders.DEFAULT_ENCODER,
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace an existing collection.")
     ] = False,
@@ -29,7 +31,7 @@ def push(
         raise typer.BadParameter("name either an index or --from-shards")
     with ProgressBars() as progress:
         source = Shards(from_shards or ()) if index is None else index
-        number, recall = write(source, to, overwrite=overwrite, progress=progress)
+        number, recall = write(source, to, encoder=encoder, overwrite=overwrite, progress=progress)
     output.print(
         f"[bold]{to}[/]: {count(number, 'passage')}; searches find {recall:.1%} of the ten nearest",
         soft_wrap=True,

@@ -16,10 +16,13 @@ def sample_queries(corpus: StoredCorpus, count: int, random: np.random.Generator
     Like a query, a span shares words with its passage and is about only a part of it. With whole
     passages as queries, the recall of an index would be overestimated.
     """
-    queries = []
-    for row in np.sort(random.integers(corpus.num_passages, size=count)):
-        words = corpus.passage_text(int(row))[:_LONGEST_CHARACTERS].split()
-        length = int(random.integers(_FEWEST_WORDS, _MOST_WORDS + 1))
-        start = int(random.integers(max(1, len(words) - length + 1)))
-        queries.append(" ".join(words[start : start + length]))
-    return queries
+    rows = np.sort(random.integers(corpus.num_passages, size=count))
+    return [span_of(corpus.passage_text(int(row)), random) for row in rows]
+
+
+def span_of(text: str, random: np.random.Generator) -> str:
+    """A short span of words of a passage."""
+    words = text[:_LONGEST_CHARACTERS].split()
+    length = int(random.integers(_FEWEST_WORDS, _MOST_WORDS + 1))
+    start = int(random.integers(max(1, len(words) - length + 1)))
+    return " ".join(words[start : start + length])

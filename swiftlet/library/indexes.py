@@ -194,6 +194,7 @@ def push(
     index: StrPath | Shards,
     to: str,
     *,
+    encoder: StrPath = encoders.DEFAULT_ENCODER,
     overwrite: bool = False,
     progress: Progress | None = None,
 ) -> tuple[int, float]:
@@ -203,13 +204,15 @@ def push(
 
     :param index: An index directory, or `Shards`.
     :param to: The address of the collection, milvus://HOST:PORT/COLLECTION.
+    :param encoder: The directory of the document encoder, which measures the recall of searches.
     :returns: The number of passages, and the share of the nearest passages that searches find.
     :raises RetrievalError: When the index is bad, the collection exists, or the server refuses.
     """
     from swiftlet.indexing.milvus.push import push as write_collection
 
     source = index if isinstance(index, Shards) else path_of("index", index)
-    return write_collection(source, _address("to", to), overwrite=overwrite, progress=progress)
+    places = _address("to", to), encoders.find(path_of("encoder", encoder))
+    return write_collection(source, *places, overwrite=overwrite, progress=progress)
 
 
 def pull(

@@ -8,16 +8,23 @@ from importlib.metadata import version
 from itertools import chain, islice
 from math import sqrt
 from pathlib import Path
+from time import sleep
 from typing import Any
 
 import numpy as np
 
+from swiftlet.encoders import DEFAULT_ENCODER
 from swiftlet.indexing.contents import Contents
 from swiftlet.indexing.milvus.rows import Row, most_values, rows_of
+from swiftlet.indexing.preparation import load_encoder
 from swiftlet.indexing.progress import Progress, Silence
+from swiftlet.indexing.sample_queries import span_of
 from swiftlet.indexing.shards import Shards
 from swiftlet.indexing.split_documents import SplitDocument
+from swiftlet.indexing.tuning import NEAR, TARGET
 from swiftlet.retrieval.changes.log import Changes
+from swiftlet.retrieval.encoder import OnnxEncoder
+from swiftlet.retrieval.encoding import encode_texts
 from swiftlet.retrieval.errors import IndexServerError, InvalidArgumentError
 from swiftlet.retrieval.extras import extra
 from swiftlet.retrieval.manifest import Manifest, load_manifest
@@ -54,19 +61,21 @@ EXACT_UP_TO = 50_000
 """Up to this many passages, a search compares a query with every embedding."""
 
 _SCANNED_TYPE, _LISTS_TYPE = "FLAT", "IVF_SQ8"
-_LISTS_PER_ROOT = 4
+_LISTS_PER_ROOT = 1  # more take the server longer to make
+_SECONDS_BETWEEN_LOOKS = 0.5
 _MOST_PROBES = 65_536  # a server takes no more, and visits no more lists than there are
 _BATCH_ROWS = 500
 _NOTED_BATCHES = 20
 _SAMPLE = 100
 _NEAREST = 10
-_TARGET = 0.99
+_SEED = 0
 _NOTED = "of"
 
 
 def push(
     index: Path | Shards,
     address: Address,
+    encoder: Path = DEFAULT_ENCODER,
     *,
     overwrite: bool = False,
     progress: Progress | None = None,
@@ -77,9 +86,10 @@ def push(
     The collection can be searched when this returns, and not before.
 
     :param index: An index directory, or the shards of a corpus.
+    :param encoder: The directory of the document encoder, which measures the recall of searches.
     :returns: The number of passages, and the share of each sample query's ten nearest that are
         found.
-    :raises ArtefactError: When the index is damaged.
+    :raises ArtefactError: When the index or the encoder is damaged, or they do not fit together.
     :raises InvalidArgumentError: When the collection exists and `overwrite` is not set, or is not
         of Swiftlet; or a document has more than a row holds.
     :raises IndexServerError: When the server is away or refuses; the same call goes on.
@@ -90,17 +100,18 @@ def push(
         raise InvalidArgumentError(
             f"a passage has {source.manifest.vectors} vectors there, but one on Milvus"
         )
+    loaded = load_encoder(encoder, source.manifest)
     collection, total = Collection(address), source.num_passages
     done = _begin(collection, source.manifest, overwrite=overwrite)
     progress.begin("Pushing passages", total, done)
     _write(collection, _rows(source.documents, source.embeddings), done, progress)
-    progress.begin("Indexing on the server", None)
     collection.call("flush", slow=True)
     lists = _make_index(collection, total)
+    _await_index(collection, total, progress)
     collection.call("load_collection", slow=True)
     _check_count(collection, total)
     progress.begin("Measuring recall", None)
-    parameters, recall = _tuned(collection, lists)
+    parameters, recall = _tuned(collection, lists, loaded)
     collection.set_properties({STATE: COMPLETE, PARAMETERS: json.dumps(parameters)})
     return total, recall
 
@@ -211,8 +222,23 @@ def _make_index(collection: Collection, size: int) -> int:
             metric_type="IP",
             params={} if lists == 1 else {"nlist": lists},
         )
-        collection.call("create_index", slow=True, index_params=parameters)
+        collection.call("create_index", slow=True, index_params=parameters, sync=False)
     return lists
+
+
+def _await_index(collection: Collection, total: int, progress: Progress) -> None:
+    """Wait until the server has indexed all rows; it may take hours."""
+    progress.begin("Indexing on the server", total)
+    done, state = 0, ""
+    while state != "Finished":
+        sleep(_SECONDS_BETWEEN_LOOKS)
+        found = collection.call("describe_index", index_name=EMBEDDING)
+        state = found["state"]
+        if state == "Failed":
+            raise IndexServerError(f"{collection.address.server} cannot index the embeddings")
+        now = min(total, int(found["indexed_rows"]))
+        progress.advance(max(0, now - done))
+        done = max(done, now)
 
 
 def _check_count(collection: Collection, expected: int) -> None:
@@ -224,42 +250,44 @@ def _check_count(collection: Collection, expected: int) -> None:
         )
 
 
-def _tuned(collection: Collection, lists: int) -> tuple[dict[str, Any], float]:
+def _tuned(
+    collection: Collection, lists: int, encoder: OnnxEncoder
+) -> tuple[dict[str, Any], float]:
     """The parameters of fast and thorough searches, and what share of the nearest fast ones find.
 
-    The queries are the embeddings of some passages, each without itself.
+    The queries are short spans of words, and a passage is found if it is near enough, as for an
+    index on this machine.
     """
     if lists == 1:
         return {}, 1.0
     # The order of rows, which are hashes, is random.
-    sample = collection.call("query", filter="", limit=_SAMPLE, output_fields=[EMBEDDING])
-    queries = [np.array(row[EMBEDDING], np.float32) for row in sample]
+    sample = collection.call("query", filter="", limit=_SAMPLE, output_fields=[TEXT])
+    random = np.random.default_rng(_SEED)
+    queries = encode_texts(encoder, [span_of(row[TEXT], random) for row in sample])
     thorough = {"nprobe": _MOST_PROBES}
-    expected = _nearest(collection, queries, thorough)
+    least = np.array(_nearest(collection, queries, thorough))[:, -1]
+    least -= (1 - NEAR) * np.abs(least)
     probes = 1
     while True:
         found = _nearest(collection, queries, {"nprobe": probes})
-        shares = [
-            len(set(one) & set(other)) / max(1, len(other))
-            for one, other in zip(found, expected, strict=True)
-        ]
-        recall = float(np.mean(shares))
-        if recall >= _TARGET or probes >= lists:
+        near = np.array(found) >= least[:, np.newaxis]
+        recall = float(near.mean())
+        if recall >= TARGET or probes >= lists:
             return {FAST: {"nprobe": probes}, THOROUGH: thorough}, recall
         probes *= 2
 
 
 def _nearest(
-    collection: Collection, queries: list[Embeddings], parameters: dict[str, Any]
-) -> list[list[int]]:
-    """The nearest rows of each query but the first, which is the query itself."""
+    collection: Collection, queries: Embeddings, parameters: dict[str, Any]
+) -> list[list[float]]:
+    """The scores of the nearest rows of each query, best first; -1 where one is missing."""
     found = collection.call(
         "search",
         slow=True,
-        data=queries,
+        data=[*queries],
         anns_field=EMBEDDING,
-        limit=_NEAREST + 1,
+        limit=_NEAREST,
         search_params={"params": parameters},
-        output_fields=[ROW],
     )
-    return [[hit.id for hit in hits][1:] for hits in found]
+    scores = ([hit.distance for hit in hits] for hits in found)
+    return [each + [-1.0] * (_NEAREST - len(each)) for each in scores]

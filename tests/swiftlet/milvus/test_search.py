@@ -99,7 +99,7 @@ def pair(server, tmp_path_factory) -> Iterator[tuple[Searcher, Searcher]]:
     out: Path = tmp_path_factory.mktemp("filtered") / "index"
     build_index(documents, DEFAULT_QUERY_ENCODER, out, BuildSettings(language=None))
     address = server.address("filtered")
-    push(out, address)
+    push(out, address, DEFAULT_QUERY_ENCODER)
     local, remote = (Searcher.open(each, DEFAULT_QUERY_ENCODER) for each in (out, address))
     yield local, remote
     local.close()
@@ -188,7 +188,7 @@ def test_both_give_the_same_documents_whatever_the_corpus(server, tmp_path_facto
     build = BuildSettings(passage_tokens=24, overlap_tokens=4, language=None, factory="Flat")
     build_index(documents, DEFAULT_QUERY_ENCODER, out, build)
     address = server.address("both")
-    push(out, address, overwrite=True)
+    push(out, address, DEFAULT_QUERY_ENCODER, overwrite=True)
     with (
         Searcher.open(out, DEFAULT_QUERY_ENCODER) as local,
         Searcher.open(address, DEFAULT_QUERY_ENCODER) as remote,

@@ -160,13 +160,14 @@ def test_an_interrupted_push_goes_on(server, long_index, monkeypatch):
     monkeypatch.setattr(push_module, "_BATCH_ROWS", 50)
     monkeypatch.setattr(push_module, "_NOTED_BATCHES", 3)
     address = server.address("interrupted")
+    progress = Interrupted(after=400)
     with pytest.raises(KeyboardInterrupt):
-        push(long_index, address, progress=Interrupted(after=400), overwrite=True)
+        push(long_index, address, LOOKUP_QUERY_ENCODER, progress=progress, overwrite=True)
     refused = r"is not complete \(\d+ of all passages written\): run the same swiftlet push again"
     with pytest.raises(InvalidArgumentError, match=refused):
         swiftlet.open(address, encoder=LOOKUP_QUERY_ENCODER)
     progress = Interrupted(after=10**6)
-    assert push(long_index, address, progress=progress)[0] == 700
+    assert push(long_index, address, LOOKUP_QUERY_ENCODER, progress=progress)[0] == 700
     assert progress.done == 450 - 450 % 150 - (450 % 150 == 0) * 0 - 150 or progress.done == 300
     with swiftlet.open(address, encoder=LOOKUP_QUERY_ENCODER) as searcher:
         assert (searcher.num_documents, searcher.num_passages) == (700, 700)
@@ -176,7 +177,7 @@ def test_an_interrupted_push_goes_on(server, long_index, monkeypatch):
 def test_lists_are_tuned_and_a_search_that_needs_more_visits_all(server, long_index, monkeypatch):
     monkeypatch.setattr(push_module, "EXACT_UP_TO", 100)
     address = server.address("lists")
-    size, recall = push(long_index, address, overwrite=True)
+    size, recall = push(long_index, address, LOOKUP_QUERY_ENCODER, overwrite=True)
     assert size == 700
     assert recall >= 0.99
     with (
@@ -241,7 +242,7 @@ def test_shards_are_pushed_without_an_index(server, tmp_path):
         swiftlet.encode(documents, out, shard=(number, 2), encoder=LOOKUP_QUERY_ENCODER)
     shards = swiftlet.Shards([tmp_path / "shards"])
     address = server.address("shards")
-    size, _ = push(shards, address, overwrite=True)
+    size, _ = push(shards, address, LOOKUP_QUERY_ENCODER, overwrite=True)
     index = tmp_path / "index"
     swiftlet.build(shards, index, encoder=LOOKUP_QUERY_ENCODER)
     with (

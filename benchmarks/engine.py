@@ -1,0 +1,293 @@
+"""An index of a million passages, on this machine and on a Milvus server on this machine.
+
+    python -m benchmarks.engine --index INDEX --queries QUERIES --work DIR
+
+INDEX is an index of documents of one passage or more; --copies of its documents make a million
+passages: the embeddings of a copy are moved in a random direction. QUERIES is a JSONL file of
+texts. Finished parts in DIR are used again. Writes docs/results/engine.json and its page. Takes
+half an hour on 2 cores.
+"""
+
+import json
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import numpy as np
+
+from experiments.runs import kept
+from loadtests.command_line import script_options
+from loadtests.milvus_server import MilvusServer
+from loadtests.processes import running
+from loadtests.results import RESULTS, Figures, bound, write
+from swiftlet.encoders import DEFAULT_ENCODER, DEFAULT_QUERY_ENCODER
+from swiftlet.evaluation.machine import describe_machine
+from swiftlet.indexing.build import BuildSettings, build_index
+from swiftlet.indexing.encoded import EncodedCorpus
+from swiftlet.indexing.milvus.push import push
+from swiftlet.indexing.progress import Silence
+from swiftlet.indexing.split_documents import SplitDocument, stored_documents
+from swiftlet.indexing.tuning import exact_rows
+from swiftlet.retrieval.directory import DOCUMENTS_FILE
+from swiftlet.retrieval.engines import open_index
+from swiftlet.retrieval.manifest import read_manifest
+from swiftlet.retrieval.milvus.address import Address
+from swiftlet.retrieval.milvus.collection import parameters_of
+from swiftlet.retrieval.milvus.parts import MilvusParts
+from swiftlet.retrieval.milvus.schema import EMBEDDING, OF_HITS
+from swiftlet.retrieval.searcher import Searcher
+from swiftlet.retrieval.types import Embeddings
+
+MOVED = 0.35
+TOP_K = 10
+MOST_OVERHEAD_MS = 1.0
+QUERIES = 300
+
+
+def main() -> None:
+    options = script_options(
+        __doc__, index=Path, queries=Path, work=Path, copies=20, raw=RESULTS / "engine.json"
+    )
+    work = options.work
+    work.mkdir(parents=True, exist_ok=True)
+    lines = options.queries.read_text("utf-8").splitlines()
+    queries = [json.loads(line)["text"] for line in lines][:: max(1, len(lines) // QUERIES)]
+    queries = queries[:QUERIES]
+    local = work / "index"
+    if not local.is_dir():
+        settings = BuildSettings(language=None)
+        build_index(Copies(options.index, options.copies), DEFAULT_ENCODER, local, settings)
+    server = MilvusServer("whole", work, 19_530)
+    address = server.address("million")
+    server.start()
+    try:
+        pushed = kept(work / "push.json", lambda: measure_push(local, address))
+        with (
+            Searcher.open(local, DEFAULT_QUERY_ENCODER) as here,
+            Searcher.open(address, DEFAULT_QUERY_ENCODER) as there,
+        ):
+            searches = measure_searches(here, there, queries, local)
+        services = {
+            name: measure_service(place, queries, address.token)
+            for name, place in (("this machine", f"{local}"), ("Milvus", f"{address}"))
+        }
+        faults = measure_faults(server, address, queries[0])
+    finally:
+        server.kill()
+    overhead = searches["overhead_ms"]
+    figures = {
+        "template": "benchmarks/engine.md.j2",
+        "machine": describe_machine(["faiss-cpu", "pymilvus", "milvus"], threads="2"),
+        "passages": pushed["passages"],
+        "copies": options.copies,
+        "queries": len(queries),
+        "push": pushed,
+        "searches": searches,
+        "services": services,
+        "faults": faults,
+        "bounds": [
+            bound(
+                "milliseconds that a search takes longer than one of Milvus's client alone, median",
+                f"{overhead:.2f}", f"at most {MOST_OVERHEAD_MS:.0f}",
+                kept=overhead <= MOST_OVERHEAD_MS,
+            ),
+            bound(
+                "wrong answers while the server was killed and started again",
+                f"{faults['wrong']}", "0", kept=faults["wrong"] == 0,
+            ),
+        ],
+    }  # fmt: skip
+    print(write(options.raw, figures))
+
+
+class Copies(EncodedCorpus):
+    """The documents of an index, several times."""
+
+    name = "the copies"
+
+    def __init__(self, index: Path, copies: int) -> None:
+        self._index, self._copies = index, copies
+        self._manifest = read_manifest(index, "index")
+        known = ("encoder", "encoder_fingerprint", "precision", "splitting")
+        self.details = {name: self._manifest.details[name] for name in known}
+
+    def documents(self) -> Iterator[SplitDocument]:
+        for copy in range(self._copies):
+            for each in stored_documents(self._index / DOCUMENTS_FILE):
+                name = f"{each.document_id}.{copy}"
+                fields = each.text, each.title, each.metadata, each.sections, each.passages
+                yield SplitDocument(name, *fields)
+
+    def embeddings(self) -> Iterator[Embeddings]:
+        index = open_index(self._index, self._manifest.details)
+        random = np.random.default_rng(0)
+        for copy in range(self._copies):
+            for start in range(0, index.size, 16_384):
+                block = index.embeddings(np.arange(start, min(index.size, start + 16_384)))
+                if copy:
+                    moved = random.standard_normal(block.shape, np.float32)
+                    block = block + moved * np.float32(MOVED / np.sqrt(block.shape[1]))
+                yield block / np.linalg.norm(block, axis=1, keepdims=True)
+
+
+class Timed(Silence):
+    """The seconds of each part of a push."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+        self._name, self._began = "", time.perf_counter()
+
+    def begin(self, name: str, total: int | None, done: int = 0) -> None:  # noqa: ARG002
+        self.end()
+        self._name, self._began = name, time.perf_counter()
+
+    def end(self) -> None:
+        if self._name:
+            self.seconds[self._name] = time.perf_counter() - self._began
+
+
+def measure_push(local: Path, address: Address) -> Figures:
+    progress = Timed()
+    passages, recall = push(local, address, overwrite=True, progress=progress)
+    progress.end()
+    return {"passages": passages, "recall": recall, "seconds": progress.seconds}
+
+
+def measure_searches(here: Searcher, there: Searcher, queries: list[str], local: Path) -> Figures:
+    """Milliseconds of searches, alternating, and the recall of the ten nearest passages."""
+    parts = there.parts
+    assert isinstance(parts, MilvusParts)
+    collection = parts.collection
+    parameters = parameters_of(collection.description())
+    encoder = here.encoder
+    index = open_index(local, read_manifest(local).details)
+    embeddings = np.concatenate(
+        [index.embeddings(np.arange(start, min(start + 16_384, index.size)))
+         for start in range(0, index.size, 16_384)]
+    )  # fmt: skip
+    encoded = np.stack([encoder.encode([query])[0] for query in queries])
+    nearest = exact_rows(embeddings, encoded, TOP_K)
+    least = np.einsum("ij,ij->i", embeddings[nearest[:, -1]], encoded)
+    times: dict[str, list[float]] = {"this machine": [], "Milvus": [], "client alone": []}
+    stages: dict[str, list[tuple[float, ...]]] = {"this machine": [], "Milvus": []}
+    found: dict[str, list[float]] = {"this machine": [], "Milvus": []}
+    for number, query in enumerate(queries):
+        for name, searcher in (("this machine", here), ("Milvus", there)):
+            began = time.perf_counter()
+            result = searcher.search(query, TOP_K, mode="dense")
+            times[name].append(time.perf_counter() - began)
+            stages[name].append(result.stage_seconds)
+            near = [hit.score >= 0.99 * least[number] for hit in result]
+            found[name].append(fmean(near))
+        began = time.perf_counter()
+        collection.client.search(
+            collection_name="million", data=[encoded[number]], anns_field=EMBEDDING, limit=40,
+            output_fields=OF_HITS, search_params={"params": parameters.get("fast", {})},
+        )  # fmt: skip
+        times["client alone"].append(time.perf_counter() - began)
+    names = here.stage_names
+    encoding = sum(
+        float(np.median([each[names.index(stage)] for each in stages["Milvus"]]))
+        for stage in ("tokenise", "encode")
+    )
+    median = {name: 1000 * float(np.median(each)) for name, each in times.items()}
+    return {
+        "median_ms": median,
+        "p99_ms": {name: 1000 * float(np.percentile(each, 99)) for name, each in times.items()},
+        "encoding_ms": 1000 * encoding,
+        "overhead_ms": median["Milvus"] - 1000 * encoding - median["client alone"],
+        "recall": {name: fmean(each) for name, each in found.items()},
+        "parameters": parameters,
+    }
+
+
+@contextmanager
+def service(place: str, token: str = "") -> Iterator[str]:
+    command = f"python -m swiftlet serve {place} --port {{port}}"
+    settings = {"SWIFTLET_THREADS": "4", "SWIFTLET_INDEX_TOKEN": token}
+    with running(command, cores=[0, 1], settings=settings) as found:
+        yield found.address
+
+
+def measure_service(place: str, queries: list[str], token: str) -> Figures:
+    """Milliseconds of an answer over HTTP, one after the other."""
+    import httpx
+
+    with service(place, token) as url, httpx.Client(base_url=url, timeout=30) as client:
+        seconds = []
+        for query in [*queries[:20], *queries]:
+            began = time.perf_counter()
+            answer = client.post("/search", json={"query": query, "top_k": TOP_K, "mode": "dense"})
+            seconds.append(time.perf_counter() - began)
+            assert len(answer.json()["hits"]) == TOP_K, answer.text
+    taken = 1000 * np.array(seconds[20:])
+    return {"median_ms": float(np.median(taken)), "p99_ms": float(np.percentile(taken, 99))}
+
+
+def measure_faults(server: MilvusServer, address: Address, query: str) -> Figures:
+    """Kill the server under load, and start it again: seconds, and answers by status."""
+    import httpx
+
+    with service(f"{address}", address.token) as url:
+        asked = {"query": query, "top_k": TOP_K, "mode": "dense"}
+
+        def ids() -> list[str] | int:
+            answer = httpx.post(f"{url}/search", json=asked, timeout=30)
+            if answer.status_code != 200:
+                return answer.status_code
+            return [hit["document_id"] for hit in answer.json()["hits"]]
+
+        expected = ids()
+        assert isinstance(expected, list)
+        answers: Counter[str] = Counter()
+        stopped = threading.Event()
+
+        def ask() -> None:
+            while not stopped.wait(0.02):
+                found = ids()
+                answers["right" if found == expected else f"{found}"] += 1
+
+        threads = [threading.Thread(target=ask) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        try:
+            time.sleep(3)
+            server.kill()
+            killed = time.perf_counter()
+            until(lambda: httpx.get(f"{url}/health/ready").status_code == 503)
+            noticed = time.perf_counter() - killed
+            server.start()
+            answering = time.perf_counter() - killed
+            until(lambda: httpx.get(f"{url}/health/ready").status_code == 200)
+            ready = time.perf_counter() - killed
+            time.sleep(3)
+        finally:
+            stopped.set()
+            for thread in threads:
+                thread.join()
+    refused = sum(count for status, count in answers.items() if status in ("503", "504"))
+    right = answers["right"]
+    return {
+        "noticed_seconds": noticed,
+        "server_seconds": answering,
+        "ready_seconds": ready,
+        "right": right,
+        "refused": refused,
+        "wrong": sum(answers.values()) - right - refused,
+    }
+
+
+def until(holds: Any, seconds: float = 300) -> None:
+    began = time.monotonic()
+    while not holds():
+        assert time.monotonic() - began < seconds
+        time.sleep(0.05)
+
+
+if __name__ == "__main__":
+    main()
