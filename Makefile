@@ -42,6 +42,8 @@ tests: $(VENV)/dev
 
 soak: $(VENV)/dev
 	$(BIN)/python -m pytest -n 2 -m soak
+	@# In one process, since a machine has one whole server of Milvus: `make test` skips some of them.
+	$(BIN)/python -m pytest tests/swiftlet/milvus
 
 explore: $(VENV)/dev
 	$(BIN)/python -m pytest -n 2 --hypothesis-profile explore $(shell grep -rl hypothesis tests --include='test_*.py')

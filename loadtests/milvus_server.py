@@ -43,6 +43,13 @@ def _free_port() -> int:
         return int(listener.getsockname()[1])
 
 
+def _is_alive(process: psutil.Process) -> bool:
+    try:
+        return bool(process.status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return False
+
+
 @dataclass
 class MilvusServer:
     """A server on a port of this machine, with its data in a folder."""
@@ -88,13 +95,16 @@ class MilvusServer:
         """End it and its child processes at once."""
         if self.process is None:
             return
-        for child in psutil.Process(self.process.pid).children():
+        children = psutil.Process(self.process.pid).children()
+        for child in filter(_is_alive, children):
             # The program around the whole server would take another port while old connections
             # to this one are closing, so it is left out from now on.
             self._again = {"args": child.cmdline(), "env": child.environ(), "cwd": child.cwd()}
         os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait(timeout=_SECONDS)
         self.process = None
+        while any(map(_is_alive, children)):  # its ports are free when it has ended
+            time.sleep(0.05)
 
     def _answers(self) -> bool:
         try:

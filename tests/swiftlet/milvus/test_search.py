@@ -20,8 +20,6 @@ from swiftlet.retrieval.searcher import Searcher
 from swiftlet.retrieval.types import Document
 from tests.swiftlet.retrieval.metadata.test_filters import METADATA
 
-pytestmark = pytest.mark.xdist_group("milvus")
-
 QUERIES = ["molten rock", "a sweet thing that insects make", "moves of a king", "Europe", "ice"]
 
 

@@ -6,14 +6,11 @@ from collections import Counter
 from collections.abc import Callable
 
 import httpx
-import pytest
 
 from swiftlet.encoders import DEFAULT_ENCODER
 from swiftlet.indexing.milvus.push import push
 from swiftlet.retrieval.searcher import Searcher
 from tests.service.conftest import running
-
-pytestmark = pytest.mark.xdist_group("milvus")
 
 KEY = "a-write-key-of-the-tests"
 HEADERS = {"Authorization": f"Bearer {KEY}"}

@@ -32,8 +32,6 @@ from swiftlet.retrieval.milvus.schema import row_of
 from swiftlet.retrieval.searcher import Searcher
 from swiftlet.retrieval.types import Document
 
-pytestmark = pytest.mark.xdist_group("milvus")
-
 
 @pytest.fixture
 def written(server: MilvusServer, small_index: Path) -> Address:
