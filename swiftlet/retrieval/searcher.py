@@ -52,7 +52,7 @@ from swiftlet.retrieval.text import check_query
 from swiftlet.retrieval.types import Document, SearchResult
 
 _ATTEMPTS = 3
-"""How often a search is made whose documents are deleted meanwhile."""
+"""How often a search is tried if its documents are deleted meanwhile."""
 
 
 class Searcher:

@@ -115,7 +115,7 @@ class MilvusWriter(Writer):
         return {each: counts[each] for each in document_ids if each in counts}
 
     def _check_rows(self, owners: dict[int, str]) -> None:
-        """Refuse to overwrite passages of another document, whose hashes happen to be the same."""
+        """Refuse passages whose rows belong to another document: their hashes are the same."""
         for row, found in self._collection.rows([*owners], [DOCUMENT_ID]).items():
             if found[DOCUMENT_ID] != owners[row]:
                 raise IndexServerError(
