@@ -41,9 +41,7 @@ tests: $(VENV)/dev
 	$(BIN)/python -m pytest -n 2 --dist loadgroup
 
 soak: $(VENV)/dev
-	$(BIN)/python -m pytest -n 2 -m soak
-	@# In one process, since a machine has one whole server of Milvus: `make test` skips some of them.
-	$(BIN)/python -m pytest tests/swiftlet/milvus
+	$(BIN)/python -m pytest -n 2 --dist loadgroup -m soak
 
 explore: $(VENV)/dev
 	$(BIN)/python -m pytest -n 2 --hypothesis-profile explore $(shell grep -rl hypothesis tests --include='test_*.py')
