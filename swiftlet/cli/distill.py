@@ -123,6 +123,7 @@ def distill(
     with extra("training"):
         from training.distillation.distill import distill as run
         from training.distillation.settings import Distillation, Judged
+        from training.loop.devices import is_main_process
         from training.recipes.overrides import apply_override
         from training.recipes.validation_errors import describe_errors
     if (test_queries is None) != (qrels is None):
@@ -162,7 +163,7 @@ def distill(
     test = None
     if test_queries is not None and qrels is not None:
         test = Judged(queries=str(test_queries), qrels=str(qrels))
-    with ProgressBars() as progress:
+    with ProgressBars(visible=is_main_process()) as progress:
         outcome = run(
             settings,
             out,
@@ -172,6 +173,8 @@ def distill(
             overwrite=overwrite,
             progress=progress,
         )
+    if not is_main_process():
+        return
     output.print(
         f"[bold]{out}[/]: the best checkpoint is that of step {outcome.best_step}; its mean cosine "
         f"with the teacher on {outcome.num_held_out:,} texts held out is {outcome.cosine:.4f}",

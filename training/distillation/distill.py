@@ -19,7 +19,7 @@ from training.distillation.task import DistillationTask, OnIndex
 from training.distillation.teacher import Teacher
 from training.distillation.texts import TextIndices, TextMixture, read_texts
 from training.distillation.torch_encoder import TorchEncoder
-from training.loop.devices import make_accelerator, memory_errors, processes
+from training.loop.devices import make_accelerator, memory_errors
 from training.loop.log import TrainingLog, TrainingProgress
 from training.loop.loop import TrainingLoop
 from training.loop.run_directory import publish_run, run_directory
@@ -71,8 +71,6 @@ def distill(
     """
     if test is not None and settings.index is None:
         raise InvalidArgumentError("judgements are for the documents of an index: name the index")
-    if processes().num_processes > 1:
-        raise InvalidArgumentError("a distillation runs in one process, not under torchrun")
     kept = teacher_embeddings or out.parent / "teacher-embeddings"
     advice = f"start again with a batch size below {settings.batch_size}"
     with (
@@ -120,28 +118,30 @@ def distill(
         student.eval()
         final = task.evaluate(best.step).metrics
         overlaps = []
-        if comparison is not None and compare:
-            texts = mixture.texts(mixture.held_out)[:_COMPARED_ON]
-            overlaps = comparison.measure(teacher.encoder, served, texts, test, progress)
-        log.write("end", step=best.step, cosine=final["cosine"])
-        with weight_errors(out):
-            student.save(out / QUERY_ENCODER)
-        outcome = DistillationResult(best.step, final["cosine"], len(mixture.held_out), overlaps)
-        publish_run(
-            out,
-            [QUERY_ENCODER],
-            dim=teacher.width,
-            embedding_space=teacher.embedding_space,
-            details={
+        if accelerator.is_main_process:
+            if comparison is not None and compare:
+                texts = mixture.texts(mixture.held_out)[:_COMPARED_ON]
+                overlaps = comparison.measure(teacher.encoder, served, texts, test, progress)
+            log.write("end", step=best.step, cosine=final["cosine"])
+            with weight_errors(out):
+                student.save(out / QUERY_ENCODER)
+            details = {
                 "distillation": settings.model_dump(mode="json"),
                 "texts": {source.name: len(source.lines) for source in mixture.sources},
-                "best": {"step": outcome.best_step, "cosine": outcome.cosine},
-                "num_held_out": outcome.num_held_out,
+                "best": {"step": best.step, "cosine": final["cosine"]},
+                "num_held_out": len(mixture.held_out),
                 "seconds": round(loop.state.seconds, 1),
                 "overlap": [each.as_details() for each in overlaps],
-            },
-        )
-    return outcome
+            }
+            publish_run(
+                out,
+                [QUERY_ENCODER],
+                dim=teacher.width,
+                embedding_space=teacher.embedding_space,
+                details=details,
+            )
+        accelerator.wait_for_everyone()
+    return DistillationResult(best.step, final["cosine"], len(mixture.held_out), overlaps)
 
 
 def _open(directory: Path, teacher: Teacher) -> IndexComparison:

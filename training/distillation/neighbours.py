@@ -7,6 +7,7 @@ import torch
 
 from swiftlet.retrieval.index import VectorIndex
 from swiftlet.retrieval.lexical.index import LexicalIndex
+from training.objective.negatives.sampler import Rows
 
 
 class Neighbours:
@@ -18,13 +19,19 @@ class Neighbours:
         self._words = words
         self._per_query = per_query
 
-    def of(self, texts: Sequence[str], teacher: torch.Tensor) -> torch.Tensor:
-        """Embeddings (m, dim), as stored, of all passages found for n queries.
+    def rows(self, texts: Sequence[str], teacher: torch.Tensor) -> Rows:
+        """The rows (m,) of all passages found for n queries.
 
         :param teacher: The teacher's embeddings (n, dim) of the `texts`.
-        :raises InvalidArgumentError: When the index cannot reconstruct embeddings.
         """
         found = [self._index.search(embedding, self._per_query)[1] for embedding in teacher.numpy()]
         if self._words is not None:
             found += [self._words.parse(text).search(self._per_query)[1] for text in texts]
-        return torch.from_numpy(self._index.embeddings(np.unique(np.concatenate(found))))
+        return np.unique(np.concatenate(found)) if found else np.empty(0, np.int64)
+
+    def embeddings(self, rows: Rows) -> torch.Tensor:
+        """Embeddings (n, dim), as stored, of the n different passages in `rows`.
+
+        :raises InvalidArgumentError: When the index cannot reconstruct embeddings.
+        """
+        return torch.from_numpy(self._index.embeddings(np.unique(rows)))

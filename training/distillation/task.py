@@ -1,11 +1,13 @@
 """Distillation as a task of the training loop: the student imitates the teacher's outputs."""
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, TypedDict, Unpack
 
 import numpy as np
 import torch
 from accelerate import Accelerator
+from accelerate.utils import broadcast_object_list, gather_object
 from numpy.typing import NDArray
 from torch.nn import functional
 
@@ -17,6 +19,7 @@ from training.distillation.settings import Distillation
 from training.distillation.student import Student
 from training.distillation.teacher import Teacher
 from training.distillation.texts import TextIndices, TextMixture
+from training.loop.shares import Shares
 from training.loop.stage import Evaluation, Stage, StageLength
 
 _LOG_EVERY = 50
@@ -53,6 +56,7 @@ class DistillationTask:
         self._neighbours = on_index.get("neighbours")
         self._relevance = on_index.get("relevance")
         self._accelerator = accelerator
+        self._shares = Shares(accelerator)
         self._token_counts = token_counts(student.tower, mixture.texts(mixture.training))
         self._length = StageLength(len(mixture.training), settings.batch_size, settings.epochs)
         self._best_score = -1.0
@@ -78,7 +82,7 @@ class DistillationTask:
         random = np.random.default_rng(self._settings.seed)
         chosen = training[np.sort(random.permutation(len(training))[:_FITTED_ON])]
         self._student.fit_projection(
-            self._encode(self._student.tower, chosen),
+            self._encode(self._student.tower, chosen, self._student.tower.width),
             self._teacher.outputs(self._mixture, chosen),
         )
 
@@ -92,10 +96,15 @@ class DistillationTask:
         indices = self._mixture.training[batch]
         self._student.train()
         teacher = self._teacher.outputs(self._mixture, indices)
-        losses = self._losses(self._mixture.texts(indices), teacher)
+        texts = self._mixture.texts(indices)
+        student = self._shares.detached(
+            self._outputs(texts[self._shares.of(len(texts))]), len(texts)
+        )
+        losses = self._losses(texts, student.embeddings, teacher)
         loss = torch.stack(list(losses.values())).sum()
         scaler = self._accelerator.scaler
         (loss if scaler is None else scaler.scale(loss)).backward()
+        student.backward()
         return {name: value.item() for name, value in losses.items()}
 
     def after_step(self) -> None:
@@ -105,13 +114,14 @@ class DistillationTask:
         """Compare student and teacher on the held-out texts."""
         held_out = self._mixture.held_out
         expected = self._teacher.outputs(self._mixture, held_out)
-        outputs = self._encode(self._student, held_out)
+        outputs = self._encode(self._student, held_out, self._teacher.width)
         cosines = functional.cosine_similarity(outputs, expected, dim=-1)
         metrics = {
             "cosine": float(cosines.mean()),
             "lowest_cosine": float(cosines.min()),
             "distance": float(distance(outputs, expected, self._settings.distance)),
         }
+        (metrics,) = broadcast_object_list([metrics])  # rounding may differ between processes
         # The cosine falls while documents are learnt: then the last step is the best one.
         score = metrics["cosine"] if self._relevance is None else float(step)
         self._waited = 0 if score > self._best_score else self._waited + 1
@@ -130,31 +140,43 @@ class DistillationTask:
         """Continue from a state."""
         self._best_score, self._waited = state["best_score"], state["waited"]
 
-    def _losses(self, texts: list[str], teacher: torch.Tensor) -> dict[str, torch.Tensor]:
-        """Each term of the loss, weighted."""
-        settings, device = self._settings, self._accelerator.device
+    def _outputs(self, texts: list[str]) -> torch.Tensor:
+        """Outputs (n, width) of the student for `texts`, with gradient."""
+        device = self._accelerator.device
+        if not texts:  # more processes than texts
+            return torch.empty(0, self._teacher.width, device=device)
         features = self._student.tower.tokenise(texts)
         with self._accelerator.autocast():
-            outputs = self._student({name: ids.to(device) for name, ids in features.items()})
-        outputs = outputs.float()
+            outputs: torch.Tensor = self._student(
+                {n: ids.to(device) for n, ids in features.items()}
+            )
+        return outputs.float()
+
+    def _losses(
+        self, texts: list[str], outputs: torch.Tensor, teacher: torch.Tensor
+    ) -> dict[str, torch.Tensor]:
+        """Each term of the loss of a batch, weighted, by outputs (n, width) of the student."""
+        settings, device = self._settings, self._accelerator.device
         losses = {"distance": distance(outputs, teacher.to(device), settings.distance)}
         unit, found = (functional.normalize(each, dim=-1) for each in (teacher, outputs))
         if self._relevance is not None:
             losses["relevance"] = self._relevance.loss(texts, found, unit)
         if self._neighbours is not None:
+            share = self._shares.of(len(texts))
+            rows = gather_object([self._neighbours.rows(texts[share], unit[share])])
             losses["ranking"] = settings.ranking * ranking_loss(
                 found,
                 unit.to(device),
-                self._neighbours.of(texts, unit).to(device),
+                self._neighbours.embeddings(np.concatenate(rows)).to(device),
                 settings.score_factor,
                 settings.ranking_loss,
             )
         return losses
 
-    def _encode(self, model: torch.nn.Module, indices: TextIndices) -> torch.Tensor:
+    def _encode(self, model: torch.nn.Module, indices: TextIndices, width: int) -> torch.Tensor:
         """Outputs (n, width) of `model`, the student or its tower, on the CPU."""
         model.eval()
-        tower = self._student.tower
-        return encode_by_length(
-            tower, model, self._mixture.texts(indices), self._accelerator.device
+        compute = partial(
+            encode_by_length, self._student.tower, model, device=self._accelerator.device
         )
+        return self._shares.computed(self._mixture.texts(indices), width, compute)

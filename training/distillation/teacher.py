@@ -15,8 +15,10 @@ from swiftlet.retrieval.errors import InvalidArgumentError
 from training.distillation.batches import encode_by_length
 from training.distillation.texts import TextIndices, TextMixture, TextSource
 from training.distillation.torch_encoder import TorchEncoder
+from training.loop.devices import processes
 from training.loop.embedding_cache import EmbeddingCache
 from training.loop.log import TrainingProgress
+from training.loop.shares import Shares
 from training.model.exported import is_exported
 from training.model.fingerprint import embedding_space
 from training.model.towers import Tower, TowerSettings
@@ -76,7 +78,8 @@ class Teacher:
             # The space is not enough as a key, since several encoders can have the same one.
             own = embedding_space(tower.with_projection(None))
             key = f"{own} {tower.max_tokens} {accelerator.mixed_precision}"
-        self._outputs = EmbeddingCache(directory, key, encoder.dim)
+        self._shares = Shares(accelerator)
+        self._outputs = EmbeddingCache(directory, key, encoder.dim, processes())
 
     @classmethod
     def load(cls, settings: TowerSettings, directory: Path, accelerator: Accelerator) -> Self:
@@ -114,4 +117,4 @@ class Teacher:
             return encode_by_length(self.tower, self.tower, texts, self._accelerator.device)
 
     def _compute(self, source: TextSource, rows: Rows) -> torch.Tensor:
-        return self.encode(source.texts(rows.tolist()))
+        return self._shares.computed(source.texts(rows.tolist()), self.width, self.encode)

@@ -7,7 +7,6 @@ second pass over each micro-batch carries it into the tower.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -15,23 +14,13 @@ from accelerate import Accelerator
 
 from training.data.passages import PassageTexts
 from training.loop.embedding_cache import EmbeddingCache
+from training.loop.shares import DetachedEmbeddings, Shares, backward_through
 from training.model.dual_encoder import DualEncoder, Features
 from training.model.towers import Tower
 from training.objective.negatives.sampler import Rows
 
 Head = Callable[[torch.Tensor], torch.Tensor]
 """Projects and normalises the outputs of a language model."""
-
-
-@dataclass(frozen=True, slots=True)
-class GradCacheEmbeddings:
-    """Embeddings (n, dim) of a batch, or (n, vectors · dim), without the graph of the tower.
-
-    After the backward pass of the loss, call `backward` to carry the gradient into the tower.
-    """
-
-    embeddings: torch.Tensor
-    backward: Callable[[], None]
 
 
 class BatchEncoder:
@@ -53,6 +42,7 @@ class BatchEncoder:
         self.embedding_cache = embedding_cache
         self.accelerator = accelerator
         self._micro_batch_size = micro_batch_size
+        self._shares = Shares(accelerator)
 
     def queries(self, texts: Sequence[str]) -> torch.Tensor:
         """Embeddings (n, dim) of `texts` by the query encoder, without gradient."""
@@ -76,12 +66,12 @@ class BatchEncoder:
             outputs = self.frozen_outputs(self.embedding_cache, passages, rows)
             return self.dual_encoder.project_documents(outputs)
 
-    def queries_with_gradient(self, texts: Sequence[str]) -> GradCacheEmbeddings:
+    def queries_with_gradient(self, texts: Sequence[str]) -> DetachedEmbeddings:
         """Embeddings of `texts` by the query encoder, for a loss."""
         dual = self.dual_encoder
         return self._grad_cache(dual.query_tower, dual.project_queries, texts)
 
-    def passages_with_gradient(self, passages: PassageTexts, rows: Rows) -> GradCacheEmbeddings:
+    def passages_with_gradient(self, passages: PassageTexts, rows: Rows) -> DetachedEmbeddings:
         """Embeddings of passage rows by the document encoder, for a loss.
 
         If the language model is frozen, only the projection gets a gradient.
@@ -109,33 +99,30 @@ class BatchEncoder:
 
     @torch.no_grad()
     def _without_gradient(self, tower: Tower, head: Head, texts: Sequence[str]) -> torch.Tensor:
-        share = self._share(len(texts))
-        # Sorted by length, so that batches have little padding.
-        order = sorted(range(*share.indices(len(texts))), key=lambda index: len(texts[index]))
+        def encode(own: list[str]) -> torch.Tensor:
+            # Sorted by length, so that batches have little padding.
+            order = np.argsort([*map(len, own)], kind="stable")
+            pieces = []
+            for start in range(0, len(order), self._micro_batch_size):
+                indices = order[start : start + self._micro_batch_size]
+                features = self._features(tower, [own[index] for index in indices])
+                pieces.append(self._encode(tower, head, features))
+            back = torch.from_numpy(np.argsort(order))
+            return torch.cat(pieces)[back.to(pieces[0].device)]
+
         training = tower.training
         tower.eval()
-        pieces = []
-        for start in range(0, len(order), self._micro_batch_size):
-            indices = order[start : start + self._micro_batch_size]
-            features = self._features(tower, [texts[index] for index in indices])
-            pieces.append(self._encode(tower, head, features))
+        width = tower.vectors * (tower.width if head is _identity else self.dual_encoder.dim)
+        outputs = self._shares.computed(texts, width, encode).to(self.accelerator.device)
         tower.train(training)
-        if not pieces:  # more processes than texts
-            width = tower.vectors * (tower.width if head is _identity else self.dual_encoder.dim)
-            pieces.append(torch.empty(0, width, device=self.accelerator.device))
-        back = torch.as_tensor(np.argsort(np.asarray(order, dtype=np.int64)))
-        return self._gathered(torch.cat(pieces)[back.to(pieces[0].device)], len(texts))
+        return outputs
 
-    def _grad_cache(self, tower: Tower, head: Head, texts: Sequence[str]) -> GradCacheEmbeddings:
-        share = self._share(len(texts))
-        own = list(texts[share])
+    def _grad_cache(self, tower: Tower, head: Head, texts: Sequence[str]) -> DetachedEmbeddings:
+        own = list(texts[self._shares.of(len(texts))])
         size = self._micro_batch_size
         batches = [self._features(tower, own[i : i + size]) for i in range(0, len(own), size)]
         if len(batches) == 1:
-            with_graph = self._encode(tower, head, batches[0])
-            return self._detached(
-                with_graph.detach(), share, len(texts), lambda part: _backward(with_graph, part)
-            )
+            return self._shares.detached(self._encode(tower, head, batches[0]), len(texts))
         states, pieces = (
             [],
             [torch.empty(0, tower.vectors * self.dual_encoder.dim, device=self.accelerator.device)],
@@ -152,25 +139,10 @@ class BatchEncoder:
             for features, state, part in zip(batches, states, parts, strict=True):
                 # Dropout must be the same as in the first pass.
                 _restore_random_state(self.accelerator.device, state)
-                _backward(self._encode(tower, head, features), part)
+                backward_through(self._encode(tower, head, features), part)
             _restore_random_state(self.accelerator.device, after)
 
-        return self._detached(torch.cat(pieces), share, len(texts), backward)
-
-    def _detached(
-        self,
-        own: torch.Tensor,
-        share: slice,
-        total: int,
-        backward: Callable[[torch.Tensor], object],
-    ) -> GradCacheEmbeddings:
-        embeddings = self._gathered(own, total).requires_grad_()
-
-        def backward_from_loss() -> None:
-            if embeddings.grad is not None:
-                backward(embeddings.grad[share])
-
-        return GradCacheEmbeddings(embeddings, backward_from_loss)
+        return self._shares.detached(torch.cat(pieces), len(texts), backward)
 
     def _encode(self, tower: Tower, head: Head, features: Features) -> torch.Tensor:
         with self.accelerator.autocast():
@@ -180,35 +152,15 @@ class BatchEncoder:
         features = tower.tokenise(texts)
         return {name: value.to(self.accelerator.device) for name, value in features.items()}
 
-    def _share(self, total: int) -> slice:
-        """The texts, of `total`, that this process encodes."""
-        each = -(-total // self.accelerator.num_processes)
-        first = min(total, each * self.accelerator.process_index)
-        return slice(first, min(total, first + each))
 
-    def _gathered(self, own: torch.Tensor, total: int) -> torch.Tensor:
-        if self.accelerator.num_processes == 1:
-            return own
-        each = -(-total // self.accelerator.num_processes)
-        padded = own.new_zeros(each, own.shape[1])
-        padded[: len(own)] = own
-        gathered: torch.Tensor = self.accelerator.gather(padded)
-        return gathered[:total]
-
-
-def _detached_from(embeddings: torch.Tensor, *, counts: bool) -> GradCacheEmbeddings:
+def _detached_from(embeddings: torch.Tensor, *, counts: bool) -> DetachedEmbeddings:
     leaf = embeddings.detach().requires_grad_()
 
     def backward() -> None:
         if counts and leaf.grad is not None:
-            _backward(embeddings, leaf.grad)
+            backward_through(embeddings, leaf.grad)
 
-    return GradCacheEmbeddings(leaf, backward)
-
-
-def _backward(embeddings: torch.Tensor, gradient: torch.Tensor) -> None:
-    if embeddings.requires_grad:  # otherwise the whole tower is frozen
-        torch.autograd.backward(embeddings, gradient)
+    return DetachedEmbeddings(leaf, backward)
 
 
 def _identity(outputs: torch.Tensor) -> torch.Tensor:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 from accelerate import Accelerator
+from accelerate.utils import broadcast
 from numpy.typing import NDArray
 from torch import nn
 
@@ -140,6 +141,7 @@ class TrainingLoop:
         self._progress.begin(f"Stage {state.stage + 1}: {stage.name}", num_steps, state.step)
         if begins:
             stage.task.prepare()
+            broadcast([each.data for each in self._model.parameters()])
             self._evaluate(stage, optimisation)
         unlogged: list[dict[str, float]] = []
         for batch in islice(_batches(stage, state.step), num_steps - state.step):

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import numpy as np
 import torch
 
 from swiftlet.retrieval.engines.faiss_index import FaissIndex
@@ -18,7 +19,9 @@ def test_they_are_the_best_by_meaning_and_by_words(tmp_path: Path) -> None:
     write_lexical_index(tmp_path / "words", ((text, ()) for text in TEXTS), "none")
     words = LexicalIndex.open(tmp_path / "words", "none")
     by_meaning = torch.tensor([[0.0, 0.0, 1.0]])
-    assert Neighbours(index, None, 1).of(["steel"], by_meaning).tolist() == [[0, 0, 1]]
-    both = Neighbours(index, words, 1).of(["steel"], by_meaning)
-    assert both.tolist() == [[0, 1, 0], [0, 0, 1]]
-    assert Neighbours(index, words, 1).of(["unknown"], by_meaning).tolist() == [[0, 0, 1]]
+    assert Neighbours(index, None, 1).rows(["steel"], by_meaning).tolist() == [2]
+    both = Neighbours(index, words, 1)
+    assert both.rows(["steel"], by_meaning).tolist() == [1, 2]
+    assert both.rows(["unknown"], by_meaning).tolist() == [2]
+    assert both.rows([], by_meaning[:0]).tolist() == []
+    assert both.embeddings(np.array([2, 1, 2])).tolist() == [[0, 1, 0], [0, 0, 1]]

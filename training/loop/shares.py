@@ -1,0 +1,85 @@
+"""The share of each process in the texts of a batch, and the outputs of all processes."""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from accelerate import Accelerator
+
+
+@dataclass(frozen=True, slots=True)
+class DetachedEmbeddings:
+    """Embeddings (n, width) of a batch, without the graph of the model.
+
+    After the backward pass of the loss, call `backward` to carry the gradient into the model.
+    """
+
+    embeddings: torch.Tensor
+    backward: Callable[[], None]
+
+
+class Shares:
+    """Each process computes the outputs for its share of a batch and receives those of all."""
+
+    def __init__(self, accelerator: Accelerator) -> None:
+        self._accelerator = accelerator
+
+    def of(self, total: int) -> slice:
+        """The texts, of `total`, that this process has."""
+        each = self._each(total)
+        first = min(total, each * self._accelerator.process_index)
+        return slice(first, min(total, first + each))
+
+    def computed(
+        self, texts: Sequence[str], width: int, compute: Callable[[list[str]], torch.Tensor]
+    ) -> torch.Tensor:
+        """Outputs (n, width) for n texts, each by `compute` in one process.
+
+        They are on the device of what `compute` gives.
+        """
+        own = list(texts[self.of(len(texts))])
+        return self.gathered(compute(own) if own else torch.empty(0, width), len(texts))
+
+    def gathered(self, own: torch.Tensor, total: int) -> torch.Tensor:
+        """The outputs (total, width) of all processes; `own` (n, width) are those of this one."""
+        if self._accelerator.num_processes == 1:
+            return own
+        padded = torch.zeros(
+            self._each(total), own.shape[1], dtype=own.dtype, device=self._accelerator.device
+        )
+        padded[: len(own)] = own
+        gathered: torch.Tensor = self._accelerator.gather(padded)
+        return gathered[:total].to(own.device)
+
+    def detached(
+        self,
+        own: torch.Tensor,
+        total: int,
+        backward: Callable[[torch.Tensor], object] | None = None,
+    ) -> DetachedEmbeddings:
+        """The outputs (total, width) of all processes, for a loss that each process computes whole.
+
+        :param backward: Carries the gradient of `own` (n, width) into the model, by default through
+            the graph of `own`.
+        """
+        embeddings = self.gathered(own.detach(), total).requires_grad_()
+
+        def backward_from_loss() -> None:
+            if embeddings.grad is not None:
+                gradient = embeddings.grad[self.of(total)]
+                if backward is None:
+                    backward_through(own, gradient)
+                else:
+                    backward(gradient)
+
+        return DetachedEmbeddings(embeddings, backward_from_loss)
+
+    def _each(self, total: int) -> int:
+        return math.ceil(total / int(self._accelerator.num_processes))
+
+
+def backward_through(outputs: torch.Tensor, gradient: torch.Tensor) -> None:
+    """Carry the gradient of `outputs` into the model, unless all of it is frozen."""
+    if outputs.requires_grad:
+        torch.autograd.backward(outputs, gradient)
