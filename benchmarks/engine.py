@@ -153,9 +153,10 @@ class Timed(Silence):
 
 def measure_push(local: Path, address: Address) -> Figures:
     progress = Timed()
-    passages, recall = push(local, address, overwrite=True, progress=progress)
+    pushed = push(local, address, overwrite=True, progress=progress)
     progress.end()
-    return {"passages": passages, "recall": recall, "seconds": progress.seconds}
+    sizes = {"passages": pushed.num_passages, "recall": pushed.recall}
+    return {**sizes, "seconds": progress.seconds}
 
 
 def measure_searches(here: Searcher, there: Searcher, queries: list[str], local: Path) -> Figures:

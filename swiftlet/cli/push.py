@@ -31,8 +31,15 @@ def push(
         raise typer.BadParameter("name either an index or --from-shards")
     with ProgressBars() as progress:
         source = Shards(from_shards or ()) if index is None else index
-        number, recall = write(source, to, encoder=encoder, overwrite=overwrite, progress=progress)
+        pushed = write(source, to, encoder=encoder, overwrite=overwrite, progress=progress)
     output.print(
-        f"[bold]{to}[/]: {count(number, 'passage')}; searches find {recall:.1%} of the ten nearest",
+        f"[bold]{to}[/]: {count(pushed.num_passages, 'passage')}; searches by meaning find "
+        f"{pushed.recall:.1%} of the ten nearest",
         soft_wrap=True,
     )
+    if not pushed.hybrid:
+        output.print(
+            "Searches there are by meaning alone: words need Milvus 2.4, and an index with the "
+            "words of a language",
+            soft_wrap=True,
+        )

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from swiftlet import encoders
 from swiftlet.indexing.build import BuildSettings, build_index
@@ -24,6 +25,9 @@ from swiftlet.retrieval.manifest import Manifest
 from swiftlet.retrieval.milvus.address import Address, parse_address
 from swiftlet.retrieval.reranker import OnnxReranker
 from swiftlet.retrieval.searcher import Searcher
+
+if TYPE_CHECKING:
+    from swiftlet.indexing.milvus.push import Pushed
 
 StrPath = str | os.PathLike[str]
 
@@ -197,7 +201,7 @@ def push(
     encoder: StrPath = encoders.DEFAULT_ENCODER,
     overwrite: bool = False,
     progress: Progress | None = None,
-) -> tuple[int, float]:
+) -> "Pushed":
     """Write an index, with its changes, to a collection of a Milvus server, without encoding.
 
     As `swiftlet.indexing.milvus.push.push`.
@@ -205,7 +209,6 @@ def push(
     :param index: An index directory, or `Shards`.
     :param to: The address of the collection, milvus://HOST:PORT/COLLECTION.
     :param encoder: The directory of the document encoder, which measures the recall of searches.
-    :returns: The number of passages, and the share of the nearest passages that searches find.
     :raises RetrievalError: When the index is bad, the collection exists, or the server refuses.
     """
     from swiftlet.indexing.milvus.push import push as write_collection

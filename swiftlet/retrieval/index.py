@@ -9,7 +9,7 @@ from typing import Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from swiftlet.retrieval.types import Embeddings
+from swiftlet.retrieval.types import Embeddings, Span
 
 Rows = NDArray[np.int64]
 """Row numbers (k,) of an index, in the order in which embeddings were added."""
@@ -63,6 +63,35 @@ class SearchedRows(Protocol):
 
     def has_all(self, asked: int, found: int) -> bool:
         """Whether a search for `asked` candidates, which `found` so many, has found every row."""
+        ...
+
+
+class WordQuery(Protocol):
+    """The words of a query, to be searched."""
+
+    def search(self, num_candidates: int) -> tuple[Embeddings, Rows]:
+        """As `LexicalQuery.search`."""
+        ...
+
+    def scores(self, rows: Rows) -> Embeddings:
+        """As `LexicalQuery.scores`."""
+        ...
+
+    def highlights(self, text: str) -> tuple[Span, ...]:
+        """As `LexicalQuery.highlights`."""
+        ...
+
+
+class SearchedWords(Protocol):
+    """The words of passages: of all, of some, or of several indexes."""
+
+    @property
+    def size(self) -> int:
+        """How many passages there are."""
+        ...
+
+    def parse(self, text: str) -> WordQuery:
+        """As `LexicalIndex.parse`."""
         ...
 
 

@@ -11,7 +11,7 @@ from swiftlet.retrieval.aggregation import DocumentNumbers, NumbersByRow
 from swiftlet.retrieval.documents import DocumentStore, Store
 from swiftlet.retrieval.encoder import Encoder
 from swiftlet.retrieval.errors import CorruptIndexError, FilterError
-from swiftlet.retrieval.index import Mask, SearchedRows, VectorIndex
+from swiftlet.retrieval.index import Mask, SearchedRows, SearchedWords, VectorIndex
 from swiftlet.retrieval.lexical.index import LexicalIndex
 from swiftlet.retrieval.manifest import Manifest
 from swiftlet.retrieval.metadata.columns import Columns, Value
@@ -33,7 +33,7 @@ class Selection:
     """The passages that a search may find, and at least as many documents as they are of."""
 
     index: SearchedRows
-    lexical: "LexicalIndex | JointLexical | None"
+    lexical: SearchedWords | None
     num_documents: int
 
 
@@ -45,7 +45,7 @@ class SearchParts(ABC):
     index: SearchedRows
     passage_to_document: NumbersByRow
     store: Store
-    lexical: "LexicalIndex | JointLexical | None" = None
+    lexical: SearchedWords | None = None
 
     num_changed_rows = 0
     """Passages that have been put since the index was built."""
@@ -162,6 +162,7 @@ class LocalParts(SearchParts):
     """The parts of an index on this machine, with columns of the metadata."""
 
     index: "VectorIndex | JointIndex"
+    lexical: "LexicalIndex | JointLexical | None" = None
     columns: Columns | None = None
 
     @abstractmethod

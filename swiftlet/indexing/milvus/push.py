@@ -1,7 +1,7 @@
 """Publishes an index to a Milvus server, without encoding anything again."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -16,6 +16,7 @@ import numpy as np
 from swiftlet.encoders import DEFAULT_ENCODER
 from swiftlet.indexing.contents import Contents
 from swiftlet.indexing.milvus.rows import Row, most_values, rows_of
+from swiftlet.indexing.milvus.words import drop_words, push_words, takes_words, word_vectors
 from swiftlet.indexing.preparation import load_encoder
 from swiftlet.indexing.progress import Progress, Silence
 from swiftlet.indexing.sample_queries import span_of
@@ -54,13 +55,16 @@ from swiftlet.retrieval.milvus.schema import (
     TEXT,
     THOROUGH,
     TITLE,
+    WORD_STATISTICS,
+    WORDS,
 )
+from swiftlet.retrieval.milvus.words import WordCounts, WordVectors, has_words
 from swiftlet.retrieval.types import Embeddings
 
 EXACT_UP_TO = 50_000
 """Up to this many passages, a search compares a query with every embedding."""
 
-_SCANNED_TYPE, _LISTS_TYPE = "FLAT", "IVF_SQ8"
+_SCANNED_TYPE, _LISTS_TYPE, _WORDS_TYPE = "FLAT", "IVF_SQ8", "SPARSE_INVERTED_INDEX"
 _LISTS_PER_ROOT = 1  # more take the server longer to make
 _SECONDS_BETWEEN_LOOKS = 0.5
 _MOST_PROBES = 65_536  # a server takes no more, and visits no more lists than there are
@@ -72,6 +76,19 @@ _SEED = 0
 _NOTED = "of"
 
 
+@dataclass(frozen=True, slots=True)
+class Pushed:
+    """What a push has written.
+
+    `recall` is the share of each sample query's ten nearest passages that searches find. A `hybrid`
+    collection has the words of its passages, too.
+    """
+
+    num_passages: int
+    recall: float
+    hybrid: bool
+
+
 def push(
     index: Path | Shards,
     address: Address,
@@ -79,7 +96,7 @@ def push(
     *,
     overwrite: bool = False,
     progress: Progress | None = None,
-) -> tuple[int, float]:
+) -> Pushed:
     """Write the passages of `index`, with its changes, to a collection, and make it searchable.
 
     Embeddings are as precise as the index keeps them. An interrupted push goes on where it was.
@@ -87,8 +104,6 @@ def push(
 
     :param index: An index directory, or the shards of a corpus.
     :param encoder: The directory of the document encoder, which measures the recall of searches.
-    :returns: The number of passages, and the share of each sample query's ten nearest that are
-        found.
     :raises ArtefactError: When the index or the encoder is damaged, or they do not fit together.
     :raises InvalidArgumentError: When the collection exists and `overwrite` is not set, or is not
         of Swiftlet; or a document has more than a row holds.
@@ -96,24 +111,31 @@ def push(
     """
     progress = progress or Silence()
     source = _shards(index) if isinstance(index, Shards) else _index(index)
+    language = source.manifest.details.get("language")
     if source.manifest.vectors > 1:
         raise InvalidArgumentError(
             f"a passage has {source.manifest.vectors} vectors there, but one on Milvus"
         )
     loaded = load_encoder(encoder, source.manifest)
     collection, total = Collection(address), source.num_passages
-    done = _begin(collection, source.manifest, overwrite=overwrite)
+    hybrid = has_words(language) and takes_words(collection)
+    done = _begin(collection, source.manifest, hybrid=hybrid, overwrite=overwrite)
+    if hybrid and word_vectors(collection.description()) is None:
+        progress.begin("Counting words", total)
+        statistics = push_words(address, source.documents(), language or "", progress)
+        collection.set_properties({WORD_STATISTICS: statistics.as_property()})
+    words = word_vectors(collection.description())
     progress.begin("Pushing passages", total, done)
-    _write(collection, _rows(source.documents, source.embeddings), done, progress)
+    _write(collection, _rows(source.documents(), source.embeddings, words), done, progress)
     collection.call("flush", slow=True)
-    lists = _make_index(collection, total)
+    lists = _make_index(collection, total, hybrid=hybrid)
     _await_index(collection, total, progress)
     collection.call("load_collection", slow=True)
     _check_count(collection, total)
     progress.begin("Measuring recall", None)
     parameters, recall = _tuned(collection, lists, loaded)
     collection.set_properties({STATE: COMPLETE, PARAMETERS: json.dumps(parameters)})
-    return total, recall
+    return Pushed(total, recall, hybrid=hybrid)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +144,7 @@ class _Source:
 
     manifest: Manifest
     num_passages: int
-    documents: Iterator[SplitDocument]
+    documents: Callable[[], Iterator[SplitDocument]]
     embeddings: Iterator[Embeddings]
 
 
@@ -130,11 +152,15 @@ def _index(index: Path) -> _Source:
     manifest = load_manifest(index, "index")
     with closing(Changes(index, manifest)) as changes:
         last = changes.last()
-    contents, again = Contents(index, manifest, last), Contents(index, manifest, last)
+    contents = Contents(index, manifest, last)
+
+    def documents() -> Iterator[SplitDocument]:
+        return Contents(index, manifest, last).documents()
+
     # The embeddings follow when all documents have been read: see `Contents`.
     total = sum(len(document.passages) for document in contents.documents())
     embeddings = chain.from_iterable(contents.embeddings())
-    return _Source(manifest, total, again.documents(), embeddings)
+    return _Source(manifest, total, documents, embeddings)
 
 
 def _shards(shards: Shards) -> _Source:
@@ -147,10 +173,10 @@ def _shards(shards: Shards) -> _Source:
         details=shards.details,
     )
     embeddings = chain.from_iterable(shards.embeddings())
-    return _Source(manifest, shards.num_passages, shards.documents(), embeddings)
+    return _Source(manifest, shards.num_passages, shards.documents, embeddings)
 
 
-def _begin(collection: Collection, manifest: Manifest, *, overwrite: bool) -> int:
+def _begin(collection: Collection, manifest: Manifest, *, hybrid: bool, overwrite: bool) -> int:
     """Make the collection, or find how many rows an interrupted push has written."""
     address, about = collection.address, manifest_property(manifest)
     if collection.exists():
@@ -162,6 +188,7 @@ def _begin(collection: Collection, manifest: Manifest, *, overwrite: bool) -> in
             raise InvalidArgumentError(
                 f"{address} exists; choose another collection or pass --overwrite"
             )
+        drop_words(WordCounts(address).collection)
         collection.call("drop_collection", slow=True)
     with extra("milvus"):
         from pymilvus import DataType
@@ -174,6 +201,8 @@ def _begin(collection: Collection, manifest: Manifest, *, overwrite: bool) -> in
         schema.add_field(name, DataType.VARCHAR, max_length=LONGEST_TEXT)
     schema.add_field(KEYS, DataType.JSON)
     schema.add_field(EMBEDDING, DataType.FLOAT_VECTOR, dim=manifest.dim)
+    if hybrid:
+        schema.add_field(WORDS, DataType.SPARSE_FLOAT_VECTOR)
     properties = {MANIFEST: about, STATE: _state(0), MOST_VALUES: "1"}
     collection.call("create_collection", slow=True, schema=schema, properties=properties)
     return 0
@@ -183,11 +212,15 @@ def _state(done: int) -> str:
     return f"{done} {_NOTED} all passages written"
 
 
-def _rows(documents: Iterator[SplitDocument], embeddings: Iterator[Embeddings]) -> Iterator[Row]:
+def _rows(
+    documents: Iterator[SplitDocument],
+    embeddings: Iterator[Embeddings],
+    words: WordVectors | None,
+) -> Iterator[Row]:
     """The rows of all documents, in their order, with the embeddings (dim,) of all passages."""
     for document in documents:
         of_document = np.stack([*islice(embeddings, len(document.passages))])
-        yield from rows_of(document, document.passages, of_document)
+        yield from rows_of(document, document.passages, of_document, words)
 
 
 def _write(collection: Collection, rows: Iterator[Row], done: int, progress: Progress) -> None:
@@ -211,8 +244,8 @@ def _note(collection: Collection, done: int, most: int) -> None:
     collection.set_properties({STATE: _state(done), MOST_VALUES: f"{max(most, known)}"})
 
 
-def _make_index(collection: Collection, size: int) -> int:
-    """Have the server index the embeddings; the number of lists, 1 if every row is compared."""
+def _make_index(collection: Collection, size: int, *, hybrid: bool) -> int:
+    """Have the server index the passages; the number of lists, 1 if every row is compared."""
     lists = 1 if size <= EXACT_UP_TO else int(_LISTS_PER_ROOT * sqrt(size))
     if not collection.call("list_indexes", field_name=EMBEDDING):
         parameters = collection.client.prepare_index_params()
@@ -222,6 +255,8 @@ def _make_index(collection: Collection, size: int) -> int:
             metric_type="IP",
             params={} if lists == 1 else {"nlist": lists},
         )
+        if hybrid:
+            parameters.add_index(field_name=WORDS, index_type=_WORDS_TYPE, metric_type="IP")
         collection.call("create_index", slow=True, index_params=parameters, sync=False)
     return lists
 

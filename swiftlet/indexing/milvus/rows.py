@@ -23,9 +23,11 @@ from swiftlet.retrieval.milvus.schema import (
     START,
     TEXT,
     TITLE,
+    WORDS,
     keys_field,
     row_of,
 )
+from swiftlet.retrieval.milvus.words import WordVectors
 from swiftlet.retrieval.types import Document, Embeddings, Span
 
 Row = dict[str, Any]
@@ -33,11 +35,17 @@ Row = dict[str, Any]
 _MOST_VALUES = 64
 
 
-def rows_of(document: Document, spans: Sequence[Span], embeddings: Embeddings) -> Iterator[Row]:
+def rows_of(
+    document: Document,
+    spans: Sequence[Span],
+    embeddings: Embeddings,
+    words: WordVectors | None = None,
+) -> Iterator[Row]:
     """A row for each passage of a document.
 
     :param spans: Those of the passages, in order.
     :param embeddings: Those of the passages, (n, dim).
+    :param words: Gives the words of a passage, if the collection has words.
     :raises InvalidArgumentError: When the document has more than a row can hold.
     """
     keys = keys_field(document.metadata)
@@ -65,6 +73,8 @@ def rows_of(document: Document, spans: Sequence[Span], embeddings: Embeddings) -
             SECTIONS: json.dumps(document.sections) if number == 0 else "[]",
             EMBEDDING: embedding,
         }
+        if words is not None:
+            row[WORDS] = words.of(document.title, row[TEXT])
         _check_sizes(document, row)
         yield row
 

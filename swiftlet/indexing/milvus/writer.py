@@ -5,6 +5,7 @@ from itertools import chain
 from threading import Lock
 
 from swiftlet.indexing.milvus.rows import Row, most_values, rows_of
+from swiftlet.indexing.milvus.words import note_new_words, word_vectors
 from swiftlet.indexing.preparation import Preparation, encoder_details
 from swiftlet.indexing.writing import Changed, Writer, checked_ids
 from swiftlet.retrieval.changes.log import Change
@@ -13,6 +14,7 @@ from swiftlet.retrieval.manifest import Manifest
 from swiftlet.retrieval.milvus.address import Address
 from swiftlet.retrieval.milvus.collection import Collection, manifest_of, most_values_of
 from swiftlet.retrieval.milvus.schema import DOCUMENT_ID, MOST_VALUES, NUMBER, PASSAGES, row_of
+from swiftlet.retrieval.milvus.words import WordVectors
 
 
 class MilvusWriter(Writer):
@@ -67,11 +69,14 @@ class MilvusWriter(Writer):
             ):
                 raise ArtefactError(f"{self.place} was replaced meanwhile: write once more")
             before = self._passages_of([change.document_id for change in put])
-            rows = [*chain.from_iterable(map(_rows_of, put))]
+            words = word_vectors(description)
+            rows = [*chain.from_iterable(_rows_of(change, words) for change in put)]
             self._check_rows({row["row"]: row[DOCUMENT_ID] for row in rows})
             most = max(map(most_values, rows), default=1)
             if most > most_values_of(description):
                 self._collection.set_properties({MOST_VALUES: f"{most}"})
+            if words is not None:
+                note_new_words(self.place, rows)
             self._collection.call("upsert", data=rows)
             left_over = [
                 row_of(change.document_id, number)
@@ -124,6 +129,6 @@ class MilvusWriter(Writer):
                 )
 
 
-def _rows_of(change: Change) -> Iterable[Row]:
+def _rows_of(change: Change, words: WordVectors | None) -> Iterable[Row]:
     assert change.document is not None  # noqa: S101 - for the type checker
-    return rows_of(change.document, change.passages, change.embeddings)
+    return rows_of(change.document, change.passages, change.embeddings, words)

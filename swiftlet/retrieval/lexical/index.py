@@ -2,10 +2,10 @@
 
 import tempfile
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from math import log1p
 from operator import itemgetter
 from pathlib import Path
@@ -108,15 +108,11 @@ class LexicalIndex:
         """
         searchers = [self.searcher, *(other.searcher for other in others)]
         size = self.num_rows + sum(other.num_rows for other in others)
-        counts = Counter(self.analysis.words(text))
-        names = Counter(self.analysis.names(text))
-        found = {
-            word: sum(each.doc_freq(_TEXT, word) for each in searchers)
-            for word in [*counts, *names]
-        }
-        # A name that no passage has would only lower all scores: its parts are counted already.
-        counts.update({name: count for name, count in names.items() if found[name]})
-        return Words(size, {word: (counts[word], found[word]) for word in counts})
+
+        def passages(words: Sequence[str]) -> dict[str, int]:
+            return {word: sum(each.doc_freq(_TEXT, word) for each in searchers) for word in words}
+
+        return counted_words(text, self.analysis, size, passages)
 
     def _compiled(self, tree: Filter, columns: Columns) -> Any:
         """The filter as tantivy's query."""
@@ -146,12 +142,51 @@ class LexicalIndex:
         return tantivy.Query.range_query(self.schema, _CODES, kind, *ends, use_inverted_index=True)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Words:
     """How often a query has each word, and how many of all `size` passages have it."""
 
     size: int
     counts: Mapping[str, tuple[int, int]]
+
+    @cached_property
+    def weights(self) -> Mapping[str, float]:
+        """The weight of each word: its inverse document frequency, as often as the query has it."""
+        return {
+            word: count * inverse_frequency(passages, self.size)
+            for word, (count, passages) in self.counts.items()
+        }
+
+    @property
+    def weight(self) -> float:
+        """The weight of all words together, by which a score is divided."""
+        return sum(self.weights.values()) or 1
+
+    @cached_property
+    def searched(self) -> list[str]:
+        """The words that are searched, the rarest first; see `LexicalIndex`."""
+        known = ((passages, word) for word, (_, passages) in self.counts.items() if passages)
+        rarest = sorted(known, key=itemgetter(0))[:_MOST_WORDS]
+        most = max(_COMMON, _COMMON_SHARE * self.size)
+        return [word for _, word in [each for each in rarest if each[0] <= most] or rarest]
+
+
+def counted_words(
+    text: str,
+    analysis: Analysis,
+    size: int,
+    passages: Callable[[Sequence[str]], Mapping[str, int]],
+) -> Words:
+    """The words of a text.
+
+    :param passages: Gives how many of all `size` passages have each of some words.
+    """
+    counts = Counter(analysis.words(text))
+    names = Counter(analysis.names(text))
+    found = passages([*(counts | names)])
+    # A name that no passage has would only lower all scores: its parts are counted already.
+    counts.update({name: count for name, count in names.items() if found[name]})
+    return Words(size, {word: (counts[word], found[word]) for word in counts})
 
 
 class LexicalQuery:
@@ -161,22 +196,15 @@ class LexicalQuery:
         """Search for `words` in `index`, which may be one of those that they were counted in."""
         self._index, self._searcher, self._schema = index, index.searcher, index.schema
         self._size = index.num_rows
-        weights = {
-            word: count * _inverse_frequency(passages, words.size)
-            for word, (count, passages) in words.counts.items()
-        }
-        self._weight = np.float32(sum(weights.values()) or 1)
-        known = ((passages, word) for word, (_, passages) in words.counts.items() if passages)
-        rarest = sorted(known, key=itemgetter(0))[:_MOST_WORDS]
-        most = max(_COMMON, _COMMON_SHARE * words.size)
-        searched = [each for each in rarest if each[0] <= most] or rarest
+        self._weight = np.float32(words.weight)
         parts = []
-        for passages, word in searched:
+        for word in words.searched:
             # tantivy weighs a word by the passages of this index alone.
             is_whole = self._size == words.size
-            own = passages if is_whole else self._searcher.doc_freq(_TEXT, word)
+            own = words.counts[word][1] if is_whole else self._searcher.doc_freq(_TEXT, word)
             if own:
-                parts.append(self._word(word, weights[word] / _inverse_frequency(own, self._size)))
+                boost = words.weights[word] / inverse_frequency(own, self._size)
+                parts.append(self._word(word, boost))
         self._words = _boolean(_SHOULD, parts)
 
     def search(self, num_candidates: int) -> tuple[Embeddings, Rows]:
@@ -244,7 +272,8 @@ class LexicalQuery:
         return np.array(scores, np.float32) / self._weight, np.array(rows, np.int64)
 
 
-def _inverse_frequency(passages_with: int, size: int) -> float:
+def inverse_frequency(passages_with: int, size: int) -> float:
+    """The inverse document frequency of a word that so many of `size` passages have."""
     return log1p((size - passages_with + 0.5) / (passages_with + 0.5))
 
 

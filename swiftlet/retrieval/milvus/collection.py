@@ -22,6 +22,7 @@ from swiftlet.retrieval.milvus.schema import (
     MOST_VALUES,
     OF_DOCUMENTS,
     PARAMETERS,
+    ROW,
     STATE,
 )
 
@@ -136,17 +137,18 @@ class Collection:
         return True
 
     def rows(
-        self, rows: Sequence[int], fields: list[str], *, exactly: bool = False
+        self, rows: Sequence[int], fields: list[str], *, key: str = ROW, exactly: bool = False
     ) -> dict[int, dict[str, Any]]:
         """The fields of those of the `rows` that exist.
 
+        :param key: The field of the primary key.
         :param exactly: See everything that was written before, which takes 0.2 s.
         """
         found, level = {}, "Strong" if exactly else "Bounded"
         for start in range(0, len(rows), _MOST_ROWS):
             part = [*rows[start : start + _MOST_ROWS]]
             for row in self.call("query", ids=part, output_fields=fields, consistency_level=level):
-                found[row["row"]] = row
+                found[row[key]] = row
         return found
 
     def pages(self, expression: str, fields: list[str]) -> Iterator[list[dict[str, Any]]]:

@@ -1,14 +1,12 @@
 """The parts of an index on a Milvus server, as the stages of a search use them."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from sys import maxsize
-from threading import Lock
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from swiftlet.retrieval.documents import StoredPassage
 from swiftlet.retrieval.errors import (
@@ -16,7 +14,6 @@ from swiftlet.retrieval.errors import (
     CorruptIndexError,
     FilterError,
     GroupingError,
-    InvalidArgumentError,
     UnknownDocumentError,
     shown,
 )
@@ -24,6 +21,7 @@ from swiftlet.retrieval.index import Rows
 from swiftlet.retrieval.metadata.filters import Condition, Filter, first_without_values
 from swiftlet.retrieval.milvus.collection import Collection
 from swiftlet.retrieval.milvus.expressions import ALL, expression_of, has_name
+from swiftlet.retrieval.milvus.found_rows import MOST_CANDIDATES, FoundRows
 from swiftlet.retrieval.milvus.schema import (
     AFTER,
     BEFORE,
@@ -34,7 +32,6 @@ from swiftlet.retrieval.milvus.schema import (
     METADATA,
     NUMBER,
     OF_DOCUMENTS,
-    OF_HITS,
     PASSAGES,
     ROW,
     SECTIONS,
@@ -45,65 +42,11 @@ from swiftlet.retrieval.milvus.schema import (
     name_of,
     row_of,
 )
+from swiftlet.retrieval.milvus.words import MilvusWords
 from swiftlet.retrieval.parts import Counts, SearchParts, Selection
 from swiftlet.retrieval.types import Document, Embeddings, Passage
 
-MOST_CANDIDATES = 16_384
-"""A search of Milvus gives at most so many rows."""
-
-_MOST_WHOLE = 100
-"""Up to so many candidates, a search gets their passages, too: that is faster than asking twice."""
-
-_MOST_IDS, _MOST_PASSAGES = 200_000, 20_000
 _KINDS = (b"b", b"n", b"s")
-
-
-class FoundRows:
-    """What the latest searches have found: rows with their documents and passages. Thread-safe.
-
-    A row is always of the same document. Its passage may change, so a search replaces what earlier
-    ones have found.
-    """
-
-    def __init__(self, collection: Collection) -> None:
-        self._collection, self._lock = collection, Lock()
-        self._ids: dict[int, str] = {}
-        self._passages: dict[int, dict[str, Any]] = {}
-
-    def note(self, found: Mapping[int, dict[str, Any]], *, whole: bool) -> None:
-        """Keep the rows that a search has found, with their passages if they are `whole`."""
-        with self._lock:
-            for row, fields in found.items():
-                self._ids[row] = fields[DOCUMENT_ID]
-                self._passages.pop(row, None)
-                if whole:
-                    self._passages[row] = fields
-            for kept, most in ((self._ids, _MOST_IDS), (self._passages, _MOST_PASSAGES)):
-                while len(kept) > most:
-                    del kept[next(iter(kept))]
-
-    def __getitem__(self, rows: Rows) -> NDArray[np.int32]:
-        """Numbers (k,) of the documents at `rows` (k,), in the order of the ids among these."""
-        ids = {row: self._ids.get(row) for row in rows.tolist()}
-        if missing := [row for row, document_id in ids.items() if document_id is None]:
-            found = self._collection.rows(missing, [ROW, DOCUMENT_ID])
-            ids |= {row: found[row][DOCUMENT_ID] if row in found else "" for row in missing}
-        _, numbers = np.unique(
-            np.array([ids[row] for row in rows.tolist()], dtype=object), return_inverse=True
-        )
-        return numbers.astype(np.int32)
-
-    def passages(self, rows: Sequence[int]) -> list[dict[str, Any]]:
-        """What hits have of the passages at `rows`, in that order.
-
-        :raises ChangedMeanwhileError: When one is gone.
-        """
-        found = {row: self._passages.get(row) for row in rows}
-        if missing := [row for row, fields in found.items() if fields is None]:
-            found |= self._collection.rows(missing, OF_HITS)
-        if None in found.values():
-            raise ChangedMeanwhileError("documents were deleted during the search: search again")
-        return [fields for row in rows if (fields := found[row]) is not None]
 
 
 class MilvusRows:
@@ -129,20 +72,13 @@ class MilvusRows:
 
         :raises InvalidArgumentError: When more candidates are wanted than the server gives.
         """
-        if num_candidates > MOST_CANDIDATES:
-            raise InvalidArgumentError(
-                f"a search needs {num_candidates:,} passages, but Milvus gives at most "
-                f"{MOST_CANDIDATES:,}: ask for fewer documents or a smaller offset"
-            )
-        found = self._found(embedding, num_candidates, self._parameters.get(FAST, {}))
+        asked = embedding, EMBEDDING, self._expression, num_candidates
+        found = self._found_rows.search(*asked, self._parameters.get(FAST, {}))
         if len(found) < num_candidates and self._parameters:
             # The lists that were visited have too few of these rows: visit all.
-            found = self._found(embedding, num_candidates, self._parameters[THOROUGH])
+            found = self._found_rows.search(*asked, self._parameters[THOROUGH])
         scores = np.array([hit.distance for hit in found], np.float32)
         rows = np.array([hit.id for hit in found], np.int64)
-        self._found_rows.note(
-            {hit.id: hit.fields for hit in found}, whole=num_candidates <= _MOST_WHOLE
-        )
         if len(rows) < num_candidates:
             return self._with_missed(embedding, scores, rows)
         return scores, rows
@@ -175,18 +111,6 @@ class MilvusRows:
         scores = np.concatenate((scores, self.scores(embedding, missed)))
         best_first = np.argsort(-scores, kind="stable")
         return scores[best_first], np.concatenate((rows, missed))[best_first]
-
-    def _found(self, embedding: Embeddings, wanted: int, parameters: dict[str, Any]) -> Any:
-        (found,) = self._collection.call(
-            "search",
-            data=[embedding],
-            anns_field=EMBEDDING,
-            limit=wanted,
-            filter=self._expression,
-            output_fields=OF_HITS if wanted <= _MOST_WHOLE else [DOCUMENT_ID],
-            search_params={"params": parameters},
-        )
-        return found
 
 
 class MilvusStore:
@@ -225,6 +149,7 @@ class MilvusParts(SearchParts):
     index: MilvusRows
     passage_to_document: FoundRows
     store: MilvusStore
+    lexical: MilvusWords | None = None
     parameters: dict[str, Any]
     dim: int
     most_values: int
@@ -247,10 +172,11 @@ class MilvusParts(SearchParts):
     def selection(self, tree: Filter | None) -> Selection:
         """As `SearchParts.selection`; only the server knows how many documents pass."""
         if tree is None:
-            return Selection(self.index, None, maxsize)
+            return Selection(self.index, self.lexical, maxsize)
         expression = self._expression(tree)
         parts = self.collection, self.passage_to_document, self.parameters
-        return Selection(MilvusRows(*parts, expression), None, maxsize)
+        words = self.lexical and self.lexical.restricted_to(expression)
+        return Selection(MilvusRows(*parts, expression), words, maxsize)
 
     def document_ids(self, tree: Filter) -> list[str]:
         """As `SearchParts.document_ids`."""

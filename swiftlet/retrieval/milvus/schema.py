@@ -10,7 +10,11 @@ from swiftlet.retrieval.metadata.columns import field_keys, field_of, keys_of
 ROW, DOCUMENT_ID, NUMBER, PASSAGES = "row", "document_id", "number", "passages"
 START, END, TITLE, TEXT = "start", "end", "title", "text"
 BEFORE, AFTER, SECTIONS = "before", "after", "sections"
-METADATA, KEYS, EMBEDDING = "metadata", "keys", "embedding"
+METADATA, KEYS, EMBEDDING, WORDS = "metadata", "keys", "embedding", "words"
+
+PLACE, WITH_WORD, UNUSED = "place", "passages", "unused"
+"""In the collection of words: the place of a word in the vectors of passages, and how many passages
+have it. A collection must have a vector; this one is not searched."""
 
 OF_HITS = [ROW, DOCUMENT_ID, NUMBER, START, END, TITLE, TEXT, METADATA]
 """What a hit has."""
@@ -20,8 +24,10 @@ OF_DOCUMENTS = [*OF_HITS, PASSAGES, BEFORE, AFTER, SECTIONS]
 
 MANIFEST, STATE = "swiftlet.manifest", "swiftlet.state"
 PARAMETERS, MOST_VALUES = "swiftlet.parameters", "swiftlet.most_values"
+WORD_STATISTICS = "swiftlet.words"
 """Properties of the collection: the manifest of its index, how far it was pushed, the parameters of
-searches, and the number of values that a field of a document has at most."""
+searches, the number of values that a field of a document has at most, and what is known of the
+words of all passages together."""
 
 COMPLETE = "complete"
 

@@ -1,6 +1,10 @@
 """An index on a Milvus server, followed while others write to it."""
 
+from collections.abc import Mapping
+from typing import Any
+
 from swiftlet.retrieval.encoder import Encoder
+from swiftlet.retrieval.lexical.analysis import analysis_of
 from swiftlet.retrieval.manifest import Manifest
 from swiftlet.retrieval.milvus.address import Address
 from swiftlet.retrieval.milvus.collection import (
@@ -9,8 +13,10 @@ from swiftlet.retrieval.milvus.collection import (
     most_values_of,
     parameters_of,
 )
-from swiftlet.retrieval.milvus.parts import FoundRows, MilvusParts, MilvusRows, MilvusStore
+from swiftlet.retrieval.milvus.found_rows import FoundRows
+from swiftlet.retrieval.milvus.parts import MilvusParts, MilvusRows, MilvusStore
 from swiftlet.retrieval.milvus.schema import NUMBER
+from swiftlet.retrieval.milvus.words import MilvusWords, WordCounts, WordStatistics
 from swiftlet.retrieval.parts import SearchParts
 
 
@@ -70,6 +76,7 @@ class MilvusIndex:
             index=MilvusRows(collection, found, parameters),
             passage_to_document=found,
             store=MilvusStore(collection, found, counts),
+            lexical=self._words(description, found, manifest),
             collection=collection,
             parameters=parameters,
             dim=manifest.dim,
@@ -77,3 +84,14 @@ class MilvusIndex:
         )
         self.manifest = manifest
         self._seen = self._look()
+
+    def _words(
+        self, description: Mapping[str, Any], found: FoundRows, manifest: Manifest
+    ) -> MilvusWords | None:
+        """The words of the passages, if the collection has them."""
+        if (statistics := WordStatistics.of(description["properties"])) is None:
+            return None
+        counts = WordCounts(self.collection.address)
+        counts.collection.call("load_collection", slow=True)
+        analysis = analysis_of(manifest.details["language"])
+        return MilvusWords(self.collection, found, analysis, statistics, counts)

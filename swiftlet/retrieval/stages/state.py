@@ -2,22 +2,18 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from swiftlet.retrieval.index import FEWEST_HYBRID_CANDIDATES, Rows
-from swiftlet.retrieval.lexical.index import LexicalQuery
+from swiftlet.retrieval.index import FEWEST_HYBRID_CANDIDATES, Rows, WordQuery
 from swiftlet.retrieval.metadata.filters import Filter
 from swiftlet.retrieval.modes import Fusion, Highlighting, Mode
 from swiftlet.retrieval.parts import SearchParts, Selection
 from swiftlet.retrieval.reranker import Reranker
 from swiftlet.retrieval.text import CheckedQuery
 from swiftlet.retrieval.types import Embeddings, Hit
-
-if TYPE_CHECKING:
-    from swiftlet.retrieval.changes.joint import JointQuery
 
 # Most results match a query with more than one passage, and one search for more passages costs less
 # than a second search.
@@ -100,7 +96,7 @@ class SearchState:
     cached: bool = False
     token_ids: list[int] | None = None
     embedding: Embeddings = field(init=False)
-    lexical_query: "LexicalQuery | JointQuery | None" = None
+    lexical_query: WordQuery | None = None
     dense: Ranking = field(init=False)
     lexical: Ranking = field(init=False)
     candidates: Ranking = field(init=False)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from loadtests.milvus_server import MilvusServer, hindrance
-from swiftlet.indexing.milvus.push import push
+from swiftlet.indexing.milvus.push import Pushed, push
 from swiftlet.retrieval.milvus.address import Address
 
 # A machine has one whole server at most, so one process runs all of its tests.
@@ -30,5 +30,5 @@ def server(
 def small_collection(server: MilvusServer, small_index: Path) -> Address:
     """The small index on the server; read only."""
     address = server.address("small")
-    assert push(small_index, address) == (89, 1.0)
+    assert push(small_index, address) == Pushed(89, 1.0, hybrid=server.kind == "lite")
     return address

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -30,26 +31,37 @@ def remote(small_collection) -> Iterator[Searcher]:
     searcher.close()
 
 
-def same(found: Any, expected: Any) -> None:
+def same(found: Any, expected: Any, *, passages: bool = True) -> None:
     assert [hit.document_id for hit in found] == [hit.document_id for hit in expected]
     for hit, other in zip(found, expected, strict=True):
         assert hit.score == pytest.approx(other.score, abs=1e-5)
         assert (hit.title, hit.metadata) == (other.title, other.metadata)
         # Passages of one text have one score.
-        assert hit.passage.text.split() == other.passage.text.split()
+        assert not passages or hit.passage.text.split() == other.passage.text.split()
+
+
+@pytest.fixture(params=["dense", "lexical", "hybrid"])
+def mode(request, remote) -> str:
+    """Each mode that the server has."""
+    if request.param not in remote.modes:
+        pytest.skip("the server has no words")
+    return request.param
 
 
 @pytest.mark.parametrize("top_k", [1, 10, 60, 1000])
 @pytest.mark.parametrize("query", QUERIES)
-def test_a_collection_gives_the_documents_of_its_index(remote, small_searcher, query, top_k):
-    found = remote.search(query, top_k)
-    expected = small_searcher.search(query, top_k, mode="dense")
-    same(found, expected)
-    assert len(found) == min(top_k, 60)
+def test_a_collection_gives_the_documents_of_its_index(remote, small_searcher, query, top_k, mode):
+    found = remote.search(query, top_k, mode=mode)
+    expected = small_searcher.search(query, top_k, mode=mode)
+    # Several passages of a document may have the same words of the query.
+    same(found, expected, passages=mode != "lexical")
+    if mode != "lexical":
+        assert len(found) == min(top_k, 60)
 
 
 def test_a_result_is_continued(remote, small_searcher):
-    whole = small_searcher.search("ice", 60, mode="dense").hits
+    (mode, *_) = remote.modes
+    whole = small_searcher.search("ice", 60, mode=mode).hits
     parts = [remote.search("ice", 7, offset=offset).hits for offset in range(0, 70, 7)]
     same([hit for part in parts for hit in part], whole)
     least = whole[20].score - 1e-5
@@ -57,9 +69,12 @@ def test_a_result_is_continued(remote, small_searcher):
 
 
 def test_texts_are_left_out_and_highlighted_as_in_an_index(remote, small_searcher):
-    for options in ({"include_text": False}, {"highlight": "sentence"}):
+    chosen = [{"include_text": False}, {"highlight": "sentence"}]
+    if "lexical" in remote.modes:
+        chosen += [{"highlight": "words"}]
+    for options in chosen:
         found = remote.search("molten rock", 3, **options)
-        expected = small_searcher.search("molten rock", 3, mode="dense", **options)
+        expected = small_searcher.search("molten rock", 3, mode=remote.modes[0], **options)
         assert [hit.passage.text for hit in found] == [hit.passage.text for hit in expected]
         assert [hit.highlights for hit in found] == [hit.highlights for hit in expected]
 
@@ -74,7 +89,8 @@ def test_a_document_is_put_together_from_its_passages(remote, small_documents):
 
 def test_groups_are_those_of_the_index(remote, small_searcher):
     found = remote.search_groups("ice", 5, group_by="topic", group_size=2)
-    expected = small_searcher.search_groups("ice", 5, group_by="topic", group_size=2, mode="dense")
+    (mode, *_) = remote.modes
+    expected = small_searcher.search_groups("ice", 5, group_by="topic", group_size=2, mode=mode)
     assert [group.value for group in found.groups] == [group.value for group in expected.groups]
     for group, other in zip(found.groups, expected.groups, strict=True):
         same(group.hits, other.hits)
@@ -95,7 +111,7 @@ def pair(server, tmp_path_factory) -> Iterator[tuple[Searcher, Searcher]]:
         for number, metadata in enumerate(METADATA)
     ]
     out: Path = tmp_path_factory.mktemp("filtered") / "index"
-    build_index(documents, DEFAULT_QUERY_ENCODER, out, BuildSettings(language=None))
+    build_index(documents, DEFAULT_QUERY_ENCODER, out)
     address = server.address("filtered")
     push(out, address, DEFAULT_QUERY_ENCODER)
     local, remote = (Searcher.open(each, DEFAULT_QUERY_ENCODER) for each in (out, address))
@@ -144,7 +160,7 @@ FILTERS = st.recursive(
 def test_every_filter_passes_the_documents_that_it_passes_in_an_index(pair, tree):
     local, remote = pair
     try:
-        expected = local.search("text", 10, filter=tree).hits
+        expected = local.search("text", 10, filter=tree, mode=remote.modes[0]).hits
     except FilterError:
         with pytest.raises(FilterError):
             remote.search("text", 10, filter=tree)
@@ -183,7 +199,7 @@ def test_both_give_the_same_documents_whatever_the_corpus(server, tmp_path_facto
         for number in range(40)
     ]
     out = tmp_path_factory.mktemp("both") / "index"
-    build = BuildSettings(passage_tokens=24, overlap_tokens=4, language=None, factory="Flat")
+    build = BuildSettings(passage_tokens=24, overlap_tokens=4, factory="Flat")
     build_index(documents, DEFAULT_QUERY_ENCODER, out, build)
     address = server.address("both")
     push(out, address, DEFAULT_QUERY_ENCODER, overwrite=True)
@@ -191,18 +207,20 @@ def test_both_give_the_same_documents_whatever_the_corpus(server, tmp_path_facto
         Searcher.open(out, DEFAULT_QUERY_ENCODER) as local,
         Searcher.open(address, DEFAULT_QUERY_ENCODER) as remote,
     ):
-        for query in ("w1 w2", "w30", "nothing of these"):
-            for top_k in (1, 10, 40, 50):
-                for chosen in (None, {"third": 1}):
-                    found = remote.search(query, top_k, filter=chosen).hits
-                    expected = local.search(query, top_k, filter=chosen).hits
-                    assert [hit.score for hit in found] == pytest.approx(
-                        [hit.score for hit in expected], abs=1e-5
-                    )
-                    ids = {hit.document_id for hit in found}
-                    assert len(ids) == len(found)
-                    if top_k >= 40:
-                        assert ids == {hit.document_id for hit in expected}
+        asked = product(("w1 w2", "w30", "nothing of these"), (1, 10, 40, 50), remote.modes)
+        for query, top_k, mode in asked:
+            for chosen in (None, {"third": 1}):
+                found, expected = (
+                    each.search(query, top_k, mode=mode, filter=chosen).hits
+                    for each in (remote, local)
+                )
+                assert [hit.score for hit in found] == pytest.approx(
+                    [hit.score for hit in expected], abs=1e-5
+                )
+                ids = {hit.document_id for hit in found}
+                assert len(ids) == len(found)
+                if top_k >= 40:
+                    assert ids == {hit.document_id for hit in expected}
         document = remote.document("007")
         assert json.dumps(document.metadata) == '{"third": 1}'
         assert document == local.document("007")

@@ -1,0 +1,166 @@
+"""The words of passages on a Milvus server: sparse vectors, and how many passages have each word.
+
+The passages' vectors stand beside their embeddings. The counts have a collection of their own.
+"""
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from sys import maxsize
+from threading import Lock
+from typing import Any, Self
+
+import numpy as np
+
+from swiftlet.retrieval.index import Rows
+from swiftlet.retrieval.lexical.analysis import PIECES, Analysis, analysis_of
+from swiftlet.retrieval.lexical.bm25 import SparseVector, passage_vector, place_of, query_vector
+from swiftlet.retrieval.lexical.index import Words, counted_words
+from swiftlet.retrieval.milvus.address import Address
+from swiftlet.retrieval.milvus.collection import Collection
+from swiftlet.retrieval.milvus.found_rows import FoundRows
+from swiftlet.retrieval.milvus.schema import PLACE, ROW, WITH_WORD, WORD_STATISTICS, WORDS
+from swiftlet.retrieval.passages import encoder_text
+from swiftlet.retrieval.types import Embeddings, Span
+
+_MOST_KEPT = 200_000
+_SCORED_TOGETHER = 1_000
+# Letters and digits, and marks such as vowels that follow a letter.
+_WORD = re.compile(r"(?:[^\W_][\u0300-\u036f\u0900-\u0dff]*)+")
+
+
+def has_words(language: str | None) -> bool:
+    """Whether a collection can have the words of an index in this language."""
+    return language is not None and language not in PIECES
+
+
+@dataclass(frozen=True, slots=True)
+class WordStatistics:
+    """The number of passages that words were counted in, and their mean number of words."""
+
+    size: int
+    mean_length: float
+
+    @classmethod
+    def of(cls, properties: Mapping[str, str]) -> Self | None:
+        """The statistics in the properties of a collection, if it has words."""
+        found = properties.get(WORD_STATISTICS)
+        return None if found is None else cls(**json.loads(found))
+
+    def as_property(self) -> str:
+        """What `of` reads."""
+        return json.dumps(asdict(self))
+
+
+class WordCounts:
+    """How many passages have the word at each place. Thread-safe."""
+
+    def __init__(self, passages: Address) -> None:
+        """Connect to the collection beside that of the passages."""
+        name = f"{passages.collection}_words"
+        self.collection = Collection(replace(passages, collection=name))
+        self._kept: dict[int, int] = {}
+        self._lock = Lock()
+
+    def of(self, places: Iterable[int]) -> dict[int, int]:
+        """The count of each place, 0 if no passage had the word when they were counted."""
+        with self._lock:
+            found = {place: self._kept.get(place, 0) for place in places}
+        if missing := [place for place, count in found.items() if not count]:
+            known = self.collection.rows(missing, [WITH_WORD], key=PLACE)
+            new = {place: int(row[WITH_WORD]) for place, row in known.items()}
+            found |= new
+            with self._lock:
+                if len(self._kept) > _MOST_KEPT:
+                    self._kept.clear()
+                self._kept |= new
+        return found
+
+
+class WordVectors:
+    """The words of passages as sparse vectors."""
+
+    def __init__(self, language: str, statistics: WordStatistics) -> None:
+        self._analysis, self._mean = analysis_of(language), statistics.mean_length
+
+    def of(self, title: str, text: str) -> SparseVector:
+        """The vector of a passage."""
+        return passage_vector(words_of(self._analysis, title, text), self._mean)
+
+
+def words_of(analysis: Analysis, title: str, text: str) -> list[str]:
+    """The words of a passage, with repetitions."""
+    return analysis.words(analysis.indexed(encoder_text(title, text)))
+
+
+class MilvusWords:
+    """Finds the passages of an expression, or of all, that share words with a query. Thread-safe.
+
+    Scores are those of `LexicalIndex`, with the counts of the moment in which the index was pushed.
+    """
+
+    size = maxsize  # only the server knows
+
+    def __init__(
+        self,
+        collection: Collection,
+        found_rows: FoundRows,
+        analysis: Analysis,
+        statistics: WordStatistics,
+        counts: WordCounts,
+        expression: str = "",
+    ) -> None:
+        self.collection, self.found_rows, self.analysis = collection, found_rows, analysis
+        self._statistics, self._counts = statistics, counts
+        self.expression = expression
+
+    def restricted_to(self, expression: str) -> "MilvusWords":
+        """The passages of an expression alone."""
+        parts = self.collection, self.found_rows, self.analysis, self._statistics, self._counts
+        return MilvusWords(*parts, expression)
+
+    def parse(self, text: str) -> "MilvusWordQuery":
+        """As `SearchedWords.parse`."""
+
+        def passages(words: Sequence[str]) -> dict[str, int]:
+            found = self._counts.of([place_of(word) for word in words])
+            return {word: found[place_of(word)] for word in words}
+
+        words = counted_words(text, self.analysis, self._statistics.size, passages)
+        return MilvusWordQuery(self, words)
+
+
+class MilvusWordQuery:
+    """The words of a query, to be searched by the server."""
+
+    def __init__(self, index: MilvusWords, words: Words) -> None:
+        self._index, self._words = index, words
+        self._vector = query_vector(words)
+
+    def search(self, num_candidates: int) -> tuple[Embeddings, Rows]:
+        """As `WordQuery.search`."""
+        found = self._found(self._index.expression, num_candidates)
+        scores = np.array([hit.distance for hit in found], np.float32)
+        return scores, np.array([hit.id for hit in found], np.int64)
+
+    def scores(self, rows: Rows) -> Embeddings:
+        """As `WordQuery.scores`."""
+        scores = np.zeros(len(rows), np.float32)
+        for start in range(0, len(rows), _SCORED_TOGETHER):
+            part = rows[start : start + _SCORED_TOGETHER].tolist()
+            for hit in self._found(f"{ROW} in {part}", len(part)):
+                scores[np.searchsorted(rows, hit.id)] = hit.distance
+        return scores
+
+    def highlights(self, text: str) -> tuple[Span, ...]:
+        """As `WordQuery.highlights`."""
+        searched = {*self._words.searched}
+        spans = (found.span() for found in _WORD.finditer(text))
+        words = self._index.analysis.words
+        return tuple(span for span in spans if searched.intersection(words(text[slice(*span)])))
+
+    def _found(self, expression: str, wanted: int) -> Any:
+        if not self._vector:
+            return []
+        return self._index.found_rows.search(self._vector, WORDS, expression, wanted, {})
