@@ -1,6 +1,9 @@
 """The Kubernetes manifests, rendered by the real tool and checked against Kubernetes' schemas."""
 
+import json
+import os
 import re
+import sys
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -10,11 +13,13 @@ import pytest
 import yaml
 
 from service.settings import PREFIX, Settings
+from swiftlet.retrieval.manifest import read_manifest
 from tests.deploy.tools import DEPLOY, ROOT, ask, output_of
 
 KUBERNETES = DEPLOY / "kubernetes"
 SERVING = ["base", "overlays/volume", "overlays/image"]
-ALL = [*SERVING, "index-job"]
+JOBS = ["index-job", "shards-job"]
+ALL = [*SERVING, *JOBS]
 VERSIONS = ["1.30", "1.37"]
 """The oldest Kubernetes with what the manifests use (`preStop.sleep`), and a recent one."""
 
@@ -36,7 +41,7 @@ def only(name: str, kind: str) -> dict[str, Any]:
 
 
 def pod_of(name: str) -> dict[str, Any]:
-    workload = only(name, "Job" if name == "index-job" else "Deployment")
+    workload = only(name, "Job" if name in JOBS else "Deployment")
     pod: dict[str, Any] = workload["spec"]["template"]["spec"]
     return pod
 
@@ -171,6 +176,25 @@ def test_the_volume_has_the_index_where_the_setting_looks_and_the_job_writes_it(
     out = re.sub(r"\$\((\w+)\)", lambda match: values[match[1]], builder["args"][-1])
     assert out == only("overlays/volume", "ConfigMap")["data"]["SWIFTLET_INDEX"]
     assert values["VERSION"] in only("index-job", "Job")["metadata"]["name"]
+
+
+def test_a_pod_of_the_job_of_shards_encodes_its_shard(tmp_path: Path) -> None:
+    assert only("shards-job", "Job")["spec"]["completions"] == 8
+    (encoder,) = pod_of("shards-job")["containers"]
+    lines = [json.dumps({"_id": f"{number}", "text": f"text {number}"}) for number in range(8)]
+    (tmp_path / "corpus.jsonl").write_text("\n".join(lines))
+    shell, option, command = encoder["command"]
+    values = {
+        variable["name"]: variable["value"].replace("/data", f"{tmp_path}")
+        for variable in encoder["env"]
+    }
+    programs = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    values |= {"JOB_COMPLETION_INDEX": "7", "PATH": programs}
+    output_of(shell, option, command.replace("/data", f"{tmp_path}"), environment=values)
+    (shard,) = (tmp_path / values["VERSION"] / "shards").iterdir()
+    assert shard.name == "8"
+    details = read_manifest(shard).details
+    assert (details["number"], details["of"]) == (8, 8)
 
 
 def test_the_job_runs_an_interrupted_build_again_and_a_refused_one_not() -> None:

@@ -18,6 +18,7 @@ SOURCES = {
     "kubectl": "Kubernetes' own packages, 1.27 or newer: Debian's is too old",
     "prometheus": "Debian's prometheus",
     "promtool": "Debian's prometheus",
+    "sh": "the system",
     "swiftlet": "this project",
 }
 
