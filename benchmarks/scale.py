@@ -154,7 +154,8 @@ def nodes_of(size: int, figures: Figures) -> int:
     """
     assumed = figures["assumed"]
     in_memory = size * 2 * 384 / (assumed["used"] * assumed["gigabytes"] * 1e9)
-    return int(ceil(max(in_memory, node_ms(size, figures) / assumed["most_ms"])))
+    nodes: float = max(in_memory, node_ms(size, figures) / assumed["most_ms"])
+    return ceil(nodes)
 
 
 def tail(figures: Figures) -> list[Figures]:

@@ -2,35 +2,76 @@
 
 import json
 from contextlib import closing
-from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from swiftlet import encoders
-from swiftlet.cli.terminal import output
+from swiftlet.cli.terminal import count, output
+
+if TYPE_CHECKING:
+    from swiftlet.retrieval.manifest import Manifest
+    from swiftlet.retrieval.milvus.address import Address
 
 
 def inspect(
-    directory: Annotated[
-        Path, typer.Argument(help="Index, encoder or training directory, or an encoder that ships.")
+    place: Annotated[
+        str,
+        typer.Argument(
+            help="Index, encoder or training directory, an encoder that ships, or the address of a "
+            "collection.",
+            metavar="PLACE",
+        ),
     ],
 ) -> None:
     """Show the manifest of an artefact, and verify its files."""
+    from swiftlet.retrieval.arguments import place_of
     from swiftlet.retrieval.changes.log import CHANGES_FILE, Changes
     from swiftlet.retrieval.manifest import read_manifest, verify_files
+    from swiftlet.retrieval.milvus.address import Address
 
-    directory = encoders.find_shipped(directory)
+    found = place_of("place", place)
+    if isinstance(found, Address):
+        _show_collection(found)
+        return
+    directory = encoders.find_shipped(found)
     manifest = read_manifest(directory)
-    shown = {name: value for name, value in manifest.fields().items() if name != "files"}
-    output.print_json(json.dumps(shown))
+    _show(manifest)
     for name, entry in manifest.files.items():
         digest = f"{entry.algorithm} {entry.digest[:16]}…"
         output.print(f"{name}  {entry.size_bytes:,} bytes  {digest}")
     verify_files(directory, manifest)
     if manifest.kind == "index":
         with closing(Changes(directory, manifest)) as changes:
-            count = changes.count()
-        if count:
-            output.print(f"{CHANGES_FILE}  {count:,} changes since the index was built or merged")
+            number = changes.count()
+        if number:
+            output.print(f"{CHANGES_FILE}  {number:,} changes since the index was built or merged")
     output.print(f"[green]whole[/]: fingerprint {manifest.fingerprint[:16]}")
+
+
+def _show(manifest: "Manifest") -> None:
+    """Print all of a manifest but the files."""
+    fields = {name: value for name, value in manifest.fields().items() if name != "files"}
+    output.print_json(json.dumps(fields))
+
+
+def _show_collection(address: "Address") -> None:
+    """Print the manifest of a collection, how much it has, and how it is searched."""
+    from swiftlet.retrieval.milvus.collection import Collection, manifest_of, parameters_of
+    from swiftlet.retrieval.milvus.schema import FAST, NUMBER
+    from swiftlet.retrieval.milvus.words import WordStatistics
+
+    collection = Collection(address)
+    description = collection.description()
+    _show(manifest_of(description, address))
+    collection.call("load_collection", slow=True)
+    documents, passages = (collection.count(each, exactly=True) for each in (f"{NUMBER} == 0", ""))
+    modes = "by meaning and by words"
+    if WordStatistics.of(description["properties"]) is None:
+        modes = "by meaning alone"
+    fast = parameters_of(description).get(FAST, {})
+    lists = f"visits {fast['nprobe']:,} lists" if fast else "compares every passage"
+    output.print(f"{count(documents, 'document')}, {count(passages, 'passage')}")
+    output.print(
+        f"[green]complete[/]: searched {modes}; a search by meaning {lists}", soft_wrap=True
+    )

@@ -12,7 +12,7 @@ from swiftlet.indexing.progress import Progress
 from swiftlet.indexing.split_documents import SplitDocument
 from swiftlet.retrieval.errors import InvalidArgumentError
 from swiftlet.retrieval.lexical.analysis import analysis_of
-from swiftlet.retrieval.lexical.bm25 import place_of
+from swiftlet.retrieval.lexical.bm25 import word_place
 from swiftlet.retrieval.milvus.address import Address
 from swiftlet.retrieval.milvus.collection import Collection
 from swiftlet.retrieval.milvus.schema import (
@@ -60,7 +60,7 @@ def push_words(
     for document in documents:
         for start, end in document.passages:
             words = words_of(analysis, document.title, document.text[start:end])
-            found.update({place_of(word) for word in words})
+            found.update({word_place(word) for word in words})
             size, length = size + 1, length + len(words)
             progress.advance(1)
     statistics = WordStatistics(size, max(1.0, length / max(1, size)))

@@ -21,7 +21,7 @@ _EXACT_UP_TO = 24
 
 
 @lru_cache(2**18)
-def place_of(word: str) -> int:
+def word_place(word: str) -> int:
     """The place of a word: 32 bits of a hash. No word has place 0."""
     return int.from_bytes(blake2b(word.encode(), digest_size=8).digest()) % _PLACES + 1
 
@@ -30,14 +30,15 @@ def passage_vector(words: Sequence[str], mean_length: float) -> SparseVector:
     """The vector of a passage with these words, among passages of `mean_length` words."""
     norm = _K1 * (1 - _B + _B * _stored_length(len(words)) / mean_length)
     found = {
-        place_of(word): (1 + _K1) * count / (count + norm) for word, count in Counter(words).items()
+        word_place(word): (1 + _K1) * count / (count + norm)
+        for word, count in Counter(words).items()
     }
     return found or {_NO_WORD: 1.0}
 
 
 def query_vector(words: Words) -> SparseVector:
     """The vector of a query: each searched word's share of the weight of all words."""
-    return {place_of(word): words.weights[word] / words.weight for word in words.searched}
+    return {word_place(word): words.weights[word] / words.weight for word in words.searched}
 
 
 def _stored_length(length: int) -> int:

@@ -15,7 +15,7 @@ import numpy as np
 
 from swiftlet.retrieval.index import Rows
 from swiftlet.retrieval.lexical.analysis import PIECES, Analysis, analysis_of
-from swiftlet.retrieval.lexical.bm25 import SparseVector, passage_vector, place_of, query_vector
+from swiftlet.retrieval.lexical.bm25 import SparseVector, passage_vector, query_vector, word_place
 from swiftlet.retrieval.lexical.index import Words, counted_words
 from swiftlet.retrieval.milvus.address import Address
 from swiftlet.retrieval.milvus.collection import Collection
@@ -124,8 +124,8 @@ class MilvusWords:
         """As `SearchedWords.parse`."""
 
         def passages(words: Sequence[str]) -> dict[str, int]:
-            found = self._counts.of([place_of(word) for word in words])
-            return {word: found[place_of(word)] for word in words}
+            found = self._counts.of([word_place(word) for word in words])
+            return {word: found[word_place(word)] for word in words}
 
         words = counted_words(text, self.analysis, self._statistics.size, passages)
         return MilvusWordQuery(self, words)

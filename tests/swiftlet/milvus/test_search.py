@@ -16,9 +16,11 @@ from swiftlet.encoders import DEFAULT_ENCODER, DEFAULT_QUERY_ENCODER
 from swiftlet.indexing.build import BuildSettings, build_index
 from swiftlet.indexing.milvus.push import push
 from swiftlet.retrieval.errors import FilterError, GroupingError, InvalidArgumentError
+from swiftlet.retrieval.milvus.address import TOKEN_VARIABLE
 from swiftlet.retrieval.milvus.parts import MOST_CANDIDATES
 from swiftlet.retrieval.searcher import Searcher
 from swiftlet.retrieval.types import Document
+from tests.command_line import swiftlet as swiftlet_command
 from tests.swiftlet.retrieval.metadata.test_filters import METADATA
 
 QUERIES = ["molten rock", "a sweet thing that insects make", "moves of a king", "Europe", "ice"]
@@ -224,3 +226,12 @@ def test_both_give_the_same_documents_whatever_the_corpus(server, tmp_path_facto
         document = remote.document("007")
         assert json.dumps(document.metadata) == '{"third": 1}'
         assert document == local.document("007")
+
+
+def test_a_collection_is_inspected(server, small_collection, monkeypatch):
+    monkeypatch.setenv(TOKEN_VARIABLE, small_collection.token)
+    shown = swiftlet_command("inspect", f"{small_collection}").stdout
+    assert '"language": "english"' in shown
+    assert "60 documents, 89 passages" in shown
+    words = "by meaning and by words" if server.kind == "lite" else "by meaning alone"
+    assert f"complete: searched {words}; a search by meaning compares every passage" in shown
