@@ -7,7 +7,17 @@ import typer
 
 from swiftlet import encoders
 from swiftlet.cli.compact import compact_if_needed
-from swiftlet.cli.options import EncoderOption, IndexPlace, SkipBadLines, Threads
+from swiftlet.cli.options import (
+    EncoderOption,
+    IdField,
+    IndexPlace,
+    MetadataField,
+    SkipBadLines,
+    TextField,
+    Threads,
+    TitleField,
+    documents_with,
+)
 from swiftlet.cli.terminal import ProgressBars, count, output, print_note, print_skipped
 
 
@@ -16,6 +26,10 @@ def add(
     corpus: Annotated[Path, typer.Argument(help="A corpus, as swiftlet index takes it.")],
     encoder: EncoderOption = encoders.DEFAULT_ENCODER,
     threads: Threads = None,
+    id_field: IdField = None,
+    title_field: TitleField = None,
+    text_field: TextField = None,
+    metadata: MetadataField = None,
     skip_bad_lines: SkipBadLines = False,
 ) -> None:
     """Add documents to an index; they replace those that have the same ids."""
@@ -23,11 +37,16 @@ def add(
     from swiftlet.retrieval.corpora.lines import SkippedLines
 
     skipped = SkippedLines() if skip_bad_lines else None
+    fields = id_field, title_field, text_field, metadata
     with write(index, encoder=encoder, threads=threads) as writer:
         before = writer.change
         try:
             with ProgressBars() as progress:
-                changed = writer.put(corpus, skipped=skipped, progress=progress)
+                changed = writer.put(
+                    documents_with(corpus, skipped, *fields),
+                    skipped=skipped,
+                    progress=progress,
+                )
         except BaseException:
             if written := writer.change - before:
                 print_note(

@@ -8,16 +8,21 @@ import typer
 from swiftlet import encoders
 from swiftlet.cli.options import (
     EncoderOption,
+    IdField,
+    MetadataField,
     OverlapTokens,
     Overwrite,
     PassageTokens,
     PrecisionOption,
     SkipBadLines,
+    TextField,
     Threads,
+    TitleField,
     Truncate,
+    documents_with,
     value_of,
 )
-from swiftlet.cli.terminal import ProgressBars, count, output, print_skipped
+from swiftlet.cli.terminal import ProgressBars, count, output, print_skipped, print_unread
 
 
 def encode(
@@ -36,6 +41,10 @@ def encode(
     precision: PrecisionOption = None,
     threads: Threads = None,
     overwrite: Overwrite = False,
+    id_field: IdField = None,
+    title_field: TitleField = None,
+    text_field: TextField = None,
+    metadata: MetadataField = None,
     skip_bad_lines: SkipBadLines = False,
 ) -> None:
     """Encode a part of a corpus, of which `swiftlet index --from-shards` makes an index."""
@@ -46,10 +55,11 @@ def encode(
     if not (number.isdecimal() and of.isdecimal()):
         raise typer.BadParameter(f"--shard is {shard!r}, but one such as 2/8 is expected")
     skipped = SkippedLines() if skip_bad_lines else None
+    fields = id_field, title_field, text_field, metadata
     try:
         with ProgressBars() as progress:
             manifest = encode_shard(
-                corpus,
+                documents_with(corpus, skipped, *fields),
                 out,
                 shard=(int(number), int(of)),
                 encoder=encoder,
@@ -66,6 +76,7 @@ def encode(
     finally:
         if skipped is not None:
             print_skipped(skipped)
+    print_unread(corpus)
     output.print(
         f"[bold]{out}[/]: shard {shard}, {count(manifest.details['num_documents'], 'document')}, "
         f"{count(manifest.details['num_passages'], 'passage')}",

@@ -9,19 +9,27 @@ from swiftlet import encoders
 from swiftlet.cli.options import (
     EncoderOption,
     FromShards,
+    IdField,
+    MetadataField,
     OverlapTokens,
     Overwrite,
     PassageTokens,
     PrecisionOption,
     SkipBadLines,
+    TextField,
     Threads,
+    TitleField,
     Truncate,
+    documents_with,
     value_of,
 )
-from swiftlet.cli.terminal import ProgressBars, count, output, print_skipped
+from swiftlet.cli.terminal import ProgressBars, count, output, print_skipped, print_unread
 from swiftlet.retrieval.engines import DEFAULT_ENGINE, ENGINES
 
-_OF_SHARDS = ("passage_tokens", "overlap_tokens", "truncate", "precision", "skip_bad_lines")
+_OF_SHARDS = (
+    "passage_tokens", "overlap_tokens", "truncate", "precision", "skip_bad_lines", "id_field",
+    "title_field", "text_field", "metadata",
+)  # fmt: skip
 """What shards have been encoded with."""
 _DEFAULT = "ParameterSource.DEFAULT"
 
@@ -32,8 +40,8 @@ def index(
     corpus: Annotated[
         Path | None,
         typer.Argument(
-            help="A BEIR folder, a JSONL, TSV, Parquet or Arrow file or a pattern of such files, a "
-            "folder of text or Markdown, or irds:NAME.",
+            help="A folder of files, a BEIR folder, a JSONL, CSV, Parquet, Arrow or TSV file, a "
+            "pattern of such files, or irds:NAME.",
             show_default=False,
             metavar="CORPUS",
         ),
@@ -80,6 +88,10 @@ def index(
     precision: PrecisionOption = None,
     threads: Threads = None,
     overwrite: Overwrite = False,
+    id_field: IdField = None,
+    title_field: TitleField = None,
+    text_field: TextField = None,
+    metadata: MetadataField = None,
     skip_bad_lines: SkipBadLines = False,
 ) -> None:
     """Build an index from a corpus. After an interruption, run the same command to resume it."""
@@ -99,6 +111,7 @@ def index(
         option = given[0].replace("_", "-")
         raise typer.BadParameter(f"--{option} is for a corpus, but shards are encoded already")
     skipped = SkippedLines() if skip_bad_lines else None
+    fields = id_field, title_field, text_field, metadata
     try:
         with ProgressBars() as progress:
             finish = None
@@ -112,7 +125,9 @@ def index(
                     progress=progress,
                 )
             manifest = build(
-                Shards(from_shards or ()) if corpus is None else corpus,
+                Shards(from_shards or ())
+                if corpus is None
+                else documents_with(corpus, skipped, *fields),
                 out,
                 encoder=encoder,
                 passage_tokens=passage_tokens,
@@ -132,6 +147,8 @@ def index(
     finally:
         if skipped is not None:
             print_skipped(skipped)
+    if corpus is not None:
+        print_unread(corpus)
     details = manifest.details
     output.print(
         f"[bold]{out}[/]: {count(details['num_documents'], 'document')}, "

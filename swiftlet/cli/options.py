@@ -1,14 +1,19 @@
 """Arguments and options that several commands share."""
 
+from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from swiftlet.retrieval.errors import FilterError, shown
 from swiftlet.retrieval.modes import Fusion, Mode
 from training.model.poolings import POOLINGS
+
+if TYPE_CHECKING:
+    from swiftlet.retrieval.corpora.lines import SkippedLines
+    from swiftlet.retrieval.corpora.rows import Corpus
 
 
 class Precision(StrEnum):
@@ -98,6 +103,25 @@ FromShards = Annotated[
         show_default="none",
     ),
 ]
+IdField = Annotated[
+    str | None,
+    typer.Option(help="The field of JSON lines or tables with the id.", show_default="_id or id"),
+]
+TitleField = Annotated[
+    str | None, typer.Option(help="The field with the title.", show_default="title")
+]
+TextField = Annotated[
+    list[str] | None,
+    typer.Option(help="The field with the text; may be repeated.", show_default="text"),
+]
+MetadataField = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--metadata",
+        help="A field to keep as metadata; may be repeated.",
+        show_default="all further ones",
+    ),
+]
 SkipBadLines = Annotated[
     bool, typer.Option("--skip-bad-lines", help="List bad lines and files instead of stopping.")
 ]
@@ -132,3 +156,21 @@ def filter_of(option: str | None) -> Any:
 def value_of(option: StrEnum | None) -> Any:
     """The plain text of a choice, or None."""
     return None if option is None else option.value
+
+
+def documents_with(
+    corpus: Path,
+    skipped: "SkippedLines | None",
+    id_field: str | None,
+    title_field: str | None,
+    text_field: Sequence[str] | None,
+    metadata: Sequence[str] | None,
+) -> "Corpus":
+    """The corpus, or its documents if fields are named."""
+    from swiftlet.retrieval.corpora.fields import Fields
+    from swiftlet.retrieval.corpora.rows import documents_of
+
+    if not (id_field or title_field or text_field or metadata):
+        return corpus
+    fields = Fields(id_field, title_field, tuple(text_field or ()), tuple(metadata or ()))
+    return documents_of(corpus, skipped=skipped, fields=fields)

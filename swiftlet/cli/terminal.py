@@ -1,6 +1,7 @@
 """The terminal: progress bars, notes and refusals."""
 
 from contextlib import suppress
+from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
@@ -126,6 +127,14 @@ def count(number: int, noun: str) -> str:
 def print_note(sentence: str) -> None:
     """Print a note on standard error."""
     messages.print(f"[yellow]Note:[/] {escape(sentence)}", soft_wrap=True)
+
+
+def print_unread(corpus: Path) -> None:
+    """Print how many files of a folder are not read, if there are any."""
+    from swiftlet.retrieval.corpora.collections import unread_files
+
+    if sentence := unread_files(corpus):
+        print_note(sentence)
 
 
 def print_refusal(sentence: str) -> None:

@@ -7,7 +7,7 @@ from typing import Literal
 from swiftlet.retrieval.errors import MissingExtraError
 
 Extra = Literal[
-    "arrow", "evaluation", "export", "irds", "milvus", "tensorboard", "tracing", "training"
+    "arrow", "evaluation", "export", "files", "irds", "milvus", "tensorboard", "tracing", "training"
 ]
 
 
@@ -21,6 +21,10 @@ def extra(name: Extra) -> Iterator[None]:
         yield
     except ModuleNotFoundError as error:
         raise MissingExtraError(
-            f"the package {error.name!r} is not installed: run pip install --constraint "
-            f"constraints.txt '.[{name}]' in Swiftlet's source"
+            f"the package {error.name!r} is not installed: run {way_to(name)}"
         ) from error
+
+
+def way_to(name: Extra) -> str:
+    """How an extra is installed, as the part of a sentence."""
+    return f"pip install --constraint constraints.txt '.[{name}]' in Swiftlet's source"

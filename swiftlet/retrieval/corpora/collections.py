@@ -1,12 +1,21 @@
 """Reads corpora and queries in many formats, which follow from the path."""
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from enum import Enum
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from swiftlet.retrieval.corpora.fields import Fields
+from swiftlet.retrieval.corpora.files import (
+    FILE_SUFFIXES,
+    files_of,
+    read_file,
+    read_folder,
+    unread_suffixes,
+)
 from swiftlet.retrieval.corpora.identifiers import SeenIds
 from swiftlet.retrieval.corpora.irds import (
     Entity,
@@ -31,6 +40,7 @@ from swiftlet.retrieval.corpora.records import (
     query_from_columns,
     query_from_json,
 )
+from swiftlet.retrieval.corpora.rich_files import RICH_SUFFIXES
 from swiftlet.retrieval.corpora.row_records import document_from_row
 from swiftlet.retrieval.corpora.tables import (
     TABLE_SUFFIXES,
@@ -38,14 +48,10 @@ from swiftlet.retrieval.corpora.tables import (
     parse_table,
     table_files,
 )
-from swiftlet.retrieval.corpora.text_files import (
-    TEXT_SUFFIXES,
-    read_text_file,
-    read_text_folder,
-    text_files,
-)
+from swiftlet.retrieval.corpora.text_files import TEXT_SUFFIXES
 from swiftlet.retrieval.corpora.trec import check_qrels, qrels_path, read_qrels, read_run, write_run
 from swiftlet.retrieval.errors import CollectionError, shown
+from swiftlet.retrieval.extras import way_to
 from swiftlet.retrieval.types import Document, Query
 
 __all__ = [
@@ -57,6 +63,7 @@ __all__ = [
     "read_qrels",
     "read_queries",
     "read_run",
+    "unread_files",
     "write_run",
 ]
 
@@ -69,16 +76,21 @@ class _Format(Enum):
     JSONL = "JSON lines"
     TSV = "tab-separated columns"
     TEXT = "text"
-    FOLDER = "a folder of text files"
+    FILE = "a file that is a document"
+    FOLDER = "a folder of files"
     DATASET = "a dataset of ir_datasets"
 
 
-_SUFFIXES = {".jsonl": _Format.JSONL, ".ndjson": _Format.JSONL, ".tsv": _Format.TSV}
+_LINES = {".jsonl": _Format.JSONL, ".ndjson": _Format.JSONL, ".tsv": _Format.TSV}
+_SUFFIXES = {**_LINES}
+_SUFFIXES |= dict.fromkeys(FILE_SUFFIXES, _Format.FILE)
 _SUFFIXES |= dict.fromkeys(TEXT_SUFFIXES, _Format.TEXT)
 _SUFFIXES |= dict.fromkeys(TABLE_SUFFIXES, _Format.TABLE)
 
 
-def read_documents(path: Path, *, skipped: SkippedLines | None = None) -> Iterator[Document]:
+def read_documents(
+    path: Path, *, skipped: SkippedLines | None = None, fields: Fields | None = None
+) -> Iterator[Document]:
     """The documents of a corpus, one after the other; memory does not grow with their number.
 
     `path` is one of
@@ -87,22 +99,29 @@ def read_documents(path: Path, *, skipped: SkippedLines | None = None) -> Iterat
     - a .jsonl file: one object per line with "_id" (or "id", "document_id"), "text", optionally
       "title" and "metadata"; further fields become metadata,
     - a .tsv file: MS MARCO's passages (pid, text) or documents (docid, url, title, body),
-    - a .parquet or .arrow file, or a folder that `save_to_disk` of Hugging Face's datasets wrote,
-      with columns as the fields of a line of JSON,
-    - a folder of .txt, .md, .markdown and .rst files, or one such file: one document per file,
+    - a .parquet or .arrow file, a .csv file with a head, or a folder that `save_to_disk` of
+      Hugging Face's datasets wrote, with columns as the fields of a line of JSON,
+    - a folder of files, or one file: text (.txt, .rst), Markdown (.md, .markdown), HTML (.html,
+      .htm, .xhtml), Word (.docx) and PDF; a page of a PDF is a document, another file is one,
     - a pattern of such files, "data/*.jsonl.gz", which are read in the order of their names,
     - `irds:NAME`, a dataset of ir_datasets, which is downloaded if need be.
 
     The .jsonl and .tsv files may be compressed (.gz, .zst).
 
     :param skipped: Collects the bad lines, which are then left out.
+    :param fields: The names of the fields of JSON lines and tables, if they are others.
     :raises CollectionError: When `path` is none of these or cannot be read (at once, before the
         first document); when there is no valid document; and, unless there is `skipped`, when a
         line is bad: not valid, no id, an id that came before, neither text nor title.
     :raises MissingExtraError: When a package that reads this format is not installed.
     """
     sources = [_recognise(each, "docs") for each in _matching(path)]
-    return _valid_documents(path, sources, skipped)
+    for source, layout in sources:
+        if fields is not None and layout not in (_Format.JSONL, _Format.TABLE):
+            raise CollectionError(
+                source, f"fields can be named of JSON lines and tables, not of {layout.value}"
+            )
+    return _valid_documents(path, sources, skipped, fields)
 
 
 def corpus_files(path: Path) -> list[Path]:
@@ -113,12 +132,33 @@ def corpus_files(path: Path) -> list[Path]:
     files: list[Path] = []
     for source, layout in [_recognise(each, "docs") for each in _matching(path)]:
         if layout is _Format.FOLDER:
-            files += text_files(source)
+            files += files_of(source)
         elif layout is _Format.TABLE:
             files += table_files(source)
         elif layout is not _Format.DATASET:
             files.append(source)
     return files
+
+
+def unread_files(path: Path) -> str:
+    """A sentence about the files in a folder that `read_documents` does not read; empty if none.
+
+    :raises CollectionError: As `read_documents` before the first document.
+    """
+    counts = Counter[str]()
+    for source, layout in [_recognise(each, "docs") for each in _matching(path)]:
+        if layout is _Format.FOLDER:
+            counts += unread_suffixes(source)
+    if not counts:
+        return ""
+    kinds = [f"{count} {suffix or 'without a suffix'}" for suffix, count in counts.most_common(8)]
+    ways = []
+    if missing := sorted(counts.keys() & RICH_SUFFIXES):
+        ways.append(f"{way_to('files')} reads {' and '.join(missing)}")
+    if tables := sorted(counts.keys() & {*TABLE_SUFFIXES, *_LINES}):
+        ways.append(f"name each file of {' and '.join(tables)} to index it")
+    total = counts.total()
+    return "; ".join([f"{total:,} file{'s' * (total > 1)} skipped: {', '.join(kinds)}", *ways])
 
 
 def read_queries(path: Path, skipped: SkippedLines | None = None) -> list[Query]:
@@ -135,8 +175,9 @@ def read_queries(path: Path, skipped: SkippedLines | None = None) -> list[Query]
     source, layout = _recognise(path, "queries")
     if layout is _Format.FOLDER:
         raise CollectionError(path, "the folder has no queries.jsonl")
-    if layout is _Format.TABLE:
-        raise CollectionError(path, "queries are read from .jsonl, .tsv or .txt, not from a table")
+    if layout in (_Format.TABLE, _Format.FILE):
+        kind = "a table" if layout is _Format.TABLE else path.suffix.lower()
+        raise CollectionError(path, f"queries are read from .jsonl, .tsv or .txt, not from {kind}")
     seen: set[str] = set()
 
     def unique(found: Query) -> Query:
@@ -195,46 +236,58 @@ def _recognise(path: Path, entity: Entity) -> tuple[Path, _Format]:
     compressed = suffixes[-1:] and suffixes[-1] in COMPRESSED_SUFFIXES
     layout = _SUFFIXES.get("".join(suffixes[-2:-1] if compressed else suffixes[-1:]))
     if layout is None or (compressed and layout not in (_Format.JSONL, _Format.TSV)):
-        tables = TABLE_SUFFIXES if entity == "docs" else ()
+        others = TEXT_SUFFIXES if entity == "queries" else {*TABLE_SUFFIXES, *FILE_SUFFIXES}
         raise CollectionError(
             path,
-            "not recognised: it must be a BEIR folder, a folder of text files, irds:NAME, or a "
+            "not recognised: it must be a BEIR folder, a folder of files, irds:NAME, or a "
             f"file that ends in .jsonl, .ndjson, .tsv (or these with "
             f"{' or '.join(COMPRESSED_SUFFIXES)}), "
-            f"{', '.join((*tables, *sorted(TEXT_SUFFIXES)))}",
+            f"{', '.join(sorted(others))}",
         )
     return path, layout
 
 
 def _valid_documents(
-    path: Path, sources: Sequence[tuple[Path, _Format]], skipped: SkippedLines | None
+    path: Path,
+    sources: Sequence[tuple[Path, _Format]],
+    skipped: SkippedLines | None,
+    fields: Fields | None,
 ) -> Iterator[Document]:
     found, seen = False, SeenIds()
     for source, layout in sources:
-        for document in _documents(source, layout, seen, skipped):
+        for document in _documents(source, layout, seen, skipped, fields):
             found = True
             yield document
     if not found:
         is_folder = any(layout is _Format.FOLDER for _, layout in sources)
-        kinds = f" ({', '.join(sorted(TEXT_SUFFIXES))})" if is_folder else ""
+        kinds = f" ({', '.join(sorted(FILE_SUFFIXES))})" if is_folder else ""
         place = sources[0][0] if len(sources) == 1 else path
         raise CollectionError(place, f"there is no valid document{kinds}")
 
 
 def _documents(
-    path: Path, layout: _Format, seen: SeenIds, skipped: SkippedLines | None
+    path: Path,
+    layout: _Format,
+    seen: SeenIds,
+    skipped: SkippedLines | None,
+    fields: Fields | None,
 ) -> Iterator[Document]:
     unique = partial(_unique_documents, seen=seen, skipped=skipped)
     match layout:
         case _Format.FOLDER:
             # Paths cannot repeat.
-            yield from read_text_folder(path, skipped)
-        case _Format.TEXT:
-            yield read_text_file(path)
+            yield from read_folder(path, skipped)
+        case _Format.TEXT | _Format.FILE:
+            yield from read_file(path)
         case _Format.TABLE:
-            yield from unique(partial(parse_table, path), document_from_row)
+            yield from unique(
+                partial(parse_table, path, texts=(fields or Fields()).texts),
+                partial(document_from_row, fields=fields),
+            )
         case _Format.JSONL:
-            yield from unique(partial(parse_lines, path), document_from_json)
+            yield from unique(
+                partial(parse_lines, path), partial(document_from_json, fields=fields)
+            )
         case _Format.TSV:
             yield from unique(partial(parse_lines, path), DocumentColumns())
         case _Format.DATASET:

@@ -5,6 +5,7 @@ import math
 from collections.abc import Mapping
 from typing import Any, NoReturn
 
+from swiftlet.retrieval.corpora.fields import ID_FIELDS, Fields
 from swiftlet.retrieval.corpora.identifiers import check_id
 from swiftlet.retrieval.corpora.lines import LineError, wrong_columns
 from swiftlet.retrieval.errors import shown
@@ -15,18 +16,18 @@ LONGEST_METADATA = 1 << 20
 """The most characters of a document's metadata, as JSON; each hit of an answer has them."""
 
 _DEEPEST_NESTING = 64
-_DOCUMENT_ID_FIELDS = ("_id", "id", "document_id")
 _QUERY_ID_FIELDS = ("_id", "id", "query_id")
 _JSON_TYPES = {type(None): "null", bool: "a boolean", int: "a number", float: "a number"}
 _JSON_TYPES |= {str: "a string", list: "an array", dict: "an object"}
 
 
-def document_from_json(line: str) -> Document:
-    """A document from a JSON object with the fields of `document_from_fields`.
+def document_from_json(line: str, fields: Fields | None = None) -> Document:
+    """A document from a JSON object with these fields, or with those of `document_from_fields`.
 
     :raises LineError: When the line is no such object.
     """
-    document = document_from_fields(_object(line))
+    record = _object(line)
+    document = document_from_fields(record if fields is None else fields.of(record))
     if len(line) > LONGEST_METADATA:
         check_length(document.metadata)
     return document
@@ -41,7 +42,7 @@ def document_from_fields(record: dict[str, Any]) -> Document:
 
     :raises LineError: When a field is missing or of another type.
     """
-    document_id = _pop_id(record, _DOCUMENT_ID_FIELDS, "document id")
+    document_id = _pop_id(record, ID_FIELDS, "document id")
     metadata = record.pop("metadata", None)
     if metadata is None:
         metadata = {}

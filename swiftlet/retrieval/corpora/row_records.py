@@ -7,6 +7,7 @@ from datetime import date, time
 from itertools import pairwise
 from typing import Any
 
+from swiftlet.retrieval.corpora.fields import Fields
 from swiftlet.retrieval.corpora.lines import LineError
 from swiftlet.retrieval.corpora.records import (
     LONGEST_METADATA,
@@ -19,17 +20,18 @@ from swiftlet.retrieval.text import has_lone_surrogate
 from swiftlet.retrieval.types import Document, Span
 
 
-def document_from_row(row: object) -> Document:
+def document_from_row(row: object, fields: Fields | None = None) -> Document:
     """The document of a row: a `Document`, or a mapping as `documents_of` takes it.
 
+    :param fields: The names of a mapping's fields, if they are others.
     :raises LineError: When it is neither, or has no valid id, or neither text nor title, or
         metadata that cannot be stored.
     """
     if isinstance(row, Mapping):
-        document = document_from_fields(dict(row))
+        document = document_from_fields(dict(row) if fields is None else fields.of(row))
     elif isinstance(row, Document):
-        fields = {"id": row.document_id, "text": row.text, "title": row.title}
-        document = document_from_fields({**fields, "metadata": row.metadata})
+        known = {"id": row.document_id, "text": row.text, "title": row.title}
+        document = document_from_fields({**known, "metadata": row.metadata})
         _check_sections(row.sections, len(row.text))
         document = replace(document, sections=row.sections)
     else:

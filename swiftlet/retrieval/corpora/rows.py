@@ -2,11 +2,13 @@
 
 import operator
 import os
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Protocol, runtime_checkable
 
 from swiftlet.retrieval.arguments import path_of
 from swiftlet.retrieval.corpora.collections import read_documents, read_qrels, read_queries
+from swiftlet.retrieval.corpora.fields import Fields
 from swiftlet.retrieval.corpora.identifiers import SeenIds, check_id
 from swiftlet.retrieval.corpora.lines import LineError, SkippableError, SkippedLines, refuse
 from swiftlet.retrieval.corpora.records import query
@@ -44,7 +46,9 @@ Queries = str | os.PathLike[str] | Mapping[str, str] | Iterable[Query]
 Judgements = str | os.PathLike[str] | Mapping[str, Mapping[str, int]]
 
 
-def documents_of(corpus: Corpus, *, skipped: SkippedLines | None = None) -> Iterator[Document]:
+def documents_of(
+    corpus: Corpus, *, skipped: SkippedLines | None = None, fields: Fields | None = None
+) -> Iterator[Document]:
     """The documents of a path as in `read_documents`, or of rows in memory, one after the other.
 
     A row is a `Document`, or a mapping with the fields of a line of JSON: an id ("_id", "id" or
@@ -53,11 +57,12 @@ def documents_of(corpus: Corpus, *, skipped: SkippedLines | None = None) -> Iter
     in ISO 8601.
 
     :param skipped: Collects the bad rows or lines, which are then left out.
+    :param fields: As in `read_documents`, for a path.
     :raises InvalidArgumentError: When `corpus` is none of these.
     :raises CollectionError: As `read_documents`; the message names the number of the row.
     """
     if isinstance(corpus, str | os.PathLike):
-        documents = read_documents(path_of("corpus", corpus), skipped=skipped)
+        documents = read_documents(path_of("corpus", corpus), skipped=skipped, fields=fields)
     else:
         documents = _documents(_rows(corpus), skipped)
     return _with_the_way_out(documents)
@@ -162,8 +167,10 @@ def _with_the_way_out(documents: Iterator[Document]) -> Iterator[Document]:
     try:
         yield from documents
     except SkippableError as error:
+        is_missing = re.search('there is no (document id|"text")', error.problem)
+        ways = "; --id-field, --title-field and --text-field name other fields" * bool(is_missing)
         problem = (
-            f"{error.problem}; the option --skip-bad-lines (in Python "
+            f"{error.problem}{ways}; the option --skip-bad-lines (in Python "
             "skipped=swiftlet.SkippedLines()) leaves it out"
         )
         raise CollectionError(error.path, problem, error.line_number) from error

@@ -1,7 +1,7 @@
-"""Rows of Parquet and Arrow files, and of datasets that Hugging Face's datasets has saved."""
+"""Rows of Parquet, Arrow and CSV files, and of datasets that Hugging Face's datasets has saved."""
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
@@ -12,8 +12,8 @@ from swiftlet.retrieval.extras import extra
 
 Record = TypeVar("Record")
 
-PARQUET, ARROW = ".parquet", ".arrow"
-TABLE_SUFFIXES = (PARQUET, ARROW)
+PARQUET, ARROW, CSV = ".parquet", ".arrow", ".csv"
+TABLE_SUFFIXES = (PARQUET, ARROW, CSV)
 _SAVED, _SPLITS = "state.json", "dataset_dict.json"
 _ROWS_AT_ONCE = 1_000
 
@@ -42,18 +42,20 @@ def parse_table(
     path: Path,
     parse: Callable[[Mapping[str, Any]], Record],
     skipped: SkippedLines | None = None,
+    texts: Collection[str] = (),
 ) -> Iterator[tuple[int, Record]]:
     """The result of `parse` for each row, with the row's number from 1; empty cells are left out.
 
     Only some rows are in memory at a time.
 
+    :param texts: Columns of CSV that are not read as numbers or dates.
     :raises MissingExtraError: When pyarrow is not installed.
     :raises CollectionError: When a file cannot be read; and, unless there is `skipped`, when
         `parse` raises `LineError` for a row.
     """
     number = 0
     for file in table_files(path):
-        for batch in _batches(file):
+        for batch in _batches(file, texts):
             for row in batch.to_pylist():
                 number += 1
                 filled = {name: value for name, value in row.items() if value is not None}
@@ -65,15 +67,26 @@ def parse_table(
                 yield number, record
 
 
-def _batches(file: Path) -> Iterator[Any]:
-    """The record batches of a file."""
+def _batches(file: Path, texts: Collection[str]) -> Iterator[Any]:
+    """The record batches of a file; of CSV, the columns `texts` stay as they are written."""
     with extra("arrow"):
         import pyarrow
+        import pyarrow.csv
         import pyarrow.parquet
     with read_errors(file), _library_errors(file, pyarrow.ArrowException):
         if file.suffix.lower() == PARQUET:
             with pyarrow.parquet.ParquetFile(file, memory_map=True) as table:
                 yield from table.iter_batches(_ROWS_AT_ONCE)
+            return
+        if file.suffix.lower() == CSV:
+            # An id such as 007 is no number.
+            yield from pyarrow.csv.open_csv(
+                file,
+                parse_options=pyarrow.csv.ParseOptions(newlines_in_values=True),
+                convert_options=pyarrow.csv.ConvertOptions(
+                    column_types=dict.fromkeys(texts, pyarrow.string()), strings_can_be_null=True
+                ),
+            )
             return
         with pyarrow.memory_map(str(file)) as source:
             try:

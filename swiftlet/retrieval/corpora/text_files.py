@@ -1,21 +1,14 @@
-"""Text and Markdown files as documents, one each."""
+"""Text and Markdown: their decoding, title and sections."""
 
 import codecs
 import re
-import stat
-from collections.abc import Iterator
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 
-from swiftlet.retrieval.corpora.identifiers import check_id
-from swiftlet.retrieval.corpora.lines import (
-    LONGEST_BYTES,
-    LineError,
-    SkippedLines,
-    read_errors,
-    refuse,
-)
 from swiftlet.retrieval.errors import CollectionError
-from swiftlet.retrieval.types import Document
+from swiftlet.retrieval.types import Span
 
 MARKDOWN_SUFFIXES = frozenset({".md", ".markdown"})
 TEXT_SUFFIXES = MARKDOWN_SUFFIXES | {".txt", ".rst"}
@@ -27,56 +20,46 @@ _UNDERLINES = {
     ".markdown": re.compile(r" {0,3}=+[ \t]*"),
     ".rst": re.compile(r"([-=~^\"#*+])\1{2,}[ \t]*"),
 }
+_SHORTEST_SECTION = 200
 
 
-def read_text_file(path: Path) -> Document:
-    """One file as a document; its id is the file's name.
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A document of a file; `place` distinguishes it from others of the same file."""
 
-    :raises CollectionError: When it cannot be read, is blank, longer than `LONGEST_BYTES` or not
-        UTF-8, or its name cannot be an id.
+    text: str
+    title: str
+    sections: tuple[Span, ...] = ()
+    place: str = ""
+    metadata: Mapping[str, object] = field(default_factory=dict)
+
+
+def text_part(path: Path, content: bytes) -> Part:
+    """The document of a text, Markdown or reStructuredText file.
+
+    :raises CollectionError: When it is blank or not UTF-8.
     """
-    return _read(path, path.parent)
+    text = _decode(path, content.removeprefix(codecs.BOM_UTF8)).replace("\r\n", "\n")
+    if not text or text.isspace():
+        raise CollectionError(path, "the file is empty")
+    if path.suffix.lower() in MARKDOWN_SUFFIXES:
+        return markdown_part(text, path.stem)
+    return Part(text, title_of(path.suffix.lower(), text) or path.stem)
 
 
-def read_text_folder(folder: Path, skipped: SkippedLines | None = None) -> Iterator[Document]:
-    """The text files of `folder` and its folders as documents, in the order of their paths.
+def markdown_part(text: str, otherwise: str) -> Part:
+    """The document of a text in Markdown, which is cut at its headings.
 
-    The id is the path below `folder`, with slashes. Hidden files and folders are left out,
-    and so are links to folders inside of `folder`.
-
-    :raises CollectionError: When a folder cannot be read; and, unless there is `skipped` to collect
-        them, when a file is bad as in `read_text_file`, or a link to a place outside the folder.
+    :param otherwise: The title of a text without a heading.
     """
-    for path in _files_and_links(folder):
-        try:
-            is_folder = _is_folder(path)
-            if is_folder or _is_text(path):
-                _check_is_within(path, folder)
-            if is_folder or not _is_text(path):
-                continue
-            document = _read(path, folder)
-        except CollectionError as error:
-            refuse(error, skipped)
-        else:
-            yield document
+    return Part(text, title_of(".md", text) or otherwise, _sections(text))
 
 
-def text_files(folder: Path) -> Iterator[Path]:
-    """The paths of the text files below `folder`, in order.
-
-    :raises CollectionError: When a folder cannot be read.
-    """
-    for path in _files_and_links(folder):
-        if _is_text(path) and not _is_folder(path):
-            yield path
-
-
-def title_of(path: Path, text: str) -> str:
-    """The first heading of a Markdown or reStructuredText file, or the stem of its name."""
-    suffix = path.suffix.lower()
+def title_of(suffix: str, text: str) -> str:
+    """The first heading of Markdown or reStructuredText, as the suffix says; empty if none."""
     underline = _UNDERLINES.get(suffix)
     if underline is None:
-        return path.stem
+        return ""
     fence = previous = ""
     # Only the beginning: a later heading belongs to a part of the document.
     for line in text[:10_000].split("\n"):
@@ -90,56 +73,19 @@ def title_of(path: Path, text: str) -> str:
             if previous and underline.fullmatch(line):
                 return previous
             previous = "" if underline.fullmatch(line) else line.strip()
-    return path.stem
+    return ""
 
 
-def _files_and_links(folder: Path) -> Iterator[Path]:
-    """All visible files below a folder, and links to folders, in order."""
-    pending = _visible_entries(folder)
-    while pending:
-        path = pending.pop()
-        if _is_folder(path) and not path.is_symlink():
-            pending.extend(_visible_entries(path))
-        else:
-            yield path
-
-
-def _is_folder(path: Path) -> bool:
-    with read_errors(path):
-        return path.is_dir()
-
-
-def _is_text(path: Path) -> bool:
-    return path.suffix.lower() in TEXT_SUFFIXES
-
-
-def _visible_entries(folder: Path) -> list[Path]:
-    with read_errors(folder):
-        entries = [entry for entry in folder.iterdir() if not entry.name.startswith(".")]
-    return sorted(entries, reverse=True)
-
-
-def _check_is_within(path: Path, folder: Path) -> None:
-    if path.is_symlink() and not path.resolve().is_relative_to(folder.resolve()):
-        raise CollectionError(path, "it is a link to a place outside the folder")
-
-
-def _read(path: Path, folder: Path) -> Document:
-    try:
-        document_id = check_id(path.relative_to(folder).as_posix(), "file name")
-    except LineError as error:
-        raise CollectionError(folder, str(error)) from error
-    with read_errors(path):
-        if not stat.S_ISREG(path.stat().st_mode):  # reading a pipe may never end
-            raise CollectionError(path, "it is no regular file")
-        with path.open("rb") as file:
-            content = file.read(LONGEST_BYTES + 1)
-    if len(content) > LONGEST_BYTES:
-        raise CollectionError(path, f"longer than {LONGEST_BYTES:,} bytes")
-    text = _decode(path, content.removeprefix(codecs.BOM_UTF8)).replace("\r\n", "\n")
-    if not text or text.isspace():
-        raise CollectionError(path, "the file is empty")
-    return Document(document_id, text, title_of(path, text))
+def _sections(text: str) -> tuple[Span, ...]:
+    """The spans between headings; a short one, such as a heading alone, has the next one, too."""
+    starts, at, fence = [0], 0, ""
+    for line in text.splitlines(keepends=True):
+        if found := _FENCE.match(line):
+            fence = "" if fence == found[1] else fence or found[1]
+        elif not fence and _HEADING.fullmatch(line.rstrip("\n")):
+            starts += [at] if at - starts[-1] >= _SHORTEST_SECTION else []
+        at += len(line)
+    return tuple(pairwise([*starts, len(text)])) if len(starts) > 1 else ()
 
 
 def _decode(path: Path, content: bytes) -> str:

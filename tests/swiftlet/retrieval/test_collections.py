@@ -250,7 +250,7 @@ def test_bad_queries_are_named_or_skipped(
         ("empty.jsonl", "", "the file is empty"),
         ("blank.tsv", "\n \r\n", "the file is empty"),
         ("empty.txt", "", "the file is empty"),
-        ("table.csv", "1,2", "not recognised: it must be a BEIR folder, a folder of text files"),
+        ("table.xls", "1,2", "not recognised: it must be a BEIR folder, a folder of files"),
         ("records.json", "[]", ".jsonl, .ndjson, .tsv (or these with .gz or .zst), "),
         ("book.txt.gz", "text", "not recognised"),
         ("noextension", "text", "not recognised"),
@@ -278,7 +278,7 @@ def test_a_damaged_gzip_file_is_refused(tmp_path: Path, damage: Callable[[bytes]
 
 def test_folders_without_the_needed_files_are_refused(write: Write, tmp_path: Path) -> None:
     folder = write("folder/data.bin", b"\x00").parent
-    assert "no valid document (.markdown, .md" in str(refusal(lambda: read_documents(folder)))
+    assert "no valid document (.docx, .htm" in str(refusal(lambda: read_documents(folder)))
     assert "no queries.jsonl" in str(refusal(lambda: read_queries(folder)))
     queries_only = write("beir/queries.jsonl", GOOD).parent
     write("beir/SOURCE.txt", "where it is from")

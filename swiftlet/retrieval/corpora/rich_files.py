@@ -1,0 +1,101 @@
+"""HTML, Word and PDF files as documents; needs the extra `files`."""
+
+import io
+import logging
+from collections.abc import Callable, Iterator
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+from zipfile import BadZipFile
+
+from swiftlet.retrieval.corpora.text_files import Part, markdown_part
+from swiftlet.retrieval.errors import CollectionError
+from swiftlet.retrieval.extras import extra
+
+_HTML, _WORD, _PDF = frozenset({".html", ".htm", ".xhtml"}), ".docx", ".pdf"
+RICH_SUFFIXES = _HTML | {_WORD, _PDF}
+
+
+def can_read(suffix: str) -> bool:
+    """Whether the package that reads files of this suffix is installed."""
+    package = {_WORD: "docx", _PDF: "pypdfium2"}.get(suffix, "trafilatura")
+    return find_spec(package) is not None
+
+
+def rich_parts(path: Path, content: bytes) -> Iterator[Part]:
+    """The document of an HTML or Word file, or those of the pages of a PDF.
+
+    :raises CollectionError: When it is damaged or encrypted, or has no text.
+    :raises MissingExtraError: When the package that reads it is not installed.
+    """
+    readers: dict[str, Callable[[Path, bytes], Iterator[Part]]] = {_WORD: _word, _PDF: _pages}
+    with extra("files"):
+        found = False
+        for part in readers.get(path.suffix.lower(), _web_page)(path, content):
+            found = True
+            yield part
+    if not found:
+        scanned = ": if it is scanned, have its text recognised first (OCR)"
+        problem = scanned if path.suffix.lower() == _PDF else ""
+        raise CollectionError(path, f"the file has no text{problem}")
+
+
+def _web_page(path: Path, content: bytes) -> Iterator[Part]:
+    """The main text of a page as Markdown, without navigation; all of it if none is found."""
+    import trafilatura
+
+    # Of bad pages, the package writes to the log what the missing text says, too.
+    logging.getLogger("trafilatura").setLevel(logging.CRITICAL)
+    text = trafilatura.extract(
+        content,
+        output_format="markdown",
+        include_formatting=True,
+        include_comments=False,
+        favor_recall=True,
+    )
+    if text := text or trafilatura.html2txt(content):
+        found = trafilatura.extract_metadata(content)
+        yield markdown_part(text, (found and found.title) or path.stem)
+
+
+def _word(path: Path, content: bytes) -> Iterator[Part]:
+    """The paragraphs and tables of a Word file as Markdown."""
+    import docx
+
+    try:
+        document = docx.Document(io.BytesIO(content))
+    except (BadZipFile, KeyError, ValueError) as error:
+        raise CollectionError(path, f"cannot be read as a Word file: {error}") from error
+    blocks = [_block(each) for each in document.iter_inner_content()]
+    if text := "\n\n".join(block for block in blocks if block.strip()):
+        yield markdown_part(text, document.core_properties.title or path.stem)
+
+
+def _block(block: Any) -> str:
+    if hasattr(block, "rows"):
+        rows = ([cell.text.replace("\n", " ") for cell in row.cells] for row in block.rows)
+        return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+    name = block.style.name if block.style is not None else ""
+    level = name.removeprefix("Heading ")
+    if name == "Title" or (level != name and level.isdecimal()):
+        return f"{'#' * (1 if name == 'Title' else min(6, int(level)))} {block.text}"
+    return str(block.text)
+
+
+def _pages(path: Path, content: bytes) -> Iterator[Part]:
+    """The pages of a PDF that have text."""
+    import pypdfium2
+
+    try:
+        with pypdfium2.PdfDocument(content) as document:
+            title = document.get_metadata_dict().get("Title") or path.stem
+            for number, page in enumerate(document, start=1):
+                text = page.get_textpage().get_text_range().replace("\r\n", "\n").strip()
+                if text:
+                    place = {"page": number, "pages": len(document)}
+                    yield Part(text, title, place=f"#page={number}", metadata=place)
+    except pypdfium2.PdfiumError as error:
+        problem = f"cannot be read as a PDF: {error}"
+        if "password" in f"{error}":
+            problem = "the PDF is encrypted: save it without a password"
+        raise CollectionError(path, problem) from error

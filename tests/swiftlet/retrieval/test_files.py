@@ -1,0 +1,249 @@
+"""HTML, Word, PDF and CSV files as documents, alone and in a folder."""
+
+import base64
+import sys
+from pathlib import Path
+
+import docx
+import pytest
+from matplotlib import rc_context
+from matplotlib.backends.backend_pdf import PdfPages
+from matplotlib.figure import Figure
+
+from swiftlet.retrieval.corpora import files
+from swiftlet.retrieval.corpora.collections import read_documents, unread_files
+from swiftlet.retrieval.corpora.fields import Fields
+from swiftlet.retrieval.corpora.lines import SkippedLines
+from swiftlet.retrieval.corpora.rows import documents_of
+from swiftlet.retrieval.errors import CollectionError, MissingExtraError
+from swiftlet.retrieval.types import Document
+from tests.command_line import refusal, swiftlet
+
+WORDS = "Ferns grow in the shade of old trees, and their spores travel with the wind. " * 6
+PAGE = f"""<html><head><title>Ferns - A site about plants</title></head><body>
+<nav><ul><li><a href="/">Home</a></li><li><a href="/shop">Shop</a></li></ul></nav>
+<article><h1>Ferns</h1><p>{WORDS}</p><h2>Spores</h2><p>{WORDS}</p><pre><code>water(fern)
+wait(7)</code></pre></article><footer><a href="/imprint">Imprint</a></footer></body></html>"""
+# An empty page that opens with the password "secret".
+ENCRYPTED = base64.b64decode(
+    """
+    JVBERi0xLjMKJeLjz9MKMSAwIG9iago8PAovUHJvZHVjZXIgPGI3MjU5NjE3YTM+Cj4+CmVuZG9iagoyIDAgb2JqCjw8
+    Ci9UeXBlIC9QYWdlcwovQ291bnQgMQovS2lkcyBbIDQgMCBSIF0KPj4KZW5kb2JqCjMgMCBvYmoKPDwKL1R5cGUgL0Nh
+    dGFsb2cKL1BhZ2VzIDIgMCBSCj4+CmVuZG9iago0IDAgb2JqCjw8Ci9UeXBlIC9QYWdlCi9SZXNvdXJjZXMgPDwKPj4K
+    L01lZGlhQm94IFsgMC4wIDAuMCA3MiA3MiBdCi9QYXJlbnQgMiAwIFIKPj4KZW5kb2JqCjUgMCBvYmoKPDwKL1YgMQov
+    UiAyCi9MZW5ndGggNDAKL1AgNDI5NDk2NzI5MgovRmlsdGVyIC9TdGFuZGFyZAovTyA8ZTVhOGQyNjg3YmQ5ZDBjZmY5
+    NDZiN2FjNTVmNTEwODFkY2YwZDExNjU1NGM0YmZjYjBhNWU0NDZmNjllYTQ4YT4KL1UgPGE3ZjY0YTU1NTI0YTcwOGJl
+    NmYwYmQ3NzMxOWIxODE5Nzk0OTNkYzI1NGI1NmQwMGViNDMwZGY0Mjc1MTI5ZGM+Cj4+CmVuZG9iagp4cmVmCjAgNgow
+    MDAwMDAwMDAwIDY1NTM1IGYgCjAwMDAwMDAwMTUgMDAwMDAgbiAKMDAwMDAwMDA1OSAwMDAwMCBuIAowMDAwMDAwMTE4
+    IDAwMDAwIG4gCjAwMDAwMDAxNjcgMDAwMDAgbiAKMDAwMDAwMDI1OSAwMDAwMCBuIAp0cmFpbGVyCjw8Ci9TaXplIDYK
+    L1Jvb3QgMyAwIFIKL0luZm8gMSAwIFIKL0lEIFsgPGY4ZTdjM2EwYTIyMGVjMjIwNjA0MDc5MDE0OTU5NmNmPiA8Zjhl
+    N2MzYTBhMjIwZWMyMjA2MDQwNzkwMTQ5NTk2Y2Y+IF0KL0VuY3J5cHQgNSAwIFIKPj4Kc3RhcnR4cmVmCjQ3MwolJUVP
+    Rgo=
+    """
+)
+
+
+def write_pdf(path: Path, *texts: str) -> None:
+    with rc_context({"pdf.fonttype": 42}), PdfPages(path) as pages:
+        for text in texts:
+            figure = Figure()
+            figure.text(0.1, 0.5, text)
+            pages.savefig(figure)
+
+
+def write_word(path: Path) -> None:
+    document = docx.Document()
+    document.add_heading("Mosses", 0)
+    document.add_heading("Where", 1)
+    document.add_paragraph(WORDS)
+    document.add_heading("When", 1)
+    document.add_paragraph(WORDS)
+    table = document.add_table(1, 2)
+    table.cell(0, 0).text, table.cell(0, 1).text = "March", "green"
+    document.save(str(path))
+
+
+def only(path: Path) -> Document:
+    (document,) = read_documents(path)
+    return document
+
+
+def sections(document: Document) -> list[str]:
+    return [document.text[start:end] for start, end in document.sections]
+
+
+def test_a_web_page_is_its_main_text_cut_at_headings(tmp_path: Path) -> None:
+    (tmp_path / "ferns.html").write_text(PAGE)
+    document = only(tmp_path / "ferns.html")
+    assert (document.document_id, document.title) == ("ferns.html", "Ferns")
+    assert "Ferns grow in the shade" in document.text
+    assert not any(word in document.text for word in ("Home", "Shop", "Imprint"))
+    first, second = sections(document)
+    assert first.startswith("# Ferns")
+    assert second.startswith("## Spores")
+    assert "water(fern)\nwait(7)" in second
+
+
+def test_a_page_without_main_text_is_taken_whole(tmp_path: Path) -> None:
+    (tmp_path / "short.htm").write_text("<html><body><p>Hello, moss.</p></body></html>")
+    assert only(tmp_path / "short.htm").text.strip() == "Hello, moss."
+
+
+def test_the_encoding_of_a_page_is_recognised(tmp_path: Path) -> None:
+    page = PAGE.replace("Ferns grow", "Größe: Farne wachsen").replace(
+        "<head>", '<head><meta charset="iso-8859-1">'
+    )
+    (tmp_path / "page.html").write_bytes(page.encode("latin-1"))
+    assert "Größe: Farne wachsen" in only(tmp_path / "page.html").text
+
+
+def test_a_word_file_has_headings_paragraphs_and_tables(tmp_path: Path) -> None:
+    write_word(tmp_path / "mosses.docx")
+    document = only(tmp_path / "mosses.docx")
+    assert document.title == "Mosses"
+    first, second = sections(document)
+    assert first.startswith("# Mosses\n\n# Where\n\nFerns")
+    assert second.startswith("# When")
+    assert second.endswith("| March | green |")
+
+
+def test_each_page_of_a_pdf_that_has_text_is_a_document(tmp_path: Path) -> None:
+    write_pdf(tmp_path / "book.pdf", "Lichens live on stones", "", "Algae live in water")
+    first, last = read_documents(tmp_path / "book.pdf")
+    assert (first.document_id, first.title) == ("book.pdf#page=1", "book")
+    assert (first.text, last.text) == ("Lichens live on stones", "Algae live in water")
+    assert last.metadata == {"file": "book.pdf", "page": 3, "pages": 3}
+
+
+def test_markdown_is_cut_at_headings_but_not_within_code(tmp_path: Path) -> None:
+    text = f"# One\n\n## Two\n\n{WORDS}\n```sh\n# no heading\n{WORDS}\n```\n## Three\n\nEnd.\n"
+    (tmp_path / "a.md").write_text(text)
+    found = sections(only(tmp_path / "a.md"))
+    assert [each.partition("\n")[0] for each in found] == ["# One", "## Three"]
+    assert "".join(found) == text
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "problem"),
+    [
+        ("a.pdf", ENCRYPTED, "the PDF is encrypted: save it without a password"),
+        ("a.pdf", b"%PDF-1.4 nonsense", "cannot be read as a PDF: Failed to load document"),
+        ("a.docx", b"PK\3\4nonsense", "cannot be read as a Word file: File is not a zip file"),
+        ("a.html", b"<html><body></body></html>", "the file has no text"),
+    ],
+)
+def test_a_bad_file_is_named_and_the_others_are_read(
+    name: str, content: bytes, problem: str, tmp_path: Path
+) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(CollectionError, match=problem):
+        list(read_documents(tmp_path / name))
+    (tmp_path / "good.txt").write_text("Good.")
+    skipped = SkippedLines()
+    assert [each.text for each in read_documents(tmp_path, skipped=skipped)] == ["Good."]
+    assert problem in skipped.messages[0]
+    assert f"{tmp_path / name}" in skipped.messages[0]
+
+
+def test_a_scanned_pdf_is_named(tmp_path: Path) -> None:
+    write_pdf(tmp_path / "scan.pdf", "", "")
+    with pytest.raises(CollectionError, match=r"no text: if it is scanned, .* \(OCR\)"):
+        only(tmp_path / "scan.pdf")
+
+
+def test_files_that_are_not_read_are_counted(tmp_path: Path) -> None:
+    for name in ("a.txt", "b.bin", "c.bin", "d.csv", "e", ".hidden.bin"):
+        (tmp_path / name).write_text("x")
+    found = "4 files skipped: 2 .bin, 1 .csv, 1 without a suffix; name each file of .csv to index"
+    assert found in unread_files(tmp_path)
+    result = swiftlet("index", tmp_path, "--out", tmp_path.with_name("index"))
+    assert found in result.stderr.replace("\n", " ")
+    assert unread_files(tmp_path / "a.txt") == ""
+
+
+def test_without_the_packages_a_folder_says_what_it_needs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files, "can_read", lambda suffix: suffix != ".pdf")
+    (tmp_path / "a.txt").write_text("x")
+    write_pdf(tmp_path / "b.pdf", "Lichens")
+    assert [each.document_id for each in read_documents(tmp_path)] == ["a.txt"]
+    sentence = unread_files(tmp_path)
+    assert sentence.startswith("1 file skipped: 1 .pdf; pip install")
+    assert sentence.endswith("'.[files]' in Swiftlet's source reads .pdf")
+    monkeypatch.setitem(sys.modules, "pypdfium2", None)
+    with pytest.raises(MissingExtraError, match="'pypdfium2' is not installed"):
+        only(tmp_path / "b.pdf")
+
+
+CSV = """isbn,name,abstract,note,year
+007,First,"About ferns,
+and ice",cold,2019
+008,Second,,warm,2020
+009,Third,Trees,,2021
+"""
+
+
+def test_columns_of_csv_are_named(tmp_path: Path) -> None:
+    (tmp_path / "books.csv").write_text(CSV)
+    skipped = SkippedLines()
+    fields = Fields(id="isbn", title="name", text=("abstract", "note"))
+    found = list(documents_of(tmp_path / "books.csv", skipped=skipped, fields=fields))
+    assert found == [
+        Document("007", "About ferns,\nand ice\ncold", "First", {"year": 2019}),
+        Document("008", "warm", "Second", {"year": 2020}),
+        Document("009", "Trees", "Third", {"year": 2021}),
+    ]
+    assert skipped.count == 0
+
+
+def test_json_lines_have_fields_of_other_names(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text('{"key": "k", "id": 5, "body": "Text", "a": 1, "b": 2}\n')
+    fields = Fields(id="key", text=("body",), metadata=("b", "id"))
+    (found,) = documents_of(tmp_path / "a.jsonl", fields=fields)
+    assert found == Document("k", "Text", "", {"b": 2, "id": 5})
+
+
+def test_the_command_names_fields_and_what_is_missing(tmp_path: Path) -> None:
+    (tmp_path / "books.csv").write_text(CSV)
+    out = "--out", tmp_path / "index"
+    plain = refusal(swiftlet("index", tmp_path / "books.csv", *out))
+    assert "there is no document id: none of the fields _id, id, document_id; --id-field" in plain
+    named = "--id-field", "isbn", "--text-field"
+    missing = refusal(swiftlet("index", tmp_path / "books.csv", *out, *named, "body"))
+    assert "there is no 'body'; the fields are isbn, name, abstract, note, year; the" in missing
+    refused = refusal(swiftlet("index", tmp_path / "books.csv", *out, *named, "abstract"))
+    assert "row 2: there is no 'abstract'" in refused
+    assert "--skip-bad-lines" in refused
+    result = swiftlet("index", tmp_path / "books.csv", *out, *named, "note", "--metadata", "year")
+    assert "row 3" in refusal(result)
+    done = swiftlet(
+        "index", tmp_path / "books.csv", *out, *named, "name", "--metadata", "year", "--dense-only"
+    )
+    assert "3 documents" in done.stdout
+    (tmp_path / "a.txt").write_text("x")
+    folder = refusal(swiftlet("index", tmp_path / "a.txt", *out, "--id-field", "isbn"))
+    assert "fields can be named of JSON lines and tables, not of text" in folder
+
+
+def test_of_many_columns_only_some_are_listed(tmp_path: Path) -> None:
+    names = [f"c{number}" for number in range(300)]
+    rows = [",".join(names), ",".join("x" for _ in names)]
+    (tmp_path / "wide.csv").write_text("\n".join(rows) + "\n")
+    with pytest.raises(CollectionError, match=r"c19 and 280 more; the option --skip"):
+        list(documents_of(tmp_path / "wide.csv", fields=Fields(id="c0", text=("body",))))
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        (b"_id,text\n1,a,b\n", "cannot be read: CSV parse error"),
+        (b"_id,text\n1,\xff\xfe\n", "cannot be read"),
+        (b"_id,text\n", "there is no valid document"),
+    ],
+)
+def test_bad_csv_is_refused_in_a_sentence(content: bytes, problem: str, tmp_path: Path) -> None:
+    (tmp_path / "bad.csv").write_bytes(content)
+    with pytest.raises(CollectionError, match=problem) as caught:
+        list(read_documents(tmp_path / "bad.csv"))
+    assert "\n" not in f"{caught.value}"
