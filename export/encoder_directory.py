@@ -1,6 +1,6 @@
 """Exports a torch encoder to an encoder directory."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from export.parity import torch_reference
 from export.quality import Collection
 from export.source import Source, load_source
 from export.variants import Variants
-from swiftlet.retrieval.encoder import CANONICAL_FILE, MODEL_FILES, TOKENIZER_FILE, Precision
+from swiftlet.retrieval.encoder import CANONICAL_FILE, MODEL_FILES, TOKENIZER_FILE, Precision, Role
 from swiftlet.retrieval.errors import InvalidArgumentError
 from swiftlet.retrieval.manifest import Manifest, write_manifest
 from swiftlet.retrieval.publication import check_target, published
@@ -37,6 +37,7 @@ def export_encoder(
     split: str = "test",
     origin: str | None = None,
     space: str | None = None,
+    prompts: Mapping[Role, str] | None = None,
     progress: Progress | None = None,
 ) -> Manifest:
     """Export `model` and write the encoder directory `out`, completely or not at all.
@@ -53,6 +54,7 @@ def export_encoder(
     :param origin: The origin of the weights, for the manifest; by default the name of the model.
     :param space: The embedding space of the document encoder that this query encoder was trained
         for; by default that of the training run that made `model`, or else its own fingerprint.
+    :param prompts: What stands before queries and before passages; by default the model's own.
     :raises InvalidArgumentError: When an argument is out of range, or `out` must not be written.
     :raises ModelError: When `model` cannot be loaded.
     :raises ArtefactError: When `model` was altered after the training run.
@@ -67,7 +69,7 @@ def export_encoder(
     texts = [] if calibrate is None else calibration_texts(calibrate)
     report("Loading the model")
     trained = trained_encoder(model)
-    source = load_source(model, pooling=pooling, max_tokens=max_tokens)
+    source = load_source(model, pooling=pooling, max_tokens=max_tokens, prompts=prompts)
     precisions = _chosen(precisions, source)
     if trained is not None:
         name, origin = name or trained.name, origin or trained.name

@@ -60,6 +60,7 @@ def torch_reference(source: Source, tokenizer: Tokenizer) -> Reference:
     lengths = lengths_to_sample(source.max_tokens, tokenizer.num_special_tokens)
     too_long = 2 * source.max_tokens
     texts = [*sample_texts(source.tokenizer_json, [*lengths, too_long]), *_AWKWARD_TEXTS]
+    texts += [prompt + text for prompt in filter(None, source.prompts.values()) for text in texts]
     texts = [normalise(text).strip() for text in texts]
     rows, num_tokens = [], []
     with quiet(), _one_thread():

@@ -12,7 +12,7 @@ from swiftlet.retrieval.corpora.collections import (
     read_qrels,
     read_queries,
 )
-from swiftlet.retrieval.encoder import Encoder
+from swiftlet.retrieval.encoder import OnnxEncoder
 from swiftlet.retrieval.types import Document, Qrels, Query
 
 METRIC = "nDCG@10"
@@ -59,7 +59,8 @@ class QualityChange:
         return round(self.quantised - self.fp32, 4)
 
 
-def exact_quality(encoder: Encoder, collection: Collection) -> float:
+def exact_quality(encoder: OnnxEncoder, collection: Collection) -> float:
     """nDCG@10 of exact search with `encoder` for queries and documents, to four decimals."""
-    run = exact_run(encoder, encoder, collection.documents, collection.queries, _TOP_K)
+    encoders = encoder.reading("query"), encoder.reading("passage")
+    run = exact_run(*encoders, collection.documents, collection.queries, _TOP_K)
     return round(evaluate(run, collection.qrels, [METRIC])[METRIC], 4)

@@ -1,9 +1,11 @@
 """Loads a checkpoint from disk or from the hub as a torch encoder for export."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from swiftlet.retrieval.encoder import Role
 from swiftlet.retrieval.errors import InvalidArgumentError
 from swiftlet.retrieval.extras import extra
 from training.model.errors import ModelError
@@ -11,6 +13,7 @@ from training.model.loading import (
     choose_max_tokens,
     find_model,
     load_model,
+    prompts_of,
     truncating_tokenizer,
 )
 from training.model.lookup import is_lookup
@@ -26,7 +29,7 @@ class Source:
     """A torch encoder, Transformer → Pooling → … → Normalize or a look-up one, and its tokenizer.
 
     It gives a text so many `vectors` of `dim` numbers. `tokenizer_json` truncates to `max_tokens`,
-    special tokens included, and never pads.
+    special tokens included, and never pads. `prompts` stand before queries and before passages.
     """
 
     model: "SentenceTransformer"
@@ -36,6 +39,7 @@ class Source:
     pooling: str
     dim: int
     vectors: int = 1
+    prompts: Mapping[Role, str] = field(default_factory=dict)
 
     @property
     def is_lookup(self) -> bool:
@@ -44,12 +48,17 @@ class Source:
 
 
 def load_source(
-    model: str | Path, *, pooling: str | None = None, max_tokens: int | None = None
+    model: str | Path,
+    *,
+    pooling: str | None = None,
+    max_tokens: int | None = None,
+    prompts: Mapping[Role, str] | None = None,
 ) -> Source:
     """Load a Sentence Transformers directory, or any Hugging Face checkpoint with `pooling`.
 
     `model` is a directory or a name on the hub. A normalisation is added if the model has none.
-    `max_tokens` defaults to the model's own setting. Code that comes with a model is never run.
+    `max_tokens` and `prompts` default to the model's own. Code that comes with a model is never
+    run.
 
     :raises InvalidArgumentError: When there is no such model, `pooling` is missing or contradicts
         the model, or `max_tokens` is out of range.
@@ -61,6 +70,8 @@ def load_source(
     folder = find_model(model)
     # The optimiser of ONNX Runtime recognises only eager attention.
     encoder = load_model(folder, attention="eager")
+    prompts = {**prompts_of(encoder), **(prompts or {})}
+    encoder.default_prompt_name = None  # `encode` would put it before every text
     _complete(encoder, folder, pooling)
     chosen = choose_max_tokens(encoder, max_tokens)
     if is_lookup(encoder):
@@ -75,6 +86,7 @@ def load_source(
         pooling="mean" if is_lookup(encoder) else pooling_of(encoder),
         dim=_embedding_dimension(encoder),
         vectors=vectors_of(encoder),
+        prompts=prompts,
     )
 
 

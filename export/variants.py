@@ -129,11 +129,17 @@ class Variants:
             embedding_space=self._space,
             files=describe_files(self._directory, present),
             created_by=f"swiftlet {version('swiftlet-retrieval')}",
-            details={**details, **self._vectors()},
+            details={**details, **self._of_source()},
         )
 
-    def _vectors(self) -> dict[str, int]:
-        return {} if self._source.vectors == 1 else {"vectors": self._source.vectors}
+    def _of_source(self) -> dict[str, Any]:
+        """What few models have."""
+        found: dict[str, Any] = {}
+        if self._source.vectors > 1:
+            found["vectors"] = self._source.vectors
+        if any(self._source.prompts.values()):
+            found["prompts"] = dict(self._source.prompts)
+        return found
 
     def _measure(self, precision: Precision) -> Parity:
         parity = measure_parity(self.open(precision), self._reference)

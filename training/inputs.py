@@ -1,10 +1,12 @@
 """Creates the encoders, the data and the sampler that a recipe describes."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import torch
 
 from swiftlet.indexing.progress import Progress
+from swiftlet.retrieval.encoder import Role
 from swiftlet.retrieval.errors import InvalidArgumentError
 from swiftlet.retrieval.passages import PassageSplitter
 from swiftlet.retrieval.tokenizer import Tokenizer
@@ -33,15 +35,15 @@ def make_dual_encoder(recipe: Recipe) -> DualEncoder:
     :raises RetrievalError: When a model cannot be loaded, or the two models cannot be combined.
     """
 
-    def load(settings: TowerTable) -> Tower:
-        tower = Tower.load(settings.settings())
+    def load(settings: TowerTable, role: Role) -> Tower:
+        tower = Tower.load(replace(settings.settings(), role=role))
         if settings.gradient_checkpointing:
             tower.set_gradient_checkpointing(True)
         return tower
 
-    of_queries = load(recipe.query_encoder)
+    of_queries = load(recipe.query_encoder, "query")
     is_one = recipe.dual_encoder.sharing == "all"
-    of_documents = of_queries if is_one else load(recipe.document_encoder)
+    of_documents = of_queries if is_one else load(recipe.document_encoder, "passage")
     return DualEncoder(of_queries, of_documents, **recipe.dual_encoder.model_dump())
 
 

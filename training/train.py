@@ -166,7 +166,7 @@ def memory_advice(recipe: Recipe) -> str:
 def output_key(tower: Tower, recipe: Recipe) -> str:
     """The key of the embedding cache: everything that the outputs of the model depend on."""
     space = embedding_space(tower.with_projection(None))
-    return f"{space} {tower.max_tokens} {recipe.optimiser.precision}"
+    return f"{space} {tower.max_tokens} {recipe.optimiser.precision}{tower.prompt}"
 
 
 def _publish(

@@ -23,6 +23,7 @@ from service.problems import (
 )
 from service.schemas import EmbeddingsAnswer, RequestFields, RequestModel, Searchable
 from service.state import LoadedIndex, Service
+from swiftlet.retrieval.encoder import OnnxEncoder, Role
 from swiftlet.retrieval.errors import InvalidArgumentError
 from swiftlet.retrieval.stages.encode import Encode, Tokenise
 from swiftlet.retrieval.types import Embeddings
@@ -53,6 +54,11 @@ def embeddings_router(service: Service) -> APIRouter:
         ]
         model: str = Field("", description="any text, which is ignored")
         encoding_format: Literal["float", "base64"] = Field("float", description="float or base64")
+        input_type: Literal["query", "passage", "document"] = Field(
+            "query",
+            description="what the texts are, for an encoder with prompts: query or passage "
+            "(document is the same)",
+        )
         dimensions: int | None = Field(None, description="the dimensions of the encoder, or null")
         user: str = Field("", description="any text, which is ignored")
 
@@ -78,7 +84,7 @@ def embeddings_router(service: Service) -> APIRouter:
                 "are not shortened",
             )
         completed = await service.executor.map(
-            partial(_encode, loaded),
+            partial(_encode, loaded, "query" if asked.input_type == "query" else "passage"),
             asked.input,
             deadline=context.began + limits.timeout_ms / 1000,
             receive=request.receive,
@@ -96,8 +102,10 @@ def _listed(given: object) -> object:
     return [given] if isinstance(given, str) else given
 
 
-def _encode(loaded: LoadedIndex, text: str) -> _Encoded:
+def _encode(loaded: LoadedIndex, role: Role, text: str) -> _Encoded:
     encoder = loaded.searcher.encoder
+    if role == "passage" and isinstance(encoder, OnnxEncoder):
+        encoder = encoder.reading(role)
     began = perf_counter()
     token_ids = encoder.tokenise(text)
     tokenised = perf_counter()

@@ -132,7 +132,8 @@ class Adaptation:
         encoder = self.train(index, texts, working)
         comparison = IndexComparison(index)
         before, after = (
-            comparison.retriever(each) for each in (self._before, OnnxEncoder.load(encoder))
+            comparison.retriever(each)
+            for each in (self._before, OnnxEncoder.load(encoder, role="query"))
         )
         test = compare(before, after, comparison.judgements(texts.test))
         return encoder, {

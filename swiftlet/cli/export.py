@@ -12,6 +12,7 @@ from swiftlet.retrieval.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
     from export.report import EncoderReport
+    from swiftlet.retrieval.encoder import Role
     from swiftlet.retrieval.manifest import Manifest
 
 
@@ -50,6 +51,14 @@ def export(
             help="Write nothing: measure parity, quality and latency of the encoder there.",
         ),
     ] = False,
+    query_prompt: Annotated[
+        str | None,
+        typer.Option(help="What stands before queries.", show_default="the model's own prompt"),
+    ] = None,
+    passage_prompt: Annotated[
+        str | None,
+        typer.Option(help="What stands before passages.", show_default="the model's own prompt"),
+    ] = None,
     weight: Annotated[
         float | None,
         typer.Option(
@@ -75,7 +84,8 @@ def export(
     if is_cross_encoder(find_model(model)):
         of_encoders = {
             "--pooling": pooling, "--calibrate": calibrate, "--collection": collection,
-            "--verify": verify or None,
+            "--verify": verify or None, "--query-prompt": query_prompt,
+            "--passage-prompt": passage_prompt,
         }  # fmt: skip
         if given := [option for option, value in of_encoders.items() if value is not None]:
             raise InvalidArgumentError(
@@ -98,7 +108,10 @@ def export(
             f"{model} is an encoder, which takes no --weight: it is for cross-encoders"
         )
     if verify:
-        writing = {"--name": name, "--calibrate": calibrate, "--overwrite": overwrite or None}
+        writing = {
+            "--name": name, "--calibrate": calibrate, "--overwrite": overwrite or None,
+            "--query-prompt": query_prompt, "--passage-prompt": passage_prompt,
+        }  # fmt: skip
         if contradicting := [option for option, value in writing.items() if value is not None]:
             raise InvalidArgumentError(
                 f"{contradicting[0]} is for writing {out}, but --verify only measures it"
@@ -115,6 +128,7 @@ def export(
         )
         _print_verified(report, out)
         return
+    prompts: dict[Role, str | None] = {"query": query_prompt, "passage": passage_prompt}
     manifest = export_encoder(
         model,
         out,
@@ -125,10 +139,13 @@ def export(
         calibrate=calibrate,
         collection=collection,
         split=split,
+        prompts={role: prompt for role, prompt in prompts.items() if prompt is not None},
         overwrite=overwrite,
         progress=_print_progress,
     )
     output.print(f"[bold]{out}[/]: {manifest.dim} dimensions", soft_wrap=True)
+    for role, prompt in manifest.details.get("prompts", {}).items():
+        output.print(f"Before each {role}: {prompt!r}", markup=False, soft_wrap=True)
     _print_report(EncoderReport.of_manifest(manifest))
 
 

@@ -193,7 +193,7 @@ class Assembly:
         texts = sample_queries(corpus, count, np.random.default_rng(_SEED))
         # The document encoder reads them; the first of several vectors is that of the [CLS] token.
         queries = np.ascontiguousarray(
-            encode_texts(self.encoder, texts, self.threads)[:, : index.dim]
+            encode_texts(self.encoder.reading("query"), texts, self.threads)[:, : index.dim]
         )
         rows = index.search(queries[0], size)[1]
         if len(rows) != size:

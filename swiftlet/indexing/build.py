@@ -62,6 +62,7 @@ class BuildSettings:
             max_tokens=encoder.max_tokens if self.truncate else self.passage_tokens,
             overlap_tokens=0 if self.truncate else self.overlap_tokens,
             truncate=self.truncate,
+            prompt=encoder.prompt,
         )
 
     def details(self, encoder: OnnxEncoder) -> dict[str, Any]:
@@ -114,7 +115,7 @@ def build_index(
         details, splitter, embeddings_of = documents.details, documents, documents.copy_embeddings
         documents, embeddings_file = documents.documents(), _COPIED_FILE
     else:
-        encoder = OnnxEncoder.load(encoder_directory, precision=settings.precision)
+        encoder = OnnxEncoder.load(encoder_directory, precision=settings.precision, role="passage")
         details, splitter = settings.details(encoder), settings.splitter(encoder)
         embeddings_of = partial(encode_corpus, encoder=encoder, threads=threads)
         embeddings_file = _EMBEDDINGS_FILE

@@ -49,7 +49,7 @@ class EncodedCorpus(SplitBefore, ABC):
 
         :raises ArtefactError: When it is another one, or damaged.
         """
-        encoder = OnnxEncoder.load(directory, precision=self.details["precision"])
+        encoder = OnnxEncoder.load(directory, precision=self.details["precision"], role="passage")
         if encoder.manifest.fingerprint != self.details["encoder_fingerprint"]:
             raise ArtefactError(
                 f"{self.name} were encoded by {self.details['encoder']!r}, and not by {directory}: "

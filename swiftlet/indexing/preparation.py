@@ -31,7 +31,9 @@ class Preparation:
         :raises ArtefactError: As `encoder`.
         """
         encoder = self.encoder(manifest)
-        splitter = PassageSplitter(encoder.tokenizer, **manifest.details["splitting"])
+        splitter = PassageSplitter(
+            encoder.tokenizer, **manifest.details["splitting"], prompt=encoder.prompt
+        )
         split = [[*splitter.split(document)] for document in documents]
         texts = [
             encoder_text(document.title, passage.text)
@@ -72,7 +74,7 @@ def load_encoder(directory: Path, manifest: Manifest) -> OnnxEncoder:
     :raises ArtefactError: When the encoder is damaged, or is another one.
     """
     details = manifest.details
-    encoder = OnnxEncoder.load(directory, precision=details["precision"])
+    encoder = OnnxEncoder.load(directory, precision=details["precision"], role="passage")
     if encoder.manifest.fingerprint != details["encoder_fingerprint"]:
         raise ArtefactError(
             f"the index was built by the encoder {details['encoder']!r} "

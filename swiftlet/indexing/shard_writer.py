@@ -79,7 +79,7 @@ def write_shard(
     """
     settings, progress, out = settings or BuildSettings(), progress or Silence(), out.resolve()
     check_target(out, overwrite=overwrite, kind=KIND)
-    encoder = OnnxEncoder.load(encoder_directory, precision=settings.precision)
+    encoder = OnnxEncoder.load(encoder_directory, precision=settings.precision, role="passage")
     splitter = settings.splitter(encoder)
     threads = settings.threads or available_processors()
     part = _Part(documents, shard)

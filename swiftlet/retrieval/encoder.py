@@ -3,6 +3,7 @@
 import json
 import os
 from collections.abc import Sequence
+from copy import copy
 from pathlib import Path
 from typing import Literal, Protocol
 
@@ -29,6 +30,9 @@ MODEL_FILES: dict[Precision, str] = {
     "int8": "model_int8.onnx",
     "int8_static": "model_int8_static.onnx",
 }
+Role = Literal["query", "passage"]
+"""What a text is: some models read a prompt before each query, and another before each passage."""
+
 TOKENIZER_FILE = "tokenizer.json"
 CANONICAL_FILE = "canonical.json"
 
@@ -72,7 +76,11 @@ class OnnxEncoder:
     With dynamic int8, the other texts of a batch change an embedding, so each text runs alone: the
     same text has the same embedding, bit for bit, alone or under load. Thread-safe; to use more
     cores, call it from more threads.
+
+    The `prompt` stands before each text; `reading` gives an encoder with that of a role.
     """
+
+    prompt = ""
 
     def __init__(
         self,
@@ -102,6 +110,7 @@ class OnnxEncoder:
         directory: Path,
         *,
         precision: Precision | None = None,
+        role: Role | None = None,
         verify: bool = True,
         threads: int = 1,
     ) -> "OnnxEncoder":
@@ -109,6 +118,7 @@ class OnnxEncoder:
 
         If an older manifest has no default precision, int8 is used if there is such a model.
 
+        :param role: What its texts are; without, they have no prompt.
         :param verify: Whether to hash every file and encode the canonical texts again.
         :param threads: How many threads share the work of one text. More than one is only for
             measurements: for texts as short as queries, encoding several at once gains more.
@@ -130,11 +140,17 @@ class OnnxEncoder:
         if verify:
             encoder._check_vocabulary(directory)
             encoder._check_canonical(directory / CANONICAL_FILE)
-        return encoder
+        return encoder if role is None else encoder.reading(role)
+
+    def reading(self, role: Role) -> "OnnxEncoder":
+        """This encoder for texts of a role: with the prompt that its manifest has for them."""
+        found = copy(self)
+        found.prompt = self.manifest.details.get("prompts", {}).get(role, "")
+        return found
 
     def tokenise(self, text: str) -> list[int]:
-        """Token ids of one text, special tokens included, truncated to `max_tokens`."""
-        return self.tokenizer.encode(text)
+        """Token ids of the prompt and one text, with special tokens, truncated to `max_tokens`."""
+        return self.tokenizer.encode(self.prompt + text if self.prompt else text)
 
     def inputs(self, token_ids: Sequence[int]) -> dict[str, NDArray[np.int64]]:
         """The inputs of the graph for one tokenised text, (1, tokens) each."""

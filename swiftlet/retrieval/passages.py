@@ -15,9 +15,9 @@ from swiftlet.retrieval.types import Document, Passage, Span
 class PassageSplitter:
     """Splits documents into passages of at most `max_tokens` tokens.
 
-    `max_tokens` includes the special tokens and the document's title, of which at most half a
-    passage counts. With a longer title, a passage exceeds `max_tokens`, and the encoder truncates
-    it at its own limit.
+    `max_tokens` includes the special tokens, the encoder's `prompt` and the document's title, of
+    which at most half a passage counts. With a longer title, a passage exceeds `max_tokens`, and
+    the encoder truncates it at its own limit.
 
     The passages of a section are equally long and overlap by about `overlap_tokens`; the stride is
     their length minus the overlap. With `truncate`, a document is one passage, of which the encoder
@@ -28,9 +28,10 @@ class PassageSplitter:
     max_tokens: int
     overlap_tokens: int
     truncate: bool = False
+    prompt: str = ""
 
     def __post_init__(self) -> None:
-        smallest = self.tokenizer.num_special_tokens + 8
+        smallest = self._fixed_tokens + 8
         if not smallest <= self.max_tokens <= self.tokenizer.max_tokens:
             raise InvalidArgumentError(
                 f"a passage of {self.max_tokens} tokens is out of range: this encoder takes "
@@ -41,6 +42,11 @@ class PassageSplitter:
                 f"an overlap of {self.overlap_tokens} tokens is out of range: passages of "
                 f"{self.max_tokens} tokens may overlap by 0 to {self.max_tokens // 2}"
             )
+
+    @property
+    def _fixed_tokens(self) -> int:
+        """The tokens that every passage has."""
+        return self.tokenizer.num_special_tokens + self.tokenizer.count(self.prompt)
 
     def split(self, document: Document) -> Iterator[Passage]:
         """The passages of `document`, in order; at least one, even if it has only a title."""
@@ -57,7 +63,7 @@ class PassageSplitter:
         if self.truncate:
             yield 0, len(document.text)
             return
-        budget = self.max_tokens - self.tokenizer.num_special_tokens
+        budget = self.max_tokens - self._fixed_tokens
         if document.title:
             budget -= min(self.tokenizer.count(document.title), budget // 2)
         overlap = min(self.overlap_tokens, budget // 2)

@@ -108,7 +108,7 @@ class Searcher:
         of_encoder = read_manifest(encoder_directory, "encoder")
         if isinstance(index, Path):  # the quick check comes first
             check_embedding_spaces(of_encoder, read_manifest(index, "index"))
-        encoder = OnnxEncoder.load(encoder_directory, precision=precision)
+        encoder = OnnxEncoder.load(encoder_directory, precision=precision, role="query")
         source: IndexSource
         if isinstance(index, Path):
             source = IndexDirectory(index, encoder, readers=readers)

@@ -61,7 +61,7 @@ def test_of_many_texts_the_same_few_are_drawn_in_their_order(tmp_path):
         ("empty.txt", "", "empty.txt: the file is empty"),
         ("q.jsonl", '{"query_id": "a", "text": "b"}\n{', "q.jsonl, line 2: "),
         ("d.jsonl", '{"_id": "a", "title": "b", "text": ""}\n{', "d.jsonl, line 2: "),
-        ("queries.csv", "a", "queries.csv: not recognised"),
+        ("queries.xls", "a", "queries.xls: not recognised"),
         (None, None, "there is no such file or folder"),
     ],
 )

@@ -140,14 +140,6 @@ def test_an_activation_that_would_be_replaced_in_silence(dense, tmp_path):
     assert "has the activation homemade.Activation" in message
 
 
-def test_a_prompt_that_the_tokenizer_would_not_know_of(dense, tmp_path):
-    path = dense / "config_sentence_transformers.json"
-    config = json.loads(path.read_text())
-    config |= {"prompts": {"query": "query: "}, "default_prompt_name": "query"}
-    path.write_text(json.dumps(config))
-    assert "prompt 'query'" in refused(ModelError, dense, tmp_path / "out")
-
-
 def test_a_bad_collection_is_refused_before_the_export(bert, tmp_path):
     (tmp_path / "beir" / "qrels").mkdir(parents=True)
     (tmp_path / "beir" / "corpus.jsonl").write_text('{"_id": "a", "text": "kalo"}\n')

@@ -1,5 +1,6 @@
 """The student: some layers of the teacher, a look-up table, or another checkpoint."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -34,7 +35,7 @@ class Student(nn.Module):
         :raises ModelError: When the model cannot be loaded, needs its own code, or cannot be
             cut.
         """
-        tower = Tower.load(settings.student_tower())
+        tower = Tower.load(replace(settings.student_tower(), role="query"))
         if settings.projects:
             return cls(tower, nn.Linear(tower.width, width))
         if tower.width != width:

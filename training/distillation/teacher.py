@@ -1,5 +1,6 @@
 """The teacher, with a cache of its outputs on disk."""
 
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Self
@@ -41,9 +42,9 @@ def load_encoder(
     """
     folder = encoders.find_shipped(Path(settings.model))
     if is_exported(folder):
-        return OnnxEncoder.load(folder), None
+        return OnnxEncoder.load(folder, role="query"), None
     trained = trained_encoder(settings.model)
-    tower = Tower.load(settings).eval().to(device)
+    tower = Tower.load(replace(settings, role="query")).eval().to(device)
     space = embedding_space(tower.with_projection(None))
     if trained is not None:
         space = trained.embedding_space
@@ -77,7 +78,7 @@ class Teacher:
         elif tower is not None:
             # The space is not enough as a key, since several encoders can have the same one.
             own = embedding_space(tower.with_projection(None))
-            key = f"{own} {tower.max_tokens} {accelerator.mixed_precision}"
+            key = f"{own} {tower.max_tokens} {accelerator.mixed_precision}{tower.prompt}"
         self._shares = Shares(accelerator)
         self._outputs = EmbeddingCache(directory, key, encoder.dim, processes())
 

@@ -63,7 +63,7 @@ def exported_model(folder: Path, config: Mapping[str, Any]) -> "SentenceTransfor
     max_tokens = encoder.manifest.details["max_tokens"]
     if (table := graph.lookup_table()) is not None:
         tokenizer = Tokenizer.from_file(str(folder / TOKENIZER_FILE))
-        return make_lookup(tokenizer, torch.from_numpy(table), max_tokens)
+        return _with_prompts(make_lookup(tokenizer, torch.from_numpy(table), max_tokens), encoder)
     try:
         model = _sentence_transformer(graph, folder, config)
         model.max_seq_length = max_tokens
@@ -72,6 +72,15 @@ def exported_model(folder: Path, config: Mapping[str, Any]) -> "SentenceTransfor
         raise _not_trainable(folder) from error
     if (found * encoder.encode(_TEXTS)).sum(axis=1).min() < _LEAST_COSINE:
         raise _not_trainable(folder)
+    return _with_prompts(model, encoder)
+
+
+def _with_prompts(model: "SentenceTransformer", encoder: OnnxEncoder) -> "SentenceTransformer":
+    """The model with the prompts of an exported encoder."""
+    model.prompts = {
+        "query": encoder.reading("query").prompt,
+        "document": encoder.reading("passage").prompt,
+    }
     return model
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from swiftlet import encoders
+from swiftlet.retrieval.encoder import Role
 from swiftlet.retrieval.errors import InvalidArgumentError
 from training.model.errors import ModelError
 from training.model.exported import exported_model, is_exported
@@ -200,11 +201,21 @@ def _check_encoder(folder: Path, model: "SentenceTransformer") -> None:
             f"{folder} is made of {' → '.join(names)}, but Transformer → Pooling → … or {MODULE} "
             "is expected"
         )
-    if model.default_prompt_name is not None:
-        raise ModelError(
-            f"{folder} puts the prompt {model.default_prompt_name!r} before every text, which is "
-            "not supported"
-        )
+    if any(prompts_of(model).values()) and pooled and not model[1].include_prompt:
+        raise ModelError(f"{folder} leaves its prompts out of the pooling, which is not supported")
+
+
+def prompts_of(model: "SentenceTransformer") -> dict[Role, str]:
+    """The prompts before queries and before passages, empty if there is none.
+
+    An empty prompt counts as none. Sentence Transformers adds empty ones named "query" and
+    "document" to each model, and so overlooks prompts that are named "passage".
+    """
+    prompts = model.prompts
+    default = prompts.get(model.default_prompt_name or "") or ""
+    of_passages = (prompts.get(name) for name in ("document", "passage", "corpus"))
+    passage = next(filter(None, of_passages), default)
+    return {"query": prompts.get("query") or default, "passage": passage}
 
 
 def _check_weights(folder: Path, model: "SentenceTransformer", *, trust_remote_code: bool) -> None:

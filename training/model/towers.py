@@ -1,6 +1,6 @@
 """Towers: the language model and the pooling of a query or document encoder."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from swiftlet.retrieval.encoder import Role
 from swiftlet.retrieval.errors import InvalidArgumentError
 from swiftlet.retrieval.text import normalise
 from training.model.errors import ModelError
@@ -17,6 +18,7 @@ from training.model.loading import (
     choose_max_tokens,
     find_model,
     load_model,
+    prompts_of,
     truncating_tokenizer,
 )
 from training.model.lookup import bags, is_lookup, table_of
@@ -54,6 +56,7 @@ class TowerSettings:
     :param random_weights: Initialise all weights with torch's random generator: the ablation of
         pre-training (001, section 7.1).
     :param trust_remote_code: Allow code that comes with the model to run.
+    :param role: What its texts are: the model's own prompt for them stands before each.
     """
 
     model: str | Path
@@ -65,6 +68,7 @@ class TowerSettings:
     permute_basis: int | None = None
     random_weights: bool = False
     trust_remote_code: bool = False
+    role: Role | None = None
 
 
 class Tower(nn.Module):
@@ -74,9 +78,17 @@ class Tower(nn.Module):
     special tokens included.
     """
 
-    def __init__(self, encoder: "SentenceTransformer", max_tokens: int) -> None:
+    def __init__(
+        self,
+        encoder: "SentenceTransformer",
+        max_tokens: int,
+        prompts: Mapping[Role, str] | None = None,
+        role: Role | None = None,
+    ) -> None:
         super().__init__()
         self.encoder = encoder
+        self.prompts = dict(prompts or {})
+        self.prompt = "" if role is None else self.prompts.get(role, "")
         self.max_tokens = max_tokens
         self.width = int(encoder.get_embedding_dimension() or 0)
         self.vectors = vectors_of(encoder)
@@ -108,9 +120,11 @@ class Tower(nn.Module):
         folder = find_model(settings.model)
         dropout = {} if settings.dropout is None else dict.fromkeys(DROPOUT, settings.dropout)
         encoder = load_model(folder, config=dropout, trust_remote_code=settings.trust_remote_code)
+        prompts = prompts_of(encoder)
         if is_lookup(encoder):
             _check_lookup_settings(settings, folder)
-            return cls(table_of(encoder), choose_max_tokens(encoder, settings.max_tokens))
+            max_tokens = choose_max_tokens(encoder, settings.max_tokens)
+            return cls(table_of(encoder), max_tokens, prompts, settings.role)
         encoder = _pooled(encoder, settings, folder)
         _check_tokenizer(encoder, folder)
         max_tokens = choose_max_tokens(encoder, settings.max_tokens)
@@ -128,11 +142,12 @@ class Tower(nn.Module):
             encoder[0].auto_model.pooler = None
         if settings.permute_basis is not None:
             permute_basis(encoder, settings.permute_basis)
-        return cls(encoder, max_tokens)
+        return cls(encoder, max_tokens, prompts, settings.role)
 
     def tokenise(self, texts: Sequence[str]) -> dict[str, Tensor]:
         """Token ids and attention mask (n, tokens) of `texts`, padded to the longest of them."""
-        encodings = self._tokenizer.encode_batch([normalise(text).strip() for text in texts])
+        texts = [normalise(self.prompt + text).strip() for text in texts]
+        encodings = self._tokenizer.encode_batch(texts)
         return {
             "input_ids": torch.tensor([encoding.ids for encoding in encodings]),
             "attention_mask": torch.tensor([encoding.attention_mask for encoding in encodings]),
@@ -224,7 +239,11 @@ class Tower(nn.Module):
             modules.append(layer_norm)
         device = next(self.parameters()).device
         modules.append(unit_length(modules))
-        return SentenceTransformer(modules=modules, device=str(device))
+        prompts = {
+            "query": self.prompts.get("query", ""),
+            "document": self.prompts.get("passage", ""),
+        }
+        return SentenceTransformer(modules=modules, device=str(device), prompts=prompts)
 
     def save(self, directory: Path, projection: nn.Linear | None = None) -> None:
         """Write the whole encoder as a Sentence Transformers directory, truncation included."""

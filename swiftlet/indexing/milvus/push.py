@@ -116,7 +116,7 @@ def push(
         raise InvalidArgumentError(
             f"a passage has {source.manifest.vectors} vectors there, but one on Milvus"
         )
-    loaded = load_encoder(encoder, source.manifest)
+    loaded = load_encoder(encoder, source.manifest).reading("query")
     collection, total = Collection(address), source.num_passages
     hybrid = has_words(language) and takes_words(collection)
     done = _begin(collection, source.manifest, hybrid=hybrid, overwrite=overwrite)
