@@ -11,4 +11,7 @@ if [ -n "${JOB_COMPLETION_INDEX:-}" ]; then
     SHARD=$((JOB_COMPLETION_INDEX + 1))
 fi
 number=${SHARD:-${SLURM_ARRAY_TASK_ID:?"no scheduler has set the number of the shard: set SHARD"}}
+if [ -f "$out/$number/manifest.json" ]; then # a task that is started again
+    exit 0
+fi
 exec swiftlet encode "$corpus" --shard "$number/$of" --out "$out/$number" "$@"

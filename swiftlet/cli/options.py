@@ -98,8 +98,7 @@ IndexDirectory = Annotated[Path, typer.Argument(help="Index directory.", metavar
 FromShards = Annotated[
     list[Path] | None,
     typer.Option(
-        help="Shards that `swiftlet encode` wrote, or folders of them, in its place; may be "
-        "repeated.",
+        help="Shards that `swiftlet encode` wrote, or folders of them; may be repeated.",
         show_default="none",
     ),
 ]

@@ -7,7 +7,7 @@ import typer
 
 from swiftlet import encoders
 from swiftlet.cli.options import EncoderOption, FromShards
-from swiftlet.cli.terminal import ProgressBars, count, output
+from swiftlet.cli.terminal import ProgressBars, count, output, print_note
 
 
 def push(
@@ -19,6 +19,10 @@ def push(
     ] = ...,  # type: ignore[assignment]
     from_shards: FromShards = None,
     encoder: EncoderOption = encoders.DEFAULT_ENCODER,
+    language: Annotated[
+        str | None,
+        typer.Option(help="With --from-shards: the language of the words.", show_default="english"),
+    ] = None,
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace an existing collection.")
     ] = False,
@@ -26,20 +30,28 @@ def push(
     """Write an index to a collection of a Milvus server, without encoding anything again."""
     from swiftlet.indexing.shards import Shards
     from swiftlet.library.indexes import push as write
+    from swiftlet.retrieval.lexical.analysis import DEFAULT_LANGUAGE
 
     if (index is None) is (not from_shards):
         raise typer.BadParameter("name either an index or --from-shards")
+    if index is not None and language is not None:
+        raise typer.BadParameter("--language is for --from-shards: an index has its own")
     with ProgressBars() as progress:
         source = Shards(from_shards or ()) if index is None else index
-        pushed = write(source, to, encoder=encoder, overwrite=overwrite, progress=progress)
+        pushed = write(
+            source,
+            to,
+            encoder=encoder,
+            language=language or DEFAULT_LANGUAGE,
+            overwrite=overwrite,
+            progress=progress,
+        )
+    found = "compare every passage"
+    if pushed.recall is not None:
+        found = f"find {pushed.recall:.1%} of the ten nearest"
     output.print(
-        f"[bold]{to}[/]: {count(pushed.num_passages, 'passage')}; searches by meaning find "
-        f"{pushed.recall:.1%} of the ten nearest",
+        f"[bold]{to}[/]: {count(pushed.num_passages, 'passage')}; searches by meaning {found}",
         soft_wrap=True,
     )
-    if not pushed.hybrid:
-        output.print(
-            "Searches there are by meaning alone: words need Milvus 2.4, and an index with the "
-            "words of a language",
-            soft_wrap=True,
-        )
+    if pushed.without_words:
+        print_note(f"searches there are by meaning alone: {pushed.without_words}")

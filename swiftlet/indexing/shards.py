@@ -98,6 +98,7 @@ class Shards(EncodedCorpus):
         first = ordered[0][1]
         self.dim, self.embedding_space = first.dim, first.embedding_space
         self.num_passages = sum(shard.details["num_passages"] for _, shard in ordered)
+        self.identity = " ".join(shard.short_fingerprint for _, shard in ordered)
         self._places = [place for place, _ in ordered]
 
     def documents(self) -> Iterator[SplitDocument]:

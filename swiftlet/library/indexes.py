@@ -199,6 +199,7 @@ def push(
     to: str,
     *,
     encoder: StrPath = encoders.DEFAULT_ENCODER,
+    language: str | None = DEFAULT_LANGUAGE,
     overwrite: bool = False,
     progress: Progress | None = None,
 ) -> "Pushed":
@@ -209,13 +210,16 @@ def push(
     :param index: An index directory, or `Shards`.
     :param to: The address of the collection, milvus://HOST:PORT/COLLECTION.
     :param encoder: The directory of the document encoder, which measures the recall of searches.
+    :param language: That of the words of shards; None pushes no words. An index has its own.
     :raises RetrievalError: When the index is bad, the collection exists, or the server refuses.
     """
     from swiftlet.indexing.milvus.push import push as write_collection
 
     source = index if isinstance(index, Shards) else path_of("index", index)
     places = _address("to", to), encoders.find(path_of("encoder", encoder))
-    return write_collection(source, *places, overwrite=overwrite, progress=progress)
+    return write_collection(
+        source, *places, language=language, overwrite=overwrite, progress=progress
+    )
 
 
 def pull(

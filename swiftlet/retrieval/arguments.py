@@ -81,6 +81,11 @@ def path_of(name: str, value: object) -> Path:
     """
     if not isinstance(value, str | os.PathLike) or value == "":
         raise InvalidArgumentError(f"{name} is {shown(value)}, but a path is expected")
+    if is_address(f"{value}"):
+        raise InvalidArgumentError(
+            f"{name} is the address of a server, but a path on this machine is expected: "
+            "docs/milvus.md says what takes an address"
+        )
     return Path(value)
 
 
@@ -113,8 +118,8 @@ def checked_highlight(
         )
     if found == "words" and "lexical" not in modes:
         raise InvalidArgumentError(
-            f"highlight is {found!r}, but the index was built without words: build it again "
-            "with a language, or ask for 'sentence'"
+            f"highlight is {found!r}, but the index has no words: build it again with a language, "
+            "on Milvus 2.4 or later, or ask for 'sentence'"
         )
     return found
 

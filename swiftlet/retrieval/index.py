@@ -85,9 +85,8 @@ class WordQuery(Protocol):
 class SearchedWords(Protocol):
     """The words of passages: of all, of some, or of several indexes."""
 
-    @property
-    def size(self) -> int:
-        """How many passages there are."""
+    def has_all(self, asked: int, found: int) -> bool:
+        """Whether a search for `asked` passages, which found so many, has found every one."""
         ...
 
     def parse(self, text: str) -> WordQuery:

@@ -349,8 +349,8 @@ class Searcher:
         found = one_of("mode", mode, MODES)
         if found not in self.modes:
             raise InvalidArgumentError(
-                f"mode is {mode!r}, but the index was built without words: build it again with a "
-                "language, or search it with the mode 'dense'"
+                f"mode is {mode!r}, but the index has no words: build it again with a language, on "
+                "Milvus 2.4 or later, or search it with the mode 'dense'"
             )
         return found
 

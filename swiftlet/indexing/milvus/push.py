@@ -1,6 +1,7 @@
 """Publishes an index to a Milvus server, without encoding anything again."""
 
 import json
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ import numpy as np
 
 from swiftlet.encoders import DEFAULT_ENCODER
 from swiftlet.indexing.contents import Contents
-from swiftlet.indexing.milvus.rows import Row, most_values, rows_of
+from swiftlet.indexing.milvus.rows import Row, check_document, most_values, rows_of
 from swiftlet.indexing.milvus.words import drop_words, push_words, takes_words, word_vectors
 from swiftlet.indexing.preparation import load_encoder
 from swiftlet.indexing.progress import Progress, Silence
@@ -28,6 +29,7 @@ from swiftlet.retrieval.encoder import OnnxEncoder
 from swiftlet.retrieval.encoding import encode_texts
 from swiftlet.retrieval.errors import IndexServerError, InvalidArgumentError
 from swiftlet.retrieval.extras import extra
+from swiftlet.retrieval.lexical.analysis import DEFAULT_LANGUAGE
 from swiftlet.retrieval.manifest import Manifest, load_manifest
 from swiftlet.retrieval.milvus.address import Address
 from swiftlet.retrieval.milvus.collection import Collection, manifest_property
@@ -50,6 +52,7 @@ from swiftlet.retrieval.milvus.schema import (
     PASSAGES,
     ROW,
     SECTIONS,
+    SOURCE,
     START,
     STATE,
     TEXT,
@@ -57,6 +60,7 @@ from swiftlet.retrieval.milvus.schema import (
     TITLE,
     WORD_STATISTICS,
     WORDS,
+    WRONG,
 )
 from swiftlet.retrieval.milvus.words import WordCounts, WordVectors, has_words
 from swiftlet.retrieval.types import Embeddings
@@ -73,20 +77,21 @@ _NOTED_BATCHES = 20
 _SAMPLE = 100
 _NEAREST = 10
 _SEED = 0
-_NOTED = "of"
+_AGAIN = "interrupted: run the same command again to continue"
 
 
 @dataclass(frozen=True, slots=True)
 class Pushed:
     """What a push has written.
 
-    `recall` is the share of each sample query's ten nearest passages that searches find. A `hybrid`
-    collection has the words of its passages, too.
+    `recall` is the share of each sample query's ten nearest passages that searches find; None if a
+    search compares every passage. `without_words` is the reason why searches are by meaning alone,
+    empty if they are hybrid.
     """
 
     num_passages: int
-    recall: float
-    hybrid: bool
+    recall: float | None
+    without_words: str
 
 
 def push(
@@ -94,6 +99,7 @@ def push(
     address: Address,
     encoder: Path = DEFAULT_ENCODER,
     *,
+    language: str | None = DEFAULT_LANGUAGE,
     overwrite: bool = False,
     progress: Progress | None = None,
 ) -> Pushed:
@@ -104,91 +110,153 @@ def push(
 
     :param index: An index directory, or the shards of a corpus.
     :param encoder: The directory of the document encoder, which measures the recall of searches.
+    :param language: That of the words of shards; None pushes no words. An index has its own.
     :raises ArtefactError: When the index or the encoder is damaged, or they do not fit together.
     :raises InvalidArgumentError: When the collection exists and `overwrite` is not set, or is not
         of Swiftlet; or a document has more than a row holds.
     :raises IndexServerError: When the server is away or refuses; the same call goes on.
     """
     progress = progress or Silence()
-    source = _shards(index) if isinstance(index, Shards) else _index(index)
-    language = source.manifest.details.get("language")
+    source = _shards(index, language) if isinstance(index, Shards) else _index(index)
     if source.manifest.vectors > 1:
         raise InvalidArgumentError(
             f"a passage has {source.manifest.vectors} vectors there, but one on Milvus"
         )
     loaded = load_encoder(encoder, source.manifest).reading("query")
-    collection, total = Collection(address), source.num_passages
-    hybrid = has_words(language) and takes_words(collection)
-    done = _begin(collection, source.manifest, hybrid=hybrid, overwrite=overwrite)
-    if hybrid and word_vectors(collection.description()) is None:
+    collection = Collection(address)
+    without_words = _reason_against_words(source.manifest, collection)
+    total = _checked(source, progress)
+    begun = _begin(collection, source, hybrid=not without_words, overwrite=overwrite)
+    try:
+        recall = _finish(collection, source, begun, total, loaded, progress)
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(_AGAIN) from None
+    return Pushed(total, recall, without_words)
+
+
+def _finish(
+    collection: Collection,
+    source: "_Source",
+    begun: "_Begun",
+    total: int,
+    encoder: OnnxEncoder,
+    progress: Progress,
+) -> float | None:
+    """Write what is missing, and make it searchable; the recall of searches, as in `Pushed`."""
+    if begun.hybrid and word_vectors(collection.description()) is None:
         progress.begin("Counting words", total)
-        statistics = push_words(address, source.documents(), language or "", progress)
+        language = source.manifest.details["language"]
+        statistics = push_words(collection.address, source.documents(), language, progress)
         collection.set_properties({WORD_STATISTICS: statistics.as_property()})
     words = word_vectors(collection.description())
-    progress.begin("Pushing passages", total, done)
-    _write(collection, _rows(source.documents(), source.embeddings, words), done, progress)
+    progress.begin("Pushing passages", total, begun.done)
+    _write(collection, _rows(source.documents(), source.embeddings(), words), begun, progress)
     collection.call("flush", slow=True)
-    lists = _make_index(collection, total, hybrid=hybrid)
+    lists = _make_index(collection, total, hybrid=begun.hybrid)
     _await_index(collection, total, progress)
     collection.call("load_collection", slow=True)
     _check_count(collection, total)
     progress.begin("Measuring recall", None)
-    parameters, recall = _tuned(collection, lists, loaded)
+    parameters, recall = _tuned(collection, lists, encoder)
     collection.set_properties({STATE: COMPLETE, PARAMETERS: json.dumps(parameters)})
-    return Pushed(total, recall, hybrid=hybrid)
+    return recall
+
+
+def _reason_against_words(manifest: Manifest, collection: Collection) -> str:
+    """Why the collection cannot have words, as the part of a sentence; empty if it can."""
+    language = manifest.details.get("language")
+    if language is None:
+        return "the index has no words"
+    if not has_words(language):
+        return f"words of the language {language!r} cannot be pushed"
+    return "" if takes_words(collection) else "the server is older than Milvus 2.4"
 
 
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """What is pushed: the documents, and the embeddings (dim,) of all their passages."""
+    """What is pushed: documents, and the embeddings (dim,) of all their passages.
+
+    `identity` changes with them.
+    """
 
     manifest: Manifest
-    num_passages: int
+    identity: str
     documents: Callable[[], Iterator[SplitDocument]]
-    embeddings: Iterator[Embeddings]
+    embeddings: Callable[[], Iterator[Embeddings]]
 
 
 def _index(index: Path) -> _Source:
     manifest = load_manifest(index, "index")
     with closing(Changes(index, manifest)) as changes:
         last = changes.last()
-    contents = Contents(index, manifest, last)
 
     def documents() -> Iterator[SplitDocument]:
         return Contents(index, manifest, last).documents()
 
-    # The embeddings follow when all documents have been read: see `Contents`.
-    total = sum(len(document.passages) for document in contents.documents())
-    embeddings = chain.from_iterable(contents.embeddings())
-    return _Source(manifest, total, documents, embeddings)
+    def embeddings() -> Iterator[Embeddings]:
+        contents = Contents(index, manifest, last)
+        deque(contents.documents(), maxlen=0)  # the embeddings follow the documents
+        return chain.from_iterable(contents.embeddings())
+
+    return _Source(manifest, f"{manifest.fingerprint} {last}", documents, embeddings)
 
 
-def _shards(shards: Shards) -> _Source:
+def _shards(shards: Shards, language: str | None) -> _Source:
     manifest = Manifest(
         kind="index",
         dim=shards.dim,
         embedding_space=shards.embedding_space,
         files={},
         created_by=f"swiftlet {version('swiftlet-retrieval')}",
-        details=shards.details,
+        details={**shards.details, **({} if language is None else {"language": language})},
     )
-    embeddings = chain.from_iterable(shards.embeddings())
-    return _Source(manifest, shards.num_passages, shards.documents, embeddings)
+
+    def embeddings() -> Iterator[Embeddings]:
+        return chain.from_iterable(shards.embeddings())
+
+    return _Source(manifest, shards.identity, shards.documents, embeddings)
 
 
-def _begin(collection: Collection, manifest: Manifest, *, hybrid: bool, overwrite: bool) -> int:
+def _checked(source: _Source, progress: Progress) -> int:
+    """The number of passages, after each document was checked.
+
+    :raises InvalidArgumentError: When a document has more than rows hold.
+    """
+    progress.begin("Checking documents", None)
+    total = 0
+    for document in source.documents():
+        check_document(document, document.passages)
+        total += len(document.passages)
+    return total
+
+
+@dataclass(frozen=True, slots=True)
+class _Begun:
+    """A collection that is being written: how many rows it has, and perhaps more if `again`."""
+
+    done: int
+    again: bool
+    hybrid: bool
+
+
+def _begin(collection: Collection, source: _Source, *, hybrid: bool, overwrite: bool) -> _Begun:
     """Make the collection, or find how many rows an interrupted push has written."""
-    address, about = collection.address, manifest_property(manifest)
+    address, about = collection.address, manifest_property(source.manifest)
     if collection.exists():
         properties = collection.description()["properties"]
         state = properties.get(STATE, COMPLETE)
-        if state != COMPLETE and properties[MANIFEST] == about:
-            return int(state.split(f" {_NOTED} ")[0])
+        is_same = (properties.get(MANIFEST), properties.get(SOURCE)) == (about, source.identity)
+        if state.isdecimal() and is_same:
+            return _Begun(int(state), True, hybrid)
         if not overwrite:
+            states = {COMPLETE: "exists", WRONG: "has a wrong number of passages"}
+            what = states.get(state, "is what another push has begun")
             raise InvalidArgumentError(
-                f"{address} exists; choose another collection or pass --overwrite"
+                f"{address} {what}; choose another collection or pass --overwrite"
             )
+    if hybrid:
         drop_words(WordCounts(address).collection)
+    if collection.exists():
         collection.call("drop_collection", slow=True)
     with extra("milvus"):
         from pymilvus import DataType
@@ -200,16 +268,12 @@ def _begin(collection: Collection, manifest: Manifest, *, hybrid: bool, overwrit
     for name in (TITLE, TEXT, BEFORE, AFTER, SECTIONS, METADATA):
         schema.add_field(name, DataType.VARCHAR, max_length=LONGEST_TEXT)
     schema.add_field(KEYS, DataType.JSON)
-    schema.add_field(EMBEDDING, DataType.FLOAT_VECTOR, dim=manifest.dim)
+    schema.add_field(EMBEDDING, DataType.FLOAT_VECTOR, dim=source.manifest.dim)
     if hybrid:
         schema.add_field(WORDS, DataType.SPARSE_FLOAT_VECTOR)
-    properties = {MANIFEST: about, STATE: _state(0), MOST_VALUES: "1"}
+    properties = {MANIFEST: about, SOURCE: source.identity, STATE: "0", MOST_VALUES: "1"}
     collection.call("create_collection", slow=True, schema=schema, properties=properties)
-    return 0
-
-
-def _state(done: int) -> str:
-    return f"{done} {_NOTED} all passages written"
+    return _Begun(0, False, hybrid)
 
 
 def _rows(
@@ -223,13 +287,13 @@ def _rows(
         yield from rows_of(document, document.passages, of_document, words)
 
 
-def _write(collection: Collection, rows: Iterator[Row], done: int, progress: Progress) -> None:
-    """Insert the rows after the first `done`; note from time to time how many there are."""
-    rows = islice(rows, done, None)
-    most, number, first = 1, 0, done
+def _write(collection: Collection, rows: Iterator[Row], begun: _Begun, progress: Progress) -> None:
+    """Insert the rows that are missing; note from time to time how many there are."""
+    rows = islice(rows, begun.done, None)
+    most, number, done = 1, 0, begun.done
     while batch := [*islice(rows, _BATCH_ROWS)]:
         # What was written after the last note is there already.
-        resumed = first and number < _NOTED_BATCHES
+        resumed = begun.again and number < _NOTED_BATCHES
         collection.call("upsert" if resumed else "insert", slow=True, data=batch)
         done, number = done + len(batch), number + 1
         most = max(most, *map(most_values, batch))
@@ -241,7 +305,7 @@ def _write(collection: Collection, rows: Iterator[Row], done: int, progress: Pro
 
 def _note(collection: Collection, done: int, most: int) -> None:
     known = int(collection.description()["properties"].get(MOST_VALUES, 1))
-    collection.set_properties({STATE: _state(done), MOST_VALUES: f"{max(most, known)}"})
+    collection.set_properties({STATE: f"{done}", MOST_VALUES: f"{max(most, known)}"})
 
 
 def _make_index(collection: Collection, size: int, *, hybrid: bool) -> int:
@@ -279,6 +343,7 @@ def _await_index(collection: Collection, total: int, progress: Progress) -> None
 def _check_count(collection: Collection, expected: int) -> None:
     found = collection.count(exactly=True)
     if found != expected:
+        collection.set_properties({STATE: WRONG})
         raise IndexServerError(
             f"{collection.address} has {found:,} passages, but the index has {expected:,}: push it "
             "again with --overwrite"
@@ -287,14 +352,14 @@ def _check_count(collection: Collection, expected: int) -> None:
 
 def _tuned(
     collection: Collection, lists: int, encoder: OnnxEncoder
-) -> tuple[dict[str, Any], float]:
+) -> tuple[dict[str, Any], float | None]:
     """The parameters of fast and thorough searches, and what share of the nearest fast ones find.
 
     The queries are short spans of words, and a passage is found if it is near enough, as for an
     index on this machine.
     """
     if lists == 1:
-        return {}, 1.0
+        return {}, None
     # The order of rows, which are hashes, is random.
     sample = collection.call("query", filter="", limit=_SAMPLE, output_fields=[TEXT])
     random = np.random.default_rng(_SEED)

@@ -4,6 +4,8 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import numpy as np
+
 from swiftlet.retrieval.errors import InvalidArgumentError, shown
 from swiftlet.retrieval.milvus.schema import (
     AFTER,
@@ -33,12 +35,15 @@ from swiftlet.retrieval.types import Document, Embeddings, Span
 Row = dict[str, Any]
 
 _MOST_VALUES = 64
+_MOST_BYTES = 4  # of a character
+_NO_EMBEDDING = np.empty(0, np.float32)
+_WAY_OUT = ": shorten it, or take the document out of the index"
 
 
 def rows_of(
     document: Document,
     spans: Sequence[Span],
-    embeddings: Embeddings,
+    embeddings: Sequence[Embeddings] | Embeddings,
     words: WordVectors | None = None,
 ) -> Iterator[Row]:
     """A row for each passage of a document.
@@ -79,6 +84,15 @@ def rows_of(
         yield row
 
 
+def check_document(document: Document, spans: Sequence[Span]) -> None:
+    """Refuse a document that has more than rows hold.
+
+    :raises InvalidArgumentError: When it has.
+    """
+    for _ in rows_of(document, spans, [_NO_EMBEDDING] * len(spans)):
+        pass
+
+
 def most_values(row: Row) -> int:
     """The number of values that a field of this row's document has at most."""
     return max((len(keys) for name, keys in row[KEYS].items() if name != NAMES), default=1)
@@ -90,7 +104,7 @@ def _check_metadata(document: Document, keys: dict[str, list[str]]) -> None:
             path = bytes.fromhex(name.partition("_")[0]).decode()
             raise InvalidArgumentError(
                 f"the document {shown(document.document_id)} has {len(values)} values of the field "
-                f"{shown(path)}; on Milvus at most {_MOST_VALUES} are expected"
+                f"{shown(path)}; on Milvus at most {_MOST_VALUES} are expected{_WAY_OUT}"
             )
 
 
@@ -100,6 +114,8 @@ def _check_sizes(document: Document, row: Row) -> None:
         **dict.fromkeys((TITLE, METADATA, TEXT, BEFORE, AFTER, SECTIONS), LONGEST_TEXT),
     }
     for name, most in limits.items():
+        if _MOST_BYTES * len(row[name]) <= most:
+            continue
         size = len(row[name].encode(errors="surrogatepass"))
         if size > most:
             what = {
@@ -111,10 +127,10 @@ def _check_sizes(document: Document, row: Row) -> None:
             raise InvalidArgumentError(
                 f"the document {shown(document.document_id)} has {size:,} bytes of {what}; on "
                 f"Milvus at most {most:,} are expected"
-                + (": build the index without --truncate" if name in (BEFORE, AFTER) else "")
+                + (": build the index without --truncate" if name in (BEFORE, AFTER) else _WAY_OUT)
             )
     if len(json.dumps(row[KEYS])) > LONGEST_TEXT:
         raise InvalidArgumentError(
             f"the document {shown(document.document_id)} has more metadata than the "
-            f"{LONGEST_TEXT:,} bytes that Milvus keeps for filters"
+            f"{LONGEST_TEXT:,} bytes that Milvus keeps for filters{_WAY_OUT}"
         )

@@ -89,6 +89,10 @@ class JointLexical:
         self._base, self._changes = base, changes
         self.size = base.size + changes.size
 
+    def has_all(self, asked: int, found: int) -> bool:
+        """As `SearchedWords.has_all`."""
+        return found < asked or asked >= self.size
+
     def parse(self, text: str) -> "JointQuery":
         """The query for a text; words have the same weight in both parts."""
         words = self._base.words(text, self._changes)

@@ -97,6 +97,10 @@ class LexicalIndex:
         restricted.filter = self._compiled(tree, columns) if tree and columns else None
         return restricted
 
+    def has_all(self, asked: int, found: int) -> bool:
+        """As `SearchedWords.has_all`."""
+        return found < asked or asked >= self.size
+
     def parse(self, text: str) -> "LexicalQuery":
         """The query for a text; no character has a special meaning."""
         return LexicalQuery(self, self.words(text))

@@ -59,7 +59,8 @@ def parse_address(text: str) -> Address:
         hint = f"; the token of the server stands in {TOKEN_VARIABLE}" if "@" in text else ""
         raise InvalidArgumentError(
             f"the address is {shown(text)}, but milvus://HOST:PORT/COLLECTION is expected, such as "
-            f"milvus://localhost:19530/papers{hint}"
+            "milvus://localhost:19530/papers, with a port up to 65535 and a name of letters, "
+            f"digits and _{hint}"
         )
     return Address(
         found["scheme"], found["host"], int(found["port"]), found["database"] or "",

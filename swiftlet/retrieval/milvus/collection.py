@@ -24,6 +24,7 @@ from swiftlet.retrieval.milvus.schema import (
     PARAMETERS,
     ROW,
     STATE,
+    WRONG,
 )
 
 LONGEST_SECONDS = 10.0
@@ -39,7 +40,10 @@ _REFUSALS = ("UNAUTHENTICATED", "PERMISSION_DENIED")
 
 
 class Collection:
-    """A collection by its address. Thread-safe; it connects again after the server was away."""
+    """A collection by its address. Thread-safe; it connects again after the server was away.
+
+    If it `is_open`, it was there before: without it, the index is away.
+    """
 
     def __init__(self, address: Address) -> None:
         """Connect to the server.
@@ -56,6 +60,7 @@ class Collection:
         away = "ConnectError", "MilvusUnavailableException", "ConnectionNotExistException"
         self._away = tuple(getattr(pymilvus.exceptions, name) for name in away)
         self._had = set[str]()
+        self.is_open = False
         self._connected: Any = None
         _ = self.client
 
@@ -117,8 +122,7 @@ class Collection:
         fields = {field["name"] for field in found["fields"]}
         if MANIFEST not in found["properties"] or not {*OF_DOCUMENTS, EMBEDDING} <= fields:
             raise InvalidArgumentError(
-                f"{self.address} was not made by Swiftlet: choose another collection, or make this "
-                "one by swiftlet push"
+                f"{self.address} was not made by Swiftlet: choose another collection"
             )
         return found
 
@@ -191,7 +195,10 @@ class Collection:
             return IndexServerTimeoutError(f"{self.address.server} has not answered in time")
         is_away = isinstance(error, self._away) or "Fail connecting" in f"{error}"
         if status == "UNAVAILABLE" or is_away or method == "connect":
-            return IndexServerAwayError(f"{self.address.server} does not answer")
+            hint = ": check that it runs, the host and the port" if method == "connect" else ""
+            return IndexServerAwayError(f"{self.address.server} does not answer{hint}")
+        if code == _NOT_FOUND and self.is_open:
+            return IndexServerAwayError(f"{self.address} has been removed")
         if code == _NOT_FOUND:
             return InvalidArgumentError(
                 f"there is no {self.address}: make it by swiftlet push INDEX --to {self.address}"
@@ -213,8 +220,13 @@ def manifest_of(description: Mapping[str, Any], address: Address) -> Manifest:
     """
     properties = description["properties"]
     if (state := properties.get(STATE)) != COMPLETE:
+        if state == WRONG:
+            raise InvalidArgumentError(
+                f"{address} has a wrong number of passages: push it again with --overwrite"
+            )
         raise InvalidArgumentError(
-            f"{address} is not complete ({state}): run the same swiftlet push again, which goes on"
+            f"{address} is not complete ({int(state or 0):,} passages written): run the same "
+            "swiftlet push again, which goes on"
         )
     try:
         return Manifest(files={}, **json.loads(properties[MANIFEST]))

@@ -18,7 +18,13 @@ MOST_CANDIDATES = 16_384
 _MOST_WHOLE = 100
 """Up to so many candidates, a search gets their passages, too: that is faster than asking twice."""
 
+_WIDENING = 4  # by which a search that has found too few documents asks for more passages
 _MOST_IDS, _MOST_PASSAGES = 200_000, 20_000
+
+
+def has_all(asked: int, found: int) -> bool:
+    """Whether a search for `asked` rows, which found so many, has found every row."""
+    return found < min(asked, MOST_CANDIDATES)
 
 
 class FoundRows:
@@ -38,13 +44,16 @@ class FoundRows:
     ) -> Any:
         """The hits of the best rows of an expression by the product of a field with `vector`.
 
-        :raises InvalidArgumentError: When more are wanted than the server gives.
+        At most `MOST_CANDIDATES`.
+
+        :raises InvalidArgumentError: When these are not enough, as another search has shown.
         """
-        if wanted > MOST_CANDIDATES:
+        if wanted > _WIDENING * MOST_CANDIDATES and self._has_more(expression):
             raise InvalidArgumentError(
-                f"a search needs {wanted:,} passages, but Milvus gives at most "
-                f"{MOST_CANDIDATES:,}: ask for fewer documents or a smaller offset"
+                f"a search needs more than {MOST_CANDIDATES:,} passages, but Milvus gives no more: "
+                "ask for fewer documents or a smaller offset"
             )
+        wanted = min(wanted, MOST_CANDIDATES)
         whole = wanted <= _MOST_WHOLE
         (found,) = self._collection.call(
             "search",
@@ -57,6 +66,9 @@ class FoundRows:
         )
         self.note({hit.id: hit.fields for hit in found}, whole=whole)
         return found
+
+    def _has_more(self, expression: str) -> bool:
+        return self._collection.count(expression) > MOST_CANDIDATES
 
     def note(self, found: Mapping[int, dict[str, Any]], *, whole: bool) -> None:
         """Keep the rows that a search has found, with their passages if they are `whole`."""

@@ -21,7 +21,7 @@ from swiftlet.retrieval.index import Rows
 from swiftlet.retrieval.metadata.filters import Condition, Filter, first_without_values
 from swiftlet.retrieval.milvus.collection import Collection
 from swiftlet.retrieval.milvus.expressions import ALL, expression_of, has_name
-from swiftlet.retrieval.milvus.found_rows import MOST_CANDIDATES, FoundRows
+from swiftlet.retrieval.milvus.found_rows import MOST_CANDIDATES, FoundRows, has_all
 from swiftlet.retrieval.milvus.schema import (
     AFTER,
     BEFORE,
@@ -74,6 +74,7 @@ class MilvusRows:
         """
         asked = embedding, EMBEDDING, self._expression, num_candidates
         found = self._found_rows.search(*asked, self._parameters.get(FAST, {}))
+        num_candidates = min(num_candidates, MOST_CANDIDATES)
         if len(found) < num_candidates and self._parameters:
             # The lists that were visited have too few of these rows: visit all.
             found = self._found_rows.search(*asked, self._parameters[THOROUGH])
@@ -92,7 +93,7 @@ class MilvusRows:
 
     def has_all(self, asked: int, found: int) -> bool:
         """As `SearchedRows.has_all`."""
-        return found < asked
+        return has_all(asked, found)
 
     def _with_missed(
         self, embedding: Embeddings, scores: Embeddings, rows: Rows

@@ -22,14 +22,15 @@ OF_HITS = [ROW, DOCUMENT_ID, NUMBER, START, END, TITLE, TEXT, METADATA]
 OF_DOCUMENTS = [*OF_HITS, PASSAGES, BEFORE, AFTER, SECTIONS]
 """What a document is put together from."""
 
-MANIFEST, STATE = "swiftlet.manifest", "swiftlet.state"
+MANIFEST, STATE, SOURCE = "swiftlet.manifest", "swiftlet.state", "swiftlet.source"
 PARAMETERS, MOST_VALUES = "swiftlet.parameters", "swiftlet.most_values"
 WORD_STATISTICS = "swiftlet.words"
-"""Properties of the collection: the manifest of its index, how far it was pushed, the parameters of
-searches, the number of values that a field of a document has at most, and what is known of the
-words of all passages together."""
+"""Properties of the collection: the manifest of its index, how many passages were pushed, which
+state of the index these are of, the parameters of searches, the number of values that a field of a
+document has at most, and what is known of the words of all passages together."""
 
-COMPLETE = "complete"
+COMPLETE, WRONG = "complete", "wrong"
+"""States other than a number of passages."""
 
 FAST, THOROUGH = "fast", "thorough"
 """The parameters of searches that find enough, and of those that find everything."""

@@ -84,6 +84,7 @@ class MilvusIndex:
         )
         self.manifest = manifest
         self._seen = self._look()
+        collection.is_open = True
 
     def _words(
         self, description: Mapping[str, Any], found: FoundRows, manifest: Manifest

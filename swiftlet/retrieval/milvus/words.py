@@ -7,7 +7,6 @@ import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from sys import maxsize
 from threading import Lock
 from typing import Any, Self
 
@@ -19,7 +18,7 @@ from swiftlet.retrieval.lexical.bm25 import SparseVector, passage_vector, query_
 from swiftlet.retrieval.lexical.index import Words, counted_words
 from swiftlet.retrieval.milvus.address import Address
 from swiftlet.retrieval.milvus.collection import Collection
-from swiftlet.retrieval.milvus.found_rows import FoundRows
+from swiftlet.retrieval.milvus.found_rows import FoundRows, has_all
 from swiftlet.retrieval.milvus.schema import PLACE, ROW, WITH_WORD, WORD_STATISTICS, WORDS
 from swiftlet.retrieval.passages import encoder_text
 from swiftlet.retrieval.types import Embeddings, Span
@@ -100,8 +99,6 @@ class MilvusWords:
     Scores are those of `LexicalIndex`, with the counts of the moment in which the index was pushed.
     """
 
-    size = maxsize  # only the server knows
-
     def __init__(
         self,
         collection: Collection,
@@ -119,6 +116,10 @@ class MilvusWords:
         """The passages of an expression alone."""
         parts = self.collection, self.found_rows, self.analysis, self._statistics, self._counts
         return MilvusWords(*parts, expression)
+
+    def has_all(self, asked: int, found: int) -> bool:
+        """As `SearchedWords.has_all`."""
+        return has_all(asked, found)
 
     def parse(self, text: str) -> "MilvusWordQuery":
         """As `SearchedWords.parse`."""

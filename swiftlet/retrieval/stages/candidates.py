@@ -56,8 +56,8 @@ class Lexical:
         if search.lexical_query is None:
             search.lexical_query = index.parse(search.query)
         scores, rows = search.lexical_query.search(search.num_candidates)
-        unseen = scores[-1] if len(scores) == search.num_candidates < index.size else None
-        search.lexical = Ranking(scores, rows, unseen)
+        has_all = index.has_all(search.num_candidates, len(scores))
+        search.lexical = Ranking(scores, rows, None if has_all else scores[-1])
         return True
 
 

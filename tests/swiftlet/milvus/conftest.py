@@ -30,5 +30,6 @@ def server(
 def small_collection(server: MilvusServer, small_index: Path) -> Address:
     """The small index on the server; read only."""
     address = server.address("small")
-    assert push(small_index, address) == Pushed(89, 1.0, hybrid=server.kind == "lite")
+    reason = "" if server.kind == "lite" else "the server is older than Milvus 2.4"
+    assert push(small_index, address) == Pushed(89, None, reason)
     return address

@@ -16,8 +16,8 @@ from swiftlet.encoders import DEFAULT_ENCODER, DEFAULT_QUERY_ENCODER
 from swiftlet.indexing.build import BuildSettings, build_index
 from swiftlet.indexing.milvus.push import push
 from swiftlet.retrieval.errors import FilterError, GroupingError, InvalidArgumentError
+from swiftlet.retrieval.milvus import found_rows
 from swiftlet.retrieval.milvus.address import TOKEN_VARIABLE
-from swiftlet.retrieval.milvus.parts import MOST_CANDIDATES
 from swiftlet.retrieval.searcher import Searcher
 from swiftlet.retrieval.types import Document
 from tests.command_line import swiftlet as swiftlet_command
@@ -100,9 +100,19 @@ def test_groups_are_those_of_the_index(remote, small_searcher):
         remote.search_groups("ice", 5, group_by="nothing")
 
 
-def test_more_candidates_than_milvus_gives_are_refused(remote):
-    with pytest.raises(InvalidArgumentError, match="Milvus gives at most 16,384: ask for fewer"):
-        remote.search("ice", MOST_CANDIDATES)
+def test_large_numbers_are_taken_as_long_as_the_server_gives_enough(
+    remote, small_searcher, mode, monkeypatch
+):
+    for options in ({"top_k": 100_000}, {"top_k": 10, "offset": 5000}):
+        found = remote.search("ice", **options, mode=mode)
+        expected = small_searcher.search("ice", **options, mode=mode)
+        same(found, expected, passages=mode != "lexical")
+    # As if the server gave no more than 40 of the 89 passages.
+    monkeypatch.setattr(found_rows, "MOST_CANDIDATES", 40)
+    if mode == "dense":
+        assert len(remote.search("ice", 10, mode=mode)) == 10
+        with pytest.raises(InvalidArgumentError, match="gives no more: ask for fewer documents"):
+            remote.search("ice", 60, mode=mode)
 
 
 @pytest.fixture(scope="module")

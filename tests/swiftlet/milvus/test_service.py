@@ -9,6 +9,7 @@ import httpx
 
 from swiftlet.encoders import DEFAULT_ENCODER
 from swiftlet.indexing.milvus.push import push
+from swiftlet.retrieval.milvus.collection import Collection
 from swiftlet.retrieval.searcher import Searcher
 from tests.service.conftest import running
 
@@ -54,7 +55,7 @@ def test_the_service_answers_as_over_the_index(server, small_collection, small_s
         answer = client.post("/search", json={"query": "ice", "mode": "hybrid"})
         assert answer.status_code == (200 if mode == "hybrid" else 422)
         if mode == "dense":
-            assert "built without words" in answer.json()["detail"]
+            assert "the index has no words" in answer.json()["detail"]
 
 
 def test_what_one_service_writes_is_found_by_another(server, small_index):
@@ -79,6 +80,24 @@ def test_what_one_service_writes_is_found_by_another(server, small_index):
         assert gone.status_code == 200
         until(lambda: not found_by(other.url, "tea"))
         assert httpx.delete(f"{one.url}/documents/tea", headers=HEADERS).status_code == 404
+
+
+def test_without_its_collection_the_service_is_not_ready_and_says_so(server, small_index):
+    address = server.address("dropped")
+    push(small_index, address, overwrite=True)
+    with running(address, index_token=address.token) as service, service.client() as client:
+        assert client.post("/search", json={"query": "ice"}).status_code == 200
+        Collection(address).call("drop_collection", slow=True)
+        statuses = set()
+
+        def is_noticed() -> bool:
+            statuses.add(client.post("/search", json={"query": "ice"}).status_code)
+            return client.get("/health/ready").status_code == 503
+
+        until(is_noticed)
+        assert statuses == {503}
+        push(small_index, address)
+        until(lambda: client.post("/search", json={"query": "ice"}).status_code == 200)
 
 
 def test_searches_go_on_after_the_server_was_killed(server, small_index):

@@ -179,11 +179,12 @@ def test_an_interrupted_push_goes_on(server, long_index, monkeypatch):
     monkeypatch.setattr(push_module, "_NOTED_BATCHES", 3)
     address = server.address("interrupted")
     # The words of all passages are counted first, if the server has words.
-    for after in (400, 1100) if server.kind == "lite" else (400,):
+    counted = 700 if server.kind == "lite" else 0
+    for after in (60, counted + 60, 400):
         progress = Interrupted(after=after)
-        with pytest.raises(KeyboardInterrupt):
+        with pytest.raises(KeyboardInterrupt, match="run the same command again"):
             push(long_index, address, LOOKUP_QUERY_ENCODER, progress=progress)
-        refused = r"is not complete \(\d+ of all passages written\): run the same swiftlet push"
+        refused = r"is not complete \(\d+ passages written\): run the same swiftlet push"
         with pytest.raises(InvalidArgumentError, match=refused):
             swiftlet.open(address, encoder=LOOKUP_QUERY_ENCODER)
     progress = Interrupted(after=10**6)
@@ -195,11 +196,53 @@ def test_an_interrupted_push_goes_on(server, long_index, monkeypatch):
         assert searcher.search("number 699", 1)[0].document_id == "0699"
 
 
+def test_a_push_goes_on_only_with_the_same_contents(server, small_index, tmp_path):
+    index = tmp_path / "index"
+    shutil.copytree(small_index, index)
+    address = server.address("changed")
+    with pytest.raises(KeyboardInterrupt):
+        push(index, address, progress=Interrupted(after=150 if server.kind == "lite" else 60))
+    with swiftlet.write(index) as writer:
+        writer.delete(["tides-1"])
+        writer.put([{"_id": "new", "text": "A document of one passage."}])
+    with pytest.raises(InvalidArgumentError, match="is what another push has begun; choose"):
+        push(index, address)
+    assert push(index, address, overwrite=True).num_passages == 89
+    with swiftlet.open(address) as remote:
+        assert remote.search("a document of one passage", 1)[0].document_id == "new"
+        with pytest.raises(swiftlet.UnknownDocumentError):
+            remote.document("tides-1")
+
+
+@pytest.mark.parametrize(
+    ("fields", "problem"),
+    [
+        ({"_id": "x" * 1025, "text": "a"}, "1,025 bytes of id"),
+        ({"_id": "x", "text": "a", "title": "t" * 70_000}, "70,000 bytes of title"),
+        ({"_id": "x", "text": "a", "k": [*map(str, range(65))]}, "65 values of the field 'k'"),
+    ],
+)
+def test_a_document_that_no_row_holds_is_refused_before_anything_is_written(
+    server, fields, problem, tmp_path
+):
+    swiftlet.build(
+        [{"_id": "good", "text": "b"}, fields],
+        tmp_path / "index",
+        encoder=LOOKUP_QUERY_ENCODER,
+        truncate=True,
+    )
+    address = server.address("refused")
+    with pytest.raises(InvalidArgumentError, match=f"{problem}.*: shorten it, or take the docu"):
+        push(tmp_path / "index", address, LOOKUP_QUERY_ENCODER)
+    assert not Collection(address).exists()
+
+
 def test_lists_are_tuned_and_a_search_that_needs_more_visits_all(server, long_index, monkeypatch):
     monkeypatch.setattr(push_module, "EXACT_UP_TO", 100)
     address = server.address("lists")
     pushed = push(long_index, address, LOOKUP_QUERY_ENCODER, overwrite=True)
     assert pushed.num_passages == 700
+    assert pushed.recall is not None
     assert pushed.recall >= 0.99
     with (
         swiftlet.open(address, encoder=LOOKUP_QUERY_ENCODER) as remote,
@@ -244,8 +287,9 @@ def test_counts_of_words_are_written_over_no_other_collection(server, small_inde
     refused = "counted_words, where the counts of words are kept, was not made by Swiftlet: choose"
     with pytest.raises(InvalidArgumentError, match=refused):
         push(small_index, address)
+    assert not client.has_collection("counted")
     client.drop_collection("counted_words")
-    assert push(small_index, address).hybrid
+    assert not push(small_index, address).without_words
 
 
 def test_a_collection_that_is_not_there_is_named(server):
@@ -298,7 +342,10 @@ def test_shards_are_pushed_without_an_index(server, tmp_path):
 def test_a_server_that_is_not_there_is_named(small_index):
     address = Address("milvus", "127.0.0.1", 9, "", "small")
     began = time.monotonic()
-    with pytest.raises(IndexServerError, match=r"^milvus://127.0.0.1:9 does not answer$"):
+    with pytest.raises(
+        IndexServerError,
+        match="^milvus://127.0.0.1:9 does not answer: check that it",
+    ):
         push(small_index, address)
     assert time.monotonic() - began < 15
 

@@ -243,9 +243,9 @@ def test_an_index_without_words_is_searched_by_meaning_alone(tmp_path):
     with Searcher.open(out, DEFAULT_ENCODER) as searcher:
         assert searcher.modes == ("dense",)
         assert searcher.search("tea").hits == searcher.search("tea", mode="dense").hits
-        with pytest.raises(InvalidArgumentError, match="the index was built without words"):
+        with pytest.raises(InvalidArgumentError, match="the index has no words"):
             searcher.search("tea", mode="lexical")
-        with pytest.raises(InvalidArgumentError, match="the index was built without words"):
+        with pytest.raises(InvalidArgumentError, match="the index has no words"):
             searcher.search("tea", highlight="words")
 
 
