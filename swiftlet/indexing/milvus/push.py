@@ -63,6 +63,7 @@ from swiftlet.retrieval.milvus.schema import (
     WRONG,
 )
 from swiftlet.retrieval.milvus.words import WordCounts, WordVectors, has_words
+from swiftlet.retrieval.passages import encoder_text
 from swiftlet.retrieval.types import Embeddings
 
 EXACT_UP_TO = 50_000
@@ -74,7 +75,8 @@ _SECONDS_BETWEEN_LOOKS = 0.5
 _MOST_PROBES = 65_536  # a server takes no more, and visits no more lists than there are
 _BATCH_ROWS = 500
 _NOTED_BATCHES = 20
-_SAMPLE = 100
+_SAMPLE, _ENCODED_AGAIN = 100, 20
+_SAME = 0.05  # passages may have one text, and embeddings are rounded
 _NEAREST = 10
 _SEED = 0
 _AGAIN = "interrupted: run the same command again to continue"
@@ -156,6 +158,7 @@ def _finish(
     _await_index(collection, total, progress)
     collection.call("load_collection", slow=True)
     _check_count(collection, total)
+    _check_sample(collection, encoder)
     progress.begin("Measuring recall", None)
     parameters, recall = _tuned(collection, lists, encoder)
     collection.set_properties({STATE: COMPLETE, PARAMETERS: json.dumps(parameters)})
@@ -249,7 +252,7 @@ def _begin(collection: Collection, source: _Source, *, hybrid: bool, overwrite: 
         if state.isdecimal() and is_same:
             return _Begun(int(state), True, hybrid)
         if not overwrite:
-            states = {COMPLETE: "exists", WRONG: "has a wrong number of passages"}
+            states = {COMPLETE: "exists", WRONG: "has wrong passages"}
             what = states.get(state, "is what another push has begun")
             raise InvalidArgumentError(
                 f"{address} {what}; choose another collection or pass --overwrite"
@@ -347,6 +350,21 @@ def _check_count(collection: Collection, expected: int) -> None:
         raise IndexServerError(
             f"{collection.address} has {found:,} passages, but the index has {expected:,}: push it "
             "again with --overwrite"
+        )
+
+
+def _check_sample(collection: Collection, encoder: OnnxEncoder) -> None:
+    """Encode the texts of some rows again: each must be nearest to the embedding of its row."""
+    fields = [TITLE, TEXT, EMBEDDING]
+    sample = collection.call("query", filter="", limit=_ENCODED_AGAIN, output_fields=fields)
+    stored = np.array([row[EMBEDDING] for row in sample], np.float32)
+    texts = [encoder_text(row[TITLE], row[TEXT]) for row in sample]
+    scores = encode_texts(encoder.reading("passage"), texts) @ stored.T
+    if (scores.max(axis=1) - scores.diagonal() > _SAME).any():
+        collection.set_properties({STATE: WRONG})
+        raise IndexServerError(
+            f"{collection.address} has embeddings that are not those of their texts: push the "
+            "index again with --overwrite"
         )
 
 

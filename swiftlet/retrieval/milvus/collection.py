@@ -222,7 +222,7 @@ def manifest_of(description: Mapping[str, Any], address: Address) -> Manifest:
     if (state := properties.get(STATE)) != COMPLETE:
         if state == WRONG:
             raise InvalidArgumentError(
-                f"{address} has a wrong number of passages: push it again with --overwrite"
+                f"{address} has wrong passages: push it again with --overwrite"
             )
         raise InvalidArgumentError(
             f"{address} is not complete ({int(state or 0):,} passages written): run the same "

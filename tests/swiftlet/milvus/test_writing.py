@@ -214,6 +214,28 @@ def test_a_push_goes_on_only_with_the_same_contents(server, small_index, tmp_pat
             remote.document("tides-1")
 
 
+def test_rows_with_the_embeddings_of_others_are_found(server, long_index, monkeypatch):
+    address = server.address("exchanged")
+    monkeypatch.setattr(push_module, "_tuned", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        push(long_index, address, LOOKUP_QUERY_ENCODER)
+    collection = Collection(address)
+    rows = collection.call("query", filter="", limit=700, output_fields=["*"])
+    embeddings = [row["embedding"] for row in rows]
+    for row, other in zip(rows, [*embeddings[1:], embeddings[0]], strict=True):
+        row["embedding"] = other
+    collection.call("upsert", data=rows)
+    collection.rows([0], ["document_id"], exactly=True)
+    with pytest.raises(IndexServerError, match="not those of their texts: push"):
+        push(long_index, address, LOOKUP_QUERY_ENCODER)
+    with pytest.raises(InvalidArgumentError, match="has wrong passages; choose"):
+        push(long_index, address, LOOKUP_QUERY_ENCODER)
+
+
+def interrupt(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
 @pytest.mark.parametrize(
     ("fields", "problem"),
     [
@@ -344,7 +366,7 @@ def test_a_server_that_is_not_there_is_named(small_index):
     began = time.monotonic()
     with pytest.raises(
         IndexServerError,
-        match="^milvus://127.0.0.1:9 does not answer: check that it",
+        match=r"^milvus://127\.0\.0\.1:9 does not answer: check that it",
     ):
         push(small_index, address)
     assert time.monotonic() - began < 15
