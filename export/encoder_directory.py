@@ -1,6 +1,7 @@
 """Exports a torch encoder to an encoder directory."""
 
 from collections.abc import Callable, Mapping, Sequence
+from hashlib import sha256
 from importlib.metadata import version
 from pathlib import Path
 
@@ -38,6 +39,7 @@ def export_encoder(
     origin: str | None = None,
     space: str | None = None,
     prompts: Mapping[Role, str] | None = None,
+    dim: int | None = None,
     progress: Progress | None = None,
 ) -> Manifest:
     """Export `model` and write the encoder directory `out`, completely or not at all.
@@ -55,6 +57,7 @@ def export_encoder(
     :param space: The embedding space of the document encoder that this query encoder was trained
         for; by default that of the training run that made `model`, or else its own fingerprint.
     :param prompts: What stands before queries and before passages; by default the model's own.
+    :param dim: Keep the first numbers of an embedding alone. The embedding space is another one.
     :raises InvalidArgumentError: When an argument is out of range, or `out` must not be written.
     :raises ModelError: When `model` cannot be loaded.
     :raises ArtefactError: When `model` was altered after the training run.
@@ -69,17 +72,20 @@ def export_encoder(
     texts = [] if calibrate is None else calibration_texts(calibrate)
     report("Loading the model")
     trained = trained_encoder(model)
-    source = load_source(model, pooling=pooling, max_tokens=max_tokens, prompts=prompts)
+    source = load_source(model, pooling=pooling, max_tokens=max_tokens, prompts=prompts, dim=dim)
     precisions = _chosen(precisions, source)
     if trained is not None:
         name, origin = name or trained.name, origin or trained.name
         space = space or trained.embedding_space
+    space = space or embedding_space(source.model)
+    if dim is not None:
+        space = sha256(f"{space} {dim}".encode()).hexdigest()
     with published(out, overwrite=overwrite, kind="encoder") as directory:
         report("Encoding with torch")
         (directory / TOKENIZER_FILE).write_text(source.tokenizer_json, "utf-8")
         tokenizer = Tokenizer.load(directory / TOKENIZER_FILE)
         reference = torch_reference(source, tokenizer)
-        variants = Variants(directory, source, reference, space or embedding_space(source.model))
+        variants = Variants(directory, source, reference, space)
         report("Exporting the graph")
         input_names = variants.write_fp32()
         if set(precisions) != {"fp32"}:

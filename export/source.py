@@ -53,6 +53,7 @@ def load_source(
     pooling: str | None = None,
     max_tokens: int | None = None,
     prompts: Mapping[Role, str] | None = None,
+    dim: int | None = None,
 ) -> Source:
     """Load a Sentence Transformers directory, or any Hugging Face checkpoint with `pooling`.
 
@@ -60,6 +61,8 @@ def load_source(
     `max_tokens` and `prompts` default to the model's own. Code that comes with a model is never
     run.
 
+    :param dim: Keep the first numbers of an embedding alone (Kusupati et al., "Matryoshka
+        Representation Learning", 2022).
     :raises InvalidArgumentError: When there is no such model, `pooling` is missing or contradicts
         the model, or `max_tokens` is out of range.
     :raises ModelError: When the model cannot be loaded, needs its own code, lacks weights, is
@@ -73,6 +76,8 @@ def load_source(
     prompts = {**prompts_of(encoder), **(prompts or {})}
     encoder.default_prompt_name = None  # `encode` would put it before every text
     _complete(encoder, folder, pooling)
+    if dim is not None:
+        _shorten(encoder, folder, dim)
     chosen = choose_max_tokens(encoder, max_tokens)
     if is_lookup(encoder):
         encoder.tokenizer.enable_truncation(chosen)
@@ -110,6 +115,24 @@ def _complete(encoder: "SentenceTransformer", folder: Path, pooling: str | None)
         )
     if not isinstance(encoder[-1], Normalize):
         encoder.append(unit_length(encoder))
+
+
+def _shorten(encoder: "SentenceTransformer", folder: Path, dim: int) -> None:
+    """Keep the first `dim` numbers of an embedding, before its normalisation."""
+    import torch
+    from sentence_transformers.sentence_transformer.modules import Dense
+
+    width = _embedding_dimension(encoder)
+    if is_lookup(encoder) or vectors_of(encoder) > 1:
+        raise InvalidArgumentError(
+            f"{folder} is a look-up encoder or has several vectors, which are not shortened: leave "
+            "the dim out"
+        )
+    if not 0 < dim <= width:
+        raise InvalidArgumentError(f"dim is {dim}, but 1 to {width} is expected")
+    first = Dense(width, dim, bias=False, activation_function=torch.nn.Identity())
+    first.linear.weight.data = torch.eye(dim, width)
+    encoder.insert(len(encoder) - 1, first)
 
 
 def _embedding_dimension(model: "SentenceTransformer") -> int:

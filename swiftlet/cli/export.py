@@ -51,6 +51,12 @@ def export(
             help="Write nothing: measure parity, quality and latency of the encoder there.",
         ),
     ] = False,
+    dim: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="Keep the first numbers of an embedding.", show_default="all of them"
+        ),
+    ] = None,
     query_prompt: Annotated[
         str | None,
         typer.Option(help="What stands before queries.", show_default="the model's own prompt"),
@@ -85,7 +91,7 @@ def export(
         of_encoders = {
             "--pooling": pooling, "--calibrate": calibrate, "--collection": collection,
             "--verify": verify or None, "--query-prompt": query_prompt,
-            "--passage-prompt": passage_prompt,
+            "--passage-prompt": passage_prompt, "--dim": dim,
         }  # fmt: skip
         if given := [option for option, value in of_encoders.items() if value is not None]:
             raise InvalidArgumentError(
@@ -110,7 +116,7 @@ def export(
     if verify:
         writing = {
             "--name": name, "--calibrate": calibrate, "--overwrite": overwrite or None,
-            "--query-prompt": query_prompt, "--passage-prompt": passage_prompt,
+            "--query-prompt": query_prompt, "--passage-prompt": passage_prompt, "--dim": dim,
         }  # fmt: skip
         if contradicting := [option for option, value in writing.items() if value is not None]:
             raise InvalidArgumentError(
@@ -139,6 +145,7 @@ def export(
         calibrate=calibrate,
         collection=collection,
         split=split,
+        dim=dim,
         prompts={role: prompt for role, prompt in prompts.items() if prompt is not None},
         overwrite=overwrite,
         progress=_print_progress,
