@@ -95,7 +95,7 @@ def test_an_index_without_words_is_refused(tmp_path: Path) -> None:
     swiftlet.build(
         [{"_id": code, "text": code} for code in CODES], tmp_path / "index", language=None
     )
-    with pytest.raises(InvalidArgumentError, match="built without words"):
+    with pytest.raises(InvalidArgumentError, match="the index has no words"):
         swiftlet.tune(tmp_path / "index", QUERIES, QRELS)
 
 

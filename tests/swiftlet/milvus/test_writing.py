@@ -199,7 +199,7 @@ def test_an_interrupted_push_goes_on(server, long_index, monkeypatch):
 def test_a_push_goes_on_only_with_the_same_contents(server, small_index, tmp_path):
     index = tmp_path / "index"
     shutil.copytree(small_index, index)
-    address = server.address("changed")
+    address = server.address("contents")
     with pytest.raises(KeyboardInterrupt):
         push(index, address, progress=Interrupted(after=150 if server.kind == "lite" else 60))
     with swiftlet.write(index) as writer:
