@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
-from zipfile import BadZipFile
 
 from swiftlet.retrieval.corpora.text_files import Part, markdown_part
 from swiftlet.retrieval.errors import CollectionError
@@ -14,6 +13,7 @@ from swiftlet.retrieval.extras import extra
 
 _HTML, _WORD, _PDF = frozenset({".html", ".htm", ".xhtml"}), ".docx", ".pdf"
 RICH_SUFFIXES = _HTML | {_WORD, _PDF}
+_HEAD_BYTES = 10_000
 
 
 def can_read(suffix: str) -> bool:
@@ -46,6 +46,8 @@ def _web_page(path: Path, content: bytes) -> Iterator[Part]:
 
     # Of bad pages, the package writes to the log what the missing text says, too.
     logging.getLogger("trafilatura").setLevel(logging.CRITICAL)
+    if b"<html" not in content[:_HEAD_BYTES].lower():  # the package takes whole pages only
+        content = b"<html><body>" + content + b"</body></html>"
     text = trafilatura.extract(
         content,
         output_format="markdown",
@@ -64,9 +66,10 @@ def _word(path: Path, content: bytes) -> Iterator[Part]:
 
     try:
         document = docx.Document(io.BytesIO(content))
-    except (BadZipFile, KeyError, ValueError) as error:
-        raise CollectionError(path, f"cannot be read as a Word file: {error}") from error
-    blocks = [_block(each) for each in document.iter_inner_content()]
+        blocks = [_block(each) for each in document.iter_inner_content()]
+    except Exception as error:  # the errors of zipfile, of lxml and of the package
+        problem = f"{error}".partition("\n")[0]
+        raise CollectionError(path, f"cannot be read as a Word file: {problem}") from error
     if text := "\n\n".join(block for block in blocks if block.strip()):
         yield markdown_part(text, document.core_properties.title or path.stem)
 

@@ -1,7 +1,9 @@
 """HTML, Word, PDF and CSV files as documents, alone and in a folder."""
 
 import base64
+import io
 import sys
+import zipfile
 from pathlib import Path
 
 import docx
@@ -41,6 +43,14 @@ ENCRYPTED = base64.b64decode(
     Rgo=
     """
 )
+
+
+def broken_word_file() -> bytes:
+    """An archive of which a part is no XML."""
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w") as archive:
+        archive.writestr("[Content_Types].xml", "<bad")
+    return content.getvalue()
 
 
 def write_pdf(path: Path, *texts: str) -> None:
@@ -85,8 +95,9 @@ def test_a_web_page_is_its_main_text_cut_at_headings(tmp_path: Path) -> None:
 
 
 def test_a_page_without_main_text_is_taken_whole(tmp_path: Path) -> None:
-    (tmp_path / "short.htm").write_text("<html><body><p>Hello, moss.</p></body></html>")
-    assert only(tmp_path / "short.htm").text.strip() == "Hello, moss."
+    for page in ("<html><body><p>Hello, moss.</p></body></html>", "<p>Hello, moss.</p>"):
+        (tmp_path / "short.htm").write_text(page)
+        assert only(tmp_path / "short.htm").text.strip() == "Hello, moss."
 
 
 def test_the_encoding_of_a_page_is_recognised(tmp_path: Path) -> None:
@@ -129,7 +140,9 @@ def test_markdown_is_cut_at_headings_but_not_within_code(tmp_path: Path) -> None
         ("a.pdf", ENCRYPTED, "the PDF is encrypted: save it without a password"),
         ("a.pdf", b"%PDF-1.4 nonsense", "cannot be read as a PDF: Failed to load document"),
         ("a.docx", b"PK\3\4nonsense", "cannot be read as a Word file: File is not a zip file"),
+        ("a.docx", broken_word_file(), "cannot be read as a Word file: Couldn't find end of"),
         ("a.html", b"<html><body></body></html>", "the file has no text"),
+        ("a.html", bytes(1000), "the file has no text"),
     ],
 )
 def test_a_bad_file_is_named_and_the_others_are_read(
