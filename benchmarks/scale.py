@@ -142,7 +142,7 @@ def search_ms(passages: int, figures: Figures) -> float:
 
 
 def node_ms(passages: float, figures: Figures) -> float:
-    """The median of a search of a node of the engine, whose segments are searched one by one."""
+    """The median of a search of one node of the engine, which searches segment after segment."""
     engine, cores = figures["engine"], figures["assumed"]["cores"]
     return float(engine["median_ms"] * passages / engine["passages"] * engine["cores"] / cores)
 

@@ -1,4 +1,4 @@
-"""Encoders whose embeddings are shortened to their first numbers."""
+"""`--dim` keeps the first numbers of each embedding."""
 
 from pathlib import Path
 

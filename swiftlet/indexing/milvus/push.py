@@ -357,6 +357,8 @@ def _check_sample(collection: Collection, encoder: OnnxEncoder) -> None:
     """Encode the texts of some rows again: each must be nearest to the embedding of its row."""
     fields = [TITLE, TEXT, EMBEDDING]
     sample = collection.call("query", filter="", limit=_ENCODED_AGAIN, output_fields=fields)
+    if not sample:
+        return
     stored = np.array([row[EMBEDDING] for row in sample], np.float32)
     texts = [encoder_text(row[TITLE], row[TEXT]) for row in sample]
     scores = encode_texts(encoder.reading("passage"), texts) @ stored.T

@@ -88,9 +88,8 @@ def drop_words(collection: Collection) -> None:
     collection.call("drop_collection", slow=True)
 
 
-def note_new_words(passages: Address, rows: Sequence[Row]) -> None:
+def note_new_words(counts: WordCounts, rows: Sequence[Row]) -> None:
     """Count the words that no passage had before; the other counts stay as they are."""
-    counts = WordCounts(passages)
     known = counts.of({place for row in rows for place in row[WORDS]})
     new = [{PLACE: p, WITH_WORD: 1, UNUSED: _UNUSED} for p, count in known.items() if not count]
     if new:

@@ -14,7 +14,7 @@ from swiftlet.retrieval.manifest import Manifest
 from swiftlet.retrieval.milvus.address import Address
 from swiftlet.retrieval.milvus.collection import Collection, manifest_of, most_values_of
 from swiftlet.retrieval.milvus.schema import DOCUMENT_ID, MOST_VALUES, NUMBER, PASSAGES, row_of
-from swiftlet.retrieval.milvus.words import WordVectors
+from swiftlet.retrieval.milvus.words import WordCounts, WordVectors
 
 
 class MilvusWriter(Writer):
@@ -34,6 +34,7 @@ class MilvusWriter(Writer):
         self._collection = Collection(address)
         self._writing = Lock()
         self._closed = False
+        self._counts: WordCounts | None = None
         self.change = 0
         self.manifest()
 
@@ -76,7 +77,8 @@ class MilvusWriter(Writer):
             if most > most_values_of(description):
                 self._collection.set_properties({MOST_VALUES: f"{most}"})
             if words is not None:
-                note_new_words(self.place, rows)
+                self._counts = self._counts or WordCounts(self.place)
+                note_new_words(self._counts, rows)
             self._collection.call("upsert", data=rows)
             left_over = [
                 row_of(change.document_id, number)

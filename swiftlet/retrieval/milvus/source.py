@@ -36,6 +36,8 @@ class MilvusIndex:
         self._encoder = encoder
         self.collection = Collection(address)
         self._failed = False
+        self._statistics: WordStatistics | None = None
+        self._counts: WordCounts | None = None
         self._open()
 
     @property
@@ -92,7 +94,8 @@ class MilvusIndex:
         """The words of the passages, if the collection has them."""
         if (statistics := WordStatistics.of(description["properties"])) is None:
             return None
-        counts = WordCounts(self.collection.address)
-        counts.collection.call("load_collection", slow=True)
+        if self._statistics != statistics or self._counts is None:  # a push has counted again
+            self._statistics, self._counts = statistics, WordCounts(self.collection.address)
+        self._counts.collection.call("load_collection", slow=True)
         analysis = analysis_of(manifest.details["language"])
-        return MilvusWords(self.collection, found, analysis, statistics, counts)
+        return MilvusWords(self.collection, found, analysis, statistics, self._counts)

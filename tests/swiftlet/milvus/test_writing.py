@@ -214,6 +214,17 @@ def test_a_push_goes_on_only_with_the_same_contents(server, small_index, tmp_pat
             remote.document("tides-1")
 
 
+def test_an_index_without_documents_is_pushed(server, tmp_path):
+    index = tmp_path / "index"
+    swiftlet.build([{"_id": "a", "text": "b"}], index, encoder=LOOKUP_QUERY_ENCODER)
+    with swiftlet.write(index, encoder=LOOKUP_QUERY_ENCODER) as writer:
+        writer.delete(["a"])
+    address = server.address("nothing")
+    assert push(index, address, LOOKUP_QUERY_ENCODER).num_passages == 0
+    with swiftlet.open(address, encoder=LOOKUP_QUERY_ENCODER) as searcher:
+        assert not searcher.search("b").hits
+
+
 def test_rows_with_the_embeddings_of_others_are_found(server, long_index, monkeypatch):
     address = server.address("exchanged")
     monkeypatch.setattr(push_module, "_tuned", interrupt)
