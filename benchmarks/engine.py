@@ -47,6 +47,8 @@ MOVED = 0.35
 TOP_K = 10
 MOST_OVERHEAD_MS = 1.0
 QUERIES = 300
+FILTERED, FILTERED_COPIES = 60, 2
+FACET, OTHER_FIELD = "copy", "other"
 
 
 def main() -> None:
@@ -60,7 +62,7 @@ def main() -> None:
     queries = queries[:QUERIES]
     local = work / "index"
     if not local.is_dir():
-        settings = BuildSettings(language=None)
+        settings = BuildSettings(language=None, facets=(FACET,))
         build_index(Copies(options.index, options.copies), DEFAULT_ENCODER, local, settings)
     server = MilvusServer("whole", work, 19_530)
     address = server.address("million")
@@ -72,6 +74,7 @@ def main() -> None:
             Searcher.open(address, DEFAULT_QUERY_ENCODER) as there,
         ):
             searches = measure_searches(here, there, queries, local)
+            filters = measure_filters(here, there, queries[:FILTERED])
         services = {
             name: measure_service(place, queries, address.token)
             for name, place in (("this machine", f"{local}"), ("Milvus", f"{address}"))
@@ -88,6 +91,9 @@ def main() -> None:
         "queries": len(queries),
         "push": pushed,
         "searches": searches,
+        "filters": filters,
+        "filtered_queries": FILTERED,
+        "filtered_copies": FILTERED_COPIES,
         "services": services,
         "faults": faults,
         "bounds": [
@@ -120,8 +126,10 @@ class Copies(EncodedCorpus):
         for copy in range(self._copies):
             for each in stored_documents(self._index / DOCUMENTS_FILE):
                 name = f"{each.document_id}.{copy}"
-                fields = each.text, each.title, each.metadata, each.sections, each.passages
-                yield SplitDocument(name, *fields)
+                metadata = {FACET: copy, OTHER_FIELD: copy}
+                yield SplitDocument(
+                    name, each.text, each.title, metadata, each.sections, each.passages
+                )
 
     def embeddings(self) -> Iterator[Embeddings]:
         index = open_index(self._index, self._manifest.details)
@@ -204,6 +212,23 @@ def measure_searches(here: Searcher, there: Searcher, queries: list[str], local:
         "overhead_ms": median["Milvus"] - 1000 * encoding - median["client alone"],
         "recall": {name: fmean(each) for name, each in found.items()},
         "parameters": parameters,
+    }
+
+
+def measure_filters(here: Searcher, there: Searcher, queries: list[str]) -> Figures:
+    """Milliseconds of a search among the first copies, by the field of the filter, alternating."""
+    seconds: dict[str, dict[str, list[float]]] = {}
+    for query in queries:
+        for field in ("", FACET, OTHER_FIELD):
+            for name, searcher in (("this machine", here), ("Milvus", there)):
+                chosen = {field: {"lt": FILTERED_COPIES}} if field else None
+                began = time.perf_counter()
+                searcher.search(query, TOP_K, mode="dense", filter=chosen)
+                taken = time.perf_counter() - began
+                seconds.setdefault(field, {}).setdefault(name, []).append(taken)
+    return {
+        field: {name: 1000 * float(np.median(each)) for name, each in systems.items()}
+        for field, systems in seconds.items()
     }
 
 

@@ -70,7 +70,10 @@ def _show_collection(address: "Address") -> None:
     if WordStatistics.of(description["properties"]) is None:
         modes = "by meaning alone"
     fast = parameters_of(description).get(FAST, {})
-    lists = f"visits {fast['nprobe']:,} lists" if fast else "compares every passage"
+    visited = {"nprobe": "lists", "ef": "passages of a graph"}
+    lists = "compares every passage"
+    for name, value in fast.items():
+        lists = f"visits {value:,} {visited[name]}"
     output.print(f"{count(documents, 'document')}, {count(passages, 'passage')}")
     output.print(
         f"[green]complete[/]: searched {modes}; a search by meaning {lists}", soft_wrap=True

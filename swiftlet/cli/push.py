@@ -1,13 +1,16 @@
 """`swiftlet push`: publishes an index to a Milvus server."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
 from swiftlet import encoders
 from swiftlet.cli.options import EncoderOption, FromShards
 from swiftlet.cli.terminal import ProgressBars, count, output, print_note
+
+if TYPE_CHECKING:
+    from swiftlet.indexing.milvus.vector_index import IndexType
 
 
 def push(
@@ -23,6 +26,16 @@ def push(
         str | None,
         typer.Option(help="With --from-shards: the language of the words.", show_default="english"),
     ] = None,
+    facet: Annotated[
+        list[str] | None,
+        typer.Option(help="With --from-shards: a field that filters often name. May be repeated."),
+    ] = None,
+    index_type: Annotated[
+        str | None,
+        typer.Option(
+            help="FLAT, IVF_FLAT, IVF_SQ8 or HNSW.", show_default="by the number of passages"
+        ),
+    ] = None,
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace an existing collection.")
     ] = False,
@@ -34,8 +47,9 @@ def push(
 
     if (index is None) is (not from_shards):
         raise typer.BadParameter("name either an index or --from-shards")
-    if index is not None and language is not None:
-        raise typer.BadParameter("--language is for --from-shards: an index has its own")
+    if index is not None and (language is not None or facet):
+        name = "--facet" if facet else "--language"
+        raise typer.BadParameter(f"{name} is for --from-shards: an index has its own")
     with ProgressBars() as progress:
         source = Shards(from_shards or ()) if index is None else index
         pushed = write(
@@ -43,6 +57,8 @@ def push(
             to,
             encoder=encoder,
             language=language or DEFAULT_LANGUAGE,
+            facets=facet or (),
+            index_type=cast("IndexType | None", index_type),
             overwrite=overwrite,
             progress=progress,
         )

@@ -28,6 +28,7 @@ from swiftlet.retrieval.searcher import Searcher
 
 if TYPE_CHECKING:
     from swiftlet.indexing.milvus.push import Pushed
+    from swiftlet.indexing.milvus.vector_index import IndexType
 
 StrPath = str | os.PathLike[str]
 
@@ -200,6 +201,8 @@ def push(
     *,
     encoder: StrPath = encoders.DEFAULT_ENCODER,
     language: str | None = DEFAULT_LANGUAGE,
+    facets: Sequence[str] = (),
+    index_type: "IndexType | None" = None,
     overwrite: bool = False,
     progress: Progress | None = None,
 ) -> "Pushed":
@@ -211,6 +214,9 @@ def push(
     :param to: The address of the collection, milvus://HOST:PORT/COLLECTION.
     :param encoder: The directory of the document encoder, which measures the recall of searches.
     :param language: That of the words of shards; None pushes no words. An index has its own.
+    :param facets: Those of shards: fields that the server indexes for filters. An index has its
+        own.
+    :param index_type: FLAT, IVF_FLAT, IVF_SQ8 or HNSW; None depends on the number of passages.
     :raises RetrievalError: When the index is bad, the collection exists, or the server refuses.
     """
     from swiftlet.indexing.milvus.push import push as write_collection
@@ -218,7 +224,13 @@ def push(
     source = index if isinstance(index, Shards) else path_of("index", index)
     places = _address("to", to), encoders.find(path_of("encoder", encoder))
     return write_collection(
-        source, *places, language=language, overwrite=overwrite, progress=progress
+        source,
+        *places,
+        language=language,
+        facets=_fields(facets),
+        index_type=index_type,
+        overwrite=overwrite,
+        progress=progress,
     )
 
 

@@ -1,12 +1,13 @@
 """Documents as rows of a collection."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from swiftlet.retrieval.errors import InvalidArgumentError, shown
+from swiftlet.retrieval.milvus.filter_fields import FilterFields, facet_values
 from swiftlet.retrieval.milvus.schema import (
     AFTER,
     BEFORE,
@@ -26,6 +27,7 @@ from swiftlet.retrieval.milvus.schema import (
     TEXT,
     TITLE,
     WORDS,
+    facet_columns,
     keys_field,
     row_of,
 )
@@ -45,12 +47,14 @@ def rows_of(
     spans: Sequence[Span],
     embeddings: Sequence[Embeddings] | Embeddings,
     words: WordVectors | None = None,
+    facets: Sequence[str | None] = (),
 ) -> Iterator[Row]:
     """A row for each passage of a document.
 
     :param spans: Those of the passages, in order.
     :param embeddings: Those of the passages, (n, dim).
     :param words: Gives the words of a passage, if the collection has words.
+    :param facets: As in `FilterFields`.
     :raises InvalidArgumentError: When the document has more than a row can hold.
     """
     keys = keys_field(document.metadata)
@@ -62,6 +66,10 @@ def rows_of(
         KEYS: keys,
     }
     _check_metadata(document, keys)
+    for place, path in enumerate(facets):
+        both = ([], []) if path is None else facet_values(keys, path)
+        for column, values in zip(facet_columns(place), both, strict=True):
+            of_all[column] = values[0] if values else ""
     ends = [0]
     for _, end in spans:
         ends.append(max(ends[-1], end))
@@ -84,18 +92,20 @@ def rows_of(
         yield row
 
 
-def check_document(document: Document, spans: Sequence[Span]) -> None:
-    """Refuse a document that has more than rows hold.
+def rows_without_embeddings(document: Document, spans: Sequence[Span]) -> list[Row]:
+    """The rows of a document that is not encoded yet.
 
-    :raises InvalidArgumentError: When it has.
+    :raises InvalidArgumentError: When the document has more than a row can hold.
     """
-    for _ in rows_of(document, spans, [_NO_EMBEDDING] * len(spans)):
-        pass
+    return [*rows_of(document, spans, [_NO_EMBEDDING] * len(spans))]
 
 
-def most_values(row: Row) -> int:
-    """The number of values that a field of this row's document has at most."""
-    return max((len(keys) for name, keys in row[KEYS].items() if name != NAMES), default=1)
+def with_rows(fields: FilterFields, rows: Iterable[Row]) -> FilterFields:
+    """The fields that filters compare, with those of other documents."""
+    for row in rows:
+        if row[NUMBER] == 0:
+            fields = fields.with_keys(row[KEYS])
+    return fields
 
 
 def _check_metadata(document: Document, keys: dict[str, list[str]]) -> None:

@@ -1,7 +1,6 @@
 """Writes the words of passages to a Milvus server: see `swiftlet.retrieval.milvus.words`."""
 
 import json
-import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
@@ -27,15 +26,6 @@ from swiftlet.retrieval.milvus.words import WordCounts, WordStatistics, WordVect
 
 _BATCH_ROWS = 5_000
 _UNUSED = [0.0, 1.0]
-_FIRST_WITH_WORDS = (2, 4)
-
-
-def takes_words(collection: Collection) -> bool:
-    """Whether the server has sparse vectors."""
-    version = collection.client.get_server_version()
-    found = re.fullmatch(r"v?(\d+)\.(\d+)\b.*", version)
-    is_lite = version.startswith("milvus_lite")
-    return is_lite or (found is not None and (int(found[1]), int(found[2])) >= _FIRST_WITH_WORDS)
 
 
 def word_vectors(description: Mapping[str, Any]) -> WordVectors | None:

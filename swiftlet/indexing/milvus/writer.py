@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from itertools import chain
 from threading import Lock
 
-from swiftlet.indexing.milvus.rows import Row, most_values, rows_of
+from swiftlet.indexing.milvus.rows import Row, rows_of, with_rows
 from swiftlet.indexing.milvus.words import note_new_words, word_vectors
 from swiftlet.indexing.preparation import Preparation, encoder_details
 from swiftlet.indexing.writing import Changed, Writer, checked_ids
@@ -12,8 +12,9 @@ from swiftlet.retrieval.changes.log import Change
 from swiftlet.retrieval.errors import ArtefactError, IndexServerError, RetrievalError, shown
 from swiftlet.retrieval.manifest import Manifest
 from swiftlet.retrieval.milvus.address import Address
-from swiftlet.retrieval.milvus.collection import Collection, manifest_of, most_values_of
-from swiftlet.retrieval.milvus.schema import DOCUMENT_ID, MOST_VALUES, NUMBER, PASSAGES, row_of
+from swiftlet.retrieval.milvus.collection import Collection, manifest_of
+from swiftlet.retrieval.milvus.filter_fields import FilterFields
+from swiftlet.retrieval.milvus.schema import DOCUMENT_ID, FILTER_FIELDS, NUMBER, PASSAGES, row_of
 from swiftlet.retrieval.milvus.words import WordCounts, WordVectors
 
 
@@ -71,11 +72,11 @@ class MilvusWriter(Writer):
                 raise ArtefactError(f"{self.place} was replaced meanwhile: write once more")
             before = self._passages_of([change.document_id for change in put])
             words = word_vectors(description)
-            rows = [*chain.from_iterable(_rows_of(change, words) for change in put)]
+            fields = FilterFields.of(description["properties"])
+            rows = [*chain.from_iterable(_rows_of(change, words, fields) for change in put)]
             self._check_rows({row["row"]: row[DOCUMENT_ID] for row in rows})
-            most = max(map(most_values, rows), default=1)
-            if most > most_values_of(description):
-                self._collection.set_properties({MOST_VALUES: f"{most}"})
+            if (changed := with_rows(fields, rows)) != fields:
+                self._collection.set_properties({FILTER_FIELDS: changed.as_property()})
             if words is not None:
                 self._counts = self._counts or WordCounts(self.place)
                 note_new_words(self._counts, rows)
@@ -131,6 +132,6 @@ class MilvusWriter(Writer):
                 )
 
 
-def _rows_of(change: Change, words: WordVectors | None) -> Iterable[Row]:
+def _rows_of(change: Change, words: WordVectors | None, fields: FilterFields) -> Iterable[Row]:
     assert change.document is not None  # noqa: S101 - for the type checker
-    return rows_of(change.document, change.passages, change.embeddings, words)
+    return rows_of(change.document, change.passages, change.embeddings, words, fields.facets)

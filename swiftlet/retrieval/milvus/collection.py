@@ -2,6 +2,7 @@
 
 import json
 import logging
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -19,7 +20,6 @@ from swiftlet.retrieval.milvus.schema import (
     COMPLETE,
     EMBEDDING,
     MANIFEST,
-    MOST_VALUES,
     OF_DOCUMENTS,
     PARAMETERS,
     ROW,
@@ -108,6 +108,13 @@ class Collection:
                 # A new connection is there sooner than the old one works again.
                 self._connected = None
             raise found from error
+
+    def is_old(self) -> bool:
+        """Whether the server is older than 2.4: without sparse vectors and inverted indexes."""
+        version = self.client.get_server_version()
+        found = re.fullmatch(r"v?(\d+)\.(\d+)\b.*", version)
+        is_lite = version.startswith("milvus_lite")
+        return not is_lite and (found is None or (int(found[1]), int(found[2])) < (2, 4))
 
     def exists(self) -> bool:
         """Whether the server has the collection."""
@@ -247,8 +254,3 @@ def parameters_of(description: Mapping[str, Any]) -> dict[str, Any]:
     """The `FAST` and `THOROUGH` parameters of searches; none if every search is thorough."""
     found: dict[str, Any] = json.loads(description["properties"].get(PARAMETERS, "{}"))
     return found
-
-
-def most_values_of(description: Mapping[str, Any]) -> int:
-    """The number of values that a field of a document has at most."""
-    return int(description["properties"].get(MOST_VALUES, 1))

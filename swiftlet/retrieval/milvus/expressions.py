@@ -4,45 +4,78 @@ from collections.abc import Iterator
 
 from swiftlet.retrieval.metadata.columns import KeyRange, field_keys, one_key
 from swiftlet.retrieval.metadata.filters import Condition, Filter, fold, inner_keys
-from swiftlet.retrieval.milvus.schema import KEYS, NAMES, ROW, name_of
+from swiftlet.retrieval.milvus.filter_fields import FilterFields
+from swiftlet.retrieval.milvus.schema import KEYS, NAMES, ROW, facet_columns, name_of
 
 ALL = f"{ROW} >= 0"
 """All rows."""
 
 _NONE = f"{ROW} < 0"
+_KINDS = (b"b", b"n", b"s")
 
 
-def expression_of(tree: Filter, most_values: int) -> str:
-    """The rows of the documents that pass a filter.
-
-    :param most_values: The number of values that a field of a document has at most.
-    """
+def expression_of(tree: Filter, fields: FilterFields) -> str:
+    """The rows of the documents that pass a filter."""
     return fold(
         tree,
-        lambda condition: _any(list(_ranges(condition, most_values))),
+        lambda condition: _any(list(_ranges(condition, fields))),
         lambda parts: _joined(" and ", parts) or ALL,
         _any,
         lambda part: f"not ({part})",
     )
 
 
-def has_name(name: str) -> str:
-    """The rows of the documents that have values of a field."""
+def with_values(path: str, fields: FilterFields) -> str:
+    """The rows of the documents that have a value of a field."""
+    if path in fields.facets:
+        return f'{facet_columns(fields.facets.index(path))[0]} != ""'
+    return _any([_has_name(name_of(path, kind)) for kind in _KINDS])
+
+
+def with_several_values(path: str, fields: FilterFields) -> str:
+    """The rows of the documents that have several values of a field."""
+    if path in fields.facets:
+        return _NONE
+    several = [_has_name(name_of(path, kind, 1)) for kind in _KINDS]
+    names = [_has_name(name_of(path, kind)) for kind in _KINDS]
+    pairs = zip(names, names[1:] + names[:1], strict=True)
+    return _any([*several, *(_joined(" and ", [*pair]) for pair in pairs)])
+
+
+def _has_name(name: str) -> str:
+    """The rows of the documents that have values of this name."""
     return f'json_contains({KEYS}["{NAMES}"], "{name}")'
 
 
-def _ranges(condition: Condition, most_values: int) -> Iterator[str]:
+def _ranges(condition: Condition, fields: FilterFields) -> Iterator[str]:
     path = condition.path
     for keys in condition.keys:
         if keys == inner_keys(path):
-            yield has_name(name_of(f"{path}."))
+            yield _has_name(name_of(f"{path}."))
+            continue
+        if path in fields.facets:
+            yield _in_column(path, keys, fields)
             continue
         length = field_keys(path).first.index(b"\0") + 1
         kind = keys.first[length : length + 1]
         if keys == field_keys(path, kind):
-            yield has_name(name_of(path, kind))
+            yield _has_name(name_of(path, kind))
         elif keys.first < keys.end:
-            yield from _values(path, kind, keys, most_values)
+            yield from _values(path, kind, keys, fields.most_values)
+
+
+def _in_column(path: str, keys: KeyRange, fields: FilterFields) -> str:
+    """The rows whose value, of which there is one at most, is in a range."""
+    whole = field_keys(path)
+    if keys == whole:
+        return with_values(path, fields)
+    length = len(whole.first)
+    first, end = (key[length : length + 1].decode() + key[length + 1 :].hex() for key in keys)
+    value, date = facet_columns(fields.facets.index(path))
+    column = date if first[0] == "d" else value
+    if keys == one_key(keys.first):
+        return f'{column} == "{first}"'
+    return f'({column} >= "{first}" and {column} < "{end}")'
 
 
 def _values(path: str, kind: bytes, keys: KeyRange, most_values: int) -> Iterator[str]:
@@ -55,11 +88,11 @@ def _values(path: str, kind: bytes, keys: KeyRange, most_values: int) -> Iterato
     name = name_of(path, kind)
     field = f'{KEYS}["{name}"]'
     if keys == one_key(keys.first):
-        yield f'({has_name(name)} and json_contains({field}, "{keys.first[start:].hex()}"))'
+        yield f'({_has_name(name)} and json_contains({field}, "{keys.first[start:].hex()}"))'
         return
     whole = field_keys(path, kind)
     for place in range(most_values):
-        bounds = [has_name(name_of(path, kind, place))]
+        bounds = [_has_name(name_of(path, kind, place))]
         if keys.first > whole.first:
             bounds.append(f'{field}[{place}] >= "{keys.first[start:].hex()}"')
         if keys.end < whole.end:

@@ -20,7 +20,13 @@ from swiftlet.retrieval.errors import (
 from swiftlet.retrieval.index import Rows
 from swiftlet.retrieval.metadata.filters import Condition, Filter, first_without_values
 from swiftlet.retrieval.milvus.collection import Collection
-from swiftlet.retrieval.milvus.expressions import ALL, expression_of, has_name
+from swiftlet.retrieval.milvus.expressions import (
+    ALL,
+    expression_of,
+    with_several_values,
+    with_values,
+)
+from swiftlet.retrieval.milvus.filter_fields import FilterFields
 from swiftlet.retrieval.milvus.found_rows import MOST_CANDIDATES, FoundRows, has_all
 from swiftlet.retrieval.milvus.schema import (
     AFTER,
@@ -39,14 +45,11 @@ from swiftlet.retrieval.milvus.schema import (
     TEXT,
     THOROUGH,
     TITLE,
-    name_of,
     row_of,
 )
 from swiftlet.retrieval.milvus.words import MilvusWords
 from swiftlet.retrieval.parts import Counts, SearchParts, Selection
 from swiftlet.retrieval.types import Document, Embeddings, Passage
-
-_KINDS = (b"b", b"n", b"s")
 
 
 class MilvusRows:
@@ -73,7 +76,10 @@ class MilvusRows:
         :raises InvalidArgumentError: When more candidates are wanted than the server gives.
         """
         asked = embedding, EMBEDDING, self._expression, num_candidates
-        found = self._found_rows.search(*asked, self._parameters.get(FAST, {}))
+        fast = self._parameters.get(FAST, {})
+        if "ef" in fast:  # a search visits at least as many nodes of the graph as it finds
+            fast = {"ef": max(fast["ef"], min(num_candidates, MOST_CANDIDATES))}
+        found = self._found_rows.search(*asked, fast)
         num_candidates = min(num_candidates, MOST_CANDIDATES)
         if len(found) < num_candidates and self._parameters:
             # The lists that were visited have too few of these rows: visit all.
@@ -153,7 +159,7 @@ class MilvusParts(SearchParts):
     lexical: MilvusWords | None = None
     parameters: dict[str, Any]
     dim: int
-    most_values: int
+    filter_fields: FilterFields
 
     waiting_seconds = 0.03
 
@@ -195,14 +201,10 @@ class MilvusParts(SearchParts):
 
     def check_groups(self, path: str, tree: Filter) -> None:
         """As `SearchParts.check_groups`."""
-        names = [name_of(path, kind) for kind in _KINDS]
-        if not any(self.collection.has(has_name(name)) for name in names):
+        if not self.collection.has(with_values(path, self.filter_fields)):
             raise GroupingError(f"group_by is {shown(path)}, but no document has a value of it")
-        several = [has_name(name_of(path, kind, 1)) for kind in _KINDS]
-        pairs = zip(names, names[1:] + names[:1], strict=True)
-        several += [f"({has_name(one)} and {has_name(other)})" for one, other in pairs]
-        expression = self._expression(tree)
-        if self.collection.has(f"({' or '.join(several)}) and ({expression})"):
+        several = with_several_values(path, self.filter_fields)
+        if self.collection.has(f"({several}) and ({self._expression(tree)})"):
             raise GroupingError(
                 f"group_by is {shown(path)}, but a document has several values of it; a field "
                 "with one value is expected"
@@ -210,13 +212,13 @@ class MilvusParts(SearchParts):
 
     def _expression(self, tree: Filter) -> str:
         def exists(condition: Condition) -> bool:
-            return self.collection.has(expression_of(condition, self.most_values))
+            return self.collection.has(expression_of(condition, self.filter_fields))
 
         if (condition := first_without_values(tree, exists)) is not None:
             raise FilterError(
                 f"the filter names {shown(condition.path)}, but no document has this field"
             )
-        return expression_of(tree, self.most_values)
+        return expression_of(tree, self.filter_fields)
 
 
 def read_documents(

@@ -23,11 +23,11 @@ OF_DOCUMENTS = [*OF_HITS, PASSAGES, BEFORE, AFTER, SECTIONS]
 """What a document is put together from."""
 
 MANIFEST, STATE, SOURCE = "swiftlet.manifest", "swiftlet.state", "swiftlet.source"
-PARAMETERS, MOST_VALUES = "swiftlet.parameters", "swiftlet.most_values"
+PARAMETERS, FILTER_FIELDS = "swiftlet.parameters", "swiftlet.filter_fields"
 WORD_STATISTICS = "swiftlet.words"
 """Properties of the collection: the manifest of its index, how many passages were pushed, which
-state of the index these are of, the parameters of searches, the number of values that a field of a
-document has at most, and what is known of the words of all passages together."""
+state of the index these are of, the parameters of searches, the fields that filters compare, and
+what is known of the words of all passages together."""
 
 COMPLETE, WRONG = "complete", "wrong"
 """States other than a number of passages."""
@@ -78,6 +78,15 @@ def name_of(path: str, kind: bytes = b"", place: int = 0) -> str:
     "author." stands for all fields inside of "author".
     """
     return f"{field_keys(path).first[:-1].hex()}_{kind.decode()}{place or ''}"
+
+
+def facet_columns(place: int) -> tuple[str, str]:
+    """The columns of a facet: its value, and the same value if it is a date.
+
+    A value is its kind and its key in hexadecimal, so the order is that of the keys. A document
+    without one has an empty text.
+    """
+    return f"facet_{place}", f"facet_{place}_date"
 
 
 def size_of_json(value: object) -> int:

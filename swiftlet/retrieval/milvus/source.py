@@ -7,12 +7,8 @@ from swiftlet.retrieval.encoder import Encoder
 from swiftlet.retrieval.lexical.analysis import analysis_of
 from swiftlet.retrieval.manifest import Manifest
 from swiftlet.retrieval.milvus.address import Address
-from swiftlet.retrieval.milvus.collection import (
-    Collection,
-    manifest_of,
-    most_values_of,
-    parameters_of,
-)
+from swiftlet.retrieval.milvus.collection import Collection, manifest_of, parameters_of
+from swiftlet.retrieval.milvus.filter_fields import FilterFields
 from swiftlet.retrieval.milvus.found_rows import FoundRows
 from swiftlet.retrieval.milvus.parts import MilvusParts, MilvusRows, MilvusStore
 from swiftlet.retrieval.milvus.schema import NUMBER
@@ -82,7 +78,7 @@ class MilvusIndex:
             collection=collection,
             parameters=parameters,
             dim=manifest.dim,
-            most_values=most_values_of(description),
+            filter_fields=FilterFields.of(description["properties"]),
         )
         self.manifest = manifest
         self._seen = self._look()

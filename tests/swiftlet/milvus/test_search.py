@@ -115,17 +115,17 @@ def test_large_numbers_are_taken_as_long_as_the_server_gives_enough(
             remote.search("ice", 60, mode=mode)
 
 
-@pytest.fixture(scope="module")
-def pair(server, tmp_path_factory) -> Iterator[tuple[Searcher, Searcher]]:
-    """The documents of the tests of filters, in an index and on the server."""
+@pytest.fixture(scope="module", params=[(), ("kind", "open", "published", "year", "tags")])
+def pair(request, server, tmp_path_factory) -> Iterator[tuple[Searcher, Searcher]]:
+    """The documents of the tests of filters, in an index and on the server, with facets or none."""
     documents = [
         Document(f"d{number}", f"word{number} and text", metadata=metadata)
         for number, metadata in enumerate(METADATA)
     ]
     out: Path = tmp_path_factory.mktemp("filtered") / "index"
-    build_index(documents, DEFAULT_QUERY_ENCODER, out)
+    build_index(documents, DEFAULT_QUERY_ENCODER, out, BuildSettings(facets=request.param))
     address = server.address("filtered")
-    push(out, address, DEFAULT_QUERY_ENCODER)
+    push(out, address, DEFAULT_QUERY_ENCODER, overwrite=True)
     local, remote = (Searcher.open(each, DEFAULT_QUERY_ENCODER) for each in (out, address))
     yield local, remote
     local.close()

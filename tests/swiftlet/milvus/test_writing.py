@@ -18,9 +18,11 @@ from swiftlet.indexing.milvus import push as push_module
 from swiftlet.indexing.milvus.pull import pull
 from swiftlet.indexing.milvus.push import push
 from swiftlet.indexing.milvus.rows import rows_of
+from swiftlet.indexing.milvus.vector_index import plan_index
 from swiftlet.indexing.progress import Silence
 from swiftlet.retrieval.errors import (
     ArtefactError,
+    GroupingError,
     IndexServerError,
     InvalidArgumentError,
     RetrievalError,
@@ -28,6 +30,7 @@ from swiftlet.retrieval.errors import (
 from swiftlet.retrieval.manifest import read_manifest, write_manifest
 from swiftlet.retrieval.milvus.address import Address, parse_address
 from swiftlet.retrieval.milvus.collection import Collection
+from swiftlet.retrieval.milvus.filter_fields import FilterFields
 from swiftlet.retrieval.milvus.schema import row_of
 from swiftlet.retrieval.searcher import Searcher
 from swiftlet.retrieval.types import Document
@@ -227,7 +230,7 @@ def test_an_index_without_documents_is_pushed(server, tmp_path):
 
 def test_rows_with_the_embeddings_of_others_are_found(server, long_index, monkeypatch):
     address = server.address("exchanged")
-    monkeypatch.setattr(push_module, "_tuned", interrupt)
+    monkeypatch.setattr(push_module, "tuned", interrupt)
     with pytest.raises(KeyboardInterrupt):
         push(long_index, address, LOOKUP_QUERY_ENCODER)
     collection = Collection(address)
@@ -270,10 +273,12 @@ def test_a_document_that_no_row_holds_is_refused_before_anything_is_written(
     assert not Collection(address).exists()
 
 
-def test_lists_are_tuned_and_a_search_that_needs_more_visits_all(server, long_index, monkeypatch):
-    monkeypatch.setattr(push_module, "EXACT_UP_TO", 100)
+@pytest.mark.parametrize("index_type", ["IVF_SQ8", "IVF_FLAT", "HNSW"])
+def test_an_index_is_tuned_and_a_search_that_needs_more_visits_all(server, long_index, index_type):
     address = server.address("lists")
-    pushed = push(long_index, address, LOOKUP_QUERY_ENCODER, overwrite=True)
+    pushed = push(long_index, address, LOOKUP_QUERY_ENCODER, index_type=index_type, overwrite=True)
+    collection = Collection(address)
+    assert collection.call("describe_index", index_name="embedding")["index_type"] == index_type
     assert pushed.num_passages == 700
     assert pushed.recall is not None
     assert pushed.recall >= 0.99
@@ -285,6 +290,64 @@ def test_lists_are_tuned_and_a_search_that_needs_more_visits_all(server, long_in
             found = remote.search("text number 42", top_k)
             assert len(found) == min(top_k, 700)
             assert found[0].document_id == local.search("text number 42", top_k)[0].document_id
+
+
+def test_the_type_of_an_index_depends_on_the_number_of_passages():
+    assert [plan_index(size, None).index_type for size in (50_000, 50_001)] == ["FLAT", "IVF_SQ8"]
+    assert plan_index(1_000_000, None).parameters == {"nlist": 1000}
+    with pytest.raises(InvalidArgumentError, match="'LSH', but one of FLAT, IVF_FLAT"):
+        plan_index(10, "LSH")
+
+
+def test_a_push_goes_on_only_with_the_same_type_of_index(server, long_index, monkeypatch):
+    address = server.address("types")
+    with monkeypatch.context() as context:
+        context.setattr(push_module, "tuned", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            push(long_index, address, LOOKUP_QUERY_ENCODER, overwrite=True)
+    with pytest.raises(InvalidArgumentError, match="of the type FLAT, not HNSW: pass --index-type"):
+        push(long_index, address, LOOKUP_QUERY_ENCODER, index_type="HNSW")
+    assert push(long_index, address, LOOKUP_QUERY_ENCODER).recall is None
+
+
+def test_a_facet_with_several_values_is_filtered_by_as_before(server, tmp_path):
+    documents = [
+        {"_id": f"{day}", "text": "text", "kind": "ab"[day % 2], "day": f"2020-01-0{day}"}
+        for day in range(1, 7)
+    ]
+    out = tmp_path / "index"
+    swiftlet.build(documents, out, encoder=LOOKUP_QUERY_ENCODER, facets=["kind", "day"])
+    address = server.address("several")
+    push(out, address, LOOKUP_QUERY_ENCODER, overwrite=True)
+
+    def ids(**conditions) -> list[str]:
+        return sorted(searcher.document_ids(conditions))
+
+    with (
+        swiftlet.write(address, encoder=LOOKUP_QUERY_ENCODER) as writer,
+        swiftlet.open(address, encoder=LOOKUP_QUERY_ENCODER) as searcher,
+    ):
+        assert searcher.parts.filter_fields == FilterFields(("kind", "day"), 1)
+        assert ids(kind="a", day={"lt": "2020-01-04"}) == ["2"]
+        writer.put([{"_id": "7", "text": "text", "kind": ["a", "c"], "day": "2020-01-07"}])
+        assert searcher.refresh()
+        assert searcher.parts.filter_fields == FilterFields((None, "day"), 2)
+        assert ids(kind="a") == ["2", "4", "6", "7"]
+        assert ids(kind="c", day="2020-01-07") == ["7"]
+        assert ids(kind={"none": ["a"]}) == ["1", "3", "5"]
+        with pytest.raises(GroupingError, match="several values"):
+            searcher.search_groups("text", 3, group_by="kind")
+
+
+def test_passages_of_one_hash_are_refused(server, long_index, monkeypatch):
+    def colliding(document_id: str, number: int) -> int:
+        return 7 if document_id in ("0001", "0002") else row_of(document_id, number)
+
+    monkeypatch.setattr("swiftlet.indexing.milvus.rows.row_of", colliding)
+    monkeypatch.setattr(push_module, "row_of", colliding)
+    refused = r"the documents \['0001', '0002'\] have the same hash: give one another id"
+    with pytest.raises(InvalidArgumentError, match=refused):
+        push(long_index, server.address("hashes"), LOOKUP_QUERY_ENCODER)
 
 
 def test_an_existing_collection_is_replaced_only_when_asked(server, small_index, small_collection):
@@ -350,13 +413,18 @@ def test_a_wrong_token_is_refused(server, monkeypatch):
 
 
 def test_shards_are_pushed_without_an_index(server, tmp_path):
-    documents = [Document(f"{number:02}", f"text number {number} " * 40) for number in range(9)]
+    documents = [
+        Document(f"{number:02}", f"text number {number} " * 40, metadata={"parity": number % 2})
+        for number in range(9)
+    ]
     for number in (1, 2):
         out = tmp_path / "shards" / f"{number}"
         swiftlet.encode(documents, out, shard=(number, 2), encoder=LOOKUP_QUERY_ENCODER)
     shards = swiftlet.Shards([tmp_path / "shards"])
     address = server.address("shards")
-    pushed = push(shards, address, LOOKUP_QUERY_ENCODER, overwrite=True)
+    with pytest.raises(InvalidArgumentError, match="facet is 'kind', but no document has a value"):
+        push(shards, address, LOOKUP_QUERY_ENCODER, facets=["kind"])
+    pushed = push(shards, address, LOOKUP_QUERY_ENCODER, facets=["parity"], overwrite=True)
     index = tmp_path / "index"
     swiftlet.build(shards, index, encoder=LOOKUP_QUERY_ENCODER)
     with (
@@ -370,6 +438,7 @@ def test_shards_are_pushed_without_an_index(server, tmp_path):
             [hit.score for hit in expected], abs=1e-5
         )
         assert remote.document("05") == documents[5]
+        assert sorted(remote.document_ids({"parity": 1})) == ["01", "03", "05", "07"]
 
 
 def test_a_server_that_is_not_there_is_named(small_index):

@@ -1,0 +1,58 @@
+"""What a collection knows of the fields that filters compare."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Self
+
+from swiftlet.retrieval.milvus.schema import FILTER_FIELDS, NAMES, name_of
+
+
+@dataclass(frozen=True, slots=True)
+class FilterFields:
+    """Which fields the server has indexed, and how many values the others have.
+
+    `facets` are the fields with columns of their own, each in its place. None stands for one that
+    a document has several values of: its columns are not used. `most_values` is the number of
+    values that a field of a document has at most.
+    """
+
+    facets: tuple[str | None, ...] = ()
+    most_values: int = 1
+
+    @classmethod
+    def of(cls, properties: Mapping[str, str]) -> Self:
+        """The fields in the properties of a collection."""
+        found = json.loads(properties[FILTER_FIELDS])
+        return cls(tuple(found["facets"]), found["most_values"])
+
+    def as_property(self) -> str:
+        """What `of` reads."""
+        return json.dumps(asdict(self))
+
+    def with_keys(self, keys: Mapping[str, list[str]]) -> "FilterFields":
+        """The same with another document, whose keys are as of `keys_field`."""
+        most = max((len(found) for name, found in keys.items() if name != NAMES), default=0)
+        facets = self.facets
+        if any(path is not None and _has_several(keys, path) for path in facets):
+            facets = tuple(
+                None if path is None or _has_several(keys, path) else path for path in facets
+            )
+        elif most <= self.most_values:
+            return self
+        return FilterFields(facets, max(most, self.most_values))
+
+
+def facet_values(keys: Mapping[str, list[str]], path: str) -> tuple[list[str], list[str]]:
+    """The values of a field that are no dates, and those that are, as its columns have them.
+
+    A text that is a date is both.
+    """
+    kinds = [
+        [f"{kind}{key}" for key in keys.get(name_of(path, kind.encode()), ())] for kind in "bnsd"
+    ]
+    return kinds[0] + kinds[1] + kinds[2], kinds[3]
+
+
+def _has_several(keys: Mapping[str, list[str]], path: str) -> bool:
+    return any(len(values) > 1 for values in facet_values(keys, path))
