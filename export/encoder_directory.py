@@ -77,6 +77,7 @@ def export_encoder(
     if trained is not None:
         name, origin = name or trained.name, origin or trained.name
         space = space or trained.embedding_space
+    role = None if trained is None else trained.role
     space = space or embedding_space(source.model)
     if dim is not None:
         space = sha256(f"{space} {dim}".encode()).hexdigest()
@@ -105,6 +106,7 @@ def export_encoder(
             {
                 "name": name or source.name,
                 "source": origin or source.name,
+                **({} if role is None else {"role": role}),
                 "max_tokens": source.max_tokens,
                 "pooling": source.pooling,
                 "input_names": input_names,

@@ -32,8 +32,10 @@ from service.reload import Reloader, open_searcher, warm_up
 from service.settings import Settings, listed
 from service.state import ServiceState
 from service.writing import Writing
-from swiftlet.retrieval.errors import InvalidArgumentError
+from swiftlet import encoders
+from swiftlet.retrieval.errors import ArtefactError, InvalidArgumentError
 from swiftlet.retrieval.extras import extra
+from swiftlet.retrieval.manifest import read_manifest
 
 if TYPE_CHECKING:  # its packages come with an extra
     from service.tracing import Tracing
@@ -73,7 +75,7 @@ def serve(settings: Settings, *, on_ready: Callable[[str], None] | None = None) 
         threads=settings.threads,
         cache_bytes=settings.cache_bytes,
         limit_bytes=memory_limit(),
-        document_encoder=settings.document_encoder if listed(settings.write_keys) else None,
+        document_encoder=_document_encoder(settings) if listed(settings.write_keys) else None,
         reranker=settings.reranker,
     )
     # First, so that a taken port is reported before the index is read.
@@ -251,6 +253,15 @@ def listen(host: str, port: int) -> socket.socket:
         else:
             reason = os.strerror(error.errno or 0)
         raise InvalidArgumentError(f"cannot listen on {host} port {port}: {reason}") from None
+
+
+def _document_encoder(settings: Settings) -> Path | None:
+    """The document encoder, if it is there; if not, the first document that is put is refused."""
+    if settings.document_encoder is not None or not isinstance(settings.index, Path):
+        return settings.document_encoder
+    with suppress(ArtefactError):
+        return encoders.of_documents(read_manifest(settings.index, "index").details)
+    return None
 
 
 def _address(host: str, listener: socket.socket) -> str:

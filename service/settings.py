@@ -100,9 +100,8 @@ class Settings(BaseSettings):
     search_keys: Keys = SecretStr("")
     admin_keys: Keys = SecretStr("")
     write_keys: Keys = SecretStr("")
-    document_encoder: EncoderPath = Field(
-        default_factory=lambda: encoders.DEFAULT_ENCODER,
-        description="the path of the encoder directory that the index was built by",
+    document_encoder: EncoderPath | None = Field(
+        None, description="the path of the encoder directory that the index was built by"
     )
     encode_threads: int = Field(
         1, ge=1, le=_MOST_THREADS, description=f"a whole number from 1 to {_MOST_THREADS}"

@@ -57,7 +57,7 @@ class Writing:
         registry: CollectorRegistry,
         *,
         index: Path | Address,
-        document_encoder: Path,
+        document_encoder: Path | None,
         threads: int,
     ) -> None:
         """Write to `index`, which may be a link or an address; the first write opens it.
@@ -299,12 +299,12 @@ class Writing:
 
 
 @cache
-def _preparation(document_encoder: Path, threads: int) -> Preparation:
+def _preparation(document_encoder: Path | None, threads: int) -> Preparation:
     return Preparation(document_encoder, threads)
 
 
 def _prepare(
-    document_encoder: Path, threads: int, documents: Sequence[Document], manifest: Manifest
+    document_encoder: Path | None, threads: int, documents: Sequence[Document], manifest: Manifest
 ) -> list[Change]:
     """Runs in the process that encodes, which keeps the encoder."""
     return _preparation(document_encoder, threads).changes(documents, manifest)

@@ -7,7 +7,7 @@ import typer
 from rich.table import Table
 
 from swiftlet import encoders
-from swiftlet.cli.options import AllowUnknown, EncoderOption, IndexDirectory, Overwrite
+from swiftlet.cli.options import AllowUnknown, IndexDirectory, Overwrite, RememberedEncoderOption
 from swiftlet.cli.terminal import ProgressBars, output
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def adapt(
         Path | None,
         typer.Option(help="The encoder to begin with.", show_default="that of searches today"),
     ] = None,
-    encoder: EncoderOption = encoders.DEFAULT_ENCODER,
+    encoder: RememberedEncoderOption = None,
     settings: Annotated[
         list[str] | None,
         typer.Option(
@@ -58,7 +58,7 @@ def adapt(
             queries=queries or [],
             qrels=qrels,
             student=student,
-            document_encoder=encoders.find(encoder),
+            document_encoder=None if encoder is None else encoders.find(encoder),
             settings=settings or [],
             allow_unknown=allow_unknown,
             overwrite=overwrite,

@@ -214,7 +214,7 @@ def adapt_to_index(
     queries: Sequence[Path],
     qrels: Path | None,
     student: Path | None,
-    document_encoder: Path,
+    document_encoder: Path | None,
     settings: Sequence[str],
     allow_unknown: bool,
     overwrite: bool,
@@ -230,6 +230,7 @@ def adapt_to_index(
     if index.resolve() in {out.resolve(), *out.resolve().parents}:
         raise InvalidArgumentError(f"{out} is the index or in it: choose a place outside")
     check_target(out, overwrite=overwrite, kind="encoder")
+    document_encoder = document_encoder or encoders.of_documents(manifest.details)
     load_encoder(document_encoder, manifest)
     with closing(Changes(index, manifest)) as changes:
         if changes.count():

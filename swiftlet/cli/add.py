@@ -5,13 +5,12 @@ from typing import Annotated
 
 import typer
 
-from swiftlet import encoders
 from swiftlet.cli.compact import compact_if_needed
 from swiftlet.cli.options import (
-    EncoderOption,
     IdField,
     IndexPlace,
     MetadataField,
+    RememberedEncoderOption,
     SkipBadLines,
     TextField,
     Threads,
@@ -24,7 +23,7 @@ from swiftlet.cli.terminal import ProgressBars, count, output, print_note, print
 def add(
     index: IndexPlace,
     corpus: Annotated[Path, typer.Argument(help="A corpus, as swiftlet index takes it.")],
-    encoder: EncoderOption = encoders.DEFAULT_ENCODER,
+    encoder: RememberedEncoderOption = None,
     threads: Threads = None,
     id_field: IdField = None,
     title_field: TitleField = None,

@@ -2,8 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from swiftlet import encoders
-from swiftlet.cli.options import EncoderOption, IndexDirectory, Threads
+from swiftlet.cli.options import IndexDirectory, RememberedEncoderOption, Threads
 from swiftlet.cli.terminal import ProgressBars, count, output, print_note
 
 if TYPE_CHECKING:
@@ -12,7 +11,7 @@ if TYPE_CHECKING:
 
 def compact(
     index: IndexDirectory,
-    encoder: EncoderOption = encoders.DEFAULT_ENCODER,
+    encoder: RememberedEncoderOption = None,
     threads: Threads = None,
 ) -> None:
     """Merge the changes of an index, so that searches are as fast as after a build."""

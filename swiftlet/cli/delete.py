@@ -4,9 +4,8 @@ from typing import Annotated
 
 import typer
 
-from swiftlet import encoders
 from swiftlet.cli.compact import compact_if_needed
-from swiftlet.cli.options import FILTER_HELP, EncoderOption, IndexPlace, filter_of
+from swiftlet.cli.options import FILTER_HELP, IndexPlace, RememberedEncoderOption, filter_of
 from swiftlet.cli.terminal import count, output, print_note
 
 
@@ -16,7 +15,7 @@ def delete(
         list[str] | None, typer.Argument(help="Ids of documents.", metavar="[ID…]")
     ] = None,
     filter_: Annotated[str | None, typer.Option("--filter", help=FILTER_HELP)] = None,
-    encoder: EncoderOption = encoders.DEFAULT_ENCODER,
+    encoder: RememberedEncoderOption = None,
 ) -> None:
     """Delete documents by their ids, or all that pass a filter."""
     from swiftlet.indexing.writing import ids_to_delete

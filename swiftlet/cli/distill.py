@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Table
 
+from swiftlet.cli.exporting import export_models, print_next
 from swiftlet.cli.options import OverwriteRun, PoolingOption, Resume, value_of
 from swiftlet.cli.terminal import ProgressBars, output
 from swiftlet.retrieval.errors import InvalidArgumentError
@@ -182,9 +183,8 @@ def distill(
     )
     if outcome.overlaps:
         output.print(_table(outcome.overlaps))
-    output.print(
-        f"Next: swiftlet export {out}/query_encoder --out DIR", markup=False, soft_wrap=True
-    )
+    for exported in export_models(out):
+        print_next(f"swiftlet serve {index or 'INDEX'} --encoder {exported}")
 
 
 def _layers(text: str) -> tuple[int, ...]:

@@ -1,13 +1,12 @@
 """`swiftlet index`: a corpus to an index directory."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from swiftlet import encoders
 from swiftlet.cli.options import (
-    EncoderOption,
     FromShards,
     IdField,
     MetadataField,
@@ -25,6 +24,9 @@ from swiftlet.cli.options import (
 )
 from swiftlet.cli.terminal import ProgressBars, count, output, print_skipped, print_unread
 from swiftlet.retrieval.engines import DEFAULT_ENGINE, ENGINES
+
+if TYPE_CHECKING:
+    from swiftlet.retrieval.corpora.rows import Corpus
 
 _OF_SHARDS = (
     "passage_tokens", "overlap_tokens", "truncate", "precision", "skip_bad_lines", "id_field",
@@ -47,7 +49,13 @@ def index(
         ),
     ] = None,
     from_shards: FromShards = None,
-    encoder: EncoderOption = encoders.DEFAULT_ENCODER,
+    encoder: Annotated[
+        Path | None,
+        typer.Option(
+            help="Directory that `swiftlet export` wrote, or the name of one that ships.",
+            show_default="the one that ships, or that encoded the shards",
+        ),
+    ] = None,
     passage_tokens: PassageTokens = 128,
     overlap_tokens: OverlapTokens = 16,
     truncate: Truncate = False,
@@ -115,6 +123,13 @@ def index(
     try:
         with ProgressBars() as progress:
             finish = None
+            source: Corpus | Shards
+            if corpus is None:
+                source = Shards(from_shards or ())
+                encoder = encoder or encoders.of_documents(source.details)
+            else:
+                source = documents_with(corpus, skipped, *fields)
+                encoder = encoder or encoders.DEFAULT_ENCODER
             if adapt_queries:
                 with extra("export"):
                     from swiftlet.cli.adaptation import Adaptation
@@ -125,9 +140,7 @@ def index(
                     progress=progress,
                 )
             manifest = build(
-                Shards(from_shards or ())
-                if corpus is None
-                else documents_with(corpus, skipped, *fields),
+                source,
                 out,
                 encoder=encoder,
                 passage_tokens=passage_tokens,

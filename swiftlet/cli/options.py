@@ -31,6 +31,14 @@ EncoderOption = Annotated[
         show_default="the one that ships for it",
     ),
 ]
+RememberedEncoderOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--encoder",
+        help="Directory of the document encoder that the index was built by.",
+        show_default="where it was then, or the one that ships",
+    ),
+]
 QueryEncoderOption = Annotated[
     Path | None,
     typer.Option(

@@ -5,15 +5,14 @@ from typing import Annotated
 
 import typer
 
-from swiftlet import encoders
-from swiftlet.cli.options import EncoderOption, Overwrite, Threads
+from swiftlet.cli.options import Overwrite, RememberedEncoderOption, Threads
 from swiftlet.cli.terminal import ProgressBars, count, output
 
 
 def pull(
     address: Annotated[str, typer.Argument(help="milvus://HOST:PORT/COLLECTION.")],
     out: Annotated[Path, typer.Option(help="Index directory to write.")],
-    encoder: EncoderOption = encoders.DEFAULT_ENCODER,
+    encoder: RememberedEncoderOption = None,
     threads: Threads = None,
     overwrite: Overwrite = False,
 ) -> None:

@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
-from swiftlet import encoders
-from swiftlet.cli.options import EncoderOption, FromShards
+from swiftlet.cli.options import FromShards, RememberedEncoderOption
 from swiftlet.cli.terminal import ProgressBars, count, output, print_note
 
 if TYPE_CHECKING:
@@ -21,7 +20,7 @@ def push(
         str, typer.Option(help="Collection to write: milvus://HOST:PORT/COLLECTION.")
     ] = ...,  # type: ignore[assignment]
     from_shards: FromShards = None,
-    encoder: EncoderOption = encoders.DEFAULT_ENCODER,
+    encoder: RememberedEncoderOption = None,
     language: Annotated[
         str | None,
         typer.Option(help="With --from-shards: the language of the words.", show_default="english"),

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Table
 
+from swiftlet.cli.exporting import export_models, print_next
 from swiftlet.cli.options import OverwriteRun, Resume
 from swiftlet.cli.terminal import ProgressBars, output
 
@@ -66,20 +67,11 @@ def train(
         f"{figures}",
         soft_wrap=True,
     )
-    others = (
-        "for queries and documents"
-        if settings.dual_encoder.sharing == "all"
-        else "and the same for query_encoder"
-    )
-    output.print(
-        f"Next: swiftlet export {out}/document_encoder --out DIR, {others}",
-        markup=False,
-        soft_wrap=True,
-    )
+    if exported := export_models(out):
+        print_next(f"swiftlet index CORPUS --out INDEX --encoder {exported[-1]}")
 
 
 def _train_reranker(recipe: "RerankerRecipe", out: Path, *, resume: bool, overwrite: bool) -> None:
-    from training.model.trained import MODEL
     from training.reranking.train import train_reranker
 
     with ProgressBars() as progress:
@@ -97,7 +89,8 @@ def _train_reranker(recipe: "RerankerRecipe", out: Path, *, resume: bool, overwr
             soft_wrap=True,
         )
         return
-    output.print(f"Next: swiftlet export {out}/{MODEL} --out DIR", markup=False, soft_wrap=True)
+    for exported in export_models(out):
+        print_next(f"swiftlet serve INDEX --reranker {exported}")
 
 
 def _table(plan: "Plan", name: str) -> Table:

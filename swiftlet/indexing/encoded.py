@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from swiftlet import encoders
 from swiftlet.indexing.document_writer import StoredCorpus
 from swiftlet.indexing.embeddings import EmbeddingsFile
 from swiftlet.indexing.progress import Progress
@@ -44,11 +45,12 @@ class EncodedCorpus(SplitBefore, ABC):
         for count in file.append(self.embeddings()):
             progress.advance(count)
 
-    def load_encoder(self, directory: Path) -> OnnxEncoder:
-        """The encoder in `directory`, which must be the one that encoded the corpus.
+    def load_encoder(self, directory: Path | None) -> OnnxEncoder:
+        """The encoder in `directory`, which must be the one that encoded the corpus; None finds it.
 
         :raises ArtefactError: When it is another one, or damaged.
         """
+        directory = directory or encoders.of_documents(self.details)
         encoder = OnnxEncoder.load(directory, precision=self.details["precision"], role="passage")
         if encoder.manifest.fingerprint != self.details["encoder_fingerprint"]:
             raise ArtefactError(

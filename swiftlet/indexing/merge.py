@@ -30,7 +30,7 @@ def merge_changes(
     index: Path,
     artefact: Path,
     last: int,
-    encoder: Path | OnnxEncoder,
+    encoder: Path | OnnxEncoder | None,
     *,
     threads: int | None = None,
     progress: Progress | None = None,
@@ -40,7 +40,7 @@ def merge_changes(
     The vector index is trained again when the collection has doubled or halved since its training,
     when its size asks for another type, or when it finds fewer of the nearest.
 
-    :param encoder: The document encoder of the index, or its directory.
+    :param encoder: The document encoder of the index, or its directory; None finds it.
     :raises ArtefactError: When the index or the encoder is damaged, or they do not fit together.
     :raises StorageError: When the file system refuses.
     """

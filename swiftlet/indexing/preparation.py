@@ -6,6 +6,7 @@ from threading import Lock
 
 import numpy as np
 
+from swiftlet import encoders
 from swiftlet.retrieval.changes.log import Change
 from swiftlet.retrieval.encoder import OnnxEncoder
 from swiftlet.retrieval.encoding import encode_texts
@@ -18,8 +19,11 @@ from swiftlet.retrieval.types import Document
 class Preparation:
     """Prepares documents for an index, with its document encoder. Thread-safe."""
 
-    def __init__(self, encoder_directory: Path, threads: int | None = None) -> None:
-        """Encode with `threads` threads (default: all cores); the encoder is loaded when needed."""
+    def __init__(self, encoder_directory: Path | None, threads: int | None = None) -> None:
+        """Encode with `threads` threads (default: all cores); the encoder is loaded when needed.
+
+        Without an encoder directory, it is the one that the index remembers.
+        """
         self._directory, self._threads = encoder_directory, threads
         self._encoder: OnnxEncoder | None = None
         self._loaded_for: object = None
@@ -68,12 +72,13 @@ def encoder_details(manifest: Manifest) -> tuple[object, ...]:
     return details["encoder_fingerprint"], details["precision"], details["splitting"]
 
 
-def load_encoder(directory: Path, manifest: Manifest) -> OnnxEncoder:
-    """The document encoder that an index was built with.
+def load_encoder(directory: Path | None, manifest: Manifest) -> OnnxEncoder:
+    """The document encoder that an index was built with; None takes the one that it remembers.
 
-    :raises ArtefactError: When the encoder is damaged, or is another one.
+    :raises ArtefactError: When the encoder is damaged, is not there, or is another one.
     """
     details = manifest.details
+    directory = directory or encoders.of_documents(details)
     encoder = OnnxEncoder.load(directory, precision=details["precision"], role="passage")
     if encoder.manifest.fingerprint != details["encoder_fingerprint"]:
         raise ArtefactError(

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
+from swiftlet import encoders
 from swiftlet.indexing.build import BuildSettings
 from swiftlet.indexing.document_writer import write_documents
 from swiftlet.indexing.embeddings import EmbeddingsFile, encode_corpus
@@ -105,7 +106,7 @@ def write_shard(
                 files=describe_files(artefact, [DOCUMENTS_FILE, EMBEDDINGS_FILE]),
                 created_by=f"swiftlet {version('swiftlet-retrieval')}",
                 details={
-                    **settings.details(encoder),
+                    **encoders.with_place(settings.details(encoder), encoder_directory),
                     "number": shard.number,
                     "of": shard.of,
                     "corpus": part.corpus,

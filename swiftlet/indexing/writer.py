@@ -52,10 +52,13 @@ class IndexWriter(Writer):
     change: int
     """The number of the last change."""
 
-    def __init__(self, index: Path, encoder_directory: Path, *, threads: int | None = None) -> None:
+    def __init__(
+        self, index: Path, encoder_directory: Path | None, *, threads: int | None = None
+    ) -> None:
         """Open the index, and lock it until `close` or the end of the process.
 
-        :param encoder_directory: The document encoder of the index, loaded when first needed.
+        :param encoder_directory: The document encoder of the index, loaded when first needed; None
+            takes the one that the index remembers.
         :param threads: Threads that encode; None takes all cores.
         :raises ArtefactError: When the index is damaged, or is being written by another process.
         :raises InvalidArgumentError: When its engine does not keep the embeddings of passages.
@@ -144,7 +147,7 @@ class IndexWriter(Writer):
         self,
         *,
         progress: Progress | None = None,
-        merge: Callable[[Path, Path, int, Path], object] | None = None,
+        merge: Callable[[Path, Path, int, Path | None], object] | None = None,
     ) -> bool:
         """Merge all changes so far into a new base; false if there is nothing to merge.
 

@@ -8,10 +8,13 @@ from swiftlet.indexing.writing import Writer
 from swiftlet.retrieval.milvus.address import Address
 
 
-def open_writer(place: Path | Address, encoder: Path, *, threads: int | None = None) -> Writer:
+def open_writer(
+    place: Path | Address, encoder: Path | None = None, *, threads: int | None = None
+) -> Writer:
     """Open an index directory, or a collection of a Milvus server, for changes.
 
-    :param encoder: The directory of the document encoder that the index was built with.
+    :param encoder: The directory of the document encoder that the index was built with; None takes
+        the one that the index remembers.
     :param threads: Threads that encode; None takes all cores.
     :raises RetrievalError: When it cannot be written.
     """

@@ -109,7 +109,7 @@ class Writer(ABC):
         self,
         *,
         progress: Progress | None = None,  # noqa: ARG002
-        merge: Callable[[Path, Path, int, Path], object] | None = None,  # noqa: ARG002
+        merge: Callable[[Path, Path, int, Path | None], object] | None = None,  # noqa: ARG002
     ) -> bool:
         """Merge the changes into the base, if there is one; false if there is nothing to merge."""
         return False

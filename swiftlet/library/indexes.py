@@ -37,7 +37,7 @@ def build(
     corpus: Corpus | Shards,
     out: StrPath,
     *,
-    encoder: StrPath = encoders.DEFAULT_ENCODER,
+    encoder: StrPath | None = None,
     passage_tokens: int = 128,
     overlap_tokens: int = 16,
     truncate: bool = False,
@@ -59,7 +59,8 @@ def build(
 
     :param corpus: A path, an iterable of dicts or of `Document`, a DataFrame or an Arrow table; or
         `Shards`, which keep their own splitting and precision.
-    :param encoder: The directory of the document encoder.
+    :param encoder: The directory of the document encoder; None takes the one that ships, or for
+        shards the one that encoded them.
     :param passage_tokens: The longest passage, in tokens, with the title.
     :param overlap_tokens: The tokens that consecutive passages share.
     :param truncate: Make one passage of each document: the beginning that the encoder reads.
@@ -91,7 +92,7 @@ def build(
         precision=precision,
         threads=None if threads is None else whole_number("threads", threads, least=1),
     )
-    encoder, out = encoders.find(path_of("encoder", encoder)), path_of("out", out)
+    encoder, out = _encoder(encoder), path_of("out", out)
     documents = corpus if isinstance(corpus, Shards) else documents_of(corpus, skipped=skipped)
     return build_index(
         documents, encoder, out, settings, overwrite=overwrite, progress=progress, finish=finish
@@ -103,7 +104,7 @@ def encode(
     out: StrPath,
     *,
     shard: tuple[int, int],
-    encoder: StrPath = encoders.DEFAULT_ENCODER,
+    encoder: StrPath | None = None,
     passage_tokens: int = 128,
     overlap_tokens: int = 16,
     truncate: bool = False,
@@ -133,7 +134,7 @@ def encode(
     )
     return write_shard(
         documents_of(corpus, skipped=skipped),
-        encoders.find(path_of("encoder", encoder)),
+        _encoder(encoder) or encoders.DEFAULT_ENCODER,
         path_of("out", out),
         Shard(*shard),
         settings,
@@ -161,7 +162,7 @@ def open_searcher(
 
     :param index: A directory, or the address of a collection, milvus://HOST:PORT/COLLECTION.
     :param encoder: The directory of a query encoder of the index's embedding space; None takes the
-        index's own, or else the one that ships.
+        index's own, or the one that ships for it, or that of the document encoder's pair.
     :param precision: The encoder's model; None takes the encoder's default.
     :param reranker: The directory of a re-ranker, for searches with `rerank`.
     :param readers: How many threads will search at once.
@@ -172,26 +173,24 @@ def open_searcher(
     """
     readers = whole_number("readers", readers, least=1)
     place = place_of("index", index)
-    given = None if encoder is None else encoders.find(path_of("encoder", encoder))
-    found = given or encoders.of_index(place)
+    found = _encoder(encoder) or encoders.of_index(place)
     loaded = None if reranker is None else OnnxReranker.load(path_of("reranker", reranker))
     return Searcher.open(place, found, precision=precision, reranker=loaded, readers=readers)
 
 
-def write(
-    index: StrPath, *, encoder: StrPath = encoders.DEFAULT_ENCODER, threads: int | None = None
-) -> Writer:
+def write(index: StrPath, *, encoder: StrPath | None = None, threads: int | None = None) -> Writer:
     """Open an index for changes. A directory is locked until the writer is closed.
 
     :param index: As in `open_searcher`.
-    :param encoder: The directory of the document encoder that the index was built with.
+    :param encoder: The directory of the document encoder that the index was built with; None takes
+        the one that the index remembers.
     :param threads: Threads that encode; None takes all cores.
     :raises ArtefactError: When the index is damaged, or another process is writing it.
     :raises InvalidArgumentError: When the index does not keep the embeddings of its passages.
     :raises StorageError: When the index is on storage that cannot be written.
     """
     threads = None if threads is None else whole_number("threads", threads, least=1)
-    places = place_of("index", index), encoders.find(path_of("encoder", encoder))
+    places = place_of("index", index), _encoder(encoder)
     return open_writer(*places, threads=threads)
 
 
@@ -199,7 +198,7 @@ def push(
     index: StrPath | Shards,
     to: str,
     *,
-    encoder: StrPath = encoders.DEFAULT_ENCODER,
+    encoder: StrPath | None = None,
     language: str | None = DEFAULT_LANGUAGE,
     facets: Sequence[str] = (),
     index_type: "IndexType | None" = None,
@@ -212,7 +211,8 @@ def push(
 
     :param index: An index directory, or `Shards`.
     :param to: The address of the collection, milvus://HOST:PORT/COLLECTION.
-    :param encoder: The directory of the document encoder, which measures the recall of searches.
+    :param encoder: The directory of the document encoder, which measures the recall of searches;
+        None takes the one that the index remembers.
     :param language: That of the words of shards; None pushes no words. An index has its own.
     :param facets: Those of shards: fields that the server indexes for filters. An index has its
         own.
@@ -222,7 +222,7 @@ def push(
     from swiftlet.indexing.milvus.push import push as write_collection
 
     source = index if isinstance(index, Shards) else path_of("index", index)
-    places = _address("to", to), encoders.find(path_of("encoder", encoder))
+    places = _address("to", to), _encoder(encoder)
     return write_collection(
         source,
         *places,
@@ -238,7 +238,7 @@ def pull(
     address: str,
     out: StrPath,
     *,
-    encoder: StrPath = encoders.DEFAULT_ENCODER,
+    encoder: StrPath | None = None,
     overwrite: bool = False,
     threads: int | None = None,
     progress: Progress | None = None,
@@ -246,13 +246,14 @@ def pull(
     """Build the index directory `out` from a collection of a Milvus server, without encoding.
 
     :param address: That of the collection, milvus://HOST:PORT/COLLECTION.
-    :param encoder: The directory of the document encoder, which measures the recall of the index.
+    :param encoder: The directory of the document encoder, which measures the recall of the index;
+        None takes the one that the collection remembers.
     :param overwrite: Replace an existing index.
     :raises RetrievalError: When the server, the collection, the encoder or the storage is bad.
     """
     from swiftlet.indexing.milvus.pull import pull as build_from
 
-    places = path_of("out", out), encoders.find(path_of("encoder", encoder))
+    places = path_of("out", out), _encoder(encoder)
     threads = None if threads is None else whole_number("threads", threads, least=1)
     return build_from(
         _address("address", address),
@@ -261,6 +262,10 @@ def pull(
         threads=threads,
         progress=progress,
     )
+
+
+def _encoder(place: StrPath | None) -> Path | None:
+    return None if place is None else encoders.find(path_of("encoder", place))
 
 
 def _address(name: str, value: object) -> Address:

@@ -30,9 +30,9 @@ def test_an_option_comes_before_the_environment_and_that_before_the_default(
 
 
 def test_the_encoder_of_the_index_is_used_if_none_is_named(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, small_index: Path
 ) -> None:
-    assert load_settings(index=tmp_path).query_encoder == DEFAULT_QUERY_ENCODER
+    assert load_settings(index=small_index).query_encoder == DEFAULT_QUERY_ENCODER
     (tmp_path / QUERY_ENCODER_FOLDER).mkdir()
     assert load_settings(index=tmp_path).query_encoder == tmp_path / QUERY_ENCODER_FOLDER
     assert load_settings(index=tmp_path, encoder="to/e").query_encoder == Path("to/e")

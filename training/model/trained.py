@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from swiftlet.encoders import find_shipped
+from swiftlet.retrieval.encoder import Role
 from swiftlet.retrieval.errors import InvalidArgumentError
 from swiftlet.retrieval.manifest import FILE_NAME, read_manifest, verify_files
 from training.model.exported import is_exported
@@ -12,14 +13,20 @@ KIND = "model"
 QUERY_ENCODER = "query_encoder"
 TOWERS = (QUERY_ENCODER, "document_encoder")
 MODEL = "cross_encoder"
+EXPORTED = "onnx"
+"""The folder of the encoders in ONNX."""
 
 
 @dataclass(frozen=True, slots=True)
 class TrainedEncoder:
-    """The `name` of an encoder from a training run, and its embedding space."""
+    """The `name` of an encoder from a training run, its embedding space, and what it reads.
+
+    Without a `role`, it reads both queries and passages.
+    """
 
     name: str
     embedding_space: str
+    role: Role | None
 
 
 def trained_encoder(model: str | Path) -> TrainedEncoder | None:
@@ -44,7 +51,11 @@ def trained_encoder(model: str | Path) -> TrainedEncoder | None:
         return None
     manifest = read_manifest(run)
     verify_files(run, manifest)
-    return TrainedEncoder(f"{run.name}-{folder.name.replace('_', '-')}", manifest.embedding_space)
+    role: Role | None = "query" if folder.name == QUERY_ENCODER else "passage"
+    if role == "passage" and not (run / QUERY_ENCODER).is_dir():
+        role = None  # the two encoders are one
+    name = f"{run.name}-{folder.name.replace('_', '-')}"
+    return TrainedEncoder(name, manifest.embedding_space, role)
 
 
 def recorded_space(model: str | Path) -> str | None:

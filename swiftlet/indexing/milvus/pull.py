@@ -19,7 +19,7 @@ from swiftlet.retrieval.milvus.parts import read_documents
 from swiftlet.retrieval.milvus.schema import DOCUMENT_ID, EMBEDDING, END, NUMBER, START
 from swiftlet.retrieval.types import Embeddings
 
-_OF_CORPUS = {"encoder", "encoder_fingerprint", "precision", "splitting"}
+_OF_CORPUS = {"encoder", "encoder_fingerprint", "encoder_place", "precision", "splitting"}
 _BATCH_DOCUMENTS = 100
 _BLOCK_ROWS = 16_384
 _ATTEMPTS = 5
@@ -28,7 +28,7 @@ _ATTEMPTS = 5
 def pull(
     address: Address,
     out: Path,
-    encoder: Path,
+    encoder: Path | None = None,
     *,
     overwrite: bool = False,
     threads: int | None = None,
@@ -36,7 +36,8 @@ def pull(
 ) -> Manifest:
     """Build the index directory `out` from a collection.
 
-    :param encoder: The directory of the document encoder, which measures the recall of the index.
+    :param encoder: The directory of the document encoder, which measures the recall of the index;
+        None takes the one that the collection remembers.
     :raises RetrievalError: When the server, the collection, the encoder or the storage is bad.
     """
     with TemporaryFile() as file:
@@ -61,8 +62,8 @@ class Pulled(EncodedCorpus):
         """
         self._collection, self._embeddings = Collection(address), embeddings
         self.manifest = manifest_of(self._collection.description(), address)
-        details = self.manifest.details
-        self.details = {name: details[name] for name in _OF_CORPUS}
+        details = self.manifest.details.items()
+        self.details = {name: value for name, value in details if name in _OF_CORPUS}
         self._collection.call("load_collection", slow=True)
 
     def documents(self) -> Iterator[SplitDocument]:

@@ -12,7 +12,6 @@ from pathlib import Path
 
 import numpy as np
 
-from swiftlet.encoders import DEFAULT_ENCODER
 from swiftlet.indexing.contents import Contents
 from swiftlet.indexing.milvus.rows import Row, rows_of, rows_without_embeddings, with_rows
 from swiftlet.indexing.milvus.vector_index import (
@@ -96,7 +95,7 @@ class Pushed:
 def push(
     index: Path | Shards,
     address: Address,
-    encoder: Path = DEFAULT_ENCODER,
+    encoder: Path | None = None,
     *,
     language: str | None = DEFAULT_LANGUAGE,
     facets: Sequence[str] = (),
@@ -110,7 +109,8 @@ def push(
     The collection can be searched when this returns, and not before.
 
     :param index: An index directory, or the shards of a corpus.
-    :param encoder: The directory of the document encoder, which measures the recall of searches.
+    :param encoder: The directory of the document encoder, which measures the recall of searches;
+        None takes the one that the index or the shards remember.
     :param language: That of the words of shards; None pushes no words. An index has its own.
     :param facets: Those of shards: the server indexes these fields for filters. An index has its
         own; the first 20 count.

@@ -180,8 +180,9 @@ def test_the_index_of_another_document_encoder_is_adapted_with_a_student_of_its_
         write_manifest(tmp_path / name, manifest)
     document, query, index = (tmp_path / name for name in ("document", "query", "index"))
     assert swiftlet("index", corpus, "--encoder", document, "--out", index).exit_code == 0
-    command = ("adapt", index, "--encoder", document, "--out", tmp_path / "adapted")
-    assert "is of the embedding space" in refusal(swiftlet(*command))
+    command = ("adapt", index, "--out", tmp_path / "adapted")
+    shipped = swiftlet(*command, "--student", LOOKUP_QUERY_ENCODER.name)
+    assert "is of the embedding space" in refusal(shipped)
     result = swiftlet(*command, "--student", query, "--set", "epochs=0.1")
     assert result.exit_code == 0, result.output
     assert read_manifest(tmp_path / "adapted").embedding_space == "f" * 64

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from swiftlet.encoders import DEFAULT_ENCODER
 from swiftlet.retrieval.manifest import read_manifest
 from tests.command_line import refusal, swiftlet
 from tests.runs import records, tables, write_recipe
@@ -37,18 +38,15 @@ def run(write: Write, tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert result.exit_code == 0, result.output
     assert "the best checkpoint is that of step " in result.stdout
     assert "on 12 validation queries nDCG@10 0." in result.stdout
-    assert f"Next: swiftlet export {folder}/words/document_encoder --out DIR" in result.stdout
+    exported = folder / "words" / "onnx" / "document_encoder"
+    assert f"Next: swiftlet index CORPUS --out INDEX --encoder {exported}" in result.stdout
     return folder / "words"
 
 
 @pytest.fixture(scope="module")
-def encoders(run: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+def encoders(run: Path) -> dict[str, Path]:
     """Both encoders, exported; read only."""
-    folder = tmp_path_factory.mktemp("exported")
-    for name in ("query_encoder", "document_encoder"):
-        result = swiftlet("export", run / name, "--out", folder / name)
-        assert result.exit_code == 0, result.output
-    return {name: folder / name for name in ("query_encoder", "document_encoder")}
+    return {name: run / "onnx" / name for name in ("query_encoder", "document_encoder")}
 
 
 def test_trained_encoders_index_and_search(
@@ -63,13 +61,37 @@ def test_trained_encoders_index_and_search(
     found = swiftlet("search", index, "kalo mine", "--encoder", encoders["query_encoder"])
     assert found.exit_code == 0, found.output
     assert len([line for line in found.stdout.splitlines() if " d" in line]) >= 10
+    # The index remembers where its document encoder is, and the query encoder is beside it.
+    alone = swiftlet("search", index, "kalo mine")
+    assert alone.stdout.splitlines()[:20] == found.stdout.splitlines()[:20]
+    added = swiftlet("add", index, collection / "corpus.jsonl")
+    assert added.exit_code == 0, added.output
     evaluated = swiftlet(
         "evaluate", index, "--encoder", encoders["query_encoder"],
         "--queries", collection, "--qrels", collection / "qrels" / "train.tsv",
     )  # fmt: skip
     assert evaluated.exit_code == 0, evaluated.output
     # The encoder that ships has no part in this.
-    assert "embedding space" in refusal(swiftlet("search", index, "kalo"))
+    wrong = swiftlet("search", index, "kalo", "--encoder", DEFAULT_ENCODER.name)
+    assert "embedding space" in refusal(wrong)
+
+
+def test_an_index_whose_encoder_was_moved_names_it(
+    encoders: dict[str, Path], collection: Path, tmp_path: Path
+) -> None:
+    moved, index = tmp_path / "document_encoder", tmp_path / "index"
+    shutil.copytree(encoders["document_encoder"], moved)
+    swiftlet("index", collection, "--out", index, "--encoder", moved, "--truncate")
+    alone = refusal(swiftlet("search", index, "kalo"))
+    assert alone.startswith(
+        "the index was built by the encoder 'words-document-encoder', which rea"
+    )
+    moved.rename(tmp_path / "elsewhere")
+    for command in (["search", index, "kalo"], ["add", index, collection / "corpus.jsonl"]):
+        sentence = refusal(swiftlet(*command))
+        assert f"which is no longer in {moved}: name it with --encoder" in sentence
+    found = swiftlet("search", index, "kalo", "--encoder", encoders["query_encoder"])
+    assert found.exit_code == 0, found.output
 
 
 def test_both_encoders_have_their_own_names_and_share_one_space(

@@ -38,7 +38,7 @@ def distilled(teacher: Path, log: Path, out: Path, options: list[str], processes
     out.mkdir()
     started = side_by_side(processes, "distill", "--teacher", teacher, *fixed, *options, folder=out)
     assert [command.wait() for command in started] == [0] * processes, started[0].text
-    assert "Next: swiftlet export" in started[0].text
+    assert "Next: swiftlet serve" in started[0].text
     assert all("swiftlet" not in other.text for other in started[1:])
     return out / "run"
 

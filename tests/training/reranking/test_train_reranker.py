@@ -64,7 +64,7 @@ def test_it_learns_and_goes_on_to_search(
     assert best["ndcg@10"] == max(each["ndcg@10"] for each in evaluations)
     assert evaluations[0]["searched_ndcg@10"] == best["searched_ndcg@10"]
     assert f"nDCG@10 {best['ndcg@10']:.4f} with weight {best['weight']}" in result.stdout
-    advice = f"Next: swiftlet export {tmp_path}/run/cross_encoder --out DIR"
+    advice = f"Next: swiftlet serve INDEX --reranker {tmp_path}/run/onnx/cross_encoder"
     assert (advice if best["weight"] else "It is no better than the search") in result.stdout
     exported = command("export", tmp_path / "run" / "cross_encoder", "--out", tmp_path / "reranker")
     assert exported.exit_code == 0, exported.output

@@ -1,0 +1,38 @@
+"""Exports the models of a training run."""
+
+from pathlib import Path
+
+from swiftlet.cli.terminal import messages, output, print_note
+from swiftlet.retrieval.errors import MissingExtraError
+from swiftlet.retrieval.extras import extra
+
+
+def export_models(run: Path) -> list[Path]:
+    """Write the encoders or the re-ranker of a run in ONNX into its folder `onnx`, once.
+
+    Without the extra `export`, a note says how to do it later.
+
+    :raises RetrievalError: When a model cannot be exported, or the file system refuses.
+    """
+    from training.model.trained import EXPORTED, MODEL, TOWERS
+
+    names = [name for name in (*TOWERS, MODEL) if (run / name).is_dir()]
+    try:
+        with extra("export"):
+            from export.encoder_directory import export_encoder
+            from export.reranker_directory import export_reranker
+    except MissingExtraError as error:
+        print_note(f"{error}; then export {' and '.join(f'{run / name}' for name in names)}")
+        return []
+    exported = [run / EXPORTED / name for name in names]
+    for name, out in zip(names, exported, strict=True):
+        if not out.exists():
+            messages.print(f"Exporting {name} …")
+            write = export_reranker if name == MODEL else export_encoder
+            write(run / name, out)
+    return exported
+
+
+def print_next(command: str) -> None:
+    """Print what to do next."""
+    output.print(f"Next: {command}", markup=False, soft_wrap=True)
