@@ -10,7 +10,8 @@ from typing import Any
 from swiftlet import encoders
 from swiftlet.indexing.assembly import Assembly
 from swiftlet.indexing.document_writer import Splitter, StoredCorpus
-from swiftlet.indexing.embeddings import EmbeddingsFile, encode_corpus
+from swiftlet.indexing.embeddings import encode_corpus
+from swiftlet.indexing.embeddings_file import EmbeddingsFile
 from swiftlet.indexing.encoded import EncodedCorpus
 from swiftlet.indexing.progress import Progress, Silence
 from swiftlet.retrieval.encoder import OnnxEncoder, Precision
@@ -96,7 +97,8 @@ def build_index(
 
     A corpus that was encoded before keeps its splitting and precision. Memory holds the index and
     one buffer, for any size of the corpus. After an interruption, the embeddings so far are reused
-    if encoder, corpus and splitting are the same.
+    if encoder, corpus and splitting are the same. If `out` is an index that was made by the same
+    encoder, its embeddings are taken for the passages that are as before.
 
     :param encoder_directory: None takes the encoder that ships, or that encoded the corpus.
     :param finish: Called with the finished directory, before it is published, and with the working
@@ -120,7 +122,7 @@ def build_index(
         encoder_directory = encoder_directory or encoders.DEFAULT_ENCODER
         encoder = OnnxEncoder.load(encoder_directory, precision=settings.precision, role="passage")
         details, splitter = settings.details(encoder), settings.splitter(encoder)
-        embeddings_of = partial(encode_corpus, encoder=encoder, threads=threads)
+        embeddings_of = partial(encode_corpus, encoder=encoder, threads=threads, index=out)
         embeddings_file = _EMBEDDINGS_FILE
     if encoder_directory is not None:
         details = encoders.with_place(details, encoder_directory)

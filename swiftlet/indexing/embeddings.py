@@ -1,73 +1,19 @@
 """Encodes passages on all cores into a file from which an interrupted build resumes."""
 
 import json
-import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from swiftlet.indexing.document_writer import StoredCorpus
+from swiftlet.indexing.earlier import earlier_embeddings
+from swiftlet.indexing.embeddings_file import EmbeddingsFile
 from swiftlet.indexing.progress import Progress
-from swiftlet.retrieval.encoder import Encoder, OnnxEncoder
+from swiftlet.retrieval.encoder import OnnxEncoder
 from swiftlet.retrieval.encoding import encode_batches
-from swiftlet.retrieval.publication import storage_errors
 from swiftlet.retrieval.types import Embeddings
 
-_BATCHES_PER_FLUSH = 16
-_STATE_FILE = "build.json"
-
-
-class EmbeddingsFile:
-    """Embeddings (n, width) as raw little-endian float32 rows, appended in order."""
-
-    def __init__(self, path: Path, width: int) -> None:
-        self.path = path
-        self.width = width
-
-    def __len__(self) -> int:
-        """The number of complete rows in the file."""
-        try:
-            return self.path.stat().st_size // (4 * self.width)
-        except FileNotFoundError:
-            return 0
-
-    def append(self, batches: Iterable[Embeddings]) -> Iterator[int]:
-        """Append each batch (n, width), and yield its number of rows.
-
-        :raises StorageError: When the file system refuses.
-        """
-        with storage_errors(self.path), self.path.open("ab") as file:
-            file.truncate(len(self) * 4 * self.width)
-            for number, batch in enumerate(batches, start=1):
-                file.write(batch.astype("<f4", copy=False).tobytes())
-                if number % _BATCHES_PER_FLUSH == 0:
-                    file.flush()
-                    os.fsync(file.fileno())
-                yield len(batch)
-
-    def rows(self) -> Embeddings:
-        """All embeddings (n, width), mapped from the file."""
-        return np.memmap(self.path, dtype="<f4", mode="r", shape=(len(self), self.width))
-
-
-def encode_to_file(
-    encoder: Encoder,
-    texts: Iterable[str],
-    file: EmbeddingsFile,
-    *,
-    total: int,
-    threads: int,
-    progress: Progress,
-) -> None:
-    """Append the embeddings of `texts`, which the file does not have yet, up to `total` rows.
-
-    :raises StorageError: When the file system refuses.
-    """
-    progress.begin("Encoding passages", total, done=len(file))
-    for count in file.append(encode_batches(encoder, texts, threads)):
-        progress.advance(count)
+_STATE_FILE, _EARLIER_FILE = "build.json", "earlier.f32"
 
 
 def encode_corpus(
@@ -77,9 +23,12 @@ def encode_corpus(
     *,
     encoder: OnnxEncoder,
     threads: int,
+    index: Path | None = None,
 ) -> None:
     """Complete `file`; an earlier run with the same texts and encoder may have left a part of it.
 
+    :param index: An index, whose embeddings are taken for passages that are as before if it was
+        made by the same encoder.
     :raises StorageError: When the file system refuses.
     """
     state = {
@@ -96,14 +45,29 @@ def encode_corpus(
             )
         file.path.unlink(missing_ok=True)
         state_path.write_text(json.dumps(state))
-    encode_to_file(
-        encoder,
-        corpus.encoder_texts(first_row=len(file)),
-        file,
-        total=corpus.num_passages,
-        threads=threads,
-        progress=progress,
-    )
+    first, total = len(file), corpus.num_passages
+    copied = EmbeddingsFile(file.path.with_name(_EARLIER_FILE), encoder.width)
+    earlier = None if index is None else earlier_embeddings(index, encoder, copied)
+    if earlier is None:
+        batches = encode_batches(encoder, corpus.encoder_texts(first), threads)
+    else:
+        same, batches = earlier.complete(corpus, first, encoder, threads)
+        progress.note(
+            f"{same:,} of {total - first:,} passages are as in {index}: their embeddings are kept"
+        )
+    append_all(batches, file, total=total, progress=progress)
+
+
+def append_all(
+    batches: Iterable[Embeddings], file: EmbeddingsFile, *, total: int, progress: Progress
+) -> None:
+    """Append the embeddings that the file does not have yet, up to `total` rows.
+
+    :raises StorageError: When the file system refuses.
+    """
+    progress.begin("Encoding passages", total, done=len(file))
+    for count in file.append(batches):
+        progress.advance(count)
 
 
 def _read_state(path: Path) -> Any:

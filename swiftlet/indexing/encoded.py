@@ -7,7 +7,7 @@ from typing import Any
 
 from swiftlet import encoders
 from swiftlet.indexing.document_writer import StoredCorpus
-from swiftlet.indexing.embeddings import EmbeddingsFile
+from swiftlet.indexing.embeddings_file import EmbeddingsFile
 from swiftlet.indexing.progress import Progress
 from swiftlet.indexing.split_documents import SplitBefore, SplitDocument
 from swiftlet.retrieval.encoder import OnnxEncoder

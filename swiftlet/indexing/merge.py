@@ -7,7 +7,7 @@ from swiftlet.encoders import QUERY_ENCODER_FOLDER
 from swiftlet.indexing.assembly import FOUND, Assembly, Trained
 from swiftlet.indexing.contents import Contents
 from swiftlet.indexing.document_writer import StoredCorpus
-from swiftlet.indexing.embeddings import EmbeddingsFile
+from swiftlet.indexing.embeddings_file import EmbeddingsFile
 from swiftlet.indexing.preparation import load_encoder
 from swiftlet.indexing.progress import Progress, Silence
 from swiftlet.indexing.query_encoder import put_query_encoder

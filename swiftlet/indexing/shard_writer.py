@@ -12,7 +12,8 @@ import numpy as np
 from swiftlet import encoders
 from swiftlet.indexing.build import BuildSettings
 from swiftlet.indexing.document_writer import write_documents
-from swiftlet.indexing.embeddings import EmbeddingsFile, encode_corpus
+from swiftlet.indexing.embeddings import encode_corpus
+from swiftlet.indexing.embeddings_file import EmbeddingsFile
 from swiftlet.indexing.progress import Progress, Silence
 from swiftlet.indexing.shards import EMBEDDINGS_FILE, KIND, Shard
 from swiftlet.retrieval.directory import DOCUMENTS_FILE

@@ -3,8 +3,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from swiftlet.indexing.embeddings import EmbeddingsFile, encode_to_file
+from swiftlet.indexing.embeddings import append_all
+from swiftlet.indexing.embeddings_file import EmbeddingsFile
 from swiftlet.indexing.progress import Silence
+from swiftlet.retrieval.encoding import encode_batches
 from swiftlet.retrieval.errors import StorageError
 from tests.number_encoder import Numbers, numbers
 
@@ -16,7 +18,7 @@ def file(tmp_path: Path) -> EmbeddingsFile:
 
 def complete(file: EmbeddingsFile, encoder: Numbers, count: int) -> None:
     texts = iter(numbers(count)[len(file) :])
-    encode_to_file(encoder, texts, file, total=count, threads=2, progress=Silence())
+    append_all(encode_batches(encoder, texts, 2), file, total=count, progress=Silence())
 
 
 def test_an_interrupted_encoding_resumes_after_the_last_complete_embedding(file):
@@ -53,7 +55,8 @@ def test_progress_starts_at_the_finished_steps_and_ends_at_the_total(file):
 
     for count in (40, 100):
         remaining = numbers(count)[len(file) :]
-        encode_to_file(Numbers(), remaining, file, total=count, threads=2, progress=Listener())
+        batches = encode_batches(Numbers(), remaining, 2)
+        append_all(batches, file, total=count, progress=Listener())
     assert told == [
         ("Encoding passages", 40, 0),
         (32,),
@@ -67,7 +70,7 @@ def test_progress_starts_at_the_finished_steps_and_ends_at_the_total(file):
 def test_embeddings_made_before_a_failure_are_kept(file):
     texts = [*numbers(200), "no number", *numbers(200)]
     with pytest.raises(ValueError, match="invalid literal"):
-        encode_to_file(Numbers(), texts, file, total=401, threads=2, progress=Silence())
+        append_all(encode_batches(Numbers(), texts, 2), file, total=401, progress=Silence())
     assert file.rows()[:, 0].tolist() == list(range(192))
 
 
