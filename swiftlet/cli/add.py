@@ -22,7 +22,7 @@ from swiftlet.cli.terminal import ProgressBars, count, output, print_note, print
 
 def add(
     index: IndexPlace,
-    corpus: Annotated[Path, typer.Argument(help="A corpus, as swiftlet index takes it.")],
+    corpus: Annotated[list[Path], typer.Argument(help="A corpus, as swiftlet index takes it.")],
     encoder: RememberedEncoderOption = None,
     threads: Threads = None,
     id_field: IdField = None,

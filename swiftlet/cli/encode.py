@@ -26,7 +26,7 @@ from swiftlet.cli.terminal import ProgressBars, count, output, print_skipped, pr
 
 
 def encode(
-    corpus: Annotated[Path, typer.Argument(help="A corpus, as `swiftlet index` reads it.")],
+    corpus: Annotated[list[Path], typer.Argument(help="A corpus, as `swiftlet index` reads it.")],
     shard: Annotated[
         str, typer.Option(help="2/8 for the second of eight: each eighth document.", metavar="I/N")
     ],

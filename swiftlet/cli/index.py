@@ -40,10 +40,10 @@ def index(
     context: typer.Context,
     out: Annotated[Path, typer.Option(help="Index directory to write.")],
     corpus: Annotated[
-        Path | None,
+        list[Path] | None,
         typer.Argument(
-            help="A folder of files, a BEIR folder, a JSONL, CSV, Parquet, Arrow or TSV file, a "
-            "pattern of such files, or irds:NAME.",
+            help="A folder of files, a BEIR folder, a JSONL, CSV, Parquet, Arrow, TSV or ZIP file, "
+            "a pattern of such files, or irds:NAME; or several of these.",
             show_default=False,
             metavar="CORPUS",
         ),
@@ -110,7 +110,7 @@ def index(
 
     if (student is not None or queries) and not adapt_queries:
         raise typer.BadParameter("--student and --queries are for --adapt-queries: pass it, too")
-    if (corpus is None) is (not from_shards):
+    if bool(corpus) is bool(from_shards):
         raise typer.BadParameter("name either a corpus or --from-shards")
     if dense_only and f"{context.get_parameter_source('language')}" != _DEFAULT:
         raise typer.BadParameter("--language is for words, and --dense-only leaves them out")
@@ -124,7 +124,7 @@ def index(
         with ProgressBars() as progress:
             finish = None
             source: Corpus | Shards
-            if corpus is None:
+            if not corpus:
                 source = Shards(from_shards or ())
                 encoder = encoder or encoders.of_documents(source.details)
             else:
@@ -160,7 +160,7 @@ def index(
     finally:
         if skipped is not None:
             print_skipped(skipped)
-    if corpus is not None:
+    if corpus:
         print_unread(corpus)
     details = manifest.details
     output.print(

@@ -166,7 +166,7 @@ def value_of(option: StrEnum | None) -> Any:
 
 
 def documents_with(
-    corpus: Path,
+    corpus: Sequence[Path],
     skipped: "SkippedLines | None",
     id_field: str | None,
     title_field: str | None,

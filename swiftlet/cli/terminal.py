@@ -1,5 +1,6 @@
 """The terminal: progress bars, notes and refusals."""
 
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -129,7 +130,7 @@ def print_note(sentence: str) -> None:
     messages.print(f"[yellow]Note:[/] {escape(sentence)}", soft_wrap=True)
 
 
-def print_unread(corpus: Path) -> None:
+def print_unread(corpus: Sequence[Path]) -> None:
     """Print how many files of a folder are not read, if there are any."""
     from swiftlet.retrieval.corpora.collections import unread_files
 

@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from swiftlet.retrieval.corpora.archives import ZIP, unzipped
 from swiftlet.retrieval.corpora.fields import Fields
 from swiftlet.retrieval.corpora.files import (
     FILE_SUFFIXES,
@@ -79,21 +80,26 @@ class _Format(Enum):
     FILE = "a file that is a document"
     FOLDER = "a folder of files"
     DATASET = "a dataset of ir_datasets"
+    ARCHIVE = "an archive"
 
 
 _LINES = {".jsonl": _Format.JSONL, ".ndjson": _Format.JSONL, ".tsv": _Format.TSV}
-_SUFFIXES = {**_LINES}
+_SUFFIXES = {**_LINES, ZIP: _Format.ARCHIVE}
 _SUFFIXES |= dict.fromkeys(FILE_SUFFIXES, _Format.FILE)
 _SUFFIXES |= dict.fromkeys(TEXT_SUFFIXES, _Format.TEXT)
 _SUFFIXES |= dict.fromkeys(TABLE_SUFFIXES, _Format.TABLE)
 
 
 def read_documents(
-    path: Path, *, skipped: SkippedLines | None = None, fields: Fields | None = None
+    path: Path | Sequence[Path],
+    *,
+    skipped: SkippedLines | None = None,
+    fields: Fields | None = None,
 ) -> Iterator[Document]:
     """The documents of a corpus, one after the other; memory does not grow with their number.
 
-    `path` is one of
+    If there are several paths, the ids of files in a folder begin with the folder's name. A path is
+    one of
 
     - a BEIR folder (has corpus.jsonl),
     - a .jsonl file: one object per line with "_id" (or "id", "document_id"), "text", optionally
@@ -103,6 +109,7 @@ def read_documents(
       Hugging Face's datasets wrote, with columns as the fields of a line of JSON,
     - a folder of files, or one file: text (.txt, .rst), Markdown (.md, .markdown), HTML (.html,
       .htm, .xhtml), Word (.docx) and PDF; a page of a PDF is a document, another file is one,
+    - a .zip file of these,
     - a pattern of such files, "data/*.jsonl.gz", which are read in the order of their names,
     - `irds:NAME`, a dataset of ir_datasets, which is downloaded if need be.
 
@@ -121,7 +128,7 @@ def read_documents(
             raise CollectionError(
                 source, f"fields can be named of JSON lines and tables, not of {layout.value}"
             )
-    return _valid_documents(path, sources, skipped, fields)
+    return _valid_documents(sources, skipped, fields)
 
 
 def corpus_files(path: Path) -> list[Path]:
@@ -140,15 +147,14 @@ def corpus_files(path: Path) -> list[Path]:
     return files
 
 
-def unread_files(path: Path) -> str:
-    """A sentence about the files in a folder that `read_documents` does not read; empty if none.
+def unread_files(path: Path | Sequence[Path]) -> str:
+    """A sentence about the files in folders that `read_documents` does not read; empty if none.
 
     :raises CollectionError: As `read_documents` before the first document.
     """
     counts = Counter[str]()
-    for source, layout in [_recognise(each, "docs") for each in _matching(path)]:
-        if layout is _Format.FOLDER:
-            counts += unread_suffixes(source)
+    for each in _matching(path):
+        counts += _unread_suffixes(each)
     if not counts:
         return ""
     kinds = [f"{count} {suffix or 'without a suffix'}" for suffix, count in counts.most_common(8)]
@@ -175,7 +181,7 @@ def read_queries(path: Path, skipped: SkippedLines | None = None) -> list[Query]
     source, layout = _recognise(path, "queries")
     if layout is _Format.FOLDER:
         raise CollectionError(path, "the folder has no queries.jsonl")
-    if layout in (_Format.TABLE, _Format.FILE):
+    if layout in (_Format.TABLE, _Format.FILE, _Format.ARCHIVE):
         kind = "a table" if layout is _Format.TABLE else path.suffix.lower()
         raise CollectionError(path, f"queries are read from .jsonl, .tsv or .txt, not from {kind}")
     seen: set[str] = set()
@@ -202,8 +208,18 @@ def read_queries(path: Path, skipped: SkippedLines | None = None) -> list[Query]
     return queries
 
 
-def _matching(path: Path) -> list[Path]:
-    """The path, or the files that it is a pattern of, in the order of their names."""
+def _unread_suffixes(path: Path) -> Counter[str]:
+    source, layout = _recognise(path, "docs")
+    if layout is _Format.ARCHIVE:
+        with unzipped(source) as inside:
+            return _unread_suffixes(inside)
+    return unread_suffixes(source) if layout is _Format.FOLDER else Counter()
+
+
+def _matching(path: Path | Sequence[Path]) -> list[Path]:
+    """The paths, where one may be a pattern of files, which are in the order of their names."""
+    if not isinstance(path, Path):
+        return [found for each in path for found in _matching(each)]
     with read_errors(path):
         if is_dataset(path) or path.exists() or not _WILD.search(f"{path}"):
             return [path]
@@ -242,26 +258,25 @@ def _recognise(path: Path, entity: Entity) -> tuple[Path, _Format]:
             "not recognised: it must be a BEIR folder, a folder of files, irds:NAME, or a "
             f"file that ends in .jsonl, .ndjson, .tsv (or these with "
             f"{' or '.join(COMPRESSED_SUFFIXES)}), "
-            f"{', '.join(sorted(others))}",
+            f"{', '.join(sorted(others))}" + f", {ZIP}" * (entity == "docs"),
         )
     return path, layout
 
 
 def _valid_documents(
-    path: Path,
     sources: Sequence[tuple[Path, _Format]],
     skipped: SkippedLines | None,
     fields: Fields | None,
 ) -> Iterator[Document]:
     found, seen = False, SeenIds()
     for source, layout in sources:
-        for document in _documents(source, layout, seen, skipped, fields):
+        for document in _documents(source, layout, seen, skipped, fields, alone=len(sources) == 1):
             found = True
             yield document
     if not found:
         is_folder = any(layout is _Format.FOLDER for _, layout in sources)
         kinds = f" ({', '.join(sorted(FILE_SUFFIXES))})" if is_folder else ""
-        place = sources[0][0] if len(sources) == 1 else path
+        place = sources[0][0] if len(sources) == 1 else "the corpus"
         raise CollectionError(place, f"there is no valid document{kinds}")
 
 
@@ -271,14 +286,20 @@ def _documents(
     seen: SeenIds,
     skipped: SkippedLines | None,
     fields: Fields | None,
+    *,
+    alone: bool,
 ) -> Iterator[Document]:
     unique = partial(_unique_documents, seen=seen, skipped=skipped)
     match layout:
         case _Format.FOLDER:
-            # Paths cannot repeat.
-            yield from read_folder(path, skipped)
+            documents = read_folder(path, skipped, named_from=path if alone else path.parent)
+            yield from documents if alone else _unique_files(path, documents, seen, skipped)
         case _Format.TEXT | _Format.FILE:
-            yield from read_file(path)
+            yield from _unique_files(path, read_file(path), seen, skipped)
+        case _Format.ARCHIVE:
+            with unzipped(path, skipped) as inside:
+                parts = _recognise(inside, "docs")
+                yield from _documents(*parts, seen, skipped, fields, alone=alone)
         case _Format.TABLE:
             yield from unique(
                 partial(parse_table, path, texts=(fields or Fields()).texts),
@@ -309,6 +330,17 @@ def _unique_documents(
 
     for _, document in parse(unique, skipped):
         yield document
+
+
+def _unique_files(
+    path: Path, documents: Iterator[Document], seen: SeenIds, skipped: SkippedLines | None
+) -> Iterator[Document]:
+    for document in documents:
+        if seen.add(document.document_id):
+            yield document
+        else:
+            problem = f"{_duplicate('document id', document.document_id)}"
+            refuse(CollectionError(path, problem), skipped)
 
 
 def _numbered_queries(path: Path, skipped: SkippedLines | None) -> list[Query]:

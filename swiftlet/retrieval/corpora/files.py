@@ -31,11 +31,14 @@ def read_file(path: Path) -> Iterator[Document]:
     return _read(path, path.parent)
 
 
-def read_folder(folder: Path, skipped: SkippedLines | None = None) -> Iterator[Document]:
+def read_folder(
+    folder: Path, skipped: SkippedLines | None = None, *, named_from: Path | None = None
+) -> Iterator[Document]:
     """The files of `folder` and its folders as documents, in the order of their paths.
 
-    The id is the path below `folder`, with slashes. Hidden files and folders are left out, and so
-    are links to folders inside of `folder`, and files that cannot be read: see `unread_suffixes`.
+    The id is the path below `named_from`, by default `folder`, with slashes. Hidden files and
+    folders are left out, and so are links to folders inside of `folder`, and files that cannot be
+    read: see `unread_suffixes`.
 
     :raises CollectionError: When a folder cannot be read; and, unless there is `skipped` to collect
         them, when a file is bad as in `read_file`, or a link to a place outside the folder.
@@ -47,7 +50,7 @@ def read_folder(folder: Path, skipped: SkippedLines | None = None) -> Iterator[D
                 _check_is_within(path, folder)
             if is_folder or not _is_readable(path):
                 continue
-            documents = [*_read(path, folder)]
+            documents = [*_read(path, named_from or folder)]
         except CollectionError as error:
             refuse(error, skipped)
         else:

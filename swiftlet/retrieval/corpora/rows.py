@@ -3,8 +3,8 @@
 import operator
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Protocol, runtime_checkable
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Protocol, TypeGuard, runtime_checkable
 
 from swiftlet.retrieval.arguments import path_of
 from swiftlet.retrieval.corpora.collections import read_documents, read_qrels, read_queries
@@ -41,7 +41,8 @@ class ArrowTable(Protocol):
 
 
 Row = Mapping[str, Any] | Document
-Corpus = str | os.PathLike[str] | Iterable[Row] | DataFrame | ArrowTable
+StrPath = str | os.PathLike[str]
+Corpus = StrPath | Iterable[Row | StrPath] | DataFrame | ArrowTable
 Queries = str | os.PathLike[str] | Mapping[str, str] | Iterable[Query]
 Judgements = str | os.PathLike[str] | Mapping[str, Mapping[str, int]]
 
@@ -49,7 +50,7 @@ Judgements = str | os.PathLike[str] | Mapping[str, Mapping[str, int]]
 def documents_of(
     corpus: Corpus, *, skipped: SkippedLines | None = None, fields: Fields | None = None
 ) -> Iterator[Document]:
-    """The documents of a path as in `read_documents`, or of rows in memory, one after the other.
+    """The documents of paths as in `read_documents`, or of rows in memory, one after the other.
 
     A row is a `Document`, or a mapping with the fields of a line of JSON: an id ("_id", "id" or
     "document_id"), "text", optionally "title" and "metadata"; further fields become metadata.
@@ -63,9 +64,20 @@ def documents_of(
     """
     if isinstance(corpus, str | os.PathLike):
         documents = read_documents(path_of("corpus", corpus), skipped=skipped, fields=fields)
+    elif _are_paths(corpus):
+        paths = [path_of("corpus", each) for each in corpus]
+        documents = read_documents(paths, skipped=skipped, fields=fields)
     else:
         documents = _documents(_rows(corpus), skipped)
     return _with_the_way_out(documents)
+
+
+def _are_paths(corpus: object) -> TypeGuard[Sequence[str | os.PathLike[str]]]:
+    return (
+        isinstance(corpus, list | tuple)
+        and bool(corpus)
+        and all(isinstance(each, str | os.PathLike) for each in corpus)
+    )
 
 
 def queries_of(queries: Queries) -> list[Query]:
@@ -138,7 +150,7 @@ def _grade(grade: Any) -> int:
         raise LineError(f"the grade {shown(grade)} is not an integer") from None
 
 
-def _rows(corpus: Iterable[Row] | DataFrame | ArrowTable) -> Iterator[Any]:
+def _rows(corpus: Any) -> Iterator[Any]:
     if isinstance(corpus, DataFrame):
         return _frame_rows(corpus)
     if isinstance(corpus, ArrowTable):

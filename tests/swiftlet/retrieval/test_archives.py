@@ -1,0 +1,102 @@
+"""Several paths, and zip archives."""
+
+from pathlib import Path
+from zipfile import ZipFile
+
+import pytest
+
+from swiftlet.retrieval.corpora.collections import read_documents, unread_files
+from swiftlet.retrieval.corpora.lines import SkippedLines
+from swiftlet.retrieval.corpora.rows import documents_of
+from swiftlet.retrieval.errors import CollectionError
+
+LINES = '{"_id": "1", "text": "one"}\n{"_id": "2", "text": "two"}\n'
+
+
+def ids(*paths: Path, **options) -> list[str]:
+    return [document.document_id for document in documents_of([*paths], **options)]
+
+
+@pytest.fixture
+def folders(tmp_path: Path) -> list[Path]:
+    for name in ("left", "right"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "readme.md").write_text(f"# {name}\nSome text.")
+    (tmp_path / "lines.jsonl").write_text(LINES)
+    return [tmp_path / "left", tmp_path / "right", tmp_path / "lines.jsonl"]
+
+
+def zipped(path: Path, files: dict[str, str | bytes]) -> Path:
+    with ZipFile(path, "w") as archive:
+        for name, content in files.items():
+            archive.writestr(name, content)
+    return path
+
+
+def test_several_paths_are_read_in_order(folders, tmp_path):
+    assert ids(*folders) == ["left/readme.md", "right/readme.md", "1", "2"]
+    assert ids(folders[0]) == ["readme.md"]
+    assert ids(folders[0] / "readme.md", tmp_path / "*.jsonl") == ["readme.md", "1", "2"]
+
+
+def test_an_id_that_comes_twice_is_refused_across_paths(folders):
+    twice = [folders[0] / "readme.md", folders[1] / "readme.md"]
+    with pytest.raises(CollectionError, match=r"right/readme.md: the document id 'readme.md' came"):
+        ids(*twice)
+    skipped = SkippedLines()
+    assert ids(*twice, skipped=skipped) == ["readme.md"]
+    assert skipped.count == 1
+    with pytest.raises(CollectionError, match="line 1: the document id '1' came before"):
+        ids(folders[2], folders[2])
+
+
+def test_an_archive_is_its_only_file_or_folder(tmp_path):
+    beir = zipped(
+        tmp_path / "beir.zip",
+        {"beir/corpus.jsonl": LINES, "beir/queries.jsonl": LINES, "__MACOSX/beir/._corpus": b"\0"},
+    )
+    assert ids(beir) == ["1", "2"]
+    assert ids(zipped(tmp_path / "one.zip", {"deep/one/lines.jsonl": LINES})) == ["1", "2"]
+    several = zipped(
+        tmp_path / "docs.zip", {"docs/a.md": "# A\nText.", "docs/b/c.txt": "C", "docs/d.xls": "x"}
+    )
+    assert ids(several) == ["a.md", "b/c.txt"]
+    assert ids(several, beir) == ["docs/a.md", "docs/b/c.txt", "1", "2"]
+    assert unread_files([several, beir]) == "1 file skipped: 1 .xls"
+
+
+def test_errors_name_the_file_in_the_archive(tmp_path):
+    bad = zipped(tmp_path / "bad.zip", {"a.txt": b"\xff", "b.txt": "fine", "c.jsonl": LINES})
+    with pytest.raises(CollectionError, match=rf"^{bad}/a.txt, line 1: not valid UTF-8"):
+        ids(bad)
+    skipped = SkippedLines()
+    assert ids(bad, skipped=skipped) == ["b.txt"]
+    assert skipped.messages[0].startswith(f"{bad}/a.txt, line 1: not valid UTF-8")
+
+
+def test_an_archive_that_cannot_be_read_is_named(tmp_path, monkeypatch):
+    path = tmp_path / "broken.zip"
+    path.write_bytes(b"PK no archive")
+    with pytest.raises(CollectionError, match=rf"{path}: cannot be read as a zip archive: File is"):
+        ids(path)
+    fine = zipped(tmp_path / "fine.zip", {"a.txt": "text"})
+    content = bytearray(fine.read_bytes())
+    content[content.index(b"PK\x01\x02") + 8] |= 1  # says that it is encrypted
+    content[6] |= 1
+    path.write_bytes(content)
+    with pytest.raises(CollectionError, match=r"as a zip archive: .* is encrypted, password requ"):
+        ids(path)
+    monkeypatch.setattr("shutil.disk_usage", lambda _: type("Usage", (), {"free": 3}))
+    with pytest.raises(
+        CollectionError, match=r"it has 4 bytes, but .* has room for 3: unzip it el"
+    ):
+        list(read_documents(fine))
+    empty = zipped(tmp_path / "empty.zip", {})
+    with pytest.raises(CollectionError, match="there is no valid document"):
+        ids(empty)
+
+
+def test_nothing_is_written_outside_the_copy(tmp_path):
+    out = zipped(tmp_path / "out.zip", {"../../escaped.txt": "text", "b.txt": "b"})
+    assert sorted(ids(out)) == ["b.txt", "escaped.txt"]
+    assert not [*tmp_path.rglob("escaped.txt")]
