@@ -38,6 +38,7 @@ def export_encoder(
     split: str = "test",
     origin: str | None = None,
     space: str | None = None,
+    role: Role | None = None,
     prompts: Mapping[Role, str] | None = None,
     dim: int | None = None,
     progress: Progress | None = None,
@@ -56,8 +57,10 @@ def export_encoder(
     :param origin: The origin of the weights, for the manifest; by default the name of the model.
     :param space: The embedding space of the document encoder that this query encoder was trained
         for; by default that of the training run that made `model`, or else its own fingerprint.
+    :param role: What the encoder reads, if it is one of a pair.
     :param prompts: What stands before queries and before passages; by default the model's own.
-    :param dim: Keep the first numbers of an embedding alone. The embedding space is another one.
+    :param dim: Keep the first numbers of an embedding alone. The embedding space is another one,
+        unless it is given.
     :raises InvalidArgumentError: When an argument is out of range, or `out` must not be written.
     :raises ModelError: When `model` cannot be loaded.
     :raises ArtefactError: When `model` was altered after the training run.
@@ -77,10 +80,11 @@ def export_encoder(
     if trained is not None:
         name, origin = name or trained.name, origin or trained.name
         space = space or trained.embedding_space
-    role = None if trained is None else trained.role
-    space = space or embedding_space(source.model)
-    if dim is not None:
-        space = sha256(f"{space} {dim}".encode()).hexdigest()
+        role = role or trained.role
+    if space is None:
+        space = embedding_space(source.model)
+        if dim is not None:
+            space = sha256(f"{space} {dim}".encode()).hexdigest()
     with published(out, overwrite=overwrite, kind="encoder") as directory:
         report("Encoding with torch")
         (directory / TOKENIZER_FILE).write_text(source.tokenizer_json, "utf-8")

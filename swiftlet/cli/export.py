@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -81,8 +81,8 @@ def export(
 
     with extra("export"):
         from export.encoder_directory import export_encoder
-        from export.report import EncoderReport
         from export.reranker_directory import export_reranker
+        from export.router import export_router, is_router
         from export.verification import verify_encoder
         from training.model.cross_encoder import is_cross_encoder
         from training.model.loading import find_model
@@ -113,6 +113,12 @@ def export(
         raise InvalidArgumentError(
             f"{model} is an encoder, which takes no --weight: it is for cross-encoders"
         )
+    if two_sides := is_router(find_model(model)):
+        others = {"--pooling": pooling, "--collection": collection, "--verify": verify or None}
+        if given := [option for option, value in others.items() if value is not None]:
+            raise InvalidArgumentError(
+                f"{model} is a Router of two encoders, which takes no {given[0]}: leave it out"
+            )
     if verify:
         writing = {
             "--name": name, "--calibrate": calibrate, "--overwrite": overwrite or None,
@@ -135,21 +141,24 @@ def export(
         _print_verified(report, out)
         return
     prompts: dict[Role, str | None] = {"query": query_prompt, "passage": passage_prompt}
+    options: dict[str, Any] = {
+        "name": name, "max_tokens": max_tokens, "precisions": precisions or None,
+        "calibrate": calibrate, "dim": dim, "overwrite": overwrite, "progress": _print_progress,
+        "prompts": {role: prompt for role, prompt in prompts.items() if prompt is not None},
+    }  # fmt: skip
+    if two_sides:
+        for tower, manifest in export_router(model, out, **options).items():
+            _print_encoder(manifest, out / tower)
+        return
     manifest = export_encoder(
-        model,
-        out,
-        name=name,
-        pooling=pooling,
-        max_tokens=max_tokens,
-        precisions=precisions or None,
-        calibrate=calibrate,
-        collection=collection,
-        split=split,
-        dim=dim,
-        prompts={role: prompt for role, prompt in prompts.items() if prompt is not None},
-        overwrite=overwrite,
-        progress=_print_progress,
+        model, out, pooling=pooling, collection=collection, split=split, **options
     )
+    _print_encoder(manifest, out)
+
+
+def _print_encoder(manifest: "Manifest", out: Path) -> None:
+    from export.report import EncoderReport
+
     output.print(f"[bold]{out}[/]: {manifest.dim} dimensions", soft_wrap=True)
     for role, prompt in manifest.details.get("prompts", {}).items():
         output.print(f"Before each {role}: {prompt!r}", markup=False, soft_wrap=True)

@@ -21,8 +21,8 @@ DEFAULT_QUERY_ENCODER = Path(__file__).parent / "all-MiniLM-L6-v2-query-2-layers
 LOOKUP_QUERY_ENCODER = Path(__file__).parent / "all-MiniLM-L6-v2-query-lookup"
 """An encoder of queries without a transformer, the fastest one, of the same embedding space."""
 
-QUERY_ENCODER_FOLDER = "query_encoder"
-"""The folder in an index directory of a query encoder of its own."""
+QUERY_ENCODER_FOLDER, DOCUMENT_ENCODER_FOLDER = "query_encoder", "document_encoder"
+"""The folders of the encoders of a pair. An index directory may have a query encoder of its own."""
 
 _SHIPPED = Path(__file__).parent.resolve()
 _PLACE = "encoder_place"
@@ -88,10 +88,10 @@ def of_documents(details: Mapping[str, Any]) -> Path:
 def of_index(index: Path | Address) -> Path:
     """The query encoder of an index.
 
-    It is the index's own, if it has one; or the one that ships, if it is of the index's space; or
-    that which was trained or exported together with the document encoder; or the document encoder.
+    It is the index's own, if it has one; or that of the pair of the document encoder; or the one
+    that ships, if it is of the index's space; or the document encoder.
 
-    :raises RetrievalError: When the index is bad, or its encoder is not there or not for queries.
+    :raises RetrievalError: When the index is bad, or its encoder is not there or reads no queries.
     """
     from swiftlet.retrieval.manifest import read_manifest
 
@@ -101,18 +101,20 @@ def of_index(index: Path | Address) -> Path:
         if os.path.isdir(own):  # noqa: PTH112
             return own
     manifest = _manifest(index)
+    place = Path(manifest.details.get(_PLACE, ""))
+    beside = place.parent / QUERY_ENCODER_FOLDER
+    if place.name == DOCUMENT_ENCODER_FOLDER and os.path.isdir(beside):  # noqa: PTH112
+        return beside
     if manifest.embedding_space == read_manifest(DEFAULT_QUERY_ENCODER).embedding_space:
         return DEFAULT_QUERY_ENCODER
     documents = of_documents(manifest.details)
     details = read_manifest(documents, "encoder").details
-    if details.get("role", "query") == "query":
-        return documents
-    if not os.path.isdir(queries := documents.parent / QUERY_ENCODER_FOLDER):  # noqa: PTH112
+    if details.get("role") == "passage":
         raise ArtefactError(
             f"the index was built by the encoder {details['name']!r}, which reads no queries: name "
             "the query encoder of its pair with --encoder (in the service by SWIFTLET_ENCODER)"
         )
-    return queries
+    return documents
 
 
 def _manifest(index: Path | Address) -> "Manifest":

@@ -56,7 +56,10 @@ def test_what_is_no_model(tmp_path):
 
 def test_pooling_that_is_not_named_or_contradicts_the_model(bert, projecting, tmp_path):
     message = refused(InvalidArgumentError, bert, tmp_path / "out")
-    assert "pass --pooling with one of cls, mean, first_tokens" in message
+    assert (
+        "pass --pooling with one of cls, mean, max, weightedmean, lasttoken, first_tokens"
+        in message
+    )
     message = refused(InvalidArgumentError, projecting, tmp_path / "out", pooling="cls")
     assert "pooling 'cls' contradicts" in message
     assert message.endswith("which has 'mean'")

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 _MODULES = {"Transformer", "Pooling", "Dense", "LayerNorm", "Dropout", "Normalize", MODULE}
 _HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
+_LOOKUP_TOKENS = 512
 # The same weights in other formats, which are often larger.
 _NOT_NEEDED = ["*.onnx", "*.onnx_data", "*.h5", "*.msgpack", "*.ot", "*.tflite", "openvino/*"]
 
@@ -135,7 +136,8 @@ def choose_max_tokens(model: "SentenceTransformer", wanted: int | None) -> int:
     """
     if is_lookup(model):
         smallest, largest = 1, None
-        own = (model.tokenizer.truncation or {}).get("max_length")
+        # A table has no greatest length of its own.
+        own = (model.tokenizer.truncation or {}).get("max_length", _LOOKUP_TOKENS)
     else:
         smallest = model.tokenizer.num_special_tokens_to_add() + 1
         largest = _num_positions(model)

@@ -3,15 +3,15 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from swiftlet.encoders import find_shipped
+from swiftlet.encoders import DOCUMENT_ENCODER_FOLDER, QUERY_ENCODER_FOLDER, find_shipped
 from swiftlet.retrieval.encoder import Role
 from swiftlet.retrieval.errors import InvalidArgumentError
 from swiftlet.retrieval.manifest import FILE_NAME, read_manifest, verify_files
 from training.model.exported import is_exported
 
 KIND = "model"
-QUERY_ENCODER = "query_encoder"
-TOWERS = (QUERY_ENCODER, "document_encoder")
+QUERY_ENCODER = QUERY_ENCODER_FOLDER
+TOWERS = (QUERY_ENCODER, DOCUMENT_ENCODER_FOLDER)
 MODEL = "cross_encoder"
 EXPORTED = "onnx"
 """The folder of the encoders in ONNX."""

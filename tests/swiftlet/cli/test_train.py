@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import re
 import shutil
 import sys
 from collections.abc import Callable
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 
 from swiftlet.encoders import DEFAULT_ENCODER
+from swiftlet.retrieval.encoder import OnnxEncoder
 from swiftlet.retrieval.manifest import read_manifest
 from tests.command_line import refusal, swiftlet
 from tests.runs import records, tables, write_recipe
@@ -74,6 +76,23 @@ def test_trained_encoders_index_and_search(
     # The encoder that ships has no part in this.
     wrong = swiftlet("search", index, "kalo", "--encoder", DEFAULT_ENCODER.name)
     assert "embedding space" in refusal(wrong)
+
+
+def test_a_pair_becomes_a_router_and_is_exported_again(
+    run: Path, encoders: dict[str, Path], tmp_path: Path
+) -> None:
+    page = (Path(__file__).parents[3] / "docs" / "export.md").read_text("utf-8")
+    (program,) = re.findall("```python\n(.+?)```", page, re.DOTALL)
+    program = program.replace('f"run/', f'f"{run}/').replace('"router"', f'"{tmp_path}/router"')
+    exec(program, {})  # noqa: S102
+    result = swiftlet("export", tmp_path / "router", "--out", tmp_path, "--precision", "fp32")
+    assert result.exit_code == 0, result.output
+    for name, directory in encoders.items():
+        again, first = (
+            OnnxEncoder.load(each, precision="fp32").encode(["kalo mine"])
+            for each in (tmp_path / name, directory)
+        )
+        assert again == pytest.approx(first, abs=1e-5)
 
 
 def test_an_index_whose_encoder_was_moved_names_it(

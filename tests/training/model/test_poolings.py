@@ -85,7 +85,10 @@ def test_another_number_of_tokens_is_another_embedding_space(checkpoints):
 
 @pytest.mark.parametrize(
     ("name", "place", "recorded"),
-    [("max", None, "max"), ("largest", f"{__package__}.max_pooling:MaxPooling", "largest")],
+    [
+        ("mean_sqrt_len_tokens", None, "mean_sqrt_len_tokens"),
+        ("largest", f"{__package__}.max_pooling:MaxPooling", "largest"),
+    ],
     ids=["of Sentence Transformers", "of our own"],
 )
 def test_one_line_registers_a_pooling_for_training_exporting_and_searching(

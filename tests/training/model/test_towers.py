@@ -251,7 +251,7 @@ def test_saving_leaves_the_tower_as_it_was_and_names_no_path(checkpoints, tmp_pa
 
 def test_a_plain_checkpoint_needs_a_pooling(bert):
     message = refused(InvalidArgumentError, bert, pooling=None)
-    assert message.endswith("choose one of cls, mean, first_tokens")
+    assert message.endswith("choose one of cls, mean, max, weightedmean, lasttoken, first_tokens")
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,9 @@ from swiftlet.retrieval.errors import InvalidArgumentError, shown
 POOLINGS: dict[str, str | None] = {
     "cls": None,
     "mean": None,
+    "max": None,
+    "weightedmean": None,
+    "lasttoken": None,
     "first_tokens": "training.model.poolings.first_tokens:FirstTokensPooling",
 }
 """The class of each pooling, which is imported when it is used; None where it is a pooling mode of

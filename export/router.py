@@ -1,0 +1,123 @@
+"""Exports a Router of Sentence Transformers, which has an encoder of queries and one of documents.
+
+The two may have different architectures and tokenizers.
+"""
+
+import json
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from export.encoder_directory import export_encoder
+from export.errors import ExportError
+from export.source import load_source
+from swiftlet.retrieval.encoder import Role
+from swiftlet.retrieval.manifest import Manifest
+from swiftlet.retrieval.publication import check_target
+from training.model.errors import ModelError
+from training.model.loading import find_model
+from training.model.trained import TOWERS
+
+_MODULES, _CONFIG, _ROUTER = "modules.json", "router_config.json", "Router"
+_ROUTES = ("query", "document")
+_ROLES: tuple[Role, Role] = ("query", "passage")
+
+
+def is_router(folder: Path) -> bool:
+    """Whether a model has two sides."""
+    if not (folder / _MODULES).is_file() or not (folder / _CONFIG).is_file():
+        return False
+    first, *_ = _read(folder / _MODULES)
+    return str(first["type"]).endswith(f".{_ROUTER}")
+
+
+def export_router(
+    model: str | Path,
+    out: Path,
+    *,
+    name: str | None = None,
+    overwrite: bool = False,
+    progress: Callable[[str], None],
+    **options: Any,
+) -> dict[str, Manifest]:
+    """Write the encoders `query_encoder` and `document_encoder` of a Router into the folder `out`.
+
+    :returns: The manifest of each.
+    :param options: Others of `export_encoder`.
+    :raises ModelError: When the Router has other sides.
+    :raises ExportError: When the sides differ in width.
+    :raises RetrievalError: As `export_encoder`.
+    """
+    folder = find_model(model)
+    name = name or folder.resolve().name
+    for tower in TOWERS:
+        check_target(out / tower, overwrite=overwrite, kind="encoder")
+    with _sides(folder) as sides:
+        widths = [load_source(side, dim=options.get("dim")).dim for side in sides]
+        if widths[0] != widths[1]:
+            raise ExportError(
+                f"{folder} gives {widths[0]} numbers for a query, but {widths[1]} for a document: "
+                "add a Dense module to one of its sides"
+            )
+        manifests: dict[str, Manifest] = {}
+        space = None
+        # The document encoder comes first: its space is that of both.
+        for tower, side, role in [*zip(TOWERS, sides, _ROLES, strict=True)][::-1]:
+            progress(f"The {tower.replace('_', ' ')}")
+            manifests[tower] = export_encoder(
+                side,
+                out / tower,
+                name=f"{name}-{tower.replace('_', '-')}",
+                origin=name,
+                role=role,
+                space=space,
+                overwrite=overwrite,
+                progress=progress,
+                **options,
+            )
+            space = manifests[tower].embedding_space
+    return manifests
+
+
+@contextmanager
+def _sides(folder: Path) -> Iterator[list[Path]]:
+    """The sides of a Router as models of Sentence Transformers, queries first."""
+    router = _read(folder / _CONFIG)
+    structure, types = router["structure"], router["types"]
+    if not set(_ROUTES) <= structure.keys():
+        raise ModelError(
+            f"{folder} is a Router for {', '.join(structure)}, but one for {' and '.join(_ROUTES)} "
+            "is expected"
+        )
+    _, *others = _read(folder / _MODULES)
+    with tempfile.TemporaryDirectory() as place:
+        sides = [Path(place) / tower for tower in TOWERS]
+        for route, side in zip(_ROUTES, sides, strict=True):
+            side.mkdir()
+            own = [{"type": types[path], "path": path} for path in structure[route]]
+            modules = [
+                {**module, "idx": number, "name": f"{number}"}
+                for number, module in enumerate([*own, *others])
+            ]
+            (side / _MODULES).write_text(json.dumps(modules))
+            for path in [*structure[route], *(module["path"] for module in others)]:
+                (side / path).symlink_to((folder / path).resolve())
+            settings = folder / "config_sentence_transformers.json"
+            if settings.is_file():
+                (side / settings.name).symlink_to(settings.resolve())
+        try:
+            yield sides
+        except (ExportError, ModelError) as error:
+            sentence = f"{error}"
+            for side in sides:
+                sentence = sentence.replace(f"{side}", f"{folder}")
+            raise type(error)(sentence) from error
+
+
+def _read(path: Path) -> Any:
+    try:
+        return json.loads(path.read_bytes())
+    except (OSError, ValueError) as error:
+        raise ModelError(f"{path} cannot be read as JSON: {error}") from error
