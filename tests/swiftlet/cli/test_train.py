@@ -84,7 +84,7 @@ def test_a_pair_becomes_a_router_and_is_exported_again(
     page = (Path(__file__).parents[3] / "docs" / "export.md").read_text("utf-8")
     (program,) = re.findall("```python\n(.+?)```", page, re.DOTALL)
     program = program.replace('f"run/', f'f"{run}/').replace('"router"', f'"{tmp_path}/router"')
-    exec(program, {})  # noqa: S102
+    exec(program, {})
     result = swiftlet("export", tmp_path / "router", "--out", tmp_path, "--precision", "fp32")
     assert result.exit_code == 0, result.output
     for name, directory in encoders.items():
