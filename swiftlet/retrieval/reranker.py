@@ -22,7 +22,7 @@ from swiftlet.retrieval.encoder import (
 )
 from swiftlet.retrieval.errors import CorruptArtefactError
 from swiftlet.retrieval.manifest import Manifest, load_manifest
-from swiftlet.retrieval.text import normalise
+from swiftlet.retrieval.tokenizer import cleaning_for
 
 KIND = "reranker"
 """The kind of artefact of a re-ranker's directory."""
@@ -94,7 +94,7 @@ class OnnxReranker:
         self.seconds = 0.0
         self.weight = float(manifest.details.get("weight", 1.0))
         self._session = session
-        self._tokenizer = tokenizer
+        self._tokenizer, self._clean = tokenizer, cleaning_for(tokenizer)
         self._characters = _CHARACTERS_PER_TOKEN * tokenizer.truncation["max_length"]
         self._inputs = {node.name for node in session.get_inputs()}
 
@@ -134,7 +134,7 @@ class OnnxReranker:
     def inputs(self, query: str, text: str) -> dict[str, np.ndarray]:
         """The inputs of the graph for one pair, (1, tokens) each."""
         encoding = self._tokenizer.encode(
-            *(normalise(each[: self._characters]).strip() for each in (query, text))
+            *(self._clean(each[: self._characters]).strip() for each in (query, text))
         )
         found = {
             "input_ids": encoding.ids,

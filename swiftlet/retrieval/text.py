@@ -51,6 +51,14 @@ def normalise(text: str) -> str:
     return _SURROGATE.sub("\ufffd", text.translate(_SPACES))
 
 
+def without_surrogates(text: str) -> str:
+    """Replace lone surrogates by U+FFFD; white space stays, for tokenizers that have tokens for it.
+
+    The length is kept.
+    """
+    return text if isinstance(text, CheckedQuery) else _SURROGATE.sub("\ufffd", text)
+
+
 def has_lone_surrogate(text: str) -> bool:
     """Whether `text` holds half of a surrogate pair, which no UTF-8 file can store."""
     return _SURROGATE.search(text) is not None

@@ -1,14 +1,14 @@
 """Tokenises texts by a tokenizer.json, in the same way for indexing and serving."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cached_property
 from pathlib import Path
 
 import tokenizers
 
 from swiftlet.retrieval.errors import CorruptArtefactError
-from swiftlet.retrieval.text import normalise
+from swiftlet.retrieval.text import normalise, without_surrogates
 
 # Long texts are tokenised block by block: an encoding takes some hundred bytes a token, so a text
 # of 10 MB at once would need gigabytes. If a text is truncated, only its beginning is tokenised.
@@ -36,6 +36,8 @@ class Tokenizer:
         self._whole = tokenizers.Tokenizer.from_str(tokenizer.to_str())
         self._whole.no_truncation()
         self._splits_at_spaces = _splits_at_spaces(tokenizer)
+        self._clean = cleaning_for(tokenizer)
+        self._has_blanks = self._clean is not normalise
         self._ids_of_words: dict[str, list[int]] = {}
         whole = self._whole.encode("a")
         inner = [n for n, special in enumerate(whole.special_tokens_mask) if not special]
@@ -74,7 +76,7 @@ class Tokenizer:
         while True:
             end = _block_end(text, 0, len(text), characters)
             part = text if end == len(text) else text[:end]
-            encoding = self._truncating.encode(normalise(part).strip())
+            encoding = self._truncating.encode(self._clean(part).strip())
             # With an overflow, the text further on cannot change the tokens that are kept.
             if end == len(text) or encoding.overflowing:
                 ids: list[int] = encoding.ids
@@ -102,7 +104,7 @@ class Tokenizer:
         start = 0
         while start < len(text):
             end = _block_end(text, start, len(text), _BLOCK_CHARACTERS)
-            block = normalise(text[start:end]).strip()
+            block = self._clean(text[start:end]).strip()
             yield from self._whole.encode(block, add_special_tokens=False).ids
             start = end
 
@@ -120,19 +122,24 @@ class Tokenizer:
 
         Passages are cut between words, since a piece of a word gives other tokens. A character
         without a token, such as an accent that the tokenizer drops, belongs to the word before it.
-        Positions are those of `text`.
+        So do tokens of white space, but not to its span. Positions are those of `text`.
         """
         while start < end:
             block_start, start = start, _block_end(text, start, end, _BLOCK_CHARACTERS)
-            block = normalise(text[block_start:start])
+            block = self._clean(text[block_start:start])
             encoding = self._whole.encode(block, add_special_tokens=False)
             word_start = word_end = tokens = 0
             word: int | None = None
             for (token_start, token_end), token_word in zip(
                 encoding.offsets, encoding.word_ids, strict=True
             ):
+                if self._has_blanks:
+                    if not (read := block[token_start:token_end].lstrip()):
+                        tokens += bool(tokens)
+                        continue
+                    token_start = token_end - len(read)  # noqa: PLW2901 - some begin with a space
                 same_word = token_word is not None and token_word == word
-                if tokens and (not same_word or tokens == _LONGEST_WORD_TOKENS):
+                if tokens and (not same_word or tokens >= _LONGEST_WORD_TOKENS):
                     word_end = _word_end(block, word_end, token_start)
                     yield block_start + word_start, block_start + word_end, tokens
                     tokens = 0
@@ -143,6 +150,15 @@ class Tokenizer:
             if tokens:
                 word_end = _word_end(block, word_end, len(block))
                 yield block_start + word_start, block_start + word_end, tokens
+
+
+def cleaning_for(tokenizer: tokenizers.Tokenizer) -> Callable[[str], str]:
+    """What is done with a text before this tokenizer reads it.
+
+    BERT's tokenizer has no tokens for white space; others have one for the end of a line.
+    """
+    normalizer = json.loads(tokenizer.to_str())["normalizer"] or {}
+    return normalise if normalizer.get("type") == "BertNormalizer" else without_surrogates
 
 
 def _splits_at_spaces(tokenizer: tokenizers.Tokenizer) -> bool:
@@ -158,8 +174,8 @@ def _splits_at_spaces(tokenizer: tokenizers.Tokenizer) -> bool:
 
 def _word_end(block: str, word_end: int, next_start: int) -> int:
     """The end of a word: its tokens end at `word_end`, the next word starts at `next_start`."""
-    space = block.find(" ", word_end, next_start)
-    return max(word_end, next_start) if space < 0 else space
+    places = range(word_end, next_start)
+    return next((place for place in places if block[place].isspace()), max(word_end, next_start))
 
 
 def _block_end(text: str, start: int, end: int, characters: int) -> int:

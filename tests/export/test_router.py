@@ -20,7 +20,7 @@ from tests.command_line import refusal
 from tests.command_line import swiftlet as command
 from training.model.quiet import quiet
 
-TEXTS = ["kalo mine", "puraso ti ka lomi", "raso", "nemi kalo 12, puti"]
+TEXTS = ["kalo mine", "puraso ti ka lomi", "raso", "nemi kalo 12, puti", "ka\n\nlo\tmi  ne\n"]
 
 
 def saved(folder: Path, modules: list, **options) -> Path:
@@ -52,7 +52,8 @@ def test_both_sides_give_the_embeddings_of_the_library_and_search_together(route
     ):
         encoder = swiftlet.load_encoder(tmp_path / "pair" / tower).reading(role)
         found[role] = encoder.encode(TEXTS)
-        cosines = np.einsum("ij,ij->i", found[role], encode(TEXTS, show_progress_bar=False))
+        stripped = [text.strip() for text in TEXTS]
+        cosines = np.einsum("ij,ij->i", found[role], encode(stripped, show_progress_bar=False))
         assert cosines.min() > 0.9999
         assert encoder.manifest.details["role"] == role
         assert encoder.manifest.details["name"] == f"model-{tower.replace('_', '-')}"

@@ -12,7 +12,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from swiftlet.retrieval.encoder import Role
 from swiftlet.retrieval.errors import InvalidArgumentError
-from swiftlet.retrieval.text import normalise
+from swiftlet.retrieval.tokenizer import cleaning_for
 from training.model.errors import ModelError
 from training.model.loading import (
     choose_max_tokens,
@@ -96,6 +96,7 @@ class Tower(nn.Module):
         # A copy, so that the padding and truncation of the saved tokenizer stay as they are.
         tokenizer = encoder.tokenizer
         self._tokenizer = truncating_tokenizer(encoder, max_tokens)
+        self._clean = cleaning_for(self._tokenizer)
         if self.is_lookup:
             tokenizer.enable_truncation(max_tokens)
             self._tokenizer.enable_padding()
@@ -146,7 +147,7 @@ class Tower(nn.Module):
 
     def tokenise(self, texts: Sequence[str]) -> dict[str, Tensor]:
         """Token ids and attention mask (n, tokens) of `texts`, padded to the longest of them."""
-        texts = [normalise(self.prompt + text).strip() for text in texts]
+        texts = [self._clean(self.prompt + text).strip() for text in texts]
         encodings = self._tokenizer.encode_batch(texts)
         return {
             "input_ids": torch.tensor([encoding.ids for encoding in encodings]),

@@ -77,6 +77,22 @@ def test_the_words_of_a_span_hold_all_its_tokens_in_order(tokenizer, text, data)
     assert not any(character.isspace() for a, b, _ in words for character in text[a:b])
 
 
+@settings(max_examples=40, deadline=None)
+@given(TEXTS, st.sampled_from(["\n", "\n\n", "\t", " \n  "]))
+def test_ends_of_lines_are_tokens_where_a_tokenizer_has_them(text, end):
+    bytes_of = tokenizers.ByteLevelBPETokenizer()
+    bytes_of.train_from_iterator(SCRIPTS, special_tokens=["<s>"], show_progress=False)
+    library = tokenizers.Tokenizer.from_str(bytes_of.to_str())
+    library.enable_truncation(10_000)
+    tokenizer = Tokenizer(library)
+    text = f"a{end}{text}{end}{text}{end}z"
+    assert tokenizer.encode(f"\n{text}\n") == library.encode(text).ids
+    words = [*tokenizer.words(text, 0, len(text))]
+    # Their tokens count, but they are at no end of a word, and so at no end of a passage.
+    assert sum(tokens for *_, tokens in words) == len(library.encode(text).ids)
+    assert all(text[a:b].strip(f" {end}") == text[a:b] for a, b, _ in words)
+
+
 @pytest.mark.parametrize("script", SCRIPTS)
 def test_a_word_keeps_the_accents_and_joiners_that_the_tokenizer_drops(tokenizer, script):
     spans = list(tokenizer.words(script, 0, len(script)))
