@@ -19,6 +19,7 @@ from statistics import fmean
 from typing import Any
 
 import numpy as np
+import psutil
 
 from experiments.runs import kept
 from loadtests.command_line import script_options
@@ -47,6 +48,7 @@ MOVED = 0.35
 TOP_K = 10
 MOST_OVERHEAD_MS = 1.0
 QUERIES = 300
+IDLE, LOOK_SECONDS, SETTLE_SECONDS = 0.3, 10, 900
 FILTERED, FILTERED_COPIES = 60, 2
 FACET, OTHER_FIELD = "copy", "other"
 
@@ -69,6 +71,7 @@ def main() -> None:
     server.start()
     try:
         pushed = kept(work / "push.json", lambda: measure_push(local, address))
+        settle(server)
         with (
             Searcher.open(local, DEFAULT_QUERY_ENCODER) as here,
             Searcher.open(address, DEFAULT_QUERY_ENCODER) as there,
@@ -216,12 +219,17 @@ def measure_searches(here: Searcher, there: Searcher, queries: list[str], local:
 
 
 def measure_filters(here: Searcher, there: Searcher, queries: list[str]) -> Figures:
-    """Milliseconds of a search among the first copies, by the field of the filter, alternating."""
+    """Milliseconds of a search among the first copies, by the filter, alternating."""
+    conditions = {"values": [*range(FILTERED_COPIES)], "range": {"lt": FILTERED_COPIES}}
+    filters: dict[str, Any] = {"none": None} | {
+        f"{field} {kind}": {field: condition}
+        for field in (FACET, OTHER_FIELD)
+        for kind, condition in conditions.items()
+    }
     seconds: dict[str, dict[str, list[float]]] = {}
     for query in queries:
-        for field in ("", FACET, OTHER_FIELD):
+        for field, chosen in filters.items():
             for name, searcher in (("this machine", here), ("Milvus", there)):
-                chosen = {field: {"lt": FILTERED_COPIES}} if field else None
                 began = time.perf_counter()
                 searcher.search(query, TOP_K, mode="dense", filter=chosen)
                 taken = time.perf_counter() - began
@@ -305,7 +313,25 @@ def measure_faults(server: MilvusServer, address: Address, query: str) -> Figure
         "right": right,
         "refused": refused,
         "wrong": sum(answers.values()) - right - refused,
+        "answers": {"expected": f"{expected}", **answers},
     }
+
+
+def settle(server: MilvusServer) -> None:
+    """Wait until the server has ended its work in the background, such as joining segments."""
+    assert server.process is not None
+    with Searcher.open(server.address("million"), DEFAULT_QUERY_ENCODER):  # loaded
+        began = time.monotonic()
+        while busy(server.process.pid) > IDLE and time.monotonic() - began < SETTLE_SECONDS:
+            pass
+
+
+def busy(pid: int) -> float:
+    """The cores that a process and its children use, over some seconds."""
+    processes = [found := psutil.Process(pid), *found.children(recursive=True)]
+    before = sum(sum(each.cpu_times()[:2]) for each in processes)
+    time.sleep(LOOK_SECONDS)
+    return (sum(sum(each.cpu_times()[:2]) for each in processes) - before) / LOOK_SECONDS
 
 
 def until(holds: Any, seconds: float = 300) -> None:

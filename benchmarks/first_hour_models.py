@@ -78,7 +78,7 @@ def passages() -> Texts:
     found = (
         document.text[start:end].strip()
         for document in read_standard_library()
-        for start, end in document.sections
+        for start, end, _ in document.sections
     )
     long_enough = [text for text in found if len(text.split()) > 12]
     return long_enough[:: max(1, len(long_enough) // TEXTS)][:TEXTS]

@@ -163,7 +163,7 @@ def exact_names() -> Collection:
             {".".join(w[a:b]) for w in dotted for b in range(len(w) + 1) for a in range(b)}
         )
         defined = CONSTANT.findall(document.text)
-        for start, _ in document.sections[1:]:
+        for start, *_ in document.sections[1:]:
             if heading := DOTTED.match(document.text, start):
                 name = heading[0].removeprefix(f"{module}.")
                 defined += [heading[0], name, name.rpartition(".")[2]]

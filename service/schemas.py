@@ -191,6 +191,9 @@ class PassageAnswer(BaseModel):
     text: str = Field(default="", description="Left out with include_text = false.")
     start: int = Field(description="First character in the document's text.")
     end: int = Field(description="One past the last character in the document's text.")
+    heading: str = Field(
+        default="", description="The path of headings above it; left out if there is none."
+    )
     highlights: list[tuple[int, int]] = Field(
         default=[], description="Spans of `text`; left out without highlight."
     )

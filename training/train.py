@@ -60,6 +60,7 @@ def train(
     out: Path,
     *,
     resume: bool = False,
+    finish: bool = False,
     overwrite: bool = False,
     progress: TrainingProgress,
 ) -> Outcome:
@@ -70,13 +71,20 @@ def train(
     is written last: without it, `out` is not a valid artefact.
 
     :param resume: Continue from the checkpoint of an earlier process, if there is one.
+    :param finish: End the run of an earlier process with its best evaluation so far.
     :param overwrite: Remove an earlier run first.
     :raises RetrievalError: When the recipe, its data, its models or `out` are invalid, or the run
         cannot continue: see `training.errors`.
     """
     with (
         run_directory(
-            out, recipe, _MAY_CHANGE, resume=resume, overwrite=overwrite, temporary=[_WORK]
+            out,
+            recipe,
+            _MAY_CHANGE,
+            resume=resume,
+            finish=finish,
+            overwrite=overwrite,
+            temporary=[_WORK],
         ),
         memory_errors(memory_advice(recipe), out),
     ):
@@ -125,6 +133,7 @@ def train(
             average=recipe.fine_tuning.average,
             keep_stages=recipe.keep_stages,
             resume=resume,
+            finish=finish,
         )
 
         def make_stage(settings: ContrastiveStage, number: int) -> Stage:

@@ -50,6 +50,7 @@ export function drawHit(hit, asked) {
     "hit",
     element("h3", "", link),
     element("p", "score", element("span", "spoken", "Score "), bar, hit.score.toFixed(3)),
+    ...(hit.passage.heading ? [element("p", "heading", hit.passage.heading)] : []),
     element("p", "passage", ...drawPassage(hit.passage)),
     element("p", "identity", hit.document_id),
   );

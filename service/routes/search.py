@@ -383,6 +383,8 @@ def _hit_fields(hit: Hit, options: SearchOptions) -> dict[str, Any]:
         "start": hit.passage.start,
         "end": hit.passage.end,
     }
+    if hit.passage.heading:
+        passage["heading"] = hit.passage.heading
     if options.include_text:
         passage["text"] = hit.passage.text
     if options.highlight is not None:

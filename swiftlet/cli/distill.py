@@ -9,7 +9,7 @@ import typer
 from rich.table import Table
 
 from swiftlet.cli.exporting import export_models, print_next
-from swiftlet.cli.options import OverwriteRun, PoolingOption, Resume, value_of
+from swiftlet.cli.options import Finish, OverwriteRun, PoolingOption, Resume, value_of
 from swiftlet.cli.terminal import ProgressBars, output
 from swiftlet.retrieval.errors import InvalidArgumentError
 
@@ -114,6 +114,7 @@ def distill(
         bool, typer.Option("--trust-remote-code", help="Run code that comes with a model.")
     ] = False,
     resume: Resume = False,
+    finish: Finish = False,
     overwrite: OverwriteRun = False,
 ) -> None:
     """Distil a small query encoder into the embedding space of an index you already have."""
@@ -171,6 +172,7 @@ def distill(
             teacher_embeddings=teacher_embeddings,
             test=test,
             resume=resume,
+            finish=finish,
             overwrite=overwrite,
             progress=progress,
         )

@@ -139,6 +139,9 @@ AllowUnknown = Annotated[
     bool, typer.Option("--allow-unknown", help="Accept qrels with unknown ids.")
 ]
 Resume = Annotated[bool, typer.Option("--resume", help="Continue from the run's last checkpoint.")]
+Finish = Annotated[
+    bool, typer.Option("--finish", help="End a stopped run with its best checkpoint.")
+]
 OverwriteRun = Annotated[bool, typer.Option("--overwrite", help="Remove an earlier run first.")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace an existing artefact.")]
 

@@ -86,6 +86,8 @@ def _print_hits(hits: "Sequence[Hit]", first_rank: int) -> None:
             score += f"  [green]{hit.rerank_score:.4f}[/]"
         place = f"[bold]{rank:>3}[/]  {score}  [cyan]{escape(hit.document_id)}[/]"
         output.print(f"{place}  {escape(hit.title)}".rstrip(), soft_wrap=True)
+        if hit.passage.heading:
+            output.print(Padding(Text(hit.passage.heading, style="italic"), (0, 0, 0, 5)))
         text = " ".join(hit.passage.text.split())
         if len(text) > _SHOWN_CHARACTERS:
             text = text[:_SHOWN_CHARACTERS].rsplit(" ", 1)[0] + " …"

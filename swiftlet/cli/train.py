@@ -7,7 +7,7 @@ import typer
 from rich.table import Table
 
 from swiftlet.cli.exporting import export_models, print_next
-from swiftlet.cli.options import OverwriteRun, Resume
+from swiftlet.cli.options import Finish, OverwriteRun, Resume
 from swiftlet.cli.terminal import ProgressBars, output
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ def train(
         typer.Option("--set", metavar="KEY=VALUE", help="Override a setting; may be repeated."),
     ] = None,
     resume: Resume = False,
+    finish: Finish = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Validate; print sizes, memory and steps.")
     ] = False,
@@ -46,7 +47,7 @@ def train(
             option = "--dry-run is not for a cross-encoder" if dry_run else "--out is missing"
             raise InvalidArgumentError(f"{option}: name a directory by --out, and train")
         of_pairs = parse_tables(RerankerRecipe, tables, str(recipe))
-        _train_reranker(of_pairs, out, resume=resume, overwrite=overwrite)
+        _train_reranker(of_pairs, out, resume=resume, finish=finish, overwrite=overwrite)
         return
     settings = parse_recipe(tables, str(recipe))
     if dry_run:
@@ -58,7 +59,9 @@ def train(
     if out is None:
         raise InvalidArgumentError("--out is missing: the directory that the run is kept in")
     with ProgressBars(visible=is_main_process()) as progress:
-        outcome = run(settings, out, resume=resume, overwrite=overwrite, progress=progress)
+        outcome = run(
+            settings, out, resume=resume, finish=finish, overwrite=overwrite, progress=progress
+        )
     if not is_main_process():
         return
     figures = ", ".join(f"{name} {value:.4f}" for name, value in outcome.quality.items())
@@ -71,11 +74,15 @@ def train(
         print_next(f"swiftlet index CORPUS --out INDEX --encoder {exported[-1]}")
 
 
-def _train_reranker(recipe: "RerankerRecipe", out: Path, *, resume: bool, overwrite: bool) -> None:
+def _train_reranker(
+    recipe: "RerankerRecipe", out: Path, *, resume: bool, finish: bool, overwrite: bool
+) -> None:
     from training.reranking.train import train_reranker
 
     with ProgressBars() as progress:
-        outcome = train_reranker(recipe, out, resume=resume, overwrite=overwrite, progress=progress)
+        outcome = train_reranker(
+            recipe, out, resume=resume, finish=finish, overwrite=overwrite, progress=progress
+        )
     output.print(
         f"[bold]{out}[/]: the best checkpoint is that of step {outcome.step}; on "
         f"{outcome.num_queries:,} validation queries nDCG@10 {outcome.ndcg:.4f} with weight "

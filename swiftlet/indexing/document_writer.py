@@ -143,8 +143,8 @@ def _write(
         for index, passage in enumerate(splitter.split(document)):
             text = None if passage.text == document.text else passage.text
             connection.execute(
-                "INSERT INTO passages VALUES (?, ?, ?, ?, ?, ?)",
-                (row, number - 1, index, passage.start, passage.end, text),
+                "INSERT INTO passages VALUES (?, ?, ?, ?, ?, ?, ?)",
+                (row, number - 1, index, passage.start, passage.end, passage.heading, text),
             )
             read = encoder_text(document.title, passage.text).encode()
             content.update(len(read).to_bytes(8, "big"))

@@ -32,6 +32,7 @@ class SplitBefore:
                 document.text[start:end],
                 start,
                 end,
+                document.heading_at(start),
             )
 
 
@@ -47,5 +48,5 @@ def stored_documents(path: Path) -> Iterator[SplitDocument]:
             documents, split, strict=True
         ):
             spans = tuple((start, end) for _, start, end in rows)
-            ends = tuple((start, end) for start, end in json.loads(sections))
-            yield SplitDocument(document_id, text, title, json.loads(metadata), ends, spans)
+            parsed = json.loads(metadata), json.loads(sections)
+            yield SplitDocument(document_id, text, title, *parsed, spans)

@@ -26,7 +26,7 @@ from swiftlet.indexing.docstrings import (
     is_public,
 )
 from swiftlet.retrieval.errors import CollectionError
-from swiftlet.retrieval.types import Document
+from swiftlet.retrieval.types import Document, Section
 
 # Tests, programs, one module for each character encoding, and modules that Python 3.12 removed.
 _LEFT_OUT = frozenset(
@@ -189,7 +189,7 @@ def _document(name: str, summary: str, texts: list[str], metadata: dict[str, str
     sections = []
     start = 0
     for text in texts:
-        sections.append((start, start + len(text)))
+        sections.append(Section(start, start + len(text)))
         start += len(text) + len("\n\n")
     sentence = _SENTENCE_END.split(summary.strip(), maxsplit=1)[0]
     title = textwrap.shorten(sentence, _TITLE_WIDTH, placeholder=" …")

@@ -4,7 +4,7 @@ import json
 import os
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any, NamedTuple, Protocol
@@ -30,6 +30,7 @@ CREATE TABLE passages (
     number INTEGER NOT NULL,
     start INTEGER NOT NULL,
     end INTEGER NOT NULL,
+    heading TEXT NOT NULL,
     text TEXT
 );
 """
@@ -37,13 +38,12 @@ CREATE TABLE passages (
 
 # One statement looks up all rows, in their order.
 _PASSAGES = """
-SELECT document_id, title, metadata, number, start, end, {text}
+SELECT document_id, title, metadata, number, start, end, {heading}, {text}
 FROM json_each(?) AS wanted
 LEFT JOIN passages ON passages.passage = wanted.value
 LEFT JOIN documents USING (document)
 """
-_PASSAGES_WITH_TEXT = _PASSAGES.format(text="coalesce(passages.text, documents.text)")
-_PASSAGES_WITHOUT_TEXT = _PASSAGES.format(text="''")
+_TEXTS = {True: "coalesce(passages.text, documents.text)", False: "''"}
 _NO_METADATA: Mapping[str, object] = {}
 
 
@@ -96,6 +96,7 @@ class DocumentStore:
             self._status = path.stat()
             self.num_documents: int = self._count("documents")
             self.num_passages: int = self._count("passages")
+            self._statements = self._passage_statements()
             while self._idle.qsize() < readers:
                 self._idle.put(connect_read_only(path))
         except (sqlite3.Error, OSError) as error:
@@ -107,15 +108,15 @@ class DocumentStore:
         :raises CorruptIndexError: When the store has no such row.
         :raises RetrievalError: When the store is closed.
         """
-        statement = _PASSAGES_WITH_TEXT if include_text else _PASSAGES_WITHOUT_TEXT
+        statement = self._statements[include_text]
         with self._connection() as connection:
             records = connection.execute(statement, (f"[{','.join(map(str, rows))}]",)).fetchall()
         found = []
         for row, record in zip(rows, records, strict=True):
-            document_id, title, metadata, number, start, end, text = record
+            document_id, title, metadata, number, start, end, heading, text = record
             if document_id is None:
                 raise CorruptIndexError(f"{self._path} has no passage {row}")
-            passage = Passage(f"{document_id}#{number}", document_id, text, start, end)
+            passage = Passage(f"{document_id}#{number}", document_id, text, start, end, heading)
             found.append(StoredPassage(passage, title, _parse_metadata(metadata)))
         return found
 
@@ -143,7 +144,7 @@ class DocumentStore:
             text=text,
             title=title,
             metadata=_parse_metadata(metadata),
-            sections=tuple((start, end) for start, end in json.loads(sections)),
+            sections=json.loads(sections),
         )
 
     def document_ids(self) -> list[str]:
@@ -176,6 +177,15 @@ class DocumentStore:
         self._closed = True
         while not self._idle.empty():
             self._idle.get().close()
+
+    def _passage_statements(self) -> dict[bool, str]:
+        """What looks passages up, with and without their texts; earlier stores have no headings."""
+        with closing(connect_read_only(self._path)) as connection:
+            columns = connection.execute(
+                "SELECT name FROM pragma_table_info('passages')"
+            ).fetchall()
+        heading = "heading" if ("heading",) in columns else "''"
+        return {key: _PASSAGES.format(heading=heading, text=text) for key, text in _TEXTS.items()}
 
     def _count(self, table: str) -> int:
         with self._connection() as connection:

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from swiftlet.retrieval.errors import InvalidArgumentError
 from swiftlet.retrieval.tokenizer import Tokenizer
-from swiftlet.retrieval.types import Document, Passage, Span
+from swiftlet.retrieval.types import Document, Passage, Section, Span
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +57,7 @@ class PassageSplitter:
                 text=document.text[start:end],
                 start=start,
                 end=end,
+                heading=document.heading_at(start),
             )
 
     def _spans(self, document: Document) -> Iterator[Span]:
@@ -68,7 +69,7 @@ class PassageSplitter:
             budget -= min(self.tokenizer.count(document.title), budget // 2)
         overlap = min(self.overlap_tokens, budget // 2)
         found = False
-        for start, end in document.sections or ((0, len(document.text)),):
+        for start, end, _ in document.sections or (Section(0, len(document.text)),):
             for span in self._cut(document.text, start, end, budget, overlap):
                 found = True
                 yield span

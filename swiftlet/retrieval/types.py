@@ -1,7 +1,10 @@
 """The types that all parts share: documents, passages, queries, hits and results."""
 
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from operator import itemgetter
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,19 +24,37 @@ Span = tuple[int, int]
 _SHOWN_CHARACTERS = 80
 
 
+class Section(NamedTuple):
+    """A span of a document's text, and the path of the headings that it stands under."""
+
+    start: int
+    end: int
+    heading: str = ""
+
+
 @dataclass(frozen=True, slots=True)
 class Document:
     """A unit of retrieval as its corpus gives it.
 
-    `sections` are the spans of `text` that passages are cut from, in order and without overlap;
-    no passage crosses from one into the next. Empty means that the whole text is one section.
+    `sections` are the parts of `text` that passages are cut from, in order and without overlap; no
+    passage crosses from one into the next. Spans become sections without a heading. Empty means
+    that the whole text is one section.
     """
 
     document_id: str
     text: str
     title: str = ""
     metadata: Mapping[str, object] = field(default_factory=dict)
-    sections: tuple[Span, ...] = ()
+    sections: tuple[Section, ...] = ()
+
+    def __post_init__(self) -> None:
+        sections = tuple(Section(*each) for each in self.sections)
+        object.__setattr__(self, "sections", sections)
+
+    def heading_at(self, place: int) -> str:
+        """The headings above a place in the text."""
+        number = bisect_right(self.sections, place, key=itemgetter(0)) - 1
+        return self.sections[number].heading if number >= 0 else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,13 +67,17 @@ class Query:
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """A part of a document that is encoded as one: `text == document.text[start:end]`."""
+    """A part of a document that is encoded as one: `text == document.text[start:end]`.
+
+    `heading` is the path of the headings that it stands under, "Install > Linux".
+    """
 
     passage_id: str
     document_id: str
     text: str
     start: int
     end: int
+    heading: str = ""
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -51,6 +51,7 @@ def distill(
     test: Judged | None = None,
     compare: bool = True,
     resume: bool = False,
+    finish: bool = False,
     overwrite: bool = False,
     progress: TrainingProgress,
 ) -> DistillationResult:
@@ -65,6 +66,7 @@ def distill(
     :param test: Queries and judgements to measure nDCG@10 with at the end; needs an index.
     :param compare: Compare the documents that teacher and student find in the index at the end.
     :param resume: Continue from the checkpoint of an earlier process, if there is one.
+    :param finish: End the run of an earlier process with its best evaluation so far.
     :param overwrite: Remove an earlier run first.
     :raises RetrievalError: When the settings, a model, a text, the index or `out` are invalid, or
         the run cannot continue: see `training.errors`.
@@ -74,7 +76,9 @@ def distill(
     kept = teacher_embeddings or out.parent / "teacher-embeddings"
     advice = f"start again with a batch size below {settings.batch_size}"
     with (
-        run_directory(out, settings, settings.may_change(), resume=resume, overwrite=overwrite),
+        run_directory(
+            out, settings, settings.may_change(), resume=resume, finish=finish, overwrite=overwrite
+        ),
         memory_errors(advice, out),
     ):
         accelerator = make_accelerator(settings.precision, settings.batch_size)
@@ -104,6 +108,7 @@ def distill(
             progress=progress,
             average=settings.average,
             resume=resume,
+            finish=finish,
         )
         task = DistillationTask(
             settings,

@@ -66,14 +66,17 @@ class TrainingLoop:
         average: float = 0.0,
         keep_stages: bool = False,
         resume: bool = False,
+        finish: bool = False,
     ) -> None:
         """Start a run, or continue from the checkpoint in `directory` if there is one.
 
         :param dim: The size of the embeddings, for the manifests of checkpoints.
         :param average: The share of the present weights of `model` in the final ones.
         :param keep_stages: Keep the weights at the end of each stage.
+        :param finish: Train no more: the best evaluation so far is the result.
         :raises CorruptArtefactError: When the checkpoint was altered.
         """
+        self._finish = finish
         self.state = TrainState()
         self._model = model
         self._dim = dim
@@ -88,7 +91,7 @@ class TrainingLoop:
         self._num_stages_seen = 0
         self._resumed: Mapping[str, Any] | None = None
         log_size = 0
-        if resume and (directory / CHECKPOINT).is_dir():
+        if (resume or finish) and (directory / CHECKPOINT).is_dir():
             self._resumed = read_checkpoint(directory / CHECKPOINT)
             self.state = TrainState(**self._resumed["train_state"])
             model.load_state_dict(self._resumed["model"])
@@ -107,7 +110,7 @@ class TrainingLoop:
         """
         number = self._num_stages_seen
         self._num_stages_seen += 1
-        if self.state.stage > number:
+        if self.state.stage > number or self._finish:
             return
         if self.state.stage < number:
             self.state = TrainState(stage=number, seconds=self.state.seconds)

@@ -30,6 +30,7 @@ def run_directory(
     may_change: AbstractSet[str],
     *,
     resume: bool,
+    finish: bool = False,
     overwrite: bool,
     temporary: Sequence[str] = (),
 ) -> Iterator[None]:
@@ -41,19 +42,26 @@ def run_directory(
 
     :param may_change: Settings, as `table.setting`, that may change when a run is resumed.
     :param temporary: Directories in `out` that are of no use if the data are refused.
-    :raises InvalidArgumentError: When `out` is not a run; or has a run, without `resume` or
-        `overwrite`; or both are given.
+    :param finish: The run ends with its best checkpoint.
+    :raises InvalidArgumentError: When `out` is not a run, or cannot be finished; or has a run,
+        without `resume` or `overwrite`; or both are given.
     :raises RecipeError: When the run in `out` was started with another recipe.
     :raises ArtefactError: When another process is training there.
     :raises StorageError: When the file system refuses.
     :raises KeyboardInterrupt: When the user interrupts the run; the message has the way to resume.
     """
-    if resume and overwrite:
-        raise InvalidArgumentError("--resume and --overwrite exclude each other: pass one of them")
+    if (resume or finish) and overwrite:
+        option = "--finish" if finish else "--resume"
+        raise InvalidArgumentError(f"{option} and --overwrite exclude each other: pass one of them")
+    if finish and not (out / BEST).is_dir():
+        raise InvalidArgumentError(
+            f"{out} has no checkpoint with an evaluation to finish with: train it first"
+        )
     if not is_main_process():
         processes().wait_for_everyone()
         yield
         return
+    resume = resume or finish
     _check(out, resume=resume, overwrite=overwrite)
     with locked_working_directory(out) as lock:
         earlier = lock / "earlier"
@@ -72,7 +80,10 @@ def run_directory(
         except KeyboardInterrupt:
             if not (out / CHECKPOINT).is_dir():
                 raise
-            advice = "interrupted: run the same command with --resume to continue"
+            advice = (
+                "interrupted: run the same command with --resume to continue, or with --finish to "
+                "take the best checkpoint so far"
+            )
             raise KeyboardInterrupt(advice) from None
         finally:
             _restore_or_remove(earlier, out)

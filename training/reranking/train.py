@@ -36,12 +36,14 @@ def train_reranker(
     out: Path,
     *,
     resume: bool = False,
+    finish: bool = False,
     overwrite: bool = False,
     progress: TrainingProgress,
 ) -> Outcome:
     """Run `recipe` in the directory `out`, which has `cross_encoder/` at the end.
 
     :param resume: Continue from the checkpoint of an earlier process, if there is one.
+    :param finish: End the run of an earlier process with its best evaluation so far.
     :param overwrite: Remove an earlier run first.
     :raises RetrievalError: When the recipe, its data, its model or `out` are invalid, or the run
         cannot continue: see `training.errors`.
@@ -51,7 +53,7 @@ def train_reranker(
     size = recipe.optimiser.micro_batch_size or recipe.optimiser.batch_size
     advice = f"lower optimiser.micro_batch_size (now {size}), which --resume allows"
     with (
-        run_directory(out, recipe, _MAY_CHANGE, resume=resume, overwrite=overwrite),
+        run_directory(out, recipe, _MAY_CHANGE, resume=resume, finish=finish, overwrite=overwrite),
         memory_errors(advice, out),
     ):
         accelerator = make_accelerator(recipe.optimiser.precision, recipe.optimiser.batch_size)
@@ -70,6 +72,7 @@ def train_reranker(
             progress=progress,
             average=recipe.average,
             resume=resume,
+            finish=finish,
         )
         task = RerankingTask(recipe, model, groups, held_out, accelerator)
         loop.train(lambda _: task.stage())

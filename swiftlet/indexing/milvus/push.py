@@ -45,6 +45,7 @@ from swiftlet.retrieval.milvus.schema import (
     EMBEDDING,
     END,
     FILTER_FIELDS,
+    HEADING,
     KEYS,
     LONGEST_ID,
     LONGEST_TEXT,
@@ -307,7 +308,7 @@ def _begin(
     schema.add_field(DOCUMENT_ID, DataType.VARCHAR, max_length=LONGEST_ID)
     for name in (NUMBER, PASSAGES, START, END):
         schema.add_field(name, DataType.INT64)
-    for name in (TITLE, TEXT, BEFORE, AFTER, SECTIONS, METADATA):
+    for name in (TITLE, HEADING, TEXT, BEFORE, AFTER, SECTIONS, METADATA):
         schema.add_field(name, DataType.VARCHAR, max_length=LONGEST_TEXT)
     schema.add_field(KEYS, DataType.JSON)
     schema.add_field(EMBEDDING, DataType.FLOAT_VECTOR, dim=source.manifest.dim)

@@ -14,6 +14,7 @@ from swiftlet.retrieval.milvus.schema import (
     DOCUMENT_ID,
     EMBEDDING,
     END,
+    HEADING,
     KEYS,
     LONGEST_ID,
     LONGEST_TEXT,
@@ -84,6 +85,7 @@ def rows_of(
             BEFORE: document.text[ends[number] : start],
             AFTER: document.text[ends[-1] :] if number == len(spans) - 1 else "",
             SECTIONS: json.dumps(document.sections) if number == 0 else "[]",
+            HEADING: document.heading_at(start),
             EMBEDDING: embedding,
         }
         if words is not None:
@@ -121,7 +123,7 @@ def _check_metadata(document: Document, keys: dict[str, list[str]]) -> None:
 def _check_sizes(document: Document, row: Row) -> None:
     limits = {
         DOCUMENT_ID: LONGEST_ID,
-        **dict.fromkeys((TITLE, METADATA, TEXT, BEFORE, AFTER, SECTIONS), LONGEST_TEXT),
+        **dict.fromkeys((TITLE, METADATA, TEXT, BEFORE, AFTER, SECTIONS, HEADING), LONGEST_TEXT),
     }
     for name, most in limits.items():
         if _MOST_BYTES * len(row[name]) <= most:

@@ -198,7 +198,8 @@ class JointStore:
         document, (start, end) = passage.document, passage.span
         passage_id = f"{document.document_id}#{passage.number}"
         text = document.text[start:end] if include_text else ""
-        found = Passage(passage_id, document.document_id, text, start, end)
+        heading = document.heading_at(start)
+        found = Passage(passage_id, document.document_id, text, start, end, heading)
         return StoredPassage(found, document.title, document.metadata)
 
 

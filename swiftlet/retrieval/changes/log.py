@@ -145,7 +145,7 @@ class Changes:
         if passages is None:
             empty = np.empty((0, self._width), dtype=np.float32)
             return Change(number, document_id, None, (), empty, found)
-        document = Document(document_id, text, title, json.loads(metadata), _spans(sections))
+        document = Document(document_id, text, title, json.loads(metadata), json.loads(sections))
         rows = np.frombuffer(embeddings, dtype="<f4").reshape(-1, self._width)
         return Change(number, document_id, document, _spans(passages), rows, found)
 

@@ -17,7 +17,7 @@ from swiftlet.retrieval.corpora.records import (
 )
 from swiftlet.retrieval.errors import shown
 from swiftlet.retrieval.text import has_lone_surrogate
-from swiftlet.retrieval.types import Document, Span
+from swiftlet.retrieval.types import Document, Section
 
 
 def document_from_row(row: object, fields: Fields | None = None) -> Document:
@@ -69,9 +69,10 @@ def _iso_string(value: object) -> str:
     raise TypeError(f"a value of the type {type(value).__name__}")
 
 
-def _check_sections(sections: tuple[Span, ...], length: int) -> None:
-    bounds = [0, *(bound for span in sections for bound in span), length]
+def _check_sections(sections: tuple[Section, ...], length: int) -> None:
+    spans = tuple((section.start, section.end) for section in sections)
+    bounds = [0, *(bound for span in spans for bound in span), length]
     if any(earlier > later for earlier, later in pairwise(bounds)):
         raise LineError(
-            f"the sections {shown(sections)} are not in order within the text's {length} characters"
+            f"the sections {shown(spans)} are not in order within the text's {length} characters"
         )

@@ -4,11 +4,10 @@ import codecs
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from itertools import pairwise
 from pathlib import Path
 
 from swiftlet.retrieval.errors import CollectionError
-from swiftlet.retrieval.types import Span
+from swiftlet.retrieval.types import Section
 
 MARKDOWN_SUFFIXES = frozenset({".md", ".markdown"})
 TEXT_SUFFIXES = MARKDOWN_SUFFIXES | {".txt", ".rst"}
@@ -21,6 +20,7 @@ _UNDERLINES = {
     ".rst": re.compile(r"([-=~^\"#*+])\1{2,}[ \t]*"),
 }
 _SHORTEST_SECTION = 200
+_BETWEEN = " > "
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class Part:
 
     text: str
     title: str
-    sections: tuple[Span, ...] = ()
+    sections: tuple[Section, ...] = ()
     place: str = ""
     metadata: Mapping[str, object] = field(default_factory=dict)
 
@@ -76,16 +76,33 @@ def title_of(suffix: str, text: str) -> str:
     return ""
 
 
-def _sections(text: str) -> tuple[Span, ...]:
-    """The spans between headings; a short one, such as a heading alone, has the next one, too."""
-    starts, at, fence = [0], 0, ""
+def _sections(text: str) -> tuple[Section, ...]:
+    """The parts between headings; a short one, such as a heading alone, has the next one, too.
+
+    The heading of a part is its path from the second level on, since the title has the first.
+    """
+    starts, paths, path = [0], [""], list[tuple[int, str]]()
+    at, fence = 0, ""
     for line in text.splitlines(keepends=True):
         if found := _FENCE.match(line):
             fence = "" if fence == found[1] else fence or found[1]
-        elif not fence and _HEADING.fullmatch(line.rstrip("\n")):
-            starts += [at] if at - starts[-1] >= _SHORTEST_SECTION else []
+        elif not fence and (heading := _HEADING.fullmatch(line.rstrip("\n"))):
+            level = len(heading[0].lstrip()) - len(heading[0].lstrip().lstrip("#"))
+            path = [each for each in path if each[0] < level]
+            path += [(level, heading[1])] if level > 1 and heading[1] else []
+            joined = _BETWEEN.join(name for _, name in path)
+            if at - starts[-1] >= _SHORTEST_SECTION:
+                starts.append(at)
+                paths.append(joined)
+            elif _are_headings(text[starts[-1] : at]):
+                paths[-1] = joined
         at += len(line)
-    return tuple(pairwise([*starts, len(text)])) if len(starts) > 1 else ()
+    ends = [*starts[1:], len(text)]
+    return tuple(map(Section, starts, ends, paths)) if len(starts) > 1 else ()
+
+
+def _are_headings(text: str) -> bool:
+    return all(_HEADING.fullmatch(line) for line in text.split("\n") if line.strip())
 
 
 def _decode(path: Path, content: bytes) -> str:

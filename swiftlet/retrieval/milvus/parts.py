@@ -35,6 +35,7 @@ from swiftlet.retrieval.milvus.schema import (
     EMBEDDING,
     END,
     FAST,
+    HEADING,
     METADATA,
     NUMBER,
     OF_DOCUMENTS,
@@ -260,11 +261,11 @@ def _document(passages: Sequence[dict[str, Any]]) -> Document:
         text + passages[-1][AFTER],
         first[TITLE],
         json.loads(first[METADATA]),
-        tuple((start, end) for start, end in json.loads(first[SECTIONS])),
+        json.loads(first[SECTIONS]),
     )
 
 
 def _passage(row: dict[str, Any], include_text: bool) -> StoredPassage:
     passage_id, text = f"{row[DOCUMENT_ID]}#{row[NUMBER]}", row[TEXT] if include_text else ""
-    passage = Passage(passage_id, row[DOCUMENT_ID], text, row[START], row[END])
+    passage = Passage(passage_id, row[DOCUMENT_ID], text, row[START], row[END], row[HEADING])
     return StoredPassage(passage, row[TITLE], json.loads(row[METADATA]))

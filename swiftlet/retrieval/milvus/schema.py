@@ -9,14 +9,14 @@ from swiftlet.retrieval.metadata.columns import field_keys, field_of, keys_of
 
 ROW, DOCUMENT_ID, NUMBER, PASSAGES = "row", "document_id", "number", "passages"
 START, END, TITLE, TEXT = "start", "end", "title", "text"
-BEFORE, AFTER, SECTIONS = "before", "after", "sections"
+BEFORE, AFTER, SECTIONS, HEADING = "before", "after", "sections", "heading"
 METADATA, KEYS, EMBEDDING, WORDS = "metadata", "keys", "embedding", "words"
 
 PLACE, WITH_WORD, UNUSED = "place", "passages", "unused"
 """In the collection of words: the place of a word in the vectors of passages, and how many passages
 have it. A collection must have a vector; this one is not searched."""
 
-OF_HITS = [ROW, DOCUMENT_ID, NUMBER, START, END, TITLE, TEXT, METADATA]
+OF_HITS = [ROW, DOCUMENT_ID, NUMBER, START, END, TITLE, HEADING, TEXT, METADATA]
 """What a hit has."""
 
 OF_DOCUMENTS = [*OF_HITS, PASSAGES, BEFORE, AFTER, SECTIONS]

@@ -20,7 +20,7 @@ def library() -> dict[str, Document]:
 
 
 def sections(document: Document) -> list[str]:
-    return [document.text[start:end] for start, end in document.sections]
+    return [document.text[start:end] for start, end, _ in document.sections]
 
 
 def test_a_module_is_a_document_with_a_section_for_each_definition(
@@ -70,8 +70,8 @@ def test_well_known_modules_are_documents_under_their_public_names(
 def test_sections_lie_in_order_and_everything_can_be_stored(library: dict[str, Document]) -> None:
     assert len(library) > 200
     for document in library.values():
-        ends = [0, *(end for _, end in document.sections)]
-        assert all(start >= end for (start, _), end in zip(document.sections, ends, strict=False))
+        ends = [0, *(end for _, end, _ in document.sections)]
+        assert all(start >= end for (start, *_), end in zip(document.sections, ends, strict=False))
         assert all(text.strip() for text in sections(document))
         assert ends[-1] == len(document.text)
         assert not has_lone_surrogate(document.text + document.title)

@@ -33,7 +33,7 @@ from swiftlet.retrieval.milvus.collection import Collection
 from swiftlet.retrieval.milvus.filter_fields import FilterFields
 from swiftlet.retrieval.milvus.schema import row_of
 from swiftlet.retrieval.searcher import Searcher
-from swiftlet.retrieval.types import Document
+from swiftlet.retrieval.types import Document, Section
 
 
 @pytest.fixture
@@ -58,6 +58,12 @@ def test_documents_are_put_replaced_and_deleted(written):
         assert searcher.document("tea").text == long["text"]
         assert len(searcher.search("leaves", 62)) == 62
         assert [hit.document_id for hit in searcher.search("hot", filter={"n": 1})] == ["tea"]
+        under = Document("h", "Under a heading.", sections=(Section(0, 16, "Hot > Drinks"),))
+        writer.put([under])
+        assert searcher.refresh()
+        assert searcher.search("under a heading", 1)[0].passage.heading == "Hot > Drinks"
+        assert searcher.document("h") == under
+        writer.delete(["h"])
         writer.put([{"_id": "tea", "text": "Short."}])
         assert searcher.refresh()
         assert (searcher.num_documents, searcher.num_passages) == (62, 91)

@@ -2,8 +2,12 @@
 
 import base64
 import io
+import shutil
+import sqlite3
 import sys
 import zipfile
+from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import docx
@@ -12,11 +16,16 @@ from matplotlib import rc_context
 from matplotlib.backends.backend_pdf import PdfPages
 from matplotlib.figure import Figure
 
+from swiftlet import build, write
+from swiftlet import open as open_searcher
+from swiftlet.encoders import LOOKUP_QUERY_ENCODER
 from swiftlet.retrieval.corpora import files
 from swiftlet.retrieval.corpora.collections import read_documents, unread_files
 from swiftlet.retrieval.corpora.fields import Fields
 from swiftlet.retrieval.corpora.lines import SkippedLines
 from swiftlet.retrieval.corpora.rows import documents_of
+from swiftlet.retrieval.directory import DOCUMENTS_FILE
+from swiftlet.retrieval.documents import DocumentStore
 from swiftlet.retrieval.errors import CollectionError, MissingExtraError
 from swiftlet.retrieval.types import Document
 from tests.command_line import refusal, swiftlet
@@ -49,7 +58,8 @@ def broken_word_file() -> bytes:
     """An archive of which a part is no XML."""
     content = io.BytesIO()
     with zipfile.ZipFile(content, "w") as archive:
-        archive.writestr("[Content_Types].xml", "<bad")
+        # Without the time, which would be in the names of tests: each worker would have others.
+        archive.writestr(zipfile.ZipInfo("[Content_Types].xml"), "<bad")
     return content.getvalue()
 
 
@@ -79,7 +89,7 @@ def only(path: Path) -> Document:
 
 
 def sections(document: Document) -> list[str]:
-    return [document.text[start:end] for start, end in document.sections]
+    return [document.text[start:end] for start, end, _ in document.sections]
 
 
 def test_a_web_page_is_its_main_text_cut_at_headings(tmp_path: Path) -> None:
@@ -132,6 +142,45 @@ def test_markdown_is_cut_at_headings_but_not_within_code(tmp_path: Path) -> None
     found = sections(only(tmp_path / "a.md"))
     assert [each.partition("\n")[0] for each in found] == ["# One", "## Three"]
     assert "".join(found) == text
+
+
+def test_hits_have_the_headings_above_their_passage(tmp_path: Path) -> None:
+    parts = [f"# Manual\n\n## Install\n\n### Linux\n\n{WORDS}", f"### Windows\n\n{WORDS}glass"]
+    (tmp_path / "a.md").write_text("\n\n".join([*parts, f"## Remove\n\n{WORDS}stone", "End."]))
+    document = only(tmp_path / "a.md")
+    paths = ["Install > Linux", "Install > Windows", "Remove"]
+    assert [section.heading for section in document.sections] == paths
+    index = tmp_path / "index"
+    built = {"encoder": LOOKUP_QUERY_ENCODER, "passage_tokens": 64}
+    build([document], index, **built)
+
+    def found() -> list[str]:
+        return [
+            searcher.search(query, 1, mode="lexical")[0].passage.heading
+            for query in ("glass", "stone")
+        ]
+
+    for change in ("none", "put", "compact"):
+        with write(index, encoder=LOOKUP_QUERY_ENCODER) as writer:
+            if change == "put":
+                writer.put([replace(document, text=document.text + " water")])
+                document = replace(document, text=document.text + " water")
+            if change == "compact":
+                writer.compact()
+        with open_searcher(index) as searcher:
+            assert found() == paths[1:]
+            assert searcher.document("a.md").sections == document.sections
+    shown = swiftlet("search", index, "glass", "--mode", "lexical").stdout
+    assert "Install > Windows" in map(str.strip, shown.splitlines())
+
+
+def test_stores_of_earlier_versions_have_no_headings(small_index: Path, tmp_path: Path) -> None:
+    path = Path(shutil.copy(small_index / DOCUMENTS_FILE, tmp_path))
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("ALTER TABLE passages DROP COLUMN heading")
+        connection.commit()
+    earlier, now = DocumentStore(path), DocumentStore(small_index / DOCUMENTS_FILE)
+    assert earlier.passages([3, 1]) == now.passages([3, 1])
 
 
 @pytest.mark.parametrize(

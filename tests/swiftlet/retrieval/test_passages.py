@@ -67,7 +67,7 @@ def test_passages_are_exact_spans_that_contain_every_word_unbroken(
         assert passage.text == passage.text.strip()
         assert tokenizer.count(encoder_text(document.title, passage.text)) <= longest_read
         sections = [span for span in document.sections if span[0] <= passage.start < span[1]]
-        assert all(passage.end <= end for _, end in sections)
+        assert all(passage.end <= end for _, end, _ in sections)
         assert sections or (passage.start, passage.end) == (0, 0)
     for earlier, later in pairwise(passages):
         assert earlier.start < later.start

@@ -40,7 +40,7 @@ def distil(teacher: Path, log: Path) -> Distil:
     def run(out: Path, listener: Listener | None = None, **options: object) -> DistillationResult:
         arguments = {
             name: options.pop(name)
-            for name in ("teacher_embeddings", "test", "resume", "overwrite")
+            for name in ("teacher_embeddings", "test", "resume", "finish", "overwrite")
             if name in options
         }
         defaults: dict[str, object] = {

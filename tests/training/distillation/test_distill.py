@@ -1,6 +1,7 @@
 """Whole distillations."""
 
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -162,11 +163,17 @@ def test_a_resumed_run_gives_the_same_result(
         distil(out)
     with pytest.raises(RecipeError, match=r"another recipe: layers \[0\], not \[1\]: use"):
         distil(out, resume=True, layers=(1,))
+    copy = Path(shutil.copytree(out, tmp_path / "copy"))
     distil(out, resume=True)
     same = [{k: v for k, v in r.items() if k != "seconds"} for r in records(run)]
     assert [{k: v for k, v in r.items() if k != "seconds"} for r in records(out)] == same
     weights = Path("query_encoder") / "model.safetensors"
     assert (out / weights).read_bytes() == (run / weights).read_bytes()
+    finished = distil(copy, finish=True)
+    measured = evaluations(copy)
+    assert len(measured) == 2  # the third was interrupted before its checkpoint
+    assert finished.best_step == max(measured, key=lambda each: each["cosine"])["step"]
+    assert (copy / "manifest.json").exists()
 
 
 def test_a_finished_run_is_not_overwritten_by_default(run: Path, distil: Distil) -> None:

@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from swiftlet.retrieval.errors import InvalidArgumentError
+from swiftlet.retrieval.manifest import read_manifest
 from tests.processes import Command
 from tests.runs import records, run, tables, write_recipe
 from training.loop.checkpoints import read_checkpoint
@@ -55,7 +57,8 @@ def assert_same_result(out: Path, whole: Path) -> None:
     assert len(files) == 4
     for file in files:
         assert (out / file).read_bytes() == (whole / file).read_bytes(), file
-    assert sorted(entry.name for entry in out.iterdir()) == [
+    # The command also exports the encoders.
+    assert sorted(entry.name for entry in out.iterdir() if entry.name != "onnx") == [
         "document_encoder", "manifest.json", "metrics.jsonl", "query_encoder", "recipe.json"
     ]  # fmt: skip
     assert not out.with_name(f".{out.name}.partial").exists()
@@ -106,10 +109,37 @@ def test_an_interrupted_run_can_be_resumed(whole: tuple[Path, Path], tmp_path: P
     command.wait_until(lambda: has_logged(out, "alignment", EVERY + 5))
     command.send(signal.SIGINT)
     assert command.wait() == 130
-    assert command.refusal == "interrupted: run the same command with --resume to continue"
+    assert command.refusal == (
+        "interrupted: run the same command with --resume to continue, or with --finish to take the "
+        "best checkpoint so far"
+    )
     assert not out.with_name(f".{out.name}.partial").exists()
     run(read_recipe(recipe), out, resume=True)
     assert_same_result(out, expected)
+
+
+def test_a_stopped_run_is_finished_with_its_best_checkpoint(
+    whole: tuple[Path, Path], tmp_path: Path
+) -> None:
+    recipe, _ = whole
+    out = tmp_path / "run"
+    with pytest.raises(
+        InvalidArgumentError, match="has no checkpoint with an evaluation to finish"
+    ):
+        run(read_recipe(recipe), out, finish=True)
+    assert not out.exists()
+    command = start(recipe, out)
+    command.wait_until(lambda: has_logged(out, "fine-tuning", EVERY + 5))
+    command.send(signal.SIGKILL)
+    command.wait()
+    outcome = run(read_recipe(recipe), out, finish=True)
+    tuned = [each for each in records(out, "evaluation") if each["stage"] == "fine-tuning"]
+    best = max(tuned, key=lambda each: each["ndcg@10"])
+    assert [each["step"] for each in tuned] == [0, EVERY]
+    assert outcome.chosen.endswith(f"step {best['step']} of stage fine-tuning")
+    manifest = read_manifest(out, "model")
+    assert manifest.details["best"]["ndcg@10"] == best["ndcg@10"]
+    assert outcome.quality["nDCG@10"] == pytest.approx(best["ndcg@10"], abs=0.05)
 
 
 def test_a_run_killed_before_its_first_checkpoint_starts_again(
