@@ -38,7 +38,7 @@ from swiftlet.retrieval.corpora.collections import read_documents, read_qrels, r
 
 FILES_A_KIND, PARAGRAPHS, TOP_K = 40, 3, 10
 HEADING = "Any files"
-"""That of the section in the page, whose title is TITLE."""
+"""The heading of the section that this script writes into the page."""
 TITLE = "The first hour"
 HEADINGS = Counter({"part": PARAGRAPHS, **{f"{n}": 1 for n in range(1, PARAGRAPHS + 1)}})
 _WORD = re.compile(r"\w+")

@@ -27,8 +27,8 @@ def encode_corpus(
 ) -> None:
     """Complete `file`; an earlier run with the same texts and encoder may have left a part of it.
 
-    :param index: An index, whose embeddings are taken for passages that are as before if it was
-        made by the same encoder.
+    :param index: An index. If the same encoder made it, passages that did not change keep their
+        embeddings from it.
     :raises StorageError: When the file system refuses.
     """
     state = {

@@ -18,6 +18,7 @@ from swiftlet.indexing.milvus.vector_index import (
     IndexType,
     VectorIndexPlan,
     await_index,
+    check_index_type,
     make_index,
     plan_index,
     tuned,
@@ -122,6 +123,7 @@ def push(
     :raises IndexServerError: When the server is away or refuses; the same call goes on.
     """
     progress = progress or Silence()
+    check_index_type(index_type)
     if isinstance(index, Shards):
         source = _shards(index, language, facets)
     else:

@@ -57,18 +57,22 @@ class VectorIndexPlan:
     most: int = 1
 
 
-def plan_index(size: int, index_type: IndexType | None) -> VectorIndexPlan:
-    """The index of so many passages; without a type, the default one for their number.
+def check_index_type(index_type: str | None) -> None:
+    """Refuse a type that is unknown; None stands for the default.
 
-    :raises InvalidArgumentError: When the type is unknown.
+    :raises InvalidArgumentError: When it is unknown.
     """
-    if index_type is None:
-        index_type = "FLAT" if size <= EXACT_UP_TO else "IVF_SQ8"
-    if index_type not in get_args(IndexType):
+    if index_type is not None and index_type not in get_args(IndexType):
         raise InvalidArgumentError(
             f"the type of the index is {shown(index_type)}, but one of "
             f"{', '.join(get_args(IndexType))} is expected"
         )
+
+
+def plan_index(size: int, index_type: IndexType | None) -> VectorIndexPlan:
+    """The index of so many passages; without a type, the default one for their number."""
+    if index_type is None:
+        index_type = "FLAT" if size <= EXACT_UP_TO else "IVF_SQ8"
     if index_type == "FLAT":
         return VectorIndexPlan(index_type, {})
     if index_type == "HNSW":

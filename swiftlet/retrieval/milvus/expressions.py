@@ -65,7 +65,7 @@ def _ranges(condition: Condition, fields: FilterFields) -> Iterator[str]:
 
 
 def _in_column(path: str, keys: KeyRange, fields: FilterFields) -> str:
-    """The rows whose value, of which there is one at most, is in a range."""
+    """The rows whose value is in a range; a document has at most one value of this field."""
     whole = field_keys(path)
     if keys == whole:
         return with_values(path, fields)

@@ -31,7 +31,7 @@ class FilterFields:
         return json.dumps(asdict(self))
 
     def with_keys(self, keys: Mapping[str, list[str]]) -> "FilterFields":
-        """The same with another document, whose keys are as of `keys_field`."""
+        """The fields after a document was added; `keys` are what `keys_field` gives for it."""
         most = max((len(found) for name, found in keys.items() if name != NAMES), default=0)
         facets = self.facets
         if any(path is not None and _has_several(keys, path) for path in facets):

@@ -301,8 +301,9 @@ def test_an_index_is_tuned_and_a_search_that_needs_more_visits_all(server, long_
 def test_the_type_of_an_index_depends_on_the_number_of_passages():
     assert [plan_index(size, None).index_type for size in (50_000, 50_001)] == ["FLAT", "IVF_SQ8"]
     assert plan_index(1_000_000, None).parameters == {"nlist": 1000}
+    # Refused before anything is read, or a server is asked.
     with pytest.raises(InvalidArgumentError, match="'LSH', but one of FLAT, IVF_FLAT"):
-        plan_index(10, "LSH")
+        push(Path("nowhere"), Address("milvus", "127.0.0.1", 9, "", "none"), index_type="LSH")
 
 
 def test_a_push_goes_on_only_with_the_same_type_of_index(server, long_index, monkeypatch):
