@@ -54,7 +54,8 @@ def demo(
     # A port in use and a wrong encoder are refused before the index is built.
     with listen(host, port):
         document_encoder = read_manifest(encoders.DEFAULT_ENCODER, "encoder")
-        query_encoder = OnnxEncoder.load(settings.query_encoder, role="query")
+        wanted = settings.encoder or encoders.DEFAULT_QUERY_ENCODER
+        query_encoder = OnnxEncoder.load(wanted, role="query")
         check_embedding_spaces(query_encoder.manifest, document_encoder)
     if not _is_current(index):
         messages.print("Indexing the documentation of the Python standard library")

@@ -20,7 +20,7 @@ from swiftlet.retrieval.manifest import Manifest, load_manifest
 from swiftlet.retrieval.passages import encoder_text
 from swiftlet.retrieval.types import Embeddings
 
-_BLOCK_ROWS = 128
+_BLOCK_ROWS = 32
 
 
 class EarlierEmbeddings:
