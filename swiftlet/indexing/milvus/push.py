@@ -76,7 +76,7 @@ _BATCH_ROWS = 500
 _NOTED_BATCHES = 20
 _ENCODED_AGAIN = 20
 _SAME = 0.05  # passages may have one text, and embeddings are rounded
-_MOST_FACETS = 20  # a collection of Milvus has 64 fields at most, and a facet two
+_MOST_FACETS = 14  # a collection of Milvus has 64 fields at most, and a facet three
 _AGAIN = "interrupted: run the same command again to continue"
 
 
@@ -316,8 +316,10 @@ def _begin(
     schema.add_field(EMBEDDING, DataType.FLOAT_VECTOR, dim=source.manifest.dim)
     if hybrid:
         schema.add_field(WORDS, DataType.SPARSE_FLOAT_VECTOR)
-    for column in chain.from_iterable(map(facet_columns, range(len(fields.facets)))):
-        schema.add_field(column, DataType.VARCHAR, max_length=LONGEST_ID)
+    for text, *integers in map(facet_columns, range(len(fields.facets))):
+        schema.add_field(text, DataType.VARCHAR, max_length=LONGEST_ID)
+        for column in integers:
+            schema.add_field(column, DataType.INT64)
     properties = {
         MANIFEST: about,
         SOURCE: source.identity,

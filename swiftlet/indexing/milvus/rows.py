@@ -20,6 +20,7 @@ from swiftlet.retrieval.milvus.schema import (
     LONGEST_TEXT,
     METADATA,
     NAMES,
+    NO_VALUES,
     NUMBER,
     PASSAGES,
     ROW,
@@ -68,9 +69,11 @@ def rows_of(
     }
     _check_metadata(document, keys)
     for place, path in enumerate(facets):
-        both = ([], []) if path is None else facet_values(keys, path)
-        for column, values in zip(facet_columns(place), both, strict=True):
-            of_all[column] = values[0] if values else ""
+        of_kinds: tuple[Sequence[str | int], ...] = ([], [], [])
+        if path is not None:
+            of_kinds = facet_values(keys, path)
+        columns = zip(facet_columns(place), of_kinds, NO_VALUES, strict=True)
+        of_all |= {column: values[0] if values else none for column, values, none in columns}
     ends = [0]
     for _, end in spans:
         ends.append(max(ends[-1], end))

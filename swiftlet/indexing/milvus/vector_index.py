@@ -31,7 +31,9 @@ IndexType = Literal["FLAT", "IVF_FLAT", "IVF_SQ8", "HNSW"]
 EXACT_UP_TO = 50_000
 """Up to this many passages, a search compares a query with every embedding."""
 
-_WORDS_TYPE, _FACETS_TYPE, _OLD_FACETS_TYPE = "SPARSE_INVERTED_INDEX", "INVERTED", "Trie"
+_WORDS_TYPE = "SPARSE_INVERTED_INDEX"
+_FACETS_TYPES = ("INVERTED", "INVERTED", "INVERTED")
+_OLD_FACETS_TYPES = ("Trie", "STL_SORT", "STL_SORT")
 _LISTS_PER_ROOT = 1  # more take the server longer to make
 _LINKS, _EF_CONSTRUCTION = 32, 200
 _SECONDS_BETWEEN_LOOKS = 0.5
@@ -104,10 +106,10 @@ def make_index(collection: Collection, plan: VectorIndexPlan, *, facets: int, hy
     )
     if hybrid:
         parameters.add_index(field_name=WORDS, index_type=_WORDS_TYPE, metric_type="IP")
-    facets_type = _OLD_FACETS_TYPE if collection.is_old() else _FACETS_TYPE
+    facets_types = _OLD_FACETS_TYPES if collection.is_old() else _FACETS_TYPES
     for place in range(facets):
-        for column in facet_columns(place):
-            parameters.add_index(field_name=column, index_type=facets_type)
+        for column, its_type in zip(facet_columns(place), facets_types, strict=True):
+            parameters.add_index(field_name=column, index_type=its_type)
     collection.call("create_index", slow=True, index_params=parameters, sync=False)
 
 

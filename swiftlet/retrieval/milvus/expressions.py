@@ -5,13 +5,23 @@ from collections.abc import Iterator
 from swiftlet.retrieval.metadata.columns import KeyRange, field_keys, one_key
 from swiftlet.retrieval.metadata.filters import Condition, Filter, fold, inner_keys
 from swiftlet.retrieval.milvus.filter_fields import FilterFields
-from swiftlet.retrieval.milvus.schema import KEYS, NAMES, ROW, facet_columns, name_of
+from swiftlet.retrieval.milvus.schema import (
+    KEYS,
+    NAMES,
+    NO_VALUES,
+    ROW,
+    facet_columns,
+    integer_of,
+    name_of,
+)
 
 ALL = f"{ROW} >= 0"
 """All rows."""
 
 _NONE = f"{ROW} < 0"
 _KINDS = (b"b", b"n", b"s")
+_NO_INTEGER = NO_VALUES[1]
+_BYTES = 8
 
 
 def expression_of(tree: Filter, fields: FilterFields) -> str:
@@ -28,7 +38,8 @@ def expression_of(tree: Filter, fields: FilterFields) -> str:
 def with_values(path: str, fields: FilterFields) -> str:
     """The rows of the documents that have a value of a field."""
     if path in fields.facets:
-        return f'{facet_columns(fields.facets.index(path))[0]} != ""'
+        text, number, _ = facet_columns(fields.facets.index(path))
+        return f'({text} != "" or {number} > {_NO_INTEGER})'
     return _any([_has_name(name_of(path, kind)) for kind in _KINDS])
 
 
@@ -69,13 +80,28 @@ def _in_column(path: str, keys: KeyRange, fields: FilterFields) -> str:
     whole = field_keys(path)
     if keys == whole:
         return with_values(path, fields)
-    length = len(whole.first)
-    first, end = (key[length : length + 1].decode() + key[length + 1 :].hex() for key in keys)
-    value, date = facet_columns(fields.facets.index(path))
-    column = date if first[0] == "d" else value
+    first, end = (key[len(whole.first) :] for key in keys)
+    text, number, date = facet_columns(fields.facets.index(path))
+    if first[:1] in b"nd":
+        return _of_integers(number if first[:1] == b"n" else date, first[1:], end[1:])
+    low, high = (key[:1].decode() + key[1:].hex() for key in (first, end))
     if keys == one_key(keys.first):
-        return f'{column} == "{first}"'
-    return f'({column} >= "{first}" and {column} < "{end}")'
+        return f'{text} == "{low}"'
+    return f'({text} >= "{low}" and {text} < "{high}")'
+
+
+def _of_integers(column: str, first: bytes, end: bytes) -> str:
+    """The rows whose number or date is in a range of keys; an empty key stands for no bound.
+
+    A key has 8 bytes, and the next one after it has 9.
+    """
+    if end == first + b"\0":
+        return f"{column} == {integer_of(first)}"
+    low = f"{'>=' if len(first) == _BYTES else '>'} {integer_of(first[:_BYTES])}"
+    bounds = [f"{column} {low if first else f'> {_NO_INTEGER}'}"]
+    if end:
+        bounds.append(f"{column} {'<' if len(end) == _BYTES else '<='} {integer_of(end[:_BYTES])}")
+    return _joined(" and ", bounds)
 
 
 def _values(path: str, kind: bytes, keys: KeyRange, most_values: int) -> Iterator[str]:

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Self
 
-from swiftlet.retrieval.milvus.schema import FILTER_FIELDS, NAMES, name_of
+from swiftlet.retrieval.milvus.schema import FILTER_FIELDS, NAMES, integer_of, name_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,16 +43,19 @@ class FilterFields:
         return FilterFields(facets, max(most, self.most_values))
 
 
-def facet_values(keys: Mapping[str, list[str]], path: str) -> tuple[list[str], list[str]]:
-    """The values of a field that are no dates, and those that are, as its columns have them.
+def facet_values(
+    keys: Mapping[str, list[str]], path: str
+) -> tuple[list[str], list[int], list[int]]:
+    """The values of a field as each of its `facet_columns` has them."""
 
-    A text that is a date is both.
-    """
-    kinds = [
-        [f"{kind}{key}" for key in keys.get(name_of(path, kind.encode()), ())] for kind in "bnsd"
-    ]
-    return kinds[0] + kinds[1] + kinds[2], kinds[3]
+    def of_kind(kind: str) -> list[str]:
+        return keys.get(name_of(path, kind.encode()), [])
+
+    texts = [f"{kind}{key}" for kind in "bs" for key in of_kind(kind)]
+    numbers, dates = ([integer_of(bytes.fromhex(key)) for key in of_kind(kind)] for kind in "nd")
+    return texts, numbers, dates
 
 
 def _has_several(keys: Mapping[str, list[str]], path: str) -> bool:
-    return any(len(values) > 1 for values in facet_values(keys, path))
+    texts, numbers, _ = facet_values(keys, path)
+    return len(texts) + len(numbers) > 1

@@ -41,6 +41,10 @@ LONGEST_ID = 1_024
 LONGEST_TEXT = 65_535
 """Bytes of a text, and of metadata as JSON."""
 
+NO_VALUES = ("", 1 - (1 << 63), 1 - (1 << 63))
+"""What the columns of a facet have where a document has no such value, see `facet_columns`. No
+number and no date has this key; the least integer of all cannot be written in an expression."""
+
 NAMES = "names"
 """In the keys of a row: the names of all fields that it has values of, see `name_of`."""
 
@@ -80,13 +84,19 @@ def name_of(path: str, kind: bytes = b"", place: int = 0) -> str:
     return f"{field_keys(path).first[:-1].hex()}_{kind.decode()}{place or ''}"
 
 
-def facet_columns(place: int) -> tuple[str, str]:
-    """The columns of a facet: its value, and the same value if it is a date.
+def facet_columns(place: int) -> tuple[str, str, str]:
+    """The columns of a facet: its value if it is a text or a boolean, a number, or a date.
 
-    A value is its kind and its key in hexadecimal, so the order is that of the keys. A document
-    without one has an empty text.
+    A text that is a date is in two. The first has the kind and the key of the value in hexadecimal,
+    the others have what `integer_of` makes of the key, so the order is that of the keys. A document
+    without such a value has the one of `NO_VALUES`.
     """
-    return f"facet_{place}", f"facet_{place}_date"
+    return f"facet_{place}", f"facet_{place}_number", f"facet_{place}_date"
+
+
+def integer_of(key: bytes) -> int:
+    """The key of a number or a date (8 bytes) as a signed integer of the same order."""
+    return int.from_bytes(key) - (1 << 63)
 
 
 def size_of_json(value: object) -> int:
