@@ -425,14 +425,14 @@ BAD_DATA: dict[str, tuple[type[RetrievalError], str, list[str], str]] = {
     "fewer queries than are held out": (
         TrainingDataError,
         "qrels/train.tsv",
-        ["query-id\tcorpus-id\tscore", *(f"q{n}\td{n}\t1" for n in range(10))],
-        "validation.queries is 12, but of the 10 different queries that have a relevant document 8",
+        ["query-id\tcorpus-id\tscore", *(f"q{n}\td{n}\t1" for n in range(8))],
+        "different queries with a relevant document is 8: more than 8 are needed",
     ),
     "equal queries": (
         TrainingDataError,
         "queries.jsonl",
         [f'{{"_id": "q{n}", "text": "the same"}}' for n in range(44)],
-        "different queries with a relevant document are needed; the number is 1",
+        "different queries with a relevant document is 1: more than 8 are needed",
     ),
     "an empty corpus": (RetrievalError, "corpus.jsonl", [], "corpus.jsonl"),
     "no queries": (RetrievalError, "queries.jsonl", [], "queries.jsonl"),

@@ -20,6 +20,8 @@ from training.errors import TrainingDataError
 FEWEST_QUERIES = 8
 """With fewer points, an effective rank is meaningless."""
 
+_LARGEST_SHARE = 5
+
 
 @dataclass(frozen=True, eq=False)
 class ValidationSet:
@@ -41,7 +43,7 @@ def hold_out(
 ) -> tuple[TrainingData, ValidationSet]:
     """Move queries, chosen by `seed`, from the training data to a validation set.
 
-    All queries with the same words are removed from the training data. The validation set has the
+    So many are moved, but at most a fifth of all, unless that is less than `FEWEST_QUERIES`. All queries with the same words are removed from the training data. The validation set has the
     first of them, with the judgements of all. Their documents stay in the training data and can
     be drawn as negatives.
 
@@ -53,15 +55,21 @@ def hold_out(
     first = sorted(
         np.unique(same).tolist(), key=lambda number: normalised_query(data.queries[number])
     )
-    _check_number(num_queries, len(first))
+    if len(first) <= FEWEST_QUERIES:
+        raise TrainingDataError(
+            f"the number of different queries with a relevant document is {len(first)}: more than "
+            f"{FEWEST_QUERIES} are needed, since {FEWEST_QUERIES} are held out; add judged queries, "
+            "or name sources in validation.data"
+        )
+    num_queries = min(num_queries, max(FEWEST_QUERIES, len(first) // _LARGEST_SHARE))
     random = np.random.default_rng(seed)
     chosen = np.sort(random.permutation(first)[:num_queries])
     kept = ~np.isin(same, chosen)
     left = int(kept[data.pairs[:, 0]].sum())
     if left < FEWEST_PAIRS:
         raise TrainingDataError(
-            f"validation.queries is {num_queries}, but of {len(data.pairs)} pairs that leaves "
-            f"{left} to train on, and at least {FEWEST_PAIRS} are needed"
+            f"{num_queries} validation queries are held out, and of {len(data.pairs)} pairs that "
+            f"leaves {left} to train on: at least {FEWEST_PAIRS} are needed; add judged queries"
         )
     held_out = _validation_set(data.passages, data, same, chosen, max_passages, random)
     return data.keep_queries(kept), held_out
@@ -91,19 +99,6 @@ def validation_from(
     random = np.random.default_rng(seed)
     chosen = np.sort(random.permutation(np.unique(same))[:num_queries])
     return _validation_set(passages, judged, same, chosen, max_passages, random)
-
-
-def _check_number(num_queries: int, num_distinct: int) -> None:
-    if num_distinct <= FEWEST_QUERIES:
-        raise TrainingDataError(
-            f"to hold out validation.queries, which is {num_queries}, more than {FEWEST_QUERIES} "
-            f"different queries with a relevant document are needed; the number is {num_distinct}"
-        )
-    if not FEWEST_QUERIES <= num_queries < num_distinct:
-        raise TrainingDataError(
-            f"validation.queries is {num_queries}, but of the {num_distinct} different queries "
-            f"that have a relevant document {FEWEST_QUERIES} to {num_distinct - 1} can be held out"
-        )
 
 
 def _validation_set(
