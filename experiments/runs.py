@@ -82,8 +82,8 @@ class Processes:
 def query_latencies(directories: Mapping[str, Path], path: Path) -> dict[str, float]:
     """Median milliseconds for a query of ten tokens, by encoder in int8; measured once and kept.
 
-    On one thread, tokenising included; the encoders alternate. All of them have the word pieces of
-    the one that ships.
+    On one thread, tokenising included; the encoders alternate. The tokens are word pieces of the
+    encoder that ships.
     """
 
     def measure() -> dict[str, float]:

@@ -1,7 +1,6 @@
 """The demo: the documentation of the Python standard library, indexed and served."""
 
 import json
-import os
 import platform
 from pathlib import Path
 from threading import Thread
@@ -43,7 +42,7 @@ def demo(
     from swiftlet.retrieval.encoder import OnnxEncoder
     from swiftlet.retrieval.manifest import read_manifest
 
-    index = (directory or _cache_directory()) / f"python-{platform.python_version()}"
+    index = (directory or encoders.user_cache() / "demo") / f"python-{platform.python_version()}"
     settings = load_settings(
         index=index,
         encoder=encoder,
@@ -66,10 +65,6 @@ def demo(
         settings,
         on_ready=lambda address: Thread(target=_show, args=(address,), daemon=True).start(),
     )
-
-
-def _cache_directory() -> Path:
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "swiftlet" / "demo"
 
 
 def _is_current(index: Path) -> bool:

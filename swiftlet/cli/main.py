@@ -13,6 +13,7 @@ from swiftlet.cli.delete import delete
 from swiftlet.cli.demo import demo
 from swiftlet.cli.distill import distill
 from swiftlet.cli.encode import encode
+from swiftlet.cli.encoders import app as encoders
 from swiftlet.cli.evaluate import evaluate
 from swiftlet.cli.export import export
 from swiftlet.cli.export_vectors import export_vectors
@@ -21,6 +22,7 @@ from swiftlet.cli.index import index
 from swiftlet.cli.inspect import inspect
 from swiftlet.cli.pull import pull
 from swiftlet.cli.push import push
+from swiftlet.cli.push_to_hub import push_to_hub
 from swiftlet.cli.search import search
 from swiftlet.cli.serve import serve
 from swiftlet.cli.snapshot import snapshot
@@ -87,6 +89,7 @@ def options(
 # Each command imports its own packages when it runs, so that `search` never waits for torch.
 for command in (
     demo, index, encode, search, serve, add, delete, compact, snapshot, export_vectors, push, pull,
-    evaluate, tune, fidelity, adapt, train, distill, export, inspect,
+    evaluate, tune, fidelity, adapt, train, distill, export, push_to_hub, inspect,
 ):  # fmt: skip
     app.command()(command)
+app.add_typer(encoders, name="encoders")

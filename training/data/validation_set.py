@@ -43,9 +43,10 @@ def hold_out(
 ) -> tuple[TrainingData, ValidationSet]:
     """Move queries, chosen by `seed`, from the training data to a validation set.
 
-    So many are moved, but at most a fifth of all, unless that is less than `FEWEST_QUERIES`. All queries with the same words are removed from the training data. The validation set has the
-    first of them, with the judgements of all. Their documents stay in the training data and can
-    be drawn as negatives.
+    At most a fifth of all are moved, unless that is less than `FEWEST_QUERIES`. All queries with
+    the same words are removed from the training data. The validation set has the first of them,
+    with the judgements of all. Their documents stay in the training data and can be drawn as
+    negatives.
 
     :param max_passages: As in `validation_from`.
     :raises TrainingDataError: When there are too few queries, or too few pairs are left.
@@ -58,8 +59,8 @@ def hold_out(
     if len(first) <= FEWEST_QUERIES:
         raise TrainingDataError(
             f"the number of different queries with a relevant document is {len(first)}: more than "
-            f"{FEWEST_QUERIES} are needed, since {FEWEST_QUERIES} are held out; add judged queries, "
-            "or name sources in validation.data"
+            f"{FEWEST_QUERIES} are needed, since {FEWEST_QUERIES} are held out; add judged "
+            "queries, or name sources in validation.data"
         )
     num_queries = min(num_queries, max(FEWEST_QUERIES, len(first) // _LARGEST_SHARE))
     random = np.random.default_rng(seed)

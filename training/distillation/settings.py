@@ -60,6 +60,8 @@ class Distillation(BaseModel):
     :param pooling: The pooling of the student's checkpoint, if the checkpoint does not define it.
     :param project: Whether the student gets a projection to the teacher's width; by default, if
         `student` is given.
+    :param freeze_token_embeddings: Keep the student's token embeddings as they are. With a large
+        vocabulary, training takes less time and memory, and words that are in no text stay known.
     :param queries: Query logs, as `training.distillation.texts.read_query_texts` reads them.
     :param corpora: Corpora or indexes, of which at most `sentences` sentences and titles are taken.
     :param distance: The squared Euclidean distance to the teacher's output before normalisation
@@ -88,6 +90,7 @@ class Distillation(BaseModel):
     project: bool | None = None
     max_tokens: Count | None = None
     dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    freeze_token_embeddings: bool = False
     trust_remote_code: bool = False
     queries: tuple[str, ...] = ()
     corpora: tuple[str, ...] = ()
@@ -131,9 +134,10 @@ class Distillation(BaseModel):
                 "as the student"
             )
         others = self.layers is not None or self.pooling is not None or self.project
-        if self.student and _is_lookup(self.student) and others:
+        if self.student and _is_lookup(self.student) and (others or self.freeze_token_embeddings):
             raise ValueError(
-                "a look-up encoder has no layers, pooling or projection: leave them out"
+                "a look-up encoder has no layers, pooling or projection, and nothing but token "
+                "embeddings: leave these settings out"
             )
         if self.average and self.projects:
             raise ValueError(

@@ -36,6 +36,8 @@ class Student(nn.Module):
             cut.
         """
         tower = Tower.load(replace(settings.student_tower(), role="query"))
+        if settings.freeze_token_embeddings:
+            tower.token_embeddings.weight.requires_grad_(False)
         if settings.projects:
             return cls(tower, nn.Linear(tower.width, width))
         if tower.width != width:

