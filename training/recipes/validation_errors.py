@@ -25,6 +25,9 @@ def _describe(error: Any, model: type[BaseModel], name: Callable[[str], str]) ->
             return f"{place} is not a setting; the settings are {known}"
         case "missing":
             return f"{name(place)} is missing"
+        case "too_short":
+            least, found = (error["ctx"][each] for each in ("min_length", "actual_length"))
+            return f"{name(place)} has {found} entries; at least {least} is expected"
         case "value_error":
             return f"{name(place)}: {message}" if place else message
         case _:

@@ -86,7 +86,7 @@ def test_all_errors_are_reported_together() -> None:
 @pytest.mark.parametrize(
     ("tables", "fault"),
     [
-        ({"data": []}, "data is [], but should be"),
+        ({"data": []}, "data has 0 entries; at least 1 is expected"),
         ({"data": [{}]}, "data.0: a source needs corpus and qrels, or triples"),
         (
             {"data": [{"queries": "q", "triples": "t"}]},
@@ -98,7 +98,7 @@ def test_all_errors_are_reported_together() -> None:
             {"validation": {"data": [{"qrels": "q"}]}},
             "validation.data.0: q: queries and qrels need",
         ),
-        ({"negatives": {"samplers": []}}, "negatives.samplers is []"),
+        ({"negatives": {"samplers": []}}, "negatives.samplers has 0 entries"),
         ({"negatives": {"samplers": ["cache", "cache"]}}, "names a sampler twice"),
         (
             {"negatives": {"samplers": ["bm25"], "depth": 9}},
