@@ -1,4 +1,4 @@
-"""Reads the user's texts for the calibration of activation ranges."""
+"""Reads the user's texts, for the calibration of activation ranges and the choice of tokens."""
 
 from collections.abc import Callable, Iterable
 from itertools import islice
@@ -18,9 +18,19 @@ _SEED = 0
 
 
 def calibration_texts(path: Path) -> list[str]:
-    """At most 200 texts of `path`, drawn with a fixed seed from its first 10,000.
+    """At most 200 of the first 10,000 texts of `path`, drawn with a fixed seed.
 
-    `path` has queries, in any form that `read_queries` reads, or else a corpus, in any form that
+    :raises CollectionError: As `first_texts`.
+    """
+    texts = first_texts(path, _FIRST_TEXTS)
+    drawn = np.random.default_rng(_SEED).permutation(len(texts))[:MOST_TEXTS]
+    return [texts[number] for number in np.sort(drawn)]
+
+
+def first_texts(path: Path, most: int) -> list[str]:
+    """At most so many texts of `path`.
+
+    It has queries, in any form that `read_queries` reads, or else a corpus, in any form that
     `read_documents` reads. In a BEIR folder, the queries are taken.
 
     :raises CollectionError: When `path` has neither, or one of the lines that are read is bad.
@@ -31,12 +41,9 @@ def calibration_texts(path: Path) -> list[str]:
     refusals = []
     for read in reversed(readers) if queries_first else readers:
         try:
-            texts = list(islice(read(path), _FIRST_TEXTS))
+            return list(islice(read(path), most))
         except CollectionError as error:
             refusals.append(error)
-            continue
-        drawn = np.random.default_rng(_SEED).permutation(len(texts))[:MOST_TEXTS]
-        return [texts[number] for number in np.sort(drawn)]
     # The reader that accepted more lines probably fits the format of the file.
     raise max(refusals, key=lambda error: error.line_number or 0)
 

@@ -5,13 +5,14 @@ from hashlib import sha256
 from importlib.metadata import version
 from pathlib import Path
 
-from export.calibration import calibration_texts
+from export.calibration import calibration_texts, first_texts
 from export.canonical import canonical_texts, write_canonical
 from export.graphs.edits import OPSET, OUTPUT_NAME
 from export.parity import torch_reference
 from export.quality import Collection
 from export.source import Source, load_source
 from export.variants import Variants
+from export.vocabulary import with_vocabulary_of
 from swiftlet.retrieval.encoder import CANONICAL_FILE, MODEL_FILES, TOKENIZER_FILE, Precision, Role
 from swiftlet.retrieval.errors import InvalidArgumentError
 from swiftlet.retrieval.manifest import Manifest, write_manifest
@@ -22,6 +23,8 @@ from training.model.trained import trained_encoder
 
 Progress = Callable[[str], None]
 """Called with the name of each stage when it begins."""
+
+_MOST_TEXTS = 200_000
 
 
 def export_encoder(
@@ -41,6 +44,7 @@ def export_encoder(
     role: Role | None = None,
     prompts: Mapping[Role, str] | None = None,
     dim: int | None = None,
+    vocabulary: Path | None = None,
     progress: Progress | None = None,
 ) -> Manifest:
     """Export `model` and write the encoder directory `out`, completely or not at all.
@@ -61,18 +65,21 @@ def export_encoder(
     :param prompts: What stands before queries and before passages; by default the model's own.
     :param dim: Keep the first numbers of an embedding alone. The embedding space is another one,
         unless it is given.
+    :param vocabulary: Queries or a corpus. Tokens that are not in the first 200,000 of these texts
+        are left out, unless they are single characters; the embedding space stays.
     :raises InvalidArgumentError: When an argument is out of range, or `out` must not be written.
     :raises ModelError: When `model` cannot be loaded.
     :raises ArtefactError: When `model` was altered after the training run.
     :raises ExportError: When `model` cannot be exported, or the cosine between fp32 and torch is
         below 0.99999 on any text.
-    :raises CollectionError: When the collection or the texts to calibrate on are bad.
+    :raises CollectionError: When the collection or the texts are bad.
     :raises StorageError: When the file system refuses.
     """
     report = progress or _ignore
     check_target(out, overwrite=overwrite, kind="encoder")
     judged = None if collection is None else Collection.read(collection, split)
     texts = [] if calibrate is None else calibration_texts(calibrate)
+    kept = None if vocabulary is None else first_texts(vocabulary, _MOST_TEXTS)
     report("Loading the model")
     trained = trained_encoder(model)
     source = load_source(model, pooling=pooling, max_tokens=max_tokens, prompts=prompts, dim=dim)
@@ -85,6 +92,8 @@ def export_encoder(
         space = embedding_space(source.model)
         if dim is not None:
             space = sha256(f"{space} {dim}".encode()).hexdigest()
+    if kept is not None:
+        source = with_vocabulary_of(source, kept)
     with published(out, overwrite=overwrite, kind="encoder") as directory:
         report("Encoding with torch")
         (directory / TOKENIZER_FILE).write_text(source.tokenizer_json, "utf-8")

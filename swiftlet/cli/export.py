@@ -57,6 +57,14 @@ def export(
             min=1, help="Keep the first numbers of an embedding.", show_default="all of them"
         ),
     ] = None,
+    vocabulary: Annotated[
+        Path | None,
+        typer.Option(
+            help="Queries or a corpus: keep the tokens of these texts alone.",
+            show_default="all tokens",
+            metavar="FILE",
+        ),
+    ] = None,
     query_prompt: Annotated[
         str | None,
         typer.Option(help="What stands before queries.", show_default="the model's own prompt"),
@@ -91,7 +99,7 @@ def export(
         of_encoders = {
             "--pooling": pooling, "--calibrate": calibrate, "--collection": collection,
             "--verify": verify or None, "--query-prompt": query_prompt,
-            "--passage-prompt": passage_prompt, "--dim": dim,
+            "--passage-prompt": passage_prompt, "--dim": dim, "--vocabulary": vocabulary,
         }  # fmt: skip
         if given := [option for option, value in of_encoders.items() if value is not None]:
             raise InvalidArgumentError(
@@ -114,7 +122,8 @@ def export(
             f"{model} is an encoder, which takes no --weight: it is for cross-encoders"
         )
     if two_sides := is_router(find_model(model)):
-        others = {"--pooling": pooling, "--collection": collection, "--verify": verify or None}
+        others = {"--pooling": pooling, "--collection": collection, "--verify": verify or None,
+                  "--vocabulary": vocabulary}  # fmt: skip
         if given := [option for option, value in others.items() if value is not None]:
             raise InvalidArgumentError(
                 f"{model} is a Router of two encoders, which takes no {given[0]}: leave it out"
@@ -123,6 +132,7 @@ def export(
         writing = {
             "--name": name, "--calibrate": calibrate, "--overwrite": overwrite or None,
             "--query-prompt": query_prompt, "--passage-prompt": passage_prompt, "--dim": dim,
+            "--vocabulary": vocabulary,
         }  # fmt: skip
         if contradicting := [option for option, value in writing.items() if value is not None]:
             raise InvalidArgumentError(
@@ -151,7 +161,13 @@ def export(
             _print_encoder(manifest, out / tower)
         return
     manifest = export_encoder(
-        model, out, pooling=pooling, collection=collection, split=split, **options
+        model,
+        out,
+        pooling=pooling,
+        collection=collection,
+        split=split,
+        vocabulary=vocabulary,
+        **options,
     )
     _print_encoder(manifest, out)
 
