@@ -15,6 +15,8 @@ from swiftlet.retrieval.errors import ChangedMeanwhileError
 from swiftlet.retrieval.manifest import Manifest
 from swiftlet.retrieval.milvus.address import Address
 from swiftlet.retrieval.milvus.collection import Collection, manifest_of
+from swiftlet.retrieval.milvus.expressions import with_values
+from swiftlet.retrieval.milvus.filter_fields import FilterFields
 from swiftlet.retrieval.milvus.parts import read_documents
 from swiftlet.retrieval.milvus.schema import DOCUMENT_ID, EMBEDDING, END, NUMBER, START
 from swiftlet.retrieval.types import Embeddings
@@ -44,7 +46,7 @@ def pull(
         pulled = Pulled(address, file)
         settings = BuildSettings(
             language=pulled.manifest.details.get("language"),
-            facets=tuple(pulled.manifest.details.get("facets", ())),
+            facets=pulled.facets(),
             threads=threads,
         )
         return build_index(pulled, encoder, out, settings, overwrite=overwrite, progress=progress)
@@ -65,6 +67,12 @@ class Pulled(EncodedCorpus):
         details = self.manifest.details.items()
         self.details = {name: value for name, value in details if name in _OF_CORPUS}
         self._collection.call("load_collection", slow=True)
+
+    def facets(self) -> tuple[str, ...]:
+        """Those that a document has a value of."""
+        fields = FilterFields.of(self._collection.description()["properties"])
+        declared = self.manifest.details.get("facets", ())
+        return tuple(each for each in declared if self._collection.has(with_values(each, fields)))
 
     def documents(self) -> Iterator[SplitDocument]:
         """As `EncodedCorpus.documents`."""

@@ -33,10 +33,10 @@ from swiftlet.retrieval.encoder import OnnxEncoder
 from swiftlet.retrieval.encoding import encode_texts
 from swiftlet.retrieval.errors import IndexServerError, InvalidArgumentError, shown
 from swiftlet.retrieval.extras import extra
-from swiftlet.retrieval.lexical.analysis import DEFAULT_LANGUAGE
+from swiftlet.retrieval.lexical.analysis import DEFAULT_LANGUAGE, check_language
 from swiftlet.retrieval.manifest import Manifest, load_manifest
 from swiftlet.retrieval.milvus.address import Address
-from swiftlet.retrieval.milvus.collection import Collection, manifest_property
+from swiftlet.retrieval.milvus.collection import Collection, index_of, manifest_property
 from swiftlet.retrieval.milvus.filter_fields import FilterFields, facet_values
 from swiftlet.retrieval.milvus.schema import (
     AFTER,
@@ -115,7 +115,7 @@ def push(
         None takes the one that the index or the shards remember.
     :param language: That of the words of shards; None pushes no words. An index has its own.
     :param facets: Those of shards: the server indexes these fields for filters. An index has its
-        own; the first 20 count.
+        own; the first 14 count.
     :param index_type: How the server indexes embeddings; None depends on the number of passages.
     :raises ArtefactError: When the index or the encoder is damaged, or they do not fit together.
     :raises InvalidArgumentError: When the collection exists and `overwrite` is not set, or is not
@@ -135,9 +135,15 @@ def push(
     loaded = load_encoder(encoder, source.manifest).reading("query")
     collection = Collection(address)
     without_words = _reason_against_words(source.manifest, collection)
+    done = _written(collection, source, index_type, overwrite=overwrite)
     total, fields = _checked(source, facets, progress)
+    if done is not None:
+        index_type = index_of(collection).get("index_type", index_type)
     plan = plan_index(total, index_type)
-    begun = _begin(collection, source, fields, hybrid=not without_words, overwrite=overwrite)
+    hybrid = not without_words
+    if done is None:
+        _create(collection, source, fields, hybrid=hybrid)
+    begun = _Begun(done or 0, done is not None, hybrid)
     try:
         recall = _finish(collection, source, begun, total, plan, loaded, progress)
     except KeyboardInterrupt:
@@ -217,6 +223,8 @@ def _index(index: Path) -> _Source:
 
 
 def _shards(shards: Shards, language: str | None, facets: Sequence[str]) -> _Source:
+    if language is not None:
+        check_language(language)
     words = {} if language is None else {"language": language}
     manifest = Manifest(
         kind="index",
@@ -224,7 +232,7 @@ def _shards(shards: Shards, language: str | None, facets: Sequence[str]) -> _Sou
         embedding_space=shards.embedding_space,
         files={},
         created_by=f"swiftlet {version('swiftlet-retrieval')}",
-        details={**shards.details, **words, "facets": list(facets)},
+        details={**shards.details, **words, "facets": list(dict.fromkeys(facets))},
     )
 
     def embeddings() -> Iterator[Embeddings]:
@@ -242,7 +250,13 @@ def _checked(
         same hash, or no document has one of `new_facets`.
     """
     progress.begin("Checking documents", None)
-    facets = tuple(source.manifest.details.get("facets", ())[:_MOST_FACETS])
+    declared = tuple(dict.fromkeys(source.manifest.details.get("facets", ())))
+    facets = declared[:_MOST_FACETS]
+    if more := declared[_MOST_FACETS:]:
+        progress.note(
+            f"the server indexes {_MOST_FACETS} facets; filters on the others are slower: "
+            f"{', '.join(map(shown, more))}"
+        )
     fields, missing, hashes = FilterFields(facets), {*new_facets}, array("q")
     for document in source.documents():
         rows = rows_without_embeddings(document, document.passages)
@@ -277,30 +291,36 @@ class _Begun:
     hybrid: bool
 
 
-def _begin(
-    collection: Collection,
-    source: _Source,
-    fields: FilterFields,
-    *,
-    hybrid: bool,
-    overwrite: bool,
-) -> _Begun:
-    """Make the collection, or find how many rows an interrupted push has written."""
-    address, about = collection.address, manifest_property(source.manifest)
-    if collection.exists():
-        properties = collection.description()["properties"]
-        state = properties.get(STATE, COMPLETE)
-        is_same = (properties.get(MANIFEST), properties.get(SOURCE)) == (about, source.identity)
-        if state.isdecimal() and is_same:
-            return _Begun(int(state), True, hybrid)
-        if not overwrite:
-            states = {COMPLETE: "exists", WRONG: "has wrong passages"}
-            what = states.get(state, "is what another push has begun")
-            raise InvalidArgumentError(
-                f"{address} {what}; choose another collection or pass --overwrite"
-            )
+def _written(
+    collection: Collection, source: _Source, index_type: IndexType | None, *, overwrite: bool
+) -> int | None:
+    """How many rows an interrupted push of this source has written; None if there was none.
+
+    :raises InvalidArgumentError: When there is another collection and `overwrite` is not set.
+    """
+    if not collection.exists():
+        return None
+    properties = collection.description()["properties"]
+    state = properties.get(STATE, COMPLETE)
+    what = {COMPLETE: "exists", WRONG: "has wrong passages"}.get(state)
+    about = manifest_property(source.manifest), source.identity
+    if what is None and (properties.get(MANIFEST), properties.get(SOURCE)) == about:
+        found = index_of(collection).get("index_type")
+        if index_type is None or found in (None, index_type):
+            return int(state)
+        what = f"has an index of the type {found}"
+    if not overwrite:
+        raise InvalidArgumentError(
+            f"{collection.address} {what or 'is what another push has begun'}; choose another "
+            "collection or pass --overwrite"
+        )
+    return None
+
+
+def _create(collection: Collection, source: _Source, fields: FilterFields, *, hybrid: bool) -> None:
+    """Make the collection, in the place of an earlier one."""
     if hybrid:
-        drop_words(WordCounts(address).collection)
+        drop_words(WordCounts(collection.address).collection)
     if collection.exists():
         collection.call("drop_collection", slow=True)
     with extra("milvus"):
@@ -321,13 +341,12 @@ def _begin(
         for column in integers:
             schema.add_field(column, DataType.INT64)
     properties = {
-        MANIFEST: about,
+        MANIFEST: manifest_property(source.manifest),
         SOURCE: source.identity,
         STATE: "0",
         FILTER_FIELDS: fields.as_property(),
     }
     collection.call("create_collection", slow=True, schema=schema, properties=properties)
-    return _Begun(0, False, hybrid)
 
 
 def _rows(

@@ -15,7 +15,7 @@ from swiftlet.indexing.tuning import NEAR, TARGET
 from swiftlet.retrieval.encoder import OnnxEncoder
 from swiftlet.retrieval.encoding import encode_texts
 from swiftlet.retrieval.errors import IndexServerError, InvalidArgumentError, shown
-from swiftlet.retrieval.milvus.collection import Collection
+from swiftlet.retrieval.milvus.collection import METRIC, Collection
 from swiftlet.retrieval.milvus.schema import (
     EMBEDDING,
     FAST,
@@ -87,30 +87,25 @@ def plan_index(size: int, index_type: IndexType | None) -> VectorIndexPlan:
 def make_index(collection: Collection, plan: VectorIndexPlan, *, facets: int, hybrid: bool) -> None:
     """Have the server index the embeddings, so many facets, and words if it is `hybrid`.
 
-    :raises InvalidArgumentError: When the collection has an index of another type.
+    What it has indexed already, before an interruption, stays.
     """
-    if collection.call("list_indexes", field_name=EMBEDDING):
-        found = collection.call("describe_index", index_name=EMBEDDING)["index_type"]
-        if found != plan.index_type:
-            raise InvalidArgumentError(
-                f"{collection.address} has an index of the type {found}, not {plan.index_type}: "
-                f"pass --index-type {found}, or --overwrite"
-            )
-        return
-    parameters = collection.client.prepare_index_params()
-    parameters.add_index(
-        field_name=EMBEDDING,
-        index_type=plan.index_type,
-        metric_type="IP",
-        params=plan.parameters,
-    )
+    wanted: dict[str, dict[str, Any]] = {
+        EMBEDDING: {
+            "index_type": plan.index_type, "metric_type": METRIC, "params": plan.parameters
+        }
+    }  # fmt: skip
     if hybrid:
-        parameters.add_index(field_name=WORDS, index_type=_WORDS_TYPE, metric_type="IP")
-    facets_types = _OLD_FACETS_TYPES if collection.is_old() else _FACETS_TYPES
+        wanted[WORDS] = {"index_type": _WORDS_TYPE, "metric_type": METRIC}
+    types = _OLD_FACETS_TYPES if collection.is_old() else _FACETS_TYPES
     for place in range(facets):
-        for column, its_type in zip(facet_columns(place), facets_types, strict=True):
-            parameters.add_index(field_name=column, index_type=its_type)
-    collection.call("create_index", slow=True, index_params=parameters, sync=False)
+        columns = zip(facet_columns(place), types, strict=True)
+        wanted |= {column: {"index_type": its_type} for column, its_type in columns}
+    parameters = collection.client.prepare_index_params()
+    for name, settings in wanted.items():
+        if not collection.call("list_indexes", field_name=name):
+            parameters.add_index(field_name=name, **settings)
+    if len(parameters):
+        collection.call("create_index", slow=True, index_params=parameters, sync=False)
 
 
 def await_index(collection: Collection, total: int, progress: Progress) -> None:

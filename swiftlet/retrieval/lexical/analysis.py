@@ -84,15 +84,23 @@ class PieceAnalysis(Analysis):
         return " ".join(self.words(text))
 
 
-def analysis_of(language: str, tokenizer: Tokenizer | None = None) -> Analysis:
-    """The analysis in a language; word pieces are those of the `tokenizer`.
+def check_language(language: str) -> None:
+    """Refuse a language that is not known.
 
-    :raises InvalidArgumentError: When the language is not known, or needs a tokenizer.
+    :raises InvalidArgumentError: When it is not.
     """
     if language not in LANGUAGES:
         raise InvalidArgumentError(
             f"language is {shown(language)}, but one of {', '.join(LANGUAGES)} is expected"
         )
+
+
+def analysis_of(language: str, tokenizer: Tokenizer | None = None) -> Analysis:
+    """The analysis in a language; word pieces are those of the `tokenizer`.
+
+    :raises InvalidArgumentError: When the language is not known, or needs a tokenizer.
+    """
+    check_language(language)
     if language not in PIECES:
         return Analysis(language)
     if tokenizer is None:

@@ -33,10 +33,15 @@ LONGEST_SECONDS = 10.0
 SLOW_SECONDS = 600.0
 """How long it may take to load, flush or index a collection."""
 
+METRIC = "IP"
+"""What embeddings are compared by: the inner product, which is the cosine of unit vectors."""
+
 _CONNECT_SECONDS = 3.0
 _MOST_ROWS = 1_000
 _NOT_FOUND = 100
 _REFUSALS = ("UNAUTHENTICATED", "PERMISSION_DENIED")
+_REFUSING = ("auth check failure", "unauthenticated", "permission deny", "privilege")
+_NO_DATABASE = re.compile(r"database[: ]?\S* not (found|exist)")
 
 
 class Collection:
@@ -194,10 +199,8 @@ class Collection:
         """The error that an exception of the client stands for."""
         code = getattr(error, "code", None)
         status = _status(error) or _status(error.__cause__)
-        if status in _REFUSALS or "auth" in f"{error}".lower():
-            return InvalidArgumentError(
-                f"{self.address.server} refuses the token; the right one stands in {TOKEN_VARIABLE}"
-            )
+        if refusal := self._refusal(f"{error}", status):
+            return InvalidArgumentError(refusal)
         if status == "DEADLINE_EXCEEDED":
             return IndexServerTimeoutError(f"{self.address.server} has not answered in time")
         is_away = isinstance(error, self._away) or "Fail connecting" in f"{error}"
@@ -213,6 +216,18 @@ class Collection:
         message = getattr(error, "message", "") or f"{error}"
         return IndexServerError(f"{self.address.server} refuses {method}: {message}")
 
+    def _refusal(self, message: str, status: str) -> str:
+        """What is wrong with the token or the database, if something is."""
+        server, database = self.address.server, self.address.database
+        if status in _REFUSALS or any(words in message.lower() for words in _REFUSING):
+            return (
+                f"{server} refuses the token or its rights; the right one stands in "
+                f"{TOKEN_VARIABLE}"
+            )
+        if database and _NO_DATABASE.search(message):
+            return f"{server} has no database {database}: create it first"
+        return ""
+
 
 def _status(error: BaseException | None) -> str:
     """The name of gRPC's status of an error, if it has one."""
@@ -223,7 +238,8 @@ def _status(error: BaseException | None) -> str:
 def manifest_of(description: Mapping[str, Any], address: Address) -> Manifest:
     """The manifest of the index in a collection.
 
-    :raises InvalidArgumentError: When it has not been pushed completely, or is of a newer format.
+    :raises InvalidArgumentError: When it has not been pushed completely, is of a newer format, or
+        has embeddings of another width.
     """
     properties = description["properties"]
     if (state := properties.get(STATE)) != COMPLETE:
@@ -236,11 +252,26 @@ def manifest_of(description: Mapping[str, Any], address: Address) -> Manifest:
             "swiftlet push again, which goes on"
         )
     try:
-        return Manifest(files={}, **json.loads(properties[MANIFEST]))
+        manifest = Manifest(files={}, **json.loads(properties[MANIFEST]))
     except (ValueError, TypeError) as error:
         raise InvalidArgumentError(
             f"{address} was made by another version of Swiftlet: {error}"
         ) from error
+    (found,) = (each for each in description["fields"] if each["name"] == EMBEDDING)
+    if int(found["params"]["dim"]) != manifest.dim:
+        raise InvalidArgumentError(
+            f"{address} has embeddings of {found['params']['dim']} numbers, but its manifest says "
+            f"{manifest.dim}: push the index again with --overwrite"
+        )
+    return manifest
+
+
+def index_of(collection: Collection) -> Mapping[str, Any]:
+    """What the server says of the index of the embeddings; empty if there is none yet."""
+    if not collection.call("list_indexes", field_name=EMBEDDING):
+        return {}
+    found: Mapping[str, Any] = collection.call("describe_index", index_name=EMBEDDING)
+    return found
 
 
 def manifest_property(manifest: Manifest) -> str:

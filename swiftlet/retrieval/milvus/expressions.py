@@ -26,13 +26,23 @@ _BYTES = 8
 
 def expression_of(tree: Filter, fields: FilterFields) -> str:
     """The rows of the documents that pass a filter."""
-    return fold(
-        tree,
-        lambda condition: _any(list(_ranges(condition, fields))),
-        lambda parts: _joined(" and ", parts) or ALL,
-        _any,
-        lambda part: f"not ({part})",
-    )
+
+    # Each part with its opposite: conditions alone are negated, since a server reads 100 levels.
+    def of_condition(condition: Condition) -> tuple[str, str]:
+        found = _any(list(_ranges(condition, fields)))
+        return found, f"not ({found})"
+
+    def every(parts: list[tuple[str, str]]) -> tuple[str, str]:
+        return _all([part for part, _ in parts]), _any([opposite for _, opposite in parts])
+
+    def some(parts: list[tuple[str, str]]) -> tuple[str, str]:
+        return _any([part for part, _ in parts]), _all([opposite for _, opposite in parts])
+
+    def opposite(both: tuple[str, str]) -> tuple[str, str]:
+        return both[1], both[0]
+
+    found, _ = fold(tree, of_condition, every, some, opposite)
+    return found
 
 
 def with_values(path: str, fields: FilterFields) -> str:
@@ -72,7 +82,8 @@ def _ranges(condition: Condition, fields: FilterFields) -> Iterator[str]:
         if keys == field_keys(path, kind):
             yield _has_name(name_of(path, kind))
         elif keys.first < keys.end:
-            yield from _values(path, kind, keys, fields.most_values)
+            most = fields.most_values.get(name_of(path, kind), 1)
+            yield from _values(path, kind, keys, most)
 
 
 def _in_column(path: str, keys: KeyRange, fields: FilterFields) -> str:
@@ -130,5 +141,13 @@ def _any(parts: list[str]) -> str:
     return _joined(" or ", parts) or _NONE
 
 
+def _all(parts: list[str]) -> str:
+    return _joined(" and ", parts) or ALL
+
+
 def _joined(by: str, parts: list[str]) -> str:
-    return f"({by.join(parts)})" if len(parts) > 1 else "".join(parts)
+    """The parts in halves of halves: "a or b or c" has a level for each part on a server."""
+    if len(parts) < 2:
+        return "".join(parts)
+    half = len(parts) // 2
+    return f"({_joined(by, parts[:half])}{by}{_joined(by, parts[half:])})"

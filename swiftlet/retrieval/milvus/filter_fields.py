@@ -2,9 +2,10 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Self
 
+from swiftlet.retrieval.errors import ArtefactError
 from swiftlet.retrieval.milvus.schema import FILTER_FIELDS, NAMES, integer_of, name_of
 
 
@@ -14,17 +15,26 @@ class FilterFields:
 
     `facets` are the fields with columns of their own, each in its place. None stands for one that
     a document has several values of: its columns are not used. `most_values` is the number of
-    values that a field of a document has at most.
+    values that a document has at most, for fields with several: by `name_of` the field and kind.
     """
 
     facets: tuple[str | None, ...] = ()
-    most_values: int = 1
+    most_values: Mapping[str, int] = field(default_factory=dict)
 
     @classmethod
     def of(cls, properties: Mapping[str, str]) -> Self:
-        """The fields in the properties of a collection."""
-        found = json.loads(properties[FILTER_FIELDS])
-        return cls(tuple(found["facets"]), found["most_values"])
+        """The fields in the properties of a collection.
+
+        :raises ArtefactError: When they are missing or damaged.
+        """
+        try:
+            found = json.loads(properties[FILTER_FIELDS])
+            return cls(tuple(found["facets"]), {**found["most_values"]})
+        except (KeyError, TypeError, ValueError) as error:
+            raise ArtefactError(
+                f"the collection's property {FILTER_FIELDS} is missing or damaged: push the index "
+                "again with --overwrite"
+            ) from error
 
     def as_property(self) -> str:
         """What `of` reads."""
@@ -32,15 +42,16 @@ class FilterFields:
 
     def with_keys(self, keys: Mapping[str, list[str]]) -> "FilterFields":
         """The fields after a document was added; `keys` are what `keys_field` gives for it."""
-        most = max((len(found) for name, found in keys.items() if name != NAMES), default=0)
-        facets = self.facets
-        if any(path is not None and _has_several(keys, path) for path in facets):
-            facets = tuple(
-                None if path is None or _has_several(keys, path) else path for path in facets
-            )
-        elif most <= self.most_values:
+        more = {
+            name: len(found)
+            for name, found in keys.items()
+            if name != NAMES and len(found) > self.most_values.get(name, 1)
+        }
+        several = [path is not None and _has_several(keys, path) for path in self.facets]
+        if not more and not any(several):
             return self
-        return FilterFields(facets, max(most, self.most_values))
+        facets = (None if now else path for path, now in zip(self.facets, several, strict=True))
+        return FilterFields(tuple(facets), {**self.most_values, **more})
 
 
 def facet_values(

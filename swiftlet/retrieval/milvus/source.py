@@ -4,10 +4,17 @@ from collections.abc import Mapping
 from typing import Any
 
 from swiftlet.retrieval.encoder import Encoder
+from swiftlet.retrieval.errors import InvalidArgumentError
 from swiftlet.retrieval.lexical.analysis import analysis_of
 from swiftlet.retrieval.manifest import Manifest
 from swiftlet.retrieval.milvus.address import Address
-from swiftlet.retrieval.milvus.collection import Collection, manifest_of, parameters_of
+from swiftlet.retrieval.milvus.collection import (
+    METRIC,
+    Collection,
+    index_of,
+    manifest_of,
+    parameters_of,
+)
 from swiftlet.retrieval.milvus.filter_fields import FilterFields
 from swiftlet.retrieval.milvus.found_rows import FoundRows
 from swiftlet.retrieval.milvus.parts import MilvusParts, MilvusRows, MilvusStore
@@ -65,6 +72,11 @@ class MilvusIndex:
         collection = self.collection
         description = collection.description()
         manifest = manifest_of(description, collection.address)
+        if (metric := index_of(collection)["metric_type"]) != METRIC:
+            raise InvalidArgumentError(
+                f"{collection.address} is searched by {metric}, but by {METRIC} is expected: push "
+                "the index again with --overwrite"
+            )
         collection.call("load_collection", slow=True)
         parameters = parameters_of(description)
         found = FoundRows(collection)

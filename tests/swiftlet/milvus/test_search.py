@@ -122,6 +122,7 @@ def pair(request, server, tmp_path_factory) -> Iterator[tuple[Searcher, Searcher
         Document(f"d{number}", f"word{number} and text", metadata=metadata)
         for number, metadata in enumerate(METADATA)
     ]
+    documents.append(Document("many", "text of many values", metadata={"many": [*range(64)]}))
     out: Path = tmp_path_factory.mktemp("filtered") / "index"
     build_index(documents, DEFAULT_QUERY_ENCODER, out, BuildSettings(facets=request.param))
     address = server.address("filtered")
@@ -165,6 +166,30 @@ FILTERS = st.recursive(
     ),
     max_leaves=4,
 )
+
+
+DEEP: dict[str, object] = {"kind": "a"}
+for level in range(7):
+    DEEP = {"not": {("and", "or")[level % 2]: [DEEP, {"year": {"gte": 2000 + level}}]}}
+
+
+@pytest.mark.parametrize(
+    "tree",
+    [
+        *({"year": {name: [*range(1900, 2156)]}} for name in ("any", "none")),
+        {"or": [{"year": {"gte": 2019 + number, "lt": 2019.5 + number}} for number in range(99)]},
+        {"and": [{"year": {"gt": number}} for number in range(99)]},
+        {"and": [{"many": {"gt": number}} for number in range(63)]},
+        {"many": {"none": [*range(256)]}},
+        DEEP,
+    ],
+    ids=str,
+)
+def test_filters_of_many_values_and_levels_pass_what_they_pass_in_an_index(pair, tree):
+    local, remote = pair
+    expected = local.document_ids(tree)
+    assert expected
+    assert sorted(remote.document_ids(tree)) == sorted(expected)
 
 
 @given(FILTERS)
