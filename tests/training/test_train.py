@@ -80,7 +80,7 @@ def test_a_finished_run_is_an_artefact_with_complete_files(finished: Path) -> No
     assert manifest.dim == 32
     assert manifest.details["recipe"]["recipe"] == "daft"
     assert manifest.details["best"]["stage"] == "fine-tuning"
-    assert manifest.details["validation"]["num_queries"] == 12
+    assert manifest.details["validation"]["num_queries"] == 8
     assert sorted(entry.name for entry in finished.parent.iterdir()) == ["run"]
 
 
@@ -488,4 +488,4 @@ def test_a_batch_larger_than_the_training_set_is_the_whole_set(make: Make, tmp_p
     run(settings, tmp_path / "run")
     assert [record["step"] for record in records(tmp_path / "run", "step")] == [1, 2]
     evaluation = records(tmp_path / "run", "evaluation")[-1]
-    assert evaluation["collapsed_loss"] == pytest.approx(math.log(32))
+    assert evaluation["collapsed_loss"] == pytest.approx(math.log(36))

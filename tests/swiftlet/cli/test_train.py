@@ -39,7 +39,7 @@ def run(write: Write, tmp_path_factory: pytest.TempPathFactory) -> Path:
     result = swiftlet("train", recipe, "--out", folder / "words", "--set", "seed=4")
     assert result.exit_code == 0, result.output
     assert "the best checkpoint is that of step " in result.stdout
-    assert "on 12 validation queries nDCG@10 0." in result.stdout
+    assert "on 8 validation queries nDCG@10 0." in result.stdout
     exported = folder / "words" / "onnx" / "document_encoder"
     assert f"Next: swiftlet index CORPUS --out INDEX --encoder {exported}" in result.stdout
     return folder / "words"
@@ -169,9 +169,9 @@ def test_a_dry_run_prints_sizes_memory_and_steps_and_writes_nothing(
     assert result.exit_code == 0, result.output
     rows = [line.strip("│ ") for line in result.stdout.splitlines()]
     for name, value in (
-        ("pairs to train on", "32 of 32 queries"),
+        ("pairs to train on", "36 of 36 queries"),
         ("passages", "44"),
-        ("validation queries", "12"),
+        ("validation queries", "8"),
         ("query encoder", "parameters"),
         ("embeddings", "32 dimensions"),
         ("steps of alignment", "at most 8"),
