@@ -1,6 +1,7 @@
 """The settings of the service, from `SWIFTLET_*` variables or options of the command line."""
 
 import os
+import re
 from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
@@ -31,6 +32,12 @@ PREFIX = "SWIFTLET_"
 
 OTHER_VARIABLES = frozenset({"SWIFTLET_DATA"})
 """Variables with the prefix that are no settings of the service: the folder of test collections."""
+
+_PORT = f"{PREFIX}PORT"
+_LINK = re.compile(
+    rf"{PREFIX}(\w+_)?(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT_\d+_(TCP|UDP|SCTP)(_PROTO|_PORT|_ADDR)?)"
+)
+_LINKED = re.compile("(tcp|udp|sctp)://")
 
 _LIMITS = Limits()
 
@@ -164,6 +171,8 @@ def load_settings(**given: Any) -> Settings:
     """
     _check_names(os.environ)
     given = {name: value for name, value in given.items() if value is not None}
+    if _is_service_link(_PORT, os.environ.get(_PORT, "")):
+        given.setdefault("port", Settings.model_fields["port"].default)
     try:
         return Settings(**given)
     except ValidationError as error:
@@ -174,11 +183,18 @@ def load_settings(**given: Any) -> Settings:
 
 def _check_names(environment: Mapping[str, str]) -> None:
     known = {f"{PREFIX}{name.upper()}" for name in Settings.model_fields} | OTHER_VARIABLES
-    for name in environment:
+    for name, value in environment.items():
+        if _is_service_link(name.upper(), value):
+            continue
         if name.upper().startswith(PREFIX) and name.upper() not in known:
             raise InvalidArgumentError(
                 f"{name} is no setting of Swiftlet; docs/settings.md lists them"
             )
+
+
+def _is_service_link(name: str, value: str) -> bool:
+    """Whether Kubernetes has set a variable, for a Service with a name such as swiftlet."""
+    return bool(_LINK.fullmatch(name) or (name.endswith("_PORT") and _LINKED.match(value)))
 
 
 def _sentence(mistake: ErrorDetails) -> str:

@@ -107,3 +107,21 @@ def test_secrets_are_printed_as_asterisks() -> None:
     assert "SWIFTLET_SEARCH_KEYS=**********" in lines
     assert not any("0123" in line for line in lines)
     assert "SWIFTLET_INDEX=i" in lines
+
+
+def test_variables_that_kubernetes_sets_for_a_service_of_this_name_are_no_settings(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name, value in {
+        "SWIFTLET_SERVICE_HOST": "10.0.0.7", "SWIFTLET_SERVICE_PORT": "80",
+        "SWIFTLET_SERVICE_PORT_HTTP": "80", "SWIFTLET_PORT": "tcp://10.0.0.7:80",
+        "SWIFTLET_PORT_80_TCP": "tcp://10.0.0.7:80", "SWIFTLET_PORT_80_TCP_PROTO": "tcp",
+        "SWIFTLET_PORT_80_TCP_PORT": "80", "SWIFTLET_PORT_80_TCP_ADDR": "10.0.0.7",
+        "SWIFTLET_CANARY_PORT": "tcp://10.0.0.8:80", "SWIFTLET_CANARY_SERVICE_HOST": "10.0.0.8",
+    }.items():  # fmt: skip
+        monkeypatch.setenv(name, value)
+    assert load_settings(index="index").port == Settings.model_fields["port"].default
+    assert load_settings(index="index", port=9).port == 9
+    monkeypatch.setenv("SWIFTLET_PORT", "tcp")
+    with pytest.raises(InvalidArgumentError, match="SWIFTLET_PORT is 'tcp'"):
+        load_settings(index="index")
