@@ -2,7 +2,9 @@
 
 from collections.abc import Sequence
 from contextlib import suppress
+from datetime import timedelta
 from pathlib import Path
+from time import monotonic
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
@@ -24,6 +26,8 @@ from rich.text import Text
 
 if TYPE_CHECKING:
     from swiftlet.retrieval.corpora.lines import SkippedLines
+
+_SECONDS_BETWEEN_LINES = 10.0
 
 output = Console(highlight=False)
 messages = Console(stderr=True, highlight=False)
@@ -50,7 +54,10 @@ class _Time(TimeRemainingColumn):
 
 
 class ProgressBars:
-    """A progress bar for each piece of work of a build, on standard error."""
+    """A progress bar for each piece of work of a build, on standard error.
+
+    Where that is no terminal but a log, there is a line every ten seconds instead.
+    """
 
     def __init__(self, *, visible: bool = True) -> None:
         """Show bars, unless another process of the same run shows them."""
@@ -68,6 +75,7 @@ class ProgressBars:
             disable=not visible,
         )
         self._task: TaskID | None = None
+        self._last_line = 0.0
 
     def __enter__(self) -> Self:
         return self
@@ -94,11 +102,14 @@ class ProgressBars:
             self.note(f"going on after {done:,} of {total:,}")
         self._task = self._progress.add_task(name, total=total, detail="")
         self._progress.update(self._task, completed=done)
+        self._last_line = monotonic()
 
     def advance(self, steps: int) -> None:
         """Move the bar."""
         if self._task is not None:
             self._progress.advance(self._task, steps)
+            if self._visible and not messages.is_terminal:
+                self._print_line(self._progress.tasks[-1])
 
     def describe(self, text: str) -> None:
         """Put a few words behind the bar."""
@@ -109,6 +120,15 @@ class ProgressBars:
         """Print a sentence above the bars."""
         if self._visible:
             print_note(text)
+
+    def _print_line(self, task: Task) -> None:
+        if (now := monotonic()) - self._last_line < _SECONDS_BETWEEN_LINES:
+            return
+        self._last_line = now
+        of_all = "" if task.total is None else f" of {task.total:,.0f}"
+        left = "" if not task.time_remaining else f", {timedelta(0, int(task.time_remaining))} left"
+        line = f"{task.description}: {task.completed:,.0f}{of_all}{left}"
+        messages.print(line, markup=False, soft_wrap=True)
 
     def _finish(self) -> None:
         """Complete the bar, also when its total is unknown or the work ended earlier."""
