@@ -20,6 +20,7 @@ from swiftlet.cli.export_vectors import export_vectors
 from swiftlet.cli.fidelity import fidelity
 from swiftlet.cli.index import index
 from swiftlet.cli.inspect import inspect
+from swiftlet.cli.mcp import mcp
 from swiftlet.cli.pull import pull
 from swiftlet.cli.push import push
 from swiftlet.cli.push_to_hub import push_to_hub
@@ -88,8 +89,8 @@ def options(
 
 # Each command imports its own packages when it runs, so that `search` never waits for torch.
 for command in (
-    demo, index, encode, search, serve, add, delete, compact, snapshot, export_vectors, push, pull,
-    evaluate, tune, fidelity, adapt, train, distill, export, push_to_hub, inspect,
+    demo, index, encode, search, serve, mcp, add, delete, compact, snapshot, export_vectors, push,
+    pull, evaluate, tune, fidelity, adapt, train, distill, export, push_to_hub, inspect,
 ):  # fmt: skip
     app.command()(command)
 app.add_typer(encoders, name="encoders")

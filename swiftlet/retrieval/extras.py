@@ -7,7 +7,16 @@ from typing import Literal
 from swiftlet.retrieval.errors import MissingExtraError
 
 Extra = Literal[
-    "arrow", "evaluation", "export", "files", "irds", "milvus", "tensorboard", "tracing", "training"
+    "arrow",
+    "evaluation",
+    "export",
+    "files",
+    "irds",
+    "mcp",
+    "milvus",
+    "tensorboard",
+    "tracing",
+    "training",
 ]
 
 

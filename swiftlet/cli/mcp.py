@@ -1,0 +1,34 @@
+"""`swiftlet mcp`: an index as tools for programs with a language model."""
+
+from typing import Annotated
+
+import typer
+
+from swiftlet.cli.options import ServedEncoderOption
+from swiftlet.cli.terminal import messages
+
+
+def mcp(
+    index: Annotated[
+        str, typer.Argument(help="Index directory, or milvus://HOST:PORT/COLLECTION.")
+    ],
+    encoder: ServedEncoderOption = None,
+    http: Annotated[
+        bool, typer.Option("--http", help="Listen on http://HOST:PORT/mcp, instead of stdio.")
+    ] = False,
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=1, max=65535, help="Port to listen on.")] = 8001,
+) -> None:
+    """Serve an index to language models by the Model Context Protocol."""
+    import swiftlet
+    from swiftlet.retrieval.extras import extra
+
+    with extra("mcp"):
+        from swiftlet.integrations.mcp import mcp_server
+    with swiftlet.open(index, encoder=encoder) as searcher:
+        server = mcp_server(searcher)
+        if http:
+            messages.print(f"Tools on http://{host}:{port}/mcp - stop with Ctrl-C")
+            server.run("streamable-http", host=host, port=port)
+        else:
+            server.run("stdio")

@@ -1,0 +1,1 @@
+"""Swiftlet in other programs; each module needs an extra of its own."""

@@ -1,0 +1,169 @@
+"""An index as tools of the Model Context Protocol, for programs with a language model."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from threading import Lock
+from time import monotonic
+from typing import Annotated, Any
+
+from mcp.server import MCPServer
+from mcp.server.mcpserver.exceptions import ToolError
+from mcp.types import ToolAnnotations
+from pydantic import Field
+
+import swiftlet
+from swiftlet.retrieval.errors import RetrievalError
+from swiftlet.retrieval.modes import Mode
+from swiftlet.retrieval.searcher import Searcher
+from swiftlet.retrieval.types import Hit
+
+MOST_RESULTS = 50
+MOST_TOKENS = 20_000
+_SIMILAR_CHARACTERS, _BYTES_OF_TOKEN = 1_000, 4
+_INSTRUCTIONS = """Searches a collection of documents by meaning and by words. Search first; the
+passages that are found name their documents, which get_document reads. Cite documents by their ids.
+"""
+
+TopK = Annotated[int, Field(description=f"How many documents, 1 to {MOST_RESULTS}.")]
+Budget = Annotated[
+    int, Field(description=f"About the most tokens of the answer, up to {MOST_TOKENS}.")
+]
+Filter = Annotated[
+    dict[str, Any] | None,
+    Field(
+        description='Only documents with such metadata, as in {"year": {"gte": 2020}} or '
+        '{"kind": ["book", "paper"]}.'
+    ),
+]
+Text = Annotated[str, Field(description="A question or some words.")]
+SearchMode = Annotated[
+    Mode | None, Field(description="By meaning (dense), by words (lexical), or both (hybrid).")
+]
+DocumentId = Annotated[str, Field(description="The id of a document, as results name it.")]
+
+
+def mcp_server(searcher: Searcher, name: str = "swiftlet") -> MCPServer[Any]:
+    """The tools `search`, `get_document` and `similar` over an index, as a server to run."""
+    server: MCPServer[Any] = MCPServer(
+        name, instructions=_INSTRUCTIONS, version=swiftlet.__version__, log_level="WARNING"
+    )
+    tools = _Tools(searcher)
+    annotations = ToolAnnotations(read_only_hint=True, open_world_hint=False)
+    for tool in (tools.search, tools.get_document, tools.similar):
+        server.add_tool(tool, annotations=annotations, structured_output=False)
+    return server
+
+
+class _Tools:
+    """What a model calls. Answers are texts for its context, within a number of tokens."""
+
+    def __init__(self, searcher: Searcher) -> None:
+        self._searcher = searcher
+        self._looking = Lock()
+        self._looked = monotonic()
+
+    def search(
+        self,
+        query: Text,
+        top_k: TopK = 5,
+        filter: Filter = None,  # noqa: A002 - as in `Searcher.search`
+        mode: SearchMode = None,
+        offset: Annotated[int, Field(description="How many documents to skip.")] = 0,
+        max_tokens: Budget = 2_000,
+    ) -> str:
+        """Find documents, best first, each with its best passage, its id and a score."""
+        _check(top_k, max_tokens)
+        searcher = self._current()
+        with _sentences():
+            found = searcher.search(query, top_k, mode=mode, filter=filter, offset=offset)
+        return self._shown(found.hits, max_tokens, offset)
+
+    def get_document(
+        self,
+        document_id: DocumentId,
+        start: Annotated[int, Field(description="The character to begin with.")] = 0,
+        max_tokens: Budget = 4_000,
+    ) -> str:
+        """Read a document from a character on; the answer says how to read on."""
+        _check(1, max_tokens)
+        with _sentences():
+            document = self._current().document(document_id)
+        text = document.text[max(0, start) :]
+        part = _cut(text, max_tokens)
+        rest = "" if part == text else f"\n\n[The rest begins at start={start + len(part)}.]"
+        title = f"{document.title}\n" if document.title else ""
+        metadata = "".join(f"{name}: {value}\n" for name, value in document.metadata.items())
+        return f"{title}{metadata}[{document_id}]\n\n{part}{rest}"
+
+    def similar(self, document_id: DocumentId, top_k: TopK = 5, max_tokens: Budget = 2_000) -> str:
+        """Find other documents that are like a document, by meaning."""
+        _check(top_k, max_tokens)
+        searcher = self._current()
+        with _sentences():
+            document = searcher.document(document_id)
+            query = f"{document.title} {document.text}"[:_SIMILAR_CHARACTERS]
+            found = searcher.search(query, top_k + 1, mode="dense")
+        others = [hit for hit in found.hits if hit.document_id != document_id]
+        return self._shown(others[:top_k], max_tokens, 0)
+
+    def _current(self) -> Searcher:
+        """The searcher, with the changes that other programs have made."""
+        with self._looking:
+            if monotonic() - self._looked >= self._searcher.seconds_between_looks:
+                with _sentences():
+                    self._searcher.refresh()
+                self._looked = monotonic()
+        return self._searcher
+
+    @staticmethod
+    def _shown(hits: list[Hit], max_tokens: int, offset: int) -> str:
+        if not hits:
+            return "No documents found."
+        blocks: list[str] = []
+        left = max_tokens
+        for number, hit in enumerate(hits, start=offset + 1):
+            heading = f" > {hit.passage.heading}" if hit.passage.heading else ""
+            head = f"{number}. {hit.title}{heading} [{hit.document_id}] (score {hit.score:.3f})\n"
+            block = head + " ".join(hit.passage.text.split())
+            left -= _tokens(block)
+            if left < 0 and blocks:
+                blocks.append(f"[{len(hits) - len(blocks)} more: offset={number - 1}]")
+                break
+            blocks.append(_cut(block, max_tokens))
+        return "\n\n".join(blocks)
+
+
+def _tokens(text: str) -> int:
+    """About how many tokens a text is to a language model."""
+    return -(-len(text.encode()) // _BYTES_OF_TOKEN)
+
+
+def _cut(text: str, max_tokens: int) -> str:
+    """As much of a text as has so many tokens, cut at a space if there is one."""
+    if _tokens(text) <= max_tokens:
+        return text
+    part = text.encode()[: max_tokens * _BYTES_OF_TOKEN].decode(errors="ignore")
+    return part[: part.rfind(" ") + 1] or part
+
+
+@contextmanager
+def _sentences() -> Iterator[None]:
+    """Give a model the one sentence of a refusal.
+
+    :raises ToolError: With that sentence.
+    """
+    try:
+        yield
+    except RetrievalError as error:
+        raise ToolError(f"{error}") from error
+
+
+def _check(top_k: int, max_tokens: int) -> None:
+    """Refuse numbers out of range.
+
+    :raises ToolError: When there is one.
+    """
+    if not 1 <= top_k <= MOST_RESULTS:
+        raise ToolError(f"top_k is {top_k}, but 1 to {MOST_RESULTS} is expected: go on with offset")
+    if not 1 <= max_tokens <= MOST_TOKENS:
+        raise ToolError(f"max_tokens is {max_tokens}, but 1 to {MOST_TOKENS:,} is expected")

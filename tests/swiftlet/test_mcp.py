@@ -1,0 +1,139 @@
+"""An index as tools of the Model Context Protocol, with the protocol's own client."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import anyio
+import pytest
+from mcp import Client, StdioServerParameters
+from mcp.client.stdio import stdio_client
+
+import swiftlet
+from tests.command_line import refusal
+from tests.command_line import swiftlet as run
+
+DOCUMENTS = [
+    {
+        "_id": f"{kind}-{number}",
+        "title": f"{kind} {number}",
+        "text": f"The {kind} number {number} is described here. " * 60,
+        "kind": kind,
+    }
+    for kind in ("volcano", "glacier")
+    for number in range(5)
+]
+
+
+@pytest.fixture
+def free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
+
+
+@pytest.fixture(scope="module")
+def index(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("mcp") / "index"
+    swiftlet.build(DOCUMENTS, out)
+    return out
+
+
+async def answer(client: Client, tool: str, **arguments: object) -> str:
+    result = await client.call_tool(tool, arguments)
+    assert not result.is_error, result.content
+    (content,) = result.content
+    return content.text
+
+
+async def refused(client: Client, tool: str, **arguments: object) -> str:
+    result = await client.call_tool(tool, arguments)
+    assert result.is_error
+    (content,) = result.content
+    return content.text
+
+
+async def use(client: Client, index: Path) -> None:
+    """What a program with a language model does."""
+    tools = {tool.name: tool for tool in (await client.list_tools()).tools}
+    assert {*tools} == {"search", "get_document", "similar"}
+    assert "How many documents" in str(tools["search"].input_schema)
+
+    found = await answer(client, "search", query="volcano number 3", top_k=3)
+    assert found.startswith("1. volcano 3 [volcano-3] (score ")
+    assert found.count("\n\n") == 2
+    only = {"kind": "glacier"}
+    found = await answer(client, "search", query="volcano 3", filter=only, mode="dense", top_k=5)
+    assert "volcano-" not in found
+    short = await answer(client, "search", query="glacier", top_k=5, max_tokens=300)
+    assert len(short) < 1300
+    assert "more: offset=" in short
+    assert "No documents" in await answer(client, "search", query="glacier", offset=99)
+
+    text = DOCUMENTS[3]["text"]
+    whole = await answer(client, "get_document", document_id="volcano-3", max_tokens=9000)
+    assert text in whole
+    assert "kind: volcano" in whole
+    part = await answer(client, "get_document", document_id="volcano-3", max_tokens=50)
+    start = int(part.partition("start=")[2].partition(".")[0])
+    rest = await answer(
+        client, "get_document", document_id="volcano-3", start=start, max_tokens=9000
+    )
+    assert rest.endswith(text[start:])
+
+    like = await answer(client, "similar", document_id="glacier-1", top_k=4)
+    assert like.count("[glacier-") == 4
+    assert "[glacier-1]" not in like
+
+    assert "1 to 50 is expected: go on with offset" in await refused(
+        client, "search", query="a", top_k=10_000
+    )
+    assert "max_tokens is 0" in await refused(client, "search", query="a", max_tokens=0)
+    assert "nobody" in await refused(client, "get_document", document_id="nobody")
+    assert "empty" in await refused(client, "search", query=" ")
+    assert "the documents have the fields" in await refused(
+        client, "search", query="a", filter={"colour": "red"}
+    )
+    with swiftlet.write(index) as writer:
+        writer.put([{"_id": "new", "text": "A document that was put later."}])
+        writer.delete(["volcano-4"])
+    with anyio.fail_after(20):
+        while (await client.call_tool("get_document", {"document_id": "new"})).is_error:
+            await anyio.sleep(0.1)
+    assert "volcano-4" in await refused(client, "get_document", document_id="volcano-4")
+    with swiftlet.write(index) as writer:
+        writer.put([DOCUMENTS[4]])
+        writer.delete(["new"])
+
+
+def test_a_client_searches_and_reads_over_standard_input(index: Path) -> None:
+    async def main() -> None:
+        command = ["-m", "swiftlet", "mcp", str(index)]
+        server = StdioServerParameters(command=sys.executable, args=command, env={**os.environ})
+        async with Client(stdio_client(server)) as client:
+            await use(client, index)
+
+    anyio.run(main)
+
+
+def test_a_client_searches_and_reads_over_http(index: Path, free_port: int) -> None:
+    async def main() -> None:
+        async with Client(f"http://127.0.0.1:{free_port}/mcp") as client:
+            await use(client, index)
+
+    command = [sys.executable, "-m", "swiftlet", "mcp", index, "--http", "--port", f"{free_port}"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as server:
+        try:
+            assert server.stderr is not None
+            assert f"http://127.0.0.1:{free_port}/mcp" in server.stderr.readline()
+            anyio.run(main)
+        finally:
+            server.send_signal(signal.SIGINT)
+        assert server.wait(20) in (0, 130)
+
+
+def test_an_index_that_is_not_there_is_named(tmp_path: Path) -> None:
+    assert "is not a directory" in refusal(run("mcp", tmp_path / "nowhere"))
