@@ -338,6 +338,22 @@ class EmbeddingsAnswer(BaseModel):
     usage: UsageAnswer
 
 
+class ModelAnswer(BaseModel):
+    """A model, with the fields of OpenAI's."""
+
+    id: str = Field(description="The name of the encoder in use.")
+    object: Literal["model"] = "model"
+    created: int = 0
+    owned_by: str = "swiftlet"
+
+
+class ModelsAnswer(BaseModel):
+    """The answer of `/v1/models`."""
+
+    object: Literal["list"] = "list"
+    data: list[ModelAnswer]
+
+
 class ReloadAnswer(BaseModel):
     """The answer of `/admin/reload`."""
 

@@ -21,7 +21,14 @@ from service.problems import (
     QueueFullError,
     TooManyQueriesError,
 )
-from service.schemas import EmbeddingsAnswer, RequestFields, RequestModel, Searchable
+from service.schemas import (
+    EmbeddingsAnswer,
+    ModelAnswer,
+    ModelsAnswer,
+    RequestFields,
+    RequestModel,
+    Searchable,
+)
 from service.state import LoadedIndex, Service
 from swiftlet.retrieval.encoder import OnnxEncoder, Role
 from swiftlet.retrieval.errors import InvalidArgumentError
@@ -37,7 +44,7 @@ class _Encoded(NamedTuple):
 
 
 def embeddings_router(service: Service) -> APIRouter:
-    """The route of OpenAI's that this service has."""
+    """The routes of OpenAI's that this service has."""
     limits = service.limits
     fields = RequestFields(limits)
     text = Annotated[str, fields.query, Searchable]
@@ -94,6 +101,12 @@ def embeddings_router(service: Service) -> APIRouter:
             to_json(_answer(loaded, completed, as_base64=asked.encoding_format == "base64")),
             media_type="application/json",
         )
+
+    @router.get("/v1/models", responses=problems())
+    async def models() -> ModelsAnswer:
+        """The one model that `/v1/embeddings` has, as OpenAI's route of this name lists models."""
+        name = service.loaded.searcher.encoder_manifest.details.get("name", "")
+        return ModelsAnswer(data=[ModelAnswer(id=name)])
 
     return router
 

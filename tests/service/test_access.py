@@ -17,6 +17,7 @@ LOCKED = [
     ("GET", "/search?q=bread"),
     ("POST", "/search/batch"),
     ("POST", "/v1/embeddings"),
+    ("GET", "/v1/models"),
     ("GET", "/documents/bread-1"),
     ("HEAD", "/documents/bread-1"),
     ("GET", "/facets"),

@@ -38,6 +38,11 @@ def test_the_openai_package_gets_the_encoders_embeddings(
     assert answer.usage.prompt_tokens == answer.usage.total_tokens == tokens
 
 
+def test_the_openai_package_lists_the_encoder(openai_client: openai.OpenAI) -> None:
+    (model,) = openai_client.models.list().data
+    assert model.id == openai_client.embeddings.create(model="any", input="a").model
+
+
 def test_the_openai_package_understands_a_refusal(openai_client: openai.OpenAI) -> None:
     with pytest.raises(openai.UnprocessableEntityError) as refusal:
         openai_client.embeddings.create(model="any", input="a", dimensions=3)

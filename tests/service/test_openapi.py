@@ -17,6 +17,7 @@ ROUTES = {
     "/search": {"get", "post"},
     "/search/batch": {"post"},
     "/v1/embeddings": {"post"},
+    "/v1/models": {"get"},
     "/rerank": {"post"},
     "/documents/{document_id}": {"get", "delete"},
     "/documents": {"put"},
@@ -47,6 +48,7 @@ STATUSES = {
     },
     ("get", "/facets"): {200, 422, 429, 500, 503, 504},
     ("get", "/info"): {200, 500, 503},
+    ("get", "/v1/models"): {200, 500, 503},
     ("get", "/health/live"): {200, 500},
     ("get", "/health/ready"): {200, 500, 503},
 }  # fmt: skip
@@ -55,6 +57,7 @@ SEARCHING = [
     ("get", "/search"),
     ("post", "/search/batch"),
     ("post", "/v1/embeddings"),
+    ("get", "/v1/models"),
     ("post", "/rerank"),
     ("get", "/documents/{document_id}"),
     ("get", "/facets"),
