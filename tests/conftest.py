@@ -19,6 +19,9 @@ settings.register_profile("fixed", derandomize=True, database=None, deadline=Non
 settings.register_profile("explore", max_examples=1000, deadline=None)
 settings.load_profile("fixed")
 
+# Tests report to nobody.
+os.environ.setdefault("HAYSTACK_TELEMETRY_ENABLED", "False")
+
 TOPICS = {
     "volcano": "Molten rock rises through the crust and erupts as lava and ash.",
     "bread": "Flour, water, salt and yeast are kneaded, left to rise and baked in an oven.",

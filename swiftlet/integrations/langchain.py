@@ -1,0 +1,44 @@
+"""A retriever for LangChain; needs the extra `langchain`."""
+
+from typing import Any
+
+from langchain_core.callbacks import CallbackManagerForRetrieverRun
+from langchain_core.documents import Document
+from langchain_core.retrievers import BaseRetriever
+from pydantic import PrivateAttr
+
+from swiftlet.integrations.finding import Finder, Place, finder
+
+
+class SwiftletRetriever(BaseRetriever):
+    """Retrieves from an index or a service: `SwiftletRetriever("index").invoke("a question")`.
+
+    Documents are passages, with the `id` of their document; `metadata` has its metadata, title,
+    heading and score.
+    """
+
+    k: int = 5
+    filter: dict[str, Any] | None = None
+    mode: str | None = None
+    _finder: Finder = PrivateAttr()
+
+    def __init__(self, place: Place, *, key: str = "", **fields: Any) -> None:
+        """Open an index, or name a service, with its search key if it has one.
+
+        :param fields: Those above and those of LangChain, such as `tags`.
+        :raises RetrievalError: When the index cannot be opened.
+        """
+        super().__init__(**fields)
+        self._finder = finder(place, key)
+
+    def _get_relevant_documents(
+        self,
+        query: str,
+        *,
+        run_manager: CallbackManagerForRetrieverRun,  # noqa: ARG002
+    ) -> list[Document]:
+        found = self._finder.find(query, self.k, self.filter, self.mode)
+        return [
+            Document(each.text, id=each.document_id, metadata={**each.about, "score": each.score})
+            for each in found
+        ]
