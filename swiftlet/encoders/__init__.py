@@ -47,14 +47,20 @@ def obtained() -> Path:
 def find(encoder: Path) -> Path:
     """The directory of an encoder: a path, or the name of one that ships or was obtained.
 
-    :raises InvalidArgumentError: When it is a name, but neither of a directory nor of one of these.
+    :raises InvalidArgumentError: When it is a name, but neither of a directory nor of one of these;
+        or looks like a name on the hub.
     """
     found = find_shipped(encoder)
+    if len(found.parts) == 2 and not found.is_absolute() and not found.exists():
+        raise InvalidArgumentError(
+            f"{encoder} is not a directory; if it is a model on the hub, swiftlet export {encoder} "
+            "--out ENCODER makes an encoder of it"
+        )
     if len(found.parts) == 1 and not found.exists():
-        names = [each.name for each in _shipped()]
         way_out = f"; run swiftlet encoders get {encoder}" if encoder.name in OBTAINABLE else ""
         raise InvalidArgumentError(
-            f"{encoder} is not a directory, nor an encoder that ships: {', '.join(names)}{way_out}"
+            f"{encoder} is not a directory, nor the name of an encoder: {', '.join(_named())}"
+            f"{way_out}"
         )
     return found
 
@@ -69,6 +75,12 @@ def find_shipped(model: Path) -> Path:
 
 def _shipped() -> list[Path]:
     return sorted(each.parent for each in _SHIPPED.glob("*/manifest.json"))
+
+
+def _named() -> list[str]:
+    """The names of the encoders that ship or were obtained."""
+    return sorted(each.parent.name for folder in (_SHIPPED, obtained())
+                  for each in folder.glob("*/manifest.json"))  # fmt: skip
 
 
 def with_place(details: Mapping[str, Any], encoder: Path) -> dict[str, Any]:

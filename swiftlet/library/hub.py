@@ -1,5 +1,6 @@
 """Encoders to the Hugging Face hub and from there."""
 
+import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,6 +13,7 @@ from swiftlet.retrieval.publication import check_target, published
 _CARD = "README.md"
 _KINDS = ("encoder", "reranker")
 _OF_DOWNLOADS = ".cache"
+_NAME = re.compile(r"[\w.-]+/[\w.-]+")
 
 
 def push_to_hub(directory: Path, name: str, *, private: bool = False) -> str:
@@ -27,6 +29,7 @@ def push_to_hub(directory: Path, name: str, *, private: bool = False) -> str:
     """
     from huggingface_hub import HfApi
 
+    _check_name(name)
     card = _card(directory, name)
     hub = HfApi()
     with _hub_errors(name):
@@ -46,6 +49,7 @@ def fetch_encoder(name: str, out: Path, *, overwrite: bool = False) -> None:
     """
     from huggingface_hub import snapshot_download
 
+    _check_name(name)
     check_target(out, overwrite=overwrite, kind="encoder")
     with published(out, overwrite=overwrite, kind="encoder") as directory:
         with _hub_errors(name):
@@ -76,6 +80,11 @@ def _card(directory: Path, name: str) -> str:
             "expected, such as RUN/onnx/query_encoder or RUN/query_encoder"
         )
     return f"---\ntags: [{tags}, swiftlet]\n---\n\n# {name.rpartition('/')[2]}\n\n{about}"
+
+
+def _check_name(name: str) -> None:
+    if not _NAME.fullmatch(name):
+        raise InvalidArgumentError(f"the name on the hub is {name!r}; OWNER/NAME is expected")
 
 
 def _check(directory: Path) -> Manifest:

@@ -39,12 +39,14 @@ class PassageSplitter:
         if not smallest <= self.max_tokens <= self.tokenizer.max_tokens:
             raise InvalidArgumentError(
                 f"a passage of {self.max_tokens} tokens is out of range: this encoder takes "
-                f"{smallest} to {self.tokenizer.max_tokens}"
+                f"{smallest} to {self.tokenizer.max_tokens} (--passage-tokens, in a recipe "
+                "passages.tokens)"
             )
         if not 0 <= self.overlap_tokens <= self.max_tokens // 2:
             raise InvalidArgumentError(
                 f"an overlap of {self.overlap_tokens} tokens is out of range: passages of "
-                f"{self.max_tokens} tokens may overlap by 0 to {self.max_tokens // 2}"
+                f"{self.max_tokens} tokens may overlap by 0 to {self.max_tokens // 2} "
+                "(--overlap-tokens, in a recipe passages.overlap_tokens)"
             )
 
     @property

@@ -60,7 +60,7 @@ def test_the_encoder_of_the_index_is_used_if_none_is_named(
             "SWIFTLET_MAX_QUEUED_QUERIES is 63; at least SWIFTLET_MAX_BATCH_QUERIES, which is 64,",
         ),
         ("LOG_LEVEL", "loud", "is 'loud'; debug, info, warning or error is expected"),
-        ("ENCODER", "absent", "SWIFTLET_ENCODER: absent is not a directory, nor an encoder that"),
+        ("ENCODER", "absent", "SWIFTLET_ENCODER: absent is not a directory, nor the name of an"),
         ("ACCESS_LOG", "perhaps", "SWIFTLET_ACCESS_LOG is 'perhaps'; true or false is expected"),
         ("INDEXES", "a", "SWIFTLET_INDEXES is no setting of Swiftlet; docs/settings.md lists"),
     ],

@@ -55,7 +55,8 @@ def run_directory(
         raise InvalidArgumentError(f"{option} and --overwrite exclude each other: pass one of them")
     if finish and not (out / BEST).is_dir():
         raise InvalidArgumentError(
-            f"{out} has no checkpoint with an evaluation to finish with: train it first"
+            f"{out} has no checkpoint to finish with: its alignment, or its first evaluation, is "
+            "not over; pass --resume instead"
         )
     if not is_main_process():
         processes().wait_for_everyone()
@@ -80,10 +81,9 @@ def run_directory(
         except KeyboardInterrupt:
             if not (out / CHECKPOINT).is_dir():
                 raise
-            advice = (
-                "interrupted: run the same command with --resume to continue, or with --finish to "
-                "take the best checkpoint so far"
-            )
+            advice = "interrupted: run the same command with --resume to continue"
+            if (out / BEST).is_dir():
+                advice += ", or with --finish to take the best checkpoint so far"
             raise KeyboardInterrupt(advice) from None
         finally:
             _restore_or_remove(earlier, out)

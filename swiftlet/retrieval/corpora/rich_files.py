@@ -2,6 +2,7 @@
 
 import io
 import logging
+import re
 from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
@@ -14,6 +15,10 @@ from swiftlet.retrieval.extras import extra
 _HTML, _WORD, _PDF = frozenset({".html", ".htm", ".xhtml"}), ".docx", ".pdf"
 RICH_SUFFIXES = _HTML | {_WORD, _PDF}
 _HEAD_BYTES = 10_000
+_LEVELS = ("h1", "h2", "h3", "h4", "h5", "h6")
+_BLOCKS = (*_LEVELS, "p", "pre", "li", "dt", "dd", "td", "th", "blockquote")
+_HEADINGS = re.compile(r"^#{1,6} ", re.MULTILINE)
+_LEAST_SHARE = 0.9
 
 
 def can_read(suffix: str) -> bool:
@@ -55,9 +60,35 @@ def _web_page(path: Path, content: bytes) -> Iterator[Part]:
         include_comments=False,
         favor_recall=True,
     )
-    if text := text or trafilatura.html2txt(content):
+    text = text or trafilatura.html2txt(content)
+    if not _HEADINGS.search(text or ""):
+        # On some layouts, the package takes the text and loses its headings and code.
+        own = _blocks(content)
+        if _HEADINGS.search(own) and len(own) >= _LEAST_SHARE * len(text or ""):
+            text = own
+    if text:
         found = trafilatura.extract_metadata(content)
         yield markdown_part(text, (found and found.title) or path.stem)
+
+
+def _blocks(content: bytes) -> str:
+    """The headings, paragraphs, items and code of a page as Markdown."""
+    import lxml.html  # type: ignore[import-untyped]
+
+    tree = lxml.html.document_fromstring(content)
+    for left_out in tree.xpath("//nav|//header|//footer|//aside|//script|//style|//form"):
+        left_out.drop_tree()
+    blocks = []
+    for element in tree.iter(*_BLOCKS):
+        if any(each.tag in _BLOCKS for each in element.iterancestors()):
+            continue
+        text = element.text_content()
+        if element.tag == "pre":
+            blocks.append(f"```\n{text.strip()}\n```")
+        elif words := " ".join(text.split()):
+            level = int(element.tag[1]) if element.tag in _LEVELS else 0
+            blocks.append(f"{'#' * level} {words}".lstrip())
+    return "\n\n".join(blocks)
 
 
 def _word(path: Path, content: bytes) -> Iterator[Part]:

@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
+from swiftlet.retrieval.corpora.csv_rows import csv_rows
 from swiftlet.retrieval.corpora.lines import LineError, SkippedLines, read_errors, refuse
 from swiftlet.retrieval.errors import CollectionError
 from swiftlet.retrieval.extras import extra
@@ -48,45 +49,41 @@ def parse_table(
 
     Only some rows are in memory at a time.
 
-    :param texts: Columns of CSV that are not read as numbers or dates.
+    :param texts: Columns of CSV that are not read as numbers.
     :raises MissingExtraError: When pyarrow is not installed.
     :raises CollectionError: When a file cannot be read; and, unless there is `skipped`, when
         `parse` raises `LineError` for a row.
     """
     number = 0
     for file in table_files(path):
-        for batch in _batches(file, texts):
-            for row in batch.to_pylist():
-                number += 1
-                filled = {name: value for name, value in row.items() if value is not None}
-                try:
-                    record = parse(filled)
-                except LineError as error:
-                    refuse(CollectionError(file, f"row {number:,}: {error}"), skipped)
-                    continue
-                yield number, record
+        is_csv = file.suffix.lower() == CSV
+        for row in csv_rows(file, texts) if is_csv else _rows(file):
+            number += 1
+            try:
+                if isinstance(row, LineError):
+                    raise row
+                record = parse(row)
+            except LineError as error:
+                refuse(CollectionError(file, f"row {number:,}: {error}"), skipped)
+                continue
+            yield number, record
 
 
-def _batches(file: Path, texts: Collection[str]) -> Iterator[Any]:
-    """The record batches of a file; of CSV, the columns `texts` stay as they are written."""
+def _rows(file: Path) -> Iterator[dict[str, Any]]:
+    for batch in _batches(file):
+        for row in batch.to_pylist():
+            yield {name: value for name, value in row.items() if value is not None}
+
+
+def _batches(file: Path) -> Iterator[Any]:
+    """The record batches of a file of Parquet or Arrow."""
     with extra("arrow"):
         import pyarrow
-        import pyarrow.csv
         import pyarrow.parquet
     with read_errors(file), _library_errors(file, pyarrow.ArrowException):
         if file.suffix.lower() == PARQUET:
             with pyarrow.parquet.ParquetFile(file, memory_map=True) as table:
                 yield from table.iter_batches(_ROWS_AT_ONCE)
-            return
-        if file.suffix.lower() == CSV:
-            # An id such as 007 is no number.
-            yield from pyarrow.csv.open_csv(
-                file,
-                parse_options=pyarrow.csv.ParseOptions(newlines_in_values=True),
-                convert_options=pyarrow.csv.ConvertOptions(
-                    column_types=dict.fromkeys(texts, pyarrow.string()), strings_can_be_null=True
-                ),
-            )
             return
         with pyarrow.memory_map(str(file)) as source:
             try:

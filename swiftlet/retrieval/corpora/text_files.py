@@ -79,18 +79,20 @@ def title_of(suffix: str, text: str) -> str:
 def _sections(text: str) -> tuple[Section, ...]:
     """The parts between headings; a short one, such as a heading alone, has the next one, too.
 
-    The heading of a part is its path from the second level on, since the title has the first.
+    The heading of a part is its path. The first heading of the text is left out, since it is the
+    title.
     """
     starts, paths, path = [0], [""], list[tuple[int, str]]()
-    at, fence = 0, ""
+    at, fence, named = 0, "", False
     for line in text.splitlines(keepends=True):
         if found := _FENCE.match(line):
             fence = "" if fence == found[1] else fence or found[1]
         elif not fence and (heading := _HEADING.fullmatch(line.rstrip("\n"))):
             level = len(heading[0].lstrip()) - len(heading[0].lstrip().lstrip("#"))
             path = [each for each in path if each[0] < level]
-            path += [(level, heading[1])] if level > 1 and heading[1] else []
-            joined = _BETWEEN.join(name for _, name in path)
+            path += [(level, heading[1] if named else "")]
+            named |= bool(heading[1])
+            joined = _BETWEEN.join(name for _, name in path if name)
             if at - starts[-1] >= _SHORTEST_SECTION:
                 starts.append(at)
                 paths.append(joined)

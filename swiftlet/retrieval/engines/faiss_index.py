@@ -38,6 +38,7 @@ SCANNED_UP_TO = 2_000_000
 The codes are in one list all the same, because FAISS filters lists only.
 """
 
+_FEWEST_CODED = 18
 _MOST_LISTS = 65_536
 _PCA_ROWS = 65_536
 _REFINE_FACTORS = (1, 2, 4, 8, 16)
@@ -84,6 +85,8 @@ class FaissIndex(Engine):
         """
         if num_passages <= EXACT_UP_TO:
             return "Flat"
+        if dim < _FEWEST_CODED:  # such short codes do not give back every passage
+            return "SQ8"
         codes = max(1, dim // 6)
         lists = 1
         if num_passages > SCANNED_UP_TO:

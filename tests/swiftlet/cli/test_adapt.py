@@ -128,7 +128,7 @@ def test_an_interrupted_adaptation_goes_on(
     ("options", "complaint"),
     [
         (["--student", "{other}"], "(by the encoder 'all-MiniLM-L6-v2')"),
-        (["--student", "absent"], "absent is not a directory, nor an encoder that ships"),
+        (["--student", "absent"], "absent is not a directory, nor the name of an encoder"),
         (["--encoder", LOOKUP_QUERY_ENCODER.name], "the index was built by the encoder 'all-Mini"),
         (["--queries", "absent.txt"], "absent.txt: there is no such file"),
         (["--qrels", "qrels.tsv"], "--qrels are for the queries of one file: pass one --queries"),

@@ -182,6 +182,7 @@ def test_what_cannot_be_uploaded_or_found_is_named(
         return refused.stderr
 
     assert "has neither manifest.json nor modules.json" in refusal("push-to-hub", tmp_path, "a/b")
+    assert "is 'b'; OWNER/NAME is expected" in refusal("push-to-hub", LOOKUP_QUERY_ENCODER, "b")
     damaged = Path(shutil.copytree(LOOKUP_QUERY_ENCODER, tmp_path / "damaged"))
     (damaged / "tokenizer.json").write_text("{}")
     assert "tokenizer.json" in refusal("push-to-hub", damaged, "owner/damaged")

@@ -296,12 +296,44 @@ def test_of_many_columns_only_some_are_listed(tmp_path: Path) -> None:
         list(documents_of(tmp_path / "wide.csv", fields=Fields(id="c0", text=("body",))))
 
 
+def test_bad_rows_of_csv_are_left_out_and_columns_of_numbers_are_numbers(tmp_path: Path) -> None:
+    rows = [
+        "_id,text,year,price,code,open,mixed",
+        '007,"bees, and\nwasps",1999,1.50,01234,True,1',
+        "too,short",
+        "8,tea,-3,2,98765,false,x",
+        "9,,2000,1e3,00000,true,",
+        "10,a\xff,2000,1,1,true,1",
+        "11,honey,unknown,,,,",
+    ]
+    content = "\ufeff" + "\r\n".join(rows)
+    file = tmp_path / "rows.csv"
+    file.write_bytes(content.encode().replace("\xff".encode(), b"\xff"))
+    skipped = SkippedLines()
+    found = {each.document_id: each for each in documents_of(file, skipped=skipped)}
+    assert skipped.count == 3
+    assert [*found] == ["007", "8", "11"]
+    assert found["007"].text == "bees, and\nwasps"
+    assert found["007"].metadata == {
+        "year": "1999", "price": 1.5, "code": "01234", "open": True, "mixed": "1"
+    }  # fmt: skip
+    assert found["8"].metadata == {
+        "year": "-3", "price": 2, "code": "98765", "open": False, "mixed": "x"
+    }  # fmt: skip
+    assert found["11"].metadata == {"year": "unknown"}
+
+
 @pytest.mark.parametrize(
     ("content", "problem"),
     [
-        (b"_id,text\n1,a,b\n", "cannot be read: CSV parse error"),
-        (b"_id,text\n1,\xff\xfe\n", "cannot be read"),
+        (b"_id,text\n1,a,b\n", "row 1: there are 3 columns where 2 are expected"),
+        (b"_id,text\n1,a\n2,\xff\xfe\n", "row 2: not valid UTF-8: save the file as UTF-8"),
+        (b'_id,text\n1,a\n2,"b\n3,c\n', "row 2: a quote is not closed"),
         (b"_id,text\n", "there is no valid document"),
+        (b"", "there is no head"),
+        (b"_id;text\n1;a\n", "the columns are separated by ';': separate them by commas"),
+        (b"_id,text,text\n1,a,b\n", "the column 'text' is there twice"),
+        ("_id,text\n1,a\n".encode("utf-16"), "the text is UTF-16: save it as UTF-8"),
     ],
 )
 def test_bad_csv_is_refused_in_a_sentence(content: bytes, problem: str, tmp_path: Path) -> None:
@@ -309,3 +341,34 @@ def test_bad_csv_is_refused_in_a_sentence(content: bytes, problem: str, tmp_path
     with pytest.raises(CollectionError, match=problem) as caught:
         list(read_documents(tmp_path / "bad.csv"))
     assert "\n" not in f"{caught.value}"
+
+
+@pytest.mark.parametrize("inside", ["{}", "<div>{}</div>", "<main>{}</main>"])
+@pytest.mark.parametrize("count", [2, 6, 15, 40])
+def test_headings_and_code_of_a_page_stay_in_every_layout(
+    inside: str, count: int, tmp_path: Path
+) -> None:
+    words = " ".join(f"Sentence {n} says how the program is installed." for n in range(count))
+    content = inside.format(
+        f"<h1>Guide</h1><p>{words}</p><h2>Install</h2><p>{words}</p><pre># x\nrun me</pre>"
+        f"<h2>Use</h2><p>{words}</p>"
+    )
+    page = f"<nav><ul><li><a href='/'>Home</a></li></ul></nav>{content}<footer>Imprint</footer>"
+    (tmp_path / "page.html").write_text(f"<html><body>{page}</body></html>")
+    (document,) = documents_of(tmp_path)
+    assert document.title == "Guide"
+    assert document.sections[-1].heading == "Use"
+    assert document.text.count(words) == 3
+    assert "run me" in document.text
+    assert "Imprint" not in document.text
+
+
+def test_only_the_heading_that_is_the_title_is_left_out_of_paths(tmp_path: Path) -> None:
+    long = "Many words about this. " * 20
+    (tmp_path / "two.md").write_text(
+        f"# Alpha\n{long}\n## Sub\n{long}\n# Beta\n{long}\n## Sub\n{long}\n### Deep\n{long}\n"
+    )
+    (document,) = documents_of(tmp_path)
+    assert document.title == "Alpha"
+    found = [section.heading for section in document.sections]
+    assert found == ["", "Sub", "Beta", "Beta > Sub", "Beta > Sub > Deep"]

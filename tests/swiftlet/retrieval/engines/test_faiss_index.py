@@ -311,7 +311,7 @@ def test_every_size_and_width_has_an_index_that_can_be_trained(num_passages, dim
         assert 39 * int(found[1]) <= FaissIndex.training_size(num_passages) <= num_passages
 
 
-@pytest.mark.parametrize("dim", [32, 48, 100, 384])
+@pytest.mark.parametrize("dim", [6, 17, 18, 32, 48, 100, 384])
 @pytest.mark.parametrize("num_passages", [EXACT_UP_TO + 1, SCANNED_UP_TO + 1])
 def test_faiss_builds_the_type_for_any_width(dim, num_passages):
     embeddings = np.random.default_rng(0).normal(size=(1000, dim)).astype(np.float32)
