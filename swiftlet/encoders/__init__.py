@@ -47,15 +47,9 @@ def obtained() -> Path:
 def find(encoder: Path) -> Path:
     """The directory of an encoder: a path, or the name of one that ships or was obtained.
 
-    :raises InvalidArgumentError: When it is a name, but neither of a directory nor of one of these;
-        or looks like a name on the hub.
+    :raises InvalidArgumentError: When it is a name, but neither of a directory nor of one of these.
     """
     found = find_shipped(encoder)
-    if len(found.parts) == 2 and not found.is_absolute() and not found.exists():
-        raise InvalidArgumentError(
-            f"{encoder} is not a directory; if it is a model on the hub, swiftlet export {encoder} "
-            "--out ENCODER makes an encoder of it"
-        )
     if len(found.parts) == 1 and not found.exists():
         way_out = f"; run swiftlet encoders get {encoder}" if encoder.name in OBTAINABLE else ""
         raise InvalidArgumentError(

@@ -25,8 +25,8 @@ def plan(make: Make) -> Any:
 def test_sizes_and_steps_are_those_of_the_run(make: Make, plan: Any, tmp_path: Path) -> None:
     settings: dict[str, Any] = {"alignment__max_epochs": 1.3, "fine_tuning__epochs": 0.6}
     found = plan(**settings)
-    assert (found.num_pairs, found.num_queries, found.num_passages) == (32, 32, 44)
-    assert (found.num_validation_queries, found.num_searched_passages) == (12, 44)
+    assert (found.num_pairs, found.num_queries, found.num_passages) == (36, 36, 44)
+    assert (found.num_validation_queries, found.num_searched_passages) == (8, 44)
     assert found.steps_per_epoch == 4
     run(make(**settings), tmp_path / "r")
     done = {record["stage"]: record["step"] for record in records(tmp_path / "r", "step")}

@@ -207,7 +207,7 @@ def test_an_existing_index_is_only_replaced_with_overwrite(corpus: Path, tmp_pat
         (("index", "{corpus}", "--out", "{out}", "--passage-tokens", "9999"), "9999"),
         (("index", "{corpus}", "--out", "{out}", "--overlap-tokens", "100"), "0 to 64"),
         (("index", "{corpus}", "--out", "{out}", "--facet", "x"), "the fields ['kind', 'year']"),
-        (("index", "{corpus}", "--out", "{out}", "--encoder", "absent"), "nor an encoder"),
+        (("index", "{corpus}", "--out", "{out}", "--encoder", "absent"), "nor the name"),
         (("index", "{corpus}", "--out", "{out}", "--precision", "fp32"), "no fp32 model"),
         (("search", "absent", "query"), "absent"),
         (("search", "{encoder}", "query"), "'encoder', but 'index' is needed"),
