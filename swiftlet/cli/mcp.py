@@ -20,7 +20,10 @@ def mcp(
     port: Annotated[int, typer.Option(min=1, max=65535, help="Port to listen on.")] = 8001,
 ) -> None:
     """Serve an index to language models by the Model Context Protocol."""
+    import signal
+
     import swiftlet
+    from service.server import listen
     from swiftlet.retrieval.extras import extra
 
     with extra("mcp"):
@@ -28,7 +31,11 @@ def mcp(
     with swiftlet.open(index, encoder=encoder) as searcher:
         server = mcp_server(searcher)
         if http:
+            with listen(host, port):  # a port in use is refused in one sentence
+                pass
             messages.print(f"Tools on http://{host}:{port}/mcp - stop with Ctrl-C")
             server.run("streamable-http", host=host, port=port)
         else:
+            # Otherwise Ctrl-C would wait for the next line of input.
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
             server.run("stdio")

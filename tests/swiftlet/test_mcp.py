@@ -1,5 +1,6 @@
 """An index as tools of the Model Context Protocol, with the protocol's own client."""
 
+import json
 import os
 import signal
 import socket
@@ -133,6 +134,30 @@ def test_a_client_searches_and_reads_over_http(index: Path, free_port: int) -> N
         finally:
             server.send_signal(signal.SIGINT)
         assert server.wait(20) in (0, 130)
+
+
+def test_ctrl_c_ends_a_server_that_waits_for_input(index: Path) -> None:
+    command = [sys.executable, "-m", "swiftlet", "mcp", index]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(command, text=True, **pipes) as server:
+        assert server.stdin is not None
+        assert server.stdout is not None
+        ping = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
+        server.stdin.write(f"{json.dumps(ping)}\n")
+        server.stdin.flush()
+        assert server.stdout.readline()
+        server.send_signal(signal.SIGINT)
+        assert server.wait(10) == -signal.SIGINT
+        assert server.stderr is not None
+        assert "Traceback" not in server.stderr.read()
+
+
+def test_a_port_in_use_is_refused(index: Path) -> None:
+    with socket.socket() as used:
+        used.bind(("127.0.0.1", 0))
+        used.listen()
+        port = used.getsockname()[1]
+        assert f"{port}" in refusal(run("mcp", index, "--http", "--port", port))
 
 
 def test_an_index_that_is_not_there_is_named(tmp_path: Path) -> None:

@@ -87,7 +87,7 @@ def _ranges(condition: Condition, fields: FilterFields) -> Iterator[str]:
 
 
 def _in_column(path: str, keys: KeyRange, fields: FilterFields) -> str:
-    """The rows whose value is in a range; a document has at most one value of this field."""
+    """The rows with a value in a range. A document has at most one value of this field."""
     whole = field_keys(path)
     if keys == whole:
         return with_values(path, fields)
@@ -102,7 +102,7 @@ def _in_column(path: str, keys: KeyRange, fields: FilterFields) -> str:
 
 
 def _of_integers(column: str, first: bytes, end: bytes) -> str:
-    """The rows whose number or date is in a range of keys; an empty key stands for no bound.
+    """The rows with a number or a date in a range of keys. An empty key stands for no bound.
 
     A key has 8 bytes, and the next one after it has 9.
     """
