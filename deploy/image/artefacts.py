@@ -24,16 +24,16 @@ def main() -> None:
     index, encoder, out = map(Path, sys.argv[1:])
     out.mkdir()
     try:
-        if is_given(encoder, "encoder"):
-            shutil.copytree(encoder, out / "encoder")
-            encoder = out / "encoder"
-        else:
-            encoder = encoders.of_index(index)
         if is_given(index, "index"):
             shutil.copytree(index, out / "index")
         else:
             documents, settings = read_standard_library(), BuildSettings(facets=FACETS)
             build_index(documents, encoders.DEFAULT_ENCODER, out / "index", settings)
+        if is_given(encoder, "encoder"):
+            shutil.copytree(encoder, out / "encoder")
+            encoder = out / "encoder"
+        else:
+            encoder = encoders.of_index(out / "index")
         Searcher.open(out / "index", encoder).close()
     except RetrievalError as error:
         sys.exit(f"artefacts.py: {error}")

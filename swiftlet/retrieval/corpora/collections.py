@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from swiftlet.retrieval.corpora.archives import ZIP, unzipped
-from swiftlet.retrieval.corpora.fields import Fields
+from swiftlet.retrieval.corpora.fields import ID_FIELDS, Fields
 from swiftlet.retrieval.corpora.files import (
     FILE_SUFFIXES,
     files_of,
@@ -30,6 +30,7 @@ from swiftlet.retrieval.corpora.lines import (
     COMPRESSED_SUFFIXES,
     LineError,
     SkippedLines,
+    open_bytes,
     parse_lines,
     read_errors,
     refuse,
@@ -44,6 +45,7 @@ from swiftlet.retrieval.corpora.records import (
 from swiftlet.retrieval.corpora.rich_files import RICH_SUFFIXES
 from swiftlet.retrieval.corpora.row_records import document_from_row
 from swiftlet.retrieval.corpora.tables import (
+    CSV,
     TABLE_SUFFIXES,
     is_saved_dataset,
     parse_table,
@@ -70,6 +72,7 @@ __all__ = [
 
 
 _WILD = re.compile(r"[*?[]")
+_LONGEST_HEAD = 1 << 20
 
 
 class _Format(Enum):
@@ -83,6 +86,8 @@ class _Format(Enum):
     ARCHIVE = "an archive"
 
 
+_WITH_FIELDS = (_Format.JSONL, _Format.TABLE, _Format.ARCHIVE)
+_DOCUMENTS_BEFORE_CHECK = 1_000
 _LINES = {".jsonl": _Format.JSONL, ".ndjson": _Format.JSONL, ".tsv": _Format.TSV}
 _SUFFIXES = {**_LINES, ZIP: _Format.ARCHIVE}
 _SUFFIXES |= dict.fromkeys(FILE_SUFFIXES, _Format.FILE)
@@ -104,8 +109,9 @@ def read_documents(
     - a BEIR folder (has corpus.jsonl),
     - a .jsonl file: one object per line with "_id" (or "id", "document_id"), "text", optionally
       "title" and "metadata"; further fields become metadata,
-    - a .tsv file: MS MARCO's passages (pid, text) or documents (docid, url, title, body),
-    - a .parquet or .arrow file, a .csv file with a head, or a folder that `save_to_disk` of
+    - a .tsv file without a head: MS MARCO's passages (pid, text) or documents (docid, url, title,
+      body),
+    - a .parquet or .arrow file, a .csv or .tsv file with a head, or a folder that `save_to_disk` of
       Hugging Face's datasets wrote, with columns as the fields of a line of JSON,
     - a folder of files, or one file: text (.txt, .rst), Markdown (.md, .markdown), HTML (.html,
       .htm, .xhtml), Word (.docx) and PDF; a page of a PDF is a document, another file is one,
@@ -113,21 +119,23 @@ def read_documents(
     - a pattern of such files, "data/*.jsonl.gz", which are read in the order of their names,
     - `irds:NAME`, a dataset of ir_datasets, which is downloaded if need be.
 
-    The .jsonl and .tsv files may be compressed (.gz, .zst).
+    The .jsonl, .csv and .tsv files may be compressed (.gz, .zst).
 
     :param skipped: Collects the bad lines, which are then left out.
-    :param fields: The names of the fields of JSON lines and tables, if they are others.
+    :param fields: The names of the fields of JSON lines and tables, if they are others. Then a .tsv
+        file has a head.
     :raises CollectionError: When `path` is none of these or cannot be read (at once, before the
         first document); when there is no valid document; and, unless there is `skipped`, when a
-        line is bad: not valid, no id, an id that came before, neither text nor title.
+        line is bad: not valid, no id, an id that came before, neither text nor title. After the
+        first 1,000 documents, or all, when none has one of the `fields`.
     :raises MissingExtraError: When a package that reads this format is not installed.
     """
-    sources = [_recognise(each, "docs") for each in _matching(path)]
-    for source, layout in sources:
-        if fields is not None and layout not in (_Format.JSONL, _Format.TABLE):
-            raise CollectionError(
-                source, f"fields can be named of JSON lines and tables, not of {layout.value}"
-            )
+    sources = [_recognise(each, "docs", fields) for each in _matching(path)]
+    if fields is not None and not any(layout in _WITH_FIELDS for _, layout in sources):
+        source, layout = sources[0]
+        raise CollectionError(
+            source, f"fields can be named of JSON lines and tables, not of {layout.value}"
+        )
     return _valid_documents(sources, skipped, fields)
 
 
@@ -229,7 +237,7 @@ def _matching(path: Path | Sequence[Path]) -> list[Path]:
     return found
 
 
-def _recognise(path: Path, entity: Entity) -> tuple[Path, _Format]:
+def _recognise(path: Path, entity: Entity, fields: Fields | None = None) -> tuple[Path, _Format]:
     """The file or folder to read for a path, and its format."""
     if is_dataset(path):
         check_dataset(path, entity)
@@ -251,16 +259,26 @@ def _recognise(path: Path, entity: Entity) -> tuple[Path, _Format]:
     suffixes = [suffix.lower() for suffix in path.suffixes]
     compressed = suffixes[-1:] and suffixes[-1] in COMPRESSED_SUFFIXES
     layout = _SUFFIXES.get("".join(suffixes[-2:-1] if compressed else suffixes[-1:]))
-    if layout is None or (compressed and layout not in (_Format.JSONL, _Format.TSV)):
+    compressible = layout in (_Format.JSONL, _Format.TSV) or CSV in suffixes[-2:]
+    if layout is None or (compressed and not compressible):
         others = TEXT_SUFFIXES if entity == "queries" else {*TABLE_SUFFIXES, *FILE_SUFFIXES}
         raise CollectionError(
             path,
             "not recognised: it must be a BEIR folder, a folder of files, irds:NAME, or a "
-            f"file that ends in .jsonl, .ndjson, .tsv (or these with "
-            f"{' or '.join(COMPRESSED_SUFFIXES)}), "
+            f"file that ends in {', '.join(_LINES)}{f', {CSV}' * (entity == 'docs')} "
+            f"(or these with {' or '.join(COMPRESSED_SUFFIXES)}), "
             f"{', '.join(sorted(others))}" + f", {ZIP}" * (entity == "docs"),
         )
+    if layout is _Format.TSV and entity == "docs" and (fields or _has_head(path)):
+        return path, _Format.TABLE
     return path, layout
+
+
+def _has_head(path: Path) -> bool:
+    """Whether the first line of tab-separated columns names an id and a text."""
+    with read_errors(path), open_bytes(path) as file:
+        names = file.readline(_LONGEST_HEAD).decode("utf-8-sig", "replace").rstrip().split("\t")
+    return "text" in names and not set(names).isdisjoint(ID_FIELDS)
 
 
 def _valid_documents(
@@ -268,16 +286,27 @@ def _valid_documents(
     skipped: SkippedLines | None,
     fields: Fields | None,
 ) -> Iterator[Document]:
-    found, seen = False, SeenIds()
+    count, seen = 0, SeenIds()
     for source, layout in sources:
         for document in _documents(source, layout, seen, skipped, fields, alone=len(sources) == 1):
-            found = True
+            count += 1
             yield document
-    if not found:
+            if count == _DOCUMENTS_BEFORE_CHECK:
+                _check_fields(fields, source)
+    _check_fields(fields, sources[-1][0])
+    if not count:
         is_folder = any(layout is _Format.FOLDER for _, layout in sources)
         kinds = f" ({', '.join(sorted(FILE_SUFFIXES))})" if is_folder else ""
         place = sources[0][0] if len(sources) == 1 else "the corpus"
         raise CollectionError(place, f"there is no valid document{kinds}")
+
+
+def _check_fields(fields: Fields | None, source: Path) -> None:
+    try:
+        if fields is not None:
+            fields.check()
+    except LineError as error:
+        raise CollectionError(source, f"{error}") from error
 
 
 def _documents(
@@ -295,10 +324,10 @@ def _documents(
             documents = read_folder(path, skipped, named_from=path if alone else path.parent)
             yield from documents if alone else _unique_files(path, documents, seen, skipped)
         case _Format.TEXT | _Format.FILE:
-            yield from _unique_files(path, read_file(path), seen, skipped)
+            yield from _unique_files(path, read_file(path, skipped), seen, skipped)
         case _Format.ARCHIVE:
             with unzipped(path, skipped) as inside:
-                parts = _recognise(inside, "docs")
+                parts = _recognise(inside, "docs", fields)
                 yield from _documents(*parts, seen, skipped, fields, alone=alone)
         case _Format.TABLE:
             yield from unique(

@@ -1,4 +1,4 @@
-"""Rows of CSV files."""
+"""Rows of CSV files, and of files with tabs in place of the commas."""
 
 import csv
 import io
@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator
 from itertools import chain, islice
 from pathlib import Path
 
-from swiftlet.retrieval.corpora.lines import LineError, read_errors
+from swiftlet.retrieval.corpora.lines import LineError, open_bytes, read_errors
 from swiftlet.retrieval.errors import CollectionError, shown
 from swiftlet.retrieval.text import has_lone_surrogate
 
@@ -29,12 +29,13 @@ def csv_rows(file: Path, texts: Collection[str] = ()) -> Iterator[Row | LineErro
     :raises CollectionError: When the file cannot be read, or has no good head.
     """
     csv.field_size_limit(2**31 - 1)
-    with read_errors(file), file.open("rb") as content:
+    with read_errors(file), open_bytes(file) as content:
         if content.peek(2)[:2] in _UTF_16:
             raise CollectionError(file, "the text is UTF-16: save it as UTF-8")
         lines = io.TextIOWrapper(content, "utf-8-sig", "surrogateescape", newline="")
-        rows = _parsed(csv.reader(lines, strict=True))
-        head = _head(file, next(rows, []))
+        separator = "\t" if ".tsv" in map(str.lower, file.suffixes[-2:]) else ","
+        rows = _parsed(csv.reader(lines, strict=True, delimiter=separator))
+        head = _head(file, next(rows, []), separator)
         first = list(islice(rows, _JUDGED_ROWS))
         good = [row for row in first if isinstance(row, list) and len(row) == len(head)]
         kinds = [
@@ -59,12 +60,13 @@ def _parsed(reader: Iterator[Cells]) -> Iterator[Cells | LineError]:
             yield row
 
 
-def _head(file: Path, head: Cells | LineError) -> Cells:
+def _head(file: Path, head: Cells | LineError, separator: str) -> Cells:
     if isinstance(head, LineError) or not head:
         raise CollectionError(file, "there is no head with the names of the columns")
-    if len(head) == 1 and (found := re.search("[;\t|]", head[0])):
+    if len(head) == 1 and (found := re.search("[;\t|,]", head[0])):
+        wanted = "commas" if separator == "," else "tabs"
         raise CollectionError(
-            file, f"the columns are separated by {found[0]!r}: separate them by commas"
+            file, f"the columns are separated by {found[0]!r}: separate them by {wanted}"
         )
     if twice := sorted({name for name in head if head.count(name) > 1}):
         raise CollectionError(file, f"the column {shown(twice[0])} is there twice: rename one")

@@ -1,7 +1,7 @@
 """The fields of rows and lines that hold the id, the title, the text and the metadata."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from swiftlet.retrieval.corpora.lines import LineError
@@ -24,6 +24,7 @@ class Fields:
     title: str | None = None
     text: Sequence[str] = ()
     metadata: Sequence[str] = ()
+    _found: dict[str, None] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @property
     def texts(self) -> list[str]:
@@ -36,6 +37,7 @@ class Fields:
         :raises LineError: When the id or all fields of the text are missing.
         """
         rest = dict(record)
+        self._found.update(dict.fromkeys(record))
         found: dict[str, Any] = {}
         if self.id is not None:
             found[ID_FIELDS[0]] = _taken(rest, self.id, record)
@@ -49,11 +51,24 @@ class Fields:
             rest = {name: value for name, value in rest.items() if name in kept}
         return rest | found
 
+    def check(self) -> None:
+        """Check that each field was in one of the records so far.
+
+        :raises LineError: When one was in none of them.
+        """
+        named = {*([self.title] if self.title else ()), *self.text, *self.metadata}
+        if self._found and (missing := sorted(named - self._found.keys())):
+            raise _no_field(missing[0], self._found)
+
+
+def _no_field(name: str, record: Collection[str]) -> LineError:
+    names = ", ".join(map(str, [*record][:_MOST_NAMES]))
+    more = f" and {len(record) - _MOST_NAMES} more" if len(record) > _MOST_NAMES else ""
+    return LineError(f"there is no {shown(name)}; the fields are {names}{more}")
+
 
 def _taken(rest: dict[str, Any], name: str, record: Mapping[str, Any]) -> Any:
     """The value of a field, which is removed from the `rest` of a record."""
     if name not in rest:
-        names = ", ".join(map(str, [*record][:_MOST_NAMES]))
-        more = f" and {len(record) - _MOST_NAMES} more" if len(record) > _MOST_NAMES else ""
-        raise LineError(f"there is no {shown(name)}; the fields are {names}{more}")
+        raise _no_field(name, record)
     return rest.pop(name)

@@ -21,14 +21,15 @@ from swiftlet.retrieval.types import Document
 FILE_SUFFIXES = TEXT_SUFFIXES | RICH_SUFFIXES
 
 
-def read_file(path: Path) -> Iterator[Document]:
+def read_file(path: Path, skipped: SkippedLines | None = None) -> Iterator[Document]:
     """The document of a file, or the pages of a PDF; the id begins with the file's name.
 
+    :param skipped: Collects the errors of pages, which are then left out.
     :raises CollectionError: When it cannot be read, has no text, is longer than `LONGEST_BYTES`,
-        or its name cannot be an id.
+        or its name cannot be an id; and, unless there is `skipped`, when some pages have no text.
     :raises MissingExtraError: When a package that reads this kind is not installed.
     """
-    return _read(path, path.parent)
+    return _read(path, path.parent, skipped)
 
 
 def read_folder(
@@ -50,7 +51,7 @@ def read_folder(
                 _check_is_within(path, folder)
             if is_folder or not _is_readable(path):
                 continue
-            documents = [*_read(path, named_from or folder)]
+            documents = [*_read(path, named_from or folder, skipped)]
         except CollectionError as error:
             refuse(error, skipped)
         else:
@@ -108,7 +109,7 @@ def _check_is_within(path: Path, folder: Path) -> None:
         raise CollectionError(path, "it is a link to a place outside the folder")
 
 
-def _read(path: Path, folder: Path) -> Iterator[Document]:
+def _read(path: Path, folder: Path, skipped: SkippedLines | None) -> Iterator[Document]:
     try:
         name = check_id(path.relative_to(folder).as_posix(), "file name")
     except LineError as error:
@@ -125,5 +126,8 @@ def _read(path: Path, folder: Path) -> Iterator[Document]:
     else:
         parts = iter([text_part(path, content)])
     for part in parts:
+        if isinstance(part, CollectionError):
+            refuse(part, skipped)
+            continue
         metadata = {"file": name, **part.metadata} if part.place else part.metadata
         yield Document(f"{name}{part.place}", part.text, part.title, metadata, part.sections)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, TypeVar, cast
+from typing import TypeVar
 
 from swiftlet.retrieval.errors import CollectionError
 from swiftlet.retrieval.extras import extra
@@ -100,7 +100,7 @@ def read_errors(path: Path) -> Iterator[None]:
 
 def _numbered(path: Path) -> Iterator[tuple[int, bytes]]:
     number = 0
-    with read_errors(path), _open(path) as file:
+    with read_errors(path), open_bytes(path) as file:
         while content := file.readline(LONGEST_BYTES + 1):
             number += 1
             if len(content) > LONGEST_BYTES:
@@ -110,9 +110,10 @@ def _numbered(path: Path) -> Iterator[tuple[int, bytes]]:
             yield number, content.rstrip(b"\r\n")
 
 
-def _open(path: Path) -> IO[bytes]:
+def open_bytes(path: Path) -> io.BufferedReader | gzip.GzipFile:
+    """Open a file, plain or compressed as its suffix says."""
     if path.suffix.lower() == ".gz":
-        return cast("IO[bytes]", gzip.open(path, "rb"))
+        return gzip.GzipFile(path)
     if path.suffix.lower() == ".zst":
         with extra("arrow"):
             import pyarrow

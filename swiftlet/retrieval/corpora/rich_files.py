@@ -19,6 +19,8 @@ _LEVELS = ("h1", "h2", "h3", "h4", "h5", "h6")
 _BLOCKS = (*_LEVELS, "p", "pre", "li", "dt", "dd", "td", "th", "blockquote")
 _HEADINGS = re.compile(r"^#{1,6} ", re.MULTILINE)
 _LEAST_SHARE = 0.9
+_MOST_PAGES = 10
+_RECOGNISE = "have its text recognised first (OCR)"
 
 
 def can_read(suffix: str) -> bool:
@@ -27,21 +29,26 @@ def can_read(suffix: str) -> bool:
     return find_spec(package) is not None
 
 
-def rich_parts(path: Path, content: bytes) -> Iterator[Part]:
+def rich_parts(path: Path, content: bytes) -> Iterator[Part | CollectionError]:
     """The document of an HTML or Word file, or those of the pages of a PDF.
+
+    An error stands for pages that have pictures and no text, in a PDF of which others have text.
 
     :raises CollectionError: When it is damaged or encrypted, or has no text.
     :raises MissingExtraError: When the package that reads it is not installed.
     """
-    readers: dict[str, Callable[[Path, bytes], Iterator[Part]]] = {_WORD: _word, _PDF: _pages}
+    readers: dict[str, Callable[[Path, bytes], Iterator[Part | CollectionError]]] = {
+        _WORD: _word,
+        _PDF: _pages,
+    }
     with extra("files"):
         found = False
         for part in readers.get(path.suffix.lower(), _web_page)(path, content):
-            found = True
-            yield part
+            found |= isinstance(part, Part)
+            if found:
+                yield part
     if not found:
-        scanned = ": if it is scanned, have its text recognised first (OCR)"
-        problem = scanned if path.suffix.lower() == _PDF else ""
+        problem = f": if it is scanned, {_RECOGNISE}" if path.suffix.lower() == _PDF else ""
         raise CollectionError(path, f"the file has no text{problem}")
 
 
@@ -116,18 +123,30 @@ def _block(block: Any) -> str:
     return str(block.text)
 
 
-def _pages(path: Path, content: bytes) -> Iterator[Part]:
-    """The pages of a PDF that have text."""
+def _pages(path: Path, content: bytes) -> Iterator[Part | CollectionError]:
+    """The pages of a PDF that have text, and an error for those that have pictures alone."""
     import pypdfium2
+    from pypdfium2.raw import FPDF_PAGEOBJ_IMAGE
 
     try:
         with pypdfium2.PdfDocument(content) as document:
             title = document.get_metadata_dict().get("Title") or path.stem
+            pictures = []
             for number, page in enumerate(document, start=1):
                 text = page.get_textpage().get_text_range().replace("\r\n", "\n").strip()
                 if text:
                     place = {"page": number, "pages": len(document)}
                     yield Part(text, title, place=f"#page={number}", metadata=place)
+                elif any(page.get_objects(filter=[FPDF_PAGEOBJ_IMAGE])):
+                    pictures.append(f"{number:,}")
+        if pictures:
+            pages = (
+                f"{'pages' if len(pictures) > 1 else 'page'} {', '.join(pictures[:_MOST_PAGES])}"
+            )
+            more = (
+                f" and {len(pictures) - _MOST_PAGES:,} more" if len(pictures) > _MOST_PAGES else ""
+            )
+            yield CollectionError(path, f"no text on {pages}{more}, only pictures: {_RECOGNISE}")
     except pypdfium2.PdfiumError as error:
         problem = f"cannot be read as a PDF: {error}"
         if "password" in f"{error}":

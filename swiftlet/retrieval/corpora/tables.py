@@ -1,4 +1,4 @@
-"""Rows of Parquet, Arrow and CSV files, and of datasets that Hugging Face's datasets has saved."""
+"""Rows of Parquet, Arrow, CSV and TSV files, and of saved datasets of Hugging Face."""
 
 import json
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -56,8 +56,8 @@ def parse_table(
     """
     number = 0
     for file in table_files(path):
-        is_csv = file.suffix.lower() == CSV
-        for row in csv_rows(file, texts) if is_csv else _rows(file):
+        of_arrow = file.is_dir() or file.suffix.lower() in (PARQUET, ARROW)
+        for row in _rows(file) if of_arrow else csv_rows(file, texts):
             number += 1
             try:
                 if isinstance(row, LineError):

@@ -1,7 +1,9 @@
 """HTML, Word, PDF and CSV files as documents, alone and in a folder."""
 
 import base64
+import gzip
 import io
+import itertools
 import shutil
 import sqlite3
 import sys
@@ -30,6 +32,7 @@ from swiftlet.retrieval.errors import CollectionError, MissingExtraError
 from swiftlet.retrieval.types import Document
 from tests.command_line import refusal, swiftlet
 
+PICTURE = "a picture"
 WORDS = "Ferns grow in the shade of old trees, and their spores travel with the wind. " * 6
 PAGE = f"""<html><head><title>Ferns - A site about plants</title></head><body>
 <nav><ul><li><a href="/">Home</a></li><li><a href="/shop">Shop</a></li></ul></nav>
@@ -67,7 +70,10 @@ def write_pdf(path: Path, *texts: str) -> None:
     with rc_context({"pdf.fonttype": 42}), PdfPages(path) as pages:
         for text in texts:
             figure = Figure()
-            figure.text(0.1, 0.5, text)
+            if text == PICTURE:
+                figure.figimage([[0.0, 1.0], [1.0, 0.0]])
+            else:
+                figure.text(0.1, 0.5, text)
             pages.savefig(figure)
 
 
@@ -208,9 +214,19 @@ def test_a_bad_file_is_named_and_the_others_are_read(
 
 
 def test_a_scanned_pdf_is_named(tmp_path: Path) -> None:
-    write_pdf(tmp_path / "scan.pdf", "", "")
+    write_pdf(tmp_path / "scan.pdf", PICTURE, "")
     with pytest.raises(CollectionError, match=r"no text: if it is scanned, .* \(OCR\)"):
         only(tmp_path / "scan.pdf")
+
+
+def test_pages_of_pictures_are_named_and_the_others_are_read(tmp_path: Path) -> None:
+    write_pdf(tmp_path / "half.pdf", "Lichens", PICTURE, "", PICTURE)
+    with pytest.raises(CollectionError, match=r"no text on pages 2, 4, only pictures: have its"):
+        list(read_documents(tmp_path))
+    for path in (tmp_path, tmp_path / "half.pdf"):
+        skipped = SkippedLines()
+        assert [each.text for each in read_documents(path, skipped=skipped)] == ["Lichens"]
+        assert skipped.count == 1
 
 
 def test_files_that_are_not_read_are_counted(tmp_path: Path) -> None:
@@ -264,6 +280,47 @@ def test_json_lines_have_fields_of_other_names(tmp_path: Path) -> None:
     fields = Fields(id="key", text=("body",), metadata=("b", "id"))
     (found,) = documents_of(tmp_path / "a.jsonl", fields=fields)
     assert found == Document("k", "Text", "", {"b": 2, "id": 5})
+
+
+def test_fields_are_named_of_a_table_beside_a_folder(tmp_path: Path) -> None:
+    (tmp_path / "books.csv").write_text(CSV)
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "notes" / "a.txt").write_text("A note.")
+    fields = Fields(id="isbn", text=("name",))
+    found = documents_of([tmp_path / "books.csv", tmp_path / "notes"], fields=fields)
+    assert [each.document_id for each in found] == ["007", "008", "009", "notes/a.txt"]
+    with zipfile.ZipFile(tmp_path / "books.zip", "w") as archive:
+        archive.writestr("books.csv", CSV)
+    zipped = documents_of(tmp_path / "books.zip", fields=fields)
+    assert [each.text for each in zipped] == ["First", "Second", "Third"]
+
+
+@pytest.mark.parametrize("fields", [Fields(title="nosuch"), Fields(metadata=("a", "nosuch"))])
+@pytest.mark.parametrize("lines", [3, 1_500])
+def test_a_field_that_no_document_has_is_named(lines: int, fields: Fields, tmp_path: Path) -> None:
+    rows = (f'{{"id": "{number}", "text": "Text", "a": 1}}' for number in range(lines))
+    (tmp_path / "a.jsonl").write_text("\n".join(rows))
+    documents = documents_of(tmp_path / "a.jsonl", fields=fields)
+    good = list(itertools.islice(documents, min(lines, 1_000)))
+    with pytest.raises(CollectionError, match=r"no 'nosuch'; the fields are id, text, a$"):
+        next(documents)
+    assert len(good) == min(lines, 1_000)
+
+
+def test_columns_between_tabs_have_a_head_or_are_ms_marcos(tmp_path: Path) -> None:
+    headed, plain = tmp_path / "headed.tsv", tmp_path / "plain.tsv"
+    headed.write_text("id\ttitle\ttext\tyear\n1\tFerns\tGrow, slowly\t2019\n")
+    plain.write_text("7\tThe text of a passage\n")
+    assert only(headed) == Document("1", "Grow, slowly", "Ferns", {"year": 2019})
+    assert only(plain) == Document("7", "The text of a passage", "", {})
+    plain.write_text("key\tbody\n7\tThe text\n")
+    fields = Fields(id="key", text=("body",))
+    assert [each.text for each in documents_of(plain, fields=fields)] == ["The text"]
+    for name in ("a.csv.gz", "a.tsv.gz"):
+        between = "," if "csv" in name else "\t"
+        with gzip.open(tmp_path / name, "wt") as file:
+            file.write(f"id{between}text\n8{between}Packed\n")
+        assert only(tmp_path / name) == Document("8", "Packed", "", {})
 
 
 def test_the_command_names_fields_and_what_is_missing(tmp_path: Path) -> None:
@@ -372,3 +429,20 @@ def test_only_the_heading_that_is_the_title_is_left_out_of_paths(tmp_path: Path)
     assert document.title == "Alpha"
     found = [section.heading for section in document.sections]
     assert found == ["", "Sub", "Beta", "Beta > Sub", "Beta > Sub > Deep"]
+
+
+def test_underlined_headings_cut_markdown_and_front_matter_is_not_text(tmp_path: Path) -> None:
+    rule = f"{WORDS}\n\n---\n\n- item\n---\n\n"
+    (tmp_path / "a.md").write_text(
+        "---\ntitle: 'Ferns: a guide'\ntags: [a]\n---\n"
+        f"Shade\n-----\n\n{rule}Water\n=====\n\n{WORDS}\n\nRain\n----\n\n{WORDS}\n"
+    )
+    document = only(tmp_path / "a.md")
+    assert document.title == "Ferns: a guide"
+    assert document.text.startswith("Shade\n")
+    found = [(section.heading, document.text[section.start :][:5]) for section in document.sections]
+    assert found == [("Shade", "Shade"), ("Water", "Water"), ("Water > Rain", "Rain\n")]
+    (tmp_path / "b.md").write_text("Mosses\n======\n\nSmall.\n")
+    assert only(tmp_path / "b.md").title == "Mosses"
+    (tmp_path / "c.md").write_text("---\nnot: closed\n\nText.\n")
+    assert only(tmp_path / "c.md").text.startswith("---\n")
