@@ -168,7 +168,9 @@ def read_manifest(directory: Path, kind: str | None = None) -> Manifest:
     """
     path = directory / FILE_NAME
     if not directory.is_dir():
-        raise ManifestError(f"{directory} is not a directory")
+        is_of_hub = kind == "encoder" and len(directory.parts) == 2 and not directory.is_absolute()
+        way_out = f"; swiftlet export {directory} --out ENCODER makes one of a model" * is_of_hub
+        raise ManifestError(f"{directory} is not a directory{way_out}")
     try:
         _check_is_file(path.stat(), ManifestError(f"{path} is no regular file"))
         content = path.read_bytes()

@@ -169,6 +169,8 @@ def test_a_folder_that_is_no_artefact_or_of_another_kind_is_named(artefact, tmp_
     for path in (artefact / "a.bin", tmp_path / "nothing"):
         with pytest.raises(ManifestError, match=r"is not a directory$"):
             read_manifest(path)
+    with pytest.raises(ManifestError, match="; swiftlet export intfloat/e5-small --out ENCODER"):
+        read_manifest(Path("intfloat/e5-small"), "encoder")
 
 
 def test_a_file_that_is_missing_or_unreadable_or_of_another_size_is_named(artefact):
