@@ -1,4 +1,4 @@
-"""The embeddings of an earlier index, which a build takes for passages that are as before."""
+"""Earlier embeddings, which a build takes for passages that are as before."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
@@ -16,38 +16,23 @@ from swiftlet.retrieval.changes.log import Changes
 from swiftlet.retrieval.encoder import Encoder, OnnxEncoder
 from swiftlet.retrieval.encoding import encode_batches
 from swiftlet.retrieval.errors import ArtefactError, InvalidArgumentError
-from swiftlet.retrieval.manifest import Manifest, load_manifest
+from swiftlet.retrieval.manifest import load_manifest
 from swiftlet.retrieval.passages import encoder_text
 from swiftlet.retrieval.types import Embeddings
 
 _BLOCK_ROWS = 32
 
 
+Hashes = NDArray[np.uint64]
+
+
 class EarlierEmbeddings:
-    """The embeddings of the passages of an index, by the texts that the encoder reads."""
+    """Embeddings that were made before, by the texts that the encoder read."""
 
-    def __init__(self, index: Path, manifest: Manifest, file: EmbeddingsFile) -> None:
-        """Copy the embeddings of the index, as precise as it keeps them, into an empty `file`.
-
-        :raises ArtefactError: When the index is damaged.
-        :raises InvalidArgumentError: When its engine does not keep embeddings, or it is empty.
-        """
-        changes = Changes(index, manifest)
-        last = changes.last()
-        changes.close()
-        contents = Contents(index, manifest, last)
-        hashes = _hashes(
-            encoder_text(document.title, document.text[start:end])
-            for document in contents.documents()
-            for start, end in document.passages
-        )
-        if not len(hashes):
-            raise InvalidArgumentError(f"{index} has no passages")
-        for _ in file.append(contents.embeddings()):
-            pass
+    def __init__(self, hashes: Hashes, embeddings: Embeddings) -> None:
+        """Take the `hashes_of` texts, (n,), and their embeddings (n, width)."""
         self._order = np.argsort(hashes, kind="stable")
-        self._hashes, self._embeddings = hashes[self._order], file.rows()
-        file.path.unlink()  # the mapped rows stay
+        self._hashes, self._embeddings = hashes[self._order], embeddings
 
     def complete(
         self, corpus: StoredCorpus, first_row: int, encoder: Encoder, threads: int
@@ -56,7 +41,7 @@ class EarlierEmbeddings:
 
         The embeddings (n, width) come in blocks; `encoder` makes those of the other passages.
         """
-        hashes = _hashes(corpus.encoder_texts(first_row))
+        hashes = hashes_of(corpus.encoder_texts(first_row))
         places = np.searchsorted(self._hashes, hashes)
         places[places == len(self._hashes)] = 0
         known, rows = self._hashes[places] == hashes, self._order[places]
@@ -74,22 +59,50 @@ class EarlierEmbeddings:
 
 
 def earlier_embeddings(
-    index: Path, encoder: OnnxEncoder, file: EmbeddingsFile
+    file: EmbeddingsFile, hashes: Hashes, index: Path | None, encoder: OnnxEncoder
 ) -> EarlierEmbeddings | None:
-    """The embeddings of `index`, if there is one that this encoder has encoded.
+    """The embeddings in `file`, and those of an index that this encoder has made; None without any.
 
-    :param file: Where they are copied to.
+    :param hashes: The `hashes_of` the texts of the embeddings in the file.
+    :param index: Its embeddings, as precise as it keeps them, are appended to the file.
     """
-    file.path.unlink(missing_ok=True)
-    with suppress(ArtefactError, InvalidArgumentError):
-        manifest = load_manifest(index, "index")
-        made_by = manifest.details["encoder_fingerprint"], manifest.details["precision"]
-        if made_by == (encoder.manifest.fingerprint, encoder.precision):
-            return EarlierEmbeddings(index, manifest, file)
-    return None
+    if index is not None:
+        with suppress(ArtefactError, InvalidArgumentError):
+            hashes = np.concatenate([hashes, _copied(index, file, encoder)])
+    if not len(hashes):
+        file.path.unlink(missing_ok=True)
+        return None
+    embeddings = file.rows()[: len(hashes)]
+    file.path.unlink()  # the mapped rows stay
+    return EarlierEmbeddings(hashes, embeddings)
 
 
-def _hashes(texts: Iterable[str]) -> NDArray[np.uint64]:
+def hashes_of(texts: Iterable[str]) -> Hashes:
     """64 bits of a hash of each text, (n,)."""
     digests = (blake2b(text.encode(errors="surrogatepass"), digest_size=8) for text in texts)
     return np.fromiter((int.from_bytes(each.digest()) for each in digests), np.uint64)
+
+
+def _copied(index: Path, file: EmbeddingsFile, encoder: OnnxEncoder) -> Hashes:
+    """The hashes of the texts of an index, whose embeddings are appended to the file.
+
+    :raises ArtefactError: When the index is damaged.
+    :raises InvalidArgumentError: When its engine does not keep embeddings.
+    """
+    manifest = load_manifest(index, "index")
+    made_by = manifest.details["encoder_fingerprint"], manifest.details["precision"]
+    if made_by != (encoder.manifest.fingerprint, encoder.precision):
+        return np.empty(0, np.uint64)
+    changes = Changes(index, manifest)
+    last = changes.last()
+    changes.close()
+    contents = Contents(index, manifest, last)
+    hashes = hashes_of(
+        encoder_text(document.title, document.text[start:end])
+        for document in contents.documents()
+        for start, end in document.passages
+    )
+    if len(hashes):
+        for _ in file.append(contents.embeddings()):
+            pass
+    return hashes

@@ -5,15 +5,17 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from swiftlet.indexing.document_writer import StoredCorpus
-from swiftlet.indexing.earlier import earlier_embeddings
+from swiftlet.indexing.earlier import Hashes, earlier_embeddings, hashes_of
 from swiftlet.indexing.embeddings_file import EmbeddingsFile
 from swiftlet.indexing.progress import Progress
 from swiftlet.retrieval.encoder import OnnxEncoder
 from swiftlet.retrieval.encoding import encode_batches
 from swiftlet.retrieval.types import Embeddings
 
-_STATE_FILE, _EARLIER_FILE = "build.json", "earlier.f32"
+_STATE_FILE, _HASHES_FILE, _EARLIER_FILE = "build.json", "hashes.u64", "earlier.f32"
 
 
 def encode_corpus(
@@ -25,10 +27,11 @@ def encode_corpus(
     threads: int,
     index: Path | None = None,
 ) -> None:
-    """Complete `file`; an earlier run with the same texts and encoder may have left a part of it.
+    """Complete `file`, of which an interrupted run may have left a part.
 
-    :param index: An index. If the same encoder made it, passages that did not change keep their
-        embeddings from it.
+    If the run had the same encoder, its embeddings are kept for the passages that did not change.
+
+    :param index: An index, whose embeddings are kept in the same way.
     :raises StorageError: When the file system refuses.
     """
     state = {
@@ -36,24 +39,33 @@ def encode_corpus(
         "encoder": encoder.manifest.fingerprint,
         "precision": encoder.precision,
     }
-    state_path = file.path.with_name(_STATE_FILE)
-    if _read_state(state_path) != state:
-        if len(file):
+    folder = file.path.parent
+    before = EmbeddingsFile(folder / _EARLIER_FILE, encoder.width)
+    before.path.unlink(missing_ok=True)
+    hashes: Hashes = np.empty(0, np.uint64)
+    interrupted = _read_state(folder / _STATE_FILE)
+    if interrupted != state:
+        if interrupted == {**state, "content": interrupted.get("content")}:
+            hashes = _read_hashes(folder / _HASHES_FILE)[: len(file)]
+        if len(hashes) < len(file):
             progress.note(
-                "an interrupted build of another corpus, splitting or encoder is discarded "
+                "an interrupted build by another encoder or version is discarded "
                 f"({len(file):,} embeddings)"
             )
+            hashes = hashes[:0]
+        elif len(file):
+            file.path.replace(before.path)
         file.path.unlink(missing_ok=True)
-        state_path.write_text(json.dumps(state))
+        hashes_of(corpus.encoder_texts()).tofile(folder / _HASHES_FILE)
+        (folder / _STATE_FILE).write_text(json.dumps(state))
     first, total = len(file), corpus.num_passages
-    copied = EmbeddingsFile(file.path.with_name(_EARLIER_FILE), encoder.width)
-    earlier = None if index is None else earlier_embeddings(index, encoder, copied)
+    earlier = earlier_embeddings(before, hashes, index, encoder)
     if earlier is None:
         batches = encode_batches(encoder, corpus.encoder_texts(first), threads)
     else:
         same, batches = earlier.complete(corpus, first, encoder, threads)
         progress.note(
-            f"{same:,} of {total - first:,} passages are as in {index}: their embeddings are kept"
+            f"{same:,} of {total - first:,} passages are as before: their embeddings are kept"
         )
     append_all(batches, file, total=total, progress=progress)
 
@@ -70,8 +82,15 @@ def append_all(
         progress.advance(count)
 
 
-def _read_state(path: Path) -> Any:
+def _read_state(path: Path) -> dict[str, Any]:
     try:
-        return json.loads(path.read_bytes())
-    except (OSError, ValueError):
-        return None
+        return dict(json.loads(path.read_bytes()))
+    except (OSError, TypeError, ValueError):
+        return {}
+
+
+def _read_hashes(path: Path) -> Hashes:
+    try:
+        return np.fromfile(path, np.uint64)
+    except OSError:
+        return np.empty(0, np.uint64)

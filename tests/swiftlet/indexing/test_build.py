@@ -196,7 +196,7 @@ def test_an_index_type_that_cannot_hold_this_corpus_is_refused_but_nothing_is_en
         build_index(short_documents, DEFAULT_ENCODER, out, settings)
     assert not out.exists()
     left = sorted(path.name for path in working_directory(out).iterdir())
-    assert left == ["build.json", "embeddings.f32", "lock"]
+    assert left == ["build.json", "embeddings.f32", "hashes.u64", "lock"]
     listener = Listener()
     manifest = build_index(short_documents, DEFAULT_ENCODER, out, progress=listener)
     assert listener.encoded_before() == manifest.details["num_passages"] == 36
@@ -280,25 +280,33 @@ def test_a_second_build_of_the_same_index_is_refused_while_the_first_runs(out):
     assert build_index(meanwhile(), DEFAULT_ENCODER, out).details["num_documents"] == 2
 
 
-@pytest.mark.parametrize("change", ["corpus", "splitting", "precision"])
-def test_embeddings_of_another_corpus_are_discarded_with_a_note(out, change):
+@pytest.mark.parametrize("damage", ["precision", "hashes"])
+def test_embeddings_by_another_encoder_are_discarded_with_a_note(out, damage):
     with pytest.raises(InvalidArgumentError):
         build_index(FEW, DEFAULT_ENCODER, out, BuildSettings(factory="IVF1000,Flat"))
-    documents = FEW[:2] if change == "corpus" else FEW
-    settings = (
-        BuildSettings(overlap_tokens=0, passage_tokens=10)
-        if change == "splitting"
-        else BuildSettings()
-    )
-    if change == "precision":
+    if damage == "hashes":
+        (working_directory(out) / "hashes.u64").unlink()
+    else:
         state = working_directory(out) / "build.json"
         state.write_text(state.read_text().replace("int8", "fp32"))
     listener = Listener()
-    build_index(documents, DEFAULT_ENCODER, out, settings, progress=listener)
+    build_index(FEW[:2], DEFAULT_ENCODER, out, progress=listener)
     assert listener.encoded_before() == 0
     assert listener.notes == [
-        "an interrupted build of another corpus, splitting or encoder is discarded (3 embeddings)"
+        "an interrupted build by another encoder or version is discarded (3 embeddings)"
     ]
+
+
+def test_an_interrupted_build_of_a_corpus_that_changed_keeps_what_is_as_before(out, tmp_path):
+    with pytest.raises(InvalidArgumentError):
+        build_index(FEW, DEFAULT_ENCODER, out, BuildSettings(factory="IVF1000,Flat"))
+    new = Document("new", "Ferns grow in the shade.")
+    listener = Listener()
+    build_index([new, *FEW[1:]], DEFAULT_ENCODER, out, progress=listener)
+    assert listener.notes == ["2 of 3 passages are as before: their embeddings are kept"]
+    build_index([new, *FEW[1:]], DEFAULT_ENCODER, tmp_path / "fresh")
+    for query in ("lava", "ferns", "bread"):
+        assert found(out, query) == found(tmp_path / "fresh", query)
 
 
 def test_a_damaged_record_of_an_earlier_build_only_restarts_the_build(out):
