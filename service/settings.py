@@ -206,7 +206,7 @@ def _sentence(mistake: ErrorDetails) -> str:
         return f"{name} is no setting of Swiftlet; docs/settings.md lists them"
     expected = Settings.model_fields[name].description
     if mistake["type"] == "missing":
-        return f"{variable} is not set; {expected} is expected"
+        return f"{variable} is not set; {expected} is expected, or: swiftlet serve INDEX"
     if isinstance(error := mistake.get("ctx", {}).get("error"), InvalidArgumentError):
         return f"{variable}: {error}"
     if Settings.model_fields[name].annotation is SecretStr:

@@ -7,7 +7,13 @@ import typer
 from rich.table import Table
 
 from swiftlet import encoders
-from swiftlet.cli.options import AllowUnknown, IndexDirectory, Overwrite, RememberedEncoderOption
+from swiftlet.cli.options import (
+    AllowUnknown,
+    IndexDirectory,
+    Overwrite,
+    RememberedEncoderOption,
+    complete_encoder,
+)
 from swiftlet.cli.terminal import ProgressBars, output
 
 if TYPE_CHECKING:
@@ -28,7 +34,11 @@ def adapt(
     ] = None,
     student: Annotated[
         Path | None,
-        typer.Option(help="The encoder to begin with.", show_default="that of searches today"),
+        typer.Option(
+            help="The encoder to begin with.",
+            show_default="that of searches today",
+            autocompletion=complete_encoder,
+        ),
     ] = None,
     encoder: RememberedEncoderOption = None,
     settings: Annotated[

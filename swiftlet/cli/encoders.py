@@ -19,7 +19,7 @@ def group() -> None:
     """Keep `get` a command of its own, though it is the only one."""
 
 
-@app.command()
+@app.command(epilog="Example: swiftlet encoders get multilingual-e5-small")
 def get(
     name: Annotated[
         str,

@@ -19,6 +19,7 @@ from swiftlet.cli.options import (
     Threads,
     TitleField,
     Truncate,
+    complete_encoder,
     documents_with,
     value_of,
 )
@@ -53,6 +54,7 @@ def index(
         Path | None,
         typer.Option(
             help="Directory that `swiftlet export` wrote, or the name of one that ships.",
+            autocompletion=complete_encoder,
             show_default="the one that ships, or that encoded the shards",
         ),
     ] = None,
@@ -87,7 +89,11 @@ def index(
     ] = False,
     student: Annotated[
         Path | None,
-        typer.Option(help="The one to adapt, as for distill.", show_default="the look-up encoder"),
+        typer.Option(
+            help="The one to adapt, as for distill.",
+            show_default="the look-up encoder",
+            autocompletion=complete_encoder,
+        ),
     ] = None,
     queries: Annotated[
         list[Path] | None,

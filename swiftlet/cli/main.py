@@ -1,9 +1,12 @@
 """The command line: its commands, and one sentence for every refusal."""
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
+from typer.exceptions import TyperException
 
 import swiftlet
 from swiftlet.cli.adapt import adapt
@@ -27,7 +30,7 @@ from swiftlet.cli.push_to_hub import push_to_hub
 from swiftlet.cli.search import search
 from swiftlet.cli.serve import serve
 from swiftlet.cli.snapshot import snapshot
-from swiftlet.cli.terminal import output, print_refusal
+from swiftlet.cli.terminal import messages, output, print_refusal
 from swiftlet.cli.train import train
 from swiftlet.cli.tune import tune
 from swiftlet.retrieval.errors import RetrievalError
@@ -39,31 +42,55 @@ INTERRUPTED = 130
 """Exit status of a command that was interrupted by Ctrl-C, as shells give it."""
 
 
+@contextmanager
+def _refusing() -> Iterator[None]:
+    """Turn every refusal into one sentence, without a traceback."""
+    try:
+        yield
+    except RetrievalError as error:
+        print_refusal(str(error))
+    except TyperException as error:
+        # It is empty if there was no argument at all: then the help has been printed.
+        if sentence := error.format_message():
+            print_refusal(sentence)
+            _print_usage(getattr(error, "ctx", None))
+    except KeyboardInterrupt as interrupt:
+        print_refusal(str(interrupt) or "interrupted")
+        raise typer.Exit(INTERRUPTED) from None
+    except OSError as error:
+        if isinstance(error, BrokenPipeError):
+            raise
+        place = f"{error.filename}: " if error.filename else ""
+        print_refusal(f"{place}{error.strerror or error}")
+    else:
+        return
+    raise typer.Exit(REFUSED)
+
+
+def _print_usage(context: typer.Context | None) -> None:
+    """Print an example of the command that was called wrongly, and where its help is."""
+    if context is None:
+        return
+    if context.command.epilog:
+        messages.print(context.command.epilog, markup=False, soft_wrap=True)
+    messages.print(f"Help: {context.command_path} --help", markup=False, soft_wrap=True)
+
+
 class _RefusingGroup(TyperGroup):
-    """Turns every refusal into one sentence, without a traceback."""
+    """Refuses wrong arguments before a command and in it."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        with _refusing():
+            return super().parse_args(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
-        try:
+        with _refusing():
             return super().invoke(ctx)
-        except RetrievalError as error:
-            print_refusal(str(error))
-        except typer.BadParameter as error:
-            print_refusal(error.format_message())
-        except KeyboardInterrupt as interrupt:
-            print_refusal(str(interrupt) or "interrupted")
-            raise typer.Exit(INTERRUPTED) from None
-        except OSError as error:
-            if isinstance(error, BrokenPipeError):
-                raise
-            place = f"{error.filename}: " if error.filename else ""
-            print_refusal(f"{place}{error.strerror or error}")
-        raise typer.Exit(REFUSED)
 
 
 app = typer.Typer(
     cls=_RefusingGroup,
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     help="Search by meaning and by words on ordinary CPUs.",
 )
@@ -87,10 +114,31 @@ def options(
     """Take the options that come before a command."""
 
 
+_EXAMPLES: dict[Callable[..., None], str] = {
+    demo: "swiftlet demo",
+    index: "swiftlet index docs/ --out index",
+    encode: "swiftlet encode docs/ --shard 1/2 --out shards/1",
+    search: "swiftlet search index 'how do volcanoes erupt?'",
+    serve: "swiftlet serve index --port 8080",
+    mcp: "swiftlet mcp index",
+    add: "swiftlet add index more.jsonl",
+    delete: "swiftlet delete index 'notes/old.md'",
+    compact: "swiftlet compact index",
+    snapshot: "swiftlet snapshot index --out index.tar",
+    export_vectors: "swiftlet export-vectors index --out vectors.parquet",
+    push: "swiftlet push index --to milvus://localhost:19530/papers",
+    pull: "swiftlet pull milvus://localhost:19530/papers --out index",
+    evaluate: "swiftlet evaluate index --queries queries.jsonl --qrels qrels.tsv",
+    tune: "swiftlet tune index --queries queries.jsonl --qrels qrels.tsv",
+    fidelity: "swiftlet fidelity index",
+    adapt: "swiftlet adapt index --out encoder",
+    train: "swiftlet train recipe.toml --out run",
+    distill: "swiftlet distill --teacher model/ --student lookup --queries queries.txt --out run",
+    export: "swiftlet export model/ --out encoder",
+    push_to_hub: "swiftlet push-to-hub encoder OWNER/NAME",
+    inspect: "swiftlet inspect index",
+}
 # Each command imports its own packages when it runs, so that `search` never waits for torch.
-for command in (
-    demo, index, encode, search, serve, mcp, add, delete, compact, snapshot, export_vectors, push,
-    pull, evaluate, tune, fidelity, adapt, train, distill, export, push_to_hub, inspect,
-):  # fmt: skip
-    app.command()(command)
+for command, example in _EXAMPLES.items():
+    app.command(epilog=f"Example: {example}")(command)
 app.add_typer(encoders, name="encoders")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from swiftlet import encoders
 from swiftlet.retrieval.errors import FilterError, shown
 from swiftlet.retrieval.modes import Fusion, Mode
 from training.model.poolings import POOLINGS
@@ -24,10 +25,16 @@ class Precision(StrEnum):
     int8_static = "int8_static"
 
 
+def complete_encoder(incomplete: str) -> list[str]:
+    """The encoders' names that begin so; without any, the shell completes a path."""
+    return [name for name in encoders.named() if name.startswith(incomplete)]
+
+
 EncoderOption = Annotated[
     Path,
     typer.Option(
         help="Directory that `swiftlet export` wrote, or the name of one that ships.",
+        autocompletion=complete_encoder,
         show_default="the one that ships for it",
     ),
 ]
@@ -36,6 +43,7 @@ RememberedEncoderOption = Annotated[
     typer.Option(
         "--encoder",
         help="Directory of the document encoder that the index was built by.",
+        autocompletion=complete_encoder,
         show_default="where it was then, or the one that ships",
     ),
 ]
@@ -44,6 +52,7 @@ QueryEncoderOption = Annotated[
     typer.Option(
         "--encoder",
         help="Directory that `swiftlet export` wrote, or the name of one that ships.",
+        autocompletion=complete_encoder,
         show_default="the index's own, or the one that ships",
     ),
 ]
@@ -52,6 +61,7 @@ ServedEncoderOption = Annotated[
     typer.Option(
         "--encoder",
         help="Directory that `swiftlet export` wrote, or the name of one that ships.",
+        autocompletion=complete_encoder,
         show_default="SWIFTLET_ENCODER, the index's own, or shipped",
     ),
 ]

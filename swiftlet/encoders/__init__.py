@@ -53,7 +53,7 @@ def find(encoder: Path) -> Path:
     if len(found.parts) == 1 and not found.exists():
         way_out = f"; run swiftlet encoders get {encoder}" if encoder.name in OBTAINABLE else ""
         raise InvalidArgumentError(
-            f"{encoder} is not a directory, nor the name of an encoder: {', '.join(_named())}"
+            f"{encoder} is not a directory, nor the name of an encoder: {', '.join(named())}"
             f"{way_out}"
         )
     return found
@@ -71,7 +71,7 @@ def _shipped() -> list[Path]:
     return sorted(each.parent for each in _SHIPPED.glob("*/manifest.json"))
 
 
-def _named() -> list[str]:
+def named() -> list[str]:
     """The names of the encoders that ship or were obtained."""
     return sorted(each.parent.name for folder in (_SHIPPED, obtained())
                   for each in folder.glob("*/manifest.json"))  # fmt: skip

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -13,8 +14,11 @@ from importlib.metadata import version
 from pathlib import Path
 
 import pytest
+from typer.main import get_command
+from typer.testing import CliRunner
 
-from swiftlet.encoders import DEFAULT_ENCODER
+from swiftlet.cli.main import app
+from swiftlet.encoders import DEFAULT_ENCODER, LOOKUP_QUERY_ENCODER
 from swiftlet.retrieval.engines import ENGINES
 from swiftlet.retrieval.manifest import FILE_NAME, read_manifest
 from tests.command_line import refusal, swiftlet
@@ -223,6 +227,59 @@ def test_bad_arguments_are_refused_in_one_sentence(
     result = swiftlet(*(argument.format(**places) for argument in arguments))
     assert complaint in refusal(result)
     assert [entry.name for entry in tmp_path.iterdir()] == ["corpus.jsonl"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint", "hints"),
+    [
+        ("search index", "Missing argument 'query'.", ["search index 'how do", "search --help"]),
+        ("search index two words", "extra argument", ["search index 'how do", "search --help"]),
+        ("index docs", "Missing option '--out'.", ["index docs/ --out index", "index --help"]),
+        ("index docs --ou x", "Possible options: --out", ["--out index", "index --help"]),
+        ("serach index tea", "Did you mean 'search'?", ["--help"]),
+        ("--verbose", "Possible options: --version", ["--help"]),
+        ("encoders get", "Missing argument", ["get multilingual-e5-small", "get --help"]),
+        ("encoders list", "No such command 'list'.", ["encoders --help"]),
+        ("serve", "SWIFTLET_INDEX is not set; the path of an index", []),
+    ],
+)
+def test_a_wrong_call_is_followed_by_an_example_and_the_place_of_the_help(
+    arguments: str, complaint: str, hints: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("SWIFTLET_INDEX", raising=False)
+    result = swiftlet(*arguments.split())
+    assert complaint in refusal(result)
+    lines = result.stderr.splitlines()[1:]
+    assert len(lines) == len(hints)
+    assert all(hint in line for hint, line in zip(hints, lines, strict=True))
+
+
+@pytest.mark.parametrize("command", sorted(get_command(app).commands.keys() - {"encoders"}))
+def test_the_example_of_a_command_is_one_that_it_takes(command: str) -> None:
+    found = get_command(app).commands[command]
+    program, name, *arguments = shlex.split(found.epilog.removeprefix("Example: "))
+    assert (program, name) == ("swiftlet", command)
+    found.make_context(command, arguments)
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("swiftlet sn", ["snapshot"]),
+        ("swiftlet search index tea --rer", ["--rerank", "--reranker"]),
+        ("swiftlet index docs --encoder all-MiniLM-L6-v2-query-l", [LOOKUP_QUERY_ENCODER.name]),
+        ("swiftlet serve index --encoder ./enc", []),  # left to the shell, which completes paths
+    ],
+)
+def test_a_shell_completes_commands_options_and_names_of_encoders(
+    words: str, expected: list[str]
+) -> None:
+    question = {
+        "_SWIFTLET_COMPLETE": "complete_bash", "COMP_WORDS": words,
+        "COMP_CWORD": str(len(words.split()) - 1),
+    }  # fmt: skip
+    result = CliRunner().invoke(app, prog_name="swiftlet", env=question)
+    assert result.stdout.split() == expected
 
 
 @pytest.mark.parametrize("query", ["", "   ", "\t\n"])
