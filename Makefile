@@ -1,6 +1,7 @@
 # make demo   index the Python standard library's documentation and serve it
 # make loadtest   measure how many searches a second the service answers, and their latency
 # make image  build the service as a Docker image; make test-image builds and tests one
+# make dist   build and check the sdist and the wheel; make release VERSION=0.2.0 makes a release
 # make test   lint, types, layers and tests
 # make soak   the tests that take minutes; CI runs them after `make test`
 # make explore   property tests with new random examples
@@ -24,7 +25,11 @@ BASE_IMAGE ?= python:3.11-slim-bookworm
 NETWORK ?=
 DOCKER_BUILD ?=
 
-.PHONY: image test-image demo test loadtest lint format tests soak explore constraints clean
+# For `make release`: VERSION, and options of deploy/release.py, such as --no-image.
+VERSION ?=
+RELEASE ?=
+
+.PHONY: image test-image sbom dist release demo test loadtest lint format tests soak explore constraints clean
 
 demo: $(VENV)/base
 	@$(BIN)/swiftlet demo --directory .demo --port $(PORT)
@@ -57,6 +62,18 @@ test-image: $(VENV)/dev image
 	IMAGE=$(TAG) BASE_IMAGE=$(BASE_IMAGE) $(BIN)/python -m pytest tests/deploy/image \
 		tests/deploy/test_in_docker.py
 
+# The bill of materials that the image has.
+sbom:
+	@mkdir -p dist
+	docker run --rm --entrypoint cat $(TAG) /opt/swiftlet/sbom.cdx.json > dist/swiftlet.cdx.json
+
+dist: $(VENV)/release
+	$(BIN)/python -m build --no-isolation --outdir dist
+	$(BIN)/twine check --strict dist/*.tar.gz dist/*.whl
+
+release: $(VENV)/release
+	@$(BIN)/python deploy/release.py $(VERSION) $(RELEASE)
+
 loadtest: $(VENV)/loadtest
 	$(BIN)/python -m loadtests $(foreach index,$(INDEX),--index $(index)) --queries $(QUERIES) \
 		--rates $(RATES) --duration $(DURATION) --out $(OUT) $(LOADTEST)
@@ -69,6 +86,11 @@ $(VENV)/base: pyproject.toml constraints.txt | $(VENV)/python
 # The same, and the packages of load tests.
 $(VENV)/loadtest: pyproject.toml constraints.txt | $(VENV)/python
 	$(INSTALL) --editable '.[loadtest]'
+	@touch $@ $(VENV)/base
+
+# The same, and the packages of a release.
+$(VENV)/release: pyproject.toml constraints.txt | $(VENV)/python
+	$(INSTALL) --editable '.[release]'
 	@touch $@ $(VENV)/base
 
 # The same, and the packages of training, export, evaluation and the tests. The search page is tested in

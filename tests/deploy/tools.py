@@ -13,9 +13,12 @@ ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
 
 SOURCES = {
+    "actionlint": "github.com/rhysd/actionlint",
     "docker-compose": "Debian's docker-compose, or Docker's own",
     "hadolint": "the extra dev",
+    "helm": "Helm's own packages",
     "kubectl": "Kubernetes' own packages, 1.27 or newer: Debian's is too old",
+    "make": "the system",
     "prometheus": "Debian's prometheus",
     "promtool": "Debian's prometheus",
     "sh": "the system",
@@ -23,7 +26,7 @@ SOURCES = {
 }
 
 
-NOT_PACKAGED = {"kubectl"}
+NOT_PACKAGED = {"actionlint", "helm", "kubectl"}
 """Tools without a current version in Debian or on PyPI, which CI therefore does not require."""
 
 
