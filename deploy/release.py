@@ -18,6 +18,7 @@ from packaging.version import Version
 VERSIONED = (
     "pyproject.toml",
     "CITATION.cff",
+    "deploy/helm/swiftlet/Chart.yaml",
     "deploy/kubernetes/index-job/kustomization.yaml",
     "deploy/kubernetes/overlays/image/kustomization.yaml",
     "deploy/kubernetes/overlays/volume/kustomization.yaml",
