@@ -175,8 +175,11 @@ def read_manifest(directory: Path, kind: str | None = None) -> Manifest:
         _check_is_file(path.stat(), ManifestError(f"{path} is no regular file"))
         content = path.read_bytes()
     except FileNotFoundError:
-        is_model = kind == "encoder" and (directory / "config.json").exists()
-        way_out = f"; swiftlet export {directory} --out ENCODER makes one of a model" * is_model
+        way_out = ""
+        if kind == "index":
+            way_out = f"; swiftlet index {directory} --out INDEX makes an index of its files"
+        elif kind == "encoder" and (directory / "config.json").exists():
+            way_out = f"; swiftlet export {directory} --out ENCODER makes one of a model"
         raise ManifestError(f"{directory} has no {FILE_NAME}: it is no artefact{way_out}") from None
     except OSError as error:
         raise ManifestError(f"{path} cannot be read: {error.strerror}") from error

@@ -25,10 +25,7 @@ def test_actionlint_finds_nothing_in_the_workflows() -> None:
         ("citation-file-format", [ROOT / "CITATION.cff"]),
         ("dependabot", [GITHUB / "dependabot.yml"]),
         ("github-issue-config", [FORMS / "config.yml"]),
-        (
-            "github-issue-forms",
-            [GITHUB / "ISSUE_TEMPLATE" / f"{x}.yml" for x in ("bug", "question")],
-        ),
+        ("github-issue-forms", [FORMS / "bug.yml", FORMS / "question.yml"]),
         ("github-workflows", WORKFLOWS),
     ],
 )

@@ -214,6 +214,7 @@ def test_an_existing_index_is_only_replaced_with_overwrite(corpus: Path, tmp_pat
         (("index", "{corpus}", "--out", "{out}", "--encoder", "absent"), "nor the name"),
         (("index", "{corpus}", "--out", "{out}", "--precision", "fp32"), "no fp32 model"),
         (("search", "absent", "query"), "absent"),
+        (("search", "{folder}", "query"), "--out INDEX makes an index of its files"),
         (("search", "{encoder}", "query"), "'encoder', but 'index' is needed"),
         (("inspect", "{corpus}"), "corpus.jsonl"),
         (("serve", "absent", "--port", "0"), "absent"),
@@ -223,7 +224,8 @@ def test_an_existing_index_is_only_replaced_with_overwrite(corpus: Path, tmp_pat
 def test_bad_arguments_are_refused_in_one_sentence(
     corpus: Path, tmp_path: Path, arguments: tuple[str, ...], complaint: str
 ) -> None:
-    places = {"corpus": corpus, "out": tmp_path / "index", "encoder": DEFAULT_ENCODER}
+    places = {"corpus": corpus, "folder": tmp_path, "out": tmp_path / "index"}
+    places["encoder"] = DEFAULT_ENCODER
     result = swiftlet(*(argument.format(**places) for argument in arguments))
     assert complaint in refusal(result)
     assert [entry.name for entry in tmp_path.iterdir()] == ["corpus.jsonl"]
