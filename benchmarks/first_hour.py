@@ -137,7 +137,12 @@ def main() -> None:
         "pip install --quiet --constraint constraints.txt '.[export]'",
         within="swiftlet",
     )
-    hour.commands("adapt the query encoder", last_line, "swiftlet adapt index --out encoder")
+    hour.commands(
+        "adapt the query encoder",
+        last_line,
+        "swiftlet compact index",
+        "swiftlet adapt index --out encoder",
+    )
     hour.commands(
         "search with it", first_hit(first), f"swiftlet search index {question} --encoder encoder"
     )
