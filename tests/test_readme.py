@@ -54,13 +54,12 @@ def test_the_readme_begins_with_exactly_two_commands_that_the_makefile_has() -> 
 @pytest.mark.parametrize(
     "page",
     [
-        "README.md",
-        "CONTRIBUTING.md",
+        *("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md"),
         *(str(p.relative_to(ROOT)) for p in (ROOT / "docs").rglob("*.md")),
     ],
 )
 def test_every_page_that_a_page_links_to_is_there(page: str) -> None:
-    links = re.findall(r"\]\(([^)#]+)\)", (ROOT / page).read_text())
+    links = re.findall(r"\]\(([^)# ]+)", (ROOT / page).read_text())
     local = [link for link in links if "://" not in link]
     assert [link for link in local if not ((ROOT / page).parent / link).exists()] == []
 
