@@ -16,6 +16,9 @@ from swiftlet.retrieval.types import Qrels, Run
 
 _SMALLEST_SHOWN = 0.001
 
+PerQuery = Mapping[str, Mapping[str, float]]
+"""metric -> query id -> value."""
+
 
 @dataclass(frozen=True, slots=True)
 class LengthBin:
@@ -28,6 +31,7 @@ class LengthBin:
     most_tokens: int | None
     num_queries: int
     means: dict[str, float]
+    comparisons: dict[str, PairedTest]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,11 +61,7 @@ class Report:
             table.add_column(escape(self.baseline_name), justify="right", overflow="fold")
             table.add_column("difference", justify="right")
             table.add_column("p", justify="right")
-        for metric, mean in self.means.items():
-            row = [metric, f"{mean:.4f}"]
-            if metric in self.comparisons:
-                test = self.comparisons[metric]
-                row += [f"{test.baseline_mean:.4f}", f"{test.difference:+z.4f}", _p(test.p_value)]
+        for row in _rows(self.means, self.comparisons):
             table.add_row(*row)
         if self.bins:
             table.add_section()
@@ -69,8 +69,8 @@ class Report:
             most, least = each.most_tokens, each.least_tokens
             lengths = f"above {least}" if most is None else f"up to {most}"
             table.add_row(f"{lengths} tokens: {each.num_queries:,} of the queries")
-            for metric, mean in each.means.items():
-                table.add_row(f"  {metric}", f"{mean:.4f}")
+            for name, *cells in _rows(each.means, each.comparisons):
+                table.add_row(f"  {name}", *cells)
         unanswered = {self.name: self.num_unanswered}
         if self.baseline_name is not None:
             unanswered[self.baseline_name] = self.baseline_num_unanswered
@@ -102,33 +102,60 @@ def make_report(
     :raises EvaluationError: As `evaluate_per_query`, of either run.
     """
     per_query = _titled(run, qrels, metrics, num_tokens)
-    comparisons = {}
-    if baseline is not None:
-        other = _titled(baseline, qrels, metrics, num_tokens)
-        comparisons = {
-            metric: TESTS[test](values, other[metric]) for metric, values in per_query.items()
-        }
+    other = {} if baseline is None else _titled(baseline, qrels, metrics, num_tokens)
     bins: tuple[LengthBin, ...] = ()
     if length_bins and num_tokens is not None:
-        bins = tuple(_bins(per_query, qrels, num_tokens, length_bins))
+        bins = tuple(
+            LengthBin(
+                least,
+                most,
+                len(chosen),
+                _means(found := _of(per_query, chosen)),
+                _compared(found, _of(other, chosen), test),
+            )
+            for least, most, chosen in _bins(qrels, num_tokens, length_bins)
+        )
     return Report(
         name=name,
         num_queries=len(next(iter(per_query.values()), {})),
         num_unanswered=_unanswered(run, qrels),
-        means={metric: fmean(values.values()) for metric, values in per_query.items()},
+        means=_means(per_query),
         baseline_name=None if baseline is None else baseline_name,
         baseline_num_unanswered=0 if baseline is None else _unanswered(baseline, qrels),
-        comparisons=comparisons,
+        comparisons=_compared(per_query, other, test),
         bins=bins,
     )
 
 
+def _of(per_query: PerQuery, chosen: Sequence[str]) -> PerQuery:
+    return {
+        metric: {query_id: values[query_id] for query_id in chosen}
+        for metric, values in per_query.items()
+    }
+
+
+def _means(per_query: PerQuery) -> dict[str, float]:
+    return {metric: fmean(values.values()) for metric, values in per_query.items()}
+
+
+def _compared(per_query: PerQuery, baseline: PerQuery, test: TestName) -> dict[str, PairedTest]:
+    return {metric: TESTS[test](per_query[metric], values) for metric, values in baseline.items()}
+
+
+def _rows(means: dict[str, float], comparisons: dict[str, PairedTest]) -> Iterator[list[str]]:
+    for metric, mean in means.items():
+        row = [metric, f"{mean:.4f}"]
+        if metric in comparisons:
+            test = comparisons[metric]
+            row += [f"{test.baseline_mean:.4f}", f"{test.difference:+z.4f}", _p(test.p_value)]
+        yield row
+
+
 def _bins(
-    per_query: Mapping[str, Mapping[str, float]],
-    qrels: Qrels,
-    num_tokens: Lengths,
-    most: Sequence[int],
-) -> Iterator[LengthBin]:
+    qrels: Qrels, num_tokens: Lengths, most: Sequence[int]
+) -> Iterator[tuple[int | None, int | None, list[str]]]:
+    """The bounds of each bin that has queries, and their ids."""
+
     def length(document_id: str) -> int | None:
         try:
             return num_tokens(document_id)
@@ -147,11 +174,7 @@ def _bins(
             if (least or 0) < length <= (bound or math.inf)
         ]
         if chosen:
-            means = {
-                metric: fmean(values[query_id] for query_id in chosen)
-                for metric, values in per_query.items()
-            }
-            yield LengthBin(least, bound, len(chosen), means)
+            yield least, bound, chosen
 
 
 def _unanswered(run: Run, qrels: Qrels) -> int:

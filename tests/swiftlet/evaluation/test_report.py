@@ -79,3 +79,22 @@ def test_a_report_is_tested_as_asked(test):
     values = evaluate_per_query(MIXED, QRELS, ["mrr"])["mrr"]
     expected = TESTS[test](values, dict.fromkeys(QUERY_IDS, 1.0))
     assert report.comparisons["MRR"] == expected
+
+
+@pytest.mark.parametrize("test", ["t", "wilcoxon", "randomisation"])
+def test_the_queries_of_a_length_are_compared_with_those_of_the_baseline(test):
+    lengths = {"q1": 10, "q2": 20, "q3": 20, "q4": 20}
+    qrels = {query_id: {query_id: 1} for query_id in lengths}
+    run = {query_id: {query_id: 1.0} for query_id in lengths}
+    worse = {**run, "q2": {"x": 2.0, "q2": 1.0}, "q1": {"x": 2.0, "q1": 1.0}}
+    report = make_report(
+        run, qrels, metrics=["MRR"], baseline=worse, test=test,
+        num_tokens=lengths.__getitem__, length_bins=[10],
+    )  # fmt: skip
+    few, many = (each.comparisons["MRR"] for each in report.bins)
+    assert (few.difference, many.difference) == (0.5, pytest.approx(0.5 / 3))
+    expected = TESTS[test]({"q2": 1.0, "q3": 1.0, "q4": 1.0}, {"q2": 0.5, "q3": 1.0, "q4": 1.0})
+    assert many == expected
+    lines = printed(report)
+    row = lines[lines.index("above 10 tokens: 3 of the queries") + 1]
+    assert row.startswith("MRR 1.0000 0.8333 +0.1667")
