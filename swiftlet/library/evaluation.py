@@ -9,7 +9,7 @@ from typing import Any
 
 from swiftlet.evaluation.experiment import Judgements as JudgedQueries
 from swiftlet.evaluation.experiment import match_judgements, run_queries
-from swiftlet.evaluation.metrics import DEFAULT_METRICS, Metric, largest_cutoff, load_ranx
+from swiftlet.evaluation.metrics import DEFAULT_METRICS, Lengths, Metric, largest_cutoff, load_ranx
 from swiftlet.evaluation.report import Report, make_report
 from swiftlet.evaluation.retrievers import Retriever, SearcherRetriever, ServiceRetriever
 from swiftlet.evaluation.significance import TESTS, TestName
@@ -25,7 +25,7 @@ from swiftlet.retrieval.manifest import change_details, read_manifest
 from swiftlet.retrieval.modes import DEFAULT_WEIGHT, Fusion, Mode
 from swiftlet.retrieval.publication import writer_lock
 from swiftlet.retrieval.searcher import Searcher
-from swiftlet.retrieval.types import Qrels, Query
+from swiftlet.retrieval.types import Qrels, Query, Run
 
 _FEWEST_DOCUMENTS = 100
 
@@ -90,9 +90,9 @@ def evaluate(
     bounds = [whole_number("length_bins", bound, least=1) for bound in length_bins]
     if bounds != sorted(set(bounds)):
         raise InvalidArgumentError(f"length_bins are {bounds}, but must ascend")
-    in_tokens = [f"{metric}" for each in metrics if (metric := Metric.parse(each)).tokens]
+    in_tokens = [metric for each in metrics if (metric := Metric.parse(each)).tokens]
     if _is_url(target) and (bounds or in_tokens):
-        what = in_tokens[0] if in_tokens else "length_bins"
+        what = str(in_tokens[0]) if in_tokens else "length_bins"
         raise InvalidArgumentError(
             f"{what} needs the lengths of documents in tokens, which a service does not tell: name "
             "the index directory"
@@ -126,6 +126,12 @@ def evaluate(
         )
         if run_out is not None:
             write_run(Path(run_out), run, "swiftlet")
+        num_tokens = (
+            cache(retriever.num_tokens) if isinstance(retriever, SearcherRetriever) else None
+        )
+        if num_tokens is not None:
+            for metric in in_tokens:
+                _check_depth(run, metric, top_k, num_tokens)
         progress.begin("Computing metrics (longer the first time, when ranx is compiled)", None)
         return make_report(
             run,
@@ -135,11 +141,19 @@ def evaluate(
             name="searcher" if isinstance(target, Searcher) else str(target),
             baseline_name="" if against is None else str(against),
             test=test,
-            num_tokens=cache(retriever.num_tokens)
-            if isinstance(retriever, SearcherRetriever)
-            else None,
+            num_tokens=num_tokens,
             length_bins=bounds,
         )
+
+
+def _check_depth(run: Run, metric: Metric, top_k: int, num_tokens: Lengths) -> None:
+    """Check that each query has documents of as many tokens as the cutoff, or all there are."""
+    for query_id, found in run.items():
+        if len(found) == top_k and (have := sum(map(num_tokens, found))) < (metric.tokens or 0):
+            raise InvalidArgumentError(
+                f"{metric} needs more documents than top_k={top_k}: those of the query "
+                f"{shown(query_id)} have {have:,} tokens; raise top_k"
+            )
 
 
 def tune(

@@ -132,6 +132,11 @@ def test_an_index_and_a_searcher_are_evaluated_by_queries_and_qrels_in_memory(in
     )
     assert report.means == {"recall@1 tokens": 1, "recall@999 tokens": 1}
     assert [(each.most_tokens, each.num_queries) for each in report.bins] == [(999, 2)]
+    with pytest.raises(
+        swiftlet.InvalidArgumentError,
+        match="recall@999 tokens needs more documents than top_k=1: those of the query 'q1' have",
+    ):
+        swiftlet.evaluate(index, queries, qrels, metrics=["recall@999 tokens"], top_k=1)
     with pytest.raises(swiftlet.InvalidArgumentError, match=r"length_bins are \[9, 3\], but must"):
         swiftlet.evaluate(index, queries, qrels, length_bins=[9, 3])
     for needs in ({"length_bins": [9]}, {"metrics": ["recall@9 tokens"]}):
