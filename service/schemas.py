@@ -384,6 +384,9 @@ class IndexAnswer(BaseModel):
     weight: float = Field(description="The default of a search's weight.")
     facets: list[str] = Field(description="The fields that `/facets` counts.")
     fields: list[str] = Field(description="The fields that a filter can name, at most 100.")
+    examples: list[str] = Field(
+        description="Titles of documents as examples of queries, at most 5."
+    )
     created_by: str
     recall: dict[str, Any] = Field(description="Measured against exact search at the build.")
     details: dict[str, Any] = Field(description="Further fields of the index's manifest.")

@@ -1,6 +1,7 @@
 // Draws the service's answers. Documents may contain any text, so all of it is inserted as text.
 
 import { unitOffset } from "./service.js";
+import { codeSpans, snippetOf } from "./text.js";
 
 const STAGE_COLOURS = 10; // of style.css; a stage beyond them takes the first one again
 const SHOWN_VALUES = 8; // of a facet; the others are folded
@@ -36,41 +37,120 @@ export function addressOf({ query, mode, filter }, documentId = null) {
   return parameters.size ? `?${parameters}` : "./";
 }
 
-/** One hit of a list: title, score, passage. */
-export function drawHit(hit, asked) {
-  const link = element("a", "", hit.title.trim() || hit.document_id);
+function titleOf({ title, document_id: id }) {
+  return title.trim() || id;
+}
+
+/** A link to a document found by a query. */
+function drawLink(hit, asked) {
+  const link = element("a", "", titleOf(hit));
   link.href = addressOf(asked, hit.document_id);
   link.dataset.documentId = hit.document_id;
+  return link;
+}
+
+/** One hit of a list: title, score, passage. */
+export function drawHit(hit, asked) {
   const filled = element("span");
   filled.style.inlineSize = `${100 * Math.min(1, Math.max(0, hit.score))}%`;
   const bar = element("span", "bar", filled);
   bar.ariaHidden = "true";
+  const why = element("button", "quiet why", "Why this hit", element("span", "spoken", ` ${titleOf(hit)}`));
+  why.type = "button";
+  why.ariaExpanded = "false";
   return element(
     "li",
     "hit",
-    element("h3", "", link),
+    element("h3", "", drawLink(hit, asked)),
     element("p", "score", element("span", "spoken", "Score "), bar, hit.score.toFixed(3)),
     ...(hit.passage.heading ? [element("p", "heading", hit.passage.heading)] : []),
     element("p", "passage", ...drawPassage(hit.passage)),
-    element("p", "identity", hit.document_id),
+    element("p", "identity", hit.document_id, ...drawOrigin(hit.metadata)),
+    why,
   );
 }
 
-/** The text of a passage without blank lines, with its highlights marked; these count code points. */
+/** Documents as a list of links with their scores. */
+export function drawList(hits, asked) {
+  const items = hits.map((hit) => element("li", "", drawLink(hit, asked), ` ${hit.score.toFixed(3)}`));
+  return element("ol", "", ...items);
+}
+
+/** The address in the field `url`, if it is one of the web. */
+function drawOrigin({ url }) {
+  const link = drawWebLink(url);
+  return link ? [" · ", link] : [];
+}
+
+function drawWebLink(address) {
+  const parsed = typeof address === "string" && URL.canParse(address) ? new URL(address) : null;
+  if (!["http:", "https:"].includes(parsed?.protocol)) return null;
+  const link = element("a", "outside", address);
+  Object.assign(link, { href: parsed.href, target: "_blank", rel: "noopener noreferrer" });
+  return link;
+}
+
+/** The scores of a hit by meaning and by words, and the sentence nearest in meaning. */
+export function drawReasons({ scores, sentence, most }) {
+  const entries = scores.map(([mode, found]) => [
+    `by ${MODES[mode] ?? mode}`,
+    found ? `${found.score.toFixed(3)}, place ${found.place}` : `not among the first ${most}`,
+  ]);
+  return element("dl", "metadata reasons", ...drawEntries([...entries, ["nearest sentence", sentence]]));
+}
+
+/** Examples of queries. */
+export function drawExamples(queries) {
+  return queries.map((query) => {
+    const link = element("a", "", query);
+    link.href = addressOf({ query });
+    return element("li", "", link);
+  });
+}
+
+/** A program, with a button to copy it if the browser lets a page do so. */
+export function drawProgram(name, program) {
+  const whole = element("pre", "", program);
+  whole.tabIndex = 0;
+  whole.role = "region";
+  whole.ariaLabel = name;
+  const copy = element("button", "quiet", `Copy as ${name}`);
+  copy.type = "button";
+  copy.hidden = !navigator.clipboard;
+  copy.addEventListener("click", async () => {
+    await navigator.clipboard.writeText(program);
+    copy.textContent = "Copied";
+  });
+  return element("div", "", whole, copy);
+}
+
+/** Sentences of a passage without blank lines, with its highlights marked; these count code points. */
 function drawPassage({ text, highlights = [] }) {
-  const characters = [...text];
+  const marks = highlights.map((span) => span.map((character) => unitOffset(text, character)));
+  const [start, end] = snippetOf(text, marks);
+  const code = codeSpans(text);
+  const parts = start > text.search(/\S/) ? ["… "] : [];
+  let at = start;
+  for (const [from, to] of marks.filter(([from, to]) => from >= start && to <= end)) {
+    parts.push(...drawPart(text, at, from, code), element("mark", "", ...drawPart(text, from, to, code)));
+    at = to;
+  }
+  parts.push(...drawPart(text, at, end, code));
+  if (end < text.trimEnd().length) parts.push(" …");
+  return parts.map((part) => (typeof part === "string" ? part.replace(/\n\s*\n/g, "\n") : part));
+}
+
+/** A part of a text, with the spans of code as elements. */
+function drawPart(text, from, to, code) {
   const parts = [];
-  let at = 0;
-  const part = (end) => {
-    const between = characters.slice(at, end).join("").replace(/\n\s*\n/g, "\n");
-    at = end;
-    return between;
-  };
-  for (const [start, end] of highlights) parts.push(part(start), element("mark", "", part(end)));
-  parts.push(part(characters.length));
-  parts[0] = parts[0].trimStart();
-  parts.push(parts.pop().trimEnd());
-  return parts;
+  let at = from;
+  for (const [start, end] of code) {
+    const [first, last] = [Math.max(start, at), Math.min(end, to)];
+    if (first >= last) continue;
+    parts.push(text.slice(at, first), element("code", "", text.slice(first, last)));
+    at = last;
+  }
+  return [...parts, text.slice(at, to)].filter((part) => part !== "");
 }
 
 /** A choice of modes, the first of which is the default and has no value. */
@@ -126,12 +206,13 @@ export function drawStages(stages) {
 
 /** A document's text, with the passage marked, if there is one; offsets count code points. */
 export function drawText(text, passage) {
-  if (!passage) return [text];
+  const code = codeSpans(text);
+  if (!passage) return drawPart(text, 0, text.length, code);
   const start = unitOffset(text, passage.start);
   const end = start + unitOffset(text.slice(start), passage.end - passage.start);
-  const mark = element("mark", "", text.slice(start, end));
+  const mark = element("mark", "", ...drawPart(text, start, end, code));
   mark.id = "passage";
-  return [text.slice(0, start), mark, text.slice(end)];
+  return [...drawPart(text, 0, start, code), mark, ...drawPart(text, end, text.length, code)];
 }
 
 /** Where in its document a passage stands, in words. */
@@ -142,13 +223,19 @@ export function whereabouts(text, passage) {
   return `The passage found: characters ${start} to ${end} of ${length}`;
 }
 
-/** Names and values, nested ones as JSON; null and empty ones are left out. */
-export function drawEntries(entries) {
+/** Names and values; null and empty ones are left out. */
+function drawEntries(entries, shown = plain) {
   return entries
     .filter(([, value]) => value !== null && value !== undefined && value !== "")
     .map(([name, value]) =>
-      element("div", "", element("dt", "", named(name.replace(/^num_/, ""))), element("dd", "", plain(value))),
+      element("div", "", element("dt", "", named(name.replace(/^num_/, ""))), element("dd", "", shown(value, name))),
     );
+}
+
+/** The id and the metadata of a document, with numbers as they are. */
+export function drawMetadata({ document_id: id, metadata }) {
+  const link = (value, name) => (name === "url" && drawWebLink(value)) || plain(value);
+  return drawEntries(Object.entries({ id, ...metadata }), link);
 }
 
 function named(field) {
@@ -156,15 +243,18 @@ function named(field) {
 }
 
 function plain(value) {
-  if (typeof value === "number") return Number.isInteger(value) ? number.format(value) : String(value);
   return typeof value === "object" ? JSON.stringify(value) : String(value);
+}
+
+function grouped(value) {
+  return Number.isInteger(value) ? number.format(value) : plain(value);
 }
 
 /** The answer of `/info`, for the drawer. */
 export function drawInfo(info) {
   const { encoder, index, limits, versions, ...service } = info;
   const { details: encoderDetails, ...encoderFields } = encoder;
-  const { details: indexDetails, recall, ...indexFields } = index;
+  const { details: indexDetails, recall, examples, ...indexFields } = index;
   const sections = [
     ["Index", Object.entries(indexFields)],
     ["Recall against exact search", Object.entries(recall ?? {})],
@@ -177,7 +267,7 @@ export function drawInfo(info) {
     .filter(([, entries]) => entries.length)
     .flatMap(([title, entries]) => [
       element("h3", "", title),
-      element("dl", "metadata", ...drawEntries(entries)),
+      element("dl", "metadata", ...drawEntries(entries, grouped)),
     ]);
   const whole = JSON.stringify({ index: indexDetails, encoder: encoderDetails }, null, 2);
   const details = element("details", "", element("summary", "", "Manifests"), element("pre", "", whole));

@@ -1,6 +1,19 @@
 // The search page: requests, views, and the address that reflects both.
 
-import { addressOf, counted, drawEntries, drawHit, drawInfo, drawModes, drawStages, drawText, rounded, whereabouts } from "./drawing.js";
+import { bodyOf, explain, fill, showPrograms, showSimilar } from "./asides.js";
+import {
+  addressOf,
+  counted,
+  drawExamples,
+  drawHit,
+  drawInfo,
+  drawMetadata,
+  drawModes,
+  drawStages,
+  drawText,
+  rounded,
+  whereabouts,
+} from "./drawing.js";
 import { chooseFilter, chosenFilter, declareFacets, readFilter, showFacets } from "./facets.js";
 import { Problem, fetchDocument, fetchInfo, keepKey, search } from "./service.js";
 
@@ -9,19 +22,6 @@ const SLOW_AFTER_MS = 400;
 const READ_AFTER_MS = 2000;
 const MOST_RETRIES = 5;
 
-const HEADINGS = {
-  0: "The service cannot be reached",
-  401: "This service asks for a key",
-  403: "This key is not accepted",
-  429: "The service is busy",
-  503: "Not ready for searches",
-  504: "The search ran out of time",
-};
-const WORDS = {
-  0: "It may have stopped, or this device has no connection to it.",
-  401: "Ask the operator of the service for one.",
-  403: "Check it for a missing character, or ask for another one.",
-};
 // Statuses for which the same request would fail again.
 const FINAL = new Set([400, 401, 403, 404, 405, 413, 422]);
 
@@ -29,11 +29,13 @@ const $ = (id) => document.getElementById(id);
 const box = $("query");
 const views = ["home", "notice", "results", "document"].map($);
 
-/** Whether the index can mark the words of a query, once it is known. */
+/** What `/info` says of the index; null if there is no answer. */
 let described;
 
-/** The answered query, mode and filter, and when its hits were shown; null until there is one. */
+/** The answered query, mode and filter, its hits so far and when they were shown; null until there is one. */
 let shown = null;
+/** The open document; null if there is none. */
+let opened = null;
 /** Whether the query of the address was entered or followed, and so keeps its history entry. */
 let entered = true;
 let underway = new AbortController();
@@ -42,6 +44,11 @@ let retry = 0;
 let retries = 0;
 let again = () => {};
 let placeInResults = { scroll: 0, documentId: null };
+
+// What sticks below the box needs its height, which depends on the width.
+new ResizeObserver(([{ target }]) => {
+  document.documentElement.style.setProperty("--top", `${target.offsetHeight}px`);
+}).observe($("search"));
 
 // What is on the screen
 
@@ -70,16 +77,23 @@ function showHome() {
 
 function showHits(asked, answer) {
   placeInResults = { scroll: 0, documentId: null };
-  shown = { ...asked, hits: answer.hits, at: performance.now() };
+  shown = { ...asked, hits: answer.hits, offset: answer.hits.length, at: performance.now() };
   document.title = `${asked.query} · Swiftlet`;
   const time = rounded(answer.milliseconds);
   const found = counted(answer.hits.length, "document");
   $("count").textContent = `${found} in ${time} ms`;
   $("stages").replaceChildren(...drawStages(answer.stages));
   $("hits").replaceChildren(...answer.hits.map((hit) => drawHit(hit, asked)));
+  showMore(answer.next);
+  $("code").open = false;
   announce(`${found} found in ${time} milliseconds`);
   if (answer.hits.length) show("results");
   else showEmpty();
+}
+
+function showMore(next) {
+  $("more").hidden = !next;
+  $("more-problem").textContent = "";
 }
 
 // Other searches than lexical ones find documents for every query, unless the index is empty.
@@ -92,18 +106,26 @@ function showEmpty() {
 }
 
 function showDocument(found, passage) {
+  opened = found;
   const title = found.title.trim() || found.document_id;
   document.title = `${title} · Swiftlet`;
   $("back").href = addressOf(address());
   $("document-title").textContent = title;
   $("document-where").textContent = whereabouts(found.text, passage);
-  $("document-metadata").replaceChildren(...drawEntries(Object.entries({ id: found.document_id, ...found.metadata })));
+  $("document-metadata").replaceChildren(...drawMetadata(found));
   $("document-text").replaceChildren(...drawText(found.text, passage));
+  $("to-passage").hidden = !passage;
+  $("similar").open = false;
+  $("similar-content").replaceChildren();
   announce("");
   show("document");
   $("document-title").focus({ preventScroll: true });
-  if (passage) $("passage").scrollIntoView({ block: "center" });
+  if (passage) showPassage();
   else window.scrollTo(0, 0);
+}
+
+function showPassage() {
+  $("passage").scrollIntoView({ block: "center" });
 }
 
 function showResults() {
@@ -121,9 +143,7 @@ function returnToResults() {
 }
 
 function showProblem(problem) {
-  const { status, requestId } = problem;
-  const heading = HEADINGS[status] ?? problem.message;
-  const detail = sentence(WORDS[status] ?? problem.detail);
+  const { status, heading, sentence: detail, requestId } = problem;
   // Each wait is twice as long, so that the page does not add to the overload.
   const wait = problem.retryAfterSeconds;
   const seconds = wait === null || retries === MOST_RETRIES ? null : wait * 2 ** retries;
@@ -147,10 +167,6 @@ function showNotice({ heading, detail, requestId = "", asksForKey = false, mayRe
   $("again").textContent = "Try again";
   $("countdown").textContent = "";
   show("notice");
-}
-
-function sentence(text) {
-  return text && text[0].toUpperCase() + text.slice(1) + (/[.!?]$/.test(text) ? "" : ".");
 }
 
 function countDown(seconds) {
@@ -203,14 +219,15 @@ async function ask(request, onAnswer) {
   }
 }
 
+/** The body of a search whose words are marked, if the index has words. */
+async function markedBodyOf(asked) {
+  const hasWords = (await described)?.modes.includes("lexical");
+  return { ...bodyOf(asked), ...(hasWords && { highlight: "words" }) };
+}
+
 function searchFor(asked, onAnswer = () => {}) {
   return ask(
-    async (signal) => {
-      const { query, mode, filter } = asked;
-      const highlight = (await described) ? { highlight: "words" } : {};
-      const chosen = filter ? { filter: JSON.parse(filter) } : {};
-      return search({ query, ...(mode && { mode }), ...chosen, ...highlight }, signal);
-    },
+    async (signal) => search(await markedBodyOf(asked), signal),
     (answer) => {
       showHits(asked, answer);
       return onAnswer();
@@ -224,6 +241,25 @@ function openDocument(documentId) {
     (signal) => fetchDocument(documentId, signal),
     (found) => showDocument(found, hit?.passage),
   );
+}
+
+/** Append the hits that follow. If the index has changed meanwhile, some may come again. */
+function showFollowing() {
+  const { signal } = underway;
+  const { offset, hits } = shown;
+  const request = async () => search({ ...(await markedBodyOf(shown)), offset }, signal);
+  return fill($("more-problem"), request, (answer) => {
+    const known = new Set(hits.map((hit) => hit.document_id));
+    const fresh = answer.hits.filter((hit) => !known.has(hit.document_id));
+    hits.push(...fresh);
+    shown.offset += answer.hits.length;
+    const drawn = fresh.map((hit) => drawHit(hit, shown));
+    $("hits").append(...drawn);
+    $("count").textContent = counted(hits.length, "document");
+    announce(`${counted(fresh.length, "document")} more`);
+    showMore(answer.next);
+    drawn[0]?.querySelector("a").focus();
+  });
 }
 
 // The address
@@ -287,15 +323,19 @@ function searchForTyped() {
   else searchFor(asked);
 }
 
+/** Open a document; the history entry has the number of entries from the results to it. */
 function open(documentId) {
-  placeInResults = { scroll: window.scrollY, documentId };
-  history.pushState({ fromResults: true }, "", addressOf(typed(), documentId));
+  const fromResults = address().documentId === null;
+  if (fromResults) placeInResults = { scroll: window.scrollY, documentId };
+  const away = fromResults ? 0 : history.state?.away;
+  history.pushState(away === undefined ? null : { away: away + 1 }, "", addressOf(typed(), documentId));
   openDocument(documentId);
 }
 
+/** Go back from a document to the results. */
 function goBack() {
-  if (history.state?.fromResults) {
-    history.back();
+  if (history.state?.away) {
+    history.go(-history.state.away);
   } else {
     history.replaceState(null, "", addressOf(address()));
     follow();
@@ -333,12 +373,69 @@ $("key-form").addEventListener("submit", (event) => {
 
 $("again").addEventListener("click", () => again());
 
+function opensElsewhere(event) {
+  return event.metaKey || event.ctrlKey || event.shiftKey || event.altKey;
+}
+
 $("hits").addEventListener("click", (event) => {
-  const link = event.target.closest(".hit")?.querySelector("a");
-  const elsewhere = event.metaKey || event.ctrlKey || event.shiftKey || event.altKey;
-  if (!link || elsewhere || !getSelection().isCollapsed) return;
+  const row = event.target.closest(".hit");
+  if (!row || event.target.closest(".outside, .reasons")) return;
+  const { documentId } = row.querySelector("a").dataset;
+  const why = event.target.closest(".why");
+  if (why) {
+    toggleReasons(why, shown.hits.find((hit) => hit.document_id === documentId));
+  } else if (!opensElsewhere(event) && getSelection().isCollapsed) {
+    event.preventDefault();
+    open(documentId);
+  }
+});
+
+function toggleReasons(button, hit) {
+  const isOpen = button.ariaExpanded === "true";
+  button.ariaExpanded = String(!isOpen);
+  if (isOpen) {
+    button.nextSibling.remove();
+  } else {
+    const reasons = document.createElement("div");
+    Object.assign(reasons, { className: "reasons", role: "status" });
+    button.after(reasons);
+    described.then((index) => explain(shown, hit, index?.modes ?? [], reasons));
+  }
+}
+
+$("more").addEventListener("click", async () => {
+  $("more").disabled = true;
+  await showFollowing();
+  $("more").disabled = false;
+});
+
+$("code").addEventListener("toggle", () => {
+  if ($("code").open) showPrograms(shown, $("code-ways"));
+});
+
+$("similar").addEventListener("toggle", () => {
+  if (!$("similar").open || $("similar-content").firstChild) return;
+  const list = document.createElement("div");
+  list.role = "status";
+  $("similar-content").append(list);
+  showSimilar(opened, address(), list);
+});
+
+$("similar").addEventListener("click", (event) => {
+  const link = event.target.closest("a");
+  if (!link || opensElsewhere(event)) return;
   event.preventDefault();
   open(link.dataset.documentId);
+});
+
+$("to-passage").addEventListener("click", showPassage);
+
+$("examples").addEventListener("click", (event) => {
+  const link = event.target.closest("a");
+  if (!link || opensElsewhere(event)) return;
+  event.preventDefault();
+  box.value = link.textContent;
+  $("search").requestSubmit();
 });
 
 for (const link of [$("back"), $("notice-back")]) {
@@ -357,7 +454,7 @@ $("home-link").addEventListener("click", (event) => {
 });
 
 function hitLinks() {
-  return [...$("hits").querySelectorAll("a")];
+  return [...$("hits").querySelectorAll("h3 a")];
 }
 
 function move(by) {
@@ -418,17 +515,18 @@ function offer({ modes, facets }) {
   follow();
 }
 
-/** Show the size of the index, its modes and facets; true if it can mark the words of a query. */
+/** Show the size of the index, examples, modes and facets; what `/info` says of the index. */
 async function describe() {
   try {
     const { index } = await fetchInfo();
     offer(index);
+    $("examples").replaceChildren(...drawExamples(index.examples));
     const [documents, passages] = [index.num_documents, index.num_passages];
     $("home-size").textContent = `${counted(documents, "document")} in ${counted(passages, "passage")}.`;
-    return index.modes.includes("lexical");
+    return index;
   } catch {
     $("home-size").textContent = "";
-    return false;
+    return null;
   }
 }
 
@@ -439,8 +537,7 @@ $("about-open").addEventListener("click", async () => {
     $("about-content").replaceChildren(...drawInfo(await fetchInfo()));
   } catch (error) {
     if (!(error instanceof Problem)) throw error;
-    const heading = HEADINGS[error.status] ?? error.message;
-    $("about-content").textContent = `${heading}. ${sentence(WORDS[error.status] ?? error.detail)}`;
+    $("about-content").textContent = error.words;
   }
 });
 $("about-close").addEventListener("click", () => $("about").close());

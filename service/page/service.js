@@ -4,18 +4,39 @@ const KEY = "swiftlet.key";
 const TOTAL = "total";
 const DEFAULT_RETRY_SECONDS = 5;
 
+const HEADINGS = {
+  0: "The service cannot be reached",
+  401: "This service asks for a key",
+  403: "This key is not accepted",
+  429: "The service is busy",
+  503: "Not ready for searches",
+  504: "The search ran out of time",
+};
+const SENTENCES = {
+  0: "It may have stopped, or this device has no connection to it.",
+  401: "Ask the operator of the service for one.",
+  403: "Check it for a missing character, or ask for another one.",
+};
+
 /** An answer that is not a success, or none at all (status 0). */
 export class Problem extends Error {
   constructor(status, fields = {}, retryAfterSeconds = null) {
     super(fields.title || `The service answered ${status}`);
     this.status = status;
     this.detail = typeof fields.detail === "string" ? fields.detail : "";
+    this.heading = HEADINGS[status] ?? this.message;
+    this.sentence = asSentence(SENTENCES[status] ?? this.detail);
+    this.words = `${this.heading}. ${this.sentence}`;
     this.requestId = typeof fields.request_id === "string" ? fields.request_id : "";
     this.retryAfterSeconds = retryAfterSeconds;
   }
 }
 
-/** The hits of a request, and the milliseconds that each stage took. */
+function asSentence(text) {
+  return text && text[0].toUpperCase() + text.slice(1) + (/[.!?]$/.test(text) ? "" : ".");
+}
+
+/** The hits of a request, `next` if more may follow, and the milliseconds that each stage took. */
 export async function search(asked, signal) {
   const started = performance.now();
   const response = await ask("search", {
@@ -24,9 +45,9 @@ export async function search(asked, signal) {
     body: JSON.stringify(asked),
     signal,
   });
-  const { hits } = await read(response);
+  const { hits, next } = await read(response);
   const times = serverTiming(response.headers.get("Server-Timing") ?? "");
-  return { hits, ...stagesOf(times, performance.now() - started) };
+  return { hits, next, ...stagesOf(times, performance.now() - started) };
 }
 
 /** A stored document. */
@@ -56,6 +77,11 @@ export function keepKey(key) {
 }
 
 let keyOfThisPage = null;
+
+/** Whether requests are sent with a key. */
+export function hasKey() {
+  return Boolean(currentKey());
+}
 
 function currentKey() {
   try {

@@ -6,6 +6,7 @@ from platform import python_version
 
 from fastapi import APIRouter, Request
 from pydantic_core import to_json
+from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
 from service.context import STAGES
@@ -14,6 +15,9 @@ from service.problems import DeadlineError, QueueFullError
 from service.schemas import DocumentAnswer, EncoderAnswer, IndexAnswer, InfoAnswer
 from service.state import LoadedIndex, ReadyService
 from swiftlet.retrieval.errors import UnknownDocumentError
+from swiftlet.retrieval.searcher import Searcher
+
+_TITLES, _LONGEST_TITLE, _EXAMPLES = 20, 80, 5
 
 _VERSIONS = {
     "python": python_version(),
@@ -53,29 +57,38 @@ def _document(loaded: LoadedIndex, document_id: str) -> bytes:
     return to_json(answer, inf_nan_mode="null")
 
 
+def _examples(searcher: Searcher) -> list[str]:
+    """Short titles, from all parts of the corpus."""
+    titles = dict.fromkeys(map(str.strip, searcher.parts.store.titles(_TITLES).values()))
+    short = [title for title in titles if 0 < len(title) <= _LONGEST_TITLE]
+    return short[:: -(-len(short) // _EXAMPLES) or 1]
+
+
 @router.get("/info", responses=problems())
 async def info(service: ReadyService) -> InfoAnswer:
     """The index and the encoder in use, and the limits."""
-    searcher = service.loaded.searcher
+    loaded = service.loaded
+    searcher = loaded.searcher
     index, encoder = searcher.index_manifest, searcher.encoder_manifest
     return InfoAnswer(
         embedding_space=index.embedding_space,
         encoder=EncoderAnswer(
             name=encoder.details.get("name", ""),
-            precision=service.loaded.precision,
+            precision=loaded.precision,
             dim=encoder.dim,
             max_tokens=searcher.encoder.max_tokens,
             fingerprint=encoder.fingerprint,
             details=dict(encoder.details),
         ),
         index=IndexAnswer(
-            fingerprint=service.loaded.generation,
+            fingerprint=loaded.generation,
             num_documents=searcher.num_documents,
             num_passages=searcher.num_passages,
             modes=list(searcher.modes),
             weight=searcher.weight,
             facets=list(searcher.facet_fields),
             fields=list(searcher.fields),
+            examples=await run_in_threadpool(_examples, searcher),
             created_by=index.created_by,
             recall=index.details.get("recall", {}),
             details=dict(index.details),

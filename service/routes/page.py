@@ -11,9 +11,12 @@ PAGE_FILES = {
     "/": ("index.html", "text/html"),
     "/page/style.css": ("style.css", "text/css"),
     "/page/page.js": ("page.js", "text/javascript"),
+    "/page/asides.js": ("asides.js", "text/javascript"),
+    "/page/code.js": ("code.js", "text/javascript"),
     "/page/drawing.js": ("drawing.js", "text/javascript"),
     "/page/facets.js": ("facets.js", "text/javascript"),
     "/page/service.js": ("service.js", "text/javascript"),
+    "/page/text.js": ("text.js", "text/javascript"),
 }
 """Each path of the page: its file in `service/page`, and its media type."""
 

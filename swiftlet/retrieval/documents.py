@@ -72,6 +72,10 @@ class Store(Protocol):
         """
         ...
 
+    def titles(self, count: int) -> dict[str, str]:
+        """The titles of at most `count` documents by their ids, from all parts of the corpus."""
+        ...
+
     def close(self) -> None:
         """Close what it has opened; later reads are refused."""
         ...
@@ -146,6 +150,19 @@ class DocumentStore:
             metadata=_parse_metadata(metadata),
             sections=json.loads(sections),
         )
+
+    def titles(self, count: int) -> dict[str, str]:
+        """The titles of at most `count` documents by their ids, from all parts of the corpus."""
+        step = -(-self.num_documents // count)
+        numbers = json.dumps([*range(0, self.num_documents, step or 1)])
+        with self._connection() as connection:
+            return dict(
+                connection.execute(
+                    "SELECT document_id, title FROM json_each(?) AS wanted "
+                    "JOIN documents ON document = wanted.value",
+                    (numbers,),
+                )
+            )
 
     def document_ids(self) -> list[str]:
         """The ids of all documents, in order."""

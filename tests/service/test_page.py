@@ -3,7 +3,10 @@
 import json
 import os
 import re
+import shlex
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from importlib.resources import files
@@ -14,6 +17,7 @@ from urllib.parse import quote
 
 import httpx
 import pytest
+from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Error, Locator, Page, Route, expect, sync_playwright
 
 from service.routes.page import CONTENT_SECURITY_POLICY, PAGE_FILES
@@ -159,7 +163,7 @@ def box(page: Page) -> Locator:
 
 
 def links(page: Page) -> Locator:
-    return page.locator("#hits a")
+    return page.locator("#hits h3 a")
 
 
 def fill(page: Page, query: str) -> None:
@@ -296,7 +300,10 @@ def test_hits_are_those_of_the_service_with_title_score_and_passage(
     hits = client.post("/search", json={"query": QUERY}).json()["hits"]
     page = open_page(found(QUERY))
     expect(links(page)).to_have_text([hit["title"] for hit in hits])
-    expect(page.locator(".passage")).to_have_text([hit["passage"]["text"] for hit in hits])
+    for hit, passage in zip(hits, page.locator(".passage").all_inner_texts(), strict=True):
+        sentences = passage.removeprefix("… ").removesuffix(" …")
+        assert sentences.endswith(".")
+        assert sentences in hit["passage"]["text"]
     expect(page.locator(".score")).to_have_text(
         [re.compile(rf"^Score\s*{hit['score']:.3f}$") for hit in hits]
     )
@@ -538,7 +545,235 @@ def test_an_empty_box_shows_the_start_page_with_the_size_of_the_index(open_page:
     expect(page).to_have_url(re.compile("/$"))
 
 
+def test_titles_of_documents_are_examples_of_queries(
+    open_page: OpenPage, client: httpx.Client
+) -> None:
+    titles = client.get("/info").json()["index"]["examples"]
+    assert 3 <= len(set(titles)) == len(titles) <= 5
+    page = open_page()
+    examples = page.get_by_role("list", name="Examples").get_by_role("link")
+    expect(examples).to_have_text(titles)
+    examples.nth(1).click()
+    expect(box(page)).to_have_value(titles[1])
+    expect(links(page).first).to_have_text(titles[1])
+    page.go_back()
+    expect(examples).to_have_count(len(titles))
+
+
+def test_more_results_follow_without_repeats_until_there_are_no_more(open_page: OpenPage) -> None:
+    page = open_page(f"{found('flour')}&mode=dense")
+    more = page.get_by_role("button", name="More results")
+    for count in range(20, 70, 10):
+        more.click()
+        expect(links(page)).to_have_count(count)
+        expect(links(page).nth(count - 10)).to_be_focused()
+        expect(page.locator("#count")).to_have_text(f"{count} documents")
+    titles = links(page).all_inner_texts()
+    assert len(set(titles)) == 60
+    more.click()
+    expect(more).to_be_hidden()
+    links(page).nth(42).click()
+    expect(page.locator("#passage")).to_be_visible()
+    page.get_by_role("link", name="Results").click()
+    expect(links(page)).to_have_text(titles)
+    expect(links(page).nth(42)).to_be_focused()
+    box(page).fill("violin")
+    expect(links(page)).to_have_count(10)
+    expect(more).to_be_visible()
+
+
+def test_hits_stay_while_the_index_reloads_and_more_can_be_asked_for_again(
+    open_page: OpenPage,
+) -> None:
+    page = open_page(found(QUERY))
+    expect(links(page)).to_have_count(10)
+    page.route("**/search", lambda route: answer(route, "Loading", 503))
+    more = page.get_by_role("button", name="More results")
+    more.click()
+    expect(page.get_by_role("alert")).to_have_text("Not ready for searches. Details of Loading.")
+    why = page.get_by_role("button", name="Why this hit").first
+    why.click()
+    expect(page.locator(".reasons")).to_contain_text("Not ready for searches.")
+    expect(links(page)).to_have_count(10)
+    page.unroute("**/search")
+    more.click()
+    expect(links(page)).to_have_count(20)
+    expect(page.get_by_role("alert")).to_be_empty()
+    why.click()
+    why.click()
+    expect(page.locator(".reasons dt").first).to_have_text("by meaning")
+
+
+def test_why_a_hit_was_found_is_told_by_both_scores_and_the_nearest_sentence(
+    open_page: OpenPage, client: httpx.Client
+) -> None:
+    page = open_page(found(QUERY))
+    name = links(page).nth(2).inner_text()
+    expected = []
+    for mode in ("dense", "lexical"):
+        hits = client.post("/search", json={"query": QUERY, "mode": mode}).json()["hits"]
+        place = [hit["title"] for hit in hits].index(name)
+        expected.append(f"{hits[place]['score']:.3f}, place {place + 1}")
+    body = {"query": QUERY, "highlight": "sentence"}
+    passage = client.post("/search", json=body).json()["hits"][2]["passage"]
+    [[start, end]] = passage["highlights"]
+    why = page.get_by_role("button", name=f"Why this hit {name}", exact=True)
+    why.click()
+    reasons = page.locator(".reasons dd")
+    expect(reasons).to_have_text([*expected, passage["text"][start:end]])
+    expect(why).to_have_attribute("aria-expanded", "true")
+    expect(page).to_have_url(re.compile("baked$"))
+    page.keyboard.press("Enter")
+    expect(reasons).to_have_count(0)
+
+
+def test_a_search_can_be_copied_as_a_command_and_as_a_program_without_the_key(
+    open_page: OpenPage, locked_server: Any
+) -> None:
+    key = str(locked_server.settings["search_keys"])
+    query, chosen = """it's "bread" \\ $HOME 🦊""", '{"topic":["bread"]}'
+    address = f"{found(query)}&mode=dense&filter={quote(chosen)}"
+    page = open_page(address, url=locked_server.url)
+    page.get_by_label("Search key").fill(key)
+    page.keyboard.press("Enter")
+    expect(links(page)).to_have_count(5)
+    ids = page.locator(".identity").all_inner_texts()
+    page.get_by_text("This search with curl or Python").click()
+    curl, program = page.locator("#code pre").all_inner_texts()
+    assert key not in curl + program
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    page.get_by_role("button", name="Copy as Python").click()
+    expect(page.get_by_role("button", name="Copied")).to_be_visible()
+    assert page.evaluate("navigator.clipboard.readText()") == program
+    environment = {**os.environ, "SWIFTLET_KEY": key}
+    output = subprocess.run(
+        [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True
+    ).stdout
+    assert [line.split()[1] for line in output.splitlines()] == ids
+    command, url, *options = shlex.split(curl)
+    assert (command, url, options[:2]) == (
+        "curl", f"{locked_server.url}/search", ["-H", "Authorization: Bearer $SWIFTLET_KEY"]
+    )  # fmt: skip
+    assert json.loads(options[3]) == {
+        "query": query, "mode": "dense", "filter": json.loads(chosen)
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ("Add:\n>>> 1 + 1\n2\n\nThat is all.", [">>> 1 + 1\n2"]),
+        ("Run\n```sh\nls\n\npwd\n```\nnow.", ["```sh\nls\n\npwd\n```"]),
+        ("csv.reader(file)\nReads it.", ["csv.reader(file)"]),
+        ("For example:\n\n    x = f(y)\n\nbut (this) is\n    prose.", ["    x = f(y)"]),
+        ("A | B, or a + b (c).", []),
+    ],
+)
+def test_code_is_found_by_its_lines(open_page: OpenPage, text: str, code: list[str]) -> None:
+    spans = open_page().evaluate(
+        "text => import('/page/text.js').then((m) => m.codeSpans(text))", text
+    )
+    assert [text[start:end] for start, end in spans] == code
+
+
+def test_a_snippet_has_whole_sentences_from_where_the_words_are(open_page: OpenPage) -> None:
+    sentences = [f"{'Nothing is said here at all. ' * 20}", "Foxes sleep. ", "Foxes eat.\n\nEnd"]
+    text = "".join(sentences)
+    marks = [[at.start(), at.end()] for at in re.finditer("Foxes", text)]
+    snippet = "([text, marks]) => import('/page/text.js').then((m) => m.snippetOf(text, marks))"
+    page = open_page()
+    start, end = page.evaluate(snippet, [text, marks])
+    assert "Foxes" in text[start:end]
+    assert text[start:end].startswith("Nothing is")
+    assert text[start:end].endswith("End")
+    start, end = page.evaluate(snippet, [text, []])
+    assert start == 0
+    assert 250 < end <= 320
+    assert text[:end].endswith(".")
+    assert page.evaluate(snippet, [" ", []]) == [0, 0]
+
+
 # The document
+
+
+@pytest.fixture(scope="module")
+def various_index(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two documents with addresses, numbers and code."""
+    code = "Counts words.\n\n>>> count('a b')\n2\n\nThat is all."
+    page = {"url": "https://example.org/a b?<c>", "year": 2024, "pages": 123456, "share": 0.5}
+    documents = [
+        Document("words", code, title="Words", metadata=page),
+        Document("ships", "Ships sail.", metadata={"url": "javascript:window.owned = 1"}),
+    ]
+    out = tmp_path_factory.mktemp("various") / "index"
+    build_index(documents, DEFAULT_ENCODER, out, BuildSettings())
+    return out
+
+
+def test_web_addresses_are_links_code_is_monospaced_and_numbers_are_as_they_were_given(
+    open_page: OpenPage, start_server: Callable[..., Any], various_index: Path
+) -> None:
+    page = open_page("/?q=count+words", url=start_server(index=various_index).url)
+    expect(links(page)).to_have_text(["Words", "ships"])
+    outside = page.locator(".outside")
+    expect(outside).to_have_text(["https://example.org/a b?<c>"])
+    for name, value in {
+        "href": "https://example.org/a%20b?%3Cc%3E",
+        "target": "_blank",
+        "rel": "noopener noreferrer",
+    }.items():
+        expect(outside).to_have_attribute(name, value)
+    expect(page.locator(".passage code").first).to_have_text(">>>")
+    links(page).first.click()
+    metadata = page.locator("#document-metadata dd")
+    expect(metadata).to_have_text(["words", "https://example.org/a b?<c>", "2024", "123456", "0.5"])
+    expect(page.locator("#document-metadata a")).to_have_count(1)
+    text = page.locator("#document-text code")
+    expect(text).to_have_text(">>> count('a b') 2")
+    assert "mono" in text.evaluate("code => getComputedStyle(code).fontFamily")
+    page.go_back()
+    links(page).nth(1).click()
+    expect(metadata).to_have_text(["ships", "javascript:window.owned = 1"])
+    expect(page.locator("#document-metadata a")).to_have_count(0)
+
+
+def test_the_title_stays_in_sight_and_a_button_leads_back_to_the_passage(
+    open_page: OpenPage, start_server: Callable[..., Any], hostile_index: Path
+) -> None:
+    url = start_server(index=hostile_index).url
+    for width in (1280, 360):
+        page = open_page(found("a fox sleeps in its den"), url=url)
+        page.set_viewport_size({"width": width, "height": 500})
+        links(page).first.click()
+        title, mark = page.get_by_role("heading", level=2), page.locator("#passage")
+        expect(mark).to_be_in_viewport()
+        expect(title).to_be_in_viewport(ratio=1)
+        page.evaluate("scrollTo(0, document.body.scrollHeight)")
+        expect(mark).not_to_be_in_viewport()
+        expect(title).to_be_in_viewport(ratio=1)
+        page.get_by_role("button", name="To the passage").click()
+        expect(mark).to_be_in_viewport()
+
+
+def test_similar_documents_are_others_and_lead_back_to_the_results(open_page: OpenPage) -> None:
+    page = open_page(found(QUERY))
+    title = links(page).first.inner_text()
+    links(page).first.click()
+    similar = page.locator("#similar a")
+    page.get_by_text("Similar documents").click()
+    expect(similar).to_have_count(5)
+    assert title not in similar.all_inner_texts()
+    others = similar.all_inner_texts()
+    assert sum(other.startswith("Bread") for other in others) == 4
+    similar.first.click()
+    expect(page.get_by_role("heading", level=2)).to_have_text(others[0])
+    expect(similar).to_have_count(0)
+    page.get_by_text("Similar documents").click()
+    similar.first.click()
+    expect(page.get_by_role("heading", level=2)).not_to_have_text(others[0])
+    page.keyboard.press("Escape")
+    expect(links(page).first).to_be_focused()
+    expect(links(page)).to_have_count(10)
 
 
 def test_the_passage_is_marked_where_it_stands_after_emoji_and_markup(
@@ -832,9 +1067,15 @@ def every_view(page: Page) -> Iterator[str]:
     box(page).fill(QUERY)
     expect(links(page)).to_have_count(10)
     links(page).first.hover()
+    page.get_by_role("button", name="Why this hit").first.click()
+    expect(page.locator(".reasons dd").first).to_be_visible()
+    page.locator("#code summary").click()
+    expect(page.locator("#code pre")).to_have_count(2)
     yield "results"
     links(page).first.click()
     expect(page.locator("#passage")).to_be_visible()
+    page.locator("#similar summary").click()
+    expect(page.locator("#similar a")).to_have_count(5)
     yield "document"
     page.get_by_role("button", name="About this index").click()
     expect(page.locator("#about-content h3").first).to_be_visible()
@@ -856,6 +1097,18 @@ def test_every_text_has_the_contrast_of_level_aa(open_page: OpenPage, scheme: st
         contrasts = page.evaluate(LOW_CONTRASTS)
         assert contrasts["seen"] > 5, view
         assert contrasts["low"] == [], view
+
+
+def test_axe_finds_no_violation(open_page: OpenPage) -> None:
+    page, axe = open_page(reduced_motion="reduce"), Axe()
+    for view in every_view(page):
+        for scheme, width in zip(SCHEMES, (1280, 360), strict=True):
+            page.emulate_media(color_scheme=scheme, reduced_motion="reduce")  # type: ignore[arg-type]
+            page.set_viewport_size({"width": width, "height": 800})
+            found = axe.run(page)
+            assert not found.violations_count, (view, scheme, width, found.generate_report())
+            assert len(found.response["passes"]) > 15, view
+        page.set_viewport_size({"width": 1280, "height": 800})
 
 
 def test_nothing_is_wider_than_a_narrow_phone(open_page: OpenPage) -> None:

@@ -90,6 +90,24 @@ def test_a_document_is_found_as_soon_as_it_is_put_and_lost_as_soon_as_it_is_dele
     assert server.client().get("/info").json()["index"]["num_documents"] == 2
 
 
+def test_examples_are_the_titles_of_documents_that_are_there(server):
+    def examples() -> list[str]:
+        titles: list[str] = server.client().get("/info").json()["index"]["examples"]
+        return titles
+
+    assert examples() == []
+    titles = ["Tea", " ", "T" * 81, "Rain"]
+    documents = [
+        {"_id": name, "title": title, "text": "Words."}
+        for name, title in zip("abcd", titles, strict=True)
+    ]
+    put(server, {"_id": "tea", "title": "Old", "text": "Leaves."}, *documents)
+    assert examples() == ["Old", "Tea", "Rain"]
+    delete(server, ids=["a"])
+    put(server, {"_id": "tea", "title": "New", "text": "Leaves."})
+    assert examples() == ["New", "Rain"]
+
+
 def test_facets_count_values_that_only_changes_have(server):
     put(server, {"_id": "cod", "text": "A fish.", "metadata": {"kind": "food"}})
     put(server, {"_id": "ale", "text": "A beer.", "metadata": {"kind": ["drink", "food"]}})

@@ -6,6 +6,7 @@ not found.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain, islice
 
 import numpy as np
 
@@ -188,6 +189,13 @@ class JointStore:
         if found is None:
             raise UnknownDocumentError(document_id)
         return found
+
+    def titles(self, count: int) -> dict[str, str]:
+        """The titles of at most `count` documents by their ids, those of the changes first."""
+        put = ((name, each.title) for name, each in self._documents.items() if each is not None)
+        base = self._base.titles(count).items()
+        kept = ((name, title) for name, title in base if name not in self._documents)
+        return dict(islice(chain(islice(put, count // 2), kept), count))
 
     def close(self) -> None:
         """Close the store of the base."""

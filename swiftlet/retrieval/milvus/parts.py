@@ -145,6 +145,10 @@ class MilvusStore:
             raise UnknownDocumentError(document_id)
         return documents[document_id][0]
 
+    def titles(self, count: int) -> dict[str, str]:  # noqa: ARG002
+        """As `Store.titles`; the server is not asked."""
+        return {}
+
     def close(self) -> None:
         """As `Store.close`; the connection is shared, and ends with the process."""
 

@@ -30,6 +30,17 @@ def store(shipped_encoder: OnnxEncoder, tmp_path_factory: pytest.TempPathFactory
     return DocumentStore(path)
 
 
+def test_titles_are_of_documents_from_all_parts_of_the_corpus(store):
+    titles = {document.document_id: document.title for document in DOCUMENTS}
+    assert store.titles(9) == store.titles(4) == titles
+    assert (
+        store.titles(3)
+        == store.titles(2)
+        == {"z last": "A title", DOCUMENTS[2].document_id: "Only a title"}
+    )
+    assert store.titles(1) == {"z last": "A title"}
+
+
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda document: document.document_id[:6])
 def test_a_document_comes_back_as_it_was_written(store, document):
     assert store.document(document.document_id) == document

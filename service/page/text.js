@@ -1,0 +1,37 @@
+// Finds code and sentences in texts. Offsets count UTF-16 units.
+
+const SNIPPET = 320;
+// As the service splits sentences for `highlight`.
+const SENTENCE = /\S.*?(?:[.!?…](?=\s|$)|[。！？]|(?=\n\s*\n)|$)/gs;
+const FENCE = /^\s*(?:```|~~~)/;
+const PROMPT = /^\s*>>>/;
+const CODE = /^(?:\t| {4}).*[=({;]|^[\w.]+\(.*\)$|^\s*[|+].*[|+]$/;
+
+/** Where lines of code are: between fences, from a prompt to a blank line, indented, a call, a drawn table. */
+export function codeSpans(text) {
+  const spans = [];
+  let [at, fenced, session] = [0, false, false];
+  for (const line of text.split("\n")) {
+    const fence = FENCE.test(line);
+    session = PROMPT.test(line) || (session && line.trim() !== "");
+    if (fenced || fence || session || CODE.test(line)) {
+      const last = spans.at(-1);
+      if (last?.[1] === at - 1) last[1] = at + line.length;
+      else spans.push([at, at + line.length]);
+    }
+    if (fence) fenced = !fenced;
+    at += line.length + 1;
+  }
+  return spans;
+}
+
+/** The part of a passage to show: whole sentences, from where most of the marked words are near. */
+export function snippetOf(text, marks) {
+  const sentences = [...text.matchAll(SENTENCE)].map((found) => [found.index, found.index + found[0].length]);
+  if (!sentences.length) return [0, 0];
+  const near = ([start]) => marks.filter(([mark]) => mark >= start && mark < start + SNIPPET).length;
+  const best = sentences.reduce((one, other) => (near(other) > near(one) ? other : one));
+  const [start, end] = best;
+  const last = sentences.findLast(([, stop]) => stop > end && stop <= start + SNIPPET);
+  return [start, last?.[1] ?? end];
+}
