@@ -2,6 +2,7 @@
 
 import json
 import platform
+from importlib.metadata import version
 from pathlib import Path
 from threading import Thread
 from typing import Annotated
@@ -68,7 +69,7 @@ def demo(
 
 
 def _is_current(index: Path) -> bool:
-    """Whether `index` is made by the encoder that ships, as the demo's index is made now."""
+    """Whether `index` is made by this version and the encoder that ships, as it is made now."""
     from swiftlet.indexing.standard_library import FACETS
     from swiftlet.retrieval.engines import find_engine
     from swiftlet.retrieval.errors import ArtefactError
@@ -85,7 +86,8 @@ def _is_current(index: Path) -> bool:
         "encoder_fingerprint": encoder, "factory": factory, "language": DEFAULT_LANGUAGE,
         "facets": list(FACETS),
     }  # fmt: skip
-    return wanted.items() <= manifest.details.items()
+    made_now = manifest.created_by == f"swiftlet {version('swiftlet-retrieval')}"
+    return made_now and wanted.items() <= manifest.details.items()
 
 
 def _show(address: str) -> None:

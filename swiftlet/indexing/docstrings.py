@@ -3,13 +3,16 @@
 import ast
 import copy
 import inspect
+import re
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import takewhile
 from types import ModuleType
 
 _PROPERTY_DECORATORS = frozenset(
     {"property", "cached_property", "abstractproperty", "DynamicClassAttribute"}
 )
+_RIGHTS = re.compile(r"copyright|licen[cs]e", re.IGNORECASE)
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
@@ -45,6 +48,26 @@ def definitions_in_loaded(
         own = getattr(original, "__module__", None) == module.__name__
         if is_public(name) and (own if names is None else name in names):
             yield from _in_object(name, original)
+
+
+def documentation(tree: ast.Module) -> str:
+    """The docstring of a module, also one that is assigned to `__doc__`."""
+    assigned = (
+        node.value.value
+        for node in tree.body
+        if isinstance(node, ast.Assign)
+        and ast.unparse(node.targets[0]) == "__doc__"
+        and isinstance(node.value, ast.Constant)
+    )
+    return ast.get_docstring(tree) or inspect.cleandoc(str(next(assigned, "")))
+
+
+def first_comment(source: str) -> str:
+    """The first paragraph of the comment at the beginning, unless it is about rights."""
+    lines = takewhile(lambda line: line.startswith("#"), source.splitlines())
+    comment = "\n".join(line.lstrip("#") for line in lines).strip()
+    paragraph = " ".join(re.split(r"\n\s*\n", comment)[0].split())
+    return "" if _RIGHTS.search(paragraph) else paragraph
 
 
 def imported_names(

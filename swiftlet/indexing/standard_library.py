@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from importlib import import_module
 from importlib.machinery import EXTENSION_SUFFIXES
 from importlib.util import find_spec
-from itertools import chain
 from pathlib import Path
 from types import ModuleType
 
@@ -22,6 +21,8 @@ from swiftlet.indexing.docstrings import (
     Definition,
     definitions_in_loaded,
     definitions_in_source,
+    documentation,
+    first_comment,
     imported_names,
     is_public,
 )
@@ -68,6 +69,8 @@ class _Library:
     directory: Path
     sources: dict[str, Path]
     compiled: dict[str, ModuleType]
+    exported: dict[str, frozenset[str]]
+    """What packages export of their modules, by module."""
 
     @classmethod
     def find(cls, directory: Path) -> "_Library":
@@ -82,7 +85,13 @@ class _Library:
             for name in sorted(without_source)
             if (module := _import_compiled(name)) is not None
         }
-        return cls(directory, sources, compiled)
+        exported: dict[str, frozenset[str]] = {}
+        for package, path in sources.items():
+            if path.stem == "__init__" and (tree := _parse(path)) is not None:
+                for inner, names in imported_names(tree, package, is_package=True):
+                    if names is not None and inner.startswith(f"{package}."):
+                        exported[inner] = exported.get(inner, frozenset()) | names
+        return cls(directory, sources, compiled, exported)
 
     def public_modules(self) -> list[str]:
         return sorted(name for name in {*self.sources, *self.compiled} if not _is_internal(name))
@@ -93,13 +102,20 @@ class _Library:
             tree = _parse(self.sources[name])
             if tree is None:
                 return None
-            summary = ast.get_docstring(tree) or self._summary_in_python(name)
-            definitions = chain(definitions_in_source(tree), self._taken_over(name, tree))
+            own = [*definitions_in_source(tree)]
+            moved = self.exported.get(name, frozenset())
+            kept = [each for each in own if each.name.partition(".")[0] not in moved]
+            if own and not kept:
+                return None
+            definitions = [*kept, *self._taken_over(name, tree)]
+            summary = documentation(tree) or self._summary_in_python(name)
+            if definitions and not summary:
+                summary = first_comment(self.sources[name].read_text("utf-8", "replace"))
             source = self.sources[name].relative_to(self.directory).as_posix()
         else:
             module = self.compiled[name]
             summary = module.__doc__ or ""
-            definitions = chain(definitions_in_loaded(module))
+            definitions = [*definitions_in_loaded(module)]
             source = "C"
         # If a name is defined twice, the definitions are in Python and C, or for two platforms.
         unique: dict[str, Definition] = {}
@@ -123,13 +139,17 @@ class _Library:
         """The docstring of _pydatetime for datetime, which only imports one of two modules."""
         path = self.sources.get(f"_py{name}")
         tree = None if path is None else _parse(path)
-        return "" if tree is None else ast.get_docstring(tree) or ""
+        return "" if tree is None else documentation(tree)
 
     def _taken_over(self, name: str, tree: ast.Module) -> Iterator[Definition]:
-        """Definitions that a module takes over from an internal one: os.listdir is in posix."""
+        """Definitions that a module takes over from an internal one: os.listdir is in posix.
+
+        A package takes over what it exports of its modules: json.JSONDecoder is in json.decoder.
+        """
         imported = [*imported_names(tree, name, is_package=self.sources[name].stem == "__init__")]
         for module, names in [*imported, (f"_py{name}", None)]:
-            if not _is_internal(module):
+            exported = names is not None and module.startswith(f"{name}.")
+            if not exported and not _is_internal(module):
                 continue
             if module in self.compiled:
                 yield from definitions_in_loaded(self.compiled[module], names)
@@ -179,6 +199,16 @@ def _parse(path: Path) -> ast.Module | None:
         return None
 
 
+def _first_sentence(name: str, summary: str) -> str:
+    """The first sentence that says more than the module's name, and without this name before it."""
+    before = re.compile(rf"{re.escape(name)}(\.py)?( module)?(\s+-+\s+|\W*$)", re.IGNORECASE)
+    sentences = (
+        each[found.end() :] if (found := before.match(each)) else each
+        for each in _SENTENCE_END.split(summary.strip())
+    )
+    return next(filter(None, sentences), "")
+
+
 def _section(module: str, definition: Definition) -> str:
     name = definition.name if module == "builtins" else f"{module}.{definition.name}"
     call = "" if definition.signature is None else f"({definition.signature})"
@@ -191,8 +221,7 @@ def _document(name: str, summary: str, texts: list[str], metadata: dict[str, str
     for text in texts:
         sections.append(Section(start, start + len(text)))
         start += len(text) + len("\n\n")
-    sentence = _SENTENCE_END.split(summary.strip(), maxsplit=1)[0]
-    title = textwrap.shorten(sentence, _TITLE_WIDTH, placeholder=" …")
+    title = textwrap.shorten(_first_sentence(name, summary), _TITLE_WIDTH, placeholder=" …")
     # A docstring may have an escape for half of a surrogate pair, which cannot be stored.
     whole = "\n\n".join(texts).encode(errors="replace").decode()
     return Document(

@@ -41,10 +41,6 @@ def test_a_module_is_a_document_with_a_section_for_each_definition(
     )
     assert signature.startswith("json.dumps(obj, *, skipkeys=False, ")
     assert documentation.startswith("Serialize ``obj`` to a JSON formatted ``str``.")
-    assert any(
-        text.startswith("json.decoder.JSONDecoder.decode(s")
-        for text in sections(library["json.decoder"])
-    )
 
 
 @pytest.mark.parametrize(
@@ -54,6 +50,8 @@ def test_a_module_is_a_document_with_a_section_for_each_definition(
         ("builtins", "len(obj, /)\nReturn the number of items"),
         ("datetime", "datetime.datetime.strptime("),
         ("collections", "collections.deque.popleft"),
+        ("json", "json.JSONDecoder.decode(s"),
+        ("unittest", "unittest.TestCase.assertEqual("),
         ("os", "os.listdir(path=None)\n"),
         ("os", "os.makedirs(name, mode="),
         ("os.path", "os.path.join("),
@@ -65,6 +63,29 @@ def test_well_known_modules_are_documents_under_their_public_names(
     library: dict[str, Document], module: str, start: str
 ) -> None:
     assert any(text.startswith(start) for text in sections(library[module]))
+
+
+def test_what_a_package_exports_is_in_its_document_alone(library: dict[str, Document]) -> None:
+    assert "unittest.case" not in library
+    assert sections(library["json.decoder"])[0] == "Implementation of JSONDecoder"
+    assert "json.decoder.JSONDecoder" not in library["json.decoder"].text
+
+
+@pytest.mark.parametrize(
+    ("module", "title"),
+    [
+        ("ast", "ast — The `ast` module helps Python applications to process trees of the Python "),
+        ("csv", "csv — read/write/investigate CSV files"),
+        ("hashlib", "hashlib — A common interface to many hash functions."),
+        ("logging", "logging — Logging package for Python."),
+        ("multiprocessing.pool", "multiprocessing.pool — Module providing the `Pool` class for "),
+        ("enum", "enum"),
+    ],
+)
+def test_a_title_is_the_name_and_the_first_sentence_that_says_more(
+    library: dict[str, Document], module: str, title: str
+) -> None:
+    assert library[module].title.startswith(title)
 
 
 def test_sections_lie_in_order_and_everything_can_be_stored(library: dict[str, Document]) -> None:
