@@ -245,6 +245,7 @@ function openDocument(documentId) {
 
 /** Append the hits that follow. If the index has changed meanwhile, some may come again. */
 function showFollowing() {
+  underway = new AbortController();
   const { signal } = underway;
   const { offset, hits } = shown;
   const request = async () => search({ ...(await markedBodyOf(shown)), offset }, signal);

@@ -24,6 +24,19 @@ def hits(page: Page) -> None:
     page.locator("#facets input").first.wait_for(state="attached")
 
 
+def start(page: Page) -> None:
+    """The page before a query."""
+    page.locator("#home-link").click()
+    page.locator("#examples a").first.wait_for()
+
+
+def reasons(page: Page) -> None:
+    """The hits, with the reasons of the first one."""
+    hits(page)
+    page.locator(".why").first.click()
+    page.locator(".reasons dd").first.wait_for()
+
+
 def second_hit(page: Page) -> None:
     """The hits, with the focus moved to the second one by keys."""
     hits(page)
@@ -31,10 +44,28 @@ def second_hit(page: Page) -> None:
     page.keyboard.press("ArrowDown")
 
 
+def document(page: Page) -> None:
+    """The document of the first hit at its passage."""
+    hits(page)
+    page.locator(".hit a").first.click()
+    page.locator("#passage").wait_for()
+
+
+def similar(page: Page) -> None:
+    """The beginning of that document, with similar ones."""
+    document(page)
+    page.locator("#similar summary").click()
+    page.locator("#similar a").first.wait_for()
+    page.locator("#home-link").scroll_into_view_if_needed()
+
+
 PICTURES = {
-    "page-desktop": (DESKTOP, hits),
+    "page-start": (DESKTOP, start),
+    "page-desktop": (DESKTOP, reasons),
     "page-desktop-dark": ({**DESKTOP, "color_scheme": "dark"}, second_hit),
+    "page-document": (DESKTOP, document),
     "page-phone": ({**PHONE, "has_touch": True}, hits),
+    "page-phone-document": ({**PHONE, "has_touch": True, "color_scheme": "dark"}, similar),
 }
 
 
