@@ -1,5 +1,6 @@
 // The search page: requests, views, and the address that reflects both.
 
+import { offerToAdd } from "./adding.js";
 import { bodyOf, explain, fill, showPrograms, showSimilar } from "./asides.js";
 import {
   addressOf,
@@ -546,6 +547,9 @@ $("about").addEventListener("click", (event) => {
   if (event.target === $("about")) $("about").close();
 });
 
+offerToAdd(() => {
+  described = describe();
+});
 history.scrollRestoration = "manual";
 described = describe();
 follow();

@@ -66,37 +66,49 @@ export async function fetchFacets(filter) {
   return facets;
 }
 
-/** Keep a key for this tab, and send it from now on. */
-export function keepKey(key) {
-  try {
-    sessionStorage.setItem(KEY, key);
-  } catch {
-    // The browser has no storage: the key is then kept as long as the page is open.
-  }
-  keyOfThisPage = key;
+/** Put documents into the index; the answer has their number. */
+export async function putDocuments(documents, key) {
+  const headers = { "Content-Type": "application/json", Authorization: `Bearer ${key}` };
+  return read(await ask("documents", { method: "PUT", headers, body: JSON.stringify({ documents }) }));
 }
 
-let keyOfThisPage = null;
+const ofThisPage = new Map();
+
+/** Keep a value for this tab. */
+export function keep(name, value) {
+  try {
+    sessionStorage.setItem(name, value);
+  } catch {
+    // The browser has no storage: the value is then kept as long as the page is open.
+  }
+  ofThisPage.set(name, value);
+}
+
+/** What was kept under a name, if anything. */
+export function kept(name) {
+  try {
+    return ofThisPage.get(name) ?? sessionStorage.getItem(name);
+  } catch {
+    return ofThisPage.get(name);
+  }
+}
+
+/** Keep a key for this tab, and send it from now on. */
+export function keepKey(key) {
+  keep(KEY, key);
+}
 
 /** Whether requests are sent with a key. */
 export function hasKey() {
-  return Boolean(currentKey());
-}
-
-function currentKey() {
-  try {
-    return keyOfThisPage ?? sessionStorage.getItem(KEY);
-  } catch {
-    return keyOfThisPage;
-  }
+  return Boolean(kept(KEY));
 }
 
 async function ask(path, options = {}) {
-  const key = currentKey();
+  const key = kept(KEY);
   const authorisation = key ? { Authorization: `Bearer ${key}` } : {};
   let response;
   try {
-    response = await fetch(path, { ...options, headers: { ...options.headers, ...authorisation } });
+    response = await fetch(path, { ...options, headers: { ...authorisation, ...options.headers } });
   } catch (error) {
     throw error.name === "AbortError" ? error : new Problem(0);
   }

@@ -11,6 +11,7 @@ PAGE_FILES = {
     "/": ("index.html", "text/html"),
     "/page/style.css": ("style.css", "text/css"),
     "/page/page.js": ("page.js", "text/javascript"),
+    "/page/adding.js": ("adding.js", "text/javascript"),
     "/page/asides.js": ("asides.js", "text/javascript"),
     "/page/code.js": ("code.js", "text/javascript"),
     "/page/drawing.js": ("drawing.js", "text/javascript"),

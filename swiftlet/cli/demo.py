@@ -1,7 +1,9 @@
 """The demo: the documentation of the Python standard library, indexed and served."""
 
 import json
+import os
 import platform
+import secrets
 from importlib.metadata import version
 from pathlib import Path
 from threading import Thread
@@ -44,12 +46,15 @@ def demo(
     from swiftlet.retrieval.manifest import read_manifest
 
     index = (directory or encoders.user_cache() / "demo") / f"python-{platform.python_version()}"
+    # Those who set keys have one to write with.
+    write_key = None if os.environ.get("SWIFTLET_WRITE_KEYS") else secrets.token_urlsafe()
     settings = load_settings(
         index=index,
         encoder=encoder,
         host=host,
         port=port,
         log_level="warning",
+        write_keys=write_key,
     )
     # A port in use and a wrong encoder are refused before the index is built.
     with listen(host, port):
@@ -64,7 +69,9 @@ def demo(
             build(documents, index, facets=FACETS, overwrite=True, progress=progress)
     serve(
         settings,
-        on_ready=lambda address: Thread(target=_show, args=(address,), daemon=True).start(),
+        on_ready=lambda address: Thread(
+            target=_show, args=(address, write_key), daemon=True
+        ).start(),
     )
 
 
@@ -90,7 +97,7 @@ def _is_current(index: Path) -> bool:
     return made_now and wanted.items() <= manifest.details.items()
 
 
-def _show(address: str) -> None:
+def _show(address: str, write_key: str | None) -> None:
     """Send the example queries to the service and print its answers."""
     from urllib.parse import urlencode
     from urllib.request import ProxyHandler, build_opener
@@ -98,6 +105,9 @@ def _show(address: str) -> None:
     # Not through a proxy: it could not reach this machine's own address.
     opener = build_opener(ProxyHandler({}))
     output.print(f"\nServing on [bold cyan]{address}[/] - stop with Ctrl-C\n")
+    if write_key is not None:
+        link = f"{address}/#write={write_key}"
+        output.print(f"To add text files of your own:\n  [dim]{link}[/]\n", soft_wrap=True)
     for query in EXAMPLE_QUERIES:
         url = f"{address}/search?{urlencode({'q': query, 'top_k': _SHOWN_HITS})}"
         try:

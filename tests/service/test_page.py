@@ -695,6 +695,36 @@ def test_a_snippet_has_whole_sentences_from_where_the_words_are(open_page: OpenP
     assert page.evaluate(snippet, [" ", []]) == [0, 0]
 
 
+def test_text_files_are_added_with_a_key_that_the_address_does_not_keep(
+    open_page: OpenPage, start_server: Callable[..., Any], small_index: Path, tmp_path: Path
+) -> None:
+    key = "the-write-key-of-the-tests"
+    index = shutil.copytree(small_index, tmp_path / "index")
+    url = start_server(index=index, write_keys=key).url
+    file = tmp_path / "zebras.md"
+    file.write_text("Zebras have stripes <b>black</b> and white.")
+    page = open_page(url=url)
+    expect(page.locator("#examples")).to_be_visible()
+    files, outcome = page.get_by_label("Add text files to this index"), page.locator("#add-outcome")
+    expect(files).to_be_hidden()
+    page.goto(f"/#write={key}x")
+    page.reload()
+    files.set_input_files(file)
+    expect(outcome).to_have_text(re.compile("^This key is not accepted"))
+    page.goto(f"/#write={key}")
+    page.reload()
+    expect(page).to_have_url(f"{url}/")
+    files.set_input_files(file)
+    # Encoding has a lower priority than everything else on this machine.
+    expect(outcome).to_have_text("Added 1 document.", timeout=3 * WAIT_MS)
+    expect(page.locator("#home-size")).to_have_text(re.compile("^61 documents"))
+    page.reload()
+    expect(files).to_be_visible()
+    box(page).fill("striped zebras")
+    expect(links(page).first).to_have_text("zebras.md")
+    expect(page.locator(".passage").first).to_contain_text("<b>black</b>")
+
+
 # The document
 
 
@@ -1102,7 +1132,8 @@ def test_every_text_has_the_contrast_of_level_aa(open_page: OpenPage, scheme: st
 
 
 def test_axe_finds_no_violation(open_page: OpenPage) -> None:
-    page, axe = open_page(reduced_motion="reduce"), Axe()
+    page, axe = open_page("/#write=any", reduced_motion="reduce"), Axe()
+    expect(page.locator("#add")).to_be_visible()
     for view in every_view(page):
         for scheme, width in zip(SCHEMES, (1280, 360), strict=True):
             page.emulate_media(color_scheme=scheme, reduced_motion="reduce")  # type: ignore[arg-type]

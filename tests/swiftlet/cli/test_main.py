@@ -308,6 +308,7 @@ def test_the_demo_answers_its_examples_over_http_and_starts_again_at_once(tmp_pa
                     break
             address = re.search(r"http://\S+:\d+", shown)
             assert address is not None, shown
+            assert f"{address[0]}/#write=" in shown
             with urllib.request.urlopen(f"{address[0]}/search?q=parse+json&top_k=1") as answer:
                 (hit,) = json.load(answer)["hits"]
             demo.send_signal(signal.SIGINT)
