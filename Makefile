@@ -3,12 +3,13 @@
 # make image  build the service as a Docker image; make test-image builds and tests one
 # make dist   build and check the sdist and the wheel; make release VERSION=0.2.0 makes a release
 # make test   lint, types, layers and tests
+# make docs   build the documentation as a site in build/site
 # make soak   the tests that take minutes; CI runs them after `make test`
 # make explore   property tests with new random examples
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-SOURCES := swiftlet service training export deploy experiments benchmarks loadtests tests
+SOURCES := swiftlet service training export deploy experiments benchmarks loadtests docs/site tests
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 PORT ?= 8080
 # For `make loadtest`: INDEX may name several indexes; LOADTEST takes options of `python -m loadtests`.
@@ -29,10 +30,14 @@ DOCKER_BUILD ?=
 VERSION ?=
 RELEASE ?=
 
-.PHONY: image test-image sbom dist release demo test loadtest lint format tests soak explore constraints clean
+.PHONY: image test-image sbom dist release demo docs test loadtest lint format tests soak explore constraints clean
 
 demo: $(VENV)/base
 	@$(BIN)/swiftlet demo --directory .demo --port $(PORT)
+
+docs: $(VENV)/docs
+	@$(BIN)/python -m sphinx --quiet --fail-on-warning -c docs/site . build/site
+	@echo "the site is build/site/index.html"
 
 test: lint tests
 
@@ -93,13 +98,18 @@ $(VENV)/release: pyproject.toml constraints.txt | $(VENV)/python
 	$(INSTALL) --editable '.[release]'
 	@touch $@ $(VENV)/base
 
+# The same, and the packages of the site.
+$(VENV)/docs: pyproject.toml constraints.txt | $(VENV)/python
+	$(INSTALL) --editable '.[docs]'
+	@touch $@ $(VENV)/base
+
 # The same, and the packages of training, export, evaluation and the tests. The search page is tested in
 # Chromium, deploy/ with Compose and Prometheus.
 $(VENV)/dev: pyproject.toml constraints.txt | $(VENV)/python
 	@sh .ci/system-packages $(PYTHON) chromium docker-compose prometheus
 	$(INSTALL) torch
 	$(INSTALL) --editable '.[dev]'
-	@touch $@ $(VENV)/base
+	@touch $@ $(VENV)/base $(VENV)/docs
 
 $(VENV)/python:
 	@sh .ci/system-packages $(PYTHON)

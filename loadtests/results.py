@@ -2,8 +2,9 @@
 
     python -m loadtests.results docs/results/*.json
 
-writes the pages again from their raw figures. A raw file, or each section in it, names its template
-in "template"; everything else in it is for the template.
+writes the pages again from their raw figures, and the overview of all, docs/results/README.md. A
+raw file, or each section in it, names its template in "template"; everything else in it is for the
+template.
 """
 
 import json
@@ -22,6 +23,7 @@ from swiftlet.evaluation.comparison_rendering import to_markdown
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "docs" / "results"
+OVERVIEW = RESULTS / "README.md"
 TEMPLATE, SECTIONS = "template", "sections"
 
 Figures = dict[str, Any]
@@ -55,6 +57,27 @@ def page_of(raw: Path, figures: Figures) -> str:
         text = rendered(figures[TEMPLATE], figures)
     origin = f", {figures['source']}" if "source" in figures else ""
     return f"{text}\n\nRaw figures: [{raw.name}]({raw.name}){origin}.\n"
+
+
+def overview() -> str:
+    """The page of all results."""
+    raw = {file.stem: json.loads(file.read_text("utf-8")) for file in RESULTS.glob("*.json")}
+    template = str(OVERVIEW.relative_to(ROOT)) + ".j2"
+    return rendered(template, {"raw": raw, "cell": cell}) + "\n"
+
+
+def cell(page: str, column: str, *row: str) -> str:
+    """The cell of a table in a page of docs/results/, in the row that has the cells `row`."""
+    head: list[str] = []
+    for line in [*(RESULTS / page).read_text("utf-8").splitlines(), ""]:
+        cells = [each.strip() for each in line.strip("|").split("|")] if "|" in line else []
+        if not cells:
+            head = []
+        elif not head:
+            head = cells
+        elif column in head and set(row) <= set(cells):
+            return cells[head.index(column)]
+    raise LookupError(f"{page} has no table with {column} and a row {row}")
 
 
 def alternating(sides: Iterable[Side], rounds: int) -> Iterator[Side]:
@@ -168,3 +191,4 @@ def environment() -> Environment:
 if __name__ == "__main__":
     for raw_file in map(Path, sys.argv[1:]):
         print(write(raw_file, json.loads(raw_file.read_text("utf-8"))))
+    OVERVIEW.write_text(overview(), "utf-8")

@@ -1,8 +1,10 @@
 """Shared fixtures: real collections, the encoder that ships, and a small index made with it."""
 
 import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
@@ -12,6 +14,9 @@ from swiftlet.indexing.build import BuildSettings, build_index
 from swiftlet.retrieval.encoder import OnnxEncoder
 from swiftlet.retrieval.searcher import Searcher
 from swiftlet.retrieval.types import Document
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
 
 # The same examples in every run; `make explore` tries new ones, and each failure becomes an
 # `@example` of its test.
@@ -103,3 +108,21 @@ def reranker_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
     CrossEncoder.load(TowerSettings(model=DEFAULT_QUERY_ENCODER)).save(folder / "model")
     export_reranker(folder / "model", folder / "reranker", precisions=["int8"])
     return folder / "reranker"
+
+
+@pytest.fixture(scope="module")
+def browser() -> "Iterator[Browser]":
+    """Chromium; a missing one fails the run where CI is set."""
+    from playwright.sync_api import sync_playwright
+
+    executable = shutil.which("chromium")
+    if executable is None:
+        message = "pages are tested in Chromium; on Debian: apt-get install chromium"
+        if os.environ.get("CI"):
+            pytest.fail(message)
+        pytest.skip(message)
+    arguments = ["--no-sandbox"] if os.getuid() == 0 else []
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=executable, args=arguments)
+        yield browser
+        browser.close()

@@ -1,4 +1,4 @@
-"""The README's table of figures, against the raw figures of docs/results/."""
+"""The overview of results and the README's table, against the raw figures of docs/results/."""
 
 import json
 import re
@@ -6,50 +6,39 @@ from pathlib import Path
 
 import pytest
 
-from loadtests.results import RESULTS, environment, page_of
+from loadtests.results import OVERVIEW, RESULTS, overview, page_of
 
 ROOT = Path(__file__).parents[1]
-TEMPLATE = RESULTS / "readme.md.j2"
+FIGURES = OVERVIEW.with_suffix(".md.j2").read_text("utf-8").split("\n## Every page")[0]
 # Digits of names and of settings, which no measurement changes.
 NAMES = ["MiniLM-L6-v2", "nDCG@10", "recall@10", "passages of 128", r"published: 64\.51", "2 of 6"]
 NAMES += ["query of 10", "int8", "fp32", "429", "p99"]
 
 
-def cell(page: str, column: str, *row: str) -> str:
-    """The cell of a table in a page of docs/results/, in the row that has the cells `row`."""
-    head: list[str] = []
-    for line in [*(RESULTS / page).read_text("utf-8").splitlines(), ""]:
-        cells = [each.strip() for each in line.strip("|").split("|")] if "|" in line else []
-        if not cells:
-            head = []
-        elif not head:
-            head = cells
-        elif column in head and set(row) <= set(cells):
-            return cells[head.index(column)]
-    raise AssertionError(f"{page} has no table with {column} and a row {row}")
+def rows(page: str, heading: str) -> list[str]:
+    """The rows of the table below a heading of a page."""
+    section = page.split(f"## {heading}\n")[1].split("\n## ", maxsplit=1)[0]
+    return [line for line in section.splitlines() if line.startswith("| ") and line.strip("| ")]
 
 
-def expected_rows() -> list[str]:
-    raw = {file.stem: json.loads(file.read_text("utf-8")) for file in RESULTS.glob("*.json")}
-    template = environment().from_string(TEMPLATE.read_text("utf-8"))
-    return template.render(raw=raw, cell=cell).strip().splitlines()
+def test_the_overview_has_the_figures_of_the_results() -> None:
+    assert OVERVIEW.read_text("utf-8") == overview(), "run python -m loadtests.results"
 
 
-def readme_rows() -> list[str]:
-    section = (ROOT / "README.md").read_text("utf-8").split("## How good, how fast\n")[1]
-    lines = section.split("\n## ")[0].splitlines()
-    return [line for line in lines if line.startswith("| ") and line.strip("| ")]
+def test_the_readme_has_the_first_table_of_the_overview() -> None:
+    readme = (ROOT / "README.md").read_text("utf-8").replace("](docs/results/", "](")
+    assert rows(readme, "How good, how fast") == rows(overview(), "In short")
 
 
-def test_the_readme_has_the_figures_of_the_results() -> None:
-    expected = expected_rows()
-    assert readme_rows() == expected, "\n".join(["the rows are", *expected])
-
-
-@pytest.mark.parametrize("row", TEMPLATE.read_text("utf-8").split("-%}")[-1].strip().splitlines())
-def test_no_figure_of_the_table_is_typed_by_hand(row: str) -> None:
-    text = re.sub(r"\{\{.*?\}\}|\{%.*?%\}", "", row)
+@pytest.mark.parametrize("row", re.findall(r"^[|-] .*", FIGURES, re.MULTILINE))
+def test_no_figure_of_the_overview_is_typed_by_hand(row: str) -> None:
+    text = re.sub(r"\{\{.*?\}\}|\{%.*?%\}|\]\(.*?\)", "", row)
     assert not re.search(r"\d", re.sub("|".join(NAMES), "", text)), text
+
+
+@pytest.mark.parametrize("page", sorted(RESULTS.rglob("*.md")), ids=lambda page: page.stem)
+def test_the_overview_links_to_every_page(page: Path) -> None:
+    assert page == OVERVIEW or f"]({page.relative_to(RESULTS)})" in overview()
 
 
 @pytest.mark.parametrize("raw", sorted(RESULTS.rglob("*.json")), ids=lambda raw: raw.stem)

@@ -18,7 +18,7 @@ from urllib.parse import quote
 import httpx
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, Error, Locator, Page, Route, expect, sync_playwright
+from playwright.sync_api import Browser, Error, Locator, Page, Route, expect
 
 from service.routes.page import CONTENT_SECURITY_POLICY, PAGE_FILES
 from swiftlet.encoders import DEFAULT_ENCODER
@@ -83,28 +83,13 @@ LOW_CONTRASTS = """
 """
 
 
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    executable = shutil.which("chromium")
-    if executable is None:
-        message = "the page is tested in Chromium; on Debian: apt-get install chromium"
-        if os.environ.get("CI"):
-            pytest.fail(message)
-        pytest.skip(message)
-    arguments = ["--no-sandbox"] if os.getuid() == 0 else []
-    expect.set_options(timeout=WAIT_MS)
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=executable, args=arguments)
-        yield browser
-        browser.close()
-
-
 OpenPage = Callable[..., Page]
 
 
 @pytest.fixture
 def open_page(browser: Browser, request: pytest.FixtureRequest) -> Iterator[OpenPage]:
     """Opens pages of the service; none may throw an error or violate its own policy."""
+    expect.set_options(timeout=WAIT_MS)
     faults: list[str] = []
     contexts = []
 
