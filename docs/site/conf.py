@@ -23,7 +23,7 @@ default_role = "literal"  # as the docstrings have it
 maximum_signature_line_length = 80
 html_theme = "furo"
 html_extra_path = ["index.html"]
-html_copy_source = False
+html_copy_source = html_show_copyright = False
 
 
 def add_toctrees(_: Sphinx, page: str, source: list[str]) -> None:

@@ -1,5 +1,6 @@
 import json
 import os
+import shlex
 import shutil
 import subprocess
 import tempfile
@@ -14,6 +15,7 @@ from swiftlet.encoders import DEFAULT_ENCODER, DEFAULT_QUERY_ENCODER
 from tests.deploy.image.containers import ROOT, Container, build, docker
 from tests.stops import logged_statuses, search_through_a_stop
 from tests.test_readme import blocks, commands_of, shape
+from tests.test_tutorial import DOCKER
 
 LONG_QUERY = "many long words " * 600
 SHELLS = ("/usr/bin/bash", "/usr/bin/dash", "/usr/bin/sh")
@@ -86,6 +88,21 @@ def test_a_volume_brings_the_index_and_the_encoder(
     assert answer["hits"][0]["metadata"]["topic"] == "volcano"
     info = httpx.get(f"{container.address}/info").json()
     assert info["encoder"]["name"] == DEFAULT_ENCODER.name
+
+
+def test_the_tutorials_command_serves_its_index_and_encoder(
+    start: Callable[..., Container], small_index: Path, tmp_path: Path
+) -> None:
+    lookup = DEFAULT_ENCODER.with_name("all-MiniLM-L6-v2-query-lookup")
+    shutil.copytree(small_index, tmp_path / "index")
+    shutil.copytree(lookup, tmp_path / "small" / "onnx" / "query_encoder")
+    _, command = DOCKER.splitlines()
+    options = shlex.split(command.replace("$PWD", str(tmp_path)).replace(":8080:", "::"))
+    assert (options[:2], options[-1]) == (["docker", "run"], "swiftlet")
+    container = start(*options[2:-1])
+    container.wait_until_ready()
+    info = httpx.get(f"{container.address}/info").json()
+    assert info["encoder"]["name"] == lookup.name
 
 
 def test_a_volume_with_an_index_alone_is_served_with_the_encoder_that_ships(
