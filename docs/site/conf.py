@@ -1,5 +1,6 @@
 """The site that `make docs` builds from the pages of docs/."""
 
+import logging
 import re
 import subprocess
 import sys
@@ -8,6 +9,9 @@ from pathlib import Path
 from sphinx.application import Sphinx
 
 import swiftlet
+
+# accessible-pygments, which Furo needs, shows every message otherwise.
+logging.getLogger("faiss").setLevel(logging.WARNING)
 
 COMMANDS = Path(__file__).parents[2] / "build" / "commands.md"
 

@@ -96,7 +96,7 @@ def test_the_tutorials_command_serves_its_index_and_encoder(
     lookup = DEFAULT_ENCODER.with_name("all-MiniLM-L6-v2-query-lookup")
     shutil.copytree(small_index, tmp_path / "index")
     shutil.copytree(lookup, tmp_path / "small" / "onnx" / "query_encoder")
-    _, command = DOCKER.splitlines()
+    _, command = DOCKER.replace("\\\n", "").splitlines()
     options = shlex.split(command.replace("$PWD", str(tmp_path)).replace(":8080:", "::"))
     assert (options[:2], options[-1]) == (["docker", "run"], "swiftlet")
     container = start(*options[2:-1])
