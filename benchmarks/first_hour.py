@@ -109,7 +109,7 @@ def main() -> None:
         hour.step(
             "search over HTTP",
             lambda: share_found(service, articles),
-            f"curl {service.base_url}search -d '{{\"query\": …}}'",
+            f"curl {service.base_url}/search -d '{{\"query\": …}}'",
         )
         hour.step("open the page", lambda: on_the_page(service, first))
         (hour.folder / "new").mkdir()
