@@ -10,6 +10,8 @@ import sys
 import urllib.request
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs" / "tutorial.md").read_text("utf-8")
 INSTALL, *STEPS, SERVE, CURL, DOCKER = re.findall(r"```sh\n(.*?)```", PAGE, re.DOTALL)
@@ -17,6 +19,7 @@ CORPUS = ["changes.md", "glossary.md", "image.md", "search.md"]
 ENVIRONMENT = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
 
 
+@pytest.mark.soak
 def test_its_commands_index_distil_and_serve(tmp_path: Path) -> None:
     (tmp_path / "docs").mkdir()
     for name in CORPUS:
@@ -44,6 +47,9 @@ def test_its_commands_index_distil_and_serve(tmp_path: Path) -> None:
 
 
 def test_its_packages_are_those_of_the_tests() -> None:
-    command = [sys.executable, "-m", *shlex.split(INSTALL), "--dry-run", "--quiet"]
-    found = subprocess.run(command, cwd=ROOT, check=False, capture_output=True, text=True)
+    command = [sys.executable, "-m", *shlex.split(INSTALL)]
+    offline = ["--no-index", "--no-build-isolation", "--dry-run", "--quiet"]
+    found = subprocess.run(
+        [*command, *offline], cwd=ROOT, check=False, capture_output=True, text=True
+    )
     assert found.returncode == 0, found.stderr

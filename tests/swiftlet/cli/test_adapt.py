@@ -77,6 +77,7 @@ def test_it_says_whether_to_use_it(adapted: tuple[Path, str], index: Path) -> No
     assert found.exit_code == 0
 
 
+@pytest.mark.soak
 def test_it_is_a_start_again(adapted: tuple[Path, str], index: Path, tmp_path: Path) -> None:
     out, _ = adapted
     options = ("--student", out, "--set", "epochs=0.01", "--set", "learning_rate=1e-9")
@@ -104,6 +105,7 @@ def test_sentences_are_enough(index: Path, tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir() if path.is_dir()] == ["adapted"]
 
 
+@pytest.mark.soak
 def test_an_interrupted_adaptation_goes_on(
     index: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -170,6 +172,7 @@ def test_an_index_is_not_replaced_by_an_encoder(index: Path, tmp_path: Path) -> 
         assert found.endswith(f"{place} is the index or in it: choose a place outside")
 
 
+@pytest.mark.soak
 def test_the_index_of_another_document_encoder_is_adapted_with_a_student_of_its_space(
     corpus: Path, tmp_path: Path
 ) -> None:

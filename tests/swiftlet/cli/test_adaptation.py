@@ -40,6 +40,7 @@ def test_searches_use_an_encoder_that_finds_more_on_documents_it_has_not_seen(in
     assert NAME in swiftlet("inspect", index).stdout
 
 
+@pytest.mark.soak
 def test_the_two_layers_that_ship_are_adapted_too(corpus: Path, tmp_path: Path) -> None:
     options = ("--adapt-queries", "--student", DEFAULT_QUERY_ENCODER.name)
     result = swiftlet("index", corpus, "--out", tmp_path / "index", *options)
@@ -62,6 +63,7 @@ def test_an_encoder_that_is_not_better_is_not_kept(
     assert not (tmp_path / "index" / "query_encoder").exists()
 
 
+@pytest.mark.soak
 def test_an_interrupted_adaptation_goes_on_with_what_was_encoded(
     corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
