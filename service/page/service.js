@@ -103,12 +103,16 @@ export function hasKey() {
   return Boolean(kept(KEY));
 }
 
-async function ask(path, options = {}) {
+/** The header with the key, if there is one. */
+export function authorisation() {
   const key = kept(KEY);
-  const authorisation = key ? { Authorization: `Bearer ${key}` } : {};
+  return key ? { Authorization: `Bearer ${key}` } : {};
+}
+
+async function ask(path, options = {}) {
   let response;
   try {
-    response = await fetch(path, { ...options, headers: { ...authorisation, ...options.headers } });
+    response = await fetch(path, { ...options, headers: { ...authorisation(), ...options.headers } });
   } catch (error) {
     throw error.name === "AbortError" ? error : new Problem(0);
   }

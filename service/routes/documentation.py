@@ -1,8 +1,9 @@
-"""The page /docs, drawn from /openapi.json.
+"""The page /docs, drawn from /openapi.json, with a form to try each route.
 
 FastAPI's own pages load their scripts from another host, which a closed network does not reach.
 """
 
+import json
 from collections.abc import Iterator
 from html import escape
 from typing import Any
@@ -25,9 +26,27 @@ body { font: 1rem/1.5 system-ui, sans-serif; max-width: 52rem; margin: 2rem auto
 h2 { margin-top: 2.5rem; border-top: 1px solid color-mix(in srgb, currentColor 25%, transparent) }
 table { border-collapse: collapse }
 td, th { padding: .15rem 1rem .15rem 0; text-align: left; vertical-align: top }
+label { display: block; margin: .5rem 0 }
+input, textarea { font: .875rem monospace; box-sizing: border-box; width: 100% }
+output { display: block; font: .875rem/1.4 monospace; white-space: pre-wrap; margin-top: .5rem;
+  overflow-wrap: anywhere; max-height: 24rem; overflow-y: auto }
 </style>
+<script type="module" src="page/try.js"></script>
 """
-_POLICY = "default-src 'none'; style-src 'unsafe-inline'"
+_POLICY = (
+    "default-src 'none'; style-src 'unsafe-inline'; script-src 'self'; connect-src 'self'; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+BODIES: dict[str, dict[str, Any]] = {
+    "/search": {"query": "how is bread baked?", "top_k": 3},
+    "/search/batch": {"queries": ["how is bread baked?", "who makes honey?"], "top_k": 3},
+    "/v1/embeddings": {"input": "how is bread baked?"},
+    "/rerank": {"query": "how is bread baked?", "documents": ["Flour rises.", "Bees make honey."]},
+    "/documents": {"documents": [{"_id": "bread", "text": "Flour, water and yeast rise."}]},
+    "/documents/delete": {"ids": ["bread"]},
+    "/admin/reload": {},
+}
+"""The bodies with which the forms begin, by the path of their route."""
 
 
 def documentation_router(app: FastAPI) -> APIRouter:
@@ -52,7 +71,9 @@ def _body(document: dict[str, Any]) -> Iterator[str]:
     info = document["info"]
     yield f"<h1>{escape(info['title'])} {escape(info['version'])}</h1>"
     yield f"<p>{escape(info['description'])}"
-    yield 'The same for machines: <a href="/openapi.json">/openapi.json</a>.</p>'
+    yield ' The same for machines: <a href="/openapi.json">/openapi.json</a>.</p>'
+    yield "<label>The key that the forms send, if the service asks for one, kept for this tab"
+    yield '<input id="key" type="password" autocomplete="off"></label>'
     for path, operations in document["paths"].items():
         for method, operation in operations.items():
             yield f'<h2 id="{escape(operation["operationId"])}">'
@@ -68,10 +89,24 @@ def _body(document: dict[str, Any]) -> Iterator[str]:
                     for status, response in sorted(operation["responses"].items())
                 ],
             )
+            yield from _form(method.upper(), path, operation)
     yield "<h2>Problems</h2>"
     for problem in dict.fromkeys(PROBLEMS.values()):
         yield f'<h3 id="{problem.name}">{problem.name}</h3>'
         yield f"<p>{problem.status}: {escape(problem.title)}.</p>"
+
+
+def _form(method: str, path: str, operation: dict[str, Any]) -> Iterator[str]:
+    yield f"<details><summary>Try {method} {escape(path)}</summary>"
+    yield f'<form data-method="{method}" data-path="{escape(path)}">'
+    for parameter in operation.get("parameters", []):
+        name = escape(parameter["name"])
+        required = " required" * bool(parameter.get("required"))
+        yield f'<label>{name}<input name="{name}" autocomplete="off"{required}></label>'
+    if "requestBody" in operation:
+        body = escape(json.dumps(BODIES.get(path, {}), indent=2))
+        yield f'<label>Body<textarea rows="6" spellcheck="false">{body}</textarea></label>'
+    yield "<button>Send</button><output></output></form></details>"
 
 
 def _fields(operation: dict[str, Any], schemas: dict[str, Any]) -> Iterator[str]:

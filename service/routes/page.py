@@ -18,6 +18,7 @@ PAGE_FILES = {
     "/page/facets.js": ("facets.js", "text/javascript"),
     "/page/service.js": ("service.js", "text/javascript"),
     "/page/text.js": ("text.js", "text/javascript"),
+    "/page/try.js": ("try.js", "text/javascript"),
 }
 """Each path of the page: its file in `service/page`, and its media type."""
 

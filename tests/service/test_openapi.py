@@ -4,11 +4,13 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import httpx
+import jsonschema
 import pytest
 
 from service.keys import ApiKey
 from service.limits import Limits
 from service.problems import PROBLEMS
+from service.routes.documentation import BODIES
 from swiftlet.retrieval.errors import QueryError
 from swiftlet.retrieval.searcher import Searcher
 from swiftlet.retrieval.text import check_query
@@ -194,10 +196,26 @@ def test_the_page_of_the_document_needs_no_other_host(
     page = client.get("/docs")
     assert page.headers["content-type"].startswith("text/html")
     assert "default-src 'none'" in page.headers["content-security-policy"]
-    assert not re.search(r"(https?:)?//|<script", page.text)
+    assert not re.search(r"(https?:)?//", page.text)
+    assert re.findall("<script.*?>", page.text) == ['<script type="module" src="page/try.js">']
     for path, methods in document["paths"].items():
         for method in methods:
             assert f"{method.upper()} {path}" in page.text
+
+
+def test_every_form_begins_with_a_body_that_its_route_takes(
+    client: httpx.Client, document: dict[str, Any]
+) -> None:
+    schemas = {
+        path: operation["requestBody"]["content"]["application/json"]["schema"]
+        for path, methods in document["paths"].items()
+        for operation in methods.values()
+        if "requestBody" in operation
+    }
+    assert BODIES.keys() == schemas.keys()
+    assert client.get("/docs").text.count("<textarea") == len(BODIES)
+    for path, body in BODIES.items():
+        jsonschema.validate(body, {**schemas[path], "components": document["components"]})
 
 
 def test_the_type_of_every_problem_leads_to_its_place_on_the_page(client: httpx.Client) -> None:

@@ -461,6 +461,25 @@ def test_an_index_without_facets_shows_none(
     expect(page.locator("#facets")).to_be_hidden()
 
 
+def test_the_forms_of_docs_send_requests_and_show_answers(
+    open_page: OpenPage, locked_server: Any
+) -> None:
+    page = open_page("/docs", url=locked_server.url)
+    page.get_by_text("Try POST /search", exact=True).click()
+    form = page.locator('form[data-path="/search"][data-method="POST"]')
+    form.get_by_role("button", name="Send").click()
+    answer = form.get_by_role("status")
+    expect(answer).to_contain_text("401 Unauthorized")
+    page.get_by_label("The key that the forms send").fill(locked_server.settings["search_keys"])
+    form.get_by_role("button", name="Send").click()
+    expect(answer).to_contain_text('"document_id": "bread-')
+    page.get_by_text("Try GET /documents/{document_id}", exact=True).click()
+    form = page.locator('form[data-path="/documents/{document_id}"][data-method="GET"]')
+    form.get_by_label("document_id").fill("bread-1")
+    form.get_by_role("button", name="Send").click()
+    expect(form.get_by_role("status")).to_contain_text('"title": "Bread 1"')
+
+
 def test_markup_in_a_facet_is_shown_as_text(
     open_page: OpenPage, start_server: Callable[..., Any], tmp_path: Path
 ) -> None:
