@@ -87,8 +87,8 @@ def embeddings_router(service: Service) -> APIRouter:
         if asked.dimensions not in (None, dim):
             raise InvalidRequestError(
                 "dimensions",
-                f"dimensions is {asked.dimensions}; {dim} or nothing is expected, since embeddings "
-                "are not shortened",
+                f"dimensions is {asked.dimensions}; {dim} is expected, or none: embeddings are not "
+                "shortened",
             )
         completed = await service.executor.map(
             partial(_encode, loaded, "query" if asked.input_type == "query" else "passage"),

@@ -1,6 +1,7 @@
 """The terminal: progress bars, notes and refusals."""
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
@@ -8,7 +9,7 @@ from time import monotonic
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
 from rich.markup import escape
 from rich.progress import (
     BarColumn,
@@ -21,6 +22,7 @@ from rich.progress import (
     TextColumn,
     TimeRemainingColumn,
 )
+from rich.segment import Segment
 from rich.table import Column
 from rich.text import Text
 
@@ -29,8 +31,23 @@ if TYPE_CHECKING:
 
 _SECONDS_BETWEEN_LINES = 10.0
 
-output = Console(highlight=False)
-messages = Console(stderr=True, highlight=False)
+_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+
+
+class _PlainConsole(Console):
+    """Prints no control characters of texts: a document's could set the clipboard, or a title."""
+
+    def render(
+        self, renderable: RenderableType, options: ConsoleOptions | None = None
+    ) -> Iterable[Segment]:
+        """Replace control characters of texts by U+FFFD; those of styles are not in texts."""
+        for segment in super().render(renderable, options):
+            plain = _CONTROLS.sub("\ufffd", segment.text)
+            yield segment if segment.control else Segment(plain, segment.style)
+
+
+output = _PlainConsole(highlight=False)
+messages = _PlainConsole(stderr=True, highlight=False)
 
 
 class _Rate(ProgressColumn):

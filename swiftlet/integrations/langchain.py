@@ -5,7 +5,7 @@ from typing import Any
 from langchain_core.callbacks import CallbackManagerForRetrieverRun
 from langchain_core.documents import Document
 from langchain_core.retrievers import BaseRetriever
-from pydantic import PrivateAttr
+from pydantic import ConfigDict, PrivateAttr
 
 from swiftlet.integrations.finding import Finder, Place, finder
 
@@ -16,6 +16,8 @@ class SwiftletRetriever(BaseRetriever):
     Documents are passages, with the `id` of their document; `metadata` has its metadata, title,
     heading and score.
     """
+
+    model_config = ConfigDict(extra="forbid")
 
     k: int = 5
     filter: dict[str, Any] | None = None

@@ -72,11 +72,11 @@ class _Tools:
         max_tokens: Budget = 2_000,
     ) -> str:
         """Find documents, best first, each with its best passage, its id and a score."""
-        _check(top_k, max_tokens)
+        _check(top_k, max_tokens, ": go on with offset")
         searcher = self._current()
         with _sentences():
             found = searcher.search(query, top_k, mode=mode, filter=filter, offset=offset)
-        return self._shown(found.hits, max_tokens, offset)
+        return _shown(found.hits, max_tokens, offset)
 
     def get_document(
         self,
@@ -88,12 +88,19 @@ class _Tools:
         _check(1, max_tokens)
         with _sentences():
             document = self._current().document(document_id)
-        text = document.text[max(0, start) :]
-        part = _cut(text, max_tokens)
-        rest = "" if part == text else f"\n\n[The rest begins at start={start + len(part)}.]"
+        if not 0 <= start <= len(document.text):
+            raise ToolError(
+                f"start is {start:,}, but 0 to {len(document.text):,} is expected, the length of "
+                "the document"
+            )
         title = f"{document.title}\n" if document.title else ""
         metadata = "".join(f"{name}: {value}\n" for name, value in document.metadata.items())
-        return f"{title}{metadata}[{document_id}]\n\n{part}{rest}"
+        head = _cut(f"{title}{metadata}", max_tokens // 2)
+        more = "" if head == f"{title}{metadata}" else " …\n"
+        text = document.text[start:]
+        part = _cut(text, max_tokens - _tokens(head))
+        rest = "" if part == text else f"\n\n[The rest begins at start={start + len(part)}.]"
+        return f"{head}{more}[{document_id}]\n\n{part}{rest}"
 
     def similar(self, document_id: DocumentId, top_k: TopK = 5, max_tokens: Budget = 2_000) -> str:
         """Find other documents that are like a document, by meaning."""
@@ -101,10 +108,12 @@ class _Tools:
         searcher = self._current()
         with _sentences():
             document = searcher.document(document_id)
-            query = f"{document.title} {document.text}"[:_SIMILAR_CHARACTERS]
+            query = f"{document.title} {document.text}"[:_SIMILAR_CHARACTERS].replace("\0", " ")
+            if not query.strip():
+                raise ToolError(f"{document_id} has no text, so nothing is like it")
             found = searcher.search(query, top_k + 1, mode="dense")
         others = [hit for hit in found.hits if hit.document_id != document_id]
-        return self._shown(others[:top_k], max_tokens, 0)
+        return _shown(others[:top_k], max_tokens)
 
     def _current(self) -> Searcher:
         """The searcher, with the changes that other programs have made."""
@@ -115,22 +124,26 @@ class _Tools:
                 self._looked = monotonic()
         return self._searcher
 
-    @staticmethod
-    def _shown(hits: list[Hit], max_tokens: int, offset: int) -> str:
-        if not hits:
-            return "No documents found."
-        blocks: list[str] = []
-        left = max_tokens
-        for number, hit in enumerate(hits, start=offset + 1):
-            heading = f" > {hit.passage.heading}" if hit.passage.heading else ""
-            head = f"{number}. {hit.title}{heading} [{hit.document_id}] (score {hit.score:.3f})\n"
-            block = head + " ".join(hit.passage.text.split())
-            left -= _tokens(block)
-            if left < 0 and blocks:
-                blocks.append(f"[{len(hits) - len(blocks)} more: offset={number - 1}]")
-                break
-            blocks.append(_cut(block, max_tokens))
-        return "\n\n".join(blocks)
+
+def _shown(hits: list[Hit], max_tokens: int, offset: int | None = None) -> str:
+    """The hits within the number of tokens; with `offset`, they can be continued."""
+    if not hits:
+        return f"No documents from offset {offset:,} on." if offset else "No documents found."
+    blocks: list[str] = []
+    left = max_tokens
+    for number, hit in enumerate(hits, start=(offset or 0) + 1):
+        heading = f" > {hit.passage.heading}" if hit.passage.heading else ""
+        name = _cut(f"{hit.title}{heading}", max_tokens // 2)
+        parts = f"{number}.", name, f"[{hit.document_id}]", f"(score {hit.score:.3f})"
+        head = " ".join(filter(None, parts))
+        text = " ".join(hit.passage.text.split())
+        left -= _tokens(f"{head}\n{text}")
+        if left < 0 and blocks:
+            more = "" if offset is None else f": offset={number - 1}"
+            blocks.append(f"[{len(hits) - len(blocks)} more{more}]")
+            break
+        blocks.append(f"{head}\n{_cut(text, max_tokens - _tokens(head))}")
+    return "\n\n".join(blocks)
 
 
 def _tokens(text: str) -> int:
@@ -142,7 +155,7 @@ def _cut(text: str, max_tokens: int) -> str:
     """As much of a text as has so many tokens, cut at a space if there is one."""
     if _tokens(text) <= max_tokens:
         return text
-    part = text.encode()[: max_tokens * _BYTES_OF_TOKEN].decode(errors="ignore")
+    part = text.encode()[: max(0, max_tokens) * _BYTES_OF_TOKEN].decode(errors="ignore")
     return part[: part.rfind(" ") + 1] or part
 
 
@@ -158,12 +171,12 @@ def _sentences() -> Iterator[None]:
         raise ToolError(f"{error}") from error
 
 
-def _check(top_k: int, max_tokens: int) -> None:
+def _check(top_k: int, max_tokens: int, way_out: str = "") -> None:
     """Refuse numbers out of range.
 
     :raises ToolError: When there is one.
     """
     if not 1 <= top_k <= MOST_RESULTS:
-        raise ToolError(f"top_k is {top_k}, but 1 to {MOST_RESULTS} is expected: go on with offset")
+        raise ToolError(f"top_k is {top_k}, but 1 to {MOST_RESULTS} is expected{way_out}")
     if not 1 <= max_tokens <= MOST_TOKENS:
         raise ToolError(f"max_tokens is {max_tokens}, but 1 to {MOST_TOKENS:,} is expected")

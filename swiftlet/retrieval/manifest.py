@@ -170,6 +170,8 @@ def read_manifest(directory: Path, kind: str | None = None) -> Manifest:
     if not directory.is_dir():
         is_of_hub = kind == "encoder" and len(directory.parts) == 2 and not directory.is_absolute()
         way_out = f"; swiftlet export {directory} --out ENCODER makes one of a model" * is_of_hub
+        if kind == "index":
+            way_out = f"; swiftlet index CORPUS --out {directory} makes an index"
         raise ManifestError(f"{directory} is not a directory{way_out}")
     try:
         _check_is_file(path.stat(), ManifestError(f"{path} is no regular file"))

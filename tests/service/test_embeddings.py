@@ -46,7 +46,7 @@ def test_the_openai_package_lists_the_encoder(openai_client: openai.OpenAI) -> N
 def test_the_openai_package_understands_a_refusal(openai_client: openai.OpenAI) -> None:
     with pytest.raises(openai.UnprocessableEntityError) as refusal:
         openai_client.embeddings.create(model="any", input="a", dimensions=3)
-    assert "dimensions is 3; 384 or nothing is expected" in refusal.value.body["detail"]
+    assert "dimensions is 3; 384 is expected, or none" in refusal.value.body["detail"]
 
 
 def test_a_single_text_is_a_list_of_one(client: httpx.Client) -> None:
@@ -67,7 +67,7 @@ def test_a_single_text_is_a_list_of_one(client: httpx.Client) -> None:
         ({"input": []}, 422, "input is empty; a text, or a list of 1 to 64 texts is expected"),
         ({"input": ["a"] * 65}, 413, "input has 65 entries; a text, or a list of 1 to 64 texts"),
         ({"model": "any"}, 422, "input is missing"),
-        ({"input": "a", "dimensions": 256}, 422, "dimensions is 256; 384 or nothing is expected"),
+        ({"input": "a", "dimensions": 256}, 422, "dimensions is 256; 384 is expected, or none"),
         ({"input": "a", "encoding_format": "hex"}, 422, 'is "hex"; float or base64 is expected'),
         ({"input": "a", "top_k": 3}, 422, "there is no field top_k; the fields are input, model"),
     ],

@@ -92,6 +92,12 @@ def test_what_is_refused_or_away_is_one_sentence(
     assert retrieve(locked_server.url, key=locked_server.settings["search_keys"])
 
 
+def test_a_misspelt_field_is_refused(small_index: Path) -> None:
+    for retriever in (langchain, llama_index, haystack):
+        with pytest.raises((TypeError, ValueError), match="filtre"):
+            retriever.SwiftletRetriever(small_index, filtre={"topic": "bread"})
+
+
 def test_a_pipeline_of_haystack_is_saved_without_its_key(small_index: Path) -> None:
     pipeline = Pipeline()
     retriever = haystack.SwiftletRetriever(small_index, key="secret", top_k=2)

@@ -14,6 +14,7 @@ from mcp import Client, StdioServerParameters
 from mcp.client.stdio import stdio_client
 
 import swiftlet
+from swiftlet.integrations.mcp import mcp_server
 from tests.command_line import refusal
 from tests.command_line import swiftlet as run
 
@@ -72,7 +73,8 @@ async def use(client: Client, index: Path) -> None:
     short = await answer(client, "search", query="glacier", top_k=5, max_tokens=300)
     assert len(short) < 1300
     assert "more: offset=" in short
-    assert "No documents" in await answer(client, "search", query="glacier", offset=99)
+    beyond = await answer(client, "search", query="glacier", offset=99)
+    assert beyond == "No documents from offset 99 on."
 
     text = DOCUMENTS[3]["text"]
     whole = await answer(client, "get_document", document_id="volcano-3", max_tokens=9000)
@@ -84,6 +86,11 @@ async def use(client: Client, index: Path) -> None:
         client, "get_document", document_id="volcano-3", start=start, max_tokens=9000
     )
     assert rest.endswith(text[start:])
+    for wrong in (-1, len(text) + 1):
+        sentence = f"0 to {len(text):,} is expected"
+        assert sentence in await refused(
+            client, "get_document", document_id="volcano-3", start=wrong
+        )
 
     like = await answer(client, "similar", document_id="glacier-1", top_k=4)
     assert like.count("[glacier-") == 4
@@ -162,3 +169,30 @@ def test_a_port_in_use_is_refused(index: Path) -> None:
 
 def test_an_index_that_is_not_there_is_named(tmp_path: Path) -> None:
     assert "is not a directory" in refusal(run("mcp", tmp_path / "nowhere"))
+
+
+def test_answers_are_as_long_as_was_asked_whatever_a_document_holds(tmp_path: Path) -> None:
+    documents = [
+        {"_id": "long", "title": "Rain " * 2_000, "text": "Rain falls.", "notes": "x " * 9_000},
+        {"_id": "bare", "text": "Snow falls."},
+        {"_id": "odd", "text": "Rain\0falls."},
+        {"_id": "none", "title": "\0", "text": "\0"},
+    ]
+    swiftlet.build(documents, tmp_path / "index")
+    with swiftlet.open(tmp_path / "index") as searcher:
+        server = mcp_server(searcher)
+
+        async def main() -> None:
+            async with Client(server) as client:
+                found = await answer(client, "search", query="rain", max_tokens=100)
+                assert "[long]" in found
+                whole = await answer(client, "get_document", document_id="long", max_tokens=100)
+                assert "[long]\n\nRain falls." in whole
+                assert max(map(len, (found, whole))) < 500
+                assert "1. [bare] (score" in await answer(client, "search", query="snow", top_k=1)
+                assert "[bare]" in await answer(client, "similar", document_id="odd")
+                assert "no text" in await refused(client, "similar", document_id="none")
+                asked = await refused(client, "similar", document_id="odd", top_k=10_000)
+                assert asked.endswith("1 to 50 is expected")
+
+        anyio.run(main)

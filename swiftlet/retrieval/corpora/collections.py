@@ -45,7 +45,9 @@ from swiftlet.retrieval.corpora.records import (
 from swiftlet.retrieval.corpora.rich_files import RICH_SUFFIXES
 from swiftlet.retrieval.corpora.row_records import document_from_row
 from swiftlet.retrieval.corpora.tables import (
+    ARROW,
     CSV,
+    PARQUET,
     TABLE_SUFFIXES,
     is_saved_dataset,
     parse_table,
@@ -134,7 +136,9 @@ def read_documents(
     if fields is not None and not any(layout in _WITH_FIELDS for _, layout in sources):
         source, layout = sources[0]
         raise CollectionError(
-            source, f"fields can be named of JSON lines and tables, not of {layout.value}"
+            source,
+            f"fields can be named of JSON lines and tables, not of {layout.value}: name the "
+            "tables themselves",
         )
     return _valid_documents(sources, skipped, fields)
 
@@ -169,7 +173,7 @@ def unread_files(path: Path | Sequence[Path]) -> str:
     ways = []
     if missing := sorted(counts.keys() & RICH_SUFFIXES):
         ways.append(f"{way_to('files')} reads {' and '.join(missing)}")
-    if tables := sorted(counts.keys() & {*TABLE_SUFFIXES, *_LINES}):
+    if tables := sorted(counts.keys() & {*TABLE_SUFFIXES, *_LINES, ZIP}):
         ways.append(f"name each file of {' and '.join(tables)} to index it")
     total = counts.total()
     return "; ".join([f"{total:,} file{'s' * (total > 1)} skipped: {', '.join(kinds)}", *ways])
@@ -261,7 +265,7 @@ def _recognise(path: Path, entity: Entity, fields: Fields | None = None) -> tupl
     layout = _SUFFIXES.get("".join(suffixes[-2:-1] if compressed else suffixes[-1:]))
     compressible = layout in (_Format.JSONL, _Format.TSV) or CSV in suffixes[-2:]
     if layout is None or (compressed and not compressible):
-        others = TEXT_SUFFIXES if entity == "queries" else {*TABLE_SUFFIXES, *FILE_SUFFIXES}
+        others = TEXT_SUFFIXES if entity == "queries" else {PARQUET, ARROW, *FILE_SUFFIXES}
         raise CollectionError(
             path,
             "not recognised: it must be a BEIR folder, a folder of files, irds:NAME, or a "
@@ -295,8 +299,10 @@ def _valid_documents(
                 _check_fields(fields, source)
     _check_fields(fields, sources[-1][0])
     if not count:
-        is_folder = any(layout is _Format.FOLDER for _, layout in sources)
-        kinds = f" ({', '.join(sorted(FILE_SUFFIXES))})" if is_folder else ""
+        folders = [source for source, layout in sources if layout is _Format.FOLDER]
+        kinds = f" ({', '.join(sorted(FILE_SUFFIXES))})" if folders else ""
+        if folders and (unread := unread_files(folders)):
+            kinds += f"; {unread}"
         place = sources[0][0] if len(sources) == 1 else "the corpus"
         raise CollectionError(place, f"there is no valid document{kinds}")
 

@@ -25,12 +25,12 @@ def fresh_volume() -> Iterator[str]:
 def test_an_empty_folder_is_no_demo(start: Callable[..., Container], tmp_path: Path) -> None:
     tmp_path.chmod(0o755)
     container = start(f"--volume={tmp_path}:/data:ro")
-    assert container.refusal() == "/data/index is not a directory"
+    assert container.refusal().startswith("/data/index is not a directory; swiftlet index")
 
 
 def test_an_empty_volume_is_no_demo(fresh_volume: str, start: Callable[..., Container]) -> None:
     container = start(f"--volume={fresh_volume}:/data")
-    assert container.refusal() == "/data/index is not a directory"
+    assert container.refusal().startswith("/data/index is not a directory; swiftlet index")
 
 
 def test_a_folder_without_an_index_is_refused(

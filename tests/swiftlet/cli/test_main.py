@@ -390,3 +390,16 @@ def test_inspect_counts_and_verifies_the_changes_of_an_index(tmp_path: Path) -> 
     changes = tmp_path / "index" / "changes.sqlite"
     changes.write_bytes(changes.read_bytes()[:-1] + b"!")
     assert "changes.sqlite has been altered" in refusal(swiftlet("inspect", tmp_path / "index"))
+
+
+def test_no_control_character_of_a_document_reaches_the_terminal(tmp_path: Path) -> None:
+    escape = "\x1b]52;c;aGk=\x07 \x1b[2J \x9b2J"
+    document = {"id": "a", "title": f"Title {escape}", "text": f"# Part {escape}\n\nBread {escape}"}
+    (tmp_path / "a.jsonl").write_text(json.dumps(document))
+    index = tmp_path / "index"
+    assert swiftlet("index", tmp_path / "a.jsonl", "--out", index).exit_code == 0
+    found = swiftlet("search", index, "bread")
+    assert "Bread \ufffd]52;c;aGk= \ufffd[2J \ufffd2J" in found.output
+    assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]", found.output)
+    refused = swiftlet("search", index, "bread", "--filter", '{"\\u001b[2J": 1}')
+    assert "\x1b" not in refused.output
