@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
-from time import monotonic
+from threading import Event, Thread
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
@@ -92,7 +92,8 @@ class ProgressBars:
             disable=not visible,
         )
         self._task: TaskID | None = None
-        self._last_line = 0.0
+        self._ended = Event()
+        self._lines = Thread(target=self._print_lines, daemon=True)
 
     def __enter__(self) -> Self:
         return self
@@ -105,6 +106,9 @@ class ProgressBars:
     ) -> None:
         if self._task is None:
             return
+        self._ended.set()
+        if self._lines.is_alive():
+            self._lines.join()
         if error is None:
             self._finish()
         else:
@@ -119,14 +123,13 @@ class ProgressBars:
             self.note(f"going on after {done:,} of {total:,}")
         self._task = self._progress.add_task(name, total=total, detail="")
         self._progress.update(self._task, completed=done)
-        self._last_line = monotonic()
+        if self._visible and not messages.is_terminal and self._lines.ident is None:
+            self._lines.start()
 
     def advance(self, steps: int) -> None:
         """Move the bar."""
         if self._task is not None:
             self._progress.advance(self._task, steps)
-            if self._visible and not messages.is_terminal:
-                self._print_line(self._progress.tasks[-1])
 
     def describe(self, text: str) -> None:
         """Put a few words behind the bar."""
@@ -138,14 +141,14 @@ class ProgressBars:
         if self._visible:
             print_note(text)
 
-    def _print_line(self, task: Task) -> None:
-        if (now := monotonic()) - self._last_line < _SECONDS_BETWEEN_LINES:
-            return
-        self._last_line = now
-        of_all = "" if task.total is None else f" of {task.total:,.0f}"
-        left = "" if not task.time_remaining else f", {timedelta(0, int(task.time_remaining))} left"
-        line = f"{task.description}: {task.completed:,.0f}{of_all}{left}"
-        messages.print(line, markup=False, soft_wrap=True)
+    def _print_lines(self) -> None:
+        while not self._ended.wait(_SECONDS_BETWEEN_LINES):
+            task = self._progress.tasks[-1]
+            of_all = "" if task.total is None else f" of {task.total:,.0f}"
+            remaining = task.time_remaining
+            left = f", {timedelta(0, int(remaining))} left" if remaining else ""
+            line = f"{task.description}: {task.completed:,.0f}{of_all}{left}"
+            messages.print(line, markup=False, soft_wrap=True)
 
     def _finish(self) -> None:
         """Complete the bar, also when its total is unknown or the work ended earlier."""
