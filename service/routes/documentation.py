@@ -22,10 +22,12 @@ _HEAD = """<!doctype html>
 <title>Swiftlet: routes</title>
 <style>
 :root { color-scheme: light dark }
-body { font: 1rem/1.5 system-ui, sans-serif; max-width: 52rem; margin: 2rem auto; padding: 0 1rem }
+body { font: 1rem/1.5 system-ui, sans-serif; max-width: 52rem; margin: 2rem auto; padding: 0 1rem;
+  overflow-wrap: break-word }
 h2 { margin-top: 2.5rem; border-top: 1px solid color-mix(in srgb, currentColor 25%, transparent) }
 table { border-collapse: collapse }
 td, th { padding: .15rem 1rem .15rem 0; text-align: left; vertical-align: top }
+td:nth-child(2) { overflow-wrap: anywhere }
 label { display: block; margin: .5rem 0 }
 input, textarea { font: .875rem monospace; box-sizing: border-box; width: 100% }
 output { display: block; font: .875rem/1.4 monospace; white-space: pre-wrap; margin-top: .5rem;
