@@ -3,7 +3,7 @@
 /** The search as a command for a POSIX shell. */
 export function asCurl(address, body, needsKey) {
   const key = needsKey ? ' -H "Authorization: Bearer $SWIFTLET_KEY"' : "";
-  return `curl ${quoted(address)}${key} -d ${quoted(JSON.stringify(body))}`;
+  return `curl -s ${quoted(address)}${key} -d ${quoted(JSON.stringify(body))}`;
 }
 
 /** The search as a Python program, without packages. */

@@ -42,7 +42,7 @@ function titleOf({ title, document_id: id }) {
 }
 
 /** A link to a document found by a query. */
-function drawLink(hit, asked) {
+export function drawLink(hit, asked) {
   const link = element("a", "", titleOf(hit));
   link.href = addressOf(asked, hit.document_id);
   link.dataset.documentId = hit.document_id;
@@ -65,7 +65,7 @@ export function drawHit(hit, asked) {
     element("p", "score", element("span", "spoken", "Score "), bar, hit.score.toFixed(3)),
     ...(hit.passage.heading ? [element("p", "heading", hit.passage.heading)] : []),
     element("p", "passage", ...drawPassage(hit.passage)),
-    element("p", "identity", hit.document_id, ...drawOrigin(hit.metadata)),
+    element("p", "identity", element("bdi", "", hit.document_id), ...drawOrigin(hit.metadata)),
     why,
   );
 }
@@ -90,13 +90,25 @@ function drawWebLink(address) {
   return link;
 }
 
-/** The scores of a hit by meaning and by words, and the sentence nearest in meaning. */
-export function drawReasons({ scores, sentence, most }) {
+/** The scores of a hit by meaning and by words, their weights in a hybrid one, and the sentence nearest in meaning. */
+export function drawReasons({ scores, weight, sentence, most }) {
   const entries = scores.map(([mode, found]) => [
     `by ${MODES[mode] ?? mode}`,
     found ? `${found.score.toFixed(3)}, place ${found.place}` : `not among the first ${most}`,
   ]);
+  if (weight !== null) {
+    const [meaning, words] = [weight, 1 - weight].map((share) => number.format(share));
+    entries.push(["together", `${meaning} · meaning + ${words} · words, both of the same passage`]);
+  }
   return element("dl", "metadata reasons", ...drawEntries([...entries, ["nearest sentence", sentence]]));
+}
+
+/** The sentence that the index has changed, and a button that calls `again`. */
+export function drawChanged(again) {
+  const button = element("button", "", "Search again");
+  button.type = "button";
+  button.addEventListener("click", again);
+  return [element("p", "muted", "The index has changed since this search."), button];
 }
 
 /** Examples of queries. */

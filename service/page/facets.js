@@ -20,6 +20,15 @@ export function readFilter(text) {
   return written(parsed(text));
 }
 
+/** Whether check boxes can show the whole of a filter in JSON. */
+export function showsWhole(text) {
+  const all = conditions(text);
+  return all !== null && all.every(([field, condition]) => {
+    const number = usable(field, condition).length;
+    return number > 0 && number === [condition].flat().length;
+  });
+}
+
 /** The chosen filter in JSON; null until the fields are known. */
 export function chosenFilter() {
   return fields && written(chosen);
@@ -43,18 +52,27 @@ export function showFacets(visible) {
   root.hidden = !visible || !fields?.length;
 }
 
-function parsed(text) {
-  let given;
+/** The conditions of a filter in JSON by their fields; one that is not an object has null. */
+function conditions(text) {
   try {
-    given = new Map(Object.entries(JSON.parse(text) ?? {}));
+    const given = JSON.parse(text || "{}");
+    return given && typeof given === "object" && !Array.isArray(given) ? Object.entries(given) : null;
   } catch {
-    given = new Map();
+    return null;
   }
+}
+
+/** The values that a check box can have, of one field's condition: a value, or a list of any of which. */
+function usable(field, condition) {
+  if (fields && !fields.includes(field)) return [];
+  return [condition].flat().filter((value) => value !== null && typeof value !== "object");
+}
+
+function parsed(text) {
   const found = new Map();
-  for (const field of fields ?? given.keys()) {
-    const values = given.get(field);
-    const usable = Array.isArray(values) ? values.filter((value) => value !== null && typeof value !== "object") : [];
-    if (usable.length) found.set(field, [...new Set(usable)]);
+  for (const [field, condition] of conditions(text) ?? []) {
+    const values = usable(field, condition);
+    if (values.length) found.set(field, [...new Set(values)]);
   }
   return found;
 }

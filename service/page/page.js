@@ -1,7 +1,7 @@
 // The search page: requests, views, and the address that reflects both.
 
 import { offerToAdd } from "./adding.js";
-import { bodyOf, explain, fill, showPrograms, showSimilar } from "./asides.js";
+import { beginningOf, bodyOf, explain, fill, showPrograms, showSimilar } from "./asides.js";
 import {
   addressOf,
   counted,
@@ -15,7 +15,7 @@ import {
   rounded,
   whereabouts,
 } from "./drawing.js";
-import { chooseFilter, chosenFilter, declareFacets, readFilter, showFacets } from "./facets.js";
+import { chooseFilter, chosenFilter, declareFacets, readFilter, showFacets, showsWhole } from "./facets.js";
 import { Problem, fetchDocument, fetchInfo, keepKey, search } from "./service.js";
 
 const TYPING_PAUSE_MS = 150;
@@ -33,7 +33,7 @@ const views = ["home", "notice", "results", "document"].map($);
 /** What `/info` says of the index; null if there is no answer. */
 let described;
 
-/** The answered query, mode and filter, its hits so far and when they were shown; null until there is one. */
+/** The answered query, mode and filter, its index, its hits so far and when they were shown; null until there is one. */
 let shown = null;
 /** The open document; null if there is none. */
 let opened = null;
@@ -62,6 +62,12 @@ function announce(sentence) {
   $("announcement").textContent = sentence;
 }
 
+/** Show a sentence above the results until something else is asked. */
+function remark(sentence) {
+  $("remark").hidden = !sentence;
+  $("remark").textContent = sentence;
+}
+
 function setSlow(slow) {
   $("slow").hidden = !slow;
   $("progress").hidden = !slow;
@@ -78,18 +84,23 @@ function showHome() {
 
 function showHits(asked, answer) {
   placeInResults = { scroll: 0, documentId: null };
-  shown = { ...asked, hits: answer.hits, offset: answer.hits.length, at: performance.now() };
+  const { hits, index, next } = answer;
+  shown = { ...asked, index, hits, offset: hits.length, at: performance.now() };
   document.title = `${asked.query} · Swiftlet`;
   const time = rounded(answer.milliseconds);
-  const found = counted(answer.hits.length, "document");
+  const found = amount(hits.length, next);
   $("count").textContent = `${found} in ${time} ms`;
   $("stages").replaceChildren(...drawStages(answer.stages));
-  $("hits").replaceChildren(...answer.hits.map((hit) => drawHit(hit, asked)));
-  showMore(answer.next);
+  $("hits").replaceChildren(...hits.map((hit) => drawHit(hit, asked)));
+  showMore(next);
   $("code").open = false;
   announce(`${found} found in ${time} milliseconds`);
-  if (answer.hits.length) show("results");
+  if (hits.length) show("results");
   else showEmpty();
+}
+
+function amount(count, next) {
+  return `${next ? "The first " : ""}${counted(count, "document")}`;
 }
 
 function showMore(next) {
@@ -117,6 +128,7 @@ function showDocument(found, passage) {
   $("document-text").replaceChildren(...drawText(found.text, passage));
   $("to-passage").hidden = !passage;
   $("similar").open = false;
+  $("similar").hidden = !beginningOf(found);
   $("similar-content").replaceChildren();
   announce("");
   show("document");
@@ -244,23 +256,34 @@ function openDocument(documentId) {
   );
 }
 
-/** Append the hits that follow. If the index has changed meanwhile, some may come again. */
+/** Search the changed index from the beginning. */
+function beginAgain() {
+  const { query, mode, filter } = shown;
+  return searchFor({ query, mode, filter }, () => {
+    remark("The index has changed. These are its first documents.");
+    window.scrollTo(0, 0);
+    hitLinks()[0]?.focus({ preventScroll: true });
+  });
+}
+
+/** Append the hits that follow, or begin again if the index has changed. */
 function showFollowing() {
   underway = new AbortController();
   const { signal } = underway;
   const { offset, hits } = shown;
   const request = async () => search({ ...(await markedBodyOf(shown)), offset }, signal);
   return fill($("more-problem"), request, (answer) => {
+    if (answer.index !== shown.index) return beginAgain();
     const known = new Set(hits.map((hit) => hit.document_id));
     const fresh = answer.hits.filter((hit) => !known.has(hit.document_id));
     hits.push(...fresh);
     shown.offset += answer.hits.length;
     const drawn = fresh.map((hit) => drawHit(hit, shown));
     $("hits").append(...drawn);
-    $("count").textContent = counted(hits.length, "document");
+    $("count").textContent = amount(hits.length, answer.next);
     announce(`${counted(fresh.length, "document")} more`);
     showMore(answer.next);
-    drawn[0]?.querySelector("a").focus();
+    return drawn[0]?.querySelector("a").focus();
   });
 }
 
@@ -310,6 +333,7 @@ async function follow() {
 function record(asked) {
   const before = address();
   if (same(asked, before) && before.documentId === null) return;
+  remark("");
   const wasRead = shown !== null && performance.now() - shown.at > READ_AFTER_MS;
   const keepsEntry = entered || wasRead || !before.query || before.documentId !== null;
   history[keepsEntry ? "pushState" : "replaceState"](null, "", addressOf(asked));
@@ -327,6 +351,7 @@ function searchForTyped() {
 
 /** Open a document; the history entry has the number of entries from the results to it. */
 function open(documentId) {
+  remark("");
   const fromResults = address().documentId === null;
   if (fromResults) placeInResults = { scroll: window.scrollY, documentId };
   const away = fromResults ? 0 : history.state?.away;
@@ -401,7 +426,7 @@ function toggleReasons(button, hit) {
     const reasons = document.createElement("div");
     Object.assign(reasons, { className: "reasons", role: "status" });
     button.after(reasons);
-    described.then((index) => explain(shown, hit, index?.modes ?? [], reasons));
+    described.then((index) => explain(shown, hit, index, reasons, beginAgain));
   }
 }
 
@@ -490,7 +515,10 @@ document.addEventListener("keydown", (event) => {
   if (handled) event.preventDefault();
 });
 
-addEventListener("popstate", follow);
+addEventListener("popstate", () => {
+  remark("");
+  follow();
+});
 
 // Searches
 
@@ -507,13 +535,16 @@ function offer({ modes, facets }) {
   for (const label of $("modes").querySelectorAll("label")) label.remove();
   $("modes").append(...drawModes(modes));
   $("modes").hidden = modes.length < 2;
-  const before = address().filter;
-  declareFacets(facets, before);
+  const given = new URLSearchParams(location.search).get("filter");
+  declareFacets(facets, given);
   const { query, mode, filter, documentId } = address();
   checkMode(mode);
   const hasMode = modeInputs().some((input) => input.checked);
-  if (hasMode && filter === before) return;
+  const isWhole = showsWhole(given);
+  if (hasMode && isWhole) return;
   history.replaceState(history.state, "", addressOf({ query, mode: hasMode ? mode : "", filter }, documentId));
+  const left = [!hasMode && mode !== modes[0] && "the mode", !isWhole && "the filter, or a part of it"].filter(Boolean);
+  if (left.length) remark(`Left out, because the page cannot show it: ${left.join("; ")}.`);
   follow();
 }
 

@@ -36,7 +36,7 @@ function asSentence(text) {
   return text && text[0].toUpperCase() + text.slice(1) + (/[.!?]$/.test(text) ? "" : ".");
 }
 
-/** The hits of a request, `next` if more may follow, and the milliseconds that each stage took. */
+/** The hits of a request, their `index`, `next` if more may follow, and the milliseconds of each stage. */
 export async function search(asked, signal) {
   const started = performance.now();
   const response = await ask("search", {
@@ -45,9 +45,9 @@ export async function search(asked, signal) {
     body: JSON.stringify(asked),
     signal,
   });
-  const { hits, next } = await read(response);
+  const { hits, index, next } = await read(response);
   const times = serverTiming(response.headers.get("Server-Timing") ?? "");
-  return { hits, next, ...stagesOf(times, performance.now() - started) };
+  return { hits, index, next, ...stagesOf(times, performance.now() - started) };
 }
 
 /** A stored document. */

@@ -254,7 +254,8 @@ def test_the_page_sends_requests_only_to_its_own_service(open_page: OpenPage, se
     expect(page.locator("#passage")).to_be_visible()
     document = quote(page.locator("#document-metadata dd").first.inner_text())
     paths = {url.removeprefix(server.url).split("?")[0] for url in asked if url[:5] != "data:"}
-    assert {*PAGE_FILES, "/search", "/facets", "/info", f"/documents/{document}"} == paths
+    files = set(PAGE_FILES) - {"/page/try.js"}  # of /docs
+    assert {*files, "/search", "/facets", "/info", f"/documents/{document}"} == paths
 
 
 def test_one_search_is_sent_when_typing_stops(open_page: OpenPage) -> None:
@@ -417,15 +418,37 @@ def test_the_chosen_values_are_kept_in_the_address(open_page: OpenPage) -> None:
 
 @pytest.mark.parametrize(
     "filter_",
-    ["{", "3", '"x"', "[[1]]", '{"topic":"bees"}', '{"topic":[{"a":1}],"colour":["red"]}'],
+    ["{", "3", '"x"', "[[1]]", '{"topic":{"gte":"a"}}', '{"topic":[{"a":1}],"colour":["red"]}'],
 )
 def test_what_no_check_box_can_show_is_taken_out_of_the_address(
     open_page: OpenPage, filter_: str
 ) -> None:
     page = open_page(f"{found(QUERY)}&filter={quote(filter_)}")
+    remark = page.get_by_role("alert")
+    expect(remark).to_have_text(
+        "Left out, because the page cannot show it: the filter, or a part of it."
+    )
+    expect(page).to_have_url(re.compile(r"baked$"))
     expect(links(page)).to_have_count(10)
     links(page).first.click()
     expect(page).to_have_url(re.compile(r"baked&document=bread-\d+$"))
+    expect(page.locator("#remark")).to_be_hidden()
+
+
+def test_a_filter_with_a_single_value_is_shown_and_an_unknown_mode_left_out(
+    open_page: OpenPage,
+) -> None:
+    single = quote('{"topic":"bees"}')
+    page = open_page(f"{found(QUERY)}&mode=foo&filter={single}")
+    expect(page.locator("#remark")).to_have_text(
+        "Left out, because the page cannot show it: the mode."
+    )
+    expect(links(page)).to_have_text([re.compile("^Bees")] * 5)
+    expect(facet(page, "topic").get_by_role("checkbox", name="bees")).to_be_checked()
+    expect(page).to_have_url(re.compile("filter=" + re.escape(quote('{"topic":["bees"]}')) + "$"))
+    page.goto(f"{found(QUERY)}&filter={single}")
+    expect(links(page)).to_have_text([re.compile("^Bees")] * 5)
+    expect(page.locator("#remark")).to_be_hidden()
 
 
 def test_values_without_documents_stay_and_can_be_taken_back(open_page: OpenPage) -> None:
@@ -475,6 +498,8 @@ def test_the_forms_of_docs_send_requests_and_show_answers(
     expect(answer).to_contain_text('"document_id": "bread-')
     page.get_by_text("Try GET /documents/{document_id}", exact=True).click()
     form = page.locator('form[data-path="/documents/{document_id}"][data-method="GET"]')
+    page.set_viewport_size({"width": 360, "height": 740})
+    assert page.evaluate("document.documentElement.scrollWidth") <= 360
     form.get_by_label("document_id").fill("bread-1")
     form.get_by_role("button", name="Send").click()
     expect(form.get_by_role("status")).to_contain_text('"title": "Bread 1"')
@@ -573,11 +598,12 @@ def test_more_results_follow_without_repeats_until_there_are_no_more(open_page: 
         more.click()
         expect(links(page)).to_have_count(count)
         expect(links(page).nth(count - 10)).to_be_focused()
-        expect(page.locator("#count")).to_have_text(f"{count} documents")
+        expect(page.locator("#count")).to_have_text(f"The first {count} documents")
     titles = links(page).all_inner_texts()
     assert len(set(titles)) == 60
     more.click()
     expect(more).to_be_hidden()
+    expect(page.locator("#count")).to_have_text("60 documents")
     links(page).nth(42).click()
     expect(page.locator("#passage")).to_be_visible()
     page.get_by_role("link", name="Results").click()
@@ -626,6 +652,8 @@ def test_why_a_hit_was_found_is_told_by_both_scores_and_the_nearest_sentence(
     why = page.get_by_role("button", name=f"Why this hit {name}", exact=True)
     why.click()
     reasons = page.locator(".reasons dd")
+    assert client.get("/info").json()["index"]["weight"] == 0.72
+    expected.append("0.72 · meaning + 0.28 · words, both of the same passage")
     expect(reasons).to_have_text([*expected, passage["text"][start:end]])
     expect(why).to_have_attribute("aria-expanded", "true")
     expect(page).to_have_url(re.compile("baked$"))
@@ -656,9 +684,9 @@ def test_a_search_can_be_copied_as_a_command_and_as_a_program_without_the_key(
         [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True
     ).stdout
     assert [line.split()[1] for line in output.splitlines()] == ids
-    command, url, *options = shlex.split(curl)
-    assert (command, url, options[:2]) == (
-        "curl", f"{locked_server.url}/search", ["-H", "Authorization: Bearer $SWIFTLET_KEY"]
+    command, silent, url, *options = shlex.split(curl)
+    assert (command, silent, url, options[:2]) == (
+        "curl", "-s", f"{locked_server.url}/search", ["-H", "Authorization: Bearer $SWIFTLET_KEY"]
     )  # fmt: skip
     assert json.loads(options[3]) == {
         "query": query, "mode": "dense", "filter": json.loads(chosen)
@@ -718,15 +746,55 @@ def test_text_files_are_added_with_a_key_that_the_address_does_not_keep(
     page.goto(f"/#write={key}")
     page.reload()
     expect(page).to_have_url(f"{url}/")
+    small = {"name": "small.txt", "mimeType": "text/plain", "buffer": b"Small."}
+    bad = {
+        "empty.txt": (b" \n", "has no text"),
+        "image.txt": (b"PNG\0", "is not a text file in UTF-8"),
+        "latin.txt": ("é".encode("latin-1"), "is not a text file in UTF-8"),
+        "big.txt": (
+            b"x" * 10_000_000,
+            "makes 10,000,072 bytes to send, and the service takes at most 4,194,304 bytes at once",
+        ),
+    }
+    for name, (content, reason) in bad.items():
+        files.set_input_files([small, {**small, "name": name, "buffer": content}])  # type: ignore[list-item]
+        expect(outcome).to_have_text(f"“{name}” {reason}. Nothing was added.")
     files.set_input_files(file)
     # Encoding has a lower priority than everything else on this machine.
-    expect(outcome).to_have_text("Added 1 document.", timeout=3 * WAIT_MS)
+    expect(outcome).to_have_text("Added zebras.md.", timeout=3 * WAIT_MS)
     expect(page.locator("#home-size")).to_have_text(re.compile("^61 documents"))
     page.reload()
     expect(files).to_be_visible()
     box(page).fill("striped zebras")
     expect(links(page).first).to_have_text("zebras.md")
     expect(page.locator(".passage").first).to_contain_text("<b>black</b>")
+    # The index changes while its hits are on the screen.
+    box(page).fill("how is bread baked")
+    expect(links(page).first).to_have_text(re.compile("^Bread"))
+    with httpx.Client(base_url=url, headers={"Authorization": f"Bearer {key}"}) as writer:
+        loaf = {"_id": "loaf", "title": "Loaf", "text": "How is bread baked? As a loaf."}
+        assert writer.put("/documents", json={"documents": [loaf]}).is_success
+        page.get_by_role("button", name="Why this hit").first.click()
+        reasons = page.locator(".reasons").first
+        expect(reasons).to_contain_text("The index has changed since this search.")
+        reasons.get_by_role("button", name="Search again").click()
+        remark = page.locator("#remark")
+        expect(remark).to_have_text("The index has changed. These are its first documents.")
+        expect(links(page).first).to_have_text("Loaf")
+        box(page).fill("bread")
+        expect(remark).to_be_hidden()
+        expect(page).to_have_title("bread · Swiftlet")
+        assert writer.delete("/documents/loaf").is_success
+    page.get_by_role("button", name="More results").click()
+    expect(remark).to_be_visible()
+    expect(links(page)).to_have_count(10)
+    expect(links(page).filter(has_text="Loaf")).to_have_count(0)
+    # A file in Markdown has its heading as title, and the sentence leads to the document.
+    box(page).fill("")
+    file.write_text("\n# Zebra crossings \n\nThey have stripes too.")
+    files.set_input_files(file)
+    outcome.get_by_role("link", name="Zebra crossings").click(timeout=3 * WAIT_MS)
+    expect(page.get_by_role("heading", level=2)).to_have_text("Zebra crossings")
 
 
 # The document
@@ -810,6 +878,33 @@ def test_similar_documents_are_others_and_lead_back_to_the_results(open_page: Op
     page.keyboard.press("Escape")
     expect(links(page).first).to_be_focused()
     expect(links(page)).to_have_count(10)
+
+
+def test_long_titles_control_characters_and_changed_directions_disturb_nothing(
+    open_page: OpenPage, start_server: Callable[..., Any], tmp_path: Path
+) -> None:
+    reversing = "\u202eShips sail"
+    documents = [
+        Document("nul", "Ships\0 sail by the wind.", title="Ships\0"),
+        Document("long", f"{'Wind ' * 600}is strong.", title="Ships " * 500),
+        Document(reversing, "Ships sail.", title=reversing, metadata={"url": "https://a.example"}),
+        Document("blank", "\0 \0", title=" "),
+    ]
+    build_index(documents, DEFAULT_ENCODER, tmp_path / "index", BuildSettings())
+    page = open_page("/?q=ships", url=start_server(index=tmp_path / "index").url, width=360)
+    origin = page.locator(".identity", has=page.locator(".outside"))
+    places = origin.evaluate("p => [p.firstChild, p.lastChild].map((e) => e.offsetLeft)")
+    assert places == sorted(places)
+    page.locator('[data-document-id="nul"]').first.click()
+    page.get_by_text("Similar documents").click()
+    similar = page.locator("#similar li")
+    expect(similar).to_have_count(3)
+    assert max(item.bounding_box()["height"] for item in similar.all()) < 60  # type: ignore[index]
+    item = similar.filter(has_text="sail")
+    assert item.evaluate("li => getComputedStyle(li.firstChild).unicodeBidi") == "isolate"
+    page.goto("/?document=blank")
+    expect(page.locator("#document-text")).to_be_visible()
+    expect(page.locator("#similar")).to_be_hidden()
 
 
 def test_the_passage_is_marked_where_it_stands_after_emoji_and_markup(
@@ -1166,7 +1261,9 @@ def test_a_screen_reader_finds_landmarks_names_and_headings(open_page: OpenPage)
     expect(page).to_have_title(f"{QUERY} · Swiftlet")
     headings = page.get_by_role("heading").evaluate_all("all => all.map((h) => h.tagName)")
     assert headings == ["H1", "H2", *["H3"] * 10]
-    expect(page.get_by_role("region", name=re.compile("^10 documents"))).to_be_visible()
+    expect(
+        page.get_by_role("region", name=re.compile("^The first 10 documents in "))
+    ).to_be_visible()
     expect(page.locator("ol").get_by_role("listitem")).to_have_count(10)
     for role in ("button", "link", "searchbox"):
         for control in page.get_by_role(role).all():  # type: ignore[arg-type]
