@@ -17,7 +17,6 @@ import pytest
 from typer.main import get_command
 from typer.testing import CliRunner
 
-from swiftlet.cli import terminal
 from swiftlet.cli.main import app
 from swiftlet.encoders import DEFAULT_ENCODER, LOOKUP_QUERY_ENCODER
 from swiftlet.retrieval.engines import ENGINES
@@ -404,18 +403,3 @@ def test_no_control_character_of_a_document_reaches_the_terminal(tmp_path: Path)
     assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]", found.output)
     refused = swiftlet("search", index, "bread", "--filter", '{"\\u001b[2J": 1}')
     assert "\x1b" not in refused.output
-
-
-def test_a_log_has_a_line_from_time_to_time_also_while_one_document_is_read(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(terminal, "_SECONDS_BETWEEN_LINES", 0.01)
-    written = ""
-    with terminal.ProgressBars() as progress:
-        progress.begin("Reading documents", None)
-        while "Reading documents: 0\n" not in written:
-            written += capsys.readouterr().err
-        progress.begin("Encoding passages", 20, done=5)
-        progress.advance(5)
-        while "Encoding passages: 10 of 20" not in written:
-            written += capsys.readouterr().err

@@ -19,20 +19,16 @@ def test_work_that_ends_early_is_shown_as_ended(capsys: pytest.CaptureFixture[st
     assert re.search(r"✓ Fine-tuning .* 3/3", shown)
 
 
-def test_a_log_gets_lines_from_time_to_time(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+def test_a_log_has_a_line_from_time_to_time_also_while_one_document_is_read(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    now = [0.0]
-    monkeypatch.setattr(terminal, "monotonic", lambda: now[0])
-    with ProgressBars() as bars:
-        bars.begin("Encoding", 4000)
-        for _ in range(4):
-            bars.advance(500)
-            now[0] += 4
-        bars.begin("Reading", None)
-        now[0] += 11
-        bars.advance(3)
-    shown = capsys.readouterr().err
-    lines = re.findall(r"^Encoding: .* of 4,000", shown, re.MULTILINE)
-    assert lines == ["Encoding: 2,000 of 4,000"]
-    assert "Reading: 3\n" in shown
+    monkeypatch.setattr(terminal, "_SECONDS_BETWEEN_LINES", 0.01)
+    written = ""
+    with ProgressBars() as progress:
+        progress.begin("Reading documents", None)
+        while "Reading documents: 0\n" not in written:
+            written += capsys.readouterr().err
+        progress.begin("Encoding passages", 20, done=5)
+        progress.advance(5)
+        while "Encoding passages: 10 of 20" not in written:
+            written += capsys.readouterr().err
