@@ -12,7 +12,7 @@ from swiftlet.retrieval.publication import check_target, published
 
 _CARD = "README.md"
 _KINDS = ("encoder", "reranker")
-_OF_DOWNLOADS = ".cache"
+_OF_DOWNLOADS, _SHOWN_ID = ".cache", 12
 _NAME = re.compile(r"[\w.-]+/[\w.-]+")
 
 
@@ -66,9 +66,23 @@ def fetch_encoder(name: str, out: Path, *, overwrite: bool = False) -> None:
 def _card(directory: Path, name: str) -> str:
     if (directory / FILE_NAME).is_file():
         manifest = _check(directory)
+        details = manifest.details
+        facts = {
+            "dimensions of an embedding": manifest.dim if manifest.kind == "encoder" else None,
+            "tokens of a text that are read": details.get("max_tokens"),
+            "precisions": ", ".join(details.get("precisions", ())),
+            "mean cosine with the model": ", ".join(
+                f"{precision} {measured['mean_cosine']:.4f}"
+                for precision, measured in details.get("parity", {}).items()
+                if "mean_cosine" in measured
+            ),
+            "id of the embedding space": manifest.embedding_space[:_SHOWN_ID],
+        }
+        rows = "".join(f"| {fact} | {value} |\n" for fact, value in facts.items() if value)
         about = (
-            f"{manifest.details['name']}, {manifest.kind} of Swiftlet in ONNX, made from "
-            f"{manifest.details['source']}.\n\n    swiftlet encoders get {name}\n"
+            f"{details['name']}, {manifest.kind} of Swiftlet in ONNX, made from "
+            f"{details['source']}.\n\n| | |\n|---|---|\n{rows}\n"
+            f"    swiftlet encoders get {name}\n"
         )
         tags = "onnx"
     elif (directory / "modules.json").is_file():

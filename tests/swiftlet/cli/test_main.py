@@ -403,3 +403,10 @@ def test_no_control_character_of_a_document_reaches_the_terminal(tmp_path: Path)
     assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]", found.output)
     refused = swiftlet("search", index, "bread", "--filter", '{"\\u001b[2J": 1}')
     assert "\x1b" not in refused.output
+
+
+def test_the_recall_of_identical_passages_counts_all_of_them(tmp_path: Path) -> None:
+    lines = (json.dumps({"id": f"{number}", "text": "The same."}) for number in range(300))
+    (tmp_path / "same.jsonl").write_text("\n".join(lines))
+    result = swiftlet("index", tmp_path / "same.jsonl", "--out", tmp_path / "index")
+    assert "recall@10 1.000 against exact search" in result.stdout

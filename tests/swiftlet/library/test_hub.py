@@ -157,6 +157,18 @@ def test_an_encoder_goes_to_the_hub_and_is_found_by_its_name(
     assert "Waves break." in found.stdout
 
 
+def test_an_encoder_without_a_readme_gets_one_with_its_facts(
+    hub: Hub, swiftlet: Swiftlet, tmp_path: Path
+) -> None:
+    ignored = shutil.ignore_patterns("README.md")
+    encoder = shutil.copytree(LOOKUP_QUERY_ENCODER, tmp_path / "encoder", ignore=ignored)
+    assert swiftlet("push-to-hub", encoder, "owner/look-up").returncode == 0
+    card = hub.files["owner/look-up"]["README.md"].decode()
+    assert "| dimensions of an embedding | 384 |" in card
+    assert "| precisions | int8 |" in card
+    assert "    swiftlet encoders get owner/look-up\n" in card
+
+
 def test_a_model_of_sentence_transformers_gets_a_card(
     hub: Hub, swiftlet: Swiftlet, tmp_path: Path
 ) -> None:
