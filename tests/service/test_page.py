@@ -424,7 +424,7 @@ def test_what_no_check_box_can_show_is_taken_out_of_the_address(
     open_page: OpenPage, filter_: str
 ) -> None:
     page = open_page(f"{found(QUERY)}&filter={quote(filter_)}")
-    remark = page.get_by_role("alert")
+    remark = page.locator("#remark")
     expect(remark).to_have_text(
         "Left out, because the page cannot show it: the filter, or a part of it."
     )
@@ -673,6 +673,7 @@ def test_a_search_can_be_copied_as_a_command_and_as_a_program_without_the_key(
     expect(links(page)).to_have_count(5)
     ids = page.locator(".identity").all_inner_texts()
     page.get_by_text("This search with curl or Python").click()
+    expect(page.locator("#code pre")).to_have_count(2)
     curl, program = page.locator("#code pre").all_inner_texts()
     assert key not in curl + program
     page.context.grant_permissions(["clipboard-read", "clipboard-write"])
