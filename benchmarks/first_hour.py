@@ -34,6 +34,7 @@ from benchmarks.first_hour_files import (
     write_word,
 )
 from loadtests.command_line import script_options
+from loadtests.resilience.testbed import wait_until
 from loadtests.results import RESULTS, ROOT, Figures, write_section
 from swiftlet.evaluation.machine import describe_machine
 
@@ -220,22 +221,15 @@ def serving(hour: Hour) -> Iterator[httpx.Client]:
 
 def ready(client: httpx.Client) -> str:
     """Wait until the service answers that it is ready."""
-    for _ in polling():
+
+    def answers() -> bool:
         try:
-            if client.get("/health/ready").is_success:
-                return "ready"
+            return client.get("/health/ready").is_success
         except httpx.TransportError:
-            continue
-    raise AssertionError
+            return False
 
-
-def polling() -> Iterator[None]:
-    """Ten times a second, up to the deadline."""
-    deadline = time.monotonic() + DEADLINE_S
-    while time.monotonic() < deadline:
-        yield
-        time.sleep(0.1)
-    raise SystemExit(f"nothing after {DEADLINE_S:.0f} s")
+    wait_until(answers, "the service is not ready")
+    return "ready"
 
 
 def hits(client: httpx.Client, query: str, **more: Any) -> list[str]:
@@ -267,10 +261,10 @@ def on_the_page(client: httpx.Client, article: Article) -> str:
 def added(hour: Hour, client: httpx.Client) -> str:
     """Add a document while the service runs, and wait until the service finds it."""
     hour.run("swiftlet add index new/")
-    for _ in polling():
-        if any("pump.md" in name for name in hits(client, NEW_NAME)):
-            return "the running service finds it"
-    raise AssertionError
+    wait_until(
+        lambda: any("pump.md" in name for name in hits(client, NEW_NAME)), "pump.md is not found"
+    )
+    return "the running service finds it"
 
 
 async def by_mcp(hour: Hour) -> str:
