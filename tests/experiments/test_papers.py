@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import tokenizers
 
-from experiments import companions, long_documents, reranking, sharing
+from experiments import companions, fidelity, long_documents, reranking, sharing
 from export.quality import Collection
 from loadtests.results import Figures, page_of
 from swiftlet.encoders import DEFAULT_QUERY_ENCODER
@@ -31,6 +31,25 @@ def clouds(distance: float) -> list[np.ndarray]:
 def test_clouds_that_are_drawn_alike_are_mixed_and_clusters_are_not() -> None:
     assert sharing.mixed(*clouds(0)) == pytest.approx(0.5, abs=0.03)
     assert sharing.mixed(*clouds(50)) < 0.05
+
+
+def groups(*ends: tuple[float, int | None]) -> Figures:
+    of_ends = [{"most_words": 50, "margin": each, "dimensions": k} for each, k in ends]
+    return {"factor": 1.5, "slope": 1.0, "groups": of_ends}
+
+
+def test_the_findings_about_longer_documents_follow_from_the_shortest_and_the_longest() -> None:
+    rows = {
+        "grows": {fidelity.SHOWN: groups((0.2, 512), (0.1, None))},
+        "shrinks": {fidelity.SHOWN: groups((0.1, None), (0.2, 512))},
+    }
+    found = fidelity.findings(rows)
+    assert found["smaller_margins"] == found["more_dimensions"] == ["grows"]
+
+
+def test_enough_dimensions_are_those_from_which_on_all_are_enough() -> None:
+    assert fidelity.enough((32, 64, 128), (0.96, 0.9, 0.97)) == 128
+    assert fidelity.enough((32, 64, 128), (0.96, 0.97, 0.9)) is None
 
 
 def spread(mean: float) -> Figures:
