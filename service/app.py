@@ -26,6 +26,7 @@ from service.routes.facets import facets_router
 from service.routes.page import page_router
 from service.routes.rerank import rerank_router
 from service.routes.search import batch_router, search_router
+from service.routes.suggest import suggest_router
 from service.routes.writes import writes_router
 from service.state import Service, ServiceState
 from service.writing import Writing
@@ -84,6 +85,7 @@ def create_app(
         rerank_router(service),
         documents.router,
         facets_router(limits),
+        suggest_router(limits),
     ):
         _include(app, router, search_key)
     for router in (health.router, page_router(), documentation_router(app)):

@@ -18,6 +18,7 @@ from prometheus_client import CollectorRegistry, Counter
 from service.problems import ReloadRefusedError
 from service.settings import Settings
 from service.state import LoadedIndex, ServiceState
+from service.suggestions import Suggestions
 from swiftlet.retrieval.errors import (
     ArtefactError,
     CorruptArtefactError,
@@ -177,12 +178,13 @@ class Reloader:
         if earlier is not None:
             unused = Event()
             weakref.finalize(earlier, unused.set)
-            parts = [earlier.searcher]
+            parts: list[Suggestions | Searcher] = [earlier.searcher, earlier.suggestions]
             del earlier
             # A failed search may keep a reference to it, in a cycle of frames and their exception.
             while not unused.wait(_SECONDS_UNTIL_COLLECTION):
                 gc.collect()
-            parts.pop().close()
+            while parts:
+                parts.pop().close()
             _give_memory_back()
 
     def _refusal(self, error: Exception) -> Exception:

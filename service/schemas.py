@@ -272,6 +272,22 @@ class FacetsAnswer(BaseModel):
     index: str = Field(description="Fingerprint of the index that answered.")
 
 
+class SuggestionAnswer(BaseModel):
+    """A title that has the typed words."""
+
+    document_id: str = Field(description="Of the first document with this title.")
+    title: str
+    highlights: list[tuple[int, int]] = Field(description="Spans of `title` that were typed.")
+
+
+class SuggestAnswer(BaseModel):
+    """The answer of `/suggest`."""
+
+    suggestions: list[SuggestionAnswer] = Field(
+        description="Best first: without typing errors, beginning with the text, short."
+    )
+
+
 class DocumentAnswer(BaseModel):
     """A document as the corpus gave it."""
 

@@ -276,6 +276,7 @@ def _api_key(keys: SecretStr, variable: str) -> ApiKey | None:
 def _close_searcher(state: ServiceState) -> None:
     """Close the searcher in use by then."""
     assert state.loaded is not None  # noqa: S101 - published at the start
+    state.loaded.suggestions.close()
     state.loaded.searcher.close()
 
 

@@ -10,13 +10,14 @@ from service.executor import SearchExecutor
 from service.limits import Limits
 from service.problems import NotReadyError, QueueFullError
 from service.query_cache import QueryCache
+from service.suggestions import Suggestions
 from swiftlet.retrieval.encoder import OnnxEncoder
 from swiftlet.retrieval.searcher import Searcher
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True, eq=False)
 class LoadedIndex:
-    """A searcher, and the cache of its queries' embeddings.
+    """A searcher, the cache of its queries' embeddings, and the titles of its documents.
 
     A search keeps a reference until its end. So a reload is atomic, and the last reference to the
     earlier index is gone when no search uses it any more.
@@ -24,6 +25,7 @@ class LoadedIndex:
 
     searcher: Searcher
     cache: QueryCache | None
+    suggestions: Suggestions
 
     @property
     def generation(self) -> str:
@@ -52,7 +54,7 @@ class ServiceState:
         """Answer with `searcher` from now on."""
         # A new cache each time, so that no embedding outlives the encoder that made it.
         cache = QueryCache(self._cache_bytes) if self._cache_bytes else None
-        self.loaded = loaded = LoadedIndex(searcher, cache)
+        self.loaded = loaded = LoadedIndex(searcher, cache, Suggestions(searcher))
         return loaded
 
     def drain(self) -> None:

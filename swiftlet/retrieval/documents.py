@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from queue import Empty, SimpleQueue
+from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
 
 from pydantic_core import from_json
@@ -45,6 +46,7 @@ LEFT JOIN documents USING (document)
 """
 _TEXTS = {True: "coalesce(passages.text, documents.text)", False: "''"}
 _NO_METADATA: Mapping[str, object] = {}
+_TITLES_AT_ONCE = 4096
 
 
 class StoredPassage(NamedTuple):
@@ -60,6 +62,16 @@ class Store(Protocol):
 
     num_documents: int
     num_passages: int
+
+    @property
+    def base(self) -> "DocumentStore | None":
+        """The documents as the index was built; None if another machine holds them."""
+        ...
+
+    @property
+    def changed(self) -> Mapping[str, Document | None]:
+        """By their ids, the documents that are not those of `base`; None where one is deleted."""
+        ...
 
     def passages(self, rows: Sequence[int], *, include_text: bool = True) -> list[StoredPassage]:
         """The passages at `rows`, in that order; their text is empty without `include_text`."""
@@ -83,6 +95,8 @@ class Store(Protocol):
 
 class DocumentStore:
     """Reads documents and passages. Thread-safe: each read uses a connection of its own."""
+
+    changed: Mapping[str, Document | None] = MappingProxyType({})
 
     def __init__(self, path: Path, *, readers: int = 1) -> None:
         """Open the store at `path` with one connection for each of `readers`.
@@ -163,6 +177,22 @@ class DocumentStore:
                     (numbers,),
                 )
             )
+
+    def all_titles(self) -> Iterator[list[tuple[str, str]]]:
+        """The ids and titles of all documents with a title, in lists of at most thousands."""
+        for start in range(0, self.num_documents, _TITLES_AT_ONCE):
+            with self._connection() as connection:
+                found = connection.execute(
+                    "SELECT document_id, title FROM documents "
+                    "WHERE document >= ? AND document < ? AND title <> ''",
+                    (start, start + _TITLES_AT_ONCE),
+                ).fetchall()
+            yield found
+
+    @property
+    def base(self) -> "DocumentStore":
+        """As `Store.base`."""
+        return self
 
     def document_ids(self) -> list[str]:
         """The ids of all documents, in order."""

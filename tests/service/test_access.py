@@ -21,6 +21,7 @@ LOCKED = [
     ("GET", "/documents/bread-1"),
     ("HEAD", "/documents/bread-1"),
     ("GET", "/facets"),
+    ("GET", "/suggest?q=bread"),
     ("GET", "/info"),
 ]
 OPEN = ["/health/live", "/health/ready", "/metrics", "/openapi.json", "/docs"]

@@ -25,6 +25,7 @@ ROUTES = {
     "/documents": {"put"},
     "/documents/delete": {"post"},
     "/facets": {"get"},
+    "/suggest": {"get"},
     "/info": {"get"},
     "/health/live": {"get"},
     "/health/ready": {"get"},
@@ -49,6 +50,7 @@ STATUSES = {
         200, 401, 403, 404, 409, 413, 422, 429, 500, 503, 504, 507
     },
     ("get", "/facets"): {200, 422, 429, 500, 503, 504},
+    ("get", "/suggest"): {200, 422, 429, 500, 503, 504},
     ("get", "/info"): {200, 500, 503},
     ("get", "/v1/models"): {200, 500, 503},
     ("get", "/health/live"): {200, 500},
@@ -63,6 +65,7 @@ SEARCHING = [
     ("post", "/rerank"),
     ("get", "/documents/{document_id}"),
     ("get", "/facets"),
+    ("get", "/suggest"),
     ("get", "/info"),
 ]
 

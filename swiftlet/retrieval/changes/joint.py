@@ -169,37 +169,37 @@ class JointStore:
 
         `counts` are the numbers of documents and passages that can be found.
         """
-        self._base, self._documents, self._passages = base, documents, passages
+        self.base, self.changed, self._passages = base, documents, passages
         self.num_documents, self.num_passages = counts
 
     def passages(self, rows: Sequence[int], *, include_text: bool = True) -> list[StoredPassage]:
         """The passages at `rows`, in that order, as `DocumentStore.passages`."""
-        end = self._base.num_passages
+        end = self.base.num_passages
         wanted = [row for row in rows if row < end]
-        of_base = iter(self._base.passages(wanted, include_text=include_text) if wanted else ())
+        of_base = iter(self.base.passages(wanted, include_text=include_text) if wanted else ())
         return [
             next(of_base) if row < end else self._passage(row - end, include_text) for row in rows
         ]
 
     def document(self, document_id: str) -> Document:
         """The document with this id, as `DocumentStore.document`."""
-        if not isinstance(document_id, str) or document_id not in self._documents:
-            return self._base.document(document_id)
-        found = self._documents[document_id]
+        if not isinstance(document_id, str) or document_id not in self.changed:
+            return self.base.document(document_id)
+        found = self.changed[document_id]
         if found is None:
             raise UnknownDocumentError(document_id)
         return found
 
     def titles(self, count: int) -> dict[str, str]:
         """The titles of at most `count` documents by their ids, those of the changes first."""
-        put = ((name, each.title) for name, each in self._documents.items() if each is not None)
-        base = self._base.titles(count).items()
-        kept = ((name, title) for name, title in base if name not in self._documents)
+        put = ((name, each.title) for name, each in self.changed.items() if each is not None)
+        base = self.base.titles(count).items()
+        kept = ((name, title) for name, title in base if name not in self.changed)
         return dict(islice(chain(islice(put, count // 2), kept), count))
 
     def close(self) -> None:
         """Close the store of the base."""
-        self._base.close()
+        self.base.close()
 
     def _passage(self, row: int, include_text: bool) -> StoredPassage:
         passage = self._passages[row]

@@ -1,9 +1,10 @@
 """The parts of an index on a Milvus server, as the stages of a search use them."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from sys import maxsize
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -123,6 +124,9 @@ class MilvusRows:
 
 class MilvusStore:
     """The documents and passages of a collection. Thread-safe."""
+
+    base = None
+    changed: Mapping[str, Document | None] = MappingProxyType({})
 
     def __init__(
         self, collection: Collection, found_rows: FoundRows, counts: tuple[int, int]

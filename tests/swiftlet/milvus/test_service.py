@@ -50,6 +50,7 @@ def test_the_service_answers_as_over_the_index(server, small_collection, small_s
         assert [len(each["hits"]) for each in batch.json()["results"]] == [2, 2]
         assert client.get("/documents/volcano-20").json()["text"].count("Molten") == 20
         assert client.get("/documents/none").status_code == 404
+        assert client.get("/suggest?q=volcano").json() == {"suggestions": []}
         index = client.get("/info").json()["index"]
         assert (index["num_documents"], index["num_passages"]) == (60, 89)
         answer = client.post("/search", json={"query": "ice", "mode": "hybrid"})

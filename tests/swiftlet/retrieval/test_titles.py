@@ -1,0 +1,139 @@
+"""Titles that are found while they are typed."""
+
+import sqlite3
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from swiftlet.retrieval.documents import SCHEMA, DocumentStore
+from swiftlet.retrieval.lexical.titles import TitleIndex, is_near
+from swiftlet.retrieval.types import Document
+
+TITLES = [
+    "The volcano rabbit",
+    "Vulcan",
+    "Volcanoes of Iceland",
+    "Volcano",
+    "A history of volcanoes",
+    "Café Crème",
+    "",
+    " ",
+    "café crème ",
+    "<b>Alps</b> & sea",
+]
+
+MakeTitles = Callable[[Sequence[str]], TitleIndex]
+
+
+@pytest.fixture
+def make_titles(tmp_path: Path) -> MakeTitles:
+    def make(titles: Sequence[str]) -> TitleIndex:
+        path = tmp_path / "documents.sqlite"
+        with sqlite3.connect(path) as connection:
+            connection.executescript(SCHEMA)
+            connection.executemany(
+                "INSERT INTO documents VALUES (?, ?, ?, '{}', '[]', 'A text.')",
+                [(number, f"d{number}", title) for number, title in enumerate(titles)],
+            )
+        return TitleIndex(DocumentStore(path), lambda: True)
+
+    return make
+
+
+def found(titles: TitleIndex, text: str, most: int = 8) -> list[str]:
+    return [suggestion.title for suggestion in titles.find(text, most)]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        # An error in a letter, a missing one, a further one, and two that are exchanged.
+        ("volxano", ["Volcano", "Volcanoes of Iceland", TITLES[0], TITLES[4]]),
+        ("vocano", ["Volcano", "Volcanoes of Iceland", TITLES[0], TITLES[4]]),
+        ("vollcano", ["Volcano", "Volcanoes of Iceland", TITLES[0], TITLES[4]]),
+        ("VOCLANO", ["Volcano", "Volcanoes of Iceland", TITLES[0], TITLES[4]]),
+        ("vocxano", []),
+        ("rabbti volc", [TITLES[0]]),
+        # Each word has to be there, only the last one may be a beginning.
+        ("history of volc", [TITLES[4]]),
+        ("hist of volc", []),
+        # Words of three letters have no error; what has none comes first.
+        ("vlo", []),
+        ("vol", ["Volcano", "Volcanoes of Iceland", TITLES[0], TITLES[4]]),
+        ("vulc", ["Vulcan", "Volcano", "Volcanoes of Iceland", TITLES[0], TITLES[4]]),
+        ("CAFE creme", ["Café Crème"]),
+        ("alps sea", ["<b>Alps</b> & sea"]),
+        ("?!", []),
+    ],
+)
+def test_titles_have_the_typed_words_but_for_one_error_each(
+    make_titles: MakeTitles, text: str, expected: list[str]
+) -> None:
+    assert found(make_titles(TITLES), text) == expected
+
+
+def test_what_was_typed_is_marked_in_characters(make_titles: MakeTitles) -> None:
+    titles = make_titles(["🌋 The Volcanoes of Iceland", "Crème brûlée"])
+    (one,) = titles.find("voclanoes icel", 8)
+    assert [one.title[start:end] for start, end in one.highlights] == ["Volcanoes", "Icel"]
+    (other,) = titles.find("brule", 8)
+    assert [other.title[start:end] for start, end in other.highlights] == ["brûlé"]
+
+
+def test_a_title_that_many_documents_have_is_offered_once_and_hides_no_other(
+    make_titles: MakeTitles,
+) -> None:
+    titles = make_titles([*["Page"] * 250, "page ", *["Pages"] * 120, "A page", "Paged"])
+    assert found(titles, "page") == ["Page", "Paged", "Pages", "A page"]
+    assert titles.find("page", 1)[0][:2] == ("d0", "Page")
+
+
+def test_titles_that_begin_with_the_text_come_before_hundreds_that_do_not(
+    make_titles: MakeTitles,
+) -> None:
+    titles = make_titles([*(f"{number} sea" for number in range(300)), "Sea salt"])
+    assert found(titles, "sea", 1) == ["Sea salt"]
+    assert len(found(titles, "sea", 20)) == 20
+
+
+def test_titles_follow_the_changes_of_the_index(make_titles: MakeTitles) -> None:
+    titles = make_titles(["Volcano", "Glacier", "Harbour"])
+    titles.follow({"d0": None, "d1": Document("d1", "", "Volcanology")})
+    assert (found(titles, "volcano"), found(titles, "glacier")) == (["Volcanology"], [])
+    changed = {"d0": Document("d0", "", "Vulcan"), "d1": None, "new": Document("new", "", "Volt")}
+    titles.follow(changed)
+    titles.follow(changed)
+    assert (found(titles, "v"), found(titles, "h")) == (["Volt", "Vulcan"], ["Harbour"])
+
+
+def distance(one: str, other: str) -> int:
+    """The number of errors, as dynamic programming finds it."""
+    rows = [list(range(len(other) + 1))]
+    for i, a in enumerate(one, 1):
+        row = [i]
+        for j, b in enumerate(other, 1):
+            row.append(min(rows[-1][j] + 1, row[-1] + 1, rows[-1][j - 1] + (a != b)))
+            if i > 1 and j > 1 and one[i - 2 : i] == other[j - 2 : j][::-1]:
+                row[-1] = min(row[-1], rows[-2][j - 2] + 1)
+        rows.append(row)
+    return rows[-1][-1]
+
+
+def test_the_index_and_the_marks_allow_the_same_errors(make_titles: MakeTitles) -> None:
+    random = Random(0)
+    words = ["".join(random.choices("abc", k=random.randint(1, 7))) for _ in range(80)]
+    titles = make_titles(words)
+    for _ in range(300):
+        typed = "".join(random.choices("abc", k=random.randint(1, 6)))
+        most = int(len(typed) >= 4)
+        near = {
+            word
+            for word in words
+            if any(distance(typed, word[:end]) <= most for end in range(len(word) + 1))
+        }
+        assert {word for word in words if is_near(typed, word, is_beginning=True)} == near
+        assert set(found(titles, typed, 80)) == near
+        whole = {word for word in words if distance(typed, word) <= most}
+        assert {word for word in words if is_near(typed, word)} == whole
