@@ -111,6 +111,19 @@ export function drawChanged(again) {
   return [element("p", "muted", "The index has changed since this search."), button];
 }
 
+/** A suggested title of a list, with what was typed marked. */
+export function drawSuggestion({ title, highlights }, place) {
+  const parts = [];
+  let at = 0;
+  for (const [start, end] of highlights.map((span) => span.map((character) => unitOffset(title, character)))) {
+    parts.push(title.slice(at, start), element("mark", "", title.slice(start, end)));
+    at = end;
+  }
+  const option = element("li", "", ...parts, title.slice(at));
+  Object.assign(option, { id: `suggestion-${place}`, role: "option" });
+  return option;
+}
+
 /** Examples of queries. */
 export function drawExamples(queries) {
   return queries.map((query) => {

@@ -17,6 +17,7 @@ import {
 } from "./drawing.js";
 import { chooseFilter, chosenFilter, declareFacets, readFilter, showFacets, showsWhole } from "./facets.js";
 import { Problem, fetchDocument, fetchInfo, keepKey, search } from "./service.js";
+import "./suggestions.js";
 
 const TYPING_PAUSE_MS = 150;
 const SLOW_AFTER_MS = 400;

@@ -66,6 +66,12 @@ export async function fetchFacets(filter) {
   return facets;
 }
 
+/** Titles of documents that have the typed words. */
+export async function fetchSuggestions(text, limit, signal) {
+  const { suggestions } = await read(await ask(`suggest?${new URLSearchParams({ q: text, limit })}`, { signal }));
+  return suggestions;
+}
+
 /** Put documents into the index; the answer has their number. */
 export async function putDocuments(documents, key) {
   const headers = { "Content-Type": "application/json", Authorization: `Bearer ${key}` };

@@ -17,6 +17,7 @@ PAGE_FILES = {
     "/page/drawing.js": ("drawing.js", "text/javascript"),
     "/page/facets.js": ("facets.js", "text/javascript"),
     "/page/service.js": ("service.js", "text/javascript"),
+    "/page/suggestions.js": ("suggestions.js", "text/javascript"),
     "/page/text.js": ("text.js", "text/javascript"),
     "/page/try.js": ("try.js", "text/javascript"),
 }

@@ -144,7 +144,7 @@ def hostile_index(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def box(page: Page) -> Locator:
-    return page.get_by_role("searchbox", name="Search the documents")
+    return page.get_by_role("combobox", name="Search the documents")
 
 
 def links(page: Page) -> Locator:
@@ -587,6 +587,98 @@ def test_titles_of_documents_are_examples_of_queries(
     expect(links(page).first).to_have_text(titles[1])
     page.go_back()
     expect(examples).to_have_count(len(titles))
+
+
+def test_a_misspelt_title_is_offered_and_taken_by_keys_and_by_the_mouse(
+    open_page: OpenPage,
+) -> None:
+    page = open_page()
+    options = page.get_by_role("listbox", name="Titles").get_by_role("option")
+    box(page).press_sequentially("volcnao 2")
+    expect(options).to_have_text(["Volcano 2", "Volcano 20"])
+    expect(options.first.locator("mark")).to_have_text(["Volcano", "2"])
+    expect(box(page)).to_have_attribute("aria-expanded", "true")
+    expect(page.locator("#suggestions-count")).to_have_text("2 titles below the box")
+    expect(links(page)).to_have_count(10)  # the search for what was typed goes on
+    for key, active in (("ArrowUp", 1), ("ArrowDown", None), ("ArrowDown", 0)):
+        page.keyboard.press(key)
+        chosen = [str(number == active).lower() for number in range(2)]
+        found = options.evaluate_all("all => all.map((option) => option.ariaSelected)")
+        assert found == chosen
+        pointed = box(page).get_attribute("aria-activedescendant")
+        assert pointed == (None if active is None else options.nth(active).get_attribute("id"))
+        expect(box(page)).to_be_focused()
+    page.keyboard.press("Enter")
+    expect(box(page)).to_have_value("Volcano 2")
+    expect(options).to_have_count(0)
+    expect(box(page)).to_have_attribute("aria-expanded", "false")
+    expect(page).to_have_url(re.compile(r"\?q=Volcano\+2$"))
+    expect(links(page).first).to_have_text("Volcano 2")
+    page.keyboard.press("ArrowDown")
+    expect(links(page).first).to_be_focused()
+    box(page).fill("glacier 20")
+    expect(options).to_have_text(["Glacier 20"])
+    options.first.click()
+    expect(page).to_have_title("Glacier 20 · Swiftlet")
+    expect(box(page)).to_have_value("Glacier 20")
+    expect(options).to_have_count(0)
+
+
+def test_suggestions_are_asked_for_once_from_two_letters_on_and_closed_by_escape(
+    open_page: OpenPage,
+) -> None:
+    page = open_page(clock=True)
+    asked: list[str] = []
+    held: list[Route] = []
+
+    def suggest(route: Route) -> None:
+        asked.append(route.request.url.partition("?q=")[2].partition("&")[0])
+        if asked[-1] == "he":
+            held.append(route)
+        else:
+            route.continue_()
+
+    page.route("**/suggest?*", suggest)
+    options = page.locator("#suggestions li")
+    for typed in ("h", "he"):
+        fill(page, typed)
+    box(page).fill("vol")
+    page.clock.run_for(TYPING_PAUSE_MS - 1)
+    fill(page, "volc")
+    expect(options).to_have_count(5)
+    with suppress(Error):  # the page has given it up
+        held[0].fulfill(json={"suggestions": [{"document_id": "", "title": "A", "highlights": []}]})
+    assert asked == ["he", "volc"]
+    page.keyboard.press("Escape")
+    expect(options).to_have_count(0)
+    expect(box(page)).to_have_value("volc")
+    fill(page, "volca")
+    expect(options).to_have_count(5)
+    page.locator("#about-open").focus()
+    expect(options).to_have_count(0)
+    page.unroute("**/suggest?*")
+    page.route("**/suggest?*", lambda route: route.fulfill(status=504, body="no JSON"))
+    box(page).focus()
+    fill(page, "volcano")
+    expect(links(page).first).to_have_text(re.compile("Volcano"))
+    expect(options).to_have_count(0)
+
+
+def test_markup_in_a_suggestion_is_shown_as_text_and_marked_after_emoji(
+    open_page: OpenPage, start_server: Callable[..., Any], hostile_index: Path
+) -> None:
+    page = open_page(url=start_server(index=hostile_index).url)
+    box(page).press_sequentially("foxse scr")
+    option = page.get_by_role("option")
+    expect(option).to_have_text(HOSTILE_TITLE)
+    marks = option.locator("mark").all_inner_texts()
+    assert marks == ["Foxes", "scr", "scr"]
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Enter")
+    expect(box(page)).to_have_value(HOSTILE_TITLE)
+    expect(links(page).first).to_have_text(HOSTILE_TITLE)
+    assert page.locator("main script, form script").count() == 0
+    assert page.evaluate("window.owned") is None
 
 
 def test_more_results_follow_without_repeats_until_there_are_no_more(open_page: OpenPage) -> None:
@@ -1204,6 +1296,12 @@ def every_view(page: Page) -> Iterator[str]:
     page.locator("#code summary").click()
     expect(page.locator("#code pre")).to_have_count(2)
     yield "results"
+    box(page).fill("bread")
+    expect(page.get_by_role("option")).to_have_count(5)
+    page.keyboard.press("ArrowDown")
+    yield "suggestions"
+    page.keyboard.press("Escape")
+    expect(page).to_have_title("bread · Swiftlet")
     links(page).first.click()
     expect(page.locator("#passage")).to_be_visible()
     page.locator("#similar summary").click()
@@ -1266,7 +1364,7 @@ def test_a_screen_reader_finds_landmarks_names_and_headings(open_page: OpenPage)
         page.get_by_role("region", name=re.compile("^The first 10 documents in "))
     ).to_be_visible()
     expect(page.locator("ol").get_by_role("listitem")).to_have_count(10)
-    for role in ("button", "link", "searchbox"):
+    for role in ("button", "link", "combobox"):
         for control in page.get_by_role(role).all():  # type: ignore[arg-type]
             expect(control).to_have_accessible_name(re.compile(r"\w"))
 
