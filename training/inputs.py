@@ -92,6 +92,16 @@ def load_data(
     return data, held_out
 
 
+def notes_of(data: TrainingData, batch_size: int) -> tuple[str, ...]:
+    """The notes of the data, and one if there are too few pairs for a batch."""
+    if (pairs := len(data.pairs)) >= batch_size:
+        return data.notes
+    return (
+        *data.notes,
+        f"optimiser.batch_size is {batch_size}, but there are {pairs} pairs: a batch has them all",
+    )
+
+
 def make_sampler(
     recipe: Recipe, data: TrainingData, encoder: BatchEncoder, stage: int = 0
 ) -> NegativeSampler:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from swiftlet.indexing.progress import Progress
-from training.inputs import load_data, make_dual_encoder
+from training.inputs import load_data, make_dual_encoder, notes_of
 from training.loop.devices import make_accelerator
 from training.loop.stage import StageLength
 from training.methods import METHODS
@@ -103,7 +103,7 @@ def make_plan(recipe: Recipe, progress: Progress) -> Plan:
             training_bytes=_count(dual_encoder) * _BYTES_PER_PARAMETER,
             activation_bytes=_activation_bytes(recipe, dual_encoder, length.batch_size),
             cache_bytes=cached * dual_encoder.document_width * width,
-            notes=data.notes,
+            notes=notes_of(data, recipe.optimiser.batch_size),
         )
 
 

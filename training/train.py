@@ -6,7 +6,8 @@ from pathlib import Path
 
 import torch
 
-from training.inputs import load_data, make_dual_encoder, make_sampler
+from training.inputs import load_data, make_dual_encoder, make_sampler, notes_of
+from training.logged_run import read_training_log
 from training.loop.batch_encoder import BatchEncoder
 from training.loop.contrastive_stage import ContrastiveStage, ContrastiveTask
 from training.loop.devices import make_accelerator, memory_errors, processes
@@ -48,11 +49,15 @@ Some of them help after a diverging loss or a lack of memory; the others do not 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The result of a run: the chosen evaluation, and the quality on `num_queries` queries."""
+    """The result of a run: the chosen evaluation, and the quality on `num_queries` queries.
+
+    `ndcg_before` is their nDCG@10 before the training.
+    """
 
     chosen: str
     quality: dict[str, float]
     num_queries: int
+    ndcg_before: float
 
 
 def train(
@@ -95,7 +100,7 @@ def train(
         # The other processes reuse the passages that the main process stores.
         with accelerator.main_process_first():
             data, validation = load_data(recipe, dual_encoder.document_tower, out / _WORK, progress)
-        for note in data.notes:
+        for note in notes_of(data, settings.batch_size):
             progress.note(note)
         outputs = EmbeddingCache(
             Path(recipe.embedding_cache or out / _WORK),
@@ -159,7 +164,13 @@ def train(
             _publish(out, recipe, dual_encoder, log, best, quality, len(validation.queries))
         accelerator.wait_for_everyone()
     chosen = f"the best checkpoint is that of step {best.step} of stage {best.stage}"
-    return Outcome(chosen, quality, len(validation.queries))
+    first, *_ = read_training_log(log.path).of_kind("evaluation")
+    return Outcome(chosen, quality, len(validation.queries), first.values["ndcg@10"])
+
+
+def keeps_documents(recipe: Recipe) -> bool:
+    """Whether embeddings of documents stay as they are, so that indexes can be searched."""
+    return recipe.recipe == "adore" and recipe.dual_encoder.projection == "none"
 
 
 def memory_advice(recipe: Recipe) -> str:
@@ -195,7 +206,7 @@ def _publish(
     with weight_errors(out):
         dual_encoder.save(out)
     space = None
-    if recipe.recipe == "adore" and dual_encoder.document_projection is None:
+    if keeps_documents(recipe):
         space = recorded_space(recipe.document_encoder.model)  # indexes can be searched as before
     publish_run(
         out,

@@ -19,15 +19,15 @@ from swiftlet.cli.terminal import ProgressBars, output
 if TYPE_CHECKING:
     from swiftlet.evaluation.significance import PairedTest
 
-_SIGNIFICANT = 0.05
-
 
 def adapt(
     index: IndexDirectory,
     out: Annotated[Path, typer.Option(help="Directory of the adapted encoder.")],
     queries: Annotated[
         list[Path] | None,
-        typer.Option(help="A query log, or the queries of --qrels; may be repeated without them."),
+        typer.Option(
+            help="With --qrels, the judged queries; without, a query log, which may be repeated."
+        ),
     ] = None,
     qrels: Annotated[
         Path | None, typer.Option(help="BEIR or TREC qrels, to learn from and to test with.")
@@ -35,7 +35,7 @@ def adapt(
     student: Annotated[
         Path | None,
         typer.Option(
-            help="The encoder to begin with.",
+            help="The query encoder that is adapted.",
             show_default="that of searches today",
             autocompletion=complete_encoder,
         ),
@@ -60,7 +60,9 @@ def adapt(
     with extra("export"):
         from swiftlet.cli.adaptation import adapt_to_index
     if qrels is not None and len(queries or ()) != 1:
-        raise InvalidArgumentError("--qrels are for the queries of one file: pass one --queries")
+        raise InvalidArgumentError(
+            "--qrels judge the queries of one file: pass exactly one --queries"
+        )
     with ProgressBars() as progress:
         tests = adapt_to_index(
             index,
@@ -76,6 +78,12 @@ def adapt(
         )
     output.print(_table(tests, judged=qrels is not None))
     output.print(f"[bold]{out}[/]: {_verdict(tests, index, out)}", soft_wrap=True)
+    if qrels is None:
+        output.print(
+            "Only search by meaning was tested, since sentences have the words of their documents. "
+            "With judged queries (--queries, --qrels), hybrid search is tested, too.",
+            soft_wrap=True,
+        )
 
 
 def _table(tests: "dict[str, PairedTest]", *, judged: bool) -> Table:
@@ -92,12 +100,14 @@ def _table(tests: "dict[str, PairedTest]", *, judged: bool) -> Table:
 
 def _verdict(tests: "dict[str, PairedTest]", index: Path, out: Path) -> str:
     """What to do, by the mode that searches of the index have by default, the first one."""
+    from swiftlet.evaluation.significance import SIGNIFICANT
+
     mode, test = next(iter(tests.items()))
-    if test.difference > 0 and test.p_value <= _SIGNIFICANT:
+    if test.difference > 0 and test.p_value <= SIGNIFICANT:
         return f"use it, as in: swiftlet serve {index} --encoder {out}"
     return (
         f"keep what you have: {mode} search is not significantly better with it "
-        f"(p above {_SIGNIFICANT:g})"
+        f"(p above {SIGNIFICANT:g})"
         if test.difference > 0
         else f"keep what you have: {mode} search is not better with it"
     )

@@ -14,7 +14,7 @@ from swiftlet import encoders
 from swiftlet.evaluation.experiment import Judgements, match_judgements, run_queries
 from swiftlet.evaluation.metrics import evaluate_per_query
 from swiftlet.evaluation.retrievers import Retriever, SearcherRetriever
-from swiftlet.evaluation.significance import PairedTest, paired_t_test
+from swiftlet.evaluation.significance import SIGNIFICANT, PairedTest, paired_t_test
 from swiftlet.indexing.preparation import load_encoder
 from swiftlet.indexing.query_encoder import put_query_encoder
 from swiftlet.library.indexes import open_searcher
@@ -110,18 +110,20 @@ class Adaptation:
             list(read_query_texts(log))
 
     def __call__(self, index: Path, working: Path) -> Manifest | None:
-        """Put the adapted encoder into an unpublished index if it is better: its new manifest.
+        """Put the adapted encoder into an unpublished index if it is significantly better.
+
+        :returns: The index's new manifest, or None.
 
         :raises InvalidArgumentError: When the index has too few sentences.
         :raises RetrievalError: When training or export fails.
         """
         encoder, figures = self.adapt(index, working / "adaptation")
         before, after = figures["ndcg@10"]["before"], figures["ndcg@10"]["after"]
-        better = after > before
+        better = after > before and figures["p"] <= SIGNIFICANT
         self._progress.note(
             f"the query encoder {self._name} is {'' if better else 'not '}adapted: nDCG@10 of "
             f"{figures['held_out']} held-out sentences, each a query for its document, was "
-            f"{before:.3f}, and adapted {after:.3f}"
+            f"{before:.3f}, and adapted {after:.3f} (p = {figures['p']:.1g})"
             + (": searches of this index use it" if better else "")
         )
         return put_query_encoder(encoder, index, {"query_encoder": figures}) if better else None
@@ -140,6 +142,7 @@ class Adaptation:
             "name": self._adapted_name,
             "held_out": test.num_queries,
             "ndcg@10": {"before": round(test.baseline_mean, 4), "after": round(test.mean, 4)},
+            "p": test.p_value,
         }
 
     def train(self, index: Path, texts: AdaptationTexts, working: Path) -> Path:

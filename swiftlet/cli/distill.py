@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Table
 
-from swiftlet.cli.exporting import export_models, print_next
+from swiftlet.cli.exporting import export_models, has_ended, print_next
 from swiftlet.cli.options import Finish, OverwriteRun, PoolingOption, Resume, value_of
 from swiftlet.cli.terminal import ProgressBars, output
 from swiftlet.retrieval.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
+    from training.distillation.distill import DistillationResult
     from training.distillation.overlap import Overlap
 
 
@@ -165,19 +166,27 @@ def distill(
     test = None
     if test_queries is not None and qrels is not None:
         test = Judged(queries=str(test_queries), qrels=str(qrels))
-    with ProgressBars(visible=is_main_process()) as progress:
-        outcome = run(
-            settings,
-            out,
-            teacher_embeddings=teacher_embeddings,
-            test=test,
-            resume=resume,
-            finish=finish,
-            overwrite=overwrite,
-            progress=progress,
-        )
+    if not has_ended(out, resume=resume):
+        with ProgressBars(visible=is_main_process()) as progress:
+            outcome = run(
+                settings,
+                out,
+                teacher_embeddings=teacher_embeddings,
+                test=test,
+                resume=resume,
+                finish=finish,
+                overwrite=overwrite,
+                progress=progress,
+            )
+        if is_main_process():
+            _print_outcome(outcome, out)
     if not is_main_process():
         return
+    for exported in export_models(out):
+        print_next(f"swiftlet serve {index or 'INDEX'} --encoder {exported}")
+
+
+def _print_outcome(outcome: "DistillationResult", out: Path) -> None:
     output.print(
         f"[bold]{out}[/]: the best checkpoint is that of step {outcome.best_step}; its mean cosine "
         f"with the teacher on {outcome.num_held_out:,} texts held out is {outcome.cosine:.4f}",
@@ -185,8 +194,6 @@ def distill(
     )
     if outcome.overlaps:
         output.print(_table(outcome.overlaps))
-    for exported in export_models(out):
-        print_next(f"swiftlet serve {index or 'INDEX'} --encoder {exported}")
 
 
 def _layers(text: str) -> tuple[int, ...]:

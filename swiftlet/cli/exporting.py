@@ -5,6 +5,15 @@ from pathlib import Path
 from swiftlet.cli.terminal import messages, output, print_note
 from swiftlet.retrieval.errors import MissingExtraError
 from swiftlet.retrieval.extras import extra
+from swiftlet.retrieval.manifest import FILE_NAME
+
+
+def has_ended(run: Path | None, *, resume: bool) -> bool:
+    """Whether there is nothing to resume but an export, which a note then says."""
+    if run is None or not resume or not (run / FILE_NAME).is_file():
+        return False
+    print_note(f"{run} has a finished run, so nothing is trained")
+    return True
 
 
 def export_models(run: Path) -> list[Path]:
@@ -13,6 +22,7 @@ def export_models(run: Path) -> list[Path]:
     Without the extra `export`, a note says how to do it later.
 
     :raises RetrievalError: When a model cannot be exported, or the file system refuses.
+    :raises KeyboardInterrupt: When it is interrupted; the message says how to go on.
     """
     from training.model.trained import EXPORTED, MODEL, TOWERS
 
@@ -29,7 +39,12 @@ def export_models(run: Path) -> list[Path]:
         if not out.exists():
             messages.print(f"Exporting {name} …")
             write = export_reranker if name == MODEL else export_encoder
-            write(run / name, out)
+            try:
+                write(run / name, out)
+            except KeyboardInterrupt:
+                raise KeyboardInterrupt(
+                    f"interrupted: the same command with --resume exports {name}"
+                ) from None
     return exported
 
 

@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Table
 
-from swiftlet.cli.exporting import export_models, print_next
+from swiftlet.cli.exporting import export_models, has_ended, print_next
 from swiftlet.cli.options import Finish, OverwriteRun, Resume
 from swiftlet.cli.terminal import ProgressBars, output
 
 if TYPE_CHECKING:
     from training.plan import Plan
     from training.reranking.settings import RerankerRecipe
+    from training.train import Outcome
 
 
 def train(
@@ -40,6 +41,7 @@ def train(
         from training.plan import make_plan
         from training.recipes.settings import parse_recipe, parse_tables, read_tables
         from training.reranking.settings import CROSS_ENCODER, RerankerRecipe
+        from training.train import keeps_documents
         from training.train import train as run
     tables = read_tables(recipe, overrides or [])
     if tables.get("recipe") == CROSS_ENCODER:
@@ -58,20 +60,28 @@ def train(
         return
     if out is None:
         raise InvalidArgumentError("--out is missing: the directory that the run is kept in")
-    with ProgressBars(visible=is_main_process()) as progress:
-        outcome = run(
-            settings, out, resume=resume, finish=finish, overwrite=overwrite, progress=progress
-        )
-    if not is_main_process():
+    if not has_ended(out, resume=resume):
+        with ProgressBars(visible=is_main_process()) as progress:
+            outcome = run(
+                settings, out, resume=resume, finish=finish, overwrite=overwrite, progress=progress
+            )
+        if is_main_process():
+            _print_outcome(outcome, out)
+    if not is_main_process() or not (exported := export_models(out)):
         return
+    if keeps_documents(settings):
+        print_next(f"swiftlet serve INDEX --encoder {exported[0]}")
+    else:
+        print_next(f"swiftlet index CORPUS --out INDEX --encoder {exported[-1]}")
+
+
+def _print_outcome(outcome: "Outcome", out: Path) -> None:
     figures = ", ".join(f"{name} {value:.4f}" for name, value in outcome.quality.items())
     output.print(
         f"[bold]{out}[/]: {outcome.chosen}; on {outcome.num_queries:,} validation queries "
-        f"{figures}",
+        f"{figures}; nDCG@10 before the training {outcome.ndcg_before:.4f}",
         soft_wrap=True,
     )
-    if exported := export_models(out):
-        print_next(f"swiftlet index CORPUS --out INDEX --encoder {exported[-1]}")
 
 
 def _train_reranker(
@@ -79,6 +89,9 @@ def _train_reranker(
 ) -> None:
     from training.reranking.train import train_reranker
 
+    if has_ended(out, resume=resume):
+        export_models(out)
+        return
     with ProgressBars() as progress:
         outcome = train_reranker(
             recipe, out, resume=resume, finish=finish, overwrite=overwrite, progress=progress

@@ -18,6 +18,9 @@ Correction = Literal["none", "bonferroni", "holm"]
 TestName = Literal["t", "wilcoxon", "randomisation"]
 """The significance tests, by name."""
 
+SIGNIFICANT = 0.05
+"""The p-value up to which an adapted encoder counts as better."""
+
 _SIGNS_AT_ONCE = 1 << 22
 _DECIMALS = 12
 

@@ -119,7 +119,7 @@ def test_a_finished_run_is_neither_overwritten_nor_resumed_by_default(
     before = content(finished)
     for resume in (False, True):
         message = refused(InvalidArgumentError, make(), finished, resume=resume)
-        assert message.endswith("has a finished run; choose another place or pass --overwrite")
+        assert message.endswith("or --resume to export what is not exported yet")
     assert content(finished) == before
     copy = Path(shutil.copytree(finished, tmp_path / "run"))
     run(make(seed=1), copy, overwrite=True)
@@ -243,7 +243,7 @@ def test_a_loss_that_is_not_finite_ends_the_run_and_keeps_the_last_good_checkpoi
     step = 1 if every == 1 else 2
     assert message == (
         f"{what} not a finite number at step {step} of stage fine-tuning: lower the learning "
-        f"rate, which --resume allows; the last checkpoint is {out}/checkpoint"
+        f"rate (now 1e+30), which --resume allows; the last checkpoint is {out}/checkpoint"
     )
     state = read_checkpoint(out / "checkpoint")
     assert state["train_state"]["step"] == 0

@@ -32,8 +32,9 @@ def split_by_documents(judgements: Judgements, advice: str = "") -> tuple[list[Q
     if count < FEWEST_JUDGED or len(test) < HELD_OUT * count / 2:
         raise TrainingDataError(
             "the judged queries cannot be divided for training and test: at least "
-            f"{FEWEST_JUDGED} queries about different documents are needed, but there are {count} "
-            f"about {len(groups)} different documents or groups of documents{advice}"
+            f"{FEWEST_JUDGED} queries with different words, about different documents, are needed, "
+            f"but the number of queries is {count} and counts as {len(groups)}: those with the "
+            f"same words, or a relevant document in common, belong together{advice}"
         )
     return training, test
 

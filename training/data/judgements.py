@@ -118,7 +118,8 @@ class _Reader:
             raise CollectionError(
                 path,
                 f"the document {shown(document_id)}, relevant to the query {shown(query_id)}, "
-                f"is not in the corpus {source.corpus}{more}",
+                f"is not in the corpus {source.corpus}{more}: remove these lines, or add the "
+                "documents",
             )
         of_query = self._query_prefixes[resolved(source.queries_path)]
         queries = [self._query(of_query + query_id, texts[query_id]) for query_id, *_ in judged]

@@ -217,9 +217,10 @@ class TrainingLoop:
     def _not_finite(self, stage: Stage, quantity: str) -> TrainingStoppedError:
         precision = self._optimiser.precision
         others = "" if precision == "fp32" else f", or start again with fp32 instead of {precision}"
+        rates = ", ".join(f"{rate:g}" for rate in sorted({rate for _, rate in stage.parameters}))
         return TrainingStoppedError(
             f"{quantity} is not a finite number at step {self.state.step} of stage {stage.name}: "
-            f"lower the learning rate, which --resume allows{others}"
+            f"lower the learning rate (now {rates}), which --resume allows{others}"
             f"{last_checkpoint(self._directory)}"
         )
 

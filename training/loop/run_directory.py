@@ -134,7 +134,8 @@ def _check(out: Path, *, resume: bool, overwrite: bool) -> None:
         return
     if (out / FILE_NAME).is_file():
         raise InvalidArgumentError(
-            f"{out} has a finished run; choose another place or pass --overwrite"
+            f"{out} has a finished run: choose another place, or pass --overwrite to train again, "
+            "or --resume to export what is not exported yet"
         )
     if (out / CHECKPOINT).is_dir() and not resume:
         raise InvalidArgumentError(

@@ -348,7 +348,10 @@ def read_tables(path: Path, overrides: Sequence[str] = ()) -> dict[str, Any]:
     try:
         content = tomllib.loads(path.read_text("utf-8"))
     except OSError as error:
-        raise RecipeError(f"{path} cannot be read: {error.strerror}") from error
+        raise RecipeError(
+            f"{path} cannot be read: {error.strerror}; a recipe is a file, such as "
+            "training/recipes/own-corpus.toml"
+        ) from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise RecipeError(f"{path} is not TOML: {error}") from error
     for override in overrides:

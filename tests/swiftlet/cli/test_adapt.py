@@ -133,13 +133,19 @@ def test_an_interrupted_adaptation_goes_on(
         (["--student", "absent"], "absent is not a directory, nor the name of an encoder"),
         (["--encoder", LOOKUP_QUERY_ENCODER.name], "the index was built by the encoder 'all-Mini"),
         (["--queries", "absent.txt"], "absent.txt: there is no such file"),
-        (["--qrels", "qrels.tsv"], "--qrels are for the queries of one file: pass one --queries"),
+        (
+            ["--qrels", "qrels.tsv"],
+            "--qrels judge the queries of one file: pass exactly one --queries",
+        ),
         (["--set", "epochs=0"], "--set epochs is 0, but should be greater than 0"),
         (["--set", "colour=red"], "--set colour: the settings are average, batch_size, "),
         (["--set", "teacher=other"], "--set teacher: the settings are average, batch_size, "),
         (["--set", "learning_rate=1e30"], ": pass --set learning_rate=… below 1e+30"),
         (["--queries", "{queries}", "--qrels", "{unknown}"], "1 unknown document ids ('nowhere')"),
-        (["--queries", "{queries}", "--qrels", "{few}"], "there are 1 about 1 different documents"),
+        (
+            ["--queries", "{queries}", "--qrels", "{few}"],
+            "the number of queries is 1 and counts as 1",
+        ),
         (
             ["--queries", "{queries}", "--qrels", "{unknown}", "--allow-unknown"],
             "unknown: no query has a relevant document in the index",

@@ -40,6 +40,7 @@ def run(write: Write, tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert result.exit_code == 0, result.output
     assert "the best checkpoint is that of step " in result.stdout
     assert "on 8 validation queries nDCG@10 0." in result.stdout
+    assert "; nDCG@10 before the training 0." in result.stdout
     exported = folder / "words" / "onnx" / "document_encoder"
     assert f"Next: swiftlet index CORPUS --out INDEX --encoder {exported}" in result.stdout
     return folder / "words"
@@ -180,6 +181,24 @@ def test_a_dry_run_prints_sizes_memory_and_steps_and_writes_nothing(
     ):
         assert value in next(row for row in rows if row.startswith(f"{name}  "))
     assert [entry.name for entry in tmp_path.iterdir()] == ["recipe.toml"]
+    result = swiftlet("train", recipe, "--dry-run", "--set", "optimiser.batch_size=99")
+    assert "36 pairs: a batch has them all" in result.stdout
+
+
+def test_a_run_that_leaves_documents_as_they_are_says_that_indexes_can_be_searched(
+    write: Write, checkpoints: dict[str, Path], tmp_path: Path
+) -> None:
+    recipe = write(
+        tmp_path / "recipe.toml",
+        recipe="adore",
+        query_encoder={"model": f"{checkpoints['bert']}", "pooling": "mean"},
+        dual_encoder={"projection": "none"},
+        negatives={"samplers": ["dynamic"], "per_query": 4},
+    )
+    result = swiftlet("train", recipe, "--out", tmp_path / "run")
+    assert result.exit_code == 0, result.output
+    query_encoder = tmp_path / "run" / "onnx" / "query_encoder"
+    assert f"Next: swiftlet serve INDEX --encoder {query_encoder}" in result.stdout
 
 
 def test_a_run_shows_its_stages_and_the_skipped_lines(write: Write, tmp_path: Path) -> None:
@@ -231,11 +250,24 @@ def test_a_finished_run_is_only_replaced_with_overwrite(
 ) -> None:
     recipe = write(tmp_path / "recipe.toml")
     before = json.loads((run / "manifest.json").read_text())
-    for options in ((), ("--resume",)):
-        sentence = refusal(swiftlet("train", recipe, "--out", run, *options))
-        assert "has a finished run" in sentence
-        assert "--overwrite" in sentence
+    sentence = refusal(swiftlet("train", recipe, "--out", run))
+    assert "has a finished run" in sentence
+    assert "--overwrite" in sentence
     assert json.loads((run / "manifest.json").read_text()) == before
+
+
+def test_resuming_a_finished_run_exports_what_an_interruption_has_left_out(
+    run: Path, write: Write, tmp_path: Path
+) -> None:
+    copy = Path(shutil.copytree(run, tmp_path / "run"))
+    shutil.rmtree(copy / "onnx" / "document_encoder")
+    recipe = write(tmp_path / "recipe.toml")
+    resumed = swiftlet("train", recipe, "--out", copy, "--resume")
+    assert resumed.exit_code == 0, resumed.output
+    assert f"{copy} has a finished run, so nothing is trained" in " ".join(resumed.output.split())
+    exported = [read_manifest(of / "onnx" / "document_encoder", "encoder") for of in (run, copy)]
+    assert exported[0].embedding_space == exported[1].embedding_space
+    assert (copy / "metrics.jsonl").read_bytes() == (run / "metrics.jsonl").read_bytes()
 
 
 def test_a_missing_tensorboard_is_reported_with_how_to_install_it(

@@ -178,7 +178,7 @@ def test_a_resumed_run_gives_the_same_result(
 
 def test_a_finished_run_is_not_overwritten_by_default(run: Path, distil: Distil) -> None:
     before = (run / "manifest.json").read_bytes()
-    with pytest.raises(InvalidArgumentError, match="has a finished run; choose another place"):
+    with pytest.raises(InvalidArgumentError, match="has a finished run: choose another place"):
         distil(run)
     assert (run / "manifest.json").read_bytes() == before
 

@@ -145,7 +145,11 @@ def test_bad_qrels_are_refused(place: Path, checkpoints: dict[str, Path], tmp_pa
     few.write_text("\n".join(lines[:10]))
     unknown.write_text("\n".join([*lines, "q1\tnowhere\t1"]))
     for qrels, error, sentence in (
-        (few, TrainingDataError, "at least 50 queries about different documents are needed"),
+        (
+            few,
+            TrainingDataError,
+            "at least 50 queries with different words",
+        ),
         (unknown, CollectionError, "nowhere"),
     ):
         data = [{"queries": str(place), "qrels": str(qrels)}]
