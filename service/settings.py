@@ -25,8 +25,8 @@ from swiftlet import encoders
 from swiftlet.retrieval.arguments import place_of
 from swiftlet.retrieval.encoder import Precision
 from swiftlet.retrieval.errors import InvalidArgumentError
-from swiftlet.retrieval.milvus.address import Address
 from swiftlet.retrieval.processors import available_processors
+from swiftlet.retrieval.servers.address import ADDRESSES, Address
 
 PREFIX = "SWIFTLET_"
 
@@ -73,7 +73,7 @@ class Settings(BaseSettings):
     )
 
     index: Annotated[Path | Address, BeforeValidator(partial(place_of, "index"))] = Field(
-        description="the path of an index directory, or milvus://HOST:PORT/COLLECTION"
+        description=f"the path of an index directory, {ADDRESSES}"
     )
     encoder: EncoderPath | None = Field(
         None, description="the path of an encoder directory, or the name of one that ships"
@@ -103,7 +103,9 @@ class Settings(BaseSettings):
     max_queued_queries: Count = DEFAULT_MAX_QUEUED
     timeout_ms: Count = _LIMITS.timeout_ms
     cache_bytes: int = Field(16 * 1024 * 1024, ge=0, description="a whole number from 0")
-    index_token: SecretStr = Field(SecretStr(""), description="the token of a Milvus server")
+    index_token: SecretStr = Field(
+        SecretStr(""), description="the token of the server that holds the index"
+    )
     search_keys: Keys = SecretStr("")
     admin_keys: Keys = SecretStr("")
     write_keys: Keys = SecretStr("")

@@ -32,7 +32,7 @@ from swiftlet.retrieval.errors import (
 )
 from swiftlet.retrieval.manifest import Manifest
 from swiftlet.retrieval.metadata.filters import Filter
-from swiftlet.retrieval.milvus.address import Address
+from swiftlet.retrieval.servers.address import Address
 from swiftlet.retrieval.types import Document
 
 _SECONDS_BETWEEN_LOOKS = 0.25

@@ -11,15 +11,15 @@ from swiftlet.cli.terminal import count, output
 
 if TYPE_CHECKING:
     from swiftlet.retrieval.manifest import Manifest
-    from swiftlet.retrieval.milvus.address import Address
+    from swiftlet.retrieval.servers.address import Address
 
 
 def inspect(
     place: Annotated[
         str,
         typer.Argument(
-            help="Index, encoder or training directory, an encoder that ships, or the address of a "
-            "collection.",
+            help="Index, encoder or training directory, an encoder that ships, or an address on "
+            "a server.",
             metavar="PLACE",
         ),
     ],
@@ -28,7 +28,7 @@ def inspect(
     from swiftlet.retrieval.arguments import place_of
     from swiftlet.retrieval.changes.log import CHANGES_FILE, Changes
     from swiftlet.retrieval.manifest import read_manifest, verify_files
-    from swiftlet.retrieval.milvus.address import Address
+    from swiftlet.retrieval.servers.address import Address
 
     found = place_of("place", place)
     if isinstance(found, Address):
@@ -57,23 +57,15 @@ def _show(manifest: "Manifest") -> None:
 
 def _show_collection(address: "Address") -> None:
     """Print the manifest of a collection, how much it has, and how it is searched."""
-    from swiftlet.retrieval.milvus.collection import Collection, manifest_of, parameters_of
-    from swiftlet.retrieval.milvus.schema import FAST, NUMBER
-    from swiftlet.retrieval.milvus.words import WordStatistics
+    from swiftlet.retrieval.servers.engines import description_at
 
-    collection = Collection(address)
-    description = collection.description()
-    _show(manifest_of(description, address))
-    collection.call("load_collection", slow=True)
-    documents, passages = (collection.count(each, exactly=True) for each in (f"{NUMBER} == 0", ""))
-    modes = "by meaning and by words"
-    if WordStatistics.of(description["properties"]) is None:
-        modes = "by meaning alone"
-    fast = parameters_of(description).get(FAST, {})
-    visited = {"nprobe": "lists", "ef": "passages of a graph"}
+    found = description_at(address)
+    _show(found.manifest)
+    modes = "by meaning and by words" if found.has_words else "by meaning alone"
     lists = "compares every passage"
-    for name, value in fast.items():
-        lists = f"visits {value:,} {visited[name]}"
+    for name, value in found.visited.items():
+        lists = f"visits {value:,} {name}"
+    documents, passages = found.num_documents, found.num_passages
     output.print(f"{count(documents, 'document')}, {count(passages, 'passage')}")
     output.print(
         f"[green]complete[/]: searched {modes}; a search by meaning {lists}", soft_wrap=True

@@ -6,12 +6,11 @@ import typer
 
 from swiftlet.cli.options import ServedEncoderOption
 from swiftlet.cli.terminal import messages
+from swiftlet.retrieval.servers.address import ADDRESSES
 
 
 def mcp(
-    index: Annotated[
-        str, typer.Argument(help="Index directory, or milvus://HOST:PORT/COLLECTION.")
-    ],
+    index: Annotated[str, typer.Argument(help=f"Index directory, {ADDRESSES}.")],
     encoder: ServedEncoderOption = None,
     http: Annotated[
         bool, typer.Option("--http", help="Listen on http://HOST:PORT/mcp, instead of stdio.")

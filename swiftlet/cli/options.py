@@ -10,6 +10,7 @@ import typer
 from swiftlet import encoders
 from swiftlet.retrieval.errors import FilterError, shown
 from swiftlet.retrieval.modes import Fusion, Mode
+from swiftlet.retrieval.servers.address import ADDRESSES
 from training.model.poolings import POOLINGS
 
 if TYPE_CHECKING:
@@ -109,9 +110,7 @@ Truncate = Annotated[
     bool,
     typer.Option("--truncate", help="One passage per document: as much as the encoder reads."),
 ]
-IndexPlace = Annotated[
-    str, typer.Argument(help="Index directory, or milvus://HOST:PORT/COLLECTION.", metavar="INDEX")
-]
+IndexPlace = Annotated[str, typer.Argument(help=f"Index directory, {ADDRESSES}.", metavar="INDEX")]
 IndexDirectory = Annotated[Path, typer.Argument(help="Index directory.", metavar="INDEX")]
 FromShards = Annotated[
     list[Path] | None,

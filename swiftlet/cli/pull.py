@@ -1,4 +1,4 @@
-"""`swiftlet pull`: makes an index of a collection on a Milvus server."""
+"""`swiftlet pull`: makes an index directory of one on a server."""
 
 from pathlib import Path
 from typing import Annotated
@@ -7,16 +7,17 @@ import typer
 
 from swiftlet.cli.options import Overwrite, RememberedEncoderOption, Threads
 from swiftlet.cli.terminal import ProgressBars, count, output
+from swiftlet.retrieval.servers.address import ADDRESSES
 
 
 def pull(
-    address: Annotated[str, typer.Argument(help="milvus://HOST:PORT/COLLECTION.")],
+    address: Annotated[str, typer.Argument(help=f"{ADDRESSES}.")],
     out: Annotated[Path, typer.Option(help="Index directory to write.")],
     encoder: RememberedEncoderOption = None,
     threads: Threads = None,
     overwrite: Overwrite = False,
 ) -> None:
-    """Build an index from a collection of a Milvus server, without encoding anything again."""
+    """Build an index directory from an index on a server, without encoding anything again."""
     from swiftlet.library.indexes import pull as build
 
     with ProgressBars() as progress:

@@ -1,4 +1,4 @@
-"""`swiftlet push`: publishes an index to a Milvus server."""
+"""`swiftlet push`: publishes an index to a server."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast
@@ -7,18 +7,17 @@ import typer
 
 from swiftlet.cli.options import FromShards, RememberedEncoderOption
 from swiftlet.cli.terminal import ProgressBars, count, output, print_note
+from swiftlet.retrieval.servers.address import ADDRESSES
 
 if TYPE_CHECKING:
-    from swiftlet.indexing.milvus.vector_index import IndexType
+    from swiftlet.indexing.servers.target import IndexType
 
 
 def push(
     index: Annotated[
         Path | None, typer.Argument(help="Index directory.", metavar="INDEX", show_default=False)
     ] = None,
-    to: Annotated[
-        str, typer.Option(help="Collection to write: milvus://HOST:PORT/COLLECTION.")
-    ] = ...,  # type: ignore[assignment]
+    to: Annotated[str, typer.Option(help=f"Where to write it: {ADDRESSES}.")] = ...,  # type: ignore[assignment]
     from_shards: FromShards = None,
     encoder: RememberedEncoderOption = None,
     language: Annotated[
@@ -32,14 +31,15 @@ def push(
     index_type: Annotated[
         str | None,
         typer.Option(
-            help="FLAT, IVF_FLAT, IVF_SQ8 or HNSW.", show_default="by the number of passages"
+            help="FLAT or HNSW; on Milvus IVF_FLAT or IVF_SQ8, too.",
+            show_default="by the number of passages",
         ),
     ] = None,
     overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace an existing collection.")
+        bool, typer.Option("--overwrite", help="Replace an existing index there.")
     ] = False,
 ) -> None:
-    """Write an index to a collection of a Milvus server, without encoding anything again."""
+    """Write an index to a Milvus or PostgreSQL server, without encoding anything again."""
     from swiftlet.indexing.shards import Shards
     from swiftlet.library.indexes import push as write
     from swiftlet.retrieval.lexical.analysis import DEFAULT_LANGUAGE

@@ -5,13 +5,14 @@ from typing import Annotated
 import typer
 
 from swiftlet.cli.options import PrecisionOption, RerankerOption, ServedEncoderOption, value_of
+from swiftlet.retrieval.servers.address import ADDRESSES
 
 
 def serve(
     index: Annotated[
         str | None,
         typer.Argument(
-            help="Index directory, or milvus://HOST:PORT/COLLECTION.",
+            help=f"Index directory, {ADDRESSES}.",
             show_default="SWIFTLET_INDEX",
         ),
     ] = None,

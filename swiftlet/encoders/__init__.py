@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from swiftlet.retrieval.errors import ArtefactError, InvalidArgumentError
-from swiftlet.retrieval.milvus.address import Address
+from swiftlet.retrieval.servers.address import Address
 
 if TYPE_CHECKING:
     from swiftlet.retrieval.manifest import Manifest
@@ -143,9 +143,9 @@ def _manifest(index: Path | Address) -> "Manifest":
         from swiftlet.retrieval.manifest import read_manifest
 
         return read_manifest(index, "index")
-    from swiftlet.retrieval.milvus.collection import Collection, manifest_of
+    from swiftlet.retrieval.servers.engines import manifest_at
 
-    return manifest_of(Collection(index).description(), index)
+    return manifest_at(index)
 
 
 def torch_weights() -> Path:

@@ -3,15 +3,16 @@
 from pathlib import Path
 
 from swiftlet.indexing.preparation import Preparation
+from swiftlet.indexing.servers.engines import writer_at
 from swiftlet.indexing.writer import IndexWriter
 from swiftlet.indexing.writing import Writer
-from swiftlet.retrieval.milvus.address import Address
+from swiftlet.retrieval.servers.address import Address
 
 
 def open_writer(
     place: Path | Address, encoder: Path | None = None, *, threads: int | None = None
 ) -> Writer:
-    """Open an index directory, or a collection of a Milvus server, for changes.
+    """Open an index directory, or an index on a server, for changes.
 
     :param encoder: The directory of the document encoder that the index was built with; None takes
         the one that the index remembers.
@@ -20,6 +21,4 @@ def open_writer(
     """
     if isinstance(place, Path):
         return IndexWriter(place, encoder, threads=threads)
-    from swiftlet.indexing.milvus.writer import MilvusWriter
-
-    return MilvusWriter(place, Preparation(encoder, threads))
+    return writer_at(place, Preparation(encoder, threads))

@@ -13,7 +13,7 @@ from swiftlet.evaluation.errors import ServiceError
 from swiftlet.retrieval.searcher import Searcher
 
 Place = str | Path | Searcher
-"""An index directory, milvus://HOST:PORT/COLLECTION, the http:// address of a service, or an open
+"""An index directory, its address on a server, the http:// address of a service, or an open
 searcher."""
 
 _TIMEOUT_SECONDS = 30.0

@@ -22,13 +22,13 @@ from swiftlet.retrieval.engines import DEFAULT_ENGINE
 from swiftlet.retrieval.errors import InvalidArgumentError, shown
 from swiftlet.retrieval.lexical.analysis import DEFAULT_LANGUAGE
 from swiftlet.retrieval.manifest import Manifest
-from swiftlet.retrieval.milvus.address import Address, parse_address
 from swiftlet.retrieval.reranker import OnnxReranker
 from swiftlet.retrieval.searcher import Searcher
+from swiftlet.retrieval.servers.address import Address, parse_address
 
 if TYPE_CHECKING:
-    from swiftlet.indexing.milvus.push import Pushed
-    from swiftlet.indexing.milvus.vector_index import IndexType
+    from swiftlet.indexing.servers.push import Pushed
+    from swiftlet.indexing.servers.target import IndexType
 
 StrPath = str | os.PathLike[str]
 
@@ -160,7 +160,8 @@ def open_searcher(
 ) -> Searcher:
     """Open an index for searching; every file of a directory is verified.
 
-    :param index: A directory, or the address of a collection, milvus://HOST:PORT/COLLECTION.
+    :param index: A directory, or an address: milvus://HOST:PORT/COLLECTION or
+        postgresql://HOST:PORT/DATABASE/TABLE.
     :param encoder: The directory of a query encoder of the index's embedding space; None takes the
         index's own, or the one that ships for it, or that of the document encoder's pair.
     :param precision: The encoder's model; None takes the encoder's default.
@@ -205,21 +206,22 @@ def push(
     overwrite: bool = False,
     progress: Progress | None = None,
 ) -> "Pushed":
-    """Write an index, with its changes, to a collection of a Milvus server, without encoding.
+    """Write an index, with its changes, to a Milvus or PostgreSQL server, without encoding.
 
-    As `swiftlet.indexing.milvus.push.push`.
+    As `swiftlet.indexing.servers.push.push`.
 
     :param index: An index directory, or `Shards`.
-    :param to: The address of the collection, milvus://HOST:PORT/COLLECTION.
+    :param to: An address, as `open_searcher` takes it.
     :param encoder: The directory of the document encoder, which measures the recall of searches;
         None takes the one that the index remembers.
     :param language: That of the words of shards; None pushes no words. An index has its own.
     :param facets: Those of shards: fields that the server indexes for filters. An index has its
         own.
-    :param index_type: FLAT, IVF_FLAT, IVF_SQ8 or HNSW; None depends on the number of passages.
-    :raises RetrievalError: When the index is bad, the collection exists, or the server refuses.
+    :param index_type: FLAT or HNSW, on Milvus IVF_FLAT or IVF_SQ8, too; None depends on the number
+        of passages.
+    :raises RetrievalError: When the index is bad, another one is there, or the server refuses.
     """
-    from swiftlet.indexing.milvus.push import push as write_collection
+    from swiftlet.indexing.servers.push import push as write_collection
 
     source = index if isinstance(index, Shards) else path_of("index", index)
     places = _address("to", to), _encoder(encoder)
@@ -243,15 +245,15 @@ def pull(
     threads: int | None = None,
     progress: Progress | None = None,
 ) -> Manifest:
-    """Build the index directory `out` from a collection of a Milvus server, without encoding.
+    """Build the index directory `out` from an index on a server, without encoding.
 
-    :param address: That of the collection, milvus://HOST:PORT/COLLECTION.
+    :param address: An address, as `open_searcher` takes it.
     :param encoder: The directory of the document encoder, which measures the recall of the index;
         None takes the one that the collection remembers.
     :param overwrite: Replace an existing index.
     :raises RetrievalError: When the server, the collection, the encoder or the storage is bad.
     """
-    from swiftlet.indexing.milvus.pull import pull as build_from
+    from swiftlet.indexing.servers.pull import pull as build_from
 
     places = path_of("out", out), _encoder(encoder)
     threads = None if threads is None else whole_number("threads", threads, least=1)

@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import TypeVar
 
 from swiftlet.retrieval.errors import InvalidArgumentError, shown
-from swiftlet.retrieval.milvus.address import (
+from swiftlet.retrieval.modes import HIGHLIGHTINGS, Fusion, Highlighting, Mode
+from swiftlet.retrieval.servers.address import (
     TOKEN_VARIABLE,
     Address,
     is_address,
     parse_address,
 )
-from swiftlet.retrieval.modes import HIGHLIGHTINGS, Fusion, Highlighting, Mode
 
 T = TypeVar("T", bound=str)
 

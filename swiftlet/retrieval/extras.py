@@ -14,6 +14,7 @@ Extra = Literal[
     "irds",
     "mcp",
     "milvus",
+    "postgres",
     "tensorboard",
     "tracing",
     "training",

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 Counts = Mapping[str, list[tuple[Value, int]]]
 """For each field of the metadata: its values, and the number of documents with each."""
 
-_MOST_FIELDS = 100
+MOST_FIELDS = 100
+"""The fields that `SearchParts.fields` gives at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,8 +202,8 @@ class LocalParts(SearchParts):
     def fields(self) -> tuple[str, ...]:
         """As `SearchParts.fields`."""
         found = self.passing_documents(Every(())) if self.columns is not None else ()
-        names = {name for columns, _ in found for name in islice(columns.fields(), _MOST_FIELDS)}
-        return tuple(sorted(names)[:_MOST_FIELDS])
+        names = {name for columns, _ in found for name in islice(columns.fields(), MOST_FIELDS)}
+        return tuple(sorted(names)[:MOST_FIELDS])
 
     def facets(self, fields: Sequence[str], tree: Filter) -> Counts:
         """As `SearchParts.facets`."""

@@ -36,10 +36,11 @@ from swiftlet.retrieval.metadata.grouping import (
     OneEmbedding,
     find_groups,
 )
-from swiftlet.retrieval.milvus.address import Address
 from swiftlet.retrieval.modes import DEFAULT_WEIGHT, FUSIONS, MODES, Fusion, Highlighting, Mode
 from swiftlet.retrieval.parts import IndexSource, SearchParts
 from swiftlet.retrieval.reranker import Reranker
+from swiftlet.retrieval.servers.address import Address
+from swiftlet.retrieval.servers.engines import source_at
 from swiftlet.retrieval.stages import STAGES
 from swiftlet.retrieval.stages.state import (
     EmbeddingCache,
@@ -96,7 +97,7 @@ class Searcher:
     ) -> "Searcher":
         """Open an index with the query encoder in `encoder_directory`; verifies every file of both.
 
-        :param index: A directory, or the address of a collection on a Milvus server.
+        :param index: A directory, or the address of an index on a server.
         :param reranker: What searches with `rerank` are re-ranked by.
         :param readers: How many threads will search at once; no file is opened later for them.
         :raises ManifestError: When one is of another kind or of a newer format.
@@ -113,9 +114,7 @@ class Searcher:
         if isinstance(index, Path):
             source = IndexDirectory(index, encoder, readers=readers)
         else:
-            from swiftlet.retrieval.milvus.source import MilvusIndex
-
-            source = MilvusIndex(index, encoder)
+            source = source_at(index, encoder)
         searcher = cls(source, encoder.manifest, reranker)
         searcher.place = index
         return searcher

@@ -33,7 +33,7 @@ from swiftlet.retrieval.milvus.schema import (
     keys_field,
     row_of,
 )
-from swiftlet.retrieval.milvus.words import WordVectors
+from swiftlet.retrieval.servers.words import WordVectors
 from swiftlet.retrieval.types import Document, Embeddings, Span
 
 Row = dict[str, Any]

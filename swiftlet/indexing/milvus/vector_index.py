@@ -1,35 +1,16 @@
-"""The index of the embeddings on a Milvus server: made, awaited, and its searches tuned."""
+"""The index of the embeddings on a Milvus server: planned, made and awaited."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import islice
 from math import sqrt
 from time import sleep
-from typing import Any, Literal, get_args
-
-import numpy as np
+from typing import Any
 
 from swiftlet.indexing.progress import Progress
-from swiftlet.indexing.sample_queries import span_of
-from swiftlet.indexing.tuning import NEAR, TARGET
-from swiftlet.retrieval.encoder import OnnxEncoder
-from swiftlet.retrieval.encoding import encode_texts
-from swiftlet.retrieval.errors import IndexServerError, InvalidArgumentError, shown
+from swiftlet.indexing.servers.target import IndexType
+from swiftlet.retrieval.errors import IndexServerError
 from swiftlet.retrieval.milvus.collection import METRIC, Collection
-from swiftlet.retrieval.milvus.schema import (
-    EMBEDDING,
-    FAST,
-    TEXT,
-    THOROUGH,
-    WORDS,
-    facet_columns,
-)
-from swiftlet.retrieval.types import Embeddings
-
-IndexType = Literal["FLAT", "IVF_FLAT", "IVF_SQ8", "HNSW"]
-
-EXACT_UP_TO = 50_000
-"""Up to this many passages, a search compares a query with every embedding."""
+from swiftlet.retrieval.milvus.schema import EMBEDDING, WORDS, facet_columns
+from swiftlet.retrieval.servers.state import EXACT_UP_TO
 
 _WORDS_TYPE = "SPARSE_INVERTED_INDEX"
 _FACETS_TYPES = ("INVERTED", "INVERTED", "INVERTED")
@@ -37,12 +18,9 @@ _OLD_FACETS_TYPES = ("Trie", "STL_SORT", "STL_SORT")
 _LISTS_PER_ROOT = 1  # more take the server longer to make
 _LINKS, _EF_CONSTRUCTION = 32, 200
 _SECONDS_BETWEEN_LOOKS = 0.5
-_MOST_PROBES = 65_536  # a server takes no more, and visits no more lists than there are
-_MOST_EF = 32_768
-_SAMPLE = 100
-_NEAREST = 10
-_SEED = 0
-_BLOCK_ROWS = 8_192
+_LEAST_EF = 10
+MOST_VISITED = {"nprobe": 65_536, "ef": 32_768}
+"""The most that a server takes for a parameter; it visits no more lists than there are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,18 +37,6 @@ class VectorIndexPlan:
     most: int = 1
 
 
-def check_index_type(index_type: str | None) -> None:
-    """Refuse a type that is unknown; None stands for the default.
-
-    :raises InvalidArgumentError: When it is unknown.
-    """
-    if index_type is not None and index_type not in get_args(IndexType):
-        raise InvalidArgumentError(
-            f"the type of the index is {shown(index_type)}, but one of "
-            f"{', '.join(get_args(IndexType))} is expected"
-        )
-
-
 def plan_index(size: int, index_type: IndexType | None) -> VectorIndexPlan:
     """The index of so many passages; without a type, the default one for their number."""
     if index_type is None:
@@ -79,7 +45,7 @@ def plan_index(size: int, index_type: IndexType | None) -> VectorIndexPlan:
         return VectorIndexPlan(index_type, {})
     if index_type == "HNSW":
         parameters = {"M": _LINKS, "efConstruction": _EF_CONSTRUCTION}
-        return VectorIndexPlan(index_type, parameters, "ef", _NEAREST, _MOST_EF)
+        return VectorIndexPlan(index_type, parameters, "ef", _LEAST_EF, MOST_VISITED["ef"])
     lists = max(1, int(_LISTS_PER_ROOT * sqrt(size)))
     return VectorIndexPlan(index_type, {"nlist": lists}, "nprobe", 1, lists)
 
@@ -121,61 +87,3 @@ def await_index(collection: Collection, total: int, progress: Progress) -> None:
         now = min(total, int(found["indexed_rows"]))
         progress.advance(max(0, now - done))
         done = max(done, now)
-
-
-def tuned(
-    collection: Collection,
-    plan: VectorIndexPlan,
-    encoder: OnnxEncoder,
-    embeddings: Iterator[Embeddings],
-) -> tuple[dict[str, Any], float | None]:
-    """The parameters of fast and thorough searches, and what share of the nearest fast ones find.
-
-    The queries are short spans of words, and a passage is found if it is near enough, as for an
-    index on this machine. There are neither if a search compares every passage.
-
-    :param embeddings: Those (dim,) of all passages.
-    """
-    if not plan.parameter:
-        return {}, None
-    # The order of rows, which are hashes, is random.
-    sample = collection.call("query", filter="", limit=_SAMPLE, output_fields=[TEXT])
-    random = np.random.default_rng(_SEED)
-    queries = encode_texts(encoder, [span_of(row[TEXT], random) for row in sample])
-    least = _last_of_nearest(embeddings, queries)
-    least -= (1 - NEAR) * np.abs(least)
-    effort = plan.least
-    while True:
-        found = _found_scores(collection, queries, {plan.parameter: effort})
-        recall = float((found >= least[:, np.newaxis]).mean())
-        if recall >= TARGET or effort >= plan.most:
-            thorough = _MOST_PROBES if plan.parameter == "nprobe" else _MOST_EF
-            parameters = {FAST: effort, THOROUGH: thorough}
-            return {name: {plan.parameter: value} for name, value in parameters.items()}, recall
-        effort *= 2
-
-
-def _last_of_nearest(embeddings: Iterator[Embeddings], queries: Embeddings) -> Embeddings:
-    """The score (q,) of the last of the nearest passages of each of `queries` (q, dim)."""
-    best = np.full((len(queries), _NEAREST), -1, np.float32)
-    while block := [*islice(embeddings, _BLOCK_ROWS)]:
-        scores = np.concatenate((best, queries @ np.stack(block).T), axis=1)
-        best = np.partition(scores, -_NEAREST, axis=1)[:, -_NEAREST:]
-    last: Embeddings = best.min(axis=1)
-    return last
-
-
-def _found_scores(
-    collection: Collection, queries: Embeddings, parameters: dict[str, Any]
-) -> Embeddings:
-    """The scores (q, nearest) of the rows that a search finds, best first; -1 where none is."""
-    found = collection.call(
-        "search",
-        slow=True,
-        data=[*queries],
-        anns_field=EMBEDDING,
-        limit=_NEAREST,
-        search_params={"params": parameters},
-    )
-    scores = ([hit.distance for hit in hits] for hits in found)
-    return np.array([each + [-1.0] * (_NEAREST - len(each)) for each in scores], np.float32)

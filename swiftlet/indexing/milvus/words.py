@@ -12,7 +12,6 @@ from swiftlet.indexing.split_documents import SplitDocument
 from swiftlet.retrieval.errors import InvalidArgumentError
 from swiftlet.retrieval.lexical.analysis import analysis_of
 from swiftlet.retrieval.lexical.bm25 import word_place
-from swiftlet.retrieval.milvus.address import Address
 from swiftlet.retrieval.milvus.collection import Collection
 from swiftlet.retrieval.milvus.schema import (
     MANIFEST,
@@ -22,7 +21,9 @@ from swiftlet.retrieval.milvus.schema import (
     WORD_STATISTICS,
     WORDS,
 )
-from swiftlet.retrieval.milvus.words import WordCounts, WordStatistics, WordVectors, words_of
+from swiftlet.retrieval.milvus.words import WordCounts, WordStatistics
+from swiftlet.retrieval.servers.address import Address
+from swiftlet.retrieval.servers.words import WordVectors, words_of
 
 _BATCH_ROWS = 5_000
 _UNUSED = [0.0, 1.0]
@@ -33,7 +34,8 @@ def word_vectors(description: Mapping[str, Any]) -> WordVectors | None:
     properties = description["properties"]
     if (statistics := WordStatistics.of(properties)) is None:
         return None
-    return WordVectors(json.loads(properties[MANIFEST])["details"]["language"], statistics)
+    language = json.loads(properties[MANIFEST])["details"]["language"]
+    return WordVectors(language, statistics.mean_length)
 
 
 def push_words(

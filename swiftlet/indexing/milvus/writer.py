@@ -11,11 +11,12 @@ from swiftlet.indexing.writing import Changed, Writer, checked_ids
 from swiftlet.retrieval.changes.log import Change
 from swiftlet.retrieval.errors import ArtefactError, IndexServerError, RetrievalError, shown
 from swiftlet.retrieval.manifest import Manifest
-from swiftlet.retrieval.milvus.address import Address
 from swiftlet.retrieval.milvus.collection import Collection, manifest_of
 from swiftlet.retrieval.milvus.filter_fields import FilterFields
 from swiftlet.retrieval.milvus.schema import DOCUMENT_ID, FILTER_FIELDS, NUMBER, PASSAGES, row_of
-from swiftlet.retrieval.milvus.words import WordCounts, WordVectors
+from swiftlet.retrieval.milvus.words import WordCounts
+from swiftlet.retrieval.servers.address import Address
+from swiftlet.retrieval.servers.words import WordVectors
 
 
 class MilvusWriter(Writer):

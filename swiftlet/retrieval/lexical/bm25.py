@@ -13,8 +13,10 @@ from swiftlet.retrieval.lexical.index import Words
 SparseVector = Mapping[int, float]
 """Values by place; all others are 0."""
 
+NO_WORD = 0
+"""The place that passages without words have, since some engines refuse an empty vector."""
+
 _K1, _B = 1.2, 0.75
-_NO_WORD = 0  # of passages without words, since engines refuse an empty vector
 _PLACES = 2**32 - 2
 _EXACT_BITS = 4
 _EXACT_UP_TO = 24
@@ -33,7 +35,7 @@ def passage_vector(words: Sequence[str], mean_length: float) -> SparseVector:
         word_place(word): (1 + _K1) * count / (count + norm)
         for word, count in Counter(words).items()
     }
-    return found or {_NO_WORD: 1.0}
+    return found or {NO_WORD: 1.0}
 
 
 def query_vector(words: Words) -> SparseVector:

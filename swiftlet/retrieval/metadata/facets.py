@@ -58,13 +58,18 @@ def facet_values(field: str, parts: Sequence[tuple[Columns, Mask]]) -> list[tupl
         found += [(rank, columns[codes[at]], int(counts[at])) for at in _highest(counts)]
         found += [(rank, key, count) for key, count in others_counts.items() if count]
     found.sort(key=lambda each: (-each[2], *each[:2]))
-    values = ((value_of(key), count) for _, key, count in found)
-    shown_values = (
+    return shown_values((key, count) for _, key, count in found)
+
+
+def shown_values(counts: Iterable[tuple[bytes, int]]) -> list[tuple[Value, int]]:
+    """The first values of a facet that are shown, by the keys and counts of all."""
+    values = ((value_of(key), count) for key, count in counts)
+    can_be_shown = (
         (value, count)
         for value, count in values
         if isinstance(value, str) or (value is not None and isfinite(value))
     )
-    return [*islice(shown_values, MOST_FACET_VALUES)]
+    return [*islice(can_be_shown, MOST_FACET_VALUES)]
 
 
 def _highest(counts: NDArray[np.int64]) -> NDArray[np.int64]:

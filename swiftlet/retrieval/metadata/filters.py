@@ -135,8 +135,13 @@ def check_fields(tree: Filter, parts: Iterable[Columns]) -> None:
 
     if (condition := first_without_values(tree, exists)) is None:
         return
-    names = sorted({name for columns in parts for name in columns.fields()})
-    raise FilterError(
+    raise unknown_field(condition, {name for columns in parts for name in columns.fields()})
+
+
+def unknown_field(condition: Condition, fields: Iterable[str]) -> FilterError:
+    """The refusal of a filter on a field that is not among those of the documents."""
+    names = sorted(fields)
+    return FilterError(
         f"the filter names {shown(condition.path)}, but "
         + (f"the documents have the fields {shown(names)}" if names else "no document has metadata")
     )

@@ -69,7 +69,7 @@ def find_groups(
 
     :param search: `Searcher.search` with its query, for a number of documents and a `filter`.
     """
-    some = Condition(path, tuple(field_keys(path, kind) for kind in _KINDS))
+    some = values_of(path)
     hits_of: dict[bytes, list[Hit]] = {}
     results = []
     while len(hits_of) < count:
@@ -97,22 +97,36 @@ def check_single_values(path: str, parts: Iterable[tuple[Columns, Mask]]) -> Non
     :param parts: Columns, and which of their documents (n,) can be found.
     :raises GroupingError: When it is one.
     """
-    exists = False
+    exists = several = False
     for columns, mask in parts:
-        found = [columns.documents(columns.codes(field_keys(path, kind))) for kind in _KINDS]
+        found = [columns.documents(columns.codes(keys)) for keys in values_of(path).keys]
         counts = np.bincount(np.concatenate(found), minlength=len(mask))
         exists |= bool(counts.any())
-        if (counts[mask] > 1).any():
-            raise GroupingError(
-                f"group_by is {shown(path)}, but a document has several values of it; a field "
-                "with one value is expected"
-            )
+        several |= bool((counts[mask] > 1).any())
+    check_values(path, exists=exists, several=several)
+
+
+def check_values(path: str, *, exists: bool, several: bool) -> None:
+    """Refuse a field unless values of it exist, and no document has several.
+
+    :raises GroupingError: When it cannot be grouped by.
+    """
+    if several:
+        raise GroupingError(
+            f"group_by is {shown(path)}, but a document has several values of it; a field with one "
+            "value is expected"
+        )
     if not exists:
         raise GroupingError(f"group_by is {shown(path)}, but no document has a value of it")
 
 
+def values_of(path: str) -> Condition:
+    """The documents with a value of a field, each value by one key."""
+    return Condition(path, tuple(field_keys(path, kind) for kind in _KINDS))
+
+
 def _key(path: str, hit: Hit) -> bytes:
-    ranges = [field_keys(path, kind) for kind in _KINDS]
+    ranges = values_of(path).keys
     (key,) = (
         key for key in keys_of(hit.metadata) if any(first <= key < end for first, end in ranges)
     )

@@ -15,20 +15,16 @@ from swiftlet.retrieval.errors import (
 )
 from swiftlet.retrieval.extras import extra
 from swiftlet.retrieval.manifest import Manifest
-from swiftlet.retrieval.milvus.address import TOKEN_VARIABLE, Address
 from swiftlet.retrieval.milvus.schema import (
-    COMPLETE,
     EMBEDDING,
     MANIFEST,
     OF_DOCUMENTS,
     PARAMETERS,
     ROW,
     STATE,
-    WRONG,
 )
-
-LONGEST_SECONDS = 10.0
-"""How long a server may take for one call, if no deadline comes first."""
+from swiftlet.retrieval.servers.address import TOKEN_VARIABLE, Address
+from swiftlet.retrieval.servers.state import LONGEST_SECONDS, manifest_in
 
 SLOW_SECONDS = 600.0
 """How long it may take to load, flush or index a collection."""
@@ -36,6 +32,7 @@ SLOW_SECONDS = 600.0
 METRIC = "IP"
 """What embeddings are compared by: the inner product, which is the cosine of unit vectors."""
 
+_SCHEMES = {"milvus": "http", "milvus+tls": "https"}
 _CONNECT_SECONDS = 3.0
 _MOST_ROWS = 1_000
 _NOT_FOUND = 100
@@ -77,7 +74,7 @@ class Collection:
 
             try:
                 client = MilvusClient(
-                    uri=self.address.uri,
+                    uri=f"{_SCHEMES[self.address.scheme]}://{self.address.host}:{self.address.port}",
                     token=self.address.token,
                     db_name=self.address.database,
                     timeout=min(_CONNECT_SECONDS, seconds_left()),
@@ -242,28 +239,9 @@ def manifest_of(description: Mapping[str, Any], address: Address) -> Manifest:
         has embeddings of another width.
     """
     properties = description["properties"]
-    if (state := properties.get(STATE)) != COMPLETE:
-        if state == WRONG:
-            raise InvalidArgumentError(
-                f"{address} has wrong passages: push it again with --overwrite"
-            )
-        raise InvalidArgumentError(
-            f"{address} is not complete ({int(state or 0):,} passages written): run the same "
-            "swiftlet push again, which goes on"
-        )
-    try:
-        manifest = Manifest(files={}, **json.loads(properties[MANIFEST]))
-    except (ValueError, TypeError) as error:
-        raise InvalidArgumentError(
-            f"{address} was made by another version of Swiftlet: {error}"
-        ) from error
     (found,) = (each for each in description["fields"] if each["name"] == EMBEDDING)
-    if int(found["params"]["dim"]) != manifest.dim:
-        raise InvalidArgumentError(
-            f"{address} has embeddings of {found['params']['dim']} numbers, but its manifest says "
-            f"{manifest.dim}: push the index again with --overwrite"
-        )
-    return manifest
+    state, manifest, width = properties.get(STATE), properties[MANIFEST], found["params"]["dim"]
+    return manifest_in(address, state or "0", manifest, int(width))
 
 
 def index_of(collection: Collection) -> Mapping[str, Any]:
@@ -272,13 +250,6 @@ def index_of(collection: Collection) -> Mapping[str, Any]:
         return {}
     found: Mapping[str, Any] = collection.call("describe_index", index_name=EMBEDDING)
     return found
-
-
-def manifest_property(manifest: Manifest) -> str:
-    """The manifest as a property: all but the files."""
-    fields = manifest.fields()
-    del fields["files"]
-    return json.dumps(fields)
 
 
 def parameters_of(description: Mapping[str, Any]) -> dict[str, Any]:

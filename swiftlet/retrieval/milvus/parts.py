@@ -14,12 +14,12 @@ from swiftlet.retrieval.errors import (
     ChangedMeanwhileError,
     CorruptIndexError,
     FilterError,
-    GroupingError,
     UnknownDocumentError,
     shown,
 )
 from swiftlet.retrieval.index import Rows
 from swiftlet.retrieval.metadata.filters import Condition, Filter, first_without_values
+from swiftlet.retrieval.metadata.grouping import check_values
 from swiftlet.retrieval.milvus.collection import Collection
 from swiftlet.retrieval.milvus.expressions import (
     ALL,
@@ -210,14 +210,11 @@ class MilvusParts(SearchParts):
 
     def check_groups(self, path: str, tree: Filter) -> None:
         """As `SearchParts.check_groups`."""
-        if not self.collection.has(with_values(path, self.filter_fields)):
-            raise GroupingError(f"group_by is {shown(path)}, but no document has a value of it")
-        several = with_several_values(path, self.filter_fields)
-        if self.collection.has(f"({several}) and ({self._expression(tree)})"):
-            raise GroupingError(
-                f"group_by is {shown(path)}, but a document has several values of it; a field "
-                "with one value is expected"
-            )
+        exists = self.collection.has(with_values(path, self.filter_fields))
+        several = (
+            f"({with_several_values(path, self.filter_fields)}) and ({self._expression(tree)})"
+        )
+        check_values(path, exists=exists, several=exists and self.collection.has(several))
 
     def _expression(self, tree: Filter) -> str:
         def exists(condition: Condition) -> bool:

@@ -29,9 +29,6 @@ WORD_STATISTICS = "swiftlet.words"
 state of the index these are of, the parameters of searches, the fields that filters compare, and
 what is known of the words of all passages together."""
 
-COMPLETE, WRONG = "complete", "wrong"
-"""States other than a number of passages."""
-
 FAST, THOROUGH = "fast", "thorough"
 """The parameters of searches that find enough, and of those that find everything."""
 

@@ -7,7 +7,6 @@ from swiftlet.retrieval.encoder import Encoder
 from swiftlet.retrieval.errors import InvalidArgumentError
 from swiftlet.retrieval.lexical.analysis import analysis_of
 from swiftlet.retrieval.manifest import Manifest
-from swiftlet.retrieval.milvus.address import Address
 from swiftlet.retrieval.milvus.collection import (
     METRIC,
     Collection,
@@ -18,9 +17,25 @@ from swiftlet.retrieval.milvus.collection import (
 from swiftlet.retrieval.milvus.filter_fields import FilterFields
 from swiftlet.retrieval.milvus.found_rows import FoundRows
 from swiftlet.retrieval.milvus.parts import MilvusParts, MilvusRows, MilvusStore
-from swiftlet.retrieval.milvus.schema import NUMBER
+from swiftlet.retrieval.milvus.schema import FAST, NUMBER
 from swiftlet.retrieval.milvus.words import MilvusWords, WordCounts, WordStatistics
 from swiftlet.retrieval.parts import SearchParts
+from swiftlet.retrieval.servers.address import Address
+from swiftlet.retrieval.servers.engines import Description
+
+_VISITED = {"nprobe": "lists", "ef": "passages of a graph"}
+
+
+def describe(address: Address) -> Description:
+    """As `description_at`."""
+    collection = Collection(address)
+    found = collection.description()
+    manifest = manifest_of(found, address)
+    collection.call("load_collection", slow=True)
+    documents, passages = (collection.count(each, exactly=True) for each in (f"{NUMBER} == 0", ""))
+    has_words = WordStatistics.of(found["properties"]) is not None
+    fast = {_VISITED[name]: value for name, value in parameters_of(found).get(FAST, {}).items()}
+    return Description(manifest, documents, passages, has_words, fast)
 
 
 class MilvusIndex:

@@ -4,7 +4,6 @@ The passages' vectors stand beside their embeddings. The counts have a collectio
 """
 
 import json
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from threading import Lock
@@ -13,25 +12,18 @@ from typing import Any, Self
 import numpy as np
 
 from swiftlet.retrieval.index import Rows
-from swiftlet.retrieval.lexical.analysis import PIECES, Analysis, analysis_of
-from swiftlet.retrieval.lexical.bm25 import SparseVector, passage_vector, query_vector, word_place
+from swiftlet.retrieval.lexical.analysis import Analysis
+from swiftlet.retrieval.lexical.bm25 import query_vector, word_place
 from swiftlet.retrieval.lexical.index import Words, counted_words
-from swiftlet.retrieval.milvus.address import Address
 from swiftlet.retrieval.milvus.collection import Collection
 from swiftlet.retrieval.milvus.found_rows import FoundRows, has_all
 from swiftlet.retrieval.milvus.schema import PLACE, ROW, WITH_WORD, WORD_STATISTICS, WORDS
-from swiftlet.retrieval.passages import encoder_text
-from swiftlet.retrieval.types import Embeddings, Span
+from swiftlet.retrieval.servers.address import Address
+from swiftlet.retrieval.servers.words import MarkedWords
+from swiftlet.retrieval.types import Embeddings
 
 _MOST_KEPT = 200_000
 _SCORED_TOGETHER = 1_000
-# Letters and digits, and marks such as vowels that follow a letter.
-_WORD = re.compile(r"(?:[^\W_][\u0300-\u036f\u0900-\u0dff]*)+")
-
-
-def has_words(language: str | None) -> bool:
-    """Whether a collection can have the words of an index in this language."""
-    return language is not None and language not in PIECES
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,22 +69,6 @@ class WordCounts:
         return found
 
 
-class WordVectors:
-    """The words of passages as sparse vectors."""
-
-    def __init__(self, language: str, statistics: WordStatistics) -> None:
-        self._analysis, self._mean = analysis_of(language), statistics.mean_length
-
-    def of(self, title: str, text: str) -> SparseVector:
-        """The vector of a passage."""
-        return passage_vector(words_of(self._analysis, title, text), self._mean)
-
-
-def words_of(analysis: Analysis, title: str, text: str) -> list[str]:
-    """The words of a passage, with repetitions."""
-    return analysis.words(analysis.indexed(encoder_text(title, text)))
-
-
 class MilvusWords:
     """Finds the passages of an expression, or of all, that share words with a query. Thread-safe.
 
@@ -132,11 +108,12 @@ class MilvusWords:
         return MilvusWordQuery(self, words)
 
 
-class MilvusWordQuery:
+class MilvusWordQuery(MarkedWords):
     """The words of a query, to be searched by the server."""
 
     def __init__(self, index: MilvusWords, words: Words) -> None:
-        self._index, self._words = index, words
+        super().__init__(index.analysis, words)
+        self._index = index
         self._vector = query_vector(words)
 
     def search(self, num_candidates: int) -> tuple[Embeddings, Rows]:
@@ -153,13 +130,6 @@ class MilvusWordQuery:
             for hit in self._found(f"{ROW} in {part}", len(part)):
                 scores[np.searchsorted(rows, hit.id)] = hit.distance
         return scores
-
-    def highlights(self, text: str) -> tuple[Span, ...]:
-        """As `WordQuery.highlights`."""
-        searched = {*self._words.searched}
-        spans = (found.span() for found in _WORD.finditer(text))
-        words = self._index.analysis.words
-        return tuple(span for span in spans if searched.intersection(words(text[slice(*span)])))
 
     def _found(self, expression: str, wanted: int) -> Any:
         if not self._vector:

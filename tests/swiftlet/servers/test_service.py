@@ -8,10 +8,10 @@ from collections.abc import Callable
 import httpx
 
 from swiftlet.encoders import DEFAULT_ENCODER
-from swiftlet.indexing.milvus.push import push
-from swiftlet.retrieval.milvus.collection import Collection
+from swiftlet.indexing.servers.push import push
 from swiftlet.retrieval.searcher import Searcher
 from tests.service.conftest import running
+from tests.swiftlet.servers.conftest import drop
 
 KEY = "a-write-key-of-the-tests"
 HEADERS = {"Authorization": f"Bearer {KEY}"}
@@ -40,7 +40,7 @@ def test_the_service_answers_as_over_the_index(server, small_collection, small_s
     token = small_collection.token
     with running(small_collection, index_token=token) as service, service.client() as client:
         assert client.get("/health/ready").status_code == 200
-        mode = "hybrid" if server.kind == "lite" else "dense"
+        mode = "hybrid" if server.has_words else "dense"
         for query in ("molten rock", "moves of a king"):
             for fields in ({}, {"filter": {"length": {"gte": 3}}}, {"offset": 5}):
                 answer = client.post("/search", json={"query": query, "top_k": 5, **fields})
@@ -88,7 +88,7 @@ def test_without_its_collection_the_service_is_not_ready_and_says_so(server, sma
     push(small_index, address, overwrite=True)
     with running(address, index_token=address.token) as service, service.client() as client:
         assert client.post("/search", json={"query": "ice"}).status_code == 200
-        Collection(address).call("drop_collection", slow=True)
+        drop(server, address)
         statuses = set()
 
         def is_noticed() -> bool:

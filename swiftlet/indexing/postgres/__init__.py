@@ -1,0 +1,1 @@
+"""Writes indexes to a PostgreSQL server."""

@@ -1,0 +1,1 @@
+"""Writes indexes to servers: what the engines share."""

@@ -1,0 +1,1 @@
+"""Indexes that a PostgreSQL server holds; docs/postgres.md describes the tables."""

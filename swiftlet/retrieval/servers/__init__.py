@@ -1,0 +1,1 @@
+"""Indexes that a server holds: what its engines share."""

@@ -1,0 +1,95 @@
+"""The address of an index on a server."""
+
+import re
+from dataclasses import dataclass, field
+
+from swiftlet.retrieval.errors import InvalidArgumentError, shown
+
+TOKEN_VARIABLE = "SWIFTLET_INDEX_TOKEN"  # noqa: S105 - a name
+"""The variable with the token of the server, or with USER:PASSWORD."""
+
+ADDRESSES = "milvus://HOST:PORT/COLLECTION, or postgresql://HOST:PORT/DATABASE/TABLE"
+"""How addresses are written, as help shows it."""
+
+_PLACE = r"://(?P<host>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):(?P<port>[0-9]{1,5})"
+_NAME = r"[A-Za-z_][A-Za-z0-9_]"
+
+
+@dataclass(frozen=True, slots=True)
+class _Form:
+    """How the addresses of an engine are written."""
+
+    pattern: re.Pattern[str]
+    expected: str
+
+
+_FORMS = {
+    "milvus": _Form(
+        re.compile(
+            rf"(?P<scheme>milvus(\+tls)?){_PLACE}"
+            rf"(?:/(?P<database>{_NAME}{{0,254}}))?/(?P<collection>{_NAME}{{0,254}})"
+        ),
+        "milvus://HOST:PORT/COLLECTION is expected, such as milvus://localhost:19530/papers, with "
+        "a port up to 65535 and a name of letters, digits and _",
+    ),
+    # A server cuts names off after 63 bytes; those of indexes are longer than that of their table.
+    "postgresql": _Form(
+        re.compile(
+            rf"(?P<scheme>postgresql){_PLACE}"
+            rf"/(?P<database>[A-Za-z0-9_-]{{1,63}})/(?P<collection>{_NAME}{{0,39}})"
+        ),
+        "postgresql://HOST:PORT/DATABASE/TABLE is expected, such as "
+        "postgresql://localhost:5432/library/papers, with a port up to 65535 and a table of at "
+        "most 40 letters, digits and _",
+    ),
+}
+_ENGINES = {
+    "milvus": "milvus", "milvus+tls": "milvus", "postgresql": "postgresql", "postgres": "postgresql"
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """A collection of a server (in PostgreSQL, a table), and the token that opens it."""
+
+    scheme: str
+    host: str
+    port: int
+    database: str
+    collection: str
+    token: str = field(default="", repr=False, compare=False)
+
+    @property
+    def engine(self) -> str:
+        """What the server is: "milvus" or "postgresql"."""
+        return _ENGINES[self.scheme]
+
+    @property
+    def server(self) -> str:
+        """The server alone, as sentences name it."""
+        return f"{self.scheme}://{self.host}:{self.port}"
+
+    def __str__(self) -> str:
+        database = f"/{self.database}" if self.database else ""
+        return f"{self.server}{database}/{self.collection}"
+
+
+def is_address(text: str) -> bool:
+    """Whether a text is meant as an address rather than as a path."""
+    return text.partition(":")[0] in _ENGINES
+
+
+def parse_address(text: str) -> Address:
+    """The address that a text is: milvus://HOST:PORT/COLLECTION, for example.
+
+    :raises InvalidArgumentError: When it is none.
+    """
+    form = _FORMS[_ENGINES.get(text.partition(":")[0], "milvus")]
+    found = form.pattern.fullmatch(text)
+    if found is None or int(found["port"]) > 65_535:
+        hint = f"; the token of the server stands in {TOKEN_VARIABLE}" if "@" in text else ""
+        raise InvalidArgumentError(f"the address is {shown(text)}, but {form.expected}{hint}")
+    return Address(
+        found["scheme"], found["host"], int(found["port"]), found["database"] or "",
+        found["collection"],
+    )  # fmt: skip

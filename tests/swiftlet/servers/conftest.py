@@ -1,0 +1,135 @@
+"""Servers of each engine for the tests of this folder."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pymilvus import DataType
+
+from loadtests import milvus_server, postgres_server
+from loadtests.milvus_server import MilvusServer
+from loadtests.postgres_server import PostgresServer
+from swiftlet.encoders import LOOKUP_QUERY_ENCODER
+from swiftlet.indexing.build import build_index
+from swiftlet.indexing.progress import Silence
+from swiftlet.indexing.servers.engines import target_at
+from swiftlet.indexing.servers.push import Pushed, push
+from swiftlet.retrieval.milvus.collection import Collection
+from swiftlet.retrieval.postgres.table import TABLES
+from swiftlet.retrieval.servers.address import Address
+from swiftlet.retrieval.types import Document
+
+# A machine has one whole server of Milvus at most, so one process runs all of its tests.
+WHOLE = pytest.param("whole", marks=[pytest.mark.soak, pytest.mark.xdist_group("milvus")])
+MILVUS = pytest.mark.parametrize("server", ["lite", WHOLE], indirect=True, scope="session")
+POSTGRES = pytest.mark.parametrize("server", ["postgres"], indirect=True, scope="session")
+
+LOOKUP = {"encoder": LOOKUP_QUERY_ENCODER}
+Server = MilvusServer | PostgresServer
+
+
+@pytest.fixture(scope="session", params=["lite", WHOLE, "postgres"])
+def server(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Server]:
+    """A server of each kind."""
+    kind = request.param
+    is_postgres = kind == "postgres"
+    if reason := postgres_server.hindrance() if is_postgres else milvus_server.hindrance(kind):
+        pytest.skip(reason)
+    found: Server
+    found = PostgresServer() if is_postgres else MilvusServer(kind, tmp_path_factory.mktemp(kind))
+    found.start()
+    yield found
+    found.kill()
+    if is_postgres:
+        found.remove()
+
+
+@pytest.fixture(scope="session")
+def small_collection(server: Server, small_index: Path) -> Address:
+    """The small index on the server; read only."""
+    address = server.address("small")
+    reason = "" if server.has_words else "the server is older than Milvus 2.4"
+    assert push(small_index, address) == Pushed(89, None, reason)
+    return address
+
+
+def exists(address: Address) -> bool:
+    """Whether the server has the collection."""
+    return target_at(address)(address).begun() is not None
+
+
+def drop(server: Server, address: Address) -> None:
+    """Remove a collection, as another program would."""
+    if isinstance(server, MilvusServer):
+        Collection(address).call("drop_collection", slow=True)
+    else:
+        name = address.collection
+        server.execute(f"DROP TABLE {name}, {', '.join(f'{name}_{each}' for each in TABLES)}")
+
+
+@pytest.fixture(scope="session")
+def long_index(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An index of 700 short documents; read only."""
+    out = tmp_path_factory.mktemp("long") / "index"
+    documents = [Document(f"{number:04}", f"text number {number}") for number in range(700)]
+    build_index(documents, LOOKUP_QUERY_ENCODER, out)
+    return out
+
+
+class Interrupted(Silence):
+    """Interrupts a part of a push after so many steps; notes what an earlier push had done."""
+
+    def __init__(self, part: str, after: int) -> None:
+        self.part, self.after, self.done, self.is_part = part, after, 0, False
+
+    def begin(self, name: str, total: int | None, done: int = 0) -> None:
+        """Note what was done."""
+        if is_part := name == self.part:
+            self.done = done
+        self.is_part = is_part
+
+    def advance(self, steps: int) -> None:
+        """Interrupt the push, if it is time."""
+        self.after -= steps * self.is_part
+        if self.after < 0:
+            raise KeyboardInterrupt
+
+
+def interrupt(*_: object) -> None:
+    """Interrupt a push."""
+    raise KeyboardInterrupt
+
+
+def exchange_embeddings(server: Server, address: Address) -> None:
+    """Give each of the 700 passages the embedding of another one."""
+    if isinstance(server, PostgresServer):
+        name = address.collection
+        server.execute(
+            f"UPDATE {name} SET embedding = other.embedding FROM {name} AS other "
+            f"WHERE other.document = {name}.document % 700 + 1"
+        )
+        return
+    collection = Collection(address)
+    rows = collection.call("query", filter="", limit=700, output_fields=["*"])
+    embeddings = [row["embedding"] for row in rows]
+    for row, other in zip(rows, [*embeddings[1:], embeddings[0]], strict=True):
+        row["embedding"] = other
+    collection.call("upsert", data=rows)
+    collection.rows([0], ["document_id"], exactly=True)
+
+
+def make_foreign(server: Server, name: str) -> Address:
+    """A collection of another program, if there is none yet."""
+    address = server.address(name)
+    if isinstance(server, PostgresServer):
+        server.execute(f"CREATE TABLE IF NOT EXISTS {name} (id int)")
+        return address
+    client = Collection(address).client
+    if not client.has_collection(name):
+        schema = client.create_schema()
+        schema.add_field("id", DataType.INT64, is_primary=True)
+        schema.add_field("v", DataType.FLOAT_VECTOR, dim=8)
+        client.create_collection(name, schema=schema)
+    return address

@@ -1,0 +1,51 @@
+"""The addresses of indexes on servers."""
+
+import time
+
+import pytest
+
+import swiftlet
+from swiftlet.indexing.servers.push import push
+from swiftlet.retrieval.errors import IndexServerError, InvalidArgumentError
+from swiftlet.retrieval.servers.address import parse_address
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "milvus://localhost:19530", "milvus://localhost/papers", "milvus://localhost:0x1/papers",
+        "milvus://localhost:70000/papers", "milvus://localhost:1/2/3/4", "milvus:papers",
+        "milvus://localhost:1/pa-pers", "milvus://user:secret@localhost:1/papers",
+        "postgresql://localhost:5432/library", "postgresql://localhost/library/papers",
+        "postgres://localhost:5432/library/papers", "postgresql://localhost:70000/library/papers",
+        "postgresql://user:secret@localhost:5432/library/papers", f"postgresql://h:1/d/{'t' * 41}",
+        'postgresql://localhost:5432/library/pa"pers', "postgresql://localhost:5432/a/b/papers",
+    ],
+)  # fmt: skip
+def test_an_address_that_is_none_is_refused(text):
+    engine = text.partition(":")[0]
+    form = "DATABASE/TABLE is expected" if engine != "milvus" else "COLLECTION is expected"
+    with pytest.raises(InvalidArgumentError, match=form) as refusal:
+        swiftlet.open(text)
+    assert ("SWIFTLET_INDEX_TOKEN" in f"{refusal.value}") is ("@" in text)
+
+
+@pytest.mark.parametrize(
+    ("text", "server"),
+    [
+        ("milvus://localhost:19530/papers", "milvus://localhost:19530"),
+        ("milvus+tls://db.example.org:443/mine/papers", "milvus+tls://db.example.org:443"),
+        ("milvus://[::1]:19530/papers", "milvus://[::1]:19530"),
+        ("postgresql://db:5432/my-library/papers", "postgresql://db:5432"),
+    ],
+)
+def test_an_address_is_shown_as_it_was_given(text, server):
+    assert (f"{parse_address(text)}", parse_address(text).server) == (text, server)
+
+
+@pytest.mark.parametrize("text", ["milvus://127.0.0.1:9/small", "postgresql://127.0.0.1:9/a/small"])
+def test_a_server_that_is_not_there_is_named(text, small_index):
+    began = time.monotonic()
+    with pytest.raises(IndexServerError, match=r"127\.0\.0\.1:9 does not answer.*: check that it"):
+        push(small_index, parse_address(text))
+    assert time.monotonic() - began < 15
