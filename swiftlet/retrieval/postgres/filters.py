@@ -29,7 +29,7 @@ def predicate_of(table: Table, tree: Filter) -> Predicate:
         return _joined(_AND, [*map(compiled, parts)]) if parts else EVERYTHING
 
     def some(parts: list[Condition | Predicate]) -> Condition | Predicate:
-        # One look at the table of keys for all values takes a third of the time of two.
+        # One look at the table of keys for all values, instead of one for each.
         if all(isinstance(part, Condition) for part in parts):
             keys = (keys for part in parts if isinstance(part, Condition) for keys in part.keys)
             return Condition("", tuple(keys))
