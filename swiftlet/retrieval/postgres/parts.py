@@ -1,9 +1,10 @@
 """The parts of an index on a PostgreSQL server, as the stages of a search use them."""
 
 import json
-from collections.abc import Sequence, Sized
+from collections.abc import Mapping, Sequence, Sized
 from dataclasses import dataclass
 from functools import cache
+from types import MappingProxyType
 from typing import Any, LiteralString
 
 import numpy as np
@@ -146,6 +147,9 @@ class DocumentIds:
 
 class PostgresStore:
     """The documents and passages of an index. Thread-safe."""
+
+    base = None
+    changed: Mapping[str, Document | None] = MappingProxyType({})
 
     def __init__(self, table: Table, state: State) -> None:
         self._table, self._last = table, state.last_document
