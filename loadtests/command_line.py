@@ -43,11 +43,7 @@ def script_options(description: str | None, **options: Any) -> argparse.Namespac
         words: dict[str, Any] = {"type": kind, "default": value, "required": default is Path}
         words["choices"] = choices
         parser.add_argument(f"--{name.replace('_', '-')}", help=f"default: {value}", **words)
-    found = parser.parse_args()
-    for name in (name for name, default in options.items() if default is Path):
-        if not (path := getattr(found, name)).exists():
-            parser.error(f"--{name} is {path}, which does not exist")
-    return found
+    return parser.parse_args()
 
 
 def refuse(reason: LoadTestError | str, status: int = REFUSED) -> NoReturn:
