@@ -5,11 +5,12 @@ from pathlib import Path
 from swiftlet.cli.terminal import messages, output, print_note
 from swiftlet.retrieval.errors import MissingExtraError
 from swiftlet.retrieval.extras import extra
-from swiftlet.retrieval.manifest import FILE_NAME
 
 
 def has_ended(run: Path | None, *, resume: bool) -> bool:
     """Whether there is nothing to resume but an export, which a note then says."""
+    from swiftlet.retrieval.manifest import FILE_NAME
+
     if run is None or not resume or not (run / FILE_NAME).is_file():
         return False
     print_note(f"{run} has a finished run, so nothing is trained")

@@ -266,7 +266,13 @@ def test_a_service_s_own_processes_are_counted_and_ended_with_it(marker: str) ->
     assert not processes_with(marker)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize(
+    "number",
+    [
+        signal.SIGTERM,
+        *(pytest.param(n, marks=pytest.mark.soak) for n in (signal.SIGINT, signal.SIGHUP)),
+    ],
+)
 def test_a_signal_ends_the_services_and_leaves_the_report_of_what_was_measured(
     tmp_path: Path, marker: str, number: signal.Signals
 ) -> None:

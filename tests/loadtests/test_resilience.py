@@ -58,6 +58,7 @@ def test_memory_is_sampled_while_one_query_keeps_its_bytes(
     assert figures["own_bytes"]["most"] < figures["resident_bytes"]["last"]
 
 
+@pytest.mark.soak
 def test_documents_change_while_searches_arrive_and_are_found_as_in_a_fresh_build(
     small_index: Path, queries_file: Path, tmp_path: Path
 ) -> None:

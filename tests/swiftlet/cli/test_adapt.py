@@ -17,6 +17,7 @@ from tests.checkpoints import WORDS
 from tests.command_line import refusal, swiftlet
 from tests.swiftlet.cli.conftest import own_word
 
+pytestmark = pytest.mark.xdist_group("adapt")  # an adaptation is their fixture
 LOOKUP = ("--student", LOOKUP_QUERY_ENCODER.name)
 
 

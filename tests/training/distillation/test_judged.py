@@ -146,12 +146,12 @@ def test_parts_have_neither_a_document_nor_words_in_common() -> None:
 @pytest.mark.parametrize(
     ("pairs", "counted"),
     [
-        ([("query", "d1")], "there are 1 about 1 different"),
-        ([("the same", f"d{n}") for n in range(200)], "there are 200 about 1 different"),
-        ([(f"query {n}", "d1") for n in range(200)], "there are 200 about 1 different"),
-        ([(f"query {n}", f"d{n}") for n in range(49)], "there are 49 about 49 different"),
+        ([("query", "d1")], "is 1 and counts as 1"),
+        ([("the same", f"d{n}") for n in range(200)], "is 200 and counts as 1"),
+        ([(f"query {n}", "d1") for n in range(200)], "is 200 and counts as 1"),
+        ([(f"query {n}", f"d{n}") for n in range(49)], "is 49 and counts as 49"),
     ],
 )
 def test_too_few_different_queries_are_refused(pairs: list[tuple[str, str]], counted: str) -> None:
-    with pytest.raises(TrainingDataError, match=f"at least 50 queries about .* {counted}"):
+    with pytest.raises(TrainingDataError, match=f"at least 50 queries with .* {counted}:"):
         split_by_documents(judgements(pairs))

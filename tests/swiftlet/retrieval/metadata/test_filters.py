@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -204,8 +205,10 @@ def open_searcher(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable
 FACTORIES = ["Flat", None, "PCAR192,IVF64,PQ64x4fs,Refine(SQ8)", "PQ192x4fs,Refine(SQfp16)", "SQ8"]
 
 
-@pytest.mark.parametrize("factory", FACTORIES)
-@pytest.mark.parametrize("mode", ["hybrid", "dense", "lexical"])
+# Words do not depend on the factory.
+@pytest.mark.parametrize(
+    ("factory", "mode"), [*product(FACTORIES, ("hybrid", "dense")), (None, "lexical")]
+)
 def test_a_search_finds_as_many_documents_as_there_are(open_searcher, factory, mode):
     searcher = open_searcher(factory)
     found = []
