@@ -83,8 +83,8 @@ def path_of(name: str, value: object) -> Path:
         raise InvalidArgumentError(f"{name} is {shown(value)}, but a path is expected")
     if is_address(f"{value}"):
         raise InvalidArgumentError(
-            f"{name} is the address of a server, but a path on this machine is expected: "
-            "docs/milvus.md says what takes an address"
+            f"{name} is the address of a server, but a path on this machine is expected: make an "
+            "index of it by swiftlet pull ADDRESS --out INDEX"
         )
     return Path(value)
 

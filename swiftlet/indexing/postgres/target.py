@@ -56,6 +56,7 @@ _GRAPH = SQL(
     "INDEX IF NOT EXISTS {name} ON {passages} "
     "USING hnsw ((embedding::halfvec({width})) halfvec_ip_ops)"
 )
+_IS_INDEX = "SELECT FROM pg_index WHERE indexrelid = to_regclass(%s)"
 _COUNT_WORDS = """
 TRUNCATE {words};
 INSERT INTO {words} SELECT word, count(*) FROM {postings} GROUP BY word;
@@ -154,15 +155,19 @@ class PostgresTarget(Target):
         progress.begin("Pushing passages", total, done)
         for batch in _batches(source, done, state.last_document):
             size = sum(len(each.passages) for each in batch)
-            done += size
+            before, done = done, done + size
             update = """
                 UPDATE {index} SET state = %s, last_document = %s, num_passages = %s,
-                num_documents = num_documents + %s
+                num_documents = num_documents + %s WHERE state = %s
             """
             with table.transaction(inf) as connection:
+                values = f"{done}", batch[-1].number, done, len(batch), f"{before}"
+                if not connection.execute(table.sql(update), values).rowcount:
+                    raise InvalidArgumentError(
+                        f"another push is writing {self.address}: wait until it has ended, or end "
+                        "it, and run this one again"
+                    )
                 write(table, connection, batch, words)
-                values = f"{done}", batch[-1].number, done, len(batch)
-                connection.execute(table.sql(update), values)
             progress.advance(size)
 
     def index(self, total: int, index_type: IndexType | None, progress: Progress) -> None:
@@ -178,6 +183,11 @@ class PostgresTarget(Target):
                 its_name = Identifier(f"{self.address.collection}_{name}")
                 statement = index.format(**table.names, name=its_name, width=state.width)
                 connection.execute(SQL("CREATE ") + statement)
+                if not connection.execute(_IS_INDEX, [its_name.as_string()]).fetchall():
+                    raise InvalidArgumentError(
+                        f"the database has something else of the name {its_name.as_string()}: "
+                        "remove or rename it, and run the same push again"
+                    )
             for each in ("documents", "passages", "keys", "postings", "words"):
                 connection.execute(SQL("VACUUM (ANALYZE) {}").format(table.names[each]))
 

@@ -17,7 +17,12 @@ from swiftlet.indexing.shards import Shards
 from swiftlet.indexing.tuning import NEAR, TARGET
 from swiftlet.retrieval.encoder import OnnxEncoder
 from swiftlet.retrieval.encoding import encode_texts
-from swiftlet.retrieval.errors import IndexServerError, InvalidArgumentError
+from swiftlet.retrieval.errors import (
+    IndexServerAwayError,
+    IndexServerError,
+    IndexServerTimeoutError,
+    InvalidArgumentError,
+)
 from swiftlet.retrieval.lexical.analysis import DEFAULT_LANGUAGE
 from swiftlet.retrieval.passages import encoder_text
 from swiftlet.retrieval.servers.address import Address
@@ -97,6 +102,8 @@ def push(
         effort, recall = _tuned(target, loaded, source.embeddings())
     except KeyboardInterrupt:
         raise KeyboardInterrupt(_AGAIN) from None
+    except (IndexServerAwayError, IndexServerTimeoutError) as error:
+        raise type(error)(f"{error}; then the same command goes on where it was") from error
     target.set_state(COMPLETE, effort)
     return Pushed(total, recall, without_words)
 

@@ -16,8 +16,11 @@ EXACT_BELOW = 4
 _WRITER_BYTES = 50_000_000
 _DEPTH = 100
 """Titles that are ordered in Python; tantivy orders them by `_TYPED` and `_FIRST` before."""
-_TYPED, _FIRST = 1.0, 0.25
-_TITLE, _BEGINNING, _SAME, _ID = "title", "beginning", "same", "id"
+_TYPED, _FIRST, _WHOLE = 1.0, 0.25, 0.125
+_LONGEST = 300
+"""The characters of a title that are compared as a whole, and highlighted."""
+
+_TITLE, _BEGINNING, _SAME, _ID, _ALL = "title", "beginning", "same", "id", "all"
 _TOKENIZER = "words"
 _WORD = re.compile(r"[^\W_]+")
 _MUST, _SHOULD, _MUST_NOT = tantivy.Occur.Must, tantivy.Occur.Should, tantivy.Occur.MustNot
@@ -43,6 +46,7 @@ class TitleIndex:
         schema.add_text_field(_TITLE, True, tokenizer_name=_TOKENIZER, index_option="basic")
         schema.add_text_field(_BEGINNING, tokenizer_name=_TOKENIZER, index_option="basic")
         schema.add_text_field(_ID, True, tokenizer_name="raw", index_option="basic")
+        schema.add_text_field(_ALL, tokenizer_name="raw", index_option="basic")
         schema.add_integer_field(_SAME, indexed=True)
         self._schema = schema.build()
         self._index = tantivy.Index(self._schema)
@@ -52,7 +56,7 @@ class TitleIndex:
             if not is_wanted():
                 break
             for document_id, title in titles:
-                _add(writer, document_id, title)
+                self._add(writer, document_id, title)
         self._commit(writer)
 
     def follow(self, changed: Mapping[str, Document | None]) -> None:
@@ -69,7 +73,7 @@ class TitleIndex:
         for document_id, document in new.items():
             writer.delete_documents_by_term(_ID, document_id)
             if document is not None:
-                _add(writer, document_id, document.title)
+                self._add(writer, document_id, document.title)
         self._commit(writer)
         self._changed = changed
 
@@ -77,8 +81,9 @@ class TitleIndex:
         """At most `most` titles that have each word of a text, the last one as a beginning.
 
         A word of `EXACT_BELOW` letters or more may have one wrong, missing or further letter, or
-        two that are exchanged. Titles with fewer errors come first, then those that begin with the
-        text, then the shorter ones. Titles that differ only in capital letters are one.
+        two that are exchanged. Titles with fewer errors come first, then those that are the text,
+        then those that begin with it, then the shorter ones of the first hundred. Titles that
+        differ only in capital letters are one.
         """
         words = self._analysis.words(text)
         if not words:
@@ -93,9 +98,7 @@ class TitleIndex:
                 document: Any = searcher.doc(address)
                 title, document_id = document.get_first(_TITLE), document.get_first(_ID)
                 if (same := _same(title)) not in new:
-                    begins = " ".join(self._analysis.words(title)).startswith(" ".join(words))
-                    order = -score, not begins, len(title), title
-                    new[same] = order, document_id, title
+                    new[same] = (-score, len(title), title), document_id, title
             found += new.values()
             if len(hits) < _DEPTH:
                 break
@@ -117,7 +120,13 @@ class TitleIndex:
                 clauses += [(_MUST, _scored(near, 0.0)), (_SHOULD, _scored(exact, _TYPED))]
         distance = int(len(words[0]) >= EXACT_BELOW)
         first = self._near(_BEGINNING, words[0], distance, len(words) == 1)
-        return [*clauses, (_SHOULD, _scored(first, _FIRST))]
+        whole = " ".join(words)
+        return [
+            *clauses,
+            (_SHOULD, _scored(first, _FIRST)),
+            (_SHOULD, _scored(self._near(_ALL, whole, 0, is_beginning=True), _WHOLE)),
+            (_SHOULD, _scored(self._term(_ALL, whole), _WHOLE)),
+        ]
 
     def _near(self, field: str, word: str, distance: int, is_beginning: bool) -> Any:
         if distance == 0 and not is_beginning:
@@ -131,14 +140,24 @@ class TitleIndex:
 
     def _highlights(self, words: Sequence[str], title: str) -> tuple[Span, ...]:
         """The words of a title that were typed; of the last one, as much as was typed."""
-        spans = []
-        for found in _WORD.finditer(title):
+        spans, different = [], {*words}
+        for found in _WORD.finditer(title, 0, _LONGEST):
             word, last = "".join(self._analysis.words(found[0])), words[-1]
-            if not word.startswith(last) and any(is_near(typed, word) for typed in words):
+            if not word.startswith(last) and any(is_near(typed, word) for typed in different):
                 spans.append(found.span())
             elif is_near(last, word, is_beginning=True):
                 spans.append((found.start(), min(found.end(), found.start() + len(last))))
         return tuple(spans)
+
+    def _add(self, writer: Any, document_id: str, title: str) -> None:
+        if words := title.split(maxsplit=1):
+            document = tantivy.Document()
+            document.add_text(_TITLE, title)
+            document.add_text(_BEGINNING, words[0])
+            document.add_text(_ALL, " ".join(self._analysis.words(title[:_LONGEST])))
+            document.add_text(_ID, document_id)
+            document.add_integer(_SAME, _same(title))
+            writer.add_document(document)
 
     def _commit(self, writer: Any) -> None:
         writer.commit()
@@ -158,16 +177,6 @@ def is_near(typed: str, word: str, *, is_beginning: bool = False) -> bool:
         if typed[:2] == word[1::-1]:
             pairs.append((typed[2:], word[2:]))
     return any(b.startswith(a) if is_beginning else a == b for a, b in pairs)
-
-
-def _add(writer: Any, document_id: str, title: str) -> None:
-    if words := title.split(maxsplit=1):
-        document = tantivy.Document()
-        document.add_text(_TITLE, title)
-        document.add_text(_BEGINNING, words[0])
-        document.add_text(_ID, document_id)
-        document.add_integer(_SAME, _same(title))
-        writer.add_document(document)
 
 
 def _same(title: str) -> int:

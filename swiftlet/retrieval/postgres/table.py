@@ -11,9 +11,11 @@ from typing import Any, LiteralString
 
 import psycopg
 from psycopg.errors import (
+    DependentObjectsStillExist,
     DuplicateTable,
     InsufficientPrivilege,
     QueryCanceled,
+    ReadOnlySqlTransaction,
     UndefinedColumn,
     UndefinedTable,
 )
@@ -47,9 +49,16 @@ _WRONG: dict[type[psycopg.Error], str] = {
         "{server} does not permit this: {message}; grant the right, or name another user in "
         "{variable}"
     ),
+    ReadOnlySqlTransaction: "{server} is read-only, as a copy is: name the server that is written",
+    DependentObjectsStillExist: (
+        "other objects of the database depend on the tables of {address}: drop them first"
+    ),
 }
 _HALVES = re.compile("[\ud800-\udfff]")
-_STARTING = ("starting up", "shutting down", "recovery", "too many clients", "connection slots")
+_STARTING = (
+    "starting up", "shutting down", "recovery", "too many", "connection slots",
+)  # fmt: skip
+_OF_USERS = ("password", "role", "authentication", "pg_hba")
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,17 +265,30 @@ class Table:
         server = self.address.server
         reason = message.rpartition("FATAL:  ")[2].rpartition("failed: ")[2]
         refused = "FATAL:" in message or "password" in message
-        if self.is_open or not refused or any(words in reason for words in _STARTING):
-            hint = "" if self.is_open else f" ({reason}): check that it runs, the host and the port"
-            return IndexServerAwayError(f"{server} does not answer{hint}")
+        if any(words in reason for words in _STARTING):
+            refused = False
+        if self.is_open:
+            what = f"refuses the connection ({reason})" if refused else "does not answer"
+            return IndexServerAwayError(f"{server} {what}")
+        if "ssl" in message.lower():
+            return InvalidArgumentError(
+                f"there is no connection to {server} with this TLS ({reason}): check PGSSLMODE and "
+                "PGSSLROOTCERT"
+            )
+        if not refused:
+            return IndexServerAwayError(
+                f"{server} does not answer ({reason}): check that it runs, the host and the port"
+            )
         if "database" in reason and "does not exist" in reason:
             return InvalidArgumentError(
                 f"{server} has no database {self.address.database}: create it first"
             )
-        return InvalidArgumentError(
-            f"{server} refuses the user or the password ({reason}); the right ones stand in "
-            f"{TOKEN_VARIABLE} as USER:PASSWORD"
-        )
+        if any(word in reason for word in _OF_USERS):
+            return InvalidArgumentError(
+                f"{server} refuses the user or the password ({reason}): set {TOKEN_VARIABLE} to "
+                "USER:PASSWORD"
+            )
+        return InvalidArgumentError(f"{server} refuses the connection: {reason}")
 
 
 def numbers_of(rows: Rows) -> tuple[list[int], list[int]]:

@@ -12,6 +12,7 @@ ADDRESSES = "milvus://HOST:PORT/COLLECTION, or postgresql://HOST:PORT/DATABASE/T
 """How addresses are written, as help shows it."""
 
 _PLACE = r"://(?P<host>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):(?P<port>[0-9]{1,5})"
+_SECRET = re.compile("//.*@")
 _NAME = r"[A-Za-z_][A-Za-z0-9_]"
 
 
@@ -44,7 +45,7 @@ _FORMS = {
     ),
 }
 _ENGINES = {
-    "milvus": "milvus", "milvus+tls": "milvus", "postgresql": "postgresql", "postgres": "postgresql"
+    "milvus": "milvus", "postgresql": "postgresql", "postgres": "postgresql", "pg": "postgresql"
 }  # fmt: skip
 
 
@@ -62,7 +63,7 @@ class Address:
     @property
     def engine(self) -> str:
         """What the server is: "milvus" or "postgresql"."""
-        return _ENGINES[self.scheme]
+        return _ENGINES[self.scheme.partition("+")[0]]
 
     @property
     def server(self) -> str:
@@ -76,7 +77,11 @@ class Address:
 
 def is_address(text: str) -> bool:
     """Whether a text is meant as an address rather than as a path."""
-    return text.partition(":")[0] in _ENGINES
+    return ":" in text and _engine(text) is not None
+
+
+def _engine(text: str) -> str | None:
+    return _ENGINES.get(text.partition(":")[0].partition("+")[0].lower())
 
 
 def parse_address(text: str) -> Address:
@@ -84,10 +89,15 @@ def parse_address(text: str) -> Address:
 
     :raises InvalidArgumentError: When it is none.
     """
-    form = _FORMS[_ENGINES.get(text.partition(":")[0], "milvus")]
+    if (engine := _engine(text)) is None:
+        raise InvalidArgumentError(f"the address is {shown(text)}, but {ADDRESSES} is expected")
+    form = _FORMS[engine]
     found = form.pattern.fullmatch(text)
     if found is None or int(found["port"]) > 65_535:
-        hint = f"; the token of the server stands in {TOKEN_VARIABLE}" if "@" in text else ""
+        hint = ""
+        if "@" in text:
+            text = _SECRET.sub("//…@", text)
+            hint = f"; set {TOKEN_VARIABLE} to what stands before @"
         raise InvalidArgumentError(f"the address is {shown(text)}, but {form.expected}{hint}")
     return Address(
         found["scheme"], found["host"], int(found["port"]), found["database"] or "",

@@ -137,3 +137,17 @@ def test_the_index_and_the_marks_allow_the_same_errors(make_titles: MakeTitles) 
         assert set(found(titles, typed, 80)) == near
         whole = {word for word in words if distance(typed, word) <= most}
         assert {word for word in words if is_near(typed, word)} == whole
+
+
+@pytest.mark.parametrize("other", ["Oil {} crisis of the year", "Oil crisis {}"])
+def test_a_title_that_is_the_text_comes_first_however_many_are_like_it(
+    make_titles: MakeTitles, other: str
+) -> None:
+    titles = make_titles([*(other.format(number) for number in range(150)), "Oil crisis"])
+    assert found(titles, "oil crisis", 1) == ["Oil crisis"]
+
+
+def test_long_titles_are_highlighted_at_their_beginning(make_titles: MakeTitles) -> None:
+    (suggestion,) = make_titles(["Zebra " + "ab cd " * 1600]).find("cd " * 60, 8)
+    assert 0 < len(suggestion.highlights) <= 50
+    assert suggestion.highlights[0] == (9, 11)

@@ -19,15 +19,17 @@ from swiftlet.retrieval.servers.address import parse_address
         "postgresql://localhost:5432/library", "postgresql://localhost/library/papers",
         "postgres://localhost:5432/library/papers", "postgresql://localhost:70000/library/papers",
         "postgresql://user:secret@localhost:5432/library/papers", f"postgresql://h:1/d/{'t' * 41}",
+        "POSTGRESQL://h:1/d/papers", "postgresql+tls://h:1/d/papers",
         'postgresql://localhost:5432/library/pa"pers', "postgresql://localhost:5432/a/b/papers",
     ],
 )  # fmt: skip
 def test_an_address_that_is_none_is_refused(text):
-    engine = text.partition(":")[0]
-    form = "DATABASE/TABLE is expected" if engine != "milvus" else "COLLECTION is expected"
+    is_milvus = text.startswith("milvus")
+    form = "COLLECTION is expected" if is_milvus else "DATABASE/TABLE is expected"
     with pytest.raises(InvalidArgumentError, match=form) as refusal:
         swiftlet.open(text)
     assert ("SWIFTLET_INDEX_TOKEN" in f"{refusal.value}") is ("@" in text)
+    assert "secret" not in f"{refusal.value}"
 
 
 @pytest.mark.parametrize(
