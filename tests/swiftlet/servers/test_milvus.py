@@ -12,7 +12,7 @@ from swiftlet.indexing.milvus.rows import rows_of
 from swiftlet.indexing.milvus.vector_index import plan_index
 from swiftlet.indexing.servers.push import push
 from swiftlet.retrieval.errors import InvalidArgumentError
-from swiftlet.retrieval.milvus import found_rows
+from swiftlet.retrieval.milvus import found_rows, parts
 from swiftlet.retrieval.milvus.collection import Collection
 from swiftlet.retrieval.milvus.filter_fields import FilterFields
 from swiftlet.retrieval.milvus.schema import name_of, row_of
@@ -25,7 +25,8 @@ from tests.swiftlet.servers.conftest import MILVUS, exists, make_foreign
 @MILVUS
 def test_a_search_is_refused_if_the_server_gives_too_few_passages(small_collection, monkeypatch):
     # As if the server gave no more than 40 of the 89 passages.
-    monkeypatch.setattr(found_rows, "MOST_CANDIDATES", 40)
+    for module in (found_rows, parts):
+        monkeypatch.setattr(module, "MOST_CANDIDATES", 40)
     with Searcher.open(small_collection, DEFAULT_ENCODER) as remote:
         assert len(remote.search("ice", 10, mode="dense")) == 10
         with pytest.raises(InvalidArgumentError, match="gives no more: ask for fewer documents"):
