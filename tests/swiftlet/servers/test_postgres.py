@@ -11,6 +11,7 @@ import pytest
 import swiftlet
 from swiftlet.encoders import DEFAULT_QUERY_ENCODER
 from swiftlet.indexing.postgres import target as postgres_target
+from swiftlet.indexing.progress import Silence
 from swiftlet.indexing.servers.push import push
 from swiftlet.retrieval.errors import (
     IndexServerAwayError,
@@ -243,3 +244,31 @@ def test_without_its_table_a_writer_says_so(server, small_index):
         drop(server, address)
         with pytest.raises(InvalidArgumentError, match=r"there is no .*/gone: make it by swiftlet"):
             writer.delete(["bees-1"])
+
+
+def test_a_push_beside_another_one_is_refused(server, small_index, monkeypatch):
+    monkeypatch.setattr(postgres_target, "_BATCH_PASSAGES", 20)
+
+    class Beside(Silence):
+        def advance(self, count: int = 1) -> None:
+            server.execute("UPDATE twice_index SET state = '77'")
+
+    address = server.address("twice")
+    with pytest.raises(InvalidArgumentError, match=r"another push is writing postgresql://.*twice"):
+        push(small_index, address, progress=Beside())
+    server.execute("UPDATE twice_index SET state = num_passages::text")
+    assert push(small_index, address).num_passages == 89
+
+
+def test_a_name_that_an_index_of_the_server_needs_is_named_if_it_is_taken(server, small_index):
+    server.execute("CREATE TABLE hidden_by_count (number int)")
+    with pytest.raises(InvalidArgumentError, match='something else of the name "hidden_by_count"'):
+        push(small_index, server.address("hidden"))
+    server.execute("DROP TABLE hidden_by_count")
+    assert push(small_index, server.address("hidden")).num_passages == 89
+
+
+def test_a_server_without_tls_is_named_if_tls_is_demanded(server, small_collection, monkeypatch):
+    monkeypatch.setenv("PGSSLMODE", "require")
+    with pytest.raises(InvalidArgumentError, match=r"with this TLS .*: check PGSSLMODE"):
+        swiftlet.open(small_collection)

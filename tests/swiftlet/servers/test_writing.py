@@ -366,5 +366,5 @@ def test_a_wrong_token_is_refused(server, monkeypatch):
         pytest.skip("the small server asks for no token")
     for token in ("", "root:wrong"):
         monkeypatch.setenv("SWIFTLET_INDEX_TOKEN", token)
-        with pytest.raises(InvalidArgumentError, match=r"refuses the .*; the right .*INDEX_TOKEN"):
+        with pytest.raises(InvalidArgumentError, match=r"refuses the .*INDEX_TOKEN"):
             swiftlet.open(f"{server.address('small')}")
