@@ -15,8 +15,8 @@ from psycopg.types import TypeInfo
 from swiftlet.retrieval.servers.address import Address
 
 _CONNECT_SECONDS = 3
-# A statement that nobody waits for ends; compiling one takes longer than it saves; and a search of
-# the graph goes on until it has enough rows that pass the filter.
+# The server ends a statement whose client is gone. It compiles none, which takes longer than it
+# saves. It searches the graph until enough rows pass the filter.
 _SETTINGS = {
     "client_connection_check_interval": "1s",
     "jit": "off",
@@ -25,7 +25,7 @@ _SETTINGS = {
 
 
 class Connection(psycopg.Connection[Any]):
-    """A connection whose statements end at a time of `perf_counter`."""
+    """A connection that waits for the server until `due`, a time of `perf_counter`."""
 
     due = inf
 
