@@ -6,6 +6,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
@@ -53,10 +54,14 @@ def _is_alive(process: psutil.Process) -> bool:
 
 @dataclass
 class MilvusServer:
-    """A server on a port of this machine, with its data in a folder."""
+    """A server on a port of this machine, with its data in a folder.
+
+    The `environment` has settings of the whole server, as `MINIO_PORT`.
+    """
 
     kind: str
     folder: Path
+    environment: Mapping[str, str] = field(default_factory=dict)
     port: int = field(default_factory=free_port)
     process: subprocess.Popen[bytes] | None = None
     problem: str = ""
@@ -85,7 +90,10 @@ class MilvusServer:
                 "--port", str(self.port),
             ],
         }  # fmt: skip
-        started = self._again or {"args": commands[self.kind]}
+        started = self._again or {
+            "args": commands[self.kind],
+            "env": {**os.environ, **self.environment},
+        }
         with (self.folder / "log").open("ab") as log:
             self.process = subprocess.Popen(
                 **started, stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True

@@ -35,6 +35,14 @@ def push(
             show_default="by the number of passages",
         ),
     ] = None,
+    bulk_insert: Annotated[
+        str | None,
+        typer.Option(
+            help="A folder or s3://BUCKET/PATH that the Milvus server reads, too: it inserts "
+            "Parquet files, which are written there, instead of requests.",
+            metavar="PLACE",
+        ),
+    ] = None,
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace an existing index there.")
     ] = False,
@@ -58,6 +66,7 @@ def push(
             language=language or DEFAULT_LANGUAGE,
             facets=facet or (),
             index_type=cast("IndexType | None", index_type),
+            bulk_insert=bulk_insert,
             overwrite=overwrite,
             progress=progress,
         )

@@ -203,6 +203,7 @@ def push(
     language: str | None = DEFAULT_LANGUAGE,
     facets: Sequence[str] = (),
     index_type: "IndexType | None" = None,
+    bulk_insert: StrPath | None = None,
     overwrite: bool = False,
     progress: Progress | None = None,
 ) -> "Pushed":
@@ -219,18 +220,24 @@ def push(
         own.
     :param index_type: FLAT or HNSW, on Milvus IVF_FLAT or IVF_SQ8, too; None depends on the number
         of passages.
+    :param bulk_insert: A folder or an address as s3://BUCKET/PATH that a Milvus server reads, too;
+        passages go there as Parquet files, which the server inserts.
     :raises RetrievalError: When the index is bad, another one is there, or the server refuses.
     """
     from swiftlet.indexing.servers.push import push as write_collection
 
     source = index if isinstance(index, Shards) else path_of("index", index)
     places = _address("to", to), _encoder(encoder)
+    files = None if bulk_insert is None else f"{bulk_insert}"
+    if files is not None and "://" not in files:
+        files = f"{path_of('bulk_insert', bulk_insert)}"
     return write_collection(
         source,
         *places,
         language=language,
         facets=_fields(facets),
         index_type=index_type,
+        bulk_insert=files,
         overwrite=overwrite,
         progress=progress,
     )

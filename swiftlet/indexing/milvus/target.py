@@ -8,6 +8,7 @@ from typing import get_args
 
 import numpy as np
 
+from swiftlet.indexing.milvus.bulk_insert import BulkInsert, Place
 from swiftlet.indexing.milvus.rows import Row, rows_of, rows_without_embeddings, with_rows
 from swiftlet.indexing.milvus.vector_index import (
     MOST_VISITED,
@@ -25,6 +26,7 @@ from swiftlet.indexing.servers.target import (
     SamplePassage,
     Target,
     missing_facet,
+    reads_no_files,
 )
 from swiftlet.indexing.split_documents import SplitDocument
 from swiftlet.retrieval.errors import InvalidArgumentError, shown
@@ -85,6 +87,13 @@ class MilvusTarget(Target):
         self._fields = FilterFields()
         self._plan = VectorIndexPlan("FLAT", {})
         self._hybrid = self._again = False
+        self._bulk: BulkInsert | None = None
+
+    def insert_in_bulk(self, place: str) -> None:
+        """As `Target.insert_in_bulk`; Milvus Lite reads no files."""
+        if self.collection.is_lite():
+            raise reads_no_files("Milvus Lite")
+        self._bulk = BulkInsert(self.collection, Place(place))
 
     def reason_against_words(self, language: str | None) -> str:
         """As `Target.reason_against_words`."""
@@ -180,12 +189,19 @@ class MilvusTarget(Target):
             progress.begin("Counting words", total)
             language = source.manifest.details["language"]
             statistics = push_words(self.address, source.documents(), language, progress)
-            collection.set_properties({WORD_STATISTICS: statistics.as_property()})
+            collection.set_properties({WORD_STATISTICS: statistics.as_property()}, slow=True)
         description = collection.description()
         words, facets = word_vectors(description), FilterFields.of(description["properties"]).facets
         progress.begin("Pushing passages", total, done)
         rows = _rows(source.documents(), source.embeddings(), words, facets)
-        self._write(islice(rows, done, None), done, progress)
+        rest = islice(rows, done, None)
+        if self._bulk is None:
+            self._write(rest, done, progress)
+        else:
+            for number in self._bulk.insert(rest, done):
+                done += number
+                progress.advance(number)
+                self.set_state(f"{done}")
         collection.call("flush", slow=True)
 
     def _write(self, rows: Iterator[Row], done: int, progress: Progress) -> None:
@@ -248,7 +264,7 @@ class MilvusTarget(Target):
             name = self._plan.parameter
             found = {FAST: {name: effort}, THOROUGH: {name: MOST_VISITED[name]}} if effort else {}
             properties[PARAMETERS] = json.dumps(found)
-        self.collection.set_properties(properties)
+        self.collection.set_properties(properties, slow=True)
 
 
 def _rows(

@@ -1,7 +1,7 @@
 """Publishes an index to a server, without encoding anything again."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 
@@ -60,6 +60,7 @@ def push(
     language: str | None = DEFAULT_LANGUAGE,
     facets: Sequence[str] = (),
     index_type: IndexType | None = None,
+    bulk_insert: str | None = None,
     overwrite: bool = False,
     progress: Progress | None = None,
 ) -> Pushed:
@@ -74,6 +75,8 @@ def push(
     :param language: That of the words of shards; None pushes no words. An index has its own.
     :param facets: Those of shards: Milvus indexes these fields for filters. An index has its own.
     :param index_type: How the server indexes embeddings; None depends on the number of passages.
+    :param bulk_insert: A folder or an address as s3://BUCKET/PATH that a Milvus server reads, too;
+        passages go there as Parquet files, which the server inserts. None sends them in requests.
     :raises ArtefactError: When the index or the encoder is damaged, or they do not fit together.
     :raises InvalidArgumentError: When the collection exists and `overwrite` is not set, or is not
         of Swiftlet; or a document has more than the server can hold.
@@ -89,6 +92,10 @@ def push(
         )
     loaded = load_encoder(encoder, source.manifest).reading("query")
     target = engine(address)
+    if bulk_insert is not None:
+        target.insert_in_bulk(bulk_insert)
+        # An interrupted push goes on in the same way: two ways could write a passage twice.
+        source = replace(source, identity=f"{source.identity} in bulk")
     without_words = target.reason_against_words(source.manifest.details.get("language"))
     done = _done(target, source, index_type, overwrite=overwrite)
     total = target.check(source, progress)

@@ -56,11 +56,12 @@ class Collection:
         """
         with extra("milvus"):
             import grpc
-            import pymilvus
+            import pymilvus.client.call_context
         self.address = address
         self._errors = grpc.RpcError, pymilvus.MilvusException
         away = "ConnectError", "MilvusUnavailableException", "ConnectionNotExistException"
         self._away = tuple(getattr(pymilvus.exceptions, name) for name in away)
+        self._call_context = pymilvus.client.call_context.CallContext
         self._had = set[str]()
         self.is_open = False
         self._connected: Any = None
@@ -99,7 +100,12 @@ class Collection:
             raise IndexServerTimeoutError("the deadline passed before the index was searched")
         longest = SLOW_SECONDS if slow else LONGEST_SECONDS
         try:
-            return getattr(self.client, method)(
+            client = self.client
+            if not hasattr(client, method):
+                # The client has no bulk inserts, but its connection has.
+                client = client._get_connection()  # noqa: SLF001
+                arguments["context"] = self._call_context(self.address.database)
+            return getattr(client, method)(
                 collection_name=self.address.collection,
                 timeout=min(longest, seconds),
                 **arguments,
@@ -111,12 +117,15 @@ class Collection:
                 self._connected = None
             raise found from error
 
+    def is_lite(self) -> bool:
+        """Whether the server is Milvus Lite."""
+        return str(self.client.get_server_version()).startswith("milvus_lite")
+
     def is_old(self) -> bool:
         """Whether the server is older than 2.4: without sparse vectors and inverted indexes."""
-        version = self.client.get_server_version()
-        found = re.fullmatch(r"v?(\d+)\.(\d+)\b.*", version)
-        is_lite = version.startswith("milvus_lite")
-        return not is_lite and (found is None or (int(found[1]), int(found[2])) < (2, 4))
+        found = re.fullmatch(r"v?(\d+)\.(\d+)\b.*", self.client.get_server_version())
+        is_new = found is not None and (int(found[1]), int(found[2])) >= (2, 4)
+        return not is_new and not self.is_lite()
 
     def exists(self) -> bool:
         """Whether the server has the collection."""
@@ -135,11 +144,14 @@ class Collection:
             )
         return found
 
-    def set_properties(self, properties: Mapping[str, str]) -> None:
-        """Change properties of the collection."""
+    def set_properties(self, properties: Mapping[str, str], *, slow: bool = False) -> None:
+        """Change properties of the collection. A server that has just started needs half a minute.
+
+        :param slow: Wait for it.
+        """
         # A server of version 2.3 saves a change only when the next one comes.
         for _ in range(2):
-            self.call("alter_collection_properties", properties=properties)
+            self.call("alter_collection_properties", slow=slow, properties=properties)
 
     def has(self, expression: str) -> bool:
         """Whether there is a row of an expression; what was found once is not looked for again."""

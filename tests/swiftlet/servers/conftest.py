@@ -1,9 +1,11 @@
 """Servers of each engine for the tests of this folder."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
+from moto.server import ThreadedMotoServer
+from pyarrow.fs import FileSystem
 from pymilvus import DataType
 
 from loadtests import milvus_server, postgres_server
@@ -20,7 +22,12 @@ from swiftlet.retrieval.servers.address import Address
 from swiftlet.retrieval.types import Document
 
 # A machine has one whole server of Milvus at most, so one process runs all of its tests.
-WHOLE = pytest.param("whole", marks=[pytest.mark.soak, pytest.mark.xdist_group("milvus")])
+_ALONE = [pytest.mark.soak, pytest.mark.xdist_group("milvus")]
+WHOLE = pytest.param("whole", marks=_ALONE)
+OBJECTS = pytest.param("objects", marks=_ALONE)
+"""The whole server with its data in object storage, and not in a folder."""
+
+BUCKET, _KEY = "a-bucket", "minioadmin"  # Milvus's own defaults
 MILVUS = pytest.mark.parametrize("server", ["lite", WHOLE], indirect=True, scope="session")
 POSTGRES = pytest.mark.parametrize("server", ["postgres"], indirect=True, scope="session")
 
@@ -33,17 +40,46 @@ def server(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Server]:
     """A server of each kind."""
-    kind = request.param
+    kind, environment = request.param, {}
+    if kind == "objects":
+        kind, environment = "whole", request.getfixturevalue("object_storage")
     is_postgres = kind == "postgres"
     if reason := postgres_server.hindrance() if is_postgres else milvus_server.hindrance(kind):
         pytest.skip(reason)
     found: Server
-    found = PostgresServer() if is_postgres else MilvusServer(kind, tmp_path_factory.mktemp(kind))
+    folder = tmp_path_factory.mktemp(kind)
+    found = PostgresServer() if is_postgres else MilvusServer(kind, folder, environment)
     found.start()
     yield found
     found.kill()
     if is_postgres:
         found.remove()
+
+
+@pytest.fixture(scope="session")
+def object_storage() -> Iterator[dict[str, str]]:
+    """A server of object storage with an empty bucket: its settings for Milvus."""
+    server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    settings = {
+        "COMMON_STORAGETYPE": "minio",
+        "MINIO_ADDRESS": host,
+        "MINIO_PORT": f"{port}",
+        "MINIO_BUCKETNAME": BUCKET,
+        "MINIO_ACCESSKEYID": _KEY,
+        "MINIO_SECRETACCESSKEY": _KEY,
+    }
+    storage, _ = FileSystem.from_uri(f"{in_bucket(settings, BUCKET)}&allow_bucket_creation=true")
+    storage.create_dir(BUCKET)
+    yield settings
+    server.stop()
+
+
+def in_bucket(settings: Mapping[str, str], path: str) -> str:
+    """The address of `BUCKET/PATH` in the object storage, with what it takes to get in."""
+    endpoint = f"{settings['MINIO_ADDRESS']}:{settings['MINIO_PORT']}"
+    return f"s3://{_KEY}:{_KEY}@{path}?scheme=http&endpoint_override={endpoint}"
 
 
 @pytest.fixture(scope="session")
