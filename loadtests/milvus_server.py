@@ -61,9 +61,9 @@ class MilvusServer:
 
     kind: str
     folder: Path
-    environment: Mapping[str, str] = field(default_factory=dict)
     port: int = field(default_factory=free_port)
     process: subprocess.Popen[bytes] | None = None
+    environment: Mapping[str, str] = field(default_factory=dict, kw_only=True)
     problem: str = ""
     _again: dict[str, Any] = field(default_factory=dict)
 

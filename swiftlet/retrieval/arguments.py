@@ -70,7 +70,13 @@ def place_of(name: str, value: object) -> Path | Address:
     if isinstance(value, Address):
         return value
     if isinstance(value, str) and is_address(value):
-        return replace(parse_address(value), token=os.environ.get(TOKEN_VARIABLE, ""))
+        token = os.environ.get(TOKEN_VARIABLE, "")
+        if not token.isprintable():
+            raise InvalidArgumentError(
+                f"{TOKEN_VARIABLE} has a character that cannot be printed: set it to the token, or "
+                "USER:PASSWORD, in UTF-8"
+            )
+        return replace(parse_address(value), token=token)
     return path_of(name, value)
 
 

@@ -22,6 +22,10 @@ _SETTINGS = {
     "jit": "off",
     "hnsw.iterative_scan": "strict_order",
 }
+_WITH_PGVECTOR = b"""
+    SELECT set_config('search_path', concat_ws(', ', nullif(current_setting('search_path'), ''),
+        extnamespace::regnamespace), false) FROM pg_extension WHERE extname = 'vector'
+"""
 
 
 class Connection(psycopg.Connection[Any]):
@@ -71,7 +75,11 @@ def connect(address: Address, settings: dict[str, str]) -> Connection:
 
 
 def know_vectors(connection: Connection) -> None:
-    """Read and write pgvector's vectors as arrays (dim,), if the database has the extension."""
+    """Read and write pgvector's vectors as arrays (dim,), if the database has the extension.
+
+    Its schema need not be in the search path of the user: it is put at the end.
+    """
+    connection.execute(_WITH_PGVECTOR)
     if (found := TypeInfo.fetch(connection, "vector")) is not None:
         found.register(connection)
         connection.adapters.register_loader(found.oid, _Loader)

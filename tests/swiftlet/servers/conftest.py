@@ -48,7 +48,7 @@ def server(
         pytest.skip(reason)
     found: Server
     folder = tmp_path_factory.mktemp(kind)
-    found = PostgresServer() if is_postgres else MilvusServer(kind, folder, environment)
+    found = PostgresServer() if is_postgres else MilvusServer(kind, folder, environment=environment)
     found.start()
     yield found
     found.kill()

@@ -7,7 +7,7 @@ import pytest
 import swiftlet
 from swiftlet.indexing.servers.push import push
 from swiftlet.retrieval.errors import IndexServerError, InvalidArgumentError
-from swiftlet.retrieval.servers.address import parse_address
+from swiftlet.retrieval.servers.address import TOKEN_VARIABLE, parse_address
 
 
 @pytest.mark.parametrize(
@@ -30,6 +30,13 @@ def test_an_address_that_is_none_is_refused(text):
         swiftlet.open(text)
     assert ("SWIFTLET_INDEX_TOKEN" in f"{refusal.value}") is ("@" in text)
     assert "secret" not in f"{refusal.value}"
+
+
+@pytest.mark.parametrize("token", ["root:caf\udce9", "root:Milvus\n"])
+def test_a_token_that_is_no_line_of_text_is_named(token, monkeypatch):
+    monkeypatch.setenv(TOKEN_VARIABLE, token)
+    with pytest.raises(InvalidArgumentError, match="SWIFTLET_INDEX_TOKEN has a character that ca"):
+        swiftlet.open("milvus://localhost:19530/papers")
 
 
 @pytest.mark.parametrize(

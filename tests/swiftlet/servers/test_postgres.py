@@ -9,7 +9,7 @@ import psycopg
 import pytest
 
 import swiftlet
-from swiftlet.encoders import DEFAULT_QUERY_ENCODER
+from swiftlet.encoders import DEFAULT_ENCODER, DEFAULT_QUERY_ENCODER
 from swiftlet.indexing.postgres import target as postgres_target
 from swiftlet.indexing.progress import Silence
 from swiftlet.indexing.servers.push import push
@@ -120,7 +120,7 @@ def test_few_of_many_passages_are_found_by_the_graph_or_without_it(
 def test_a_search_ends_at_its_deadline_and_the_service_says_so(server, small_index):
     address = server.address("slow")
     push(small_index, address)
-    asked = {"query": "molten rock", "timeout_ms": 300}
+    asked = {"query": "molten rock", "timeout_ms": 1500}
     with running(address, index_token=address.token) as service, service.client() as client:
         assert client.post("/search", json=asked).status_code == 200
         with psycopg.connect(
@@ -148,6 +148,18 @@ def test_a_database_that_is_not_there_is_named(server, small_index):
     address = replace(server.address("papers"), database="absent")
     with pytest.raises(InvalidArgumentError, match="has no database absent: create it first"):
         push(small_index, address)
+
+
+def test_pgvector_may_be_in_a_schema_that_nobody_searches(server, small_index, small_searcher):
+    server.execute("CREATE DATABASE apart")
+    server.execute("CREATE SCHEMA extensions", database="apart")
+    server.execute("CREATE EXTENSION vector SCHEMA extensions", database="apart")
+    address = replace(server.address("papers"), database="apart")
+    assert push(small_index, address).num_passages == 89
+    with Searcher.open(address, DEFAULT_ENCODER) as remote:
+        found, expected = (each.search("ice", 5) for each in (remote, small_searcher))
+    assert [hit.document_id for hit in found] == [hit.document_id for hit in expected]
+    server.execute("DROP DATABASE apart WITH (FORCE)")
 
 
 def test_a_user_without_rights_is_refused(server, small_index, small_collection):
