@@ -7,24 +7,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from swiftlet.retrieval.errors import ChangedMeanwhileError, InvalidArgumentError
+from swiftlet.retrieval.errors import ChangedMeanwhileError
 from swiftlet.retrieval.index import Rows
 from swiftlet.retrieval.milvus.collection import Collection
 from swiftlet.retrieval.milvus.schema import DOCUMENT_ID, OF_HITS, ROW
 
 MOST_CANDIDATES = 16_384
-"""A search of Milvus gives at most so many rows."""
+"""A request to Milvus gives at most so many rows."""
 
 _MOST_WHOLE = 100
 """Up to so many candidates, a search gets their passages, too: that is faster than asking twice."""
 
-_WIDENING = 4  # by which a search that has found too few documents asks for more passages
 _MOST_IDS, _MOST_PASSAGES = 200_000, 20_000
-
-
-def has_all(asked: int, found: int) -> bool:
-    """Whether a search for `asked` rows, which found so many, has found every row."""
-    return found < min(asked, MOST_CANDIDATES)
 
 
 class FoundRows:
@@ -41,34 +35,31 @@ class FoundRows:
 
     def search(
         self, vector: Any, field: str, expression: str, wanted: int, parameters: dict[str, Any]
-    ) -> Any:
+    ) -> list[Any]:
         """The hits of the best rows of an expression by the product of a field with `vector`.
 
-        At most `MOST_CANDIDATES`.
-
-        :raises InvalidArgumentError: When these are not enough, as another search has shown.
+        There are fewer than `wanted` only if the search has found no more.
         """
-        if wanted > _WIDENING * MOST_CANDIDATES and self._has_more(expression):
-            raise InvalidArgumentError(
-                f"a search needs more than {MOST_CANDIDATES:,} passages, but Milvus gives no more: "
-                "ask for fewer documents or a smaller offset"
+        hits: list[Any] = []
+        while True:
+            asked = min(wanted - len(hits), MOST_CANDIDATES)
+            whole = asked <= _MOST_WHOLE
+            conditions = [f"({expression})"] if expression else []
+            if hits:
+                conditions.append(f"{ROW} not in {[hit.id for hit in hits]}")
+            (found,) = self._collection.call(
+                "search",
+                data=[vector],
+                anns_field=field,
+                limit=asked,
+                filter=" and ".join(conditions),
+                output_fields=OF_HITS if whole else [DOCUMENT_ID],
+                search_params={"params": parameters},
             )
-        wanted = min(wanted, MOST_CANDIDATES)
-        whole = wanted <= _MOST_WHOLE
-        (found,) = self._collection.call(
-            "search",
-            data=[vector],
-            anns_field=field,
-            limit=wanted,
-            filter=expression,
-            output_fields=OF_HITS if whole else [DOCUMENT_ID],
-            search_params={"params": parameters},
-        )
-        self.note({hit.id: hit.fields for hit in found}, whole=whole)
-        return found
-
-    def _has_more(self, expression: str) -> bool:
-        return self._collection.count(expression) > MOST_CANDIDATES
+            self.note({hit.id: hit.fields for hit in found}, whole=whole)
+            hits += found
+            if len(found) < asked or len(hits) == wanted:
+                return sorted(hits, key=lambda hit: -hit.distance)
 
     def note(self, found: Mapping[int, dict[str, Any]], *, whole: bool) -> None:
         """Keep the rows that a search has found, with their passages if they are `whole`."""

@@ -17,7 +17,7 @@ from swiftlet.retrieval.errors import (
     UnknownDocumentError,
     shown,
 )
-from swiftlet.retrieval.index import Rows
+from swiftlet.retrieval.index import Rows, SearchParameters
 from swiftlet.retrieval.metadata.filters import Condition, Filter, first_without_values
 from swiftlet.retrieval.metadata.grouping import check_values
 from swiftlet.retrieval.milvus.collection import Collection
@@ -28,7 +28,7 @@ from swiftlet.retrieval.milvus.expressions import (
     with_values,
 )
 from swiftlet.retrieval.milvus.filter_fields import FilterFields
-from swiftlet.retrieval.milvus.found_rows import MOST_CANDIDATES, FoundRows, has_all
+from swiftlet.retrieval.milvus.found_rows import MOST_CANDIDATES, FoundRows
 from swiftlet.retrieval.milvus.schema import (
     AFTER,
     BEFORE,
@@ -74,18 +74,19 @@ class MilvusRows:
         """Scores (k,) and rows (k,), best first, as `VectorIndex.search`.
 
         k is less than `num_candidates` only if there are no more rows.
-
-        :raises InvalidArgumentError: When more candidates are wanted than the server gives.
         """
         asked = embedding, EMBEDDING, self._expression, num_candidates
-        fast = self._parameters.get(FAST, {})
+        most, growth = self._parameters.get(THOROUGH, {}), SearchParameters().growth(num_candidates)
+        fast = {
+            name: min(int(growth * value), most[name])
+            for name, value in self._parameters.get(FAST, {}).items()
+        }
         if "ef" in fast:  # a search visits at least as many nodes of the graph as it finds
             fast = {"ef": max(fast["ef"], min(num_candidates, MOST_CANDIDATES))}
         found = self._found_rows.search(*asked, fast)
-        num_candidates = min(num_candidates, MOST_CANDIDATES)
         if len(found) < num_candidates and self._parameters:
             # The lists that were visited have too few of these rows: visit all.
-            found = self._found_rows.search(*asked, self._parameters[THOROUGH])
+            found = self._found_rows.search(*asked, most)
         scores = np.array([hit.distance for hit in found], np.float32)
         rows = np.array([hit.id for hit in found], np.int64)
         if len(rows) < num_candidates:
@@ -101,7 +102,7 @@ class MilvusRows:
 
     def has_all(self, asked: int, found: int) -> bool:
         """As `SearchedRows.has_all`."""
-        return has_all(asked, found)
+        return found < asked
 
     def _with_missed(
         self, embedding: Embeddings, scores: Embeddings, rows: Rows

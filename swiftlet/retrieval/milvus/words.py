@@ -16,7 +16,7 @@ from swiftlet.retrieval.lexical.analysis import Analysis
 from swiftlet.retrieval.lexical.bm25 import query_vector, word_place
 from swiftlet.retrieval.lexical.index import Words, counted_words
 from swiftlet.retrieval.milvus.collection import Collection
-from swiftlet.retrieval.milvus.found_rows import FoundRows, has_all
+from swiftlet.retrieval.milvus.found_rows import FoundRows
 from swiftlet.retrieval.milvus.schema import PLACE, ROW, WITH_WORD, WORD_STATISTICS, WORDS
 from swiftlet.retrieval.servers.address import Address
 from swiftlet.retrieval.servers.words import MarkedWords
@@ -95,7 +95,7 @@ class MilvusWords:
 
     def has_all(self, asked: int, found: int) -> bool:
         """As `SearchedWords.has_all`."""
-        return has_all(asked, found)
+        return found < asked
 
     def parse(self, text: str) -> "MilvusWordQuery":
         """As `SearchedWords.parse`."""
@@ -131,7 +131,7 @@ class MilvusWordQuery(MarkedWords):
                 scores[np.searchsorted(rows, hit.id)] = hit.distance
         return scores
 
-    def _found(self, expression: str, wanted: int) -> Any:
+    def _found(self, expression: str, wanted: int) -> list[Any]:
         if not self._vector:
             return []
         return self._index.found_rows.search(self._vector, WORDS, expression, wanted, {})

@@ -23,14 +23,20 @@ from tests.swiftlet.servers.conftest import MILVUS, exists, make_foreign
 
 
 @MILVUS
-def test_a_search_is_refused_if_the_server_gives_too_few_passages(small_collection, monkeypatch):
-    # As if the server gave no more than 40 of the 89 passages.
+@pytest.mark.parametrize("condition", [None, {"length": {"lte": 8}}])
+def test_a_search_finds_more_passages_than_the_server_gives_at_once(
+    small_collection, small_searcher, monkeypatch, condition
+):
+    # As if the server gave no more than 20 of the 89 passages.
     for module in (found_rows, parts):
-        monkeypatch.setattr(module, "MOST_CANDIDATES", 40)
+        monkeypatch.setattr(module, "MOST_CANDIDATES", 20)
     with Searcher.open(small_collection, DEFAULT_ENCODER) as remote:
-        assert len(remote.search("ice", 10, mode="dense")) == 10
-        with pytest.raises(InvalidArgumentError, match="gives no more: ask for fewer documents"):
-            remote.search("ice", 60, mode="dense")
+        for mode in remote.modes:
+            found, expected = (
+                each.search("molten rock", 60, mode=mode, filter=condition)
+                for each in (remote, small_searcher)
+            )
+            assert [hit.document_id for hit in found] == [hit.document_id for hit in expected]
 
 
 @MILVUS
