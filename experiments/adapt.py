@@ -7,10 +7,13 @@ in --work, and an interrupted experiment goes on. Writes docs/results/adapt.json
 four hours on 2 cores, one for each of two runs at a time.
 """
 
+import json
 import os
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from statistics import fmean
 from tempfile import TemporaryDirectory
@@ -42,20 +45,22 @@ GUARDS = ["scifact", "covid-qa", "boolq"]
 WORDS = "BM25"
 STUDENTS = {"two layers": DEFAULT_QUERY_ENCODER, "look-up": LOOKUP_QUERY_ENCODER}
 START = {WORDS: DEFAULT_ENCODER, "document encoder": DEFAULT_ENCODER, **STUDENTS}
-SENTENCES, JUDGED, PAIR = "sentences", "judged queries", "both encoders"
+SENTENCES, PHRASES = "sentences", "sentences and key phrases"
+JUDGED, PAIR = "judged queries", "both encoders"
 # Judged queries, and the scores of the document encoder.
 SOFT: dict[str, dict[str, Any]] = {
     "soft targets by KL": {"ranking": 1.0},
     "soft targets by margins": {"ranking": 1.0, "ranking_loss": "margin_mse"},
 }
 METHODS = {
-    "two layers": [SENTENCES, JUDGED, *SOFT, PAIR],
-    "look-up": [SENTENCES, JUDGED, PAIR],
+    "two layers": [SENTENCES, PHRASES, JUDGED, *SOFT, PAIR],
+    "look-up": [SENTENCES, PHRASES, JUDGED, PAIR],
 }
 RECIPE = Path(__file__).parents[1] / "training" / "recipes" / "own-corpus.toml"
 STEPS, SETTINGS = 60, {"optimiser.precision": "bf16"}
 OF_STUDENT = {"look-up": {"optimiser.learning_rate": OF_LOOKUP["learning_rate"]}}
 SEEDS = (0, 1, 2)
+PHRASE_WORDS = 5
 
 
 def main() -> None:
@@ -106,8 +111,10 @@ def figures_of(data: Path, work: Path, target: str, system: str, seed: int) -> F
         began = process_time()
         if method:
             judged = texts.training[0]
-            if method in (SENTENCES, PAIR):
+            if method in (SENTENCES, PHRASES, PAIR):
                 texts = known_items(index, Path(working), seed)
+            if method == PHRASES:
+                shorten(Path(texts.training[0].queries))
             adaptation = Adaptation(
                 encoder, DEFAULT_ENCODER, progress=Stages(), seed=seed, settings=SOFT.get(method)
             )
@@ -128,6 +135,17 @@ def figures_of(data: Path, work: Path, target: str, system: str, seed: int) -> F
             of_modes = values(name, read[name]())
             guards[name] = {mode: fmean(each.values()) for mode, each in of_modes.items()}
         return {"seconds": seconds, "values": values(target, test), "guards": guards}
+
+
+def shorten(sentences: Path) -> None:
+    """Make every second sentence of a file the key phrase of its rarest words, in their order."""
+    rows = [json.loads(line) for line in sentences.read_text("utf-8").splitlines()]
+    counts = Counter(chain.from_iterable({*row["text"].casefold().split()} for row in rows))
+    for row in rows[::2]:
+        words = row["text"].split()
+        places = sorted(range(len(words)), key=lambda place: counts[words[place].casefold()])
+        row["text"] = " ".join(words[place] for place in sorted(places[:PHRASE_WORDS]))
+    sentences.write_text("\n".join(map(json.dumps, rows)), "utf-8")
 
 
 def trained(

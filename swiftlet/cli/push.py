@@ -38,8 +38,8 @@ def push(
     bulk_insert: Annotated[
         str | None,
         typer.Option(
-            help="A folder or s3://BUCKET/PATH that the Milvus server reads, too: it inserts "
-            "Parquet files, which are written there, instead of requests.",
+            help="Send passages as Parquet files instead of in requests, through a folder or "
+            "s3://BUCKET/PATH that the Milvus server reads.",
             metavar="PLACE",
         ),
     ] = None,

@@ -8,7 +8,7 @@ from typing import get_args
 
 import numpy as np
 
-from swiftlet.indexing.milvus.bulk_insert import BulkInsert, Place
+from swiftlet.indexing.milvus.bulk_insert import BulkInsert, Place, await_tasks
 from swiftlet.indexing.milvus.rows import Row, rows_of, rows_without_embeddings, with_rows
 from swiftlet.indexing.milvus.vector_index import (
     MOST_VISITED,
@@ -149,13 +149,15 @@ class MilvusTarget(Target):
         self._fields = fields
         return len(hashes)
 
-    def create(self, source: Source, *, hybrid: bool) -> None:
+    def create(self, source: Source, progress: Progress, *, hybrid: bool) -> None:
         """As `Target.create`."""
         collection = self.collection
         self._again = False
         if hybrid:
             drop_words(WordCounts(self.address).collection)
         if collection.exists():
+            if not collection.is_lite():
+                await_tasks(collection, progress)
             collection.call("drop_collection", slow=True)
         with extra("milvus"):
             from pymilvus import DataType
@@ -198,9 +200,8 @@ class MilvusTarget(Target):
         if self._bulk is None:
             self._write(rest, done, progress)
         else:
-            for number in self._bulk.insert(rest, done):
+            for number in self._bulk.insert(rest, done, progress):
                 done += number
-                progress.advance(number)
                 self.set_state(f"{done}")
         collection.call("flush", slow=True)
 

@@ -106,7 +106,7 @@ class PostgresTarget(Target):
         self._mean_length = max(1.0, length / max(1, total))
         return total
 
-    def create(self, source: Source, *, hybrid: bool) -> None:
+    def create(self, source: Source, progress: Progress, *, hybrid: bool) -> None:  # noqa: ARG002
         """As `Target.create`; if it fails, an earlier index is as it was."""
         manifest, table = source.manifest, self.table
         exists = table.find() is not None

@@ -22,6 +22,7 @@ from swiftlet.retrieval.errors import (
     IndexServerError,
     IndexServerTimeoutError,
     InvalidArgumentError,
+    StorageError,
 )
 from swiftlet.retrieval.lexical.analysis import DEFAULT_LANGUAGE
 from swiftlet.retrieval.passages import encoder_text
@@ -35,6 +36,7 @@ _SAMPLE = 100
 _NEAREST = 10
 _SEED = 0
 _BLOCK_ROWS = 8_192
+_IN_BULK = " in bulk"
 _AGAIN = "interrupted: run the same command again to continue"
 
 
@@ -93,14 +95,15 @@ def push(
     loaded = load_encoder(encoder, source.manifest).reading("query")
     target = engine(address)
     if bulk_insert is not None:
-        target.insert_in_bulk(bulk_insert)
         # An interrupted push goes on in the same way: two ways could write a passage twice.
-        source = replace(source, identity=f"{source.identity} in bulk")
+        source = replace(source, identity=f"{source.identity}{_IN_BULK}")
     without_words = target.reason_against_words(source.manifest.details.get("language"))
     done = _done(target, source, index_type, overwrite=overwrite)
+    if bulk_insert is not None:
+        target.insert_in_bulk(bulk_insert)
     total = target.check(source, progress)
     if done is None:
-        target.create(source, hybrid=not without_words)
+        target.create(source, progress, hybrid=not without_words)
     try:
         target.write(source, total, done or 0, progress)
         target.index(total, index_type, progress)
@@ -109,7 +112,7 @@ def push(
         effort, recall = _tuned(target, loaded, source.embeddings())
     except KeyboardInterrupt:
         raise KeyboardInterrupt(_AGAIN) from None
-    except (IndexServerAwayError, IndexServerTimeoutError) as error:
+    except (IndexServerAwayError, IndexServerTimeoutError, StorageError) as error:
         raise type(error)(f"{error}; then the same command goes on where it was") from error
     target.set_state(COMPLETE, effort)
     return Pushed(total, recall, without_words)
@@ -131,6 +134,10 @@ def _done(
         if index_type is None or begun.index_type in (None, index_type):
             return int(begun.state)
         what = f"has an index of the type {begun.index_type}"
+    ways = [each.removesuffix(_IN_BULK) for each in (begun.source, source.identity)]
+    if what is None and ways[0] == ways[1]:
+        how = "with" if begun.source.endswith(_IN_BULK) else "without"
+        what = f"is what a push {how} --bulk-insert has begun: run that again"
     if not overwrite:
         raise InvalidArgumentError(
             f"{target.address} {what or 'is what another push has begun'}; choose another name or "

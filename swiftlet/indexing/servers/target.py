@@ -90,7 +90,7 @@ class Target(ABC):
         """
 
     @abstractmethod
-    def create(self, source: Source, *, hybrid: bool) -> None:
+    def create(self, source: Source, progress: Progress, *, hybrid: bool) -> None:
         """Make the collection, in the place of an earlier one."""
 
     @abstractmethod

@@ -24,10 +24,10 @@ OF_DOCUMENTS = [*OF_HITS, PASSAGES, BEFORE, AFTER, SECTIONS]
 
 MANIFEST, STATE, SOURCE = "swiftlet.manifest", "swiftlet.state", "swiftlet.source"
 PARAMETERS, FILTER_FIELDS = "swiftlet.parameters", "swiftlet.filter_fields"
-WORD_STATISTICS, INSERTING = "swiftlet.words", "swiftlet.inserting"
+WORD_STATISTICS = "swiftlet.words"
 """Properties of the collection: the manifest of its index, how many passages were pushed, which
-state of the index these are of, the parameters of searches, the fields that filters compare, what
-is known of the words of all passages together, and the tasks of a bulk insert by their files."""
+state of the index these are of, the parameters of searches, the fields that filters compare, and
+what is known of the words of all passages together."""
 
 FAST, THOROUGH = "fast", "thorough"
 """The parameters of searches that find enough, and of those that find everything."""
