@@ -552,7 +552,7 @@ def test_an_older_search_is_given_up_and_its_answer_never_shown(open_page: OpenP
             answer(route, "New")
 
     page = open_page(search=search)
-    with page.expect_event("requestfailed") as failed:
+    with page.expect_event("requestfailed", lambda each: each.method == "POST") as failed:
         with page.expect_request("**/search"):
             box(page).fill("old")
         box(page).fill("new")
