@@ -131,8 +131,8 @@ def measure(workplace: Workplace, variant: Variant) -> Variant:
         output = directory / "output.txt"
         status, written = workplace.processes.swiftlet(*command, output=output)
     log = workplace.log(variant)
-    collapse = verdict(log) if status == REFUSED else None
-    if status and collapse is None:
+    collapse = verdict(log)
+    if status and (status != REFUSED or collapse is None):
         raise SystemExit(f"{variant.name} failed: {written.strip().splitlines()[-1]}")
     tested, mixtures = _test(workplace.data, directory, variant.tested)
     record = {
@@ -147,11 +147,9 @@ def measure(workplace: Workplace, variant: Variant) -> Variant:
 
 
 def verdict(log: LoggedRun) -> str | None:
-    """The last kind of collapse that the last stage of a run logged."""
-    evaluations = log.of_kind("evaluation")
-    stage = [record for record in evaluations if record.stage == evaluations[-1].stage]
-    kinds = [record.values["collapse"] for record in reversed(stage)]
-    return next((kind for kind in kinds if kind != "none"), None)
+    """The kind of collapse in the last evaluation of a run; None if there is none."""
+    kind: str = log.of_kind("evaluation")[-1].values["collapse"]
+    return None if kind == "none" else kind
 
 
 def _stages(log: LoggedRun) -> Figures:
@@ -163,10 +161,11 @@ def _stages(log: LoggedRun) -> Figures:
         stage["evaluations"].append({name: values[name] for name in EVALUATED})
     for name, stage in stages.items():
         steps = [record for record in log.of_kind("step") if record.stage == name]
-        stage["losses"] = [[each.step for each in steps], [each.values["loss"] for each in steps]]
-        seconds = [each.values["seconds"] for each in steps]
-        passed = steps[-1].step - steps[0].step if steps else 0
-        stage["seconds_a_step"] = (seconds[-1] - seconds[0]) / passed if passed else None
+        passed = [each.step for each in steps]
+        stage["losses"] = [passed, [each.values["loss"] for each in steps]]
+        # The median, since the machine may have been stopped meanwhile.
+        paces = np.diff([each.values["seconds"] for each in steps]) / np.diff(passed)
+        stage["seconds_a_step"] = float(np.median(paces)) if len(paces) else None
     return stages
 
 
