@@ -15,8 +15,8 @@ from psycopg.types import TypeInfo
 from swiftlet.retrieval.servers.address import Address
 
 _CONNECT_SECONDS = 3
-# The server ends a statement whose client is gone. It compiles none, which takes longer than it
-# saves. It searches the graph until enough rows pass the filter.
+# The server ends a statement whose client is gone. It does not compile statements, because that
+# takes longer than it saves. It searches the graph until enough rows pass the filter.
 _SETTINGS = {
     "client_connection_check_interval": "1s",
     "jit": "off",
