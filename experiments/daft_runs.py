@@ -5,6 +5,7 @@ A run is a process of `swiftlet train`. An interrupted one goes on where it was.
 
 import hashlib
 import json
+import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -35,7 +36,7 @@ from training.data.validation_set import ValidationSet, validation_from
 from training.inputs import load_data, make_dual_encoder
 from training.logged_run import LoggedRun, read_training_log
 from training.loop.batch_encoder import BatchEncoder
-from training.loop.checkpoints import CHECKPOINT, STAGES, read_checkpoint
+from training.loop.checkpoints import BEST, CHECKPOINT, STAGES, read_checkpoint
 from training.loop.devices import make_accelerator
 from training.loop.embedding_cache import EmbeddingCache
 from training.loop.log import FILE_NAME as LOG_FILE
@@ -143,6 +144,9 @@ def measure(workplace: Workplace, variant: Variant) -> Variant:
         "mixtures": mixtures,
     }
     (directory / RECORD).write_text(json.dumps(_rounded(record)))
+    # All weights of all runs would fill a disk. The query encoder's are kept for the latencies.
+    for name in (CHECKPOINT, BEST, STAGES, "document_encoder", "onnx"):
+        shutil.rmtree(directory / "run" / name, ignore_errors=True)
     return variant
 
 
