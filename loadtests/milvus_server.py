@@ -12,6 +12,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import httpx
 import psutil
 
 from loadtests.command_line import LoadTestError
@@ -49,6 +50,13 @@ def _is_alive(process: psutil.Process) -> bool:
     try:
         return bool(process.status() != psutil.STATUS_ZOMBIE)
     except psutil.NoSuchProcess:
+        return False
+
+
+def _is_healthy(client: httpx.Client) -> bool:
+    try:
+        return client.get("/healthz").is_success
+    except httpx.HTTPError:
         return False
 
 
@@ -104,6 +112,32 @@ class MilvusServer:
                 self.kill()
                 raise LoadTestError(f"Milvus did not start ({self.problem}): {self.folder}")
             time.sleep(0.2)
+
+    def start_query_node(self) -> subprocess.Popen[bytes]:
+        """Start a second process of the whole server, which has a part of the passages.
+
+        The `environment` must name a Kafka, since the processes exchange messages.
+        """
+        (child,) = psutil.Process(self.process.pid if self.process else 0).children()
+        port = free_port()
+        changes = {
+            "ETCD_USE_EMBED": "false",
+            "METRICS_PORT": f"{port}",
+            "QUERYNODE_PORT": f"{free_port()}",
+        }
+        command = [child.exe(), "run", "querynode"]
+        with (self.folder / "log").open("ab") as log:
+            node = subprocess.Popen(
+                command, env=child.environ() | changes, cwd=child.cwd(), stdout=log, stderr=log
+            )
+        end = time.monotonic() + _SECONDS
+        with httpx.Client(base_url=f"http://127.0.0.1:{port}") as client:
+            while not _is_healthy(client):
+                if time.monotonic() > end or node.poll() is not None:
+                    node.kill()
+                    raise LoadTestError(f"the query node of Milvus did not start: {self.folder}")
+                time.sleep(0.2)
+        return node
 
     def kill(self) -> None:
         """End it and its child processes at once."""

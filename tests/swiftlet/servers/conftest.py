@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
+from confluent_kafka.admin import AdminClient
 from moto.server import ThreadedMotoServer
 from pyarrow.fs import FileSystem
 from pymilvus import DataType
@@ -26,6 +27,8 @@ _ALONE = [pytest.mark.soak, pytest.mark.xdist_group("milvus")]
 WHOLE = pytest.param("whole", marks=_ALONE)
 OBJECTS = pytest.param("objects", marks=_ALONE)
 """The whole server with its data in object storage, and not in a folder."""
+CLUSTER = pytest.param("cluster", marks=_ALONE)
+"""The whole server with Kafka for the messages between its processes."""
 
 BUCKET, _KEY = "a-bucket", "minioadmin"  # Milvus's own defaults
 MILVUS = pytest.mark.parametrize("server", ["lite", WHOLE], indirect=True, scope="session")
@@ -43,6 +46,8 @@ def server(
     kind, environment = request.param, {}
     if kind == "objects":
         kind, environment = "whole", request.getfixturevalue("object_storage")
+    elif kind == "cluster":
+        kind, environment = "whole", request.getfixturevalue("kafka")
     is_postgres = kind == "postgres"
     if reason := postgres_server.hindrance() if is_postgres else milvus_server.hindrance(kind):
         pytest.skip(reason)
@@ -74,6 +79,15 @@ def object_storage() -> Iterator[dict[str, str]]:
     storage.create_dir(BUCKET)
     yield settings
     server.stop()
+
+
+@pytest.fixture(scope="session")
+def kafka() -> Iterator[dict[str, str]]:
+    """librdkafka's own broker, which keeps messages in memory: its settings for Milvus."""
+    client = AdminClient({"test.mock.num.brokers": 1, "bootstrap.servers": "-"})
+    (broker,) = client.list_topics(timeout=30).brokers.values()
+    yield {"MQ_TYPE": "kafka", "KAFKA_BROKERLIST": f"{broker.host}:{broker.port}"}
+    client.poll(0)  # the broker lives as long as its client
 
 
 def in_bucket(settings: Mapping[str, str], path: str) -> str:

@@ -3,15 +3,19 @@
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import httpx
+import pytest
+from pymilvus import MilvusClient
 
 from swiftlet.encoders import DEFAULT_ENCODER
 from swiftlet.indexing.servers.push import push
 from swiftlet.retrieval.searcher import Searcher
-from tests.service.conftest import running
-from tests.swiftlet.servers.conftest import drop
+from swiftlet.retrieval.servers.address import Address
+from tests.service.conftest import Server, running
+from tests.swiftlet.servers.conftest import CLUSTER, drop
 
 KEY = "a-write-key-of-the-tests"
 HEADERS = {"Authorization": f"Bearer {KEY}"}
@@ -101,51 +105,90 @@ def test_without_its_collection_the_service_is_not_ready_and_says_so(server, sma
         until(lambda: client.post("/search", json={"query": "ice"}).status_code == 200)
 
 
+@contextmanager
+def asked(service: Server, expected: list[str]) -> Iterator[Counter[int]]:
+    """Ask a service all the time: its statuses. Each answer must be `expected`, or 503 or 504."""
+    answers: Counter[int] = Counter()
+    wrong: list[str] = []
+    stopped = threading.Event()
+
+    def ask() -> None:
+        with service.client() as client:
+            while not stopped.is_set():
+                answer = client.post("/search", json={"query": "molten rock", "top_k": 5})
+                answers[answer.status_code] += 1
+                if answer.status_code not in (503, 504) and ids_of(answer) != expected:
+                    wrong.append(answer.text)
+                time.sleep(0.01)
+
+    threads = [threading.Thread(target=ask) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    try:
+        until(lambda: answers[200] > 20)
+        yield answers
+        before = answers[200]
+        until(lambda: answers[200] > before + 20)
+    finally:
+        stopped.set()
+        for thread in threads:
+            thread.join()
+    assert not wrong
+
+
+def is_ready(service: Server) -> bool:
+    return httpx.get(f"{service.url}/health/ready").status_code == 200
+
+
 def test_searches_go_on_after_the_server_was_killed(server, small_index):
     address = server.address("killed")
     push(small_index, address, overwrite=True)
     with Searcher.open(address, DEFAULT_ENCODER) as searcher:
         expected = [hit.document_id for hit in searcher.search("molten rock", 5)]
-    answers: Counter[int] = Counter()
-    wrong: list[object] = []
-    stopped = threading.Event()
-
-    def ask(url: str) -> None:
-        with httpx.Client(base_url=url, timeout=30) as client:
-            while not stopped.is_set():
-                answer = client.post("/search", json={"query": "molten rock", "top_k": 5})
-                answers[answer.status_code] += 1
-                if answer.status_code == 200 and ids_of(answer) != expected:
-                    wrong.append(answer.json())
-                elif answer.status_code not in (200, 503, 504):
-                    wrong.append(answer.text)
-                time.sleep(0.01)
-
-    with running(address, index_token=address.token) as service:
-        threads = [threading.Thread(target=ask, args=[service.url]) for _ in range(2)]
-        for thread in threads:
-            thread.start()
-
-        def is_ready() -> bool:
-            return httpx.get(f"{service.url}/health/ready").status_code == 200
-
+    with (
+        running(address, index_token=address.token) as service,
+        asked(service, expected) as answers,
+    ):
         try:
-            until(lambda: answers[200] > 20)
             server.kill()
-            until(lambda: not is_ready())
+            until(lambda: not is_ready(service))
             refused = httpx.post(f"{service.url}/search", json={"query": "molten rock"})
             assert refused.status_code == 503
             assert "does not answer" in refused.json()["detail"]
             assert httpx.get(f"{service.url}/health/live").status_code == 200
-            server.start()
-            until(is_ready)
-            before = answers[200]
-            until(lambda: answers[200] > before + 20)
         finally:
-            if server.process is None:  # for the other tests
-                server.start()
-            stopped.set()
-            for thread in threads:
-                thread.join()
-    assert not wrong
+            server.start()  # also for the other tests
+        until(lambda: is_ready(service))
     assert answers[503] > 0
+
+
+@pytest.mark.parametrize("server", [CLUSTER], indirect=True, scope="session")
+def test_searches_go_on_without_half_of_the_nodes(server, small_index, small_searcher):
+    expected = [hit.document_id for hit in small_searcher.search("molten rock", 5, mode="dense")]
+    node = server.start_query_node()
+    try:
+        for number in range(4):
+            address = server.address(f"half_{number}")
+            push(small_index, address)
+            if is_at_the_second_node(address):
+                break
+        else:
+            pytest.fail("the second node has no collection")
+        with (
+            running(address, index_token=address.token) as service,
+            asked(service, expected) as answers,
+        ):
+            node.kill()
+            until(lambda: not is_ready(service))
+            assert answers[503] > 0
+            until(lambda: is_ready(service), seconds=120)
+    finally:
+        node.kill()
+        node.wait()
+
+
+def is_at_the_second_node(address: Address) -> bool:
+    """Whether the node that started last gives the answers of a collection."""
+    client = MilvusClient(f"http://{address.host}:{address.port}", token=address.token)
+    (replica,) = client.describe_replica(address.collection)
+    return {shard.shard_leader for shard in replica.shards} == {max(replica.group_nodes)}
