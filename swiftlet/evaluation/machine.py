@@ -36,9 +36,10 @@ def describe_machine(packages: Sequence[str], *, threads: str) -> str:
     for label, name in (("family", "cpu family"), ("model", "model")):
         if found := _cpu_field(name):
             processor += f", {label} {found}"
+    cores = available_processors()
     memory_gib = psutil.virtual_memory().total / 2**30
     return (
-        f"Machine: {processor} ({processor_kind()}), {available_processors()} cores, "
+        f"Machine: {processor} ({processor_kind()}), {cores} core{'s' * (cores != 1)}, "
         f"{memory_gib:.0f} GiB, "
         f"{platform.system()} {platform.machine()}. {', '.join(versions)}. Threads: {threads}."
     )
