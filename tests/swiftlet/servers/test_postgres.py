@@ -128,9 +128,14 @@ def test_a_search_ends_at_its_deadline_and_the_service_says_so(server, small_ind
             user=address.token.partition(":")[0], password=address.token.partition(":")[2],
         ) as other:  # fmt: skip
             other.execute("LOCK TABLE slow, slow_postings")
-            answer = client.post("/search", json=asked)
-            assert answer.status_code == 504
-            assert answer.json()["type"].endswith("index-server-timeout")
+            # On busy cores, the deadline can pass before the service asks the server.
+            problems = []
+            while "/docs#index-server-timeout" not in problems:
+                assert problems == ["/docs#deadline-passed"] * len(problems)
+                assert len(problems) < 5
+                answer = client.post("/search", json=asked)
+                assert answer.status_code == 504
+                problems.append(answer.json()["type"])
         assert client.post("/search", json=asked).status_code == 200
     with Searcher.open(address, DEFAULT_QUERY_ENCODER) as searcher:
         server.signal(signal.SIGSTOP)
