@@ -32,10 +32,8 @@ def hindrance(kind: str) -> str:
     """Why a server of this kind cannot be started here; empty if it can."""
     if find_spec(PACKAGES[kind]) is None:
         return f"the package {PACKAGES[kind]} is not installed"
-    if kind == "whole":
-        with socket.socket() as client:
-            if client.connect_ex(("127.0.0.1", _ETCD_PORT)) == 0:
-                return f"another server has the port {_ETCD_PORT}"
+    if kind == "whole" and _is_open(_ETCD_PORT):
+        return f"another server has the port {_ETCD_PORT}"
     return ""
 
 
@@ -44,6 +42,11 @@ def free_port() -> int:
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         return int(listener.getsockname()[1])
+
+
+def _is_open(port: int) -> bool:
+    with socket.socket() as client:
+        return client.connect_ex(("127.0.0.1", port)) == 0
 
 
 def _is_alive(process: psutil.Process) -> bool:
@@ -151,7 +154,9 @@ class MilvusServer:
         os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait(timeout=_SECONDS)
         self.process = None
-        while any(map(_is_alive, children)):  # its ports are free when it has ended
+        # The threads of a process that has ended may have its ports for some more seconds.
+        ports = [self.port, _ETCD_PORT] if self.kind == "whole" else [self.port]
+        while any(map(_is_alive, children)) or any(map(_is_open, ports)):
             time.sleep(0.05)
 
     def _answers(self) -> bool:
