@@ -12,6 +12,7 @@ from torch import nn
 
 from swiftlet.retrieval.errors import InvalidArgumentError
 from swiftlet.retrieval.text import normalise
+from training.model.attention import fastest_attention
 from training.model.errors import ModelError
 from training.model.loading import choose_max_tokens, find_model, load_model
 from training.model.lookup import is_lookup
@@ -117,7 +118,8 @@ class CrossEncoder(nn.Module):
 
     def forward(self, features: dict[str, torch.Tensor]) -> torch.Tensor:
         """The scores (n,) of tokenised pairs: any numbers, greater for more relevant texts."""
-        scores: torch.Tensor = self.model(**features).logits[:, 0]
+        with fastest_attention(features["input_ids"]):
+            scores: torch.Tensor = self.model(**features).logits[:, 0]
         return scores
 
     def save(self, directory: Path) -> None:

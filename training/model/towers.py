@@ -1,18 +1,18 @@
 """Towers: the language model and the pooling of a query or document encoder."""
 
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from swiftlet.retrieval.encoder import Role
 from swiftlet.retrieval.errors import InvalidArgumentError
 from swiftlet.retrieval.tokenizer import cleaning_for
+from training.model.attention import fastest_attention
 from training.model.errors import ModelError
 from training.model.loading import (
     choose_max_tokens,
@@ -32,8 +32,6 @@ if TYPE_CHECKING:
 DROPOUT = ("hidden_dropout_prob", "attention_probs_dropout_prob", "dropout", "attention_dropout")
 """The names of dropout probabilities in configurations."""
 
-# Up to this many tokens, training with fused attention is slower on CPUs than without.
-_SHORT = 64
 # A character of the private use area, which no vocabulary has.
 _UNKNOWN_CHARACTER = "\U000f0000"
 
@@ -161,7 +159,7 @@ class Tower(nn.Module):
             return found
         # With gradient checkpointing, both forward passes must use the same attention.
         again = self.encoder[0].auto_model.is_gradient_checkpointing
-        with nullcontext() if again else _attention(features["input_ids"]):
+        with nullcontext() if again else fastest_attention(features["input_ids"]):
             outputs: Tensor = self.encoder(dict(features))["sentence_embedding"]
         return outputs.flatten(1)
 
@@ -263,14 +261,6 @@ class NormalisedLinear(nn.Linear):
         """Map and normalise (…, in_features)."""
         normalised: Tensor = self.norm(super().forward(outputs))
         return normalised
-
-
-def _attention(input_ids: Tensor) -> AbstractContextManager[None]:
-    """Choose the attention kernel that trains fastest on texts of this length (n, tokens)."""
-    on_cpu = input_ids.device.type == "cpu"
-    if on_cpu and torch.is_grad_enabled() and input_ids.shape[1] <= _SHORT:
-        return sdpa_kernel(SDPBackend.MATH)
-    return nullcontext()
 
 
 def check_ranges(settings: TowerSettings) -> None:
