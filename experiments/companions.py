@@ -119,7 +119,7 @@ def collected(found: Mapping[tuple[str, int], Figures], jobs: int) -> Figures:
         "means": {name: fmean(rows[name][TARGET]["nDCG@10"].values()) for name in rows},
         "half": spreads,
         "seeds": max(seed for _, seed in found) + 1,
-        "base": BASE,
+        "optimiser": BASE["optimiser"],
         "start": START,
         "teacher": TEACHER,
     }
