@@ -4,7 +4,7 @@
 
 DATA and --work are as for experiments/hybrid.py; its indexes are used again. Finished runs are kept
 in --work, and an interrupted experiment goes on. Writes docs/results/adapt.json and its page. Takes
-four hours on 2 cores, one for each of two runs at a time.
+eight hours on 2 cores, one for each of two runs at a time.
 """
 
 import json
@@ -52,8 +52,12 @@ SOFT: dict[str, dict[str, Any]] = {
     "soft targets by KL": {"ranking": 1.0},
     "soft targets by margins": {"ranking": 1.0, "ranking_loss": "margin_mse"},
 }
+# Other shares of the initial weights than the recipe's, with the first seed.
+SHARES: dict[str, dict[str, Any]] = {
+    f"{PAIR}, average {share}": {"fine_tuning.average": share} for share in (0.0, 0.5, 0.7)
+}
 METHODS = {
-    "two layers": [SENTENCES, PHRASES, JUDGED, *SOFT, PAIR],
+    "two layers": [SENTENCES, PHRASES, JUDGED, *SOFT, PAIR, *SHARES],
     "look-up": [SENTENCES, PHRASES, JUDGED, PAIR],
 }
 RECIPE = Path(__file__).parents[1] / "training" / "recipes" / "own-corpus.toml"
@@ -75,7 +79,9 @@ def measure(data: Path, work: Path, jobs: int) -> Figures:
         hybrid.index_of(work / name, hybrid.collections(data)[name]())
     adapted = [f"{student}, {each}" for student, methods in METHODS.items() for each in methods]
     runs = [(target, system, 0) for target in TARGETS for system in START]
-    runs += [(target, each, seed) for seed in SEEDS for target in TARGETS for each in adapted]
+    for seed in SEEDS:
+        of_seed = [each for each in adapted if seed == 0 or each.partition(", ")[2] not in SHARES]
+        runs += [(target, each, seed) for target in TARGETS for each in of_seed]
     found = measured(partial(figures_of, data, work), runs, work, jobs)
     rows: dict[str, Figures] = {target: {} for target in TARGETS}
     for target, system, _ in runs:
@@ -111,7 +117,7 @@ def figures_of(data: Path, work: Path, target: str, system: str, seed: int) -> F
         began = process_time()
         if method:
             judged = texts.training[0]
-            if method in (SENTENCES, PHRASES, PAIR):
+            if method in (SENTENCES, PHRASES, PAIR, *SHARES):
                 texts = known_items(index, Path(working), seed)
             if method == PHRASES:
                 shorten(Path(texts.training[0].queries))
@@ -119,9 +125,9 @@ def figures_of(data: Path, work: Path, target: str, system: str, seed: int) -> F
                 encoder, DEFAULT_ENCODER, progress=Stages(), seed=seed, settings=SOFT.get(method)
             )
             encoder = adaptation.train(index, texts, Path(working))
-            if method == PAIR:
+            if method == PAIR or method in SHARES:
                 settings = {"seed": seed, "embedding_cache": work / "frozen", **SETTINGS}
-                settings |= OF_STUDENT.get(student, {})
+                settings |= OF_STUDENT.get(student, {}) | SHARES.get(method, {})
                 work = Path(working)
                 encoder, documents = trained(encoder, data / target, judged, settings, work)
             seconds = process_time() - began
