@@ -289,6 +289,8 @@ class Writing:
             next_look = perf_counter() + loaded.searcher.seconds_between_looks
             try:
                 loaded.searcher.refresh()
+                if problem:
+                    logger.info("changes are read again")
                 problem = ""
             except Exception as error:
                 # A reload may have just closed the searcher, which is no problem.

@@ -91,8 +91,8 @@ class Shards(EncodedCorpus):
         details, of = ordered[0][1].details, ordered[0][1].details["of"]
         if missing := [f"{n}" for n in range(1, of + 1) if n not in found]:
             raise InvalidArgumentError(
-                f"of {of} shards, {', '.join(missing)} {'is' if len(missing) == 1 else 'are'} "
-                "missing: encode or name them, too"
+                f"of {of} shards, number {', '.join(missing)} "
+                f"{'is' if len(missing) == 1 else 'are'} missing: encode or name them, too"
             )
         self.details = {name: value for name, value in details.items() if name not in _OF_SHARD}
         first = ordered[0][1]

@@ -187,7 +187,12 @@ def read_manifest(directory: Path, kind: str | None = None) -> Manifest:
         raise ManifestError(f"{path} cannot be read: {error.strerror}") from error
     manifest = _parse(path, content)
     if kind is not None and manifest.kind != kind:
-        raise ManifestError(f"{directory} is of kind {manifest.kind!r}, but {kind!r} is needed")
+        way_out = ""
+        if (manifest.kind, kind) == ("shard", "index"):
+            way_out = "; swiftlet index --from-shards SHARDS --out INDEX makes one of all shards"
+        raise ManifestError(
+            f"{directory} is of kind {manifest.kind!r}, but {kind!r} is needed{way_out}"
+        )
     return manifest
 
 

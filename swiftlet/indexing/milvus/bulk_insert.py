@@ -44,7 +44,7 @@ class Place:
             if _IS_ADDRESS.match(place):
                 files, path = fs.FileSystem.from_uri(place)
             else:
-                files, path = fs.LocalFileSystem(), str(Path(place).resolve())
+                files, path = fs.LocalFileSystem(), str(Path(place).resolve(strict=True))
             files.create_dir(path)
         except (*self._errors, ValueError) as error:
             reason = f"{error}".replace(place, self.name)

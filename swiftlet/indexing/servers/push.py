@@ -37,6 +37,7 @@ _NEAREST = 10
 _SEED = 0
 _BLOCK_ROWS = 8_192
 _IN_BULK = " in bulk"
+_OF_ANOTHER = "was begun by a push of another index, or of this one before it changed"
 _AGAIN = "interrupted: run the same command again to continue"
 
 
@@ -97,10 +98,9 @@ def push(
     if bulk_insert is not None:
         # An interrupted push goes on in the same way: two ways could write a passage twice.
         source = replace(source, identity=f"{source.identity}{_IN_BULK}")
+        target.insert_in_bulk(bulk_insert)
     without_words = target.reason_against_words(source.manifest.details.get("language"))
     done = _done(target, source, index_type, overwrite=overwrite)
-    if bulk_insert is not None:
-        target.insert_in_bulk(bulk_insert)
     total = target.check(source, progress)
     if done is None:
         target.create(source, progress, hybrid=not without_words)
@@ -140,8 +140,7 @@ def _done(
         what = f"is what a push {how} --bulk-insert has begun: run that again"
     if not overwrite:
         raise InvalidArgumentError(
-            f"{target.address} {what or 'is what another push has begun'}; choose another name or "
-            "pass --overwrite"
+            f"{target.address} {what or _OF_ANOTHER}; choose another name or pass --overwrite"
         )
     return None
 

@@ -36,9 +36,10 @@ _SCHEMES = {"milvus": "http", "milvus+tls": "https"}
 _CONNECT_SECONDS = 3.0
 _MOST_ROWS = 1_000
 _NOT_FOUND = 100
+_CHECK = ": check that it runs, the host, the port, and whether it has TLS (milvus+tls://)"
 _REFUSALS = ("UNAUTHENTICATED", "PERMISSION_DENIED")
 _REFUSING = ("auth check failure", "unauthenticated", "permission deny", "privilege")
-_NO_DATABASE = re.compile(r"database[: ]?\S* not (found|exist)")
+_NO_DATABASE = re.compile(r"database[: ]?\S* (does )?not (found|exist)")
 
 
 class Collection:
@@ -214,7 +215,7 @@ class Collection:
             return IndexServerTimeoutError(f"{self.address.server} has not answered in time")
         is_away = isinstance(error, self._away) or "Fail connecting" in f"{error}"
         if status == "UNAVAILABLE" or is_away or method == "connect":
-            hint = ": check that it runs, the host and the port" if method == "connect" else ""
+            hint = _CHECK if method == "connect" else ""
             return IndexServerAwayError(f"{self.address.server} does not answer{hint}")
         if code == _NOT_FOUND and self.is_open:
             return IndexServerAwayError(f"{self.address} has been removed")

@@ -18,7 +18,7 @@ from swiftlet.retrieval.milvus.collection import (
 from swiftlet.retrieval.milvus.filter_fields import FilterFields
 from swiftlet.retrieval.milvus.found_rows import FoundRows
 from swiftlet.retrieval.milvus.parts import MilvusParts, MilvusRows, MilvusStore
-from swiftlet.retrieval.milvus.schema import FAST, NUMBER
+from swiftlet.retrieval.milvus.schema import FAST, MANIFEST, NUMBER
 from swiftlet.retrieval.milvus.words import MilvusWords, WordCounts, WordStatistics
 from swiftlet.retrieval.parts import SearchParts
 from swiftlet.retrieval.servers.address import Address
@@ -82,7 +82,7 @@ class MilvusIndex:
     def close(self) -> None:
         """As `IndexSource.close`."""
 
-    def _look(self) -> tuple[int, object, int]:
+    def _look(self) -> tuple[int, Mapping[str, str], int]:
         """What changes when the collection does."""
         description = self.collection.description()
         size = self.collection.count()
@@ -94,20 +94,22 @@ class MilvusIndex:
         A server that has lost some of its nodes answers before it has loaded their passages: with
         2.3.5, it found nothing for 12 s.
 
-        :raises IndexServerError: While the server has fewer passages than before, for a minute at
-            most, since others may have deleted some meanwhile.
+        :raises IndexServerError: While the same collection has fewer passages than before, for a
+            minute at most, since others may have deleted some meanwhile.
         """
         self.collection.call("load_collection", slow=True)
-        collection_id, _, size = self._look()
-        before_id, _, before = self._seen
+        collection_id, properties, size = self._look()
+        before_id, before_properties, before = self._seen
         self._answers_since = self._answers_since or monotonic()
         if (
             collection_id == before_id
+            and properties[MANIFEST] == before_properties[MANIFEST]
             and size < before
             and monotonic() < self._answers_since + _SECONDS_TO_LOAD
         ):
             raise IndexServerError(
-                f"{self.collection.address} has {size} of {before} passages since it was away"
+                f"{self.collection.address} has {size} of {before} passages since it was "
+                f"away; searches go on with fewer after {_SECONDS_TO_LOAD:.0f} s"
             )
 
     def _open(self) -> None:

@@ -272,8 +272,8 @@ class Table:
             return IndexServerAwayError(f"{server} {what}")
         if "ssl" in message.lower():
             return InvalidArgumentError(
-                f"there is no connection to {server} with this TLS ({reason}): check PGSSLMODE and "
-                "PGSSLROOTCERT"
+                f"there is no connection to {server} with this TLS "
+                f"({reason.rstrip(': ')}): check the port, PGSSLMODE and PGSSLROOTCERT"
             )
         if not refused:
             return IndexServerAwayError(

@@ -14,6 +14,7 @@ ADDRESSES = "milvus://HOST:PORT/COLLECTION, or postgresql://HOST:PORT/DATABASE/T
 _PLACE = r"://(?P<host>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):(?P<port>[0-9]{1,5})"
 _SECRET = re.compile("//.*@")
 _NAME = r"[A-Za-z_][A-Za-z0-9_]"
+_CHARACTERS = "characters of A-Z, a-z, 0-9 and _, the first of which is no digit"
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +32,7 @@ _FORMS = {
             rf"(?:/(?P<database>{_NAME}{{0,254}}))?/(?P<collection>{_NAME}{{0,254}})"
         ),
         "milvus://HOST:PORT/COLLECTION is expected, such as milvus://localhost:19530/papers, with "
-        "a port up to 65535 and a name of letters, digits and _",
+        f"a port up to 65535 and a name of at most 255 {_CHARACTERS}",
     ),
     # A server cuts names off after 63 bytes; those of indexes are longer than that of their table.
     "postgresql": _Form(
@@ -41,7 +42,7 @@ _FORMS = {
         ),
         "postgresql://HOST:PORT/DATABASE/TABLE is expected, such as "
         "postgresql://localhost:5432/library/papers, with a port up to 65535 and a table of at "
-        "most 40 letters, digits and _",
+        f"most 40 {_CHARACTERS}",
     ),
 }
 _ENGINES = {

@@ -120,7 +120,9 @@ def test_shards_that_do_not_belong_together_are_refused(
         swiftlet.encode(place, tmp_path / name, shard=shard, **options)
         with pytest.raises(InvalidArgumentError, match=f"are of different {name}"):
             swiftlet.Shards([*alike, tmp_path / name])
-    with pytest.raises(InvalidArgumentError, match="of 3 shards, 3 is missing: encode or name"):
+    with pytest.raises(
+        InvalidArgumentError, match="of 3 shards, number 3 is missing: encode or name"
+    ):
         swiftlet.Shards(alike)
     with pytest.raises(InvalidArgumentError, match="are the same shard: leave one of them out"):
         swiftlet.Shards([shards, shards / "2"])

@@ -287,5 +287,5 @@ def test_a_name_that_an_index_of_the_server_needs_is_named_if_it_is_taken(server
 
 def test_a_server_without_tls_is_named_if_tls_is_demanded(server, small_collection, monkeypatch):
     monkeypatch.setenv("PGSSLMODE", "require")
-    with pytest.raises(InvalidArgumentError, match=r"with this TLS .*: check PGSSLMODE"):
+    with pytest.raises(InvalidArgumentError, match=r"with this TLS .*: check the port, PGSSLMODE"):
         swiftlet.open(small_collection)
