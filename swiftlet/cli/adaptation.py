@@ -43,7 +43,7 @@ from training.distillation.teacher import load_encoder as load_query_encoder
 from training.distillation.texts import read_query_texts
 from training.errors import TrainingStoppedError
 from training.loop.checkpoints import CHECKPOINT
-from training.loop.devices import processes
+from training.loop.devices import check_single_process
 from training.loop.log import TrainingProgress
 from training.model.exported import is_exported, is_exported_lookup
 from training.model.towers import Tower, TowerSettings
@@ -92,8 +92,7 @@ class Adaptation:
         :raises EmbeddingSpaceMismatch: When it is of another space than the document encoder.
         :raises CollectionError: When a query log is bad or empty.
         """
-        if processes().num_processes > 1:
-            raise InvalidArgumentError("an adaptation runs in one process, not under torchrun")
+        check_single_process("an adaptation runs")
         self._student, self._teacher, self._queries = student, document_encoder, tuple(queries)
         self._progress, self._seed, self._settings = progress, seed, dict(settings or {})
         self._name = _name(student)

@@ -1,5 +1,6 @@
 """The processes and devices of a run, and the errors when their memory is full."""
 
+import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,6 +11,7 @@ from accelerate import Accelerator, PartialState
 from accelerate.state import AcceleratorState
 from accelerate.utils import parse_flag_from_env
 
+from swiftlet.retrieval.errors import InvalidArgumentError
 from training.errors import RecipeError, TrainingStoppedError
 from training.loop.checkpoints import last_checkpoint
 from training.recipes.settings import FloatingPoint
@@ -27,6 +29,18 @@ def processes() -> PartialState:
 def is_main_process() -> bool:
     """Whether this is the process that writes files and prints."""
     return bool(processes().is_main_process)
+
+
+def check_single_process(what: str) -> None:
+    """Refuse to run in one of several processes, before they form a group.
+
+    A process that left a group which still forms would fail the others.
+
+    :param what: What runs in one process, as the start of a sentence.
+    :raises InvalidArgumentError: When torchrun started several.
+    """
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        raise InvalidArgumentError(f"{what} in one process, not under torchrun")
 
 
 def make_accelerator(precision: FloatingPoint, batch_size: int) -> Accelerator:

@@ -5,8 +5,7 @@ from pathlib import Path
 
 import torch
 
-from swiftlet.retrieval.errors import InvalidArgumentError
-from training.loop.devices import make_accelerator, memory_errors, processes
+from training.loop.devices import check_single_process, make_accelerator, memory_errors
 from training.loop.log import TrainingLog, TrainingProgress
 from training.loop.loop import TrainingLoop
 from training.loop.run_directory import publish_run, run_directory
@@ -48,8 +47,7 @@ def train_reranker(
     :raises RetrievalError: When the recipe, its data, its model or `out` are invalid, or the run
         cannot continue: see `training.errors`.
     """
-    if processes().num_processes > 1:
-        raise InvalidArgumentError("a cross-encoder trains in one process, not under torchrun")
+    check_single_process("a cross-encoder trains")
     size = recipe.optimiser.micro_batch_size or recipe.optimiser.batch_size
     advice = f"lower optimiser.micro_batch_size (now {size}), which --resume allows"
     with (

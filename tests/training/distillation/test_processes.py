@@ -73,5 +73,6 @@ def test_an_adaptation_in_several_processes_is_refused(on_index: list[str], tmp_
     options = ["--student", encoder, "--encoder", encoder, "--out", tmp_path / "adapted"]
     started = side_by_side(2, "adapt", index, *options, folder=tmp_path)
     assert [command.wait() for command in started] == [2, 2]
-    assert started[0].refusal == "an adaptation runs in one process, not under torchrun"
+    refusal = "an adaptation runs in one process, not under torchrun"
+    assert [command.refusal for command in started] == [refusal, refusal]
     assert not (tmp_path / "adapted").exists()
