@@ -119,13 +119,17 @@ def _cached(recipe: Recipe, num_passages: int) -> tuple[int, int]:
 
 
 def _activation_bytes(recipe: Recipe, dual_encoder: DualEncoder, batch_size: int) -> int:
-    size = min(recipe.optimiser.micro_batch_size or batch_size, batch_size)
+    size = recipe.optimiser.texts_at_once
     precision = 2 if recipe.optimiser.precision == "fp32" else 1  # relative to 16 bits
+    passages = batch_size if recipe.negatives.samplers == ("in_batch",) else 2 * batch_size
     towers = (
-        (dual_encoder.query_tower, recipe.query_encoder),
-        (dual_encoder.document_tower, recipe.document_encoder),
+        (batch_size, dual_encoder.query_tower, recipe.query_encoder),
+        (passages, dual_encoder.document_tower, recipe.document_encoder),
     )
-    return sum(precision * size * _bytes_per_text(tower, settings) for tower, settings in towers)
+    return sum(
+        precision * min(size, texts) * _bytes_per_text(tower, settings)
+        for texts, tower, settings in towers
+    )
 
 
 def _bytes_per_text(tower: Tower, settings: TowerTable) -> int:

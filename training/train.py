@@ -112,7 +112,7 @@ def train(
         encoder = BatchEncoder(
             dual_encoder,
             accelerator,
-            micro_batch_size=settings.micro_batch_size or settings.batch_size,
+            micro_batch_size=settings.texts_at_once,
             embedding_cache=outputs,
         )
         # A resumed run has the untrained document encoder until its checkpoint is read.
@@ -123,8 +123,9 @@ def train(
             )
         teacher = None
         if recipe.loss.teacher_weight:
-            size = settings.micro_batch_size or settings.batch_size
-            teacher = LateInteraction(dual_encoder.document_tower, accelerator, size)
+            teacher = LateInteraction(
+                dual_encoder.document_tower, accelerator, settings.texts_at_once
+            )
         validator = Validator(validation, recipe.validation.sample, recipe.validation.factory)
         log = TrainingLog(out, tensorboard=recipe.tensorboard and accelerator.is_main_process)
         loop = TrainingLoop(
@@ -175,9 +176,8 @@ def keeps_documents(recipe: Recipe) -> bool:
 
 def memory_advice(recipe: Recipe) -> str:
     """Advice for the error message when memory runs out."""
-    size = recipe.optimiser.micro_batch_size or recipe.optimiser.batch_size
     return (
-        f"lower optimiser.micro_batch_size (now {size}) or set "
+        f"lower optimiser.micro_batch_size (now {recipe.optimiser.texts_at_once}) or set "
         "document_encoder.gradient_checkpointing, which --resume allows, or start again with a "
         "lower document_encoder.max_tokens or negatives.cache_fraction"
     )

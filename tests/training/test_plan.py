@@ -65,9 +65,13 @@ def test_gradient_checkpointing_needs_less_for_activations(plan: Any) -> None:
 
 def test_smaller_micro_batches_and_fewer_bits_need_less_for_activations(plan: Any) -> None:
     whole = plan().activation_bytes
-    assert plan(optimiser__micro_batch_size=2).activation_bytes == whole / 4
     assert plan(optimiser__precision="bf16").activation_bytes == whole / 2
     assert plan(optimiser__micro_batch_size=500).activation_bytes == whole
+    batch = plan(optimiser__micro_batch_size=8).activation_bytes
+    assert batch < whole
+    assert plan(optimiser__micro_batch_size=2).activation_bytes == batch / 4
+    # Without explicit negatives, a batch has half as many passages.
+    assert plan(negatives__samplers=["in_batch"]).activation_bytes == batch
 
 
 def test_a_recipe_that_could_not_run_is_refused(plan: Any, narrow: Path, tmp_path: Path) -> None:

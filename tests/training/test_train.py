@@ -315,7 +315,7 @@ def test_the_out_of_memory_error_names_the_settings_to_lower(
     )
     assert command.wait() == 2, command.text
     assert command.refusal == (
-        "memory ran out: lower optimiser.micro_batch_size (now 8) or set "
+        "memory ran out: lower optimiser.micro_batch_size (now 16) or set "
         "document_encoder.gradient_checkpointing, which --resume allows, or start again with a "
         "lower document_encoder.max_tokens or negatives.cache_fraction; there is no checkpoint yet"
     )

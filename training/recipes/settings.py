@@ -199,6 +199,11 @@ class Optimiser(Table):
     max_gradient_norm: Positive | None = 1.0
     precision: FloatingPoint = "fp32"
 
+    @property
+    def texts_at_once(self) -> int:
+        """The texts that a tower encodes at once; by default a positive and a negative a query."""
+        return self.micro_batch_size or 2 * self.batch_size
+
 
 class Alignment(Table):
     """[alignment]: the first stage of DAFT; the document language model is frozen (section 4).
