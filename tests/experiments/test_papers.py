@@ -15,7 +15,7 @@ from loadtests.results import Figures, page_of
 from swiftlet.encoders import DEFAULT_QUERY_ENCODER
 from swiftlet.retrieval.encoder import TOKENIZER_FILE
 from swiftlet.retrieval.tokenizer import Tokenizer
-from swiftlet.retrieval.types import Query
+from swiftlet.retrieval.types import Document, Query
 
 MACHINE = "A machine."
 
@@ -151,6 +151,25 @@ def test_a_rank_below_ten_counts_nothing_and_ties_count_against_a_passage() -> N
     assert long_documents.reciprocal_ranks(scores, judged) == [1 / 3, 1 / 2, 0]
 
 
+def test_only_the_best_by_bm25_are_re_ranked() -> None:
+    texts = ["a b c", *["a"] * 19, "a b", "a b c d"]
+    judged = Collection(
+        "", "", [Document(f"{n}", text) for n, text in enumerate(texts)],
+        [Query("q", "a b c")], {"q": {"0": 1}},
+    )  # fmt: skip
+
+    def shared(query: str, text: str) -> float:
+        return len({*query.split()} & {*text.split()})
+
+    best_first = np.array([range(len(texts), 0, -1)], dtype=float)
+    scores = long_documents.reranked(shared, best_first, judged)
+    assert [*scores[0]] == [3, *[1] * 19, -np.inf, -np.inf]
+    assert long_documents.reciprocal_ranks(scores, judged) == [1]
+    # Its passage is not among them.
+    scores = long_documents.reranked(shared, best_first[:, ::-1], judged)
+    assert long_documents.reciprocal_ranks(scores, judged) == [0]
+
+
 def test_the_page_of_long_documents_says_what_its_figures_say() -> None:
     rows = {name: [{"mean": each / 100, "half": 0.01} for each in row]
             for name, row in long_documents.PAPER.items()}  # fmt: skip
@@ -160,11 +179,13 @@ def test_the_page_of_long_documents_says_what_its_figures_say() -> None:
         "bytes": {n: 4 * s["dim"] * s.get("vectors", 1) for n, s in long_documents.SYSTEMS.items()},
         "seeds": 3, "minutes": dict.fromkeys(long_documents.SYSTEMS, 2.5),
         "settings": long_documents.SETTINGS, "source": "qmsum",
+        "of_cross": {"name": long_documents.CROSS, "reranked": 20, **long_documents.CROSS_SETTINGS},
         "counts": {"passages": 3000, "queries": 500, "trained_on": 1600},
     }  # fmt: skip
     page = page_of(Path("long-documents.json"), figures)
     assert "DE-384 falls by 27.2 (002: 27.2)" in page
     assert "ME-384 than DE-384: confirmed at every length" in page
+    assert "CROSS-ATTENTION is better than ME-384: confirmed at every length" in page
     for each in rows["ME-384"][:3]:
         each["mean"] = 0.1
     page = page_of(Path("long-documents.json"), figures)
