@@ -97,6 +97,7 @@ CROSS_SETTINGS: dict[str, Any] = {
     "optimiser": {
         "learning_rate": 1e-4,
         "batch_size": 16,
+        "micro_batch_size": 4,
         "warmup_steps": 10,
         "precision": "bf16",
     },
