@@ -408,12 +408,20 @@ class IndexAnswer(BaseModel):
     details: dict[str, Any] = Field(description="Further fields of the index's manifest.")
 
 
+class RerankerAnswer(BaseModel):
+    """The re-ranker in use."""
+
+    name: str
+    weight: float = Field(description="The weight of its scores beside those of the search.")
+
+
 class InfoAnswer(BaseModel):
     """The answer of `/info`."""
 
     embedding_space: str
     encoder: EncoderAnswer
     index: IndexAnswer
+    reranker: RerankerAnswer | None
     limits: Limits
     threads: int = Field(description="Queries searched at the same time.")
     stages: list[str] = Field(description="The stages of a search, as `Server-Timing` names them.")

@@ -55,7 +55,7 @@ def _refused_field(
             return error
         return InvalidRequestError(field, f"{field}: {error}")
     schema = {} if model is None else _properties(model).get(name, {})
-    expected = (schema.get("items", {}) if is_item else schema).get("description")
+    expected = (schema.get("items", schema) if is_item else schema).get("description")
     if expected is None:  # not one of the service's own fields
         field = shown(".".join(map(str, location)))
         return InvalidRequestError(field, f"{field}: {mistake['msg']}")

@@ -12,7 +12,7 @@ from starlette.responses import Response
 from service.context import STAGES
 from service.openapi import problems
 from service.problems import DeadlineError, QueueFullError
-from service.schemas import DocumentAnswer, EncoderAnswer, IndexAnswer, InfoAnswer
+from service.schemas import DocumentAnswer, EncoderAnswer, IndexAnswer, InfoAnswer, RerankerAnswer
 from service.state import LoadedIndex, ReadyService
 from swiftlet.retrieval.errors import UnknownDocumentError
 from swiftlet.retrieval.searcher import Searcher
@@ -69,6 +69,7 @@ async def info(service: ReadyService) -> InfoAnswer:
     """The index and the encoder in use, and the limits."""
     loaded = service.loaded
     searcher = loaded.searcher
+    reranker = searcher.reranker
     index, encoder = searcher.index_manifest, searcher.encoder_manifest
     return InfoAnswer(
         embedding_space=index.embedding_space,
@@ -93,6 +94,9 @@ async def info(service: ReadyService) -> InfoAnswer:
             recall=index.details.get("recall", {}),
             details=dict(index.details),
         ),
+        reranker=None
+        if reranker is None
+        else RerankerAnswer(name=reranker.name, weight=reranker.weight),
         limits=service.limits,
         threads=service.executor.threads,
         stages=list(STAGES),

@@ -28,23 +28,22 @@ def rerank_router(service: Service) -> APIRouter:
     """The route of a re-ranker."""
     limits = service.limits
     fields = RequestFields(limits)
-    bounded: Any = Field(
-        None,
-        min_length=1,
-        max_length=limits.max_reranked,
-        description=f"a list of 1 to {limits.max_reranked} texts",
-    )
+    bounded: Any = partial(Field, None, min_length=1, max_length=limits.max_reranked)
+    expected = f"a list of 1 to {limits.max_reranked} texts"
 
     class RerankRequest(RequestModel):
         """The body of `POST /rerank`: `documents` as Cohere, or `texts` as TEI has them."""
 
         query: Annotated[str, fields.query, Searchable]
-        documents: Annotated[list[str] | None, BeforeValidator(_texts_of)] = bounded
+        documents: Annotated[list[str] | None, BeforeValidator(_texts_of)] = bounded(
+            description=f"{expected}, or of objects with a text,"
+        )
         top_n: int | None = Field(None, ge=1, description="a whole number from 1, or null")
         return_documents: bool = Field(False, description="true or false")
-        texts: list[str] | None = bounded
+        texts: list[str] | None = bounded(description=expected)
         raw_scores: bool = Field(False, description="true or false")
         return_text: bool = Field(False, description="true or false")
+        timeout_ms: Annotated[int, fields.timeout_ms] = limits.timeout_ms
         model: str = Field("", description=_IGNORED)
         max_tokens_per_doc: int | None = Field(None, description=_IGNORED)
         truncate: bool | None = Field(None, description=_IGNORED)
@@ -71,7 +70,7 @@ def rerank_router(service: Service) -> APIRouter:
             raise InvalidRequestError(
                 "", "there is no re-ranker: start the service with SWIFTLET_RERANKER"
             )
-        texts, deadline = given[0], context.began + limits.timeout_ms / 1000
+        texts, deadline = given[0], context.began + asked.timeout_ms / 1000
         score = reranker.logit if asked.raw_scores else reranker.score
         # Other requests come between the parts; a short queue has room for fewer.
         num_parts = min(len(texts), max(1, service.executor.queue.max_waiting // 2))

@@ -73,6 +73,10 @@ class _Found(NamedTuple):
     cached: bool | None
 
 
+# A pair may take longer than expected. The search that was found is then answered so much later.
+_SECONDS_FOR_THE_LAST_PAIR = 0.05
+
+
 def search_router(service: Service) -> APIRouter:
     """The routes of one query."""
     limits = service.limits
@@ -312,14 +316,15 @@ async def _find_each(
                 f'{_MOST_SENTENCES} are highlighted in one request: ask for fewer, or for "words"',
             )
         expected_seconds += options.top_k * _SECONDS_PER_SENTENCE
-    deadline = context.began + options.timeout_ms / 1000
+    latest = deadline = context.began + options.timeout_ms / 1000
     reranker = loaded.searcher.reranker
     if isinstance(options, QueryOptions) and options.rerank and reranker is not None:
         expected_seconds += options.rerank.top_n * reranker.seconds
+        latest += _SECONDS_FOR_THE_LAST_PAIR
     completed = await service.executor.map(
         partial(_find, loaded, options, deadline),
         queries,
-        deadline=deadline,
+        deadline=latest,
         expected_seconds=expected_seconds,
         receive=request.receive,
     )

@@ -53,9 +53,9 @@ def evaluate(
         Path | None, typer.Option(help="TREC run to test the differences against.")
     ] = None,
     test: Annotated[
-        Literal["t", "wilcoxon", "randomisation"],
-        typer.Option(help="How differences are tested for significance."),
-    ] = "t",
+        Literal["t", "wilcoxon", "randomisation"] | None,
+        typer.Option(help="How differences are tested for significance.", show_default="t"),
+    ] = None,
     length_bin: Annotated[
         list[int] | None,
         typer.Option(
@@ -70,6 +70,10 @@ def evaluate(
     from swiftlet.evaluation.metrics import DEFAULT_METRICS
     from swiftlet.library.evaluation import evaluate as measure
 
+    if test is not None and against is None:
+        raise typer.BadParameter(
+            "it compares with a run: name one by --against", param_hint="--test"
+        )
     with ProgressBars() as progress:
         report = measure(
             target,
@@ -86,7 +90,7 @@ def evaluate(
             top_k=top_k,
             run_out=run_out,
             against=against,
-            test=test,
+            test=test or "t",
             length_bins=length_bin or (),
             allow_unknown=allow_unknown,
             progress=progress,

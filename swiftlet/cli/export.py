@@ -92,8 +92,7 @@ def export(
         from export.reranker_directory import export_reranker
         from export.router import export_router, is_router
         from export.verification import verify_encoder
-        from training.model.cross_encoder import is_cross_encoder
-        from training.model.loading import find_model
+        from training.model.loading import find_model, is_cross_encoder
     precisions = [value_of(option) for option in precision or ()]
     if is_cross_encoder(find_model(model)):
         of_encoders = {

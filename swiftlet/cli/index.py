@@ -172,9 +172,10 @@ def index(
     details = manifest.details
     # Near ties count: of identical passages, an exact search has others among the first ten.
     recall = details["recall"].get(FOUND, details["recall"]["recall@10"])
+    ties = " (scores within 1% count)" if FOUND in details["recall"] else ""
     output.print(
         f"[bold]{out}[/]: {count(details['num_documents'], 'document')}, "
         f"{count(details['num_passages'], 'passage')}, {details['factory']}, recall@10 "
-        f"{recall:.3f} against exact search",
+        f"{recall:.3f} against exact search{ties}",
         soft_wrap=True,
     )

@@ -21,7 +21,7 @@ from swiftlet.cli.options import (
     filter_of,
     value_of,
 )
-from swiftlet.cli.terminal import output
+from swiftlet.cli.terminal import output, print_note
 
 if TYPE_CHECKING:
     from swiftlet.retrieval.types import Hit
@@ -67,6 +67,8 @@ def search(
             min_score=min_score,
             rerank=rerank,
         )
+        if rerank is not None and searcher.reranker and searcher.reranker.weight == 0:
+            print_note("the re-ranker has the weight 0, so it does not change the order")
     _print_hits(result.hits, offset + 1)
     stages = zip(searcher.stage_names, result.stage_seconds, strict=True)
     output.print(

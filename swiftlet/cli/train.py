@@ -104,8 +104,8 @@ def _train_reranker(
     )
     if outcome.weight == 0:
         output.print(
-            "It is no better than the search, so keep the search: train on more judged queries, or "
-            "export a cross-encoder that was trained elsewhere",
+            "It is no better than the search, so it was not exported: keep the search, train on "
+            "more judged queries, or export a cross-encoder that was trained elsewhere",
             soft_wrap=True,
         )
         return

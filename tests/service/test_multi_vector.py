@@ -121,7 +121,7 @@ def test_the_document_encoder_is_refused_for_queries(folder: Path) -> None:
         ),
         (
             {"document_encoder__first_tokens": 33, "document_encoder__max_tokens": 32},
-            "first_tokens 33 is out of range: a text has at most max_tokens, 32",
+            "document_encoder.first_tokens 33 is out of range: a text has at most max_tokens, 32",
         ),
         (
             {"query_encoder__pooling": "first_tokens"},
@@ -131,7 +131,10 @@ def test_the_document_encoder_is_refused_for_queries(folder: Path) -> None:
             {"dual_encoder__projection": "none", "dual_encoder__layer_norm": True},
             "layer_norm belongs to a projection",
         ),
-        ({"dual_encoder__dim": 512, "dual_encoder__projection": "none"}, "width 384, not 512"),
+        (
+            {"dual_encoder__dim": 512, "dual_encoder__projection": "none"},
+            "without a projection it is the width of the encoders, 384",
+        ),
         ({"dual_encoder__dim": 512}, "dim is 512, but the document encoder is 384 wide"),
     ],
 )

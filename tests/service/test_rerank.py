@@ -1,5 +1,6 @@
 """Re-ranking over HTTP: searches, and scores of texts as Cohere and TEI have them."""
 
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -79,6 +80,19 @@ def test_a_search_whose_time_is_too_short_comes_without_the_reranker(
     assert all(hit["rerank_score"] is None for hit in found["hits"])
 
 
+def test_a_search_is_answered_if_a_pair_takes_longer_than_expected(
+    app: Application, searcher: Searcher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def slow(_query: str, _text: str) -> float:
+        time.sleep(0.41)
+        return 1.0
+
+    monkeypatch.setattr(searcher.reranker, "logit", slow)
+    asked = {"query": QUERY, "rerank": {"top_n": 4}, "timeout_ms": 400}
+    answer = app.ask("POST", "/search", json=asked)
+    assert (answer.status_code, answer.headers["x-reranked"]) == (200, "1")
+
+
 def test_documents_are_scored_as_by_cohere(app: Application, reranker: OnnxReranker) -> None:
     scores = [reranker.score(QUERY, text) for text in TEXTS]
     best_first = sorted(range(3), key=lambda place: -scores[place])
@@ -108,7 +122,13 @@ def test_texts_are_scored_as_by_tei(app: Application, reranker: OnnxReranker) ->
 @pytest.mark.parametrize(
     ("path", "body", "sentence"),
     [
-        ("/rerank", {"query": QUERY, "documents": []}, "a list of 1 to 5 texts is expected"),
+        ("/rerank", {"query": QUERY, "documents": []}, "a list of 1 to 5 texts, or of objects"),
+        ("/rerank", {"query": QUERY, "texts": [1]}, "texts[0] is 1; a list of 1 to 5 texts is"),
+        (
+            "/rerank",
+            {"query": QUERY, "documents": [{"title": "Bread"}]},
+            "documents[0] is an object; a list of 1 to 5 texts, or of objects with a text,",
+        ),
         ("/rerank", {"query": QUERY, "texts": ["a"] * 6}, "texts has 6 entries; a list of 1 to 5"),
         ("/rerank", {"query": " ", "texts": TEXTS}, "the query is empty"),
         ("/rerank", {"query": QUERY}, "give either documents or texts"),
@@ -157,6 +177,8 @@ def test_a_service_reranks_by_the_directory_that_is_set(
 ) -> None:
     server = start_server(reranker=reranker_directory)
     with server.client() as client:
+        used = client.get("/info").json()["reranker"]
+        assert used == {"name": searcher.reranker.name, "weight": searcher.reranker.weight}
         found = client.post("/search", json={"query": QUERY, "rerank": {"top_n": 9}}).json()
     best = searcher.search(QUERY, rerank=9).hits[0].document_id
     assert found["hits"][0]["document_id"] == best
@@ -178,6 +200,8 @@ def test_texts_are_scored_in_parts_if_the_queue_is_short(
 def test_texts_that_take_too_long_end_at_the_deadline(
     make_application: Make, searcher: Searcher
 ) -> None:
+    asked = {"query": QUERY, "texts": TEXTS * 30}
+    app = make_application(searcher)
+    assert app.ask("POST", "/rerank", json={**asked, "timeout_ms": 1}).status_code == 504
     app = make_application(searcher, Limits(timeout_ms=1))
-    answer = app.ask("POST", "/rerank", json={"query": QUERY, "texts": TEXTS * 30})
-    assert answer.status_code == 504
+    assert app.ask("POST", "/rerank", json=asked).status_code == 504

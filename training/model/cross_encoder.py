@@ -1,6 +1,5 @@
 """Cross-encoders: a transformer that reads a query and a text together and gives one score."""
 
-import json
 from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import dataclass
@@ -14,12 +13,16 @@ from swiftlet.retrieval.errors import InvalidArgumentError
 from swiftlet.retrieval.text import normalise
 from training.model.attention import fastest_attention
 from training.model.errors import ModelError
-from training.model.loading import choose_max_tokens, find_model, load_model
+from training.model.loading import (
+    choose_max_tokens,
+    find_model,
+    is_cross_encoder,
+    load_model,
+)
 from training.model.lookup import is_lookup
 from training.model.quiet import quiet
 from training.model.towers import DROPOUT, TowerSettings, check_ranges, keep_layers
 
-_HEAD = "ForSequenceClassification"
 _NEW = ("pooler.", "classifier.")
 """The weights that only a trained cross-encoder has."""
 _WEIGHT = "rerank_weight"
@@ -32,15 +35,6 @@ class Pair:
 
     query: str
     text: str
-
-
-def is_cross_encoder(folder: Path) -> bool:
-    """Whether a folder has a transformer with a head for classification."""
-    try:
-        names = json.loads((folder / "config.json").read_bytes()).get("architectures") or ()
-    except (OSError, ValueError, AttributeError):
-        return False
-    return any(str(name).endswith(_HEAD) for name in names)
 
 
 class CrossEncoder(nn.Module):

@@ -78,7 +78,8 @@ class DualEncoder(nn.Module):
         self.dim = dim or widths[1]
         if projection == "none" and self.dim != widths[1]:
             raise InvalidArgumentError(
-                f"without a projection dim must be the towers' width {widths[1]}, not {self.dim}"
+                f"dual_encoder.dim is {self.dim}, but without a projection it is the width of the "
+                f"encoders, {widths[1]}: set dual_encoder.projection to 'shared'"
             )
         if self.dim > widths[1]:
             raise InvalidArgumentError(

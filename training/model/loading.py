@@ -49,6 +49,15 @@ def find_model(model: str | Path) -> Path:
         ) from error
 
 
+def is_cross_encoder(folder: Path) -> bool:
+    """Whether a folder has a transformer with a head for classification."""
+    try:
+        names = json.loads((folder / "config.json").read_bytes()).get("architectures") or ()
+    except (OSError, ValueError, AttributeError):
+        return False
+    return any(str(name).endswith("ForSequenceClassification") for name in names)
+
+
 def load_model(
     folder: Path,
     *,
@@ -65,7 +74,7 @@ def load_model(
     :param attention: `eager` for plain attention; by default the fastest form of the model.
     :param config: Changes to the transformer's configuration. Keys that it lacks are ignored.
     :param trust_remote_code: Allow code that comes with the model to run.
-    :raises InvalidArgumentError: When `folder` holds no model.
+    :raises InvalidArgumentError: When `folder` holds no model, or a cross-encoder.
     :raises ModelError: When the model cannot be loaded, needs its own code, lacks weights, is
         no text encoder of the kind above, or has no fast tokenizer.
     """
@@ -81,6 +90,10 @@ def load_model(
         _check_modules(folder)
     elif not (folder / "config.json").is_file():
         raise InvalidArgumentError(f"{folder} has neither modules.json nor config.json: no model")
+    elif is_cross_encoder(folder):
+        raise InvalidArgumentError(
+            f"{folder} is a cross-encoder, which gives no embeddings: name an encoder"
+        )
     trust = {"trust_remote_code": trust_remote_code}
     model_arguments: dict[str, Any] = {"dtype": torch.float32}
     if attention is not None:

@@ -129,8 +129,8 @@ class Tower(nn.Module):
         max_tokens = choose_max_tokens(encoder, settings.max_tokens)
         if vectors_of(encoder) > max_tokens:
             raise InvalidArgumentError(
-                f"first_tokens {vectors_of(encoder)} is out of range: a text has at most "
-                f"max_tokens, {max_tokens}"
+                f"document_encoder.first_tokens {vectors_of(encoder)} is out of range: a text has "
+                f"at most max_tokens, {max_tokens}"
             )
         if settings.layers is not None:
             keep_layers(encoder[0].auto_model, settings.layers, folder)

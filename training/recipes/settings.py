@@ -118,6 +118,15 @@ class TowerTable(Table):
     trust_remote_code: bool = False
     gradient_checkpointing: bool = False
 
+    @model_validator(mode="after")
+    def _first_tokens_are_pooled(self) -> Self:
+        default = type(self).model_fields["first_tokens"].default
+        if self.first_tokens != default and self.pooling != "first_tokens":
+            raise ValueError(
+                "first_tokens is for several vectors: set pooling to 'first_tokens', too"
+            )
+        return self
+
     def settings(self) -> TowerSettings:
         """The settings as `training.model` takes them."""
         return TowerSettings(**self.model_dump(exclude={"gradient_checkpointing"}))

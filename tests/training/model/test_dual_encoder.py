@@ -64,7 +64,10 @@ def test_without_a_projection_widths_and_dim_must_be_equal(
     assert part_sizes(pair(narrow, narrow, projection="none"))["projection"] == 0
     with pytest.raises(InvalidArgumentError, match="24 wide and the document tower 32: without a"):
         pair(narrow, checkpoints["bert"], projection="none")
-    with pytest.raises(InvalidArgumentError, match="must be the towers' width 24, not 16"):
+    with pytest.raises(
+        InvalidArgumentError,
+        match="dim is 16, but without a projection it is the width of the encoders, 24",
+    ):
         pair(narrow, narrow, projection="none", dim=16)
 
 
