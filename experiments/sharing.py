@@ -58,6 +58,13 @@ SETTINGS: dict[str, Any] = {
     "validation": {"queries": 100, "max_passages": 2000},
     "collapse": {"stop": False},
 }
+# One step that changes nothing. The others have the same towers and projections as ADE then.
+BEFORE = "before training"
+BEGUN = ("SDE", "ADE", "ADE-SPL")
+NO_TRAINING: dict[str, Any] = {
+    "optimiser": {"learning_rate": 1e-12, "projection_learning_rate": 1e-12},
+    "fine_tuning": {"epochs": 0.001},
+}
 _DRAWN, _NEIGHBOURS = 400, 10
 
 
@@ -65,7 +72,8 @@ def main() -> None:
     raw = RESULTS / "sharing.json"
     work = hybrid.WORK.with_name("sharing")
     options = script_options(__doc__, data=Path, work=work, jobs=2, raw=raw)
-    runs = [(variant, seed) for seed in SEEDS for variant in VARIANTS]
+    runs: list[tuple[Any, ...]] = [(variant, seed) for seed in SEEDS for variant in VARIANTS]
+    runs += [(variant, seed, BEFORE) for seed in SEEDS for variant in BEGUN]
     measure = partial(figures_of, options.data.resolve(), options.work)
     found = measured(measure, runs, options.work, options.jobs)
     drawing = options.raw.with_suffix(".png")
@@ -80,6 +88,10 @@ def main() -> None:
             ["torch", "transformers", "onnxruntime"], threads=f"1 for each of {options.jobs} runs"
         ),
         "variants": of_variants,
+        "before": {
+            variant: _means([found[variant, seed, BEFORE] for seed in SEEDS])["values"]
+            for variant in BEGUN
+        },
         "settings": SETTINGS,
         "seeds": len(SEEDS),
         "paper": PAPER,
@@ -89,8 +101,9 @@ def main() -> None:
     print(write(options.raw, figures))
 
 
-def figures_of(data: Path, work: Path, variant: str, seed: int) -> Figures:
+def figures_of(data: Path, work: Path, variant: str, seed: int, state: str = "") -> Figures:
     """The metrics on each collection, how mixed the embeddings are, and the processor time."""
+    changes = NO_TRAINING if state == BEFORE else {}
     tower = {"model": f"{DEFAULT_QUERY_ENCODER}", "max_tokens": 128}
     content = {
         "recipe": "contrastive",
@@ -100,16 +113,18 @@ def figures_of(data: Path, work: Path, variant: str, seed: int) -> Figures:
         "document_encoder": tower,
         "dual_encoder": VARIANTS[variant],
         **SETTINGS,
+        **{name: {**SETTINGS[name], **table} for name, table in changes.items()},
     }
     began = process_time()
     pair = Pair.trained(variant, content)
     figures: Figures = {"seconds": process_time() - began, "values": {}}
-    for name in (SQUAD, *ZERO_SHOT):
+    for name in (SQUAD,) if state == BEFORE else (SQUAD, *ZERO_SHOT):
         embedded = pair.embedded(hybrid.collections(data)[name]())
         figures["values"][name] = evaluate(embedded.run(), embedded.collection.qrels, METRICS)
         if name == SQUAD:
             queries, documents = drawn(embedded.queries), drawn(embedded.documents)
-            np.savez(work / f"{variant}, {seed}.npz", queries=queries, documents=documents)
+            named = ", ".join((variant, f"{seed}", *filter(None, [state])))
+            np.savez(work / f"{named}.npz", queries=queries, documents=documents)
             figures["mixed"] = mixed(queries, documents)
     return figures
 

@@ -123,7 +123,7 @@ class Adaptation:
             f"the query encoder {self._name} is {'' if better else 'not '}adapted: nDCG@10 of "
             f"{figures['held_out']} held-out sentences, each a query for its document, was "
             f"{before:.3f}, and adapted {after:.3f} (p = {figures['p']:.1g})"
-            + (": searches of this index use it" if better else "")
+            + (": searches of this index use it; hybrid search was not tested" if better else "")
         )
         return put_query_encoder(encoder, index, {"query_encoder": figures}) if better else None
 
@@ -146,6 +146,8 @@ class Adaptation:
 
     def train(self, index: Path, texts: AdaptationTexts, working: Path) -> Path:
         """Train and export the encoder; an interrupted training goes on if the texts are the same.
+
+        It runs in the precision of the one that it begins with.
 
         :returns: The encoder directory, in `working`.
         :raises RetrievalError: When training or export fails.
@@ -173,6 +175,10 @@ class Adaptation:
             precisions=_PRECISIONS,
             overwrite=True,
         )
+        # A test on held-out queries judges it, so that it need not be as close to torch as int8
+        # must be otherwise.
+        if (precision := getattr(self._before, "precision", None)) in _PRECISIONS:
+            change_details(adapted, {"default_precision": precision})
         self._progress.begin("Comparing query encoders", None)
         return adapted
 
@@ -277,6 +283,8 @@ def adapt_to_index(
             tested = {mode: asdict(test) for mode, test in tests.items()}
             change_details(encoder, {"adaptation": tested})
             publish(encoder, out)
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt(_AGAIN) from None
         except RetrievalError:
             if not any(working.glob(f"run-*/{CHECKPOINT}")):
                 discard(working)

@@ -96,7 +96,7 @@ def test_the_findings_follow_from_the_figures(tmp_path: Path) -> None:
     assert "0.600 on the tests, better than 0.500 of plain" in page_with(0.6, 0.5)
     worse = page_with(0.5, 0.6)
     assert "0.500 on the tests, worse than 0.600 of plain" in worse
-    assert "`unaligned-in-batch` has the highest mean on the tests" in worse
+    assert "`unaligned-in-batch`, plain contrastive training, has the highest mean" in worse
     assert "0.500 on the tests, no different from 0.500 of plain" in page_with(0.5, 0.5)
 
 

@@ -74,6 +74,8 @@ def test_it_says_whether_to_use_it(adapted: tuple[Path, str], index: Path) -> No
     said = " ".join(printed.split())
     assert ("use it, as in: swiftlet serve" in said) == use
     assert ("keep what you have" in said) != use
+    before, after = (read_manifest(each, "encoder") for each in (LOOKUP_QUERY_ENCODER, out))
+    assert after.details["default_precision"] == before.details["default_precision"]
     found = swiftlet("search", index, "kalo", "--mode", "dense", "--encoder", out)
     assert found.exit_code == 0
 
@@ -119,6 +121,7 @@ def test_an_interrupted_adaptation_goes_on(
         patch.setattr("swiftlet.cli.adaptation.export_encoder", interrupt)
         result = swiftlet(*command)
     assert result.exit_code == INTERRUPTED
+    assert "run the same command again to continue" in result.output
     assert [path.name for path in tmp_path.iterdir()] == [".adapted.partial"]
     monkeypatch.setattr(
         "training.loop.loop.TrainingLoop.train", lambda *_: pytest.fail("trained again")

@@ -67,8 +67,7 @@ def test_it_learns_and_goes_on_to_search(
     assert losses[-1] < 0.8 * losses[0]
     best = read_manifest(tmp_path / "run", "model").details["best"]
     evaluations = records(tmp_path / "run", "evaluation")
-    assert best["best_ndcg@10"] == max(each["best_ndcg@10"] for each in evaluations)
-    assert best["best_ndcg@10"] >= best["ndcg@10"] >= best["searched_ndcg@10"] - 0.05
+    assert best["mean_ndcg@10"] == max(each["mean_ndcg@10"] for each in evaluations)
     assert evaluations[0]["searched_ndcg@10"] == best["searched_ndcg@10"]
     assert f"nDCG@10 {best['ndcg@10']:.4f} with weight {best['weight']}" in result.stdout
     advice = f"Next: swiftlet serve INDEX --reranker {tmp_path}/run/onnx/cross_encoder"
