@@ -88,12 +88,16 @@ def figures_of(data: Path, work: Path, runs: Path, target: str, seed: int) -> Fi
     if not (folder / "run" / "manifest.json").exists():
         recipe = parse_tables(RerankerRecipe, tables, RECIPE.name)
         train_reranker(recipe, folder / "run", resume=True, progress=Stages())
-    log = map(json.loads, (folder / "run" / "metrics.jsonl").read_text("utf-8").splitlines())
-    seconds = [each["seconds"] for each in log if each["kind"] == "evaluation"][-1]
+    text = (folder / "run" / "metrics.jsonl").read_text("utf-8")
+    *_, evaluated, ended = (
+        each for each in map(json.loads, text.splitlines()) if each["kind"] in {"evaluation", "end"}
+    )
+    held_out = {name: ended[name] for name in ("weight", "ndcg@10", "searched_ndcg@10")}
     reranker = folder / "reranker"
     export_reranker(folder / "run" / MODEL, reranker, precisions=["int8"], overwrite=True)
     values = {"hybrid": values_of(index, None, test), "re-ranked": values_of(index, reranker, test)}
-    return {"seconds": seconds, "values": values, **cost_of(index, reranker, test)}
+    cost = cost_of(index, reranker, test)
+    return {"seconds": evaluated["seconds"], "held_out": held_out, "values": values, **cost}
 
 
 def values_of(index: Path, reranker: Path | None, test: Collection) -> dict[str, float]:
@@ -134,6 +138,10 @@ def _of_target(runs: Sequence[Figures]) -> Figures:
         "mean": fmean(means),
         "half": (max(means) - min(means)) / 2,
         "p": paired_t_test(after, before).p_value,
+        "weights": [each["held_out"]["weight"] for each in runs],
+        "held_out_gain": fmean(
+            each["held_out"]["ndcg@10"] - each["held_out"]["searched_ndcg@10"] for each in runs
+        ),
         "minutes": fmean(each["seconds"] for each in runs) / 60,
         "ms_a_pair": fmean(each["ms_a_pair"] for each in runs),
         "pairs": fmean(each["pairs"] for each in runs),

@@ -210,7 +210,9 @@ def test_the_gain_of_a_reranker_is_judged_by_the_goal() -> None:
         values = {"hybrid": {"a": 0.5, "b": 0.7, "c": 0.6}, "re-ranked": {}}
         for place, (query, value) in enumerate(values["hybrid"].items()):
             values["re-ranked"][query] = value + gain + 0.001 * place
-        return {"seconds": 1800, "values": values, "ms_a_pair": 5.0, "pairs": 8}
+        held_out = {"weight": 0.3, "ndcg@10": 0.6, "searched_ndcg@10": 0.5}
+        cost = {"ms_a_pair": 5.0, "pairs": 8}
+        return {"seconds": 1800, "held_out": held_out, "values": values, **cost}
 
     found = {("squad-dev-v1.1", 0): figures(0.05), ("qmsum", 0): figures(0.01)}
     page = page_of(Path("reranking.json"), reranking.collected(found, 2) | {"machine": MACHINE})
@@ -220,6 +222,8 @@ def test_the_gain_of_a_reranker_is_judged_by_the_goal() -> None:
     )
     assert "| 0.6000 | 0.6510 | +0.0510 |" in squad
     assert squad.endswith("| reached |")
+    assert "qmsum: the weight 0.3 was chosen on queries held out" in page
+    assert "+0.1000." in page
     assert qmsum.endswith("| **missed** |")
 
 
@@ -237,5 +241,6 @@ def test_the_page_of_companions_names_the_best_row_and_the_gains() -> None:
     page = page_of(Path("companions.json"), companions.collected(found, 2) | {"machine": MACHINE})
     assert "The best row is DAFT, at 0.7095; the pair before training has 0.5095" in page
     assert "Against in-batch negatives alone: STAR +0.0500, TCT +0.0000, DAFT +0.2000" in page
+    assert "the training is too short to tell" in page
     assert "On top of DAFT: DAFT with STAR's negatives -0.2000" in page
     assert "worst seed is at most 0.0500" in page

@@ -448,6 +448,23 @@ def test_data_that_cannot_be_trained_on_are_named(fault: str, make: Make, tmp_pa
     assert not (tmp_path / "run").exists()
 
 
+def test_a_share_that_leaves_no_negative_leaves_no_directory(make: Make, tmp_path: Path) -> None:
+    negatives = {"samplers": ["uniform"], "per_query": 2, "teacher_share": 1e-9}
+    settings = make(recipe="contrastive", negatives=negatives)
+    message = refused(TrainingDataError, settings, tmp_path / "run")
+    assert "teacher_share leaves no negative" in message
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_split_is_refused_beside_queries_in_a_file(make: Make, tmp_path: Path) -> None:
+    folder = write_collection(tmp_path / "words")
+    (source,) = make(place=folder).data
+    changed = source.model_copy(update={"queries": f"{folder / 'queries.jsonl'}"})
+    settings = make(place=folder).model_copy(update={"data": (changed,)})
+    message = refused(CollectionError, settings, tmp_path / "run")
+    assert message.endswith("it is a file without splits, so qrels 'train' must be a file, too")
+
+
 def test_after_a_refusal_a_corrected_recipe_runs_in_the_same_directory(
     make: Make, tmp_path: Path
 ) -> None:

@@ -58,12 +58,20 @@ class DataSource:
     def qrels_path(self) -> Path | None:
         """The path of the qrels, if there are any.
 
-        :raises CollectionError: When a BEIR folder has no such split; the message lists its splits.
+        :raises CollectionError: When a BEIR folder has no such split, or there is no such file; the
+            message lists the splits.
         """
         if self.qrels is None:
             return None
         path = Path(self.qrels)
-        if len(path.parts) > 1 or is_dataset(path) or not self.queries_path.is_dir():
+        if len(path.parts) > 1 or is_dataset(path):
+            return path
+        if not self.queries_path.is_dir():
+            if not path.is_file() and not path.suffix:
+                raise CollectionError(
+                    self.queries_path,
+                    f"it is a file without splits, so qrels {self.qrels!r} must be a file, too",
+                )
             return path
         try:
             return qrels_path(self.queries_path, self.qrels)

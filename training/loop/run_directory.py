@@ -37,8 +37,8 @@ def run_directory(
     """Create `out` with the recipe in it, and lock it.
 
     A run without a checkpoint is started again. A run that ends before it writes anything, or whose
-    data are refused, leaves no directory. An overwritten run is restored if the new run ends before
-    its first checkpoint.
+    data are refused before a step is logged, leaves no directory. An overwritten run is restored if
+    the new run ends before its first checkpoint.
 
     :param may_change: Settings, as `table.setting`, that may change when a run is resumed.
     :param temporary: Directories in `out` that are of no use if the data are refused.
@@ -75,8 +75,9 @@ def run_directory(
             try:
                 yield
             except (CollectionError, TrainingDataError):
-                for name in () if (out / CHECKPOINT).is_dir() else temporary:
-                    shutil.rmtree(out / name, ignore_errors=True)
+                if not _has_steps(out):
+                    for name in (CHECKPOINT, BEST, LOG_FILE, *temporary):
+                        _remove(out / name)
                 raise
         except KeyboardInterrupt:
             if not (out / CHECKPOINT).is_dir():
@@ -154,6 +155,22 @@ def _restore_or_remove(earlier: Path, out: Path) -> None:
         else:
             shutil.rmtree(out, ignore_errors=True)
             earlier.rename(out)
+
+
+def _has_steps(out: Path) -> bool:
+    """Whether the log of a run has a step."""
+    log = out / LOG_FILE
+    return log.is_file() and any(
+        json.loads(line)["kind"] == "step" for line in log.read_text("utf-8").splitlines()
+    )
+
+
+def _remove(path: Path) -> None:
+    """Remove a file or a directory, if there is one."""
+    if path.is_dir():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def _remove_if_unused(out: Path) -> None:

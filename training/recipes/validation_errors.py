@@ -13,7 +13,15 @@ def describe_errors(
 
     :param name: Gives the user's name for `table.setting`.
     """
-    return "; ".join(_describe(found, model, name) for found in error.errors())
+    errors = error.errors()
+    # A list also counts as too short if an entry of it is bad.
+    places = [each["loc"] for each in errors]
+    return "; ".join(
+        _describe(found, model, name)
+        for found in errors
+        if found["type"] != "too_short"
+        or not any(place[: len(found["loc"])] == found["loc"] != place for place in places)
+    )
 
 
 def _describe(error: Any, model: type[BaseModel], name: Callable[[str], str]) -> str:

@@ -61,7 +61,7 @@ def plot_fidelity(found: Fidelity) -> "Figure":
                 "dimensions",
                 (Curve("enough", lengths, enough),),
                 x_label="words of the longest text",
-                title=f"enough for the first {found.rank}, by length",
+                title=f"enough for the first {found.rank}, each length alone",
                 markers=True,
                 y_limits=(0, None),
             )

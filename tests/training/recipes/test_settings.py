@@ -139,6 +139,12 @@ def test_contradicting_settings_are_refused(tables: dict[str, Any], fault: str) 
     assert fault in refusal(**tables)
 
 
+def test_a_list_with_a_bad_entry_is_not_called_empty() -> None:
+    message = refusal(data=[{"corpus": "c", "qrels": "q", "relevant_from": 0}])
+    assert "relevant_from is 0" in message
+    assert "entries" not in message
+
+
 def test_a_recipe_survives_being_kept_as_json() -> None:
     recipe = parse_recipe(content(query_encoder={"model": "q", "layers": [1]}), "r")
     assert Recipe.model_validate(recipe.model_dump(mode="json")) == recipe
