@@ -2,9 +2,10 @@
 
     python -m experiments.adapt --data DATA
 
-DATA and --work are as for experiments/hybrid.py; its indexes are used again. Finished runs are kept
-in --work, and an interrupted experiment goes on. Writes docs/results/adapt.json and its page. Takes
-eight hours on 2 cores, one for each of two runs at a time.
+DATA and --work are as for experiments/hybrid.py; its indexes are used again, and so are the
+re-rankers of experiments/reranking.py. Finished runs are kept in --work, and an interrupted
+experiment goes on. Writes docs/results/adapt.json and its page. Takes nine hours on 2 cores, one
+for each of two runs at a time.
 """
 
 import json
@@ -20,7 +21,7 @@ from tempfile import TemporaryDirectory
 from time import process_time
 from typing import Any
 
-from experiments import hybrid
+from experiments import hybrid, reranking
 from experiments.adaptation import Stages
 from experiments.runs import measured
 from export.encoder_directory import export_encoder
@@ -47,10 +48,12 @@ STUDENTS = {"two layers": DEFAULT_QUERY_ENCODER, "look-up": LOOKUP_QUERY_ENCODER
 START = {WORDS: DEFAULT_ENCODER, "document encoder": DEFAULT_ENCODER, **STUDENTS}
 SENTENCES, PHRASES = "sentences", "sentences and key phrases"
 JUDGED, PAIR = "judged queries", "both encoders"
-# Judged queries, and the scores of the document encoder.
+RERANKED = "soft targets of a cross-encoder"
+# Judged queries, and the scores of the document encoder, or of the cross-encoder of the same seed.
 SOFT: dict[str, dict[str, Any]] = {
     "soft targets by KL": {"ranking": 1.0},
     "soft targets by margins": {"ranking": 1.0, "ranking_loss": "margin_mse"},
+    RERANKED: {"ranking": 1.0},
 }
 # Other shares of the initial weights than the recipe's, with the first seed.
 SHARES: dict[str, dict[str, Any]] = {
@@ -81,7 +84,12 @@ def measure(data: Path, work: Path, jobs: int) -> Figures:
     runs = [(target, system, 0) for target in TARGETS for system in START]
     for seed in SEEDS:
         of_seed = [each for each in adapted if seed == 0 or each.partition(", ")[2] not in SHARES]
-        runs += [(target, each, seed) for target in TARGETS for each in of_seed]
+        runs += [
+            (target, each, seed)
+            for target in TARGETS
+            for each in of_seed
+            if target in reranking.EPOCHS or not each.endswith(RERANKED)
+        ]
     found = measured(partial(figures_of, data, work), runs, work, jobs)
     rows: dict[str, Figures] = {target: {} for target in TARGETS}
     for target, system, _ in runs:
@@ -121,8 +129,12 @@ def figures_of(data: Path, work: Path, target: str, system: str, seed: int) -> F
                 texts = known_items(index, Path(working), seed)
             if method == PHRASES:
                 shorten(Path(texts.training[0].queries))
+            soft = SOFT.get(method, {})
+            if method == RERANKED:
+                folder = work.with_name("reranking") / f"{target}, {seed}"
+                soft = soft | {"ranking_teacher": str(folder / "reranker")}
             adaptation = Adaptation(
-                encoder, DEFAULT_ENCODER, progress=Stages(), seed=seed, settings=SOFT.get(method)
+                encoder, DEFAULT_ENCODER, progress=Stages(), seed=seed, settings=soft
             )
             encoder = adaptation.train(index, texts, Path(working))
             if method == PAIR or method in SHARES:

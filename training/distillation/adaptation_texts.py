@@ -84,7 +84,7 @@ def _sentences(index: Path, seed: int, count: int) -> list[Sentence]:
 def _known_items(path: Path, sentences: Sequence[Sentence]) -> Judged:
     queries = [Query(str(number), each.text) for number, each in enumerate(sentences)]
     qrels = {str(number): {each.document_id: 1} for number, each in enumerate(sentences)}
-    return _written(path, queries, qrels)
+    return _written(path, queries, qrels).model_copy(update={"sentences": True})
 
 
 def _written(path: Path, queries: Sequence[Query], qrels: Qrels) -> Judged:

@@ -9,10 +9,11 @@ import torch
 from swiftlet.retrieval.embedding_space import check_embedding_space
 from swiftlet.retrieval.errors import InvalidArgumentError
 from swiftlet.retrieval.manifest import read_manifest
+from swiftlet.retrieval.reranker import OnnxReranker
 from training.distillation.judged import relevant_passages
-from training.distillation.neighbours import Neighbours
 from training.distillation.overlap import IndexComparison, Overlap
 from training.distillation.relevance import RelevanceTerm, Relevant
+from training.distillation.reranked import RerankedTargets
 from training.distillation.settings import LOOKUP, Distillation, Judged
 from training.distillation.student import Student
 from training.distillation.task import DistillationTask, OnIndex
@@ -92,9 +93,10 @@ def distill(
         served = TorchEncoder(student.tower, student, teacher.width, teacher.embedding_space)
         on_index: OnIndex = {}
         if comparison is not None:
-            if settings.ranking:
-                words = comparison.lexical
-                on_index["neighbours"] = Neighbours(comparison.index, words, settings.documents)
+            if settings.ranking_teacher is not None:
+                on_index["reranked"] = _reranked(settings, settings.ranking_teacher, comparison)
+            elif settings.ranking:
+                on_index["neighbours"] = comparison.neighbours(settings.documents)
             if relevant:
                 on_index["relevance"] = _relevance(settings, comparison, relevant, teacher, mixture)
         log = TrainingLog(out)
@@ -166,6 +168,24 @@ def _student(settings: Distillation, teacher: Teacher) -> Student:
             "that it was exported from, or name a look-up encoder as the student"
         )
     return Student.lookup(teacher.tower, settings.max_tokens)
+
+
+def _reranked(
+    settings: Distillation, reranker: str, comparison: IndexComparison
+) -> RerankedTargets:
+    queries = relevant_passages([j for j in settings.judged if not j.sentences], comparison)
+    if not queries:
+        raise InvalidArgumentError(
+            "ranking_teacher scores passages for judged queries, but there are none: pass them "
+            "with their qrels, or leave it out"
+        )
+    return RerankedTargets(
+        OnnxReranker.load(Path(reranker)),
+        comparison.neighbours(settings.documents),
+        comparison.store,
+        queries,
+        settings,
+    )
 
 
 def _relevance(

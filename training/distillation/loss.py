@@ -26,14 +26,22 @@ def ranking_loss(
 ) -> torch.Tensor:
     """How the student's scores of `documents` (m, width) differ from the teacher's, a scalar.
 
-    All rows have length 1, and `score_factor` multiplies all scores. "kl" is the mean KL divergence
-    of their softmaxes. This is the contrastive loss of DAFT (001, equation 5) with the teacher's
-    softmax in place of one relevant document, minus the constant entropy of that softmax.
-    "margin_mse" is the mean squared difference of their margins between any two documents
-    (Hofstätter et al., "Improving Efficient Neural Ranking Models with Cross-Architecture Knowledge
-    Distillation", 2020, section 3): half of it, since it is then the variance of the differences.
+    All rows have length 1, and `score_factor` multiplies all scores.
     """
     wanted, found = (score_factor * each @ documents.T for each in (teacher, student))
+    return divergence(found, wanted, kind)
+
+
+def divergence(found: torch.Tensor, wanted: torch.Tensor, kind: RankingLoss) -> torch.Tensor:
+    """How the scores (n, m) of m documents for n texts differ from the wanted ones, a scalar.
+
+    "kl" is the mean KL divergence of their softmaxes. This is the contrastive loss of DAFT (001,
+    equation 5) with the wanted softmax in place of one relevant document, minus the constant
+    entropy of that softmax. "margin_mse" is the mean squared difference of their margins between
+    any two documents (Hofstätter et al., "Improving Efficient Neural Ranking Models with
+    Cross-Architecture Knowledge Distillation", 2020, section 3): half of it, since it is then the
+    variance of the differences.
+    """
     if kind == "margin_mse":
         return (found - wanted).var(-1).mean()
     wanted, found = (functional.log_softmax(each, dim=-1) for each in (wanted, found))

@@ -25,6 +25,7 @@ from swiftlet.retrieval.manifest import Manifest, load_manifest
 from swiftlet.retrieval.parts import BaseParts, FixedIndex
 from swiftlet.retrieval.searcher import Searcher
 from swiftlet.retrieval.types import Query, Run
+from training.distillation.neighbours import Neighbours
 from training.distillation.settings import Judged
 from training.loop.log import TrainingProgress
 
@@ -67,7 +68,7 @@ class IndexComparison:
         self.index = open_index(directory, self.manifest.details)
         language = self.manifest.details.get("language")  # indexes had none at first
         self.lexical = LexicalIndex.open(directory / LEXICAL_FOLDER, language) if language else None
-        self._store = DocumentStore(directory / DOCUMENTS_FILE)
+        self.store = DocumentStore(directory / DOCUMENTS_FILE)
         self._owners = np.load(directory / PASSAGE_TO_DOCUMENT_FILE, allow_pickle=False)
 
     def measure(
@@ -106,6 +107,10 @@ class IndexComparison:
             found.append(Overlap(way, len(named), *_shares(*runs), **ndcg))
         return found
 
+    def neighbours(self, per_query: int) -> Neighbours:
+        """The best passages of a query by meaning, and by words if the index has them."""
+        return Neighbours(self.index, self.lexical, per_query)
+
     def judgements(self, judged: Judged) -> Judgements:
         """Read judged queries, and check that the index has their documents.
 
@@ -115,14 +120,14 @@ class IndexComparison:
         return match_judgements(
             read_queries(Path(judged.queries)),
             read_qrels(qrels),
-            lambda document_id: self._store.number_of(document_id) is not None,
+            lambda document_id: self.store.number_of(document_id) is not None,
             qrels_path=qrels,
             threads=1,
         )
 
     def rows_of(self, documents: Iterable[str]) -> NDArray[np.int64]:
         """The rows of all passages of documents of the index, ascending."""
-        found = [self._store.number_of(document_id) for document_id in documents]
+        found = [self.store.number_of(document_id) for document_id in documents]
         places = np.array([place for place in found if place is not None])
         spans = zip(self._first_rows[places], self._first_rows[places + 1], strict=True)
         return np.sort(np.concatenate([np.arange(*span) for span in spans]))
@@ -137,7 +142,7 @@ class IndexComparison:
         """Search an index of the same passages with an encoder of the same embedding space."""
         manifest = Manifest("encoder", encoder.dim, encoder.embedding_space, {}, "")
         parts = BaseParts(
-            encoder=encoder, index=index, passage_to_document=self._owners, store=self._store
+            encoder=encoder, index=index, passage_to_document=self._owners, store=self.store
         )
         return Searcher(FixedIndex(parts, self.manifest), manifest)
 

@@ -37,7 +37,8 @@ def _folder(model: str) -> Path:
 class Judged(BaseModel):
     """The paths of queries and of qrels for documents of the index.
 
-    `weight` is that of the contrastive term for these queries.
+    `weight` is that of the contrastive term for these queries. `sentences` says that they are
+    sentences of the documents.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
@@ -45,6 +46,7 @@ class Judged(BaseModel):
     queries: str
     qrels: str
     weight: Positive = 1.0
+    sentences: bool = False
 
 
 class Distillation(BaseModel):
@@ -67,6 +69,8 @@ class Distillation(BaseModel):
     :param distance: The squared Euclidean distance to the teacher's output before normalisation
         (004, section 2.2), or one minus the cosine.
     :param ranking: Weight of the ranking loss on the documents of `index`.
+    :param ranking_teacher: A re-ranker that `swiftlet export` wrote. Its scores are then the
+        targets of the ranking loss, of judged queries alone.
     :param documents: The number of passages per query in the ranking loss: as many of the teacher's
         best, and of the best by words.
     :param judged: Queries with judgements, which the student imitates the teacher on, too, and
@@ -99,6 +103,7 @@ class Distillation(BaseModel):
     index: str | None = None
     ranking: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
     ranking_loss: RankingLoss = "kl"
+    ranking_teacher: str | None = None
     documents: Count = 8
     score_factor: Positive = 20.0
     judged: tuple[Judged, ...] = ()
@@ -144,6 +149,8 @@ class Distillation(BaseModel):
                 "the average is with the initial weights, but a new projection has none: leave out "
                 "either of the two"
             )
+        if self.ranking_teacher is not None and not self.ranking:
+            raise ValueError("ranking_teacher is for the ranking term: give it a weight, ranking")
         if self.index is None:
             for name, given in (("the ranking term", self.ranking), ("judged", self.judged)):
                 if given:

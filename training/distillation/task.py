@@ -15,6 +15,7 @@ from training.distillation.batches import encode_by_length, length_bucketed_batc
 from training.distillation.loss import distance, ranking_loss
 from training.distillation.neighbours import Neighbours
 from training.distillation.relevance import RelevanceTerm
+from training.distillation.reranked import RerankedTargets
 from training.distillation.settings import Distillation
 from training.distillation.student import Student
 from training.distillation.teacher import Teacher
@@ -29,10 +30,12 @@ _FITTED_ON = 8192
 class OnIndex(TypedDict, total=False):
     """What a task does with an index.
 
-    `neighbours` are for the ranking loss, and `relevance` is the term of judged queries.
+    `neighbours` or `reranked` are for the ranking loss, and `relevance` is the term of judged
+    queries.
     """
 
     neighbours: Neighbours
+    reranked: RerankedTargets
     relevance: RelevanceTerm
 
 
@@ -54,6 +57,7 @@ class DistillationTask:
         self._student = student
         self._mixture = mixture
         self._neighbours = on_index.get("neighbours")
+        self._reranked = on_index.get("reranked")
         self._relevance = on_index.get("relevance")
         self._accelerator = accelerator
         self._shares = Shares(accelerator)
@@ -161,8 +165,11 @@ class DistillationTask:
         unit, found = (functional.normalize(each, dim=-1) for each in (teacher, outputs))
         if self._relevance is not None:
             losses["relevance"] = self._relevance.loss(texts, found, unit)
+        share = self._shares.of(len(texts))
+        if self._reranked is not None:
+            targets = gather_object(self._reranked.of(texts[share], unit[share]))
+            losses["ranking"] = settings.ranking * self._reranked.loss(found, targets)
         if self._neighbours is not None:
-            share = self._shares.of(len(texts))
             rows = gather_object([self._neighbours.rows(texts[share], unit[share])])
             losses["ranking"] = settings.ranking * ranking_loss(
                 found,

@@ -43,7 +43,7 @@ def distilled(teacher: Path, log: Path, out: Path, options: list[str], processes
     return out / "run"
 
 
-@pytest.mark.parametrize("kind", ["projection", "on index"])
+@pytest.mark.parametrize("kind", ["projection", "on index", "re-ranked"])
 @pytest.mark.parametrize("processes", [2, pytest.param(4, marks=pytest.mark.soak)])
 def test_several_processes_distil_as_one(
     kind: str,
@@ -52,11 +52,14 @@ def test_several_processes_distil_as_one(
     teacher: Path,
     log: Path,
     on_index: list[str],
+    reranker_directory: Path,
     tmp_path: Path,
 ) -> None:
     # Of a batch of five, each of four processes takes two texts, and the last none.
     student = ["--student", f"{checkpoints['electra']}", "--pooling", "mean"]
     options = student if kind == "projection" else ["--layers", "0", *on_index]
+    if kind == "re-ranked":
+        options += ["--set", f"ranking_teacher={reranker_directory}"]
     alone, together = (
         distilled(teacher, log, tmp_path / f"{count}", options, count) for count in (1, processes)
     )
