@@ -207,7 +207,13 @@ def _draw_layers(figures: Figures, path: Path) -> None:
     """Figure 6: mean nDCG@10 over the tests against latency."""
     tested = figures["tested"]
     points = [
-        QualityPoint(SETTINGS["layers"][name], ms, tested[name]["mean"]["mean"], series="DAFT")
+        QualityPoint(
+            SETTINGS["layers"][name],
+            ms,
+            tested[name]["mean"]["mean"],
+            series="DAFT",
+            half=tested[name]["mean"]["half"],
+        )
         for name, ms in figures["latencies"].items()
     ]
     label = "nDCG@10, mean over the tests"
@@ -236,7 +242,7 @@ def _draw_alignment(alignment: Figures, path: Path) -> None:
     ndcg = np.array([each["ndcg@10"] for each in evaluations])
     ends = {row["criterion"]: row["step"] for row in _stopping(alignment)}
     of_threshold = ends[f"δ = {DELTA_PER_DIMENSION:.3f} a dimension"]
-    of_plateau = ends["plateau of nDCG@10, 70 steps"]
+    of_plateau = ends["plateau of nDCG@10, 35 steps"]
     label = "step of the alignment"
     threshold = divergence_panel(
         [Curve("KL estimate", steps, kl)], threshold=DELTA_PER_DIMENSION,
@@ -244,6 +250,7 @@ def _draw_alignment(alignment: Figures, path: Path) -> None:
     )  # fmt: skip
     plateau = LinePanel(
         "nDCG@10", [Curve("nDCG@10", steps, ndcg)], x_label=label, markers=True,
-        title="plateau", moments=[] if of_plateau is None else [Moment(of_plateau, "stopped")],
+        title="plateau of 35 steps",
+        moments=[] if of_plateau is None else [Moment(of_plateau, "stopped")],
     )  # fmt: skip
     save_figure(plot_lines([threshold, plateau]), path)

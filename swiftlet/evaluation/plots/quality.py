@@ -34,7 +34,7 @@ _MARKER_POINTS = 6.0
 
 @dataclass(frozen=True, slots=True)
 class QualityPoint:
-    """The latency and quality of a model.
+    """The latency and quality of a model, which is drawn with a bar of `half` above and below.
 
     Points of one `series` are joined by a line, in order of latency; points without one are not.
     """
@@ -43,6 +43,7 @@ class QualityPoint:
     latency_ms: float
     quality: float
     series: str = ""
+    half: float = 0.0
 
 
 def plot_quality(
@@ -71,10 +72,11 @@ def plot_quality(
     names = list(dict.fromkeys(point.series for point in points))
     for name in names:
         members = sorted((p for p in points if p.series == name), key=lambda p: p.latency_ms)
-        axes.plot(
+        axes.errorbar(
             [point.latency_ms for point in members],
             [point.quality for point in members],
-            "o-" if name else "o",
+            [point.half for point in members],
+            fmt="o-" if name else "o",
             color=next(colours) if name else INK,
             linewidth=1.4,
             markersize=_MARKER_POINTS,

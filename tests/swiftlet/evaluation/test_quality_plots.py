@@ -36,6 +36,12 @@ def test_points_of_a_series_are_joined_in_order_of_latency():
     assert axes.get_ylabel() == "nDCG@10"
 
 
+def test_a_point_has_a_bar_of_half_above_and_below():
+    (axes,) = plot_quality([QualityPoint("a", 1.0, 0.5, half=0.1)]).axes
+    (bars,) = axes.collections
+    assert bars.get_segments()[0][:, 1].tolist() == pytest.approx([0.4, 0.6])
+
+
 @pytest.mark.parametrize("log_latency", [False, True])
 def test_names_cover_no_point_and_no_other_name(log_latency):
     figure = plot_quality(PAPER, log_latency=log_latency)
