@@ -86,7 +86,7 @@ def measure(data: Path, work: Path, jobs: int) -> Figures:
     runs = [(target, system, 0) for target in TARGETS for system in START]
     for seed, target, system in product(SEEDS, TARGETS, adapted):
         _, _, method = system.partition(", ")
-        if method == RERANKED and target not in reranking.EPOCHS:
+        if method == RERANKED and target not in reranking.TARGETS:
             continue
         if method not in SHARES or (seed == 0 and target == SHARES_ON):
             runs.append((target, system, seed))

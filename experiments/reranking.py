@@ -4,8 +4,7 @@
 
 DATA and --work are as for experiments/hybrid.py; its indexes are used again. Runs are kept in
 --runs, and an interrupted one goes on. With --seeds 1, only the first seed is run. Writes
-docs/results/reranking.json and its page. A run takes half an hour of one core for qmsum, and an
-hour and a half for squad-dev.
+docs/results/reranking.json and its page. A seed takes about an hour and a half of one core.
 """
 
 import json
@@ -16,11 +15,12 @@ from math import inf
 from pathlib import Path
 from statistics import fmean, median
 from time import perf_counter, process_time
+from typing import Any
 
 import swiftlet
 from experiments import hybrid
 from experiments.adaptation import Stages
-from experiments.runs import measured
+from experiments.runs import kept, measured
 from export.quality import Collection
 from export.reranker_directory import export_reranker
 from loadtests.command_line import script_options
@@ -35,8 +35,12 @@ from training.recipes.settings import parse_tables, read_tables
 from training.reranking.settings import RerankerRecipe
 from training.reranking.train import train_reranker
 
-# They have 6,105 and about 650 queries that the search answers, to learn from.
-EPOCHS = {"squad-dev-v1.1": 1, "qmsum": 4}
+# They have 6,105 and about 650 queries that the search answers, to learn from. The re-ranker of
+# each begins with that of the one before it, the first with the encoder that ships.
+TARGETS: dict[str, dict[str, Any]] = {
+    "squad-dev-v1.1": {"epochs": 1},
+    "qmsum": {"epochs": 2, "optimiser.learning_rate": 2e-5, "average": 0.5},
+}
 RECIPE = Path(__file__).parents[1] / "training" / "recipes" / "reranker.toml"
 SETTINGS = {"optimiser.precision": "bf16"}
 METRIC, TOP_N, DEADLINE_SECONDS, MOST = "nDCG@10", 20, 0.05, 100
@@ -49,25 +53,21 @@ def main() -> None:
     options = script_options(
         __doc__, data=Path, work=hybrid.WORK, runs=runs, seeds=3, jobs=2, raw=raw
     )
-    named = [(target, seed) for seed in range(options.seeds) for target in EPOCHS]
+    seeds = [(seed,) for seed in range(options.seeds)]
     measure = partial(figures_of, options.data.resolve(), options.work, options.runs.resolve())
-    found = measured(measure, named, options.runs, options.jobs)
-    print(write(options.raw, collected(found, options.jobs)))
+    found = measured(measure, seeds, options.runs, options.jobs)
+    print(write(options.raw, collected([*found.values()], options.jobs)))
 
 
-def collected(found: dict[tuple[str, int], Figures], jobs: int) -> Figures:
-    """The figures of a page from those of runs."""
-    targets = dict.fromkeys(target for target, _ in found)
+def collected(found: Sequence[Figures], jobs: int) -> Figures:
+    """The figures of a page from those of the seeds."""
     threads = f"1 for each of {jobs} runs at a time"
     return {
         "template": "experiments/reranking.md.j2",
         "machine": describe_machine(["torch", "onnxruntime", "tantivy"], threads=threads),
-        "targets": {
-            target: _of_target([each for (name, _), each in found.items() if name == target])
-            for target in targets
-        },
+        "targets": {target: _of_target([each[target] for each in found]) for target in TARGETS},
         "recipe": RECIPE.name,
-        "epochs": EPOCHS,
+        "of_targets": TARGETS,
         "settings": SETTINGS,
         "top_n": TOP_N,
         "goal": GOAL,
@@ -76,13 +76,25 @@ def collected(found: dict[tuple[str, int], Figures], jobs: int) -> Figures:
     }
 
 
-def figures_of(data: Path, work: Path, runs: Path, target: str, seed: int) -> Figures:
-    """Train, export and measure the re-ranker of a target and a seed."""
-    folder, corpus = runs / f"{target}, {seed}", data / target
-    test = hybrid.collections(data)[target]()
-    index = hybrid.index_of(work / target, test)
-    given = {"index": index, "data.0.queries": corpus, "seed": seed, **SETTINGS}
-    given["epochs"] = EPOCHS[target]
+def figures_of(data: Path, work: Path, runs: Path, seed: int) -> Figures:
+    """Train, export and measure the re-ranker of each target."""
+    figures: Figures = {}
+    start: dict[str, Path] = {}
+    for target in TARGETS:
+        folder = runs / f"{target}, {seed}"
+        measure = partial(_figures_of, data / target, work, folder, seed, start)
+        figures[target] = kept(folder / "figures.json", measure)
+        start = {"cross_encoder.model": folder / "run" / MODEL}
+    return figures
+
+
+def _figures_of(
+    corpus: Path, work: Path, folder: Path, seed: int, start: dict[str, Path]
+) -> Figures:
+    test = hybrid.collections(corpus.parent)[corpus.name]()
+    index = hybrid.index_of(work / corpus.name, test)
+    given = {"index": index, "data.0.queries": corpus, "seed": seed, **SETTINGS, **start}
+    given |= TARGETS[corpus.name]
     given["data.0.qrels"] = corpus / "qrels" / "train.tsv"
     tables = read_tables(RECIPE, [f"{name}={value}" for name, value in given.items()])
     if not (folder / "run" / "manifest.json").exists():

@@ -3,12 +3,13 @@
     python -m experiments.sharing --data DATA
 
 DATA is the folder of the collections. Finished runs are kept in --work, and an interrupted
-experiment goes on. Writes docs/results/sharing.json, its page and its picture. Takes about forty
-minutes on 2 cores, one for each of two runs at a time.
+experiment goes on. Writes docs/results/sharing.json, its page and its picture. Takes about an hour
+on 2 cores, one for each of two runs at a time.
 """
 
 from collections.abc import Mapping
 from functools import partial
+from itertools import product
 from pathlib import Path
 from statistics import fmean
 from time import process_time
@@ -21,7 +22,7 @@ from experiments.pairs import Pair
 from experiments.runs import measured
 from loadtests.command_line import script_options
 from loadtests.results import RESULTS, Figures, write
-from swiftlet.encoders import DEFAULT_QUERY_ENCODER
+from swiftlet.encoders import DEFAULT_ENCODER, DEFAULT_QUERY_ENCODER
 from swiftlet.evaluation.machine import describe_machine
 from swiftlet.evaluation.metrics import evaluate
 from swiftlet.evaluation.plots.embeddings import EmbeddingPanel, plot_tsne
@@ -65,6 +66,15 @@ NO_TRAINING: dict[str, Any] = {
     "optimiser": {"learning_rate": 1e-12, "projection_learning_rate": 1e-12},
     "fine_tuning": {"epochs": 0.001},
 }
+# A start that cannot search: the first token's output of two lower layers.
+LOWER, LOWER_BEFORE = "two lower layers", "two lower layers, before training"
+LOWER_TOWER = {"model": f"{DEFAULT_ENCODER}", "layers": [0, 1], "pooling": "cls"}
+STATES: dict[str, dict[str, Any]] = {
+    "": {},
+    BEFORE: NO_TRAINING,
+    LOWER: {"optimiser": {"learning_rate": 5e-4}},
+    LOWER_BEFORE: NO_TRAINING,
+}
 _DRAWN, _NEIGHBOURS = 400, 10
 
 
@@ -73,7 +83,8 @@ def main() -> None:
     work = hybrid.WORK.with_name("sharing")
     options = script_options(__doc__, data=Path, work=work, jobs=2, raw=raw)
     runs: list[tuple[Any, ...]] = [(variant, seed) for seed in SEEDS for variant in VARIANTS]
-    runs += [(variant, seed, BEFORE) for seed in SEEDS for variant in BEGUN]
+    states = [state for state in STATES if state]
+    runs += [(variant, *rest) for rest in product(SEEDS, states) for variant in BEGUN]
     measure = partial(figures_of, options.data.resolve(), options.work)
     found = measured(measure, runs, options.work, options.jobs)
     drawing = options.raw.with_suffix(".png")
@@ -88,9 +99,12 @@ def main() -> None:
             ["torch", "transformers", "onnxruntime"], threads=f"1 for each of {options.jobs} runs"
         ),
         "variants": of_variants,
-        "before": {
-            variant: _means([found[variant, seed, BEFORE] for seed in SEEDS])["values"]
-            for variant in BEGUN
+        "states": {
+            state: {
+                variant: _means([found[variant, seed, state] for seed in SEEDS])["values"][SQUAD]
+                for variant in BEGUN
+            }
+            for state in states
         },
         "settings": SETTINGS,
         "seeds": len(SEEDS),
@@ -103,8 +117,9 @@ def main() -> None:
 
 def figures_of(data: Path, work: Path, variant: str, seed: int, state: str = "") -> Figures:
     """The metrics on each collection, how mixed the embeddings are, and the processor time."""
-    changes = NO_TRAINING if state == BEFORE else {}
-    tower = {"model": f"{DEFAULT_QUERY_ENCODER}", "max_tokens": 128}
+    changes = STATES[state]
+    start = LOWER_TOWER if state in {LOWER, LOWER_BEFORE} else {"model": f"{DEFAULT_QUERY_ENCODER}"}
+    tower = {**start, "max_tokens": 128}
     content = {
         "recipe": "contrastive",
         "seed": seed,
@@ -118,7 +133,7 @@ def figures_of(data: Path, work: Path, variant: str, seed: int, state: str = "")
     began = process_time()
     pair = Pair.trained(variant, content)
     figures: Figures = {"seconds": process_time() - began, "values": {}}
-    for name in (SQUAD,) if state == BEFORE else (SQUAD, *ZERO_SHOT):
+    for name in (SQUAD,) if state else (SQUAD, *ZERO_SHOT):
         embedded = pair.embedded(hybrid.collections(data)[name]())
         figures["values"][name] = evaluate(embedded.run(), embedded.collection.qrels, METRICS)
         if name == SQUAD:

@@ -55,9 +55,10 @@ def spread(mean: float) -> Figures:
     return {"mean": mean, "half": 0.01, "least": mean - 0.01, "most": mean + 0.01}
 
 
-def sharing_page(before: float = 0.4, **of_variants: float) -> str:
+def sharing_page(before: float = 0.4, lower: float = 0.1, **of_variants: float) -> str:
     values = dict.fromkeys(sharing.VARIANTS, 0.5) | of_variants
     names = (sharing.SQUAD, *sharing.ZERO_SHOT)
+    states = {sharing.BEFORE: before, sharing.LOWER: lower, sharing.LOWER_BEFORE: 0.0}
     figures = {
         "template": "experiments/sharing.md.j2", "plot": "sharing.png", "machine": MACHINE,
         "variants": {
@@ -69,9 +70,11 @@ def sharing_page(before: float = 0.4, **of_variants: float) -> str:
         },
         "settings": sharing.SETTINGS, "seeds": 3, "paper": sharing.PAPER,
         "in_domain": sharing.SQUAD, "zero_shot": sharing.ZERO_SHOT,
-        "before": {
-            name: {sharing.SQUAD: {"P@1": spread(before if name != "ADE" else 0.0)}}
-            for name in sharing.BEGUN
+        "states": {
+            state: {
+                name: {"P@1": spread(value if name != "ADE" else 0.0)} for name in sharing.BEGUN
+            }
+            for state, value in states.items()
         },
     }  # fmt: skip
     return page_of(Path("sharing.json"), figures)
@@ -87,6 +90,9 @@ def test_the_findings_about_sharing_follow_from_the_seeds() -> None:
     assert "of the gap" not in page
     assert "no evidence" not in page
     assert "Training hardly changes SDE (50.0 → 50.0)" in sharing_page(before=0.5)
+    assert "from 0.0 ± 1.0 to 10.0 ± 1.0 in SDE" in page
+    assert "shared makes the encoders learn faster" in page
+    assert "does not make the encoders learn faster" in sharing_page(lower=0.01)
 
 
 @pytest.fixture
@@ -214,7 +220,7 @@ def test_the_gain_of_a_reranker_is_judged_by_the_goal() -> None:
         cost = {"ms_a_pair": 5.0, "pairs": 8}
         return {"seconds": 1800, "held_out": held_out, "values": values, **cost}
 
-    found = {("squad-dev-v1.1", 0): figures(0.05), ("qmsum", 0): figures(0.01)}
+    found = [{"squad-dev-v1.1": figures(0.05), "qmsum": figures(0.01)}]
     page = page_of(Path("reranking.json"), reranking.collected(found, 2) | {"machine": MACHINE})
     squad, qmsum = (
         next(line for line in page.splitlines() if line.startswith(f"| {name} |"))
@@ -224,6 +230,7 @@ def test_the_gain_of_a_reranker_is_judged_by_the_goal() -> None:
     assert squad.endswith("| reached |")
     assert "qmsum: the weight 0.3 was chosen on queries held out" in page
     assert "+0.1000." in page
+    assert "1 epoch on squad-dev-v1.1, then 2 epochs on qmsum with `optimiser.learning_rate" in page
     assert qmsum.endswith("| **missed** |")
 
 
