@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 
 from swiftlet.retrieval.embedding_space import check_embedding_space
-from swiftlet.retrieval.errors import InvalidArgumentError
+from swiftlet.retrieval.errors import InvalidArgumentError, ManifestError
 from swiftlet.retrieval.manifest import read_manifest
 from swiftlet.retrieval.reranker import OnnxReranker
 from training.distillation.judged import relevant_passages
@@ -86,19 +86,18 @@ def distill(
         torch.manual_seed(settings.seed)
         teacher = Teacher.load(settings.teacher_tower(), kept, accelerator)
         comparison = None if settings.index is None else _open(Path(settings.index), teacher)
+        on_index: OnIndex = {}
+        if comparison is not None and settings.ranking_teacher is not None:
+            on_index["reranked"] = _reranked(settings, settings.ranking_teacher, comparison)
+        elif comparison is not None and settings.ranking:
+            on_index["neighbours"] = comparison.neighbours(settings.documents)
         student = _student(settings, teacher).to(accelerator.device)
         relevant = {} if comparison is None else relevant_passages(settings.judged, comparison)
         mixture = read_texts(settings, relevant)
         teacher.prepare(mixture, progress)
         served = TorchEncoder(student.tower, student, teacher.width, teacher.embedding_space)
-        on_index: OnIndex = {}
-        if comparison is not None:
-            if settings.ranking_teacher is not None:
-                on_index["reranked"] = _reranked(settings, settings.ranking_teacher, comparison)
-            elif settings.ranking:
-                on_index["neighbours"] = comparison.neighbours(settings.documents)
-            if relevant:
-                on_index["relevance"] = _relevance(settings, comparison, relevant, teacher, mixture)
+        if comparison is not None and relevant:
+            on_index["relevance"] = _relevance(settings, comparison, relevant, teacher, mixture)
         log = TrainingLog(out)
         loop = TrainingLoop(
             student,
@@ -179,8 +178,14 @@ def _reranked(
             "ranking_teacher scores passages for judged queries, but there are none: pass them "
             "with their qrels, or leave it out"
         )
+    try:
+        loaded = OnnxReranker.load(Path(reranker))
+    except ManifestError as error:
+        raise InvalidArgumentError(
+            f"ranking_teacher: {error}; name a re-ranker that swiftlet export wrote"
+        ) from error
     return RerankedTargets(
-        OnnxReranker.load(Path(reranker)),
+        loaded,
         comparison.neighbours(settings.documents),
         comparison.store,
         queries,

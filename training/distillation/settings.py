@@ -150,7 +150,7 @@ class Distillation(BaseModel):
                 "either of the two"
             )
         if self.ranking_teacher is not None and not self.ranking:
-            raise ValueError("ranking_teacher is for the ranking term: give it a weight, ranking")
+            raise ValueError("ranking_teacher is for the ranking term: set ranking to 1, too")
         if self.index is None:
             for name, given in (("the ranking term", self.ranking), ("judged", self.judged)):
                 if given:

@@ -221,7 +221,7 @@ def test_a_teacher_that_needs_code_of_its_own_is_refused(
         ({"layers": None}, "the student would be the teacher"),
         ({"queries": ()}, "there are no texts"),
         ({"ranking": 1.0}, "the ranking term needs an index"),
-        ({"ranking_teacher": "reranker"}, "is for the ranking term: give it a weight"),
+        ({"ranking_teacher": "reranker"}, "is for the ranking term: set ranking to 1"),
         ({"layers": (-1,)}, "greater than or equal to 0"),
         ({"epochs": 0.0}, "greater than 0"),
     ],
