@@ -29,6 +29,8 @@ from rich.text import Text
 if TYPE_CHECKING:
     from swiftlet.retrieval.corpora.lines import SkippedLines
 
+# Some work moves a bar once in half a minute.
+_SECONDS_OF_SPEED = 120
 _SECONDS_BETWEEN_LINES = 10.0
 
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
@@ -90,6 +92,7 @@ class ProgressBars:
             TextColumn("{task.fields[detail]}", style="progress.data.speed"),
             console=messages,
             disable=not visible,
+            speed_estimate_period=_SECONDS_OF_SPEED,
         )
         self._task: TaskID | None = None
         self._ended = Event()
@@ -142,13 +145,16 @@ class ProgressBars:
             print_note(text)
 
     def _print_lines(self) -> None:
+        last = ""
         while not self._ended.wait(_SECONDS_BETWEEN_LINES):
             task = self._progress.tasks[-1]
             of_all = "" if task.total is None else f" of {task.total:,.0f}"
             remaining = task.time_remaining
             left = f", {timedelta(0, int(remaining))} left" if remaining else ""
             line = f"{task.description}: {task.completed:,.0f}{of_all}{left}"
-            messages.print(line, markup=False, soft_wrap=True)
+            if line != last:
+                messages.print(line, markup=False, soft_wrap=True)
+            last = line
 
     def _finish(self) -> None:
         """Complete the bar, also when its total is unknown or the work ended earlier."""

@@ -1,6 +1,7 @@
 """What commands show in a terminal."""
 
 import re
+import time
 
 import pytest
 
@@ -32,3 +33,14 @@ def test_a_log_has_a_line_from_time_to_time_also_while_one_document_is_read(
         progress.advance(5)
         while "Encoding passages: 10 of 20" not in written:
             written += capsys.readouterr().err
+
+
+def test_a_line_of_a_log_is_not_repeated(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(terminal, "_SECONDS_BETWEEN_LINES", 0.01)
+    with ProgressBars() as progress:
+        progress.begin("Teacher", 20)
+        time.sleep(0.3)
+        progress.advance(20)
+    assert capsys.readouterr().err.count("Teacher: 0 of 20\n") == 1
