@@ -66,7 +66,7 @@ METHODS = {
     "look-up": [SENTENCES, PHRASES, JUDGED, PAIR],
 }
 RECIPE = Path(__file__).parents[1] / "training" / "recipes" / "own-corpus.toml"
-STEPS, SETTINGS = 60, {"optimiser.precision": "bf16"}
+SETTINGS = {"optimiser.precision": "bf16"}
 OF_STUDENT = {"look-up": {"optimiser.learning_rate": OF_LOOKUP["learning_rate"]}}
 SEEDS = (0, 1, 2)
 PHRASE_WORDS = 5
@@ -104,7 +104,6 @@ def measure(data: Path, work: Path, jobs: int) -> Figures:
         "methods": METHODS,
         "settings": SETTINGS,
         "of_student": OF_STUDENT,
-        "steps": STEPS,
         "guards": GUARDS,
     }
 
@@ -174,12 +173,7 @@ def trained(
     source = ", ".join(f"{name} = {file!r}" for name, file in files.items())
     given = {"data": f"[{{{source}}}]", "query_encoder.model": encoder, **settings}
     recipe = read_recipe(RECIPE, [f"{name}={value}" for name, value in given.items()])
-    pairs = len(Path(judged.qrels).read_text("utf-8").splitlines())
-    epochs = min(recipe.fine_tuning.epochs, STEPS * recipe.optimiser.batch_size / pairs)
-    fine_tuning = recipe.fine_tuning.model_copy(update={"epochs": epochs})
-    train(
-        recipe.model_copy(update={"fine_tuning": fine_tuning}), working / "run", progress=Stages()
-    )
+    train(recipe, working / "run", progress=Stages())
     queries, documents = (working / tower for tower in TOWERS)
     for tower in (queries, documents):
         export_encoder(working / "run" / tower.name, tower, precisions=["int8"])

@@ -61,7 +61,7 @@ def collect(
     if LONGEST_ALIGNMENT in runs:
         figures["stopping"] = _stopping(runs[LONGEST_ALIGNMENT]["0"]["stages"]["alignment"])
     if "map" in done:
-        figures["correlations"] = _correlations([r for n in done["map"] for r in runs[n].values()])
+        figures["correlations"] = _correlations([each_run[name] for name in done["map"]])
     return figures
 
 
@@ -164,13 +164,17 @@ def _stopping(alignment: Figures) -> list[Figures]:
     return rows
 
 
-def _correlations(records: Sequence[Figures]) -> list[Figures]:
-    """Rank correlation of each figure before both towers train with nDCG@10 at the end."""
-    stages = [_last(record) for record in records]
-    kept = [evaluations[-1]["ndcg@10"] for evaluations in stages]
+def _correlations(runs: Sequence[Sequence[Figures]]) -> list[Figures]:
+    """Rank correlation of each figure before both towers train with nDCG@10 at the end.
+
+    A run is the mean of its seeds: they are no independent runs.
+    """
+    stages = [[_last(record) for record in records] for records in runs]
+    kept = [fmean(each[-1]["ndcg@10"] for each in of_run) for of_run in stages]
     rows = []
     for key, name in SETTINGS["predictors"].items():
-        test = spearmanr([evaluations[0][key] for evaluations in stages], kept)
+        before = [fmean(each[0][key] for each in of_run) for of_run in stages]
+        test = spearmanr(before, kept)
         rows.append({"name": name, "correlation": float(test.statistic), "p": float(test.pvalue)})
     return rows
 

@@ -17,6 +17,7 @@ from training.loop.batch_encoder import BatchEncoder
 from training.model.dual_encoder import DualEncoder
 from training.model.loading import truncating_tokenizer
 from training.model.towers import Tower
+from training.model.trained import recorded_space
 from training.objective.negatives.bm25 import Bm25Sampler
 from training.objective.negatives.cache import NegativeCache
 from training.objective.negatives.dynamic import DynamicSampler
@@ -92,14 +93,23 @@ def load_data(
     return data, held_out
 
 
-def notes_of(data: TrainingData, batch_size: int) -> tuple[str, ...]:
-    """The notes of the data, and one if there are too few pairs for a batch."""
-    if (pairs := len(data.pairs)) >= batch_size:
-        return data.notes
-    return (
-        *data.notes,
-        f"optimiser.batch_size is {batch_size}, but there are {pairs} pairs: a batch has them all",
-    )
+def notes_of(data: TrainingData, recipe: Recipe) -> tuple[str, ...]:
+    """The notes of the data, and those of encoders and batches that hardly suit them."""
+    notes, pairs, batch_size = list(data.notes), len(data.pairs), recipe.optimiser.batch_size
+    if pairs < batch_size:
+        notes.append(
+            f"optimiser.batch_size is {batch_size}, but there are {pairs} pairs: a batch has them "
+            "all"
+        )
+    models = recipe.query_encoder.model, recipe.document_encoder.model
+    spaces = {recorded_space(model) for model in models} - {None}
+    if recipe.dual_encoder.projection == "none" and len(spaces) > 1:
+        notes.append(
+            f"{models[0]} is of another embedding space than {models[1]}, so they first have to be "
+            "aligned: take one that was distilled from it, or set dual_encoder.projection to "
+            "'shared'"
+        )
+    return tuple(notes)
 
 
 def make_sampler(

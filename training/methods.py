@@ -71,6 +71,7 @@ def _fine_tuning(
         trains=trains,
         learning_rates=_learning_rates(recipe),
         chooses_best=True,
+        most_steps=recipe.fine_tuning.max_steps,
     )
 
 

@@ -8,7 +8,6 @@ from typing import Any
 from swiftlet.indexing.progress import Progress
 from training.inputs import load_data, make_dual_encoder, notes_of
 from training.loop.devices import make_accelerator
-from training.loop.stage import StageLength
 from training.methods import METHODS
 from training.model.dual_encoder import DualEncoder
 from training.model.lookup import is_lookup
@@ -81,7 +80,7 @@ def make_plan(recipe: Recipe, progress: Progress) -> Plan:
     with tempfile.TemporaryDirectory() as folder:
         data, validation = load_data(recipe, dual_encoder.document_tower, Path(folder), progress)
         lengths = {
-            stage.name: StageLength(len(data.pairs), recipe.optimiser.batch_size, stage.epochs)
+            stage.name: stage.length(data, recipe)
             for stage in METHODS[recipe.recipe](recipe, dual_encoder.dim)
         }
         length = next(iter(lengths.values()))
@@ -103,7 +102,7 @@ def make_plan(recipe: Recipe, progress: Progress) -> Plan:
             training_bytes=_count(dual_encoder) * _BYTES_PER_PARAMETER,
             activation_bytes=_activation_bytes(recipe, dual_encoder, length.batch_size),
             cache_bytes=cached * dual_encoder.document_width * width,
-            notes=notes_of(data, recipe.optimiser.batch_size),
+            notes=notes_of(data, recipe),
         )
 
 

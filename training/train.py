@@ -100,7 +100,7 @@ def train(
         # The other processes reuse the passages that the main process stores.
         with accelerator.main_process_first():
             data, validation = load_data(recipe, dual_encoder.document_tower, out / _WORK, progress)
-        for note in notes_of(data, settings.batch_size):
+        for note in notes_of(data, recipe):
             progress.note(note)
         outputs = EmbeddingCache(
             Path(recipe.embedding_cache or out / _WORK),

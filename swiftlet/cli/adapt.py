@@ -81,7 +81,8 @@ def adapt(
     if qrels is None:
         output.print(
             "Only search by meaning was tested, since sentences have the words of their documents. "
-            "With judged queries (--queries, --qrels), hybrid search is tested, too.",
+            "Hybrid search can become worse: with judged queries (--queries, --qrels), it is "
+            "tested, too.",
             soft_wrap=True,
         )
 

@@ -325,7 +325,10 @@ def _judgements(
     }
     chosen = [each for each in found.queries if max(known[each.query_id].values(), default=0) > 0]
     if not chosen:
-        raise CollectionError(qrels, "no query has a relevant document in the index")
+        raise CollectionError(
+            qrels,
+            "no query has a relevant document in the index: are the qrels those of its documents?",
+        )
     return Judgements(chosen, {each.query_id: known[each.query_id] for each in chosen}, "")
 
 

@@ -82,6 +82,8 @@ def _print_outcome(outcome: "Outcome", out: Path) -> None:
         f"{figures}; nDCG@10 before the training {outcome.ndcg_before:.4f}",
         soft_wrap=True,
     )
+    if outcome.quality["nDCG@10"] <= outcome.ndcg_before:
+        output.print("The training brought no gain: keep the encoders that it began with.")
 
 
 def _train_reranker(

@@ -31,6 +31,7 @@ def test_sizes_and_steps_are_those_of_the_run(make: Make, plan: Any, tmp_path: P
     run(make(**settings), tmp_path / "r")
     done = {record["stage"]: record["step"] for record in records(tmp_path / "r", "step")}
     assert found.most_steps == done == {"alignment": 6, "fine-tuning": 3}
+    assert plan(**settings, fine_tuning__max_steps=2).most_steps["fine-tuning"] == 2
 
 
 @pytest.mark.parametrize("name", ["contrastive", "alternating"])
@@ -72,6 +73,25 @@ def test_smaller_micro_batches_and_fewer_bits_need_less_for_activations(plan: An
     assert plan(optimiser__micro_batch_size=2).activation_bytes == batch / 4
     # Without explicit negatives, a batch has half as many passages.
     assert plan(negatives__samplers=["in_batch"]).activation_bytes == batch
+
+
+def test_encoders_of_two_spaces_without_a_projection_are_noted(
+    make: Make, plan: Any, tmp_path: Path
+) -> None:
+    none = {"projection": "none"}
+    for seed, name in enumerate(("one", "other")):
+        run(make(recipe="contrastive", seed=seed, dual_encoder=none), tmp_path / name)
+    queries, documents = (
+        f"{tmp_path / 'one' / each}" for each in ("query_encoder", "document_encoder")
+    )
+
+    def notes(query_encoder: str) -> str:
+        models = {"query_encoder__model": query_encoder, "document_encoder__model": documents}
+        return "".join(plan(**models, dual_encoder=none).notes)
+
+    assert "another embedding space" not in notes(queries)
+    of_other = f"{tmp_path / 'other' / 'query_encoder'}"
+    assert f"{of_other} is of another embedding space than {documents}" in notes(of_other)
 
 
 def test_a_recipe_that_could_not_run_is_refused(plan: Any, narrow: Path, tmp_path: Path) -> None:

@@ -158,7 +158,7 @@ def check_pairs(count: int) -> None:
     if count < FEWEST_PAIRS:
         raise TrainingDataError(
             f"the training set has {count} pair{'' if count == 1 else 's'} of a query and a "
-            f"relevant passage: at least {FEWEST_PAIRS} are needed"
+            f"relevant passage: at least {FEWEST_PAIRS} are needed; add judged queries"
         )
 
 

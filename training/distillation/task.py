@@ -20,6 +20,7 @@ from training.distillation.settings import Distillation
 from training.distillation.student import Student
 from training.distillation.teacher import Teacher
 from training.distillation.texts import TextIndices, TextMixture
+from training.errors import NotFiniteError
 from training.loop.shares import Shares
 from training.loop.stage import Evaluation, Stage, StageLength
 
@@ -119,6 +120,8 @@ class DistillationTask:
         held_out = self._mixture.held_out
         expected = self._teacher.outputs(self._mixture, held_out)
         outputs = self._encode(self._student, held_out, self._teacher.width)
+        if not outputs.isfinite().all():
+            raise NotFiniteError("an embedding")
         cosines = functional.cosine_similarity(outputs, expected, dim=-1)
         metrics = {
             "cosine": float(cosines.mean()),

@@ -144,7 +144,7 @@ def hold_out(sources: Sequence[TextSource], num_logs: int, wanted: int) -> TextM
         names = ", ".join(source.name for source in sources)
         raise TrainingDataError(
             f"{names}: {len(distinct)} distinct texts are too few, at least {FEWEST_TEXTS} are "
-            "needed"
+            "needed: add queries, or the sentences of documents (--corpus)"
         )
     candidates = {
         line.casefold() for source in sources[: num_logs or None] for line in source.lines

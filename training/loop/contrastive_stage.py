@@ -42,6 +42,12 @@ class ContrastiveStage:
     learning_rates: Mapping[Part, float]
     stopping: AlignmentStopping | None = None
     chooses_best: bool = False
+    most_steps: int | None = None
+
+    def length(self, data: TrainingData, recipe: Recipe) -> StageLength:
+        """The number of its steps on these data."""
+        size = recipe.optimiser.batch_size
+        return StageLength(len(data.pairs), size, self.epochs, self.most_steps)
 
     @property
     def trained_towers(self) -> frozenset[TowerName]:
@@ -72,7 +78,7 @@ class ContrastiveTask:
     ) -> None:
         """Prepare stage `number` of a run of `recipe`."""
         self._settings = settings
-        self._length = StageLength(len(data.pairs), recipe.optimiser.batch_size, settings.epochs)
+        self._length = settings.length(data, recipe)
         self._evaluate_every = recipe.validation.every or self._length.steps_per_epoch
         self._seed = (recipe.seed, number)
         self._texts = TrainingTexts(

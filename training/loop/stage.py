@@ -74,6 +74,7 @@ class StageLength:
     num_examples: int
     wanted_batch_size: int
     epochs: float
+    most_steps: int | None = None
 
     @property
     def batch_size(self) -> int:
@@ -88,7 +89,8 @@ class StageLength:
     @property
     def num_steps(self) -> int:
         """Steps in the stage, at least one."""
-        return max(1, math.ceil(self.epochs * self.steps_per_epoch))
+        wanted = max(1, math.ceil(self.epochs * self.steps_per_epoch))
+        return min(wanted, self.most_steps or wanted)
 
 
 @dataclass(frozen=True, slots=True)

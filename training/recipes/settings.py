@@ -225,7 +225,7 @@ class Alignment(Table):
     train_projection: bool = True
     threshold: StrictFloat | None = None
     threshold_per_dimension: float | None = None
-    patience: Positive | None = 3
+    patience: Positive | None = 1
     plateau_of: PlateauFigure = "ndcg@10"
     least_gain: Annotated[float, Field(ge=0)] = 0.005
     learning_rate: Positive | None = None
@@ -246,10 +246,12 @@ class Alignment(Table):
 class FineTuning(Table):
     """[fine_tuning]: the second stage, both towers (section 5.3.1).
 
-    `average` is the share of the initial weights in the final ones.
+    It has `epochs`, but at most `max_steps`. `average` is the share of the initial weights in the
+    final ones.
     """
 
     epochs: Positive = 10
+    max_steps: Count | None = None
     average: Annotated[float, Field(ge=0, lt=1)] = 0.0
 
 

@@ -41,6 +41,7 @@ def run(write: Write, tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert "the best checkpoint is that of step " in result.stdout
     assert "on 8 validation queries nDCG@10 0." in result.stdout
     assert "; nDCG@10 before the training 0." in result.stdout
+    assert "brought no gain" not in result.stdout
     exported = folder / "words" / "onnx" / "document_encoder"
     assert f"Next: swiftlet index CORPUS --out INDEX --encoder {exported}" in result.stdout
     return folder / "words"

@@ -195,6 +195,13 @@ def test_the_error_for_a_loss_that_is_not_finite_names_the_step(
     assert (tmp_path / "run" / "checkpoint" / "manifest.json").is_file()
 
 
+def test_a_student_that_is_not_finite_after_its_last_step_is_refused(
+    distil: Distil, tmp_path: Path
+) -> None:
+    with pytest.raises(TrainingStoppedError, match="an embedding is not a finite number at step 1"):
+        distil(tmp_path / "run", learning_rate=1e30, warmup_steps=0, epochs=0.01)
+
+
 def test_a_full_disk_is_named(distil: Distil, small_disk: Path) -> None:
     (small_disk / "filler").write_bytes(bytes(850_000))
     with pytest.raises(StorageError, match="No space left on device"):

@@ -59,7 +59,7 @@ def test_a_recipe_needs_data_and_two_models_only(path: Path) -> None:
     assert recipe.query_encoder.layers == (0, 5)
     # Sections 5.3.1 and 5.3.2 of the paper.
     assert (recipe.loss.score_factor, recipe.loss.temperature) == (20, 1)
-    assert recipe.alignment.patience == 3
+    assert recipe.alignment.patience == 1
 
 
 def test_all_errors_are_reported_together() -> None:
@@ -224,5 +224,5 @@ def test_without_a_threshold_patience_alone_ends_alignment() -> None:
     recipe = parse_recipe(content(), "r")
     stopping = recipe.alignment.stopping(128)
     assert stopping.delta == -float("inf")
-    assert (stopping.patience, stopping.plateau_of) == (3, "ndcg@10")
+    assert (stopping.patience, stopping.plateau_of) == (1, "ndcg@10")
     assert Recipe.model_validate(recipe.model_dump(mode="json")) == recipe
