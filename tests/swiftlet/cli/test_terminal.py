@@ -1,7 +1,7 @@
 """What commands show in a terminal."""
 
 import re
-import time
+from threading import Event
 
 import pytest
 
@@ -38,9 +38,16 @@ def test_a_log_has_a_line_from_time_to_time_also_while_one_document_is_read(
 def test_a_line_of_a_log_is_not_repeated(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(terminal, "_SECONDS_BETWEEN_LINES", 0.01)
+    class SetAfterThreeWaits(Event):
+        """An event that is set when it is waited for a fourth time."""
+
+        waits = 0
+
+        def wait(self, timeout: float | None = None) -> bool:
+            self.waits += 1
+            return self.waits > 3
+
+    monkeypatch.setattr(terminal, "Event", SetAfterThreeWaits)
     with ProgressBars() as progress:
         progress.begin("Teacher", 20)
-        time.sleep(0.3)
-        progress.advance(20)
     assert capsys.readouterr().err.count("Teacher: 0 of 20\n") == 1

@@ -53,6 +53,14 @@ def encoders(run: Path) -> dict[str, Path]:
     return {name: run / "onnx" / name for name in ("query_encoder", "document_encoder")}
 
 
+def test_a_training_that_brings_no_gain_says_so(write: Write, tmp_path: Path) -> None:
+    recipe = write(tmp_path / "recipe.toml", recipe="contrastive", fine_tuning={"max_steps": 1})
+    rate = ("--set", "optimiser.learning_rate=1e-30")
+    result = swiftlet("train", recipe, "--out", tmp_path / "run", *rate)
+    assert result.exit_code == 0, result.output
+    assert "The training brought no gain: keep the encoders that it began with." in result.stdout
+
+
 def test_trained_encoders_index_and_search(
     run: Path, encoders: dict[str, Path], collection: Path, tmp_path: Path
 ) -> None:

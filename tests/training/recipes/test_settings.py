@@ -59,7 +59,6 @@ def test_a_recipe_needs_data_and_two_models_only(path: Path) -> None:
     assert recipe.query_encoder.layers == (0, 5)
     # Sections 5.3.1 and 5.3.2 of the paper.
     assert (recipe.loss.score_factor, recipe.loss.temperature) == (20, 1)
-    assert recipe.alignment.patience == 1
 
 
 def test_all_errors_are_reported_together() -> None:
