@@ -124,6 +124,9 @@ def measure(workplace: Workplace, variant: Variant) -> Variant:
     torch.set_num_threads(workplace.processes.threads)
     faiss.omp_set_num_threads(workplace.processes.threads)
     directory = workplace.directory(variant)
+    # An earlier process may have been stopped after this run, whose weights are then gone.
+    if (directory / RECORD).is_file() and workplace.record(variant)["settings"] == variant.identity:
+        return variant
     words = [word for each in workplace.overrides(variant) for word in ("--set", each)]
     status, written = 0, ""
     # An earlier process may have been stopped right after the training.

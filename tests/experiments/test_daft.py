@@ -8,9 +8,10 @@ import pytest
 
 from experiments.daft import EXPERIMENTS, missing, variant
 from experiments.daft_figures import COLLECTIONS, across, collect, draw, draw_embeddings
-from experiments.daft_runs import EVALUATED, Workplace, _stages, mixture, verdict
+from experiments.daft_runs import EVALUATED, RECORD, Workplace, _stages, measure, mixture, verdict
 from experiments.runs import Processes
 from loadtests.results import write
+from swiftlet.retrieval.errors import RetrievalError
 from training.logged_run import read_training_log
 
 COLLAPSED = "constants-fast-unaligned"
@@ -115,6 +116,18 @@ def test_only_runs_that_are_missing_or_have_other_settings_are_measured() -> Non
     }
     found = [(each.name, each.seed) for each in missing(names, 2, runs)]
     assert found == [("cache", 0), ("mined", 0), ("mined", 1)]
+
+
+def test_a_run_with_a_record_is_not_measured_again(tmp_path: Path) -> None:
+    workplace = Workplace(tmp_path, tmp_path, Processes(1, 1))
+    workplace.directory(variant("cache")).mkdir()
+    finished = workplace.directory(variant("cache")) / RECORD
+    finished.write_text(json.dumps(record("cache", 0)), "utf-8")
+    # There is no data, so that a training would fail.
+    assert measure(workplace, variant("cache")) == variant("cache")
+    finished.write_text(json.dumps(record("cache", 0) | {"settings": "others"}), "utf-8")
+    with pytest.raises(RetrievalError, match="cannot be read"):
+        measure(workplace, variant("cache"))
 
 
 def test_plots_are_drawn_from_the_raw_figures_alone(tmp_path: Path) -> None:
