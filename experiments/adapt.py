@@ -21,7 +21,7 @@ from tempfile import TemporaryDirectory
 from time import process_time
 from typing import Any
 
-from experiments import hybrid, reranking
+from experiments import hybrid
 from experiments.adaptation import Stages
 from experiments.runs import measured
 from export.encoder_directory import export_encoder
@@ -50,6 +50,8 @@ START = {WORDS: DEFAULT_ENCODER, "document encoder": DEFAULT_ENCODER, **STUDENTS
 SENTENCES, PHRASES, TITLES = "sentences", "sentences and key phrases", "titles"
 JUDGED, PAIR = "judged queries", "both encoders"
 RERANKED = "soft targets of a cross-encoder"
+# Medquad has no re-ranker of its own.
+RERANKER_OF = {"medquad": "squad-dev-v1.1"}
 # Judged queries, and the scores of the document encoder, or of the cross-encoder of the same seed.
 SOFT: dict[str, dict[str, Any]] = {
     "soft targets by KL": {"ranking": 1.0},
@@ -88,8 +90,6 @@ def measure(data: Path, work: Path, jobs: int) -> Figures:
     runs = [(target, system, 0) for target in TARGETS for system in START]
     for seed, target, system in product(SEEDS, TARGETS, adapted):
         _, _, method = system.partition(", ")
-        if method == RERANKED and target not in reranking.TARGETS:
-            continue
         if (method in SHARES and seed) or (method in (TITLES, *SHARES) and target != FEW_ON):
             continue
         runs.append((target, system, seed))
@@ -135,7 +135,7 @@ def figures_of(data: Path, work: Path, target: str, system: str, seed: int) -> F
                 shorten(Path(texts.training[0].queries))
             soft = SOFT.get(method, {})
             if method == RERANKED:
-                folder = work.with_name("reranking") / f"{target}, {seed}"
+                folder = work.with_name("reranking") / f"{RERANKER_OF.get(target, target)}, {seed}"
                 soft = soft | {"ranking_teacher": str(folder / "reranker")}
             adaptation = Adaptation(
                 encoder, DEFAULT_ENCODER, progress=Stages(), seed=seed, settings=soft
