@@ -13,7 +13,7 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import pairwise, product
+from itertools import chain, pairwise, product
 from operator import itemgetter
 from pathlib import Path
 from statistics import fmean
@@ -59,6 +59,18 @@ SYSTEMS: dict[str, dict[str, Any]] = {
     "ME-64": {"dim": 64, "vectors": 8},
     "ME-384": {"dim": 384, "vectors": 8},
 }
+# At the shortest length alone.
+OTHER_SIZES: dict[str, dict[str, Any]] = {
+    "DE-64": {"dim": 64},
+    "DE-128": {"dim": 128},
+    "ME-384, 3 vectors": {"dim": 384, "vectors": 3},
+    "ME-384, 4 vectors": {"dim": 384, "vectors": 4},
+}
+# By their dimensions, and by their vectors.
+BY_SIZE = (
+    ("DE-32", "DE-64", "DE-128", "DE-384"),
+    ("DE-384", "ME-384, 3 vectors", "ME-384, 4 vectors", "ME-384"),
+)
 HYBRID = "HYBRID-ME-384-uni"
 CROSS = "CROSS-ATTENTION"
 # MRR@10 of retrieval from three million passages, and of the re-ranking of 200 by cross-attention:
@@ -110,6 +122,7 @@ def main() -> None:
     raw, work = RESULTS / "long-documents.json", hybrid.WORK.with_name("long-documents")
     options = script_options(__doc__, data=Path, work=work, seeds=3, jobs=2, raw=raw)
     named = [*product((*SYSTEMS, CROSS), LENGTHS, range(options.seeds))]
+    named += product(OTHER_SIZES, LENGTHS[:1], range(options.seeds))
     named.sort(key=itemgetter(2))  # all of a seed before the next one
     measure = partial(figures_of, options.data.resolve())
     found = measured(measure, named, options.work, options.jobs)
@@ -118,10 +131,14 @@ def main() -> None:
         for name in (*SYSTEMS, CROSS):
             runs = [found[name, length, seed] for seed in range(options.seeds)]
             for system in runs[0]["mrr"]:
-                values = [each["mrr"][system] for each in runs]
-                spread = {"mean": fmean(values), "half": (max(values) - min(values)) / 2}
+                spread = spread_of(runs, system)
                 if len(of_system := rows.setdefault(system, [])) < LENGTHS.index(length) + 1:
                     of_system.append(spread)
+    shapes = SYSTEMS | OTHER_SIZES
+    of_size = {
+        name: spread_of([found[name, LENGTHS[0], seed] for seed in range(options.seeds)], name)
+        for name in chain.from_iterable(BY_SIZE)
+    }
     drawing = options.raw.with_suffix(".svg")
     figures = {
         "template": "experiments/long-documents.md.j2",
@@ -131,7 +148,8 @@ def main() -> None:
         ),
         "lengths": LENGTHS,
         "rows": {name: rows[name] for name in PAPER},
-        "bytes": {n: 4 * s["dim"] * s.get("vectors", 1) for n, s in SYSTEMS.items()},
+        "bytes": {n: 4 * s["dim"] * s.get("vectors", 1) for n, s in shapes.items()},
+        "by_size": [{name: of_size[name] for name in names} for names in BY_SIZE],
         "paper": PAPER,
         "seeds": options.seeds,
         "minutes": {
@@ -151,6 +169,12 @@ def main() -> None:
     }
     plot(figures, drawing)
     print(write(options.raw, figures))
+
+
+def spread_of(runs: Sequence[Figures], system: str) -> dict[str, float]:
+    """The mean of MRR@10 over the seeds, and half the difference between the best and the worst."""
+    values = [each["mrr"][system] for each in runs]
+    return {"mean": fmean(values), "half": (max(values) - min(values)) / 2}
 
 
 def figures_of(data: Path, system: str, length: int, seed: int) -> Figures:
@@ -191,7 +215,8 @@ def figures_of(data: Path, system: str, length: int, seed: int) -> Figures:
 def trained_pair(folder: Path, learnt: Collection, system: str, length: int, seed: int) -> Pair:
     """Train the pair of encoders of a system, without distractors."""
     write_collection(folder, replace(learnt, documents=learnt.documents[:PASSAGES]))
-    shape, tower = SYSTEMS[system], {"model": f"{DEFAULT_QUERY_ENCODER}", "max_tokens": length + 2}
+    shape = (SYSTEMS | OTHER_SIZES)[system]
+    tower = {"model": f"{DEFAULT_QUERY_ENCODER}", "max_tokens": length + 2}
     documents = tower | {"pooling": "cls"}
     if vectors := shape.get("vectors"):
         documents |= {"pooling": "first_tokens", "first_tokens": vectors}

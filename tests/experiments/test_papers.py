@@ -188,7 +188,11 @@ def test_the_page_of_long_documents_says_what_its_figures_say() -> None:
     figures = {
         "template": "experiments/long-documents.md.j2", "plot": "p.svg", "machine": MACHINE,
         "lengths": long_documents.LENGTHS, "rows": rows, "paper": long_documents.PAPER,
-        "bytes": {n: 4 * s["dim"] * s.get("vectors", 1) for n, s in long_documents.SYSTEMS.items()},
+        "bytes": {name: 128 for names in (rows, *long_documents.BY_SIZE) for name in names},
+        "by_size": [
+            {name: {"mean": 0.5 + place / 50, "half": 0} for place, name in enumerate(names)}
+            for names in long_documents.BY_SIZE
+        ],
         "seeds": 3, "minutes": dict.fromkeys(long_documents.SYSTEMS, 2.5),
         "settings": long_documents.SETTINGS, "source": "qmsum",
         "of_cross": {
@@ -201,6 +205,8 @@ def test_the_page_of_long_documents_says_what_its_figures_say() -> None:
     assert "DE-384 falls by 27.2 (002: 27.2)" in page
     assert "ME-384 than DE-384: confirmed at every length" in page
     assert "CROSS-ATTENTION is better than ME-384: confirmed at every length" in page
+    assert "More dimensions in one vector: DE-64 +2.0 (no different), DE-128 +2.0" in page
+    assert page.count("| DE-384 |") == 3
     for each in rows["ME-384"][:3]:
         each["mean"] = 0.1
     page = page_of(Path("long-documents.json"), figures)
