@@ -73,7 +73,8 @@ def index(
     language: Annotated[
         str,
         typer.Option(
-            help="The language of the words: english, german … or none, which keeps them whole."
+            help="The language of the words: english, german … or none, which keeps them whole; "
+            "or word-pieces, or word-pieces-and-pairs."
         ),
     ] = "english",
     dense_only: Annotated[
