@@ -124,7 +124,7 @@ def measure(workplace: Workplace, variant: Variant) -> Variant:
     torch.set_num_threads(workplace.processes.threads)
     faiss.omp_set_num_threads(workplace.processes.threads)
     directory = workplace.directory(variant)
-    # An earlier process may have been stopped after this run, whose weights are then gone.
+    # A finished run keeps its figures, but not its weights, so it cannot be tested again.
     if (directory / RECORD).is_file() and workplace.record(variant)["settings"] == variant.identity:
         return variant
     words = [word for each in workplace.overrides(variant) for word in ("--set", each)]
