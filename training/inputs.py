@@ -109,6 +109,11 @@ def notes_of(data: TrainingData, recipe: Recipe) -> tuple[str, ...]:
             "aligned: take one that was distilled from it, or set dual_encoder.projection to "
             "'shared'"
         )
+    if recipe.dual_encoder.sharing == "token_embeddings" and models[0] != models[1]:
+        notes.append(
+            f"the token embeddings of {models[0]} are replaced by those of {models[1]}: "
+            "dual_encoder.sharing is 'token_embeddings'"
+        )
     return tuple(notes)
 
 

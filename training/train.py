@@ -59,6 +59,11 @@ class Outcome:
     num_queries: int
     ndcg_before: float
 
+    @property
+    def has_gained(self) -> bool:
+        """Whether nDCG@10 is higher than before."""
+        return self.quality["nDCG@10"] > self.ndcg_before
+
 
 def train(
     recipe: Recipe,

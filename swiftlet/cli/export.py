@@ -191,6 +191,8 @@ def _print_reranker(manifest: "Manifest", out: Path) -> None:
         f"correlation with the scores of torch: {parities}",
         soft_wrap=True,
     )
+    if manifest.details["weight"] == 0:
+        print_note("with a weight of 0, it never changes an order: give it another by --weight")
 
 
 def _print_verified(report: "EncoderReport", out: Path) -> None:

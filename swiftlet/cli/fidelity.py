@@ -25,7 +25,8 @@ def fidelity(
         ),
     ] = None,
     model: Annotated[
-        Literal["bm25", "boolean"], typer.Option(help="The score of bags of words.")
+        Literal["bm25", "boolean"],
+        typer.Option(help="The score: BM25, or the number of common words."),
     ] = "bm25",
     projection: Annotated[
         Literal["rademacher", "gaussian"], typer.Option(help="The random matrix.")

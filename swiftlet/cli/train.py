@@ -60,6 +60,7 @@ def train(
         return
     if out is None:
         raise InvalidArgumentError("--out is missing: the directory that the run is kept in")
+    outcome = None
     if not has_ended(out, resume=resume):
         with ProgressBars(visible=is_main_process()) as progress:
             outcome = run(
@@ -69,7 +70,9 @@ def train(
             _print_outcome(outcome, out)
     if not is_main_process() or not (exported := export_models(out)):
         return
-    if keeps_documents(settings):
+    if outcome is not None and not outcome.has_gained:
+        output.print("The training brought no gain: keep the encoders that it began with.")
+    elif keeps_documents(settings):
         print_next(f"swiftlet serve INDEX --encoder {exported[0]}")
     else:
         print_next(f"swiftlet index CORPUS --out INDEX --encoder {exported[-1]}")
@@ -82,8 +85,6 @@ def _print_outcome(outcome: "Outcome", out: Path) -> None:
         f"{figures}; nDCG@10 before the training {outcome.ndcg_before:.4f}",
         soft_wrap=True,
     )
-    if outcome.quality["nDCG@10"] <= outcome.ndcg_before:
-        output.print("The training brought no gain: keep the encoders that it began with.")
 
 
 def _train_reranker(

@@ -9,7 +9,13 @@ from typing import TypeVar
 from swiftlet.evaluation.errors import EvaluationError
 from swiftlet.evaluation.retrievers import Retriever
 from swiftlet.retrieval.corpora.collections import check_qrels
-from swiftlet.retrieval.errors import CollectionError, RetrievalError, shown
+from swiftlet.retrieval.errors import (
+    CollectionError,
+    InvalidArgumentError,
+    QueryError,
+    RetrievalError,
+    shown,
+)
 from swiftlet.retrieval.processors import available_processors
 from swiftlet.retrieval.types import Qrels, Query, Run
 
@@ -97,12 +103,15 @@ def run_queries(
     threads.
 
     :raises EvaluationError: When a query fails; the message names the query.
+    :raises InvalidArgumentError: When the retriever's options are bad for all queries.
     """
 
     def retrieve(query: Query) -> dict[str, float]:
         try:
             return dict(retriever.retrieve(query.text, top_k))
         except RetrievalError as error:
+            if isinstance(error, InvalidArgumentError) and not isinstance(error, QueryError):
+                raise  # an argument of all queries
             raise EvaluationError(f"query {shown(query.query_id)}: {error}") from error
 
     results = _in_parallel(retrieve, queries, threads, progress)

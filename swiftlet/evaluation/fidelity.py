@@ -181,7 +181,8 @@ def measure(
     num_texts = bags.texts.shape[0]
     if not 1 <= rank < num_texts:
         raise InvalidArgumentError(
-            f"rank is {rank}, but must be from 1 to {num_texts - 1}: there are {num_texts} texts"
+            f"rank is {rank}, but must be from 1 to {num_texts - 1}, since there are {num_texts} "
+            "texts: lower it (--rank), or give more texts"
         )
     scores = np.asarray((bags.queries @ bags.texts.T).todense())
     bags_of_words = Bags(bags.texts, bags.queries[scores.any(axis=1)], bags.lengths)
@@ -190,7 +191,8 @@ def measure(
     margins_at_rank = _median(everything.smallest_margins(rank))
     if margins_at_rank is None:
         raise InvalidArgumentError(
-            f"no query ranks {rank} other texts below its best one: lower rank, or give more texts"
+            f"no query ranks {rank} other texts below its best one: lower rank (--rank), or give "
+            "more texts"
         )
     order = np.argsort(bags.lengths, kind="stable")
     parts = [part for part in np.array_split(order, num_groups) if len(part) > rank]

@@ -67,7 +67,7 @@ class Report:
             table.add_section()
         for each in self.bins:
             most, least = each.most_tokens, each.least_tokens
-            lengths = f"above {least}" if most is None else f"up to {most}"
+            lengths = f"above {least}" if most is None else f"{(least or 0) + 1} to {most}"
             table.add_row(f"{lengths} tokens: {each.num_queries:,} of the queries")
             for name, *cells in _rows(each.means, each.comparisons):
                 table.add_row(f"  {name}", *cells)

@@ -136,5 +136,9 @@ def test_the_command_exports_what_the_model_is(model: Path, tmp_path: Path) -> N
     assert np.isfinite(OnnxReranker.load(tmp_path / "out").logit(*PAIRS[0]))
     said = refusal(swiftlet("export", model, "--out", tmp_path / "x", "--pooling", "mean"))
     assert "is a cross-encoder, which takes no --pooling: leave it out" in said
+    said = refusal(swiftlet("export", tmp_path / "out", "--out", tmp_path / "x"))
+    assert "is an exported re-ranker, which can neither be trained nor exported again" in said
+    without = swiftlet("export", model, "--out", tmp_path / "none", "--weight", "0")
+    assert "with a weight of 0, it never changes an order: give it another by" in without.stderr
     said = refusal(swiftlet("search", tmp_path / "out", "bees"))
     assert "is of kind 'reranker', but 'index' is needed" in said

@@ -94,6 +94,20 @@ def test_encoders_of_two_spaces_without_a_projection_are_noted(
     assert f"{of_other} is of another embedding space than {documents}" in notes(of_other)
 
 
+def test_token_embeddings_that_are_replaced_are_noted(
+    plan: Any, checkpoints: dict[str, Path], tmp_path: Path
+) -> None:
+    model, other = f"{checkpoints['bert']}", tmp_path / "other"
+    other.symlink_to(model)
+
+    def notes(documents: str) -> str:
+        models = {"query_encoder__model": model, "document_encoder__model": documents}
+        return "".join(plan(**models, dual_encoder={"sharing": "token_embeddings"}).notes)
+
+    assert f"the token embeddings of {model} are replaced by those of {other}" in notes(f"{other}")
+    assert "replaced" not in notes(model)
+
+
 def test_a_recipe_that_could_not_run_is_refused(plan: Any, narrow: Path, tmp_path: Path) -> None:
     with pytest.raises(InvalidArgumentError, match="24 wide"):
         plan(query_encoder__model=str(narrow), dual_encoder={"projection": "none"})

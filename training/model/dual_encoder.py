@@ -57,9 +57,10 @@ class DualEncoder(nn.Module):
         """
         super().__init__()
         if query_tower.vectors > 1:
+            one = query_tower is document_tower
             raise InvalidArgumentError(
                 f"the query encoder gives {query_tower.vectors} vectors, but a query has one: set "
-                "query_encoder.pooling to 'cls', and dual_encoder.sharing to any but 'all'"
+                "query_encoder.pooling to 'cls'" + (", and share less than 'all'" if one else "")
             )
         if sharing == "token_embeddings":
             document_tower.share_token_embeddings(query_tower)

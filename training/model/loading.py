@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from swiftlet import encoders
 from swiftlet.retrieval.encoder import Role
 from swiftlet.retrieval.errors import InvalidArgumentError
+from swiftlet.retrieval.manifest import FILE_NAME, read_manifest
+from swiftlet.retrieval.reranker import KIND as RERANKER
 from training.model.errors import ModelError
 from training.model.exported import exported_model, is_exported
 from training.model.lookup import MODULE, check_lookup, is_lookup, without_special_tokens
@@ -28,10 +30,15 @@ _NOT_NEEDED = ["*.onnx", "*.onnx_data", "*.h5", "*.msgpack", "*.ot", "*.tflite",
 def find_model(model: str | Path) -> Path:
     """The folder of `model`. If it is the name of a model on the hub, it is downloaded.
 
-    :raises InvalidArgumentError: When there is no such model.
+    :raises InvalidArgumentError: When there is no such model, or it is a re-ranker in ONNX.
     """
     folder = encoders.find_shipped(Path(model))
     if folder.is_dir():
+        if (folder / FILE_NAME).is_file() and read_manifest(folder).kind == RERANKER:
+            raise InvalidArgumentError(
+                f"{folder} is an exported re-ranker, which can neither be trained nor exported "
+                "again: name the model that it was exported from"
+            )
         return folder
     if folder.exists():
         raise InvalidArgumentError(f"{model} is a file; a model's directory is expected")

@@ -188,15 +188,18 @@ class Tower(nn.Module):
         :raises InvalidArgumentError: When their vocabularies or widths differ.
         """
         own, others = self.token_embeddings, other.token_embeddings
-        vocabulary, other_vocabulary = (
-            tower.encoder.tokenizer.get_vocab() for tower in (self, other)
-        )
-        if own.weight.shape != others.weight.shape or vocabulary != other_vocabulary:
+        vocabularies = [tower.encoder.tokenizer.get_vocab() for tower in (other, self)]
+        differing = ""
+        if own.embedding_dim != others.embedding_dim:
+            differing = f"{others.embedding_dim} and {own.embedding_dim} numbers a token"
+        elif len(own.weight) != len(others.weight):
+            differing = f"{len(others.weight):,} and {len(own.weight):,} tokens"
+        elif vocabularies[0] != vocabularies[1]:
+            differing = "other tokens of the same number"
+        if differing:
             raise InvalidArgumentError(
-                "the towers cannot share token embeddings: their vocabularies of "
-                f"{len(others.weight):,} and {len(own.weight):,} tokens or their widths "
-                f"{others.embedding_dim} and {own.embedding_dim} differ; set dual_encoder.sharing "
-                "to 'none'"
+                f"the encoders cannot share token embeddings, since they have {differing}: set "
+                "dual_encoder.sharing to 'none'"
             )
         other.encoder[0].auto_model.set_input_embeddings(own)
 

@@ -322,7 +322,13 @@ class Recipe(Table):
         ):
             raise ValueError(
                 "fine_tuning.average is with the initial weights, but a random projection has no "
-                "use for them: set dual_encoder.projection to 'none', or its start to 'orthogonal'"
+                "use for them: set fine_tuning.average to 0, dual_encoder.start to 'orthogonal', "
+                "or dual_encoder.projection to 'none'"
+            )
+        if self.dual_encoder.sharing == "token_embeddings" and self.recipe == "adore":
+            raise ValueError(
+                "dual_encoder.sharing is 'token_embeddings', but recipe 'adore' keeps documents as "
+                "they are: set it to 'none' or 'frozen_token_embeddings'"
             )
         samplers = self.negatives.samplers
         if "dynamic" in samplers and self.recipe != "adore":

@@ -59,6 +59,7 @@ def test_a_training_that_brings_no_gain_says_so(write: Write, tmp_path: Path) ->
     result = swiftlet("train", recipe, "--out", tmp_path / "run", *rate)
     assert result.exit_code == 0, result.output
     assert "The training brought no gain: keep the encoders that it began with." in result.stdout
+    assert "Next:" not in result.stdout
 
 
 def test_trained_encoders_index_and_search(

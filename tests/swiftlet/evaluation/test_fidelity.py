@@ -118,7 +118,7 @@ def test_few_dimensions_lose_more_and_long_texts_need_more() -> None:
     ("arguments", "problem"),
     [
         ({"error": 0.0}, "error is 0, but must lie between 0 and 1"),
-        ({"rank": 6}, "rank is 6, but must be from 1 to 5: there are 6 texts"),
+        ({"rank": 6}, "rank is 6, but must be from 1 to 5, since there are 6 texts: lower it"),
         ({"model": "tfidf"}, "model is 'tfidf', but one of bm25, boolean is expected"),
         ({"projection": "pca"}, "projection is 'pca', but one of rademacher, gaussian"),
         ({"queries": {"q": "volcano"}}, "no query shares a word with a text"),

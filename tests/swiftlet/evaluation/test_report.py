@@ -70,6 +70,7 @@ def test_queries_are_divided_by_the_mean_length_of_their_relevant_documents():
         (None, 1, {"MRR": 0.5}),
     ]
     lines = printed(report)
+    assert "101 to 200 tokens: 1 of the queries" in lines
     assert lines[lines.index("above 500 tokens: 1 of the queries") + 1] == "MRR 0.5000"
 
 

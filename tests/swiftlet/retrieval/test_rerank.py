@@ -169,5 +169,12 @@ def test_a_reranker_is_used_by_python_and_the_command_line(
         assert "pass --rerank 20, too" in said
     said = refusal(command("search", small_index, QUERY, "--rerank", 5))
     assert "there is no re-ranker: name its directory with the option --reranker" in said
+    asked, relevant = tmp_path / "queries.tsv", tmp_path / "qrels.txt"
+    asked.write_text(f"q\t{QUERY}\n")
+    relevant.write_text(f"q 0 {found[0].document_id} 1\n")
+    judged = ("--queries", asked, "--qrels", relevant)
+    said = refusal(command("evaluate", small_index, *judged, "--rerank", 5))
+    assert "there is no re-ranker: name its directory" in said
+    assert "query 'q'" not in said
     said = refusal(command("search", small_index, QUERY, "--reranker", small_index, *options[2:]))
     assert "is of kind 'index', but 'reranker' is needed" in said

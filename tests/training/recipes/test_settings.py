@@ -122,6 +122,10 @@ def test_all_errors_are_reported_together() -> None:
             },
             "its projection is 'separate': choose 'shared' or 'none'",
         ),
+        (
+            {"recipe": "adore", "dual_encoder": {"sharing": "token_embeddings"}},
+            "recipe 'adore' keeps documents as they are: set it to 'none'",
+        ),
         ({"alignment": {"plateau_of": "mrr"}}, "plateau_of is 'mrr'"),
         (
             {"data": [{"corpus": "c", "qrels": "q", "relevant_from": 0}]},
