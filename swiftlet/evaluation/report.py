@@ -68,7 +68,8 @@ class Report:
         for each in self.bins:
             most, least = each.most_tokens, each.least_tokens
             lengths = f"above {least}" if most is None else f"{(least or 0) + 1} to {most}"
-            table.add_row(f"{lengths} tokens: {each.num_queries:,} of the queries")
+            queries = "1 query" if each.num_queries == 1 else f"{each.num_queries:,} queries"
+            table.add_row(f"{lengths} tokens: {queries}")
             for name, *cells in _rows(each.means, each.comparisons):
                 table.add_row(f"  {name}", *cells)
         unanswered = {self.name: self.num_unanswered}

@@ -70,8 +70,8 @@ def test_queries_are_divided_by_the_mean_length_of_their_relevant_documents():
         (None, 1, {"MRR": 0.5}),
     ]
     lines = printed(report)
-    assert "101 to 200 tokens: 1 of the queries" in lines
-    assert lines[lines.index("above 500 tokens: 1 of the queries") + 1] == "MRR 0.5000"
+    assert "101 to 200 tokens: 1 query" in lines
+    assert lines[lines.index("above 500 tokens: 1 query") + 1] == "MRR 0.5000"
 
 
 @pytest.mark.parametrize("test", ["t", "wilcoxon", "randomisation"])
@@ -97,5 +97,5 @@ def test_the_queries_of_a_length_are_compared_with_those_of_the_baseline(test):
     expected = TESTS[test]({"q2": 1.0, "q3": 1.0, "q4": 1.0}, {"q2": 0.5, "q3": 1.0, "q4": 1.0})
     assert many == expected
     lines = printed(report)
-    row = lines[lines.index("above 10 tokens: 3 of the queries") + 1]
+    row = lines[lines.index("above 10 tokens: 3 queries") + 1]
     assert row.startswith("MRR 1.0000 0.8333 +0.1667")
