@@ -1,5 +1,6 @@
 """`swiftlet train`: trains a pair of encoders by a recipe, or shows the plan of it."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,7 +12,7 @@ from swiftlet.cli.options import Finish, OverwriteRun, Resume
 from swiftlet.cli.terminal import ProgressBars, output
 
 if TYPE_CHECKING:
-    from training.plan import Plan
+    from training.recipes.settings import Recipe
     from training.reranking.settings import RerankerRecipe
     from training.train import Outcome
 
@@ -39,32 +40,45 @@ def train(
     with extra("training"):
         from training.loop.devices import is_main_process
         from training.plan import make_plan
-        from training.recipes.settings import parse_recipe, parse_tables, read_tables
+        from training.recipes.settings import Recipe, parse_recipe, parse_tables, read_tables
+        from training.reranking.plan import plan_of
         from training.reranking.settings import CROSS_ENCODER, RerankerRecipe
-        from training.train import keeps_documents
-        from training.train import train as run
     tables = read_tables(recipe, overrides or [])
+    settings: Recipe | RerankerRecipe
     if tables.get("recipe") == CROSS_ENCODER:
-        if dry_run or out is None:
-            option = "--dry-run is not for a cross-encoder" if dry_run else "--out is missing"
-            raise InvalidArgumentError(f"{option}: name a directory by --out, and train")
-        of_pairs = parse_tables(RerankerRecipe, tables, str(recipe))
-        _train_reranker(of_pairs, out, resume=resume, finish=finish, overwrite=overwrite)
-        return
-    settings = parse_recipe(tables, str(recipe))
+        settings = parse_tables(RerankerRecipe, tables, str(recipe))
+    else:
+        settings = parse_recipe(tables, str(recipe))
     if dry_run:
         with ProgressBars(visible=is_main_process()) as progress:
-            plan = make_plan(settings, progress)
+            if isinstance(settings, RerankerRecipe):
+                rows = plan_of(settings, progress)
+            else:
+                rows = make_plan(settings, progress).rows()
         if is_main_process():
-            output.print(_table(plan, str(recipe)))
+            _print_plan(rows, recipe)
         return
     if out is None:
         raise InvalidArgumentError("--out is missing: the directory that the run is kept in")
+    options = {"resume": resume, "finish": finish, "overwrite": overwrite}
+    if isinstance(settings, RerankerRecipe):
+        _train_reranker(settings, out, **options)
+    else:
+        _train_pair(settings, out, **options)
+
+
+def _train_pair(
+    recipe: "Recipe", out: Path, *, resume: bool, finish: bool, overwrite: bool
+) -> None:
+    from training.loop.devices import is_main_process
+    from training.train import keeps_documents
+    from training.train import train as run
+
     outcome = None
     if not has_ended(out, resume=resume):
         with ProgressBars(visible=is_main_process()) as progress:
             outcome = run(
-                settings, out, resume=resume, finish=finish, overwrite=overwrite, progress=progress
+                recipe, out, resume=resume, finish=finish, overwrite=overwrite, progress=progress
             )
         if is_main_process():
             _print_outcome(outcome, out)
@@ -72,7 +86,7 @@ def train(
         return
     if outcome is not None and not outcome.has_gained:
         output.print("The training brought no gain: keep the encoders that it began with.")
-    elif keeps_documents(settings):
+    elif keeps_documents(recipe):
         print_next(f"swiftlet serve INDEX --encoder {exported[0]}")
     else:
         print_next(f"swiftlet index CORPUS --out INDEX --encoder {exported[-1]}")
@@ -116,8 +130,8 @@ def _train_reranker(
         print_next(f"swiftlet serve INDEX --reranker {exported}")
 
 
-def _table(plan: "Plan", name: str) -> Table:
-    table = Table(title=f"{name}, not run", title_justify="left", show_header=False)
-    for row in plan.rows():
+def _print_plan(rows: Sequence[tuple[str, str]], recipe: Path) -> None:
+    table = Table(title=f"{recipe}, not run", title_justify="left", show_header=False)
+    for row in rows:
         table.add_row(*row)
-    return table
+    output.print(table)

@@ -177,9 +177,21 @@ def test_bad_qrels_are_refused(place: Path, checkpoints: dict[str, Path], tmp_pa
         recipe(place, checkpoints["bert"], candidates={"depth": 0})
 
 
-def test_the_command_has_no_plan_of_a_cross_encoder(
+def test_a_dry_run_prints_the_size_of_the_training_and_writes_nothing(
     place: Path, checkpoints: dict[str, Path], tmp_path: Path
 ) -> None:
     path = write_recipe(tmp_path / "recipe.toml", tables(place, checkpoints["bert"]))
-    assert "--dry-run is not for a cross-encoder" in refusal(command("train", path, "--dry-run"))
+    before = sorted(tmp_path.rglob("*"))
+    result = command("train", path, "--out", tmp_path / "run", "--dry-run")
+    assert result.exit_code == 0, result.output
+    rows = [line.strip("│ ") for line in result.stdout.splitlines()]
+    for name, value in {
+        "queries to train on": "64",
+        "queries held out": "16",
+        "pairs of a step": "at most 32",
+        "pairs of an evaluation": "at most 160",
+        "steps": "at most 24",
+    }.items():
+        assert any(row.startswith(f"{name} ") and row.endswith(f"│ {value}") for row in rows)
+    assert sorted(tmp_path.rglob("*")) == before
     assert "--out is missing" in refusal(command("train", path))
