@@ -77,6 +77,11 @@ def _opened(settings: Settings) -> Searcher:
     if isinstance(index, Path):
         index = _target(index)
     reranker = None if settings.reranker is None else OnnxReranker.load(_target(settings.reranker))
+    if reranker is not None and reranker.weight == 0:
+        logger.warning(
+            "the re-ranker %s has the weight 0: it takes time, but never changes an order",
+            settings.reranker,
+        )
     searcher = Searcher.open(
         index,
         encoder,

@@ -85,7 +85,9 @@ def _train_pair(
     if not is_main_process() or not (exported := export_models(out)):
         return
     if outcome is not None and not outcome.has_gained:
-        output.print("The training brought no gain: keep the encoders that it began with.")
+        output.print(
+            "The training brought no gain: train longer, or keep the encoders that it began with."
+        )
     elif keeps_documents(recipe):
         print_next(f"swiftlet serve INDEX --encoder {exported[0]}")
     else:

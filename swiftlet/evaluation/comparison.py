@@ -35,6 +35,11 @@ class MetricColumn:
     collection: str
     metric: str
 
+    @property
+    def fewer_is_better(self) -> bool:
+        """Whether a lower value is the better one: of metrics, for Holes@k alone."""
+        return self.metric.casefold().startswith("holes@")
+
 
 @dataclass(frozen=True, slots=True)
 class Cell:
@@ -92,9 +97,9 @@ def compare(
     """Compare runs with each other.
 
     Rows have the letters a, b, … in the order of `runs`; columns are in order of first occurrence.
-    Each value lists the letters of the runs that it exceeds significantly: with a two-sided p of at
-    most `significance_level`, after `correction` over all pairs of runs in the column. The default
-    is that of the paper (001, Table 2): p <= 0.01 by Student's paired t-test, uncorrected.
+    Each value lists the letters of the runs that it is significantly better than: with a two-sided
+    p of at most `significance_level`, after `correction` over all pairs of runs in the column. The
+    default is that of the paper (001, Table 2): p <= 0.01 by Student's paired t-test, uncorrected.
 
     :param runs: Name -> collection -> the result of `evaluate_per_query`.
     :raises InvalidArgumentError: When there are no runs or more than 26, the runs of a column do
@@ -134,7 +139,9 @@ def compare(
             if column.metric in run.get(column.collection, {})
         }
         _check_queries(column, values)
-        improves_on = _improvements(values, test, significance_level, correction)
+        improves_on = _improvements(
+            values, test, significance_level, correction, fewer_is_better=column.fewer_is_better
+        )
         cells.append(
             {
                 name: Cell(fmean(queries.values()), "".join(letters[o] for o in improves_on[name]))
@@ -177,13 +184,15 @@ def _improvements(
     test: TestName,
     significance_level: float,
     correction: Correction,
+    *,
+    fewer_is_better: bool,
 ) -> dict[str, list[str]]:
     """Run -> the runs on which it improves significantly, both in the order of `values`."""
     pairs = list(combinations(values, 2))
     tests = [TESTS[test](values[one], values[other]) for one, other in pairs]
     p_values = corrected([outcome.p_value for outcome in tests], correction)
     better = {
-        (one, other) if outcome.difference > 0 else (other, one)
+        (one, other) if (outcome.difference > 0) != fewer_is_better else (other, one)
         for (one, other), outcome, p_value in zip(pairs, tests, p_values, strict=True)
         if p_value <= significance_level and outcome.difference
     }

@@ -122,7 +122,8 @@ def _best(comparison: Comparison, decimals: int) -> list[str]:
     Values that print alike are all bold, since a reader sees no difference between them.
     """
     best = []
-    for column in range(len(comparison.columns)):
-        means = [cell.mean for row in comparison.rows if (cell := row.cells[column]) is not None]
-        best.append(f"{max(means):.{decimals}f}" if len(means) > 1 else "")
+    for place, column in enumerate(comparison.columns):
+        means = [cell.mean for row in comparison.rows if (cell := row.cells[place]) is not None]
+        found = min(means) if column.fewer_is_better else max(means)
+        best.append(f"{found:.{decimals}f}" if len(means) > 1 else "")
     return best

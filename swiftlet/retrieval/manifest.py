@@ -190,6 +190,10 @@ def read_manifest(directory: Path, kind: str | None = None) -> Manifest:
         way_out = ""
         if (manifest.kind, kind) == ("shard", "index"):
             way_out = "; swiftlet index --from-shards SHARDS --out INDEX makes one of all shards"
+        elif manifest.kind == "model":
+            exported = (file.parent for file in sorted(directory.glob(f"*/*/{FILE_NAME}")))
+            of_kind = [f"{each}" for each in exported if read_manifest(each).kind == kind]
+            way_out = f": take {' or '.join(of_kind)} of this training run" if of_kind else ""
         raise ManifestError(
             f"{directory} is of kind {manifest.kind!r}, but {kind!r} is needed{way_out}"
         )

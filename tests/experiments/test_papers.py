@@ -91,7 +91,7 @@ def test_the_findings_about_sharing_follow_from_the_seeds() -> None:
     )
     assert "ADE-SPL better than ADE: neither: the seeds of both overlap" in page
     assert "P@1 from this start, ADE-SPL better than ADE: confirmed" in page
-    assert "It closes 100% of the gap to SDE; in the paper 92%" in page
+    assert "It closes 100% of the gap to SDE so far; in the paper 92%" in page
     assert "no evidence" not in page
     unchanged = sharing_page(before=0.5, ADE=0.3)
     assert "Training hardly changes SDE (50.0 → 50.0)" in unchanged

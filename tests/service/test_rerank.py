@@ -1,5 +1,6 @@
 """Re-ranking over HTTP: searches, and scores of texts as Cohere and TEI have them."""
 
+import shutil
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 from service.limits import Limits
 from service.schemas import RerankAnswer, SearchAnswer
 from swiftlet.library.evaluation import evaluate
+from swiftlet.retrieval.manifest import change_details
 from swiftlet.retrieval.reranker import OnnxReranker
 from swiftlet.retrieval.searcher import Searcher
 from tests.service.conftest import Application
@@ -184,6 +186,16 @@ def test_a_service_reranks_by_the_directory_that_is_set(
     assert found["hits"][0]["document_id"] == best
     report = evaluate(server.url, {"q": QUERY}, {"q": {best: 1}}, metrics=["MRR@10"], rerank=9)
     assert report.means == {"MRR@10": 1.0}
+    assert "the weight 0" not in "".join(server.log)
+
+
+def test_a_reranker_that_changes_no_order_is_logged(
+    start_server: Any, reranker_directory: Path, tmp_path: Path
+) -> None:
+    idle = shutil.copytree(reranker_directory, tmp_path / "idle")
+    change_details(idle, {"weight": 0.0})
+    server = start_server(reranker=idle)
+    assert f"the re-ranker {idle} has the weight 0: it takes time" in "".join(server.log)
 
 
 def test_texts_are_scored_in_parts_if_the_queue_is_short(

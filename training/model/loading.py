@@ -16,6 +16,7 @@ from training.model.exported import exported_model, is_exported
 from training.model.lookup import MODULE, check_lookup, is_lookup, without_special_tokens
 from training.model.poolings import is_pooling, own_modules
 from training.model.quiet import quiet
+from training.model.trained import refuse_run
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -30,10 +31,11 @@ _NOT_NEEDED = ["*.onnx", "*.onnx_data", "*.h5", "*.msgpack", "*.ot", "*.tflite",
 def find_model(model: str | Path) -> Path:
     """The folder of `model`. If it is the name of a model on the hub, it is downloaded.
 
-    :raises InvalidArgumentError: When there is no such model, or it is a re-ranker in ONNX.
+    :raises InvalidArgumentError: When there is none, or it is a re-ranker in ONNX, or a run.
     """
     folder = encoders.find_shipped(Path(model))
     if folder.is_dir():
+        refuse_run(folder)
         if (folder / FILE_NAME).is_file() and read_manifest(folder).kind == RERANKER:
             raise InvalidArgumentError(
                 f"{folder} is an exported re-ranker, which can neither be trained nor exported "

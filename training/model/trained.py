@@ -39,11 +39,7 @@ def trained_encoder(model: str | Path) -> TrainedEncoder | None:
     folder = Path(model)
     if not folder.is_dir():
         return None
-    if _is_run(folder):
-        models = [f"{folder / name}" for name in (*TOWERS, MODEL) if (folder / name).is_dir()]
-        raise InvalidArgumentError(
-            f"{folder} is a training run, not a model: take {' or '.join(models)}"
-        )
+    refuse_run(folder)
     # The given name may be "." or a link.
     folder = folder.resolve()
     run = folder.parent
@@ -68,6 +64,18 @@ def recorded_space(model: str | Path) -> str | None:
         return read_manifest(folder).embedding_space
     trained = trained_encoder(model)
     return None if trained is None else trained.embedding_space
+
+
+def refuse_run(folder: Path) -> None:
+    """Check that a folder is no training run, which has models in its folders.
+
+    :raises InvalidArgumentError: When it is one.
+    """
+    if _is_run(folder):
+        models = [f"{folder / name}" for name in (*TOWERS, MODEL) if (folder / name).is_dir()]
+        raise InvalidArgumentError(
+            f"{folder} is a training run, not a model: take {' or '.join(models)}"
+        )
 
 
 def _is_run(folder: Path) -> bool:

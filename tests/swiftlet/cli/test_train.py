@@ -58,7 +58,7 @@ def test_a_training_that_brings_no_gain_says_so(write: Write, tmp_path: Path) ->
     rate = ("--set", "optimiser.learning_rate=1e-30")
     result = swiftlet("train", recipe, "--out", tmp_path / "run", *rate)
     assert result.exit_code == 0, result.output
-    assert "The training brought no gain: keep the encoders that it began with." in result.stdout
+    assert "brought no gain: train longer, or keep the encoders that it began" in result.stdout
     assert "Next:" not in result.stdout
 
 
@@ -87,6 +87,18 @@ def test_trained_encoders_index_and_search(
     # The encoder that ships has no part in this.
     wrong = swiftlet("search", index, "kalo", "--encoder", DEFAULT_ENCODER.name)
     assert "embedding space" in refusal(wrong)
+
+
+def test_a_run_in_place_of_a_model_is_refused_with_its_models(
+    run: Path, write: Write, collection: Path, tmp_path: Path
+) -> None:
+    onnx, index = run / "onnx", tmp_path / "index"
+    said = refusal(swiftlet("index", collection, "--out", index, "--encoder", run))
+    models = f"{onnx / 'document_encoder'} or {onnx / 'query_encoder'}"
+    assert f"{run} is of kind 'model', but 'encoder' is needed: take {models} of this" in said
+    recipe = write(tmp_path / "recipe.toml", document_encoder={"model": f"{run}"})
+    said = refusal(swiftlet("train", recipe, "--out", tmp_path / "run"))
+    assert f"{run} is a training run, not a model: take {run / 'query_encoder'} or" in said
 
 
 def test_a_pair_becomes_a_router_and_is_exported_again(

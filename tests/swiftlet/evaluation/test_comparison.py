@@ -35,6 +35,14 @@ def test_a_value_bears_the_letters_of_the_rows_it_improves_on(test):
     assert superscripts(runs, test=test) == {"base": "", "perhaps": "", "clear": "a"}
 
 
+def test_fewer_holes_are_better():
+    runs = {name: {"c": {"Holes@10": run}} for name, run in
+            {"base": BASELINE, "more": CLEARLY_BETTER}.items()}  # fmt: skip
+    table = compare(runs)
+    assert [row.cells[0].improves_on for row in table.rows] == ["b", ""]
+    assert "**0.400**<sup>[b]</sup>" in to_markdown(table)
+
+
 def test_letters_follow_the_order_of_the_rows():
     runs = {"clear": values(0.9), "base": BASELINE, "clearer than base": CLEARLY_BETTER}
     assert superscripts(runs) == {"clear": "bc", "base": "", "clearer than base": "b"}
