@@ -3,9 +3,9 @@
     python -m experiments.long_documents --data DATA
 
 DATA is the folder of the collections. Finished runs are kept in --work, and an interrupted
-experiment goes on. With --seeds 1, only the first seed is run. Writes
-docs/results/long-documents.json, its page and its picture. Takes an hour for each seed on 2
-cores, one for each of two runs at a time.
+experiment goes on. With --seeds 1, only the first seed is run; the others have the shortest
+passages alone. Writes docs/results/long-documents.json, its page and its picture. On 2 cores with
+AMX, the first seed takes an hour; on 2 cores without it, each other seed takes half an hour.
 """
 
 import json
@@ -23,12 +23,13 @@ from typing import Any
 
 import numpy as np
 import tokenizers
+from numpy.typing import NDArray
 
 import swiftlet
 from experiments import hybrid
 from experiments.adaptation import Stages
 from experiments.pairs import Pair
-from experiments.runs import measured
+from experiments.runs import PRECISION, measured
 from export.encoder_directory import export_encoder
 from export.quality import Collection
 from export.reranker_directory import export_reranker
@@ -71,6 +72,9 @@ BY_SIZE = (
     ("DE-32", "DE-64", "DE-128", "DE-384"),
     ("DE-384", "ME-384, 3 vectors", "ME-384, 4 vectors", "ME-384"),
 )
+# How alike the vectors of a passage are, and how often the first is the best one. All seeds but the
+# first have it.
+OF_VECTORS = ("alike", "first_is_best")
 HYBRID = "HYBRID-ME-384-uni"
 CROSS = "CROSS-ATTENTION"
 # MRR@10 of retrieval from three million passages, and of the re-ranking of 200 by cross-attention:
@@ -95,7 +99,7 @@ SETTINGS: dict[str, Any] = {
         "projection_learning_rate": 1e-3,
         "batch_size": 32,
         "warmup_steps": 10,
-        "precision": "bf16",
+        "precision": PRECISION,
     },
     "negatives": {"samplers": ["bm25", "in_batch"], "per_query": 1, "depth": 100, "shared": True},
     "fine_tuning": {"epochs": 1},
@@ -112,7 +116,7 @@ CROSS_SETTINGS: dict[str, Any] = {
         "batch_size": 16,
         "micro_batch_size": 4,
         "warmup_steps": 10,
-        "precision": "bf16",
+        "precision": PRECISION,
     },
     "validation": {"queries": 50},
 }
@@ -121,24 +125,26 @@ CROSS_SETTINGS: dict[str, Any] = {
 def main() -> None:
     raw, work = RESULTS / "long-documents.json", hybrid.WORK.with_name("long-documents")
     options = script_options(__doc__, data=Path, work=work, seeds=3, jobs=2, raw=raw)
-    named = [*product((*SYSTEMS, CROSS), LENGTHS, range(options.seeds))]
-    named += product(OTHER_SIZES, LENGTHS[:1], range(options.seeds))
+    every = [*product((*SYSTEMS, CROSS), LENGTHS, range(options.seeds))]
+    every += product(OTHER_SIZES, LENGTHS[:1], range(options.seeds))
+    named = [each for each in every if each[1] == LENGTHS[0] or each[2] == 0]
     named.sort(key=itemgetter(2))  # all of a seed before the next one
     measure = partial(figures_of, options.data.resolve())
     found = measured(measure, named, options.work, options.jobs)
+
+    def runs_of(name: str, length: int = LENGTHS[0]) -> list[Figures]:
+        return [each for (*of, _), each in found.items() if of == [name, length]]
+
     rows: dict[str, list[Figures]] = {}
     for length in LENGTHS:
         for name in (*SYSTEMS, CROSS):
-            runs = [found[name, length, seed] for seed in range(options.seeds)]
+            runs = runs_of(name, length)
             for system in runs[0]["mrr"]:
                 spread = spread_of(runs, system)
                 if len(of_system := rows.setdefault(system, [])) < LENGTHS.index(length) + 1:
                     of_system.append(spread)
     shapes = SYSTEMS | OTHER_SIZES
-    of_size = {
-        name: spread_of([found[name, LENGTHS[0], seed] for seed in range(options.seeds)], name)
-        for name in chain.from_iterable(BY_SIZE)
-    }
+    of_size = {name: spread_of(runs_of(name), name) for name in chain.from_iterable(BY_SIZE)}
     drawing = options.raw.with_suffix(".svg")
     figures = {
         "template": "experiments/long-documents.md.j2",
@@ -152,9 +158,11 @@ def main() -> None:
         "by_size": [{name: of_size[name] for name in names} for names in BY_SIZE],
         "paper": PAPER,
         "seeds": options.seeds,
-        "minutes": {
-            name: fmean(each["seconds"] for (n, *_), each in found.items() if n == name) / 60
-            for name in (*SYSTEMS, CROSS)
+        "minutes": {name: runs_of(name)[-1]["seconds"] / 60 for name in (*SYSTEMS, CROSS)},
+        "vectors": {
+            name: {kind: fmean(each[kind] for each in runs_of(name)[1:]) for kind in OF_VECTORS}
+            for name, shape in shapes.items()
+            if "vectors" in shape and options.seeds > 1
         },
         "settings": SETTINGS,
         "of_cross": {
@@ -166,6 +174,7 @@ def main() -> None:
         },
         "counts": {"passages": PASSAGES, "queries": QUERIES, "trained_on": TRAINED_ON},
         "source": SOURCE,
+        "runs": {", ".join(map(str, run)): each for run, each in found.items()},
     }
     plot(figures, drawing)
     print(write(options.raw, figures))
@@ -174,11 +183,19 @@ def main() -> None:
 def spread_of(runs: Sequence[Figures], system: str) -> dict[str, float]:
     """The mean of MRR@10 over the seeds, and half the difference between the best and the worst."""
     values = [each["mrr"][system] for each in runs]
-    return {"mean": fmean(values), "half": (max(values) - min(values)) / 2}
+    half = (max(values) - min(values)) / 2
+    return {"mean": fmean(values), "half": half, "seeds": len(values)}
+
+
+def alike(vectors: NDArray[np.floating[Any]]) -> float:
+    """The mean cosine of two vectors of one passage, of (passages, vectors, dim) of length 1."""
+    count = vectors.shape[1]
+    sums = (vectors.sum(axis=1) ** 2).sum(axis=1)
+    return float((sums.mean() - count) / (count * (count - 1)))
 
 
 def figures_of(data: Path, system: str, length: int, seed: int) -> Figures:
-    """MRR@10 of a model and of BM25, and the processor time of the training."""
+    """MRR@10 of a model and of BM25, how alike its vectors are, and the time of the training."""
     read = tokenizers.Tokenizer.from_file(f"{DEFAULT_QUERY_ENCODER / TOKENIZER_FILE}")
     read.enable_truncation(MOST_TOKENS)
     tokenizer = Tokenizer(read)
@@ -198,18 +215,24 @@ def figures_of(data: Path, system: str, length: int, seed: int) -> Figures:
             model = trained_pair(folder, learnt, system, length, seed)
         seconds = process_time() - began
     found: dict[str, Floats] = {}
+    of_vectors = {}
     if isinstance(model, OnnxReranker):
         found[CROSS] = reranked(model.logit, words["BM25-bi"], judged)
     else:
         embedded = model.embedded(judged)
-        vectors_of_documents = embedded.documents.reshape(-1, embedded.queries.shape[1])
-        scores = embedded.queries @ vectors_of_documents.T
+        vectors = embedded.documents.reshape(len(judged.documents), -1, embedded.queries.shape[1])
+        scores = embedded.queries @ vectors.reshape(-1, vectors.shape[2]).T
         dense = scores.reshape(len(judged.queries), len(judged.documents), -1).max(axis=2)
+        if vectors.shape[1] > 1:
+            rows = [int(next(iter(judged.qrels[each.query_id]))) for each in judged.queries]
+            of_own = np.einsum("qvd,qd->qv", vectors[rows], embedded.queries)
+            of_vectors["alike"] = alike(vectors)
+            of_vectors["first_is_best"] = float((of_own.argmax(axis=1) == 0).mean())
         found |= {system: dense, **words}
         if system in HYBRID:
             found[HYBRID] = tuned(dense, words["BM25-uni"], judged)
     mrr = {name: fmean(reciprocal_ranks(each, judged)[:QUERIES]) for name, each in found.items()}
-    return {"seconds": seconds, "mrr": mrr}
+    return {"seconds": seconds, "mrr": mrr, **of_vectors}
 
 
 def trained_pair(folder: Path, learnt: Collection, system: str, length: int, seed: int) -> Pair:

@@ -15,8 +15,11 @@ from typing import Any, TypeVar
 
 from export.latency import measure_latencies, texts_of_length
 from swiftlet.encoders import DEFAULT_ENCODER
+from swiftlet.evaluation.machine import processor_kind
 from swiftlet.retrieval.encoder import TOKENIZER_FILE, OnnxEncoder
 
+# Other processors are slower in bf16.
+PRECISION = "bf16" if processor_kind() == "AMX" else "fp32"
 NUM_TOKENS = 10
 _ROUNDS = 300
 Item = TypeVar("Item")
