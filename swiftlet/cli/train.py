@@ -86,7 +86,8 @@ def _train_pair(
         return
     if outcome is not None and not outcome.has_gained:
         output.print(
-            "The training brought no gain: train longer, or keep the encoders that it began with."
+            "The training brought no gain: train longer, or keep the encoders that it began with.",
+            soft_wrap=True,
         )
     elif keeps_documents(recipe):
         print_next(f"swiftlet serve INDEX --encoder {exported[0]}")
