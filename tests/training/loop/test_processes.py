@@ -54,8 +54,8 @@ def test_two_processes_train_as_one_with_the_cache(
     together = side_by_side(2, "train", path, "--out", tmp_path / "run", folder=tmp_path)
     assert [command.wait() for command in together] == [0, 0], together[0].text
     assert_alike(tmp_path / "run", alone)
-    assert "Next: swiftlet index" in together[0].text
-    assert "swiftlet" not in together[1].text
+    assert "Exporting document_encoder" in together[0].text
+    assert "Exporting" not in together[1].text
 
 
 @pytest.mark.soak
