@@ -267,12 +267,17 @@ def test_the_page_of_companions_names_the_best_row_and_the_gains() -> None:
     names = [*companions.METHODS, *companions.ON_TOP]
     found = {(name, seed): figures(0.5) for name in names for seed in (0, 1)}
     found[companions.START, 0] = figures(0.5)
-    found["STAR", 1] = figures(0.6)
+    found["STAR", 1] = found["STAR, then ADORE", 1] = figures(0.6)
     found["DAFT", 0] = found["DAFT", 1] = figures(0.7)
     found[companions.TEACHER, 0] = figures(0.9)
-    page = page_of(Path("companions.json"), companions.collected(found, 2) | {"machine": MACHINE})
+    given = {"machine": MACHINE, "sizes": {"documents": 9000, "learnt": 400, "tested": 20}}
+    page = page_of(Path("companions.json"), companions.collected(found, 2) | given)
+    assert "All 9,000 documents, cut after" in page
     assert "The best row is DAFT, at 0.7095; the pair before training has 0.5095" in page
-    assert "Against in-batch negatives alone: STAR +0.0500, TCT +0.0000, DAFT +0.2000" in page
+    assert "Against in-batch negatives alone: STAR +0.0500; TCT +0.0000; STAR, twice" in page
+    assert "Against it: DAFT +0.2000;\n  STAR, then ADORE +0.0500" in page
+    assert "After STAR, no checkpoint of ADORE was better" in page
+    assert "After DAFT, no checkpoint" not in page
     assert "the training is too short to" in page
     assert "On top of DAFT: DAFT with STAR's negatives -0.2000" in page
     assert "worst seed is at most 0.0500" in page
