@@ -37,6 +37,7 @@ from training.model.towers import Tower, TowerSettings
 TARGET, SPLIT = "medquad", "all"
 METRICS = ("nDCG@10", "R@1000", "MRR@10", "P@1", "Holes@10")
 QRELS = "training.tsv"
+# Few, so that training is affordable without AMX.
 TOKENS = 32
 # That in which the encoders ship.
 SHIPPED: Precision = "int8"
