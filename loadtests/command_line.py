@@ -31,7 +31,7 @@ def script_options(description: str | None, **options: Any) -> argparse.Namespac
     """The options of a script that measures, by name.
 
     Each has its default, or a tuple of choices, of which the first is the default. Or it is a path:
-    `Path` if it is required, None if it is not.
+    `Path` if it is required and must be there, None if it is not.
     """
     parser = argparse.ArgumentParser(
         description=description, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -43,7 +43,11 @@ def script_options(description: str | None, **options: Any) -> argparse.Namespac
         words: dict[str, Any] = {"type": kind, "default": value, "required": default is Path}
         words["choices"] = choices
         parser.add_argument(f"--{name.replace('_', '-')}", help=f"default: {value}", **words)
-    return parser.parse_args()
+    given = parser.parse_args()
+    for name, default in options.items():
+        if default is Path and not getattr(given, name).exists():
+            parser.error(f"--{name} {getattr(given, name)}: there is no such file or folder")
+    return given
 
 
 def refuse(reason: LoadTestError | str, status: int = REFUSED) -> NoReturn:

@@ -87,6 +87,10 @@ class CollectionError(RetrievalError):
             place += f", line {line_number}" if isinstance(path, Path) else f": row {line_number:,}"
         super().__init__(f"{place}: {problem}")
 
+    def __reduce__(self) -> tuple[type["CollectionError"], tuple[Path | str, str, int | None]]:
+        """Let it cross from one process to another."""
+        return type(self), (self.path, self.problem, self.line_number)
+
 
 class ArtefactError(RetrievalError):
     """An artefact directory cannot be read, written or trusted."""
