@@ -13,8 +13,8 @@ import psutil
 
 from loadtests.milvus_server import MilvusServer
 from swiftlet.evaluation.machine import describe_machine
-from swiftlet.indexing.progress import Silence
-from swiftlet.indexing.servers.push import push
+from swiftlet.progress import Silence
+from swiftlet.servers.push import push
 
 
 class Written(Silence):

@@ -15,13 +15,13 @@ from contextlib import contextmanager
 from loadtests.command_line import script_options
 from loadtests.results import RESULTS, alternating, at_most, spread, write
 from swiftlet.evaluation.machine import describe_machine
-from swiftlet.retrieval.processors import available_processors
+from swiftlet.processors import available_processors
 
 FACTORY, ROWS, DIM, ROUNDS, MOST_SECONDS = "IVF512,PQ96x4fs", 65_536, 384, 3, 8.0
 SIDES = {"sleep, the default": None, "spin": "ACTIVE"}
 TRAINING = f"""
 import time, numpy as np
-from swiftlet.retrieval.engines.faiss_index import FaissIndex
+from swiftlet.index.vectors.faiss_index import FaissIndex
 sample = np.random.default_rng(0).standard_normal(({ROWS}, {DIM}), dtype=np.float32)
 sample /= np.linalg.norm(sample, axis=1, keepdims=True)
 index = FaissIndex.create({FACTORY!r}, {DIM})

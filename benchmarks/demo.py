@@ -12,10 +12,10 @@ from pathlib import Path
 import swiftlet
 from loadtests.command_line import script_options
 from loadtests.results import RESULTS, Figures, write
+from swiftlet.corpora.collections import read_queries
+from swiftlet.corpora.trec import read_qrels
 from swiftlet.evaluation.machine import describe_machine
-from swiftlet.retrieval.corpora.collections import read_queries
-from swiftlet.retrieval.corpora.trec import read_qrels
-from swiftlet.retrieval.modes import MODES
+from swiftlet.search.modes import MODES
 
 QUESTIONS = Path(__file__).parent / "demo_questions"
 METRICS = ("nDCG@10", "hit_rate@1")

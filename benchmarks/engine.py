@@ -29,26 +29,26 @@ from loadtests.milvus_server import MilvusServer
 from loadtests.postgres_server import PostgresServer
 from loadtests.processes import running
 from loadtests.results import RESULTS, Figures, bound, write
+from swiftlet.address import Address
 from swiftlet.encoders import DEFAULT_ENCODER, DEFAULT_QUERY_ENCODER
 from swiftlet.evaluation.machine import describe_machine
-from swiftlet.indexing.build import BuildSettings, build_index
-from swiftlet.indexing.encoded import EncodedCorpus
-from swiftlet.indexing.progress import Silence
-from swiftlet.indexing.servers.push import push
-from swiftlet.indexing.split_documents import SplitDocument, stored_documents
-from swiftlet.indexing.tuning import exact_rows
-from swiftlet.retrieval.directory import DOCUMENTS_FILE
-from swiftlet.retrieval.engines import open_index
-from swiftlet.retrieval.manifest import read_manifest
-from swiftlet.retrieval.milvus.collection import parameters_of
-from swiftlet.retrieval.milvus.parts import MilvusParts
-from swiftlet.retrieval.milvus.schema import EMBEDDING, OF_HITS
-from swiftlet.retrieval.parts import SearchParts
-from swiftlet.retrieval.postgres.connection import connect
-from swiftlet.retrieval.postgres.parts import PostgresParts
-from swiftlet.retrieval.searcher import Searcher
-from swiftlet.retrieval.servers.address import Address
-from swiftlet.retrieval.types import Embeddings
+from swiftlet.index.building.build import BuildSettings, build_index
+from swiftlet.index.building.encoded import EncodedCorpus
+from swiftlet.index.directory import DOCUMENTS_FILE
+from swiftlet.index.documents.split import SplitDocument, stored_documents
+from swiftlet.index.parts import SearchParts
+from swiftlet.index.vectors import open_index
+from swiftlet.index.vectors.tuning import exact_rows
+from swiftlet.manifest import read_manifest
+from swiftlet.progress import Silence
+from swiftlet.search.searcher import Searcher
+from swiftlet.servers.milvus.collection import parameters_of
+from swiftlet.servers.milvus.parts import MilvusParts
+from swiftlet.servers.milvus.schema import EMBEDDING, OF_HITS
+from swiftlet.servers.postgres.connection import connect
+from swiftlet.servers.postgres.parts import PostgresParts
+from swiftlet.servers.push import push
+from swiftlet.types import Embeddings
 
 Server = MilvusServer | PostgresServer
 

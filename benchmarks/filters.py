@@ -21,11 +21,11 @@ import numpy as np
 import swiftlet
 from loadtests.command_line import script_options
 from loadtests.results import RESULTS, Figures, alternating, write
+from swiftlet.corpora.collections import read_documents, read_queries
 from swiftlet.encoders import DEFAULT_QUERY_ENCODER
 from swiftlet.evaluation.machine import describe_machine
 from swiftlet.evaluation.plots.figures import save_figure
 from swiftlet.evaluation.plots.lines import Curve, Level, LinePanel, plot_lines
-from swiftlet.retrieval.corpora.collections import read_documents, read_queries
 
 COLLECTIONS = ["lisa", "medquad", "wiki-passages-2wiki", "wikiqa", "boolq", "squad-dev-v1.1"]
 QUERIES_OF = "scifact"

@@ -29,11 +29,18 @@ from loadtests.command_line import script_options
 from loadtests.results import RESULTS, Figures, alternating, at_most, write
 from swiftlet.evaluation.machine import describe_machine
 from swiftlet.evaluation.plots.lines import Curve, Level, LinePanel, plot_lines
-from swiftlet.indexing.tuning import NEAR, TARGET, TUNED_CANDIDATES, exact_rows, near_recall, tune
-from swiftlet.retrieval.engines.faiss_index import EXACT_UP_TO, SCANNED_UP_TO, FaissIndex
-from swiftlet.retrieval.manifest import FileEntry
-from swiftlet.retrieval.processors import available_processors
-from swiftlet.retrieval.types import Embeddings
+from swiftlet.index.vectors.faiss_index import EXACT_UP_TO, SCANNED_UP_TO, FaissIndex
+from swiftlet.index.vectors.tuning import (
+    NEAR,
+    TARGET,
+    TUNED_CANDIDATES,
+    exact_rows,
+    near_recall,
+    tune,
+)
+from swiftlet.manifest import FileEntry
+from swiftlet.processors import available_processors
+from swiftlet.types import Embeddings
 
 ROUNDS, LOSS = 5, 0.002
 GOALS = {1_000_000: 0.6, 10_000_000: 2.0}  # milliseconds

@@ -10,18 +10,18 @@ import numpy as np
 
 import swiftlet
 from export.quality import METRIC, Collection
+from swiftlet.corpora.collections import read_documents
 from swiftlet.encoders import DEFAULT_ENCODER
+from swiftlet.encoders.encoder import OnnxEncoder
+from swiftlet.encoders.encoding import encode_texts
 from swiftlet.evaluation.metrics import evaluate
-from swiftlet.indexing.document_writer import StoredCorpus
-from swiftlet.indexing.sample_queries import sample_queries
-from swiftlet.retrieval.corpora.collections import read_documents
-from swiftlet.retrieval.directory import DOCUMENTS_FILE, PASSAGE_TO_DOCUMENT_FILE
-from swiftlet.retrieval.documents import connect_read_only
-from swiftlet.retrieval.encoder import OnnxEncoder
-from swiftlet.retrieval.encoding import encode_texts
-from swiftlet.retrieval.engines.faiss_index import FaissIndex
-from swiftlet.retrieval.engines.faiss_library import faiss
-from swiftlet.retrieval.types import Document, Embeddings, Qrels, Run
+from swiftlet.index.building.sample_queries import sample_queries
+from swiftlet.index.directory import DOCUMENTS_FILE, PASSAGE_TO_DOCUMENT_FILE
+from swiftlet.index.documents.store import connect_read_only
+from swiftlet.index.documents.writer import StoredCorpus
+from swiftlet.index.vectors.faiss_index import FaissIndex
+from swiftlet.index.vectors.faiss_library import faiss
+from swiftlet.types import Document, Embeddings, Qrels, Run
 
 SETTINGS = tomllib.loads(Path(__file__).with_name("index_scale.toml").read_text())
 BLOCK, SPANS = 65_536, 1_000

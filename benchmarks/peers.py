@@ -16,7 +16,7 @@ from sentence_transformers.backend import export_dynamic_quantized_onnx_model
 
 from swiftlet.encoders import torch_weights
 from swiftlet.evaluation.machine import processor_kind
-from swiftlet.retrieval.types import Embeddings
+from swiftlet.types import Embeddings
 from training.model.towers import Tower, TowerSettings
 
 CPU, INT8_FILE = "CPUExecutionProvider", "onnx/model_int8.onnx"

@@ -36,13 +36,13 @@ from export.source import load_source
 from loadtests.command_line import script_options
 from loadtests.results import RESULTS, write
 from swiftlet.encoders import DEFAULT_ENCODER, torch_weights
+from swiftlet.encoders.encoder import MODEL_FILES, TOKENIZER_FILE, OnnxEncoder
+from swiftlet.encoders.encoding import encode_texts
 from swiftlet.evaluation.exact import rank
 from swiftlet.evaluation.machine import describe_machine, processor_kind
 from swiftlet.evaluation.metrics import evaluate
-from swiftlet.retrieval.encoder import MODEL_FILES, TOKENIZER_FILE, OnnxEncoder
-from swiftlet.retrieval.encoding import encode_texts
-from swiftlet.retrieval.passages import encoder_text
-from swiftlet.retrieval.types import Embeddings
+from swiftlet.index.documents.passages import encoder_text
+from swiftlet.types import Embeddings
 from training.model.quiet import quiet
 from training.model.towers import Tower, TowerSettings
 

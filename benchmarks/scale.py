@@ -19,8 +19,8 @@ from loadtests.command_line import script_options
 from loadtests.results import RESULTS, Figures, write
 from swiftlet.encoders import DEFAULT_QUERY_ENCODER
 from swiftlet.evaluation.machine import describe_machine
-from swiftlet.retrieval.engines.faiss_index import SCANNED_UP_TO
-from swiftlet.retrieval.searcher import Searcher
+from swiftlet.index.vectors.faiss_index import SCANNED_UP_TO
+from swiftlet.search.searcher import Searcher
 
 SIZES = [10_000_000, 100_000_000, 1_000_000_000]
 SHARDS = [1, 2, 4, 8, 16, 32, 64]

@@ -17,13 +17,13 @@ from typing import Any
 from benchmarks.peers import INT8, TORCH, named_peers
 from loadtests.command_line import script_options
 from loadtests.results import RESULTS, alternating, bound, spread, write
+from swiftlet.corpora.collections import read_documents
 from swiftlet.encoders import DEFAULT_ENCODER
+from swiftlet.encoders.encoder import OnnxEncoder
+from swiftlet.encoders.encoding import encode_texts
 from swiftlet.evaluation.machine import describe_machine, processor_kind
-from swiftlet.retrieval.corpora.collections import read_documents
-from swiftlet.retrieval.encoder import OnnxEncoder
-from swiftlet.retrieval.encoding import encode_texts
-from swiftlet.retrieval.passages import PassageSplitter, encoder_text
-from swiftlet.retrieval.processors import available_processors
+from swiftlet.index.documents.passages import PassageSplitter, encoder_text
+from swiftlet.processors import available_processors
 
 PACKAGES = ["onnxruntime", "tokenizers", "sentence-transformers", "torch", "optimum-onnx"]
 SWIFTLET = "swiftlet, int8, 6 layers"

@@ -37,8 +37,8 @@ from loadtests.systems import demo_index
 from loadtests.traffic import sample_of
 from swiftlet import encoders
 from swiftlet.evaluation.machine import describe_machine, processor_kind
-from swiftlet.retrieval.manifest import read_manifest
-from swiftlet.retrieval.searcher import Searcher
+from swiftlet.manifest import read_manifest
+from swiftlet.search.searcher import Searcher
 
 WARM_UP_SECONDS = 1.0
 ONE_CORE, TWO_CORES = "one core", "two cores"

@@ -15,8 +15,8 @@ import numpy as np
 import psutil
 
 from swiftlet.evaluation.machine import describe_machine
-from swiftlet.retrieval.documents import SCHEMA, DocumentStore
-from swiftlet.retrieval.lexical.titles import TitleIndex
+from swiftlet.index.documents.store import SCHEMA, DocumentStore
+from swiftlet.index.lexical.titles import TitleIndex
 
 INSERT = f"INSERT INTO documents VALUES (?, ?, ?, '{{}}', '[]', '{'text ' * 60}')"
 

@@ -15,10 +15,10 @@ import tokenizers
 from loadtests.command_line import script_options
 from loadtests.results import RESULTS, alternating, at_most, none_of, spread, write
 from swiftlet.encoders import DEFAULT_QUERY_ENCODER
+from swiftlet.encoders.encoder import TOKENIZER_FILE
+from swiftlet.encoders.tokenizer import Tokenizer
 from swiftlet.evaluation.machine import describe_machine
-from swiftlet.retrieval.encoder import TOKENIZER_FILE
-from swiftlet.retrieval.text import normalise
-from swiftlet.retrieval.tokenizer import Tokenizer
+from swiftlet.text import normalise
 
 FILE = DEFAULT_QUERY_ENCODER / TOKENIZER_FILE
 TOKENS, MOST_US, QUERIES, ROUNDS = 15, 30, 2_000, 20

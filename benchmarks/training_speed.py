@@ -22,7 +22,7 @@ from loadtests.results import RESULTS, alternating, spread, write
 from swiftlet.cli.terminal import ProgressBars
 from swiftlet.encoders import torch_weights
 from swiftlet.evaluation.machine import describe_machine
-from swiftlet.retrieval.processors import available_processors
+from swiftlet.processors import available_processors
 from training.data.validation_set import FEWEST_QUERIES
 from training.logged_run import read_training_log
 from training.loop.log import FILE_NAME

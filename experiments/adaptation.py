@@ -23,11 +23,11 @@ from experiments.runs import kept
 from export.quality import Collection
 from loadtests.command_line import script_options
 from loadtests.results import RESULTS, Figures, write
-from swiftlet.cli.adaptation import Adaptation
+from swiftlet.cli.models.adaptation import Adaptation
 from swiftlet.encoders import DEFAULT_ENCODER, DEFAULT_QUERY_ENCODER, LOOKUP_QUERY_ENCODER
 from swiftlet.evaluation.machine import describe_machine
-from swiftlet.indexing.progress import Silence
-from swiftlet.retrieval.processors import available_processors
+from swiftlet.processors import available_processors
+from swiftlet.progress import Silence
 
 SEEDS = (0, 1, 2)
 STUDENTS = {

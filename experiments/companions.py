@@ -24,13 +24,13 @@ from export.quality import Collection
 from loadtests.command_line import script_options
 from loadtests.results import RESULTS, Figures, write
 from swiftlet.encoders import DEFAULT_ENCODER, DEFAULT_QUERY_ENCODER
+from swiftlet.encoders.encoder import OnnxEncoder, Precision
 from swiftlet.evaluation.comparison import PlainColumn, compare
 from swiftlet.evaluation.exact import exact_run
 from swiftlet.evaluation.experiment import Judgements
 from swiftlet.evaluation.machine import describe_machine
 from swiftlet.evaluation.metrics import evaluate_per_query
-from swiftlet.retrieval.encoder import OnnxEncoder, Precision
-from swiftlet.retrieval.types import Query
+from swiftlet.types import Query
 from training.data.judged_split import split_by_documents
 from training.model.towers import Tower, TowerSettings
 

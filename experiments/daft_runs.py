@@ -22,14 +22,14 @@ from numpy.typing import NDArray
 from experiments.runs import Processes
 from loadtests.results import Figures
 from swiftlet.encoders import DEFAULT_QUERY_ENCODER, torch_weights
+from swiftlet.encoders.encoder import OnnxEncoder
+from swiftlet.encoders.encoding import encode_texts
+from swiftlet.encoders.tokenizer import Tokenizer
 from swiftlet.evaluation.metrics import evaluate
-from swiftlet.indexing.progress import Silence
-from swiftlet.retrieval.encoder import OnnxEncoder
-from swiftlet.retrieval.encoding import encode_texts
-from swiftlet.retrieval.manifest import FILE_NAME as MANIFEST
-from swiftlet.retrieval.passages import PassageSplitter
-from swiftlet.retrieval.tokenizer import Tokenizer
-from swiftlet.retrieval.types import Run
+from swiftlet.index.documents.passages import PassageSplitter
+from swiftlet.manifest import FILE_NAME as MANIFEST
+from swiftlet.progress import Silence
+from swiftlet.types import Run
 from training.data.passages import Passages
 from training.data.sources import DataSource
 from training.data.validation_set import ValidationSet, validation_from

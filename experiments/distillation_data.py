@@ -13,10 +13,10 @@ from typing import NamedTuple
 
 from export.encoder_directory import export_encoder
 from swiftlet.cli.terminal import ProgressBars
+from swiftlet.corpora.collections import read_documents, read_qrels, read_queries
 from swiftlet.encoders import torch_weights
-from swiftlet.indexing.build import BuildSettings, build_index
-from swiftlet.retrieval.corpora.collections import read_documents, read_qrels, read_queries
-from swiftlet.retrieval.types import Qrels, Query
+from swiftlet.index.building.build import BuildSettings, build_index
+from swiftlet.types import Qrels, Query
 
 SETTINGS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text())
 CORPORA: list[str] = SETTINGS["corpora"]

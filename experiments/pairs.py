@@ -9,11 +9,11 @@ from typing import Any
 from experiments.adaptation import Stages
 from export.encoder_directory import export_encoder
 from export.quality import Collection
+from swiftlet.encoders.encoder import OnnxEncoder, Precision
+from swiftlet.encoders.encoding import encode_texts
 from swiftlet.evaluation.exact import rank
-from swiftlet.retrieval.encoder import OnnxEncoder, Precision
-from swiftlet.retrieval.encoding import encode_texts
-from swiftlet.retrieval.passages import encoder_text
-from swiftlet.retrieval.types import Embeddings, Run
+from swiftlet.index.documents.passages import encoder_text
+from swiftlet.types import Embeddings, Run
 from training.recipes.settings import parse_recipe
 from training.train import train
 

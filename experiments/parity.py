@@ -20,18 +20,18 @@ from export.quality import Collection
 from loadtests.command_line import script_options
 from loadtests.results import RESULTS, Figures, write
 from swiftlet.encoders import DEFAULT_ENCODER, torch_weights
+from swiftlet.encoders.encoder import OnnxEncoder
+from swiftlet.encoders.encoding import encode_texts
 from swiftlet.evaluation.exact import rank
 from swiftlet.evaluation.experiment import run_queries
 from swiftlet.evaluation.machine import describe_machine
 from swiftlet.evaluation.metrics import evaluate
 from swiftlet.evaluation.retrievers import SearcherRetriever
-from swiftlet.indexing.build import BuildSettings, build_index
-from swiftlet.retrieval.encoder import OnnxEncoder
-from swiftlet.retrieval.encoding import encode_texts
-from swiftlet.retrieval.manifest import Manifest, read_manifest
-from swiftlet.retrieval.passages import encoder_text
-from swiftlet.retrieval.processors import available_processors
-from swiftlet.retrieval.searcher import Searcher
+from swiftlet.index.building.build import BuildSettings, build_index
+from swiftlet.index.documents.passages import encoder_text
+from swiftlet.manifest import Manifest, read_manifest
+from swiftlet.processors import available_processors
+from swiftlet.search.searcher import Searcher
 
 TOLERANCE = 0.0005
 LARGEST_INT8_CHANGE = 0.005

@@ -15,8 +15,8 @@ from typing import Any, TypeVar
 
 from export.latency import measure_latencies, texts_of_length
 from swiftlet.encoders import DEFAULT_ENCODER
+from swiftlet.encoders.encoder import TOKENIZER_FILE, OnnxEncoder
 from swiftlet.evaluation.machine import processor_kind
-from swiftlet.retrieval.encoder import TOKENIZER_FILE, OnnxEncoder
 
 # Other processors are slower in bf16.
 PRECISION = "bf16" if processor_kind() == "AMX" else "fp32"

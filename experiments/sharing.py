@@ -27,7 +27,7 @@ from swiftlet.evaluation.machine import describe_machine
 from swiftlet.evaluation.metrics import evaluate
 from swiftlet.evaluation.plots.embeddings import EmbeddingPanel, plot_tsne
 from swiftlet.evaluation.plots.figures import save_figure
-from swiftlet.retrieval.types import Embeddings
+from swiftlet.types import Embeddings
 
 VARIANTS = {
     "SDE": {"sharing": "all", "projection": "shared"},

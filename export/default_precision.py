@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping
 
 from export.parity import SMALLEST_FP32_COSINE, Parity
 from export.quality import METRIC, QualityChange
-from swiftlet.retrieval.encoder import Precision
+from swiftlet.encoders.encoder import Precision
 
 LENGTHS = (8, 16)
 """The latencies of texts with these numbers of tokens are compared."""

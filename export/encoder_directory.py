@@ -13,11 +13,11 @@ from export.quality import Collection
 from export.source import Source, load_source
 from export.variants import Variants
 from export.vocabulary import with_vocabulary_of
-from swiftlet.retrieval.encoder import CANONICAL_FILE, MODEL_FILES, TOKENIZER_FILE, Precision, Role
-from swiftlet.retrieval.errors import InvalidArgumentError
-from swiftlet.retrieval.manifest import Manifest, write_manifest
-from swiftlet.retrieval.publication import check_target, published
-from swiftlet.retrieval.tokenizer import Tokenizer
+from swiftlet.encoders.encoder import CANONICAL_FILE, MODEL_FILES, TOKENIZER_FILE, Precision, Role
+from swiftlet.encoders.tokenizer import Tokenizer
+from swiftlet.errors import InvalidArgumentError
+from swiftlet.manifest import Manifest, write_manifest
+from swiftlet.publication import check_target, published
 from training.model.fingerprint import embedding_space
 from training.model.trained import trained_encoder
 

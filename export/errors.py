@@ -1,6 +1,6 @@
 """Errors of the export."""
 
-from swiftlet.retrieval.errors import RetrievalError
+from swiftlet.errors import RetrievalError
 
 
 class ExportError(RetrievalError):

@@ -9,8 +9,8 @@ import numpy as np
 import tokenizers
 
 from export.sample_texts import sample_texts
-from swiftlet.retrieval.encoder import Encoder
-from swiftlet.retrieval.tokenizer import Tokenizer
+from swiftlet.encoders.encoder import Encoder
+from swiftlet.encoders.tokenizer import Tokenizer
 
 LENGTHS = (4, 8, 16, 32, 64)
 """Tokens of a text, special tokens included: most queries have between 4 and 16."""

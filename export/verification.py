@@ -11,10 +11,10 @@ from export.parity import measure_parity, torch_reference
 from export.quality import Collection, QualityChange, exact_quality
 from export.report import EncoderReport, VariantReport
 from export.source import Source, load_source
-from swiftlet.retrieval.encoder import MODEL_FILES, OnnxEncoder, Precision
-from swiftlet.retrieval.errors import EmbeddingSpaceMismatch, InvalidArgumentError
-from swiftlet.retrieval.manifest import Manifest, read_manifest
-from swiftlet.retrieval.processors import available_processors
+from swiftlet.encoders.encoder import MODEL_FILES, OnnxEncoder, Precision
+from swiftlet.errors import EmbeddingSpaceMismatch, InvalidArgumentError
+from swiftlet.manifest import Manifest, read_manifest
+from swiftlet.processors import available_processors
 from training.model.fingerprint import embedding_space
 from training.model.poolings import POOLINGS
 from training.model.trained import trained_encoder

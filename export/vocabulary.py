@@ -7,7 +7,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from export.source import Source
-from swiftlet.retrieval.types import Embeddings
+from swiftlet.types import Embeddings
 from training.model.errors import ModelError
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ from pathlib import Path
 
 from loadtests.command_line import LoadTestError, Parser, number, refuse
 from loadtests.traffic import QUERIES_FILE, sample_of
-from swiftlet.retrieval.corpora.collections import read_documents
-from swiftlet.retrieval.errors import RetrievalError
+from swiftlet.corpora.collections import read_documents
+from swiftlet.errors import RetrievalError
 
 CORPUS_FILE = "corpus.jsonl"
 

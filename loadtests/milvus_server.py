@@ -16,9 +16,9 @@ import httpx
 import psutil
 
 from loadtests.command_line import LoadTestError
-from swiftlet.retrieval.errors import IndexServerError
-from swiftlet.retrieval.milvus.collection import Collection
-from swiftlet.retrieval.servers.address import Address
+from swiftlet.address import Address
+from swiftlet.errors import IndexServerError
+from swiftlet.servers.milvus.collection import Collection
 
 PACKAGES = {"whole": "milvus", "lite": "milvus_lite"}
 """The kinds of servers, and the packages that have them."""

@@ -17,7 +17,7 @@ import psutil
 
 from loadtests.command_line import LoadTestError
 from loadtests.milvus_server import free_port
-from swiftlet.retrieval.servers.address import Address
+from swiftlet.address import Address
 
 DATABASE = "swiftlet"
 

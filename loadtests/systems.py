@@ -14,8 +14,8 @@ from pathlib import Path
 
 from loadtests.command_line import LoadTestError
 from loadtests.processes import READY_PATH, Service, get, running, swiftlet_command, words_of
-from swiftlet.retrieval.errors import RetrievalError
-from swiftlet.retrieval.manifest import read_manifest
+from swiftlet.errors import RetrievalError
+from swiftlet.manifest import read_manifest
 
 CACHE_SETTING = "SWIFTLET_CACHE_BYTES"
 DEMO_FOLDER = Path(".demo")

@@ -11,9 +11,9 @@ from typing import Any
 
 from loadtests.command_line import LoadTestError, number
 from loadtests.http_client import Request
-from swiftlet.retrieval.corpora.lines import parse_lines
-from swiftlet.retrieval.corpora.records import query_text_from_json
-from swiftlet.retrieval.errors import CollectionError
+from swiftlet.corpora.lines import parse_lines
+from swiftlet.corpora.records import query_text_from_json
+from swiftlet.errors import CollectionError
 
 SINGLE, BATCH, CACHED, WRITE = KINDS = ("single", "batch", "cached", "write")
 SEARCH_PATH, BATCH_PATH = "/search", "/search/batch"

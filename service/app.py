@@ -8,16 +8,11 @@ from fastapi import APIRouter, Depends, FastAPI
 from fastapi.middleware.cors import CORSMiddleware
 from fastapi.routing import iter_route_contexts
 
-from service.connection import UnreadAnswers
-from service.error_handlers import add_problem_handlers
-from service.executor import SearchExecutor
-from service.keys import ApiKey
-from service.limits import Limits
-from service.metrics import CLIENT_LEFT, UNKNOWN_ROUTE, Metrics
+from service.admission.executor import SearchExecutor
+from service.live.reload import Reloader
+from service.live.state import Service, ServiceState
+from service.live.writing import Writing
 from service.middleware import RequestContextMiddleware
-from service.openapi import openapi_of, problems
-from service.problems import MissingKeyError, WrongKeyError
-from service.reload import Reloader
 from service.routes import documents, health
 from service.routes.admin import admin_router
 from service.routes.documentation import documentation_router
@@ -28,11 +23,16 @@ from service.routes.rerank import rerank_router
 from service.routes.search import batch_router, search_router
 from service.routes.suggest import suggest_router
 from service.routes.writes import writes_router
-from service.state import Service, ServiceState
-from service.writing import Writing
+from service.sight.metrics import CLIENT_LEFT, UNKNOWN_ROUTE, Metrics
+from service.wire.connection import UnreadAnswers
+from service.wire.error_handlers import add_problem_handlers
+from service.wire.keys import ApiKey
+from service.wire.limits import Limits
+from service.wire.openapi import openapi_of, problems
+from service.wire.problems import MissingKeyError, WrongKeyError
 
 if TYPE_CHECKING:  # its packages come with an extra
-    from service.tracing import Tracing
+    from service.sight.tracing import Tracing
 
 _METHOD_NOT_ALLOWED = 405
 

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from service.context import RequestContext, begin_request
-from service.metrics import CLIENT_LEFT, UNKNOWN_ROUTE, Metrics
-from service.problems import NotReadyError, problem_response
-from service.state import ServiceState
+from service.live.state import ServiceState
+from service.sight.metrics import CLIENT_LEFT, UNKNOWN_ROUTE, Metrics
+from service.wire.context import RequestContext, begin_request
+from service.wire.problems import NotReadyError, problem_response
 
 if TYPE_CHECKING:  # its packages come with an extra
-    from service.tracing import Tracing
+    from service.sight.tracing import Tracing
 
 _SECURITY_POLICY = (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'")
 _SECURITY_HEADERS = [

@@ -21,24 +21,24 @@ from prometheus_client import CollectorRegistry
 from pydantic import SecretStr
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from service.admission.executor import SearchExecutor
+from service.admission.memory_limit import check_memory_limit, memory_limit
 from service.app import create_app
-from service.connection import UnreadAnswers, bounded_connection
-from service.executor import SearchExecutor
-from service.keys import ApiKey
-from service.logs import begin_log
-from service.memory_limit import check_memory_limit, memory_limit
-from service.metrics import Metrics
-from service.reload import Reloader, open_searcher, warm_up
+from service.live.reload import Reloader, open_searcher, warm_up
+from service.live.state import ServiceState
+from service.live.writing import Writing
 from service.settings import Settings, listed
-from service.state import ServiceState
-from service.writing import Writing
+from service.sight.logs import begin_log
+from service.sight.metrics import Metrics
+from service.wire.connection import UnreadAnswers, bounded_connection
+from service.wire.keys import ApiKey
 from swiftlet import encoders
-from swiftlet.retrieval.errors import ArtefactError, InvalidArgumentError
-from swiftlet.retrieval.extras import extra
-from swiftlet.retrieval.manifest import read_manifest
+from swiftlet.errors import ArtefactError, InvalidArgumentError
+from swiftlet.extras import extra
+from swiftlet.manifest import read_manifest
 
 if TYPE_CHECKING:  # its packages come with an extra
-    from service.tracing import Tracing
+    from service.sight.tracing import Tracing
 
 _BACKLOG = 2048
 _FILES = 64
@@ -283,7 +283,7 @@ def _close_searcher(state: ServiceState) -> None:
 @contextmanager
 def _tracing() -> Iterator["Tracing"]:
     with extra("tracing"):
-        from service.tracing import Tracing, otlp_spans
+        from service.sight.tracing import Tracing, otlp_spans
     tracing = Tracing(otlp_spans())
     try:
         yield tracing

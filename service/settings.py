@@ -18,15 +18,15 @@ from pydantic import (
 from pydantic_core import ErrorDetails, PydanticCustomError
 from pydantic_settings import BaseSettings, SettingsConfigDict, SettingsError
 
-from service.executor import DEFAULT_MAX_QUEUED
-from service.limits import Limits
-from service.logs import LogFormat
+from service.admission.executor import DEFAULT_MAX_QUEUED
+from service.sight.logs import LogFormat
+from service.wire.limits import Limits
 from swiftlet import encoders
-from swiftlet.retrieval.arguments import place_of
-from swiftlet.retrieval.encoder import Precision
-from swiftlet.retrieval.errors import InvalidArgumentError
-from swiftlet.retrieval.processors import available_processors
-from swiftlet.retrieval.servers.address import ADDRESSES, Address
+from swiftlet.address import ADDRESSES, Address
+from swiftlet.arguments import place_of
+from swiftlet.encoders.encoder import Precision
+from swiftlet.errors import InvalidArgumentError
+from swiftlet.processors import available_processors
 
 PREFIX = "SWIFTLET_"
 

@@ -13,26 +13,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from swiftlet.indexing.progress import ProgressLine
-    from swiftlet.indexing.shards import Shards
-    from swiftlet.indexing.writer import IndexWriter
-    from swiftlet.indexing.writing import Changed
-    from swiftlet.library.evaluation import evaluate, reset_weight, tune
-    from swiftlet.library.fidelity import fidelity
-    from swiftlet.library.indexes import (
-        build,
-        encode,
-        export_vectors,
-        load_encoder,
-        pull,
-        push,
-        snapshot,
-        write,
-    )
-    from swiftlet.library.indexes import open_searcher as open  # noqa: A004 - as swiftlet.open
-    from swiftlet.retrieval.corpora.lines import SkippedLines
-    from swiftlet.retrieval.encoder import OnnxEncoder
-    from swiftlet.retrieval.errors import (
+    from swiftlet.corpora.lines import SkippedLines
+    from swiftlet.encoders.encoder import OnnxEncoder
+    from swiftlet.errors import (
         ArtefactError,
         CollectionError,
         CorruptArtefactError,
@@ -47,8 +30,25 @@ if TYPE_CHECKING:
         StorageError,
         UnknownDocumentError,
     )
-    from swiftlet.retrieval.searcher import Searcher
-    from swiftlet.retrieval.types import Document, Hit, Passage, Query, SearchResult
+    from swiftlet.index.building.shards import Shards
+    from swiftlet.index.updates.directory_writer import IndexWriter
+    from swiftlet.index.updates.writer import Changed
+    from swiftlet.library.evaluation import evaluate, reset_weight, tune
+    from swiftlet.library.fidelity import fidelity
+    from swiftlet.library.indexes import (
+        build,
+        encode,
+        export_vectors,
+        load_encoder,
+        pull,
+        push,
+        snapshot,
+        write,
+    )
+    from swiftlet.library.indexes import open_searcher as open  # noqa: A004 - as swiftlet.open
+    from swiftlet.progress import ProgressLine
+    from swiftlet.search.searcher import Searcher
+    from swiftlet.types import Document, Hit, Passage, Query, SearchResult
 
     __version__: str
 
@@ -94,10 +94,10 @@ __all__ = [
 ]
 
 _MODULES = {
-    "swiftlet.indexing.progress": ("ProgressLine",),
-    "swiftlet.indexing.shards": ("Shards",),
-    "swiftlet.indexing.writer": ("IndexWriter",),
-    "swiftlet.indexing.writing": ("Changed",),
+    "swiftlet.progress": ("ProgressLine",),
+    "swiftlet.index.building.shards": ("Shards",),
+    "swiftlet.index.updates.directory_writer": ("IndexWriter",),
+    "swiftlet.index.updates.writer": ("Changed",),
     "swiftlet.library.evaluation": ("evaluate", "reset_weight", "tune"),
     "swiftlet.library.fidelity": ("fidelity",),
     "swiftlet.library.indexes": (
@@ -111,10 +111,10 @@ _MODULES = {
         "snapshot",
         "write",
     ),
-    "swiftlet.retrieval.corpora.lines": ("SkippedLines",),
-    "swiftlet.retrieval.encoder": ("OnnxEncoder",),
-    "swiftlet.retrieval.searcher": ("Searcher",),
-    "swiftlet.retrieval.types": ("Document", "Hit", "Passage", "Query", "SearchResult"),
+    "swiftlet.corpora.lines": ("SkippedLines",),
+    "swiftlet.encoders.encoder": ("OnnxEncoder",),
+    "swiftlet.search.searcher": ("Searcher",),
+    "swiftlet.types": ("Document", "Hit", "Passage", "Query", "SearchResult"),
 }
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
 _OTHER_NAMES = {"open": "open_searcher"}
@@ -127,7 +127,7 @@ def __getattr__(name: str) -> object:
         return found
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module = import_module(_MODULE_OF.get(name, "swiftlet.retrieval.errors"))
+    module = import_module(_MODULE_OF.get(name, "swiftlet.errors"))
     value = globals()[name] = getattr(module, _OTHER_NAMES.get(name, name))
     return value
 

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import settings
 
 from swiftlet.encoders import DEFAULT_ENCODER, DEFAULT_QUERY_ENCODER
-from swiftlet.indexing.build import BuildSettings, build_index
-from swiftlet.retrieval.encoder import OnnxEncoder
-from swiftlet.retrieval.searcher import Searcher
-from swiftlet.retrieval.types import Document
+from swiftlet.encoders.encoder import OnnxEncoder
+from swiftlet.index.building.build import BuildSettings, build_index
+from swiftlet.search.searcher import Searcher
+from swiftlet.types import Document
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from swiftlet.retrieval.types import Embeddings
+from swiftlet.types import Embeddings
 
 
 class Numbers:

@@ -116,7 +116,8 @@ def test_a_command_that_needs_an_extra_names_it(
 
 def test_serving_imports_neither_torch_nor_transformers() -> None:
     """In this environment, which has both."""
-    code = "import sys, service.app, service.server, swiftlet.indexing.build; print(*sys.modules)"
+    modules = "service.app, service.server, swiftlet.index.building.build"
+    code = f"import sys, {modules}; print(*sys.modules)"
     found = run([sys.executable, "-c", code], ROOT).split()
     assert not {"torch", "transformers", "sentence_transformers"} & set(found)
 

@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
+from swiftlet.corpora.collections import read_documents, read_qrels, read_queries
 from swiftlet.encoders import DEFAULT_ENCODER
 from swiftlet.evaluation.experiment import match_judgements, run_queries
 from swiftlet.evaluation.metrics import evaluate
 from swiftlet.evaluation.retrievers import SearcherRetriever
-from swiftlet.indexing.build import BuildSettings, build_index
-from swiftlet.retrieval.corpora.collections import read_documents, read_qrels, read_queries
-from swiftlet.retrieval.modes import MODES
-from swiftlet.retrieval.searcher import Searcher
-from swiftlet.retrieval.types import Qrels, Query
+from swiftlet.index.building.build import BuildSettings, build_index
+from swiftlet.search.modes import MODES
+from swiftlet.search.searcher import Searcher
+from swiftlet.types import Qrels, Query
 
 pytestmark = [pytest.mark.real_data, pytest.mark.timeout(600)]
 

@@ -1,6 +1,6 @@
 """Errors of training."""
 
-from swiftlet.retrieval.errors import RetrievalError
+from swiftlet.errors import RetrievalError
 
 
 class RecipeError(RetrievalError):

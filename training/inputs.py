@@ -5,11 +5,11 @@ from pathlib import Path
 
 import torch
 
-from swiftlet.indexing.progress import Progress
-from swiftlet.retrieval.encoder import Role
-from swiftlet.retrieval.errors import InvalidArgumentError
-from swiftlet.retrieval.passages import PassageSplitter
-from swiftlet.retrieval.tokenizer import Tokenizer
+from swiftlet.encoders.encoder import Role
+from swiftlet.encoders.tokenizer import Tokenizer
+from swiftlet.errors import InvalidArgumentError
+from swiftlet.index.documents.passages import PassageSplitter
+from swiftlet.progress import Progress
 from training.data.training_data import TrainingData, read_training_data
 from training.data.validation_set import FEWEST_QUERIES, ValidationSet, hold_out, validation_from
 from training.errors import TrainingDataError

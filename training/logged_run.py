@@ -9,8 +9,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from swiftlet.retrieval.corpora.lines import LineError, parse_lines
-from swiftlet.retrieval.errors import CollectionError, shown
+from swiftlet.corpora.lines import LineError, parse_lines
+from swiftlet.errors import CollectionError, shown
 
 _MEASURED = ("step", "evaluation")
 

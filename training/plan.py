@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from swiftlet.indexing.progress import Progress
+from swiftlet.progress import Progress
 from training.inputs import load_data, make_dual_encoder, notes_of
 from training.loop.devices import make_accelerator
 from training.methods import METHODS

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import numpy as np
 
+from swiftlet.errors import CollectionError
 from swiftlet.evaluation.plots.figures import DOCUMENT_COLOUR, QUERY_COLOUR, save_figure
 from swiftlet.evaluation.plots.lines import Curve, Level, LinePanel, Moment, plot_lines
-from swiftlet.retrieval.errors import CollectionError
-from swiftlet.retrieval.publication import storage_errors
+from swiftlet.publication import storage_errors
 from training.logged_run import LoggedRun, read_training_log
 
 _LOG_NAME = "metrics.jsonl"

@@ -17,9 +17,9 @@ from pydantic import BaseModel, Field
 from sentence_transformers import SentenceTransformer
 
 from benchmarks.peers import int8_peer
-from swiftlet.retrieval.directory import DOCUMENTS_FILE
-from swiftlet.retrieval.documents import DocumentStore
-from swiftlet.retrieval.engines.faiss_index import FaissIndex
+from swiftlet.index.directory import DOCUMENTS_FILE
+from swiftlet.index.documents.store import DocumentStore
+from swiftlet.index.vectors.faiss_index import FaissIndex
 
 # As many threads as the process has cores; more threads would slow it down.
 threads = len(os.sched_getaffinity(0))

@@ -11,11 +11,11 @@ import sys
 from pathlib import Path
 
 from swiftlet import encoders
-from swiftlet.indexing.build import BuildSettings, build_index
-from swiftlet.indexing.standard_library import FACETS, read_standard_library
-from swiftlet.retrieval.errors import RetrievalError
-from swiftlet.retrieval.manifest import read_manifest
-from swiftlet.retrieval.searcher import Searcher
+from swiftlet.demo.standard_library import FACETS, read_standard_library
+from swiftlet.errors import RetrievalError
+from swiftlet.index.building.build import BuildSettings, build_index
+from swiftlet.manifest import read_manifest
+from swiftlet.search.searcher import Searcher
 
 NONE = Path("given/deploy/image/none")
 

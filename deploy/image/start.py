@@ -10,8 +10,8 @@ import signal
 import sys
 from pathlib import Path
 
-from service.memory_limit import BASE_BYTES, check_bytes, memory_limit
-from swiftlet.retrieval.errors import InvalidArgumentError
+from service.admission.memory_limit import BASE_BYTES, check_bytes, memory_limit
+from swiftlet.errors import InvalidArgumentError
 
 VOLUME = Path("/data")  # the image has no such directory
 BUILT_IN = Path("/opt/swiftlet/artefacts")

@@ -27,9 +27,9 @@ from loadtests.processes import Service, call, pinned
 from loadtests.resilience.testbed import Testbed, by_outcome, wait_until
 from loadtests.results import at_most, growth, milliseconds, none_of, spread
 from swiftlet.encoders import DEFAULT_QUERY_ENCODER
-from swiftlet.retrieval.directory import DOCUMENTS_FILE
-from swiftlet.retrieval.documents import DocumentStore
-from swiftlet.retrieval.manifest import read_manifest
+from swiftlet.index.directory import DOCUMENTS_FILE
+from swiftlet.index.documents.store import DocumentStore
+from swiftlet.manifest import read_manifest
 
 SHARE, BATCH, RUSH, NEW_EVERY, ROUNDS, DELETES = 0.5, 100, 1000, 5, 20, 200
 RECALL_LOSS, DELETE_SECONDS, TIMES_SLOWER, VISIBLE_SECONDS = 0.005, 0.01, 2.0, 1.0

@@ -19,7 +19,7 @@ from loadtests.http_client import OK
 from loadtests.processes import READY_PATH, Service, call
 from loadtests.resilience.testbed import Testbed, by_outcome, statuses, wait_until
 from loadtests.results import bound, growth, none_of
-from swiftlet.retrieval.manifest import FILE_NAME, read_manifest, write_manifest
+from swiftlet.manifest import FILE_NAME, read_manifest, write_manifest
 
 SHARE = 0.25
 WARM_SHARE = 0.2

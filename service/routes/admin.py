@@ -2,13 +2,13 @@
 
 from fastapi import APIRouter
 
-from service.body import json_route
-from service.limits import Limits
-from service.openapi import problems
-from service.problems import ReloadRefusedError
-from service.reload import Reloader
-from service.schemas import ReloadAnswer, RequestModel
-from swiftlet.retrieval.errors import InvalidArgumentError
+from service.live.reload import Reloader
+from service.wire.body import json_route
+from service.wire.limits import Limits
+from service.wire.openapi import problems
+from service.wire.problems import ReloadRefusedError
+from service.wire.schemas import ReloadAnswer, RequestModel
+from swiftlet.errors import InvalidArgumentError
 
 
 class ReloadRequest(RequestModel):

@@ -12,8 +12,8 @@ from fastapi import APIRouter, FastAPI
 from fastapi.responses import HTMLResponse, JSONResponse
 from pydantic_core import to_json
 
-from service.openapi import problems
-from service.problems import PROBLEMS
+from service.wire.openapi import problems
+from service.wire.problems import PROBLEMS
 
 _HEAD = """<!doctype html>
 <html lang="en">

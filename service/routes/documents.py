@@ -9,13 +9,19 @@ from pydantic_core import to_json
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
-from service.context import STAGES
-from service.openapi import problems
-from service.problems import DeadlineError, QueueFullError
-from service.schemas import DocumentAnswer, EncoderAnswer, IndexAnswer, InfoAnswer, RerankerAnswer
-from service.state import LoadedIndex, ReadyService
-from swiftlet.retrieval.errors import UnknownDocumentError
-from swiftlet.retrieval.searcher import Searcher
+from service.live.state import LoadedIndex, ReadyService
+from service.wire.context import STAGES
+from service.wire.openapi import problems
+from service.wire.problems import DeadlineError, QueueFullError
+from service.wire.schemas import (
+    DocumentAnswer,
+    EncoderAnswer,
+    IndexAnswer,
+    InfoAnswer,
+    RerankerAnswer,
+)
+from swiftlet.errors import UnknownDocumentError
+from swiftlet.search.searcher import Searcher
 
 _TITLES, _LONGEST_TITLE, _EXAMPLES = 20, 80, 5
 

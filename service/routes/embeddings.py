@@ -11,17 +11,18 @@ from pydantic import BeforeValidator, Field
 from pydantic_core import to_json
 from starlette.responses import Response
 
-from service.body import json_route
-from service.context import STAGES, SearchTimes
-from service.executor import Completed
-from service.openapi import problems
-from service.problems import (
+from service.admission.executor import Completed
+from service.live.state import LoadedIndex, Service
+from service.wire.body import json_route
+from service.wire.context import STAGES, SearchTimes
+from service.wire.openapi import problems
+from service.wire.problems import (
     DeadlineError,
     InvalidRequestError,
     QueueFullError,
     TooManyQueriesError,
 )
-from service.schemas import (
+from service.wire.schemas import (
     EmbeddingsAnswer,
     ModelAnswer,
     ModelsAnswer,
@@ -29,11 +30,10 @@ from service.schemas import (
     RequestModel,
     Searchable,
 )
-from service.state import LoadedIndex, Service
-from swiftlet.retrieval.encoder import OnnxEncoder, Role
-from swiftlet.retrieval.errors import InvalidArgumentError
-from swiftlet.retrieval.stages.encode import Encode, Tokenise
-from swiftlet.retrieval.types import Embeddings
+from swiftlet.encoders.encoder import OnnxEncoder, Role
+from swiftlet.errors import InvalidArgumentError
+from swiftlet.search.stages.encode import Encode, Tokenise
+from swiftlet.types import Embeddings
 
 
 class _Encoded(NamedTuple):

@@ -7,14 +7,14 @@ from fastapi import APIRouter, Depends, Query, Request
 from pydantic_core import to_json
 from starlette.responses import Response
 
-from service.limits import Limits
-from service.openapi import problems
-from service.problems import DeadlineError, QueueFullError
+from service.live.state import LoadedIndex, ReadyService
 from service.routes.search import check_query_string
-from service.schemas import FacetsAnswer, FilterText, LinkModel
-from service.state import LoadedIndex, ReadyService
-from swiftlet.retrieval.errors import InvalidArgumentError
-from swiftlet.retrieval.metadata.filters import Filter
+from service.wire.limits import Limits
+from service.wire.openapi import problems
+from service.wire.problems import DeadlineError, QueueFullError
+from service.wire.schemas import FacetsAnswer, FilterText, LinkModel
+from swiftlet.errors import InvalidArgumentError
+from swiftlet.index.columns.filters import Filter
 
 
 class FacetParameters(LinkModel):

@@ -5,10 +5,10 @@ from fastapi.responses import PlainTextResponse
 from prometheus_client.exposition import choose_encoder
 from starlette.responses import Response
 
-from service.metrics import Metrics
-from service.openapi import problems
-from service.schemas import HealthAnswer
-from service.state import ready_service
+from service.live.state import ready_service
+from service.sight.metrics import Metrics
+from service.wire.openapi import problems
+from service.wire.schemas import HealthAnswer
 
 router = APIRouter()
 

@@ -10,15 +10,20 @@ from pydantic import BeforeValidator, Field
 from pydantic_core import to_json
 from starlette.responses import Response
 
-from service.body import json_route
-from service.context import STAGES, SearchTimes
-from service.executor import Completed
-from service.openapi import problems
-from service.problems import DeadlineError, InvalidRequestError, QueueFullError, TooManyQueriesError
-from service.schemas import RequestFields, RequestModel, RerankAnswer, Searchable, TextScore
-from service.state import Service
-from swiftlet.retrieval.errors import InvalidArgumentError
-from swiftlet.retrieval.stages.rerank import Rerank
+from service.admission.executor import Completed
+from service.live.state import Service
+from service.wire.body import json_route
+from service.wire.context import STAGES, SearchTimes
+from service.wire.openapi import problems
+from service.wire.problems import (
+    DeadlineError,
+    InvalidRequestError,
+    QueueFullError,
+    TooManyQueriesError,
+)
+from service.wire.schemas import RequestFields, RequestModel, RerankAnswer, Searchable, TextScore
+from swiftlet.errors import InvalidArgumentError
+from swiftlet.search.stages.rerank import Rerank
 
 _REFUSALS = (InvalidArgumentError, TooManyQueriesError, QueueFullError, DeadlineError)
 _IGNORED = "any value, which is ignored"

@@ -12,18 +12,19 @@ from pydantic import Field
 from pydantic_core import to_json
 from starlette.responses import Response
 
-from service.body import json_route
-from service.context import SearchTimes
-from service.executor import Completed
-from service.limits import Limits
-from service.openapi import problems
-from service.problems import (
+from service.admission.executor import Completed
+from service.live.state import LoadedIndex, Service
+from service.wire.body import json_route
+from service.wire.context import SearchTimes
+from service.wire.limits import Limits
+from service.wire.openapi import problems
+from service.wire.problems import (
     DeadlineError,
     InvalidRequestError,
     QueueFullError,
     TooManyQueriesError,
 )
-from service.schemas import (
+from service.wire.schemas import (
     JSON_TEXT,
     BatchAnswer,
     FilterText,
@@ -36,14 +37,13 @@ from service.schemas import (
     SearchAnswer,
     SearchOptions,
 )
-from service.state import LoadedIndex, Service
-from service.validation import shown
-from swiftlet.retrieval.arguments import check_fusion
-from swiftlet.retrieval.errors import InvalidArgumentError
-from swiftlet.retrieval.metadata.filters import Every
-from swiftlet.retrieval.metadata.grouping import GroupedResult
-from swiftlet.retrieval.searcher import Searcher
-from swiftlet.retrieval.types import Hit, SearchResult
+from service.wire.validation import shown
+from swiftlet.arguments import check_fusion
+from swiftlet.errors import InvalidArgumentError
+from swiftlet.index.columns.filters import Every
+from swiftlet.index.columns.grouping import GroupedResult
+from swiftlet.search.searcher import Searcher
+from swiftlet.types import Hit, SearchResult
 
 _SECONDS_PER_HIT = 0.00005
 """The approximate time that each further document of an answer takes."""

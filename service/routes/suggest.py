@@ -8,14 +8,14 @@ from pydantic import Field
 from pydantic_core import to_json
 from starlette.responses import Response
 
-from service.limits import Limits
-from service.openapi import problems
-from service.problems import DeadlineError, QueueFullError
+from service.live.state import ReadyService
 from service.routes.search import check_query_string
-from service.schemas import SEARCHABLE, LinkModel, Searchable, SuggestAnswer
-from service.state import ReadyService
-from swiftlet.retrieval.errors import InvalidArgumentError
-from swiftlet.retrieval.lexical.titles import TitleIndex
+from service.wire.limits import Limits
+from service.wire.openapi import problems
+from service.wire.problems import DeadlineError, QueueFullError
+from service.wire.schemas import SEARCHABLE, LinkModel, Searchable, SuggestAnswer
+from swiftlet.errors import InvalidArgumentError
+from swiftlet.index.lexical.titles import TitleIndex
 
 _LONGEST, _MOST = 200, 20
 

@@ -5,21 +5,20 @@ from typing import Annotated, Any
 from fastapi import APIRouter
 from pydantic import ConfigDict, Field, WithJsonSchema
 
-from service.body import json_route
-from service.limits import Limits
-from service.openapi import problems
-from service.problems import (
+from service.live.state import ReadyService
+from service.live.writing import Writing
+from service.wire.body import json_route
+from service.wire.limits import Limits
+from service.wire.openapi import problems
+from service.wire.problems import (
     InvalidRequestError,
     QueueFullError,
     TooManyQueriesError,
     WriteRefusedError,
 )
-from service.schemas import GivenFilter, RequestModel, WriteAnswer
-from service.state import ReadyService
-from service.writing import Writing
-from swiftlet.indexing.writing import Changed
-from swiftlet.retrieval.corpora.identifiers import LONGEST_ID
-from swiftlet.retrieval.errors import (
+from service.wire.schemas import GivenFilter, RequestModel, WriteAnswer
+from swiftlet.corpora.identifiers import LONGEST_ID
+from swiftlet.errors import (
     CollectionError,
     IndexServerError,
     IndexServerTimeoutError,
@@ -28,7 +27,8 @@ from swiftlet.retrieval.errors import (
     UnknownDocumentError,
     shown,
 )
-from swiftlet.retrieval.metadata.filters import Every
+from swiftlet.index.columns.filters import Every
+from swiftlet.index.updates.writer import Changed
 
 _REFUSALS = (
     InvalidArgumentError,

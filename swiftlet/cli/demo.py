@@ -39,11 +39,11 @@ def demo(
     """Index the Python standard library's documentation and serve it."""
     from service.server import listen, serve
     from service.settings import load_settings
-    from swiftlet.indexing.standard_library import FACETS, read_standard_library
+    from swiftlet.demo.standard_library import FACETS, read_standard_library
+    from swiftlet.embedding_space import check_embedding_spaces
+    from swiftlet.encoders.encoder import OnnxEncoder
     from swiftlet.library.indexes import build
-    from swiftlet.retrieval.embedding_space import check_embedding_spaces
-    from swiftlet.retrieval.encoder import OnnxEncoder
-    from swiftlet.retrieval.manifest import read_manifest
+    from swiftlet.manifest import read_manifest
 
     index = (directory or encoders.user_cache() / "demo") / f"python-{platform.python_version()}"
     # Those who set keys have one to write with.
@@ -77,11 +77,11 @@ def demo(
 
 def _is_current(index: Path) -> bool:
     """Whether `index` is made by this version and the encoder that ships, as it is made now."""
-    from swiftlet.indexing.standard_library import FACETS
-    from swiftlet.retrieval.engines import find_engine
-    from swiftlet.retrieval.errors import ArtefactError
-    from swiftlet.retrieval.lexical.analysis import DEFAULT_LANGUAGE
-    from swiftlet.retrieval.manifest import read_manifest
+    from swiftlet.demo.standard_library import FACETS
+    from swiftlet.errors import ArtefactError
+    from swiftlet.index.lexical.analysis import DEFAULT_LANGUAGE
+    from swiftlet.index.vectors import find_engine
+    from swiftlet.manifest import read_manifest
 
     try:
         manifest = read_manifest(index, "index")

@@ -10,8 +10,8 @@ from swiftlet import encoders
 from swiftlet.cli.terminal import count, output
 
 if TYPE_CHECKING:
-    from swiftlet.retrieval.manifest import Manifest
-    from swiftlet.retrieval.servers.address import Address
+    from swiftlet.address import Address
+    from swiftlet.manifest import Manifest
 
 
 def inspect(
@@ -25,10 +25,10 @@ def inspect(
     ],
 ) -> None:
     """Show the manifest of an artefact, and verify its files."""
-    from swiftlet.retrieval.arguments import place_of
-    from swiftlet.retrieval.changes.log import CHANGES_FILE, Changes
-    from swiftlet.retrieval.manifest import read_manifest, verify_files
-    from swiftlet.retrieval.servers.address import Address
+    from swiftlet.address import Address
+    from swiftlet.arguments import place_of
+    from swiftlet.index.changes.log import CHANGES_FILE, Changes
+    from swiftlet.manifest import read_manifest, verify_files
 
     found = place_of("place", place)
     if isinstance(found, Address):
@@ -57,7 +57,7 @@ def _show(manifest: "Manifest") -> None:
 
 def _show_collection(address: "Address") -> None:
     """Print the manifest of a collection, how much it has, and how it is searched."""
-    from swiftlet.retrieval.servers.engines import description_at
+    from swiftlet.servers.reading import description_at
 
     found = description_at(address)
     _show(found.manifest)

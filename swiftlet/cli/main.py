@@ -9,31 +9,31 @@ from typer.core import TyperGroup
 from typer.exceptions import TyperException
 
 import swiftlet
-from swiftlet.cli.adapt import adapt
-from swiftlet.cli.add import add
-from swiftlet.cli.compact import compact
-from swiftlet.cli.delete import delete
 from swiftlet.cli.demo import demo
-from swiftlet.cli.distill import distill
-from swiftlet.cli.encode import encode
-from swiftlet.cli.encoders import app as encoders
 from swiftlet.cli.evaluate import evaluate
-from swiftlet.cli.export import export
-from swiftlet.cli.export_vectors import export_vectors
-from swiftlet.cli.fidelity import fidelity
-from swiftlet.cli.index import index
+from swiftlet.cli.indexes.add import add
+from swiftlet.cli.indexes.compact import compact
+from swiftlet.cli.indexes.delete import delete
+from swiftlet.cli.indexes.export_vectors import export_vectors
+from swiftlet.cli.indexes.index import index
+from swiftlet.cli.indexes.pull import pull
+from swiftlet.cli.indexes.push import push
+from swiftlet.cli.indexes.snapshot import snapshot
+from swiftlet.cli.indexes.tune import tune
 from swiftlet.cli.inspect import inspect
 from swiftlet.cli.mcp import mcp
-from swiftlet.cli.pull import pull
-from swiftlet.cli.push import push
-from swiftlet.cli.push_to_hub import push_to_hub
+from swiftlet.cli.models.adapt import adapt
+from swiftlet.cli.models.distill import distill
+from swiftlet.cli.models.encode import encode
+from swiftlet.cli.models.encoders import app as encoders
+from swiftlet.cli.models.export import export
+from swiftlet.cli.models.fidelity import fidelity
+from swiftlet.cli.models.push_to_hub import push_to_hub
+from swiftlet.cli.models.train import train
 from swiftlet.cli.search import search
 from swiftlet.cli.serve import serve
-from swiftlet.cli.snapshot import snapshot
 from swiftlet.cli.terminal import messages, output, print_refusal
-from swiftlet.cli.train import train
-from swiftlet.cli.tune import tune
-from swiftlet.retrieval.errors import RetrievalError
+from swiftlet.errors import RetrievalError
 
 REFUSED = 2
 """Exit status of a command that was refused."""

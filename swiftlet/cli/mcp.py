@@ -4,9 +4,9 @@ from typing import Annotated
 
 import typer
 
+from swiftlet.address import ADDRESSES
 from swiftlet.cli.options import ServedEncoderOption
 from swiftlet.cli.terminal import messages
-from swiftlet.retrieval.servers.address import ADDRESSES
 
 
 def mcp(
@@ -23,7 +23,7 @@ def mcp(
 
     import swiftlet
     from service.server import listen
-    from swiftlet.retrieval.extras import extra
+    from swiftlet.extras import extra
 
     with extra("mcp"):
         from swiftlet.integrations.mcp import mcp_server

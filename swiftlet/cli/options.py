@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from swiftlet import encoders
-from swiftlet.retrieval.errors import FilterError, shown
-from swiftlet.retrieval.modes import Fusion, Mode
-from swiftlet.retrieval.servers.address import ADDRESSES
+from swiftlet.address import ADDRESSES
+from swiftlet.errors import FilterError, shown
+from swiftlet.search.modes import Fusion, Mode
 from training.model.poolings import POOLINGS
 
 if TYPE_CHECKING:
-    from swiftlet.retrieval.corpora.lines import SkippedLines
-    from swiftlet.retrieval.corpora.rows import Corpus
+    from swiftlet.corpora.lines import SkippedLines
+    from swiftlet.corpora.rows import Corpus
 
 
 class Precision(StrEnum):
@@ -160,7 +160,7 @@ def filter_of(option: str | None) -> Any:
 
     :raises FilterError: When it is not JSON, or has a number that is not finite.
     """
-    from swiftlet.retrieval.corpora.records import FINITE_JSON
+    from swiftlet.corpora.records import FINITE_JSON
 
     if option is None:
         return None
@@ -186,8 +186,8 @@ def documents_with(
     metadata: Sequence[str] | None,
 ) -> "Corpus":
     """The corpus, or its documents if fields are named."""
-    from swiftlet.retrieval.corpora.fields import Fields
-    from swiftlet.retrieval.corpora.rows import documents_of
+    from swiftlet.corpora.fields import Fields
+    from swiftlet.corpora.rows import documents_of
 
     if not (id_field or title_field or text_field or metadata):
         return corpus

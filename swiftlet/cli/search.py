@@ -24,7 +24,7 @@ from swiftlet.cli.options import (
 from swiftlet.cli.terminal import output, print_note
 
 if TYPE_CHECKING:
-    from swiftlet.retrieval.types import Hit
+    from swiftlet.types import Hit
 
 _SHOWN_CHARACTERS = 300
 
@@ -47,9 +47,9 @@ def search(
     precision: PrecisionOption = None,
 ) -> None:
     """Search an index from the terminal."""
+    from swiftlet.arguments import check_rerank
     from swiftlet.library.indexes import open_searcher
-    from swiftlet.retrieval.arguments import check_rerank
-    from swiftlet.retrieval.text import check_query
+    from swiftlet.text import check_query
 
     check_rerank(rerank, reranker)
     query, chosen = check_query(query), filter_of(filter_)

@@ -4,8 +4,8 @@ from typing import Annotated
 
 import typer
 
+from swiftlet.address import ADDRESSES
 from swiftlet.cli.options import PrecisionOption, RerankerOption, ServedEncoderOption, value_of
-from swiftlet.retrieval.servers.address import ADDRESSES
 
 
 def serve(

@@ -27,7 +27,7 @@ from rich.table import Column
 from rich.text import Text
 
 if TYPE_CHECKING:
-    from swiftlet.retrieval.corpora.lines import SkippedLines
+    from swiftlet.corpora.lines import SkippedLines
 
 # Some work moves a bar once in half a minute.
 _SECONDS_OF_SPEED = 120
@@ -178,7 +178,7 @@ def print_note(sentence: str) -> None:
 
 def print_unread(corpus: Sequence[Path]) -> None:
     """Print how many files of a folder are not read, if there are any."""
-    from swiftlet.retrieval.corpora.collections import unread_files
+    from swiftlet.corpora.collections import unread_files
 
     if sentence := unread_files(corpus):
         print_note(sentence)

@@ -6,11 +6,15 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from swiftlet.retrieval.errors import ArtefactError, InvalidArgumentError
-from swiftlet.retrieval.servers.address import Address
+from swiftlet.address import Address
+from swiftlet.errors import ArtefactError, InvalidArgumentError
 
 if TYPE_CHECKING:
-    from swiftlet.retrieval.manifest import Manifest
+    from swiftlet.manifest import Manifest
+
+# Set before onnxruntime is imported. Otherwise onnxruntime sends usage data to its maker and writes
+# to the home directory. Users can allow this by setting the variable to 0.
+os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 
 DEFAULT_ENCODER = Path(__file__).parent / "all-MiniLM-L6-v2"
 """The default encoder of documents."""
@@ -90,7 +94,7 @@ def of_documents(details: Mapping[str, Any]) -> Path:
     :param details: Those of the index's manifest.
     :raises ArtefactError: When it is no longer there.
     """
-    from swiftlet.retrieval.manifest import read_manifest
+    from swiftlet.manifest import read_manifest
 
     if _PLACE not in details:
         wanted = details["encoder_fingerprint"]
@@ -114,7 +118,7 @@ def of_index(index: Path | Address) -> Path:
 
     :raises RetrievalError: When the index is bad, or its encoder is not there or reads no queries.
     """
-    from swiftlet.retrieval.manifest import read_manifest
+    from swiftlet.manifest import read_manifest
 
     if isinstance(index, Path):
         own = index / QUERY_ENCODER_FOLDER
@@ -140,10 +144,10 @@ def of_index(index: Path | Address) -> Path:
 
 def _manifest(index: Path | Address) -> "Manifest":
     if isinstance(index, Path):
-        from swiftlet.retrieval.manifest import read_manifest
+        from swiftlet.manifest import read_manifest
 
         return read_manifest(index, "index")
-    from swiftlet.retrieval.servers.engines import manifest_at
+    from swiftlet.servers.reading import manifest_at
 
     return manifest_at(index)
 

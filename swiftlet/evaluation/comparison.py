@@ -9,8 +9,8 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
+from swiftlet.errors import InvalidArgumentError, shown
 from swiftlet.evaluation.significance import TESTS, Correction, TestName, corrected
-from swiftlet.retrieval.errors import InvalidArgumentError, shown
 
 RunValues = Mapping[str, Mapping[str, Mapping[str, float]]]
 """One run's values: collection -> metric -> query_id -> value."""

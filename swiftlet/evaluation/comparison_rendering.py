@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from swiftlet.evaluation.comparison import Comparison
 from swiftlet.evaluation.significance import TEST_TITLES
-from swiftlet.retrieval.extras import extra
+from swiftlet.extras import extra
 
 _CORRECTIONS = {"bonferroni": "Bonferroni-corrected", "holm": "Holm-corrected"}
 _MARKDOWN_SPECIAL = re.compile(r"([\\`*_\[\]<>|#~&])")

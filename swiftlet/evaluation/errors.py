@@ -1,6 +1,6 @@
 """Errors of an evaluation."""
 
-from swiftlet.retrieval.errors import RetrievalError
+from swiftlet.errors import RetrievalError
 
 
 class EvaluationError(RetrievalError):

@@ -4,11 +4,11 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from swiftlet.retrieval.encoder import Encoder
-from swiftlet.retrieval.encoding import encode_texts
-from swiftlet.retrieval.errors import InvalidArgumentError
-from swiftlet.retrieval.passages import encoder_text
-from swiftlet.retrieval.types import Document, Embeddings, Query, Run
+from swiftlet.encoders.encoder import Encoder
+from swiftlet.encoders.encoding import encode_texts
+from swiftlet.errors import InvalidArgumentError
+from swiftlet.index.documents.passages import encoder_text
+from swiftlet.types import Document, Embeddings, Query, Run
 
 _QUERIES_AT_ONCE = 256
 

@@ -6,18 +6,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from swiftlet.evaluation.errors import EvaluationError
-from swiftlet.evaluation.retrievers import Retriever
-from swiftlet.retrieval.corpora.collections import check_qrels
-from swiftlet.retrieval.errors import (
+from swiftlet.corpora.collections import check_qrels
+from swiftlet.errors import (
     CollectionError,
     InvalidArgumentError,
     QueryError,
     RetrievalError,
     shown,
 )
-from swiftlet.retrieval.processors import available_processors
-from swiftlet.retrieval.types import Qrels, Query, Run
+from swiftlet.evaluation.errors import EvaluationError
+from swiftlet.evaluation.retrievers import Retriever
+from swiftlet.processors import available_processors
+from swiftlet.types import Qrels, Query, Run
 
 Progress = Callable[[int, int], None]
 """Called with (done, total) after each item, on the calling thread."""

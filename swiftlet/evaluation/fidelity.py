@@ -13,8 +13,8 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from swiftlet.retrieval.errors import InvalidArgumentError
-from swiftlet.retrieval.extras import extra
+from swiftlet.errors import InvalidArgumentError
+from swiftlet.extras import extra
 
 Model = Literal["bm25", "boolean"]
 Projection = Literal["rademacher", "gaussian"]

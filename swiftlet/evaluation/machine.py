@@ -7,7 +7,7 @@ from pathlib import Path
 
 import psutil
 
-from swiftlet.retrieval.processors import available_processors
+from swiftlet.processors import available_processors
 
 KINDS = {
     "amx_int8": "AMX",

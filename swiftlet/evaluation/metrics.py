@@ -25,10 +25,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from swiftlet.errors import InvalidArgumentError, shown
 from swiftlet.evaluation.errors import EvaluationError
-from swiftlet.retrieval.errors import InvalidArgumentError, shown
-from swiftlet.retrieval.extras import extra
-from swiftlet.retrieval.types import Qrels, Run
+from swiftlet.extras import extra
+from swiftlet.types import Qrels, Run
 
 DEFAULT_METRICS = ("ndcg@10", "mrr@10", "recall@100")
 

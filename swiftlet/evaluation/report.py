@@ -9,10 +9,10 @@ from statistics import fmean
 from rich.markup import escape
 from rich.table import Table
 
+from swiftlet.errors import UnknownDocumentError
 from swiftlet.evaluation.metrics import DEFAULT_METRICS, Lengths, Metric, evaluate_per_query
 from swiftlet.evaluation.significance import TESTS, PairedTest, TestName
-from swiftlet.retrieval.errors import UnknownDocumentError
-from swiftlet.retrieval.types import Qrels, Run
+from swiftlet.types import Qrels, Run
 
 _SMALLEST_SHOWN = 0.001
 

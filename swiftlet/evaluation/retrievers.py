@@ -7,16 +7,16 @@ from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, Protocol, Self
 from urllib.parse import quote
 
+from swiftlet.encoders.encoder import OnnxEncoder
+from swiftlet.errors import InvalidArgumentError, UnknownDocumentError
 from swiftlet.evaluation.errors import ServiceError
-from swiftlet.retrieval.encoder import OnnxEncoder
-from swiftlet.retrieval.errors import InvalidArgumentError, UnknownDocumentError
-from swiftlet.retrieval.extras import extra
-from swiftlet.retrieval.passages import encoder_text
+from swiftlet.extras import extra
+from swiftlet.index.documents.passages import encoder_text
 
 if TYPE_CHECKING:
     import httpx
 
-    from swiftlet.retrieval.searcher import Searcher
+    from swiftlet.search.searcher import Searcher
 
 _JSON = {"Content-Type": "application/json"}
 _UNKNOWN_DOCUMENT = "/docs#unknown-document"

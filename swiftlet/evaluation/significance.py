@@ -9,8 +9,8 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from swiftlet.retrieval.errors import InvalidArgumentError
-from swiftlet.retrieval.extras import extra
+from swiftlet.errors import InvalidArgumentError
+from swiftlet.extras import extra
 
 Correction = Literal["none", "bonferroni", "holm"]
 """The correction of p-values when several differences are tested at once."""

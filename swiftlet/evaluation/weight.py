@@ -9,7 +9,7 @@ from swiftlet.evaluation.errors import EvaluationError
 from swiftlet.evaluation.experiment import Judgements, Progress, run_queries
 from swiftlet.evaluation.metrics import evaluate_per_query
 from swiftlet.evaluation.retrievers import SearcherRetriever
-from swiftlet.retrieval.searcher import Searcher
+from swiftlet.search.searcher import Searcher
 
 METRIC = "nDCG@10"
 FEWEST_QUERIES = 10

@@ -10,7 +10,7 @@ from urllib.request import Request, urlopen
 
 import swiftlet
 from swiftlet.evaluation.errors import ServiceError
-from swiftlet.retrieval.searcher import Searcher
+from swiftlet.search.searcher import Searcher
 
 Place = str | Path | Searcher
 """An index directory, its address on a server, the http:// address of a service, or an open

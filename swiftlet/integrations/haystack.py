@@ -5,8 +5,8 @@ from typing import Any
 
 from haystack import Document, component, default_from_dict, default_to_dict
 
+from swiftlet.errors import InvalidArgumentError
 from swiftlet.integrations.finding import Place, finder
-from swiftlet.retrieval.errors import InvalidArgumentError
 
 
 @component

@@ -12,10 +12,10 @@ from mcp.types import ToolAnnotations
 from pydantic import Field
 
 import swiftlet
-from swiftlet.retrieval.errors import RetrievalError
-from swiftlet.retrieval.modes import Mode
-from swiftlet.retrieval.searcher import Searcher
-from swiftlet.retrieval.types import Hit
+from swiftlet.errors import RetrievalError
+from swiftlet.search.modes import Mode
+from swiftlet.search.searcher import Searcher
+from swiftlet.types import Hit
 
 MOST_RESULTS = 50
 MOST_TOKENS = 20_000

@@ -12,13 +12,13 @@ from mteb.types import PromptType
 
 import swiftlet
 from swiftlet import encoders
-from swiftlet.retrieval.arguments import path_of
-from swiftlet.retrieval.embedding_space import check_embedding_spaces
-from swiftlet.retrieval.encoder import OnnxEncoder
-from swiftlet.retrieval.encoding import encode_texts
-from swiftlet.retrieval.errors import InvalidArgumentError
-from swiftlet.retrieval.modes import Mode
-from swiftlet.retrieval.types import Embeddings
+from swiftlet.arguments import path_of
+from swiftlet.embedding_space import check_embedding_spaces
+from swiftlet.encoders.encoder import OnnxEncoder
+from swiftlet.encoders.encoding import encode_texts
+from swiftlet.errors import InvalidArgumentError
+from swiftlet.search.modes import Mode
+from swiftlet.types import Embeddings
 
 StrPath = str | Path
 

@@ -7,6 +7,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from swiftlet.arguments import check_rerank, path_of, whole_number
+from swiftlet.corpora.rows import Judgements, Queries, qrels_of, queries_of
+from swiftlet.corpora.trec import read_run, write_run
+from swiftlet.encoders.encoder import Precision
+from swiftlet.errors import InvalidArgumentError, shown
 from swiftlet.evaluation.experiment import Judgements as JudgedQueries
 from swiftlet.evaluation.experiment import match_judgements, run_queries
 from swiftlet.evaluation.metrics import DEFAULT_METRICS, Lengths, Metric, largest_cutoff, load_ranx
@@ -14,18 +19,13 @@ from swiftlet.evaluation.report import Report, make_report
 from swiftlet.evaluation.retrievers import Retriever, SearcherRetriever, ServiceRetriever
 from swiftlet.evaluation.significance import TESTS, TestName
 from swiftlet.evaluation.weight import TunedWeight, tune_weight, weights_to_try
-from swiftlet.indexing.progress import Progress, Silence
 from swiftlet.library.indexes import StrPath, open_searcher
-from swiftlet.retrieval.arguments import check_rerank, path_of, whole_number
-from swiftlet.retrieval.corpora.rows import Judgements, Queries, qrels_of, queries_of
-from swiftlet.retrieval.corpora.trec import read_run, write_run
-from swiftlet.retrieval.encoder import Precision
-from swiftlet.retrieval.errors import InvalidArgumentError, shown
-from swiftlet.retrieval.manifest import change_details, read_manifest
-from swiftlet.retrieval.modes import DEFAULT_WEIGHT, Fusion, Mode
-from swiftlet.retrieval.publication import writer_lock
-from swiftlet.retrieval.searcher import Searcher
-from swiftlet.retrieval.types import Qrels, Query, Run
+from swiftlet.manifest import change_details, read_manifest
+from swiftlet.progress import Progress, Silence
+from swiftlet.publication import writer_lock
+from swiftlet.search.modes import DEFAULT_WEIGHT, Fusion, Mode
+from swiftlet.search.searcher import Searcher
+from swiftlet.types import Qrels, Query, Run
 
 _FEWEST_DOCUMENTS = 100
 

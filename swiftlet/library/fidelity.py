@@ -5,6 +5,10 @@ from pathlib import Path
 
 import numpy as np
 
+from swiftlet.arguments import path_of, whole_number
+from swiftlet.corpora.rows import Corpus, Queries, documents_of, queries_of
+from swiftlet.encoders.tokenizer import Tokenizer
+from swiftlet.errors import InvalidArgumentError, shown
 from swiftlet.evaluation.fidelity import (
     DIMENSIONS,
     MODELS,
@@ -15,17 +19,13 @@ from swiftlet.evaluation.fidelity import (
     Projection,
     measure,
 )
-from swiftlet.indexing.progress import Progress, Silence
-from swiftlet.retrieval.arguments import path_of, whole_number
-from swiftlet.retrieval.corpora.rows import Corpus, Queries, documents_of, queries_of
-from swiftlet.retrieval.directory import DOCUMENTS_FILE
-from swiftlet.retrieval.documents import DocumentStore
-from swiftlet.retrieval.errors import InvalidArgumentError, shown
-from swiftlet.retrieval.lexical.analysis import DEFAULT_LANGUAGE, analysis_of
-from swiftlet.retrieval.lexical.index import LEXICAL_FOLDER, PIECES_FILE
-from swiftlet.retrieval.manifest import FILE_NAME, read_manifest
-from swiftlet.retrieval.passages import encoder_text
-from swiftlet.retrieval.tokenizer import Tokenizer
+from swiftlet.index.directory import DOCUMENTS_FILE
+from swiftlet.index.documents.passages import encoder_text
+from swiftlet.index.documents.store import DocumentStore
+from swiftlet.index.lexical.analysis import DEFAULT_LANGUAGE, analysis_of
+from swiftlet.index.lexical.index import LEXICAL_FOLDER, PIECES_FILE
+from swiftlet.manifest import FILE_NAME, read_manifest
+from swiftlet.progress import Progress, Silence
 
 _SHORTEST_SPAN, _LONGEST_SPAN = 5, 25
 

@@ -6,29 +6,29 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from swiftlet import encoders
-from swiftlet.indexing.build import BuildSettings, build_index
-from swiftlet.indexing.progress import Progress
-from swiftlet.indexing.shard_writer import write_shard
-from swiftlet.indexing.shards import Shard, Shards
-from swiftlet.indexing.snapshot import snapshot as write_snapshot
-from swiftlet.indexing.vectors_export import export_vectors as write_vectors
-from swiftlet.indexing.writers import open_writer
-from swiftlet.indexing.writing import Writer
-from swiftlet.retrieval.arguments import path_of, place_of, whole_number
-from swiftlet.retrieval.corpora.lines import SkippedLines
-from swiftlet.retrieval.corpora.rows import Corpus, documents_of
-from swiftlet.retrieval.encoder import OnnxEncoder, Precision
-from swiftlet.retrieval.engines import DEFAULT_ENGINE
-from swiftlet.retrieval.errors import InvalidArgumentError, shown
-from swiftlet.retrieval.lexical.analysis import DEFAULT_LANGUAGE
-from swiftlet.retrieval.manifest import Manifest
-from swiftlet.retrieval.reranker import OnnxReranker
-from swiftlet.retrieval.searcher import Searcher
-from swiftlet.retrieval.servers.address import Address, parse_address
+from swiftlet.address import Address, parse_address
+from swiftlet.arguments import path_of, place_of, whole_number
+from swiftlet.corpora.lines import SkippedLines
+from swiftlet.corpora.rows import Corpus, documents_of
+from swiftlet.encoders.encoder import OnnxEncoder, Precision
+from swiftlet.encoders.reranker import OnnxReranker
+from swiftlet.errors import InvalidArgumentError, shown
+from swiftlet.index.building.build import BuildSettings, build_index
+from swiftlet.index.building.shard_writer import write_shard
+from swiftlet.index.building.shards import Shard, Shards
+from swiftlet.index.lexical.analysis import DEFAULT_LANGUAGE
+from swiftlet.index.snapshot import snapshot as write_snapshot
+from swiftlet.index.updates.opening import open_writer
+from swiftlet.index.updates.writer import Writer
+from swiftlet.index.vectors import DEFAULT_ENGINE
+from swiftlet.index.vectors_export import export_vectors as write_vectors
+from swiftlet.manifest import Manifest
+from swiftlet.progress import Progress
+from swiftlet.search.searcher import Searcher
 
 if TYPE_CHECKING:
-    from swiftlet.indexing.servers.push import Pushed
-    from swiftlet.indexing.servers.target import IndexType
+    from swiftlet.servers.push import Pushed
+    from swiftlet.servers.target import IndexType
 
 StrPath = str | os.PathLike[str]
 
@@ -64,10 +64,10 @@ def build(
     :param passage_tokens: The longest passage, in tokens, with the title.
     :param overlap_tokens: The tokens that consecutive passages share.
     :param truncate: Make one passage of each document: the beginning that the encoder reads.
-    :param engine: The index engine, one of `swiftlet.retrieval.engines.ENGINES`.
+    :param engine: The index engine, one of `swiftlet.index.vectors.ENGINES`.
     :param factory: The type of index, for FAISS a factory string; None chooses by size.
     :param language: The language of the words for lexical and hybrid search, one of
-        `swiftlet.retrieval.lexical.analysis.LANGUAGES`; None makes an index for dense search alone.
+        `swiftlet.index.lexical.analysis.LANGUAGES`; None makes an index for dense search alone.
     :param facets: Fields of the metadata: `Searcher.facets` counts their values, and the search
         page offers them as a choice.
     :param precision: The encoder's model; None takes the encoder's default.
@@ -75,7 +75,7 @@ def build(
     :param overwrite: Replace an existing index.
     :param skipped: Collects bad rows or lines, which are left out; None refuses them.
     :param progress: Shows the progress, such as `ProgressLine()`; None shows nothing.
-    :param finish: As in `swiftlet.indexing.build.build_index`.
+    :param finish: As in `swiftlet.index.building.build.build_index`.
     :returns: The manifest of the index.
     :raises RetrievalError: When the corpus, a setting, the encoder or the storage is bad.
     """
@@ -209,7 +209,7 @@ def push(
 ) -> "Pushed":
     """Write an index, with its changes, to a Milvus or PostgreSQL server, without encoding.
 
-    As `swiftlet.indexing.servers.push.push`.
+    As `swiftlet.servers.push.push`.
 
     :param index: An index directory, or `Shards`.
     :param to: An address, as `open_searcher` takes it.
@@ -224,7 +224,7 @@ def push(
         passages go there as Parquet files, which the server inserts.
     :raises RetrievalError: When the index is bad, another one is there, or the server refuses.
     """
-    from swiftlet.indexing.servers.push import push as write_collection
+    from swiftlet.servers.push import push as write_collection
 
     source = index if isinstance(index, Shards) else path_of("index", index)
     places = _address("to", to), _encoder(encoder)
@@ -260,7 +260,7 @@ def pull(
     :param overwrite: Replace an existing index.
     :raises RetrievalError: When the server, the collection, the encoder or the storage is bad.
     """
-    from swiftlet.indexing.servers.pull import pull as build_from
+    from swiftlet.servers.pull import pull as build_from
 
     places = path_of("out", out), _encoder(encoder)
     threads = None if threads is None else whole_number("threads", threads, least=1)
@@ -304,7 +304,7 @@ def export_vectors(
 ) -> int:
     """Write the passages of an index, with its changes and embeddings, to the Parquet file `out`.
 
-    As `swiftlet.indexing.vectors_export.export_vectors`.
+    As `swiftlet.index.vectors_export.export_vectors`.
 
     :returns: The number of passages.
     :raises RetrievalError: When the index or the storage is bad, or `out` exists.

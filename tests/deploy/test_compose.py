@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from service.settings import PREFIX, Settings
-from swiftlet.retrieval.servers.address import parse_address
+from swiftlet.address import parse_address
 from tests.deploy.tools import DEPLOY, ROOT, ask, output_of
 
 FILES = ["--file", DEPLOY / "compose.yaml"]

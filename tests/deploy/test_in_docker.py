@@ -11,8 +11,8 @@ import pytest
 import yaml
 
 from swiftlet.encoders import DEFAULT_ENCODER
-from swiftlet.indexing.build import build_index
-from swiftlet.retrieval.types import Document
+from swiftlet.index.building.build import build_index
+from swiftlet.types import Document
 from tests.deploy.image.containers import docker
 from tests.deploy.prometheus import poll
 from tests.deploy.tools import DEPLOY, output_of

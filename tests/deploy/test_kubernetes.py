@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from service.settings import PREFIX, Settings
-from swiftlet.retrieval.manifest import read_manifest
+from swiftlet.manifest import read_manifest
 from tests.deploy.tools import DEPLOY, ROOT, ask, output_of
 
 KUBERNETES = DEPLOY / "kubernetes"

@@ -11,7 +11,7 @@ from experiments.daft_figures import COLLECTIONS, across, collect, draw, draw_em
 from experiments.daft_runs import EVALUATED, RECORD, Workplace, _stages, measure, mixture, verdict
 from experiments.runs import Processes
 from loadtests.results import write
-from swiftlet.retrieval.errors import RetrievalError
+from swiftlet.errors import RetrievalError
 from training.logged_run import read_training_log
 
 COLLAPSED = "constants-fast-unaligned"

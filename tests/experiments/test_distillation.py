@@ -11,7 +11,7 @@ from experiments.distillation_figures import collect
 from experiments.distillation_runs import SETS, TEACHER, judged_file
 from experiments.runs import Processes
 from loadtests.results import write
-from swiftlet.retrieval.manifest import Manifest, write_manifest
+from swiftlet.manifest import Manifest, write_manifest
 
 
 @pytest.fixture

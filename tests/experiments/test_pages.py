@@ -7,7 +7,7 @@ from experiments import distillation_figures
 from experiments.ship import document_encoder_card
 from loadtests.results import RESULTS, write
 from swiftlet.encoders import DEFAULT_ENCODER
-from swiftlet.retrieval.manifest import load_manifest
+from swiftlet.manifest import load_manifest
 
 
 def page(folder: Path, name: str, figures: dict) -> str:

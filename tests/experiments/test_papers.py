@@ -12,9 +12,9 @@ from experiments import companions, fidelity, long_documents, reranking, sharing
 from export.quality import Collection
 from loadtests.results import Figures, page_of
 from swiftlet.encoders import DEFAULT_QUERY_ENCODER
-from swiftlet.retrieval.encoder import TOKENIZER_FILE
-from swiftlet.retrieval.tokenizer import Tokenizer
-from swiftlet.retrieval.types import Document, Query
+from swiftlet.encoders.encoder import TOKENIZER_FILE
+from swiftlet.encoders.tokenizer import Tokenizer
+from swiftlet.types import Document, Query
 
 MACHINE = "A machine."
 

@@ -9,7 +9,7 @@ import pytest
 
 from experiments.runs import Processes, measured
 from loadtests.command_line import script_options
-from swiftlet.retrieval.errors import CollectionError
+from swiftlet.errors import CollectionError
 
 
 def test_a_folder_that_is_not_there_is_refused_before_anything_runs(tmp_path, monkeypatch, capsys):

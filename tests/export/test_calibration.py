@@ -6,8 +6,8 @@ import pytest
 
 from export.calibration import MOST_TEXTS, calibration_texts
 from export.encoder_directory import export_encoder
-from swiftlet.retrieval.encoder import OnnxEncoder
-from swiftlet.retrieval.errors import CollectionError
+from swiftlet.encoders.encoder import OnnxEncoder
+from swiftlet.errors import CollectionError
 
 QUERIES = ["kalo mine", "pura soti tira", "rasé"]
 

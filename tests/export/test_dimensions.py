@@ -8,9 +8,9 @@ from sentence_transformers import SentenceTransformer
 
 from export.encoder_directory import export_encoder
 from swiftlet.encoders import LOOKUP_QUERY_ENCODER
-from swiftlet.retrieval.encoder import OnnxEncoder
-from swiftlet.retrieval.errors import EmbeddingSpaceMismatch, InvalidArgumentError
-from swiftlet.retrieval.searcher import Searcher
+from swiftlet.encoders.encoder import OnnxEncoder
+from swiftlet.errors import EmbeddingSpaceMismatch, InvalidArgumentError
+from swiftlet.search.searcher import Searcher
 from tests.command_line import swiftlet
 from training.model.quiet import quiet
 from training.model.towers import Tower, TowerSettings

@@ -12,8 +12,8 @@ import torch
 from export.encoder_directory import export_encoder
 from export.errors import ExportError
 from export.source import load_source
-from swiftlet.retrieval.encoder import OnnxEncoder
-from swiftlet.retrieval.manifest import read_manifest
+from swiftlet.encoders.encoder import OnnxEncoder
+from swiftlet.manifest import read_manifest
 from training.model.fingerprint import embedding_space
 from training.model.quiet import quiet
 

@@ -7,8 +7,8 @@ import tokenizers
 
 from export.latency import LENGTHS, measure_latencies, texts_of_length
 from export.source import load_source
-from swiftlet.retrieval.encoder import OnnxEncoder
-from swiftlet.retrieval.tokenizer import Tokenizer
+from swiftlet.encoders.encoder import OnnxEncoder
+from swiftlet.encoders.tokenizer import Tokenizer
 
 
 @pytest.mark.parametrize("kind", ["bert", "mpnet", "roberta"])

@@ -8,7 +8,7 @@ from export.errors import ExportError
 from export.parity import measure_parity, torch_reference
 from export.sample_texts import lengths_to_sample, sample_texts
 from export.source import Source, load_source
-from swiftlet.retrieval.tokenizer import Tokenizer
+from swiftlet.encoders.tokenizer import Tokenizer
 
 
 @pytest.fixture(scope="module")

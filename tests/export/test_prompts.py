@@ -8,13 +8,13 @@ import pytest
 from sentence_transformers import SentenceTransformer
 
 from export.encoder_directory import export_encoder
-from swiftlet.indexing.build import BuildSettings, build_index
-from swiftlet.indexing.writers import open_writer
-from swiftlet.retrieval.encoder import OnnxEncoder, Role
-from swiftlet.retrieval.engines import open_index
-from swiftlet.retrieval.manifest import read_manifest
-from swiftlet.retrieval.searcher import Searcher
-from swiftlet.retrieval.types import Document
+from swiftlet.encoders.encoder import OnnxEncoder, Role
+from swiftlet.index.building.build import BuildSettings, build_index
+from swiftlet.index.updates.opening import open_writer
+from swiftlet.index.vectors import open_index
+from swiftlet.manifest import read_manifest
+from swiftlet.search.searcher import Searcher
+from swiftlet.types import Document
 from tests.command_line import swiftlet
 from training.distillation.teacher import load_encoder
 from training.model.errors import ModelError

@@ -9,7 +9,7 @@ import transformers
 from safetensors.torch import load_file, save_file
 
 from export.encoder_directory import export_encoder
-from swiftlet.retrieval.errors import CollectionError, InvalidArgumentError, RetrievalError
+from swiftlet.errors import CollectionError, InvalidArgumentError, RetrievalError
 from training.model.errors import ModelError
 from training.model.quiet import quiet
 

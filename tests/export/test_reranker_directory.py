@@ -11,13 +11,13 @@ from sentence_transformers import CrossEncoder as Reference
 
 from export.reranker_directory import export_reranker
 from swiftlet.encoders import DEFAULT_ENCODER, DEFAULT_QUERY_ENCODER, LOOKUP_QUERY_ENCODER
-from swiftlet.retrieval.errors import (
+from swiftlet.encoders.reranker import OnnxReranker
+from swiftlet.errors import (
     CorruptArtefactError,
     InvalidArgumentError,
     ManifestError,
 )
-from swiftlet.retrieval.manifest import describe_files, read_manifest, write_manifest
-from swiftlet.retrieval.reranker import OnnxReranker
+from swiftlet.manifest import describe_files, read_manifest, write_manifest
 from tests.command_line import refusal, swiftlet
 from training.model.cross_encoder import CrossEncoder, Pair
 from training.model.errors import ModelError

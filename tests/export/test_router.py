@@ -15,7 +15,7 @@ from sentence_transformers.sentence_transformer.modules import (
 )
 
 import swiftlet
-from swiftlet.retrieval.manifest import read_manifest
+from swiftlet.manifest import read_manifest
 from tests.command_line import refusal
 from tests.command_line import swiftlet as command
 from training.model.quiet import quiet

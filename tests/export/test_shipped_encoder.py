@@ -11,8 +11,8 @@ import tokenizers
 from export.parity import measure_parity, torch_reference
 from export.source import Source, load_source
 from swiftlet.encoders import DEFAULT_ENCODER, torch_weights
-from swiftlet.retrieval.encoder import OnnxEncoder
-from swiftlet.retrieval.types import Embeddings
+from swiftlet.encoders.encoder import OnnxEncoder
+from swiftlet.types import Embeddings
 from training.model.fingerprint import embedding_space
 
 TEXTS = [

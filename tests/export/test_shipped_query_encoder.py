@@ -14,9 +14,9 @@ from swiftlet.encoders import (
     LOOKUP_QUERY_ENCODER,
     find,
 )
-from swiftlet.retrieval.encoder import OnnxEncoder
-from swiftlet.retrieval.manifest import load_manifest
-from swiftlet.retrieval.searcher import Searcher
+from swiftlet.encoders.encoder import OnnxEncoder
+from swiftlet.manifest import load_manifest
+from swiftlet.search.searcher import Searcher
 
 QUERIES = [
     "who invented the telephone",

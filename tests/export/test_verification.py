@@ -14,15 +14,15 @@ from export.parity import Parity
 from export.quality import QualityChange
 from export.report import EncoderReport, VariantReport
 from export.verification import verify_encoder
-from swiftlet.retrieval.errors import (
+from swiftlet.errors import (
     CorruptArtefactError,
     EmbeddingSpaceMismatch,
     InvalidArgumentError,
     ManifestError,
     RetrievalError,
 )
-from swiftlet.retrieval.manifest import read_manifest, write_manifest
-from swiftlet.retrieval.processors import available_processors
+from swiftlet.manifest import read_manifest, write_manifest
+from swiftlet.processors import available_processors
 
 DOCUMENTS = {"a": "kalo mine", "b": "pura soti tira", "c": "lomi kami sora", "d": "neti rapu"}
 

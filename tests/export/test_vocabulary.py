@@ -9,7 +9,7 @@ from tokenizers.processors import TemplateProcessing
 from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
 
 from swiftlet.encoders import LOOKUP_QUERY_ENCODER
-from swiftlet.retrieval.encoder import OnnxEncoder
+from swiftlet.encoders.encoder import OnnxEncoder
 from tests.checkpoints import LETTERS, SIZES, WORDS
 from tests.command_line import refusal, swiftlet
 

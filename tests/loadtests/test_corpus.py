@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from loadtests.corpus import main, write_corpus
-from swiftlet.retrieval.corpora.collections import read_documents
-from swiftlet.retrieval.corpora.collections import read_queries as read_identified_queries
-from swiftlet.retrieval.errors import CollectionError
+from swiftlet.corpora.collections import read_documents
+from swiftlet.corpora.collections import read_queries as read_identified_queries
+from swiftlet.errors import CollectionError
 
 ROOT = Path(__file__).parents[2]
 

@@ -11,7 +11,7 @@ from loadtests.http_client import NO_ANSWER
 from loadtests.measure import Measurement
 from loadtests.plots import OUTSIDE, REST, _draw_stages, draw_all, stacked_stages
 from loadtests.systems import SystemUnderTest
-from service.context import STAGES
+from service.wire.context import STAGES
 from swiftlet.evaluation.plots.figures import new_figure
 from tests.loadtests.test_figures import load_of
 

@@ -15,22 +15,22 @@ import pytest
 from prometheus_client import CollectorRegistry
 from starlette.types import ASGIApp
 
+from service.admission.executor import SearchExecutor
 from service.app import create_app
-from service.executor import SearchExecutor
-from service.limits import Limits
-from service.metrics import Metrics
-from service.reload import Reloader
-from service.state import ServiceState
+from service.live.reload import Reloader
+from service.live.state import ServiceState
+from service.sight.metrics import Metrics
+from service.wire.limits import Limits
 from swiftlet.encoders import DEFAULT_ENCODER
-from swiftlet.retrieval.encoder import Encoder
-from swiftlet.retrieval.parts import FixedIndex
-from swiftlet.retrieval.searcher import Searcher
+from swiftlet.encoders.encoder import Encoder
+from swiftlet.index.parts import FixedIndex
+from swiftlet.search.searcher import Searcher
 from tests.service.attacker import Attacker
 
 START = """
 import sys
 from pathlib import Path
-from swiftlet.retrieval.errors import RetrievalError
+from swiftlet.errors import RetrievalError
 from service.server import serve
 from service.settings import load_settings
 try:

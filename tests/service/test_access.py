@@ -7,9 +7,9 @@ from typing import Any
 import httpx
 import pytest
 
-from service.keys import ApiKey
 from service.routes.page import PAGE_FILES
-from swiftlet.retrieval.searcher import Searcher
+from service.wire.keys import ApiKey
+from swiftlet.search.searcher import Searcher
 
 SEARCH, ADMIN = "a search key of the tests", "an admin key of the tests"
 LOCKED = [

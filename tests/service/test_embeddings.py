@@ -7,9 +7,9 @@ import numpy as np
 import openai
 import pytest
 
-from service.limits import Limits
-from service.schemas import EmbeddingsAnswer
-from swiftlet.retrieval.searcher import Searcher
+from service.wire.limits import Limits
+from service.wire.schemas import EmbeddingsAnswer
+from swiftlet.search.searcher import Searcher
 
 TEXTS = ["how is bread baked", "ICE ❄ café", "who dances\tfor honey?"]
 

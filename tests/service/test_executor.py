@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from starlette.requests import ClientDisconnect
 
-from service.executor import Completed, SearchExecutor
-from service.problems import DeadlineError, QueueFullError
+from service.admission.executor import Completed, SearchExecutor
+from service.wire.problems import DeadlineError, QueueFullError
 
 
 @pytest.fixture

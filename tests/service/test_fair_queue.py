@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.fair_queue import FairQueue, QueuedRequest
-from service.problems import QueueFullError
+from service.admission.fair_queue import FairQueue, QueuedRequest
+from service.wire.problems import QueueFullError
 
 
 def test_a_batch_delays_a_single_query_by_one_call() -> None:

@@ -15,8 +15,8 @@ import httpx
 import pytest
 from pydantic_core import from_json
 
-from service.body import parse_large
-from service.problems import TooLargeError
+from service.wire.body import parse_large
+from service.wire.problems import TooLargeError
 from tests.service.attacker import ANSWERS, SEARCH, Attacker, read_problem
 
 

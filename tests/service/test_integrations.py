@@ -12,9 +12,9 @@ from langchain_core.runnables import RunnableLambda
 
 import swiftlet
 from swiftlet.encoders import DEFAULT_ENCODER
+from swiftlet.errors import ArtefactError, FilterError, InvalidArgumentError
 from swiftlet.evaluation.errors import ServiceError
 from swiftlet.integrations import haystack, langchain, llama_index
-from swiftlet.retrieval.errors import ArtefactError, FilterError, InvalidArgumentError
 from tests.service.conftest import Server
 
 QUERY = "how is bread baked?"

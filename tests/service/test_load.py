@@ -17,9 +17,9 @@ import httpx
 import pytest
 
 from swiftlet.encoders import DEFAULT_ENCODER
-from swiftlet.retrieval.encoder import OnnxEncoder
-from swiftlet.retrieval.searcher import Searcher
-from swiftlet.retrieval.types import Embeddings
+from swiftlet.encoders.encoder import OnnxEncoder
+from swiftlet.search.searcher import Searcher
+from swiftlet.types import Embeddings
 from tests.service.conftest import with_encoder
 from tests.stops import logged_statuses, search_through_a_stop
 

@@ -3,7 +3,7 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
-from service.logs import JsonFormatter
+from service.sight.logs import JsonFormatter
 
 
 def test_a_log_in_json_is_one_object_a_line(start_server: Callable[..., Any]) -> None:

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from service.memory_limit import MEBIBYTE, check_memory_limit, memory_limit
+from service.admission.memory_limit import MEBIBYTE, check_memory_limit, memory_limit
 from swiftlet.encoders import DEFAULT_ENCODER, DEFAULT_QUERY_ENCODER
-from swiftlet.retrieval.errors import InvalidArgumentError
+from swiftlet.errors import InvalidArgumentError
 
 
 @pytest.mark.parametrize(

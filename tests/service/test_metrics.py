@@ -8,10 +8,10 @@ import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from service.context import STAGES
-from service.limits import Limits
-from service.metrics import latency_buckets
-from swiftlet.retrieval.searcher import Searcher
+from service.sight.metrics import latency_buckets
+from service.wire.context import STAGES
+from service.wire.limits import Limits
+from swiftlet.search.searcher import Searcher
 
 
 def series(text: str) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:

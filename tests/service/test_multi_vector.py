@@ -10,10 +10,10 @@ import swiftlet
 from export.encoder_directory import export_encoder
 from swiftlet.cli.main import app as cli
 from swiftlet.encoders import DEFAULT_QUERY_ENCODER
+from swiftlet.encoders.encoder import OnnxEncoder
+from swiftlet.errors import ArtefactError, InvalidArgumentError
+from swiftlet.index.documents.passages import encoder_text
 from swiftlet.library.evaluation import evaluate
-from swiftlet.retrieval.encoder import OnnxEncoder
-from swiftlet.retrieval.errors import ArtefactError, InvalidArgumentError
-from swiftlet.retrieval.passages import encoder_text
 from tests.runs import recipe, run, write_collection
 from tests.service.conftest import running
 from training.errors import RecipeError

@@ -7,13 +7,13 @@ import httpx
 import jsonschema
 import pytest
 
-from service.keys import ApiKey
-from service.limits import Limits
-from service.problems import PROBLEMS
 from service.routes.documentation import BODIES
-from swiftlet.retrieval.errors import QueryError
-from swiftlet.retrieval.searcher import Searcher
-from swiftlet.retrieval.text import check_query
+from service.wire.keys import ApiKey
+from service.wire.limits import Limits
+from service.wire.problems import PROBLEMS
+from swiftlet.errors import QueryError
+from swiftlet.search.searcher import Searcher
+from swiftlet.text import check_query
 
 ROUTES = {
     "/search": {"get", "post"},

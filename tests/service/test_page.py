@@ -22,9 +22,9 @@ from playwright.sync_api import Browser, Error, Locator, Page, Route, expect
 
 from service.routes.page import CONTENT_SECURITY_POLICY, PAGE_FILES
 from swiftlet.encoders import DEFAULT_ENCODER
-from swiftlet.indexing.build import BuildSettings, build_index
-from swiftlet.retrieval.stages import STAGE_NAMES
-from swiftlet.retrieval.types import Document
+from swiftlet.index.building.build import BuildSettings, build_index
+from swiftlet.search.stages import STAGE_NAMES
+from swiftlet.types import Document
 
 # One worker, so that one browser serves all tests.
 pytestmark = pytest.mark.xdist_group("page")

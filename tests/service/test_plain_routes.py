@@ -9,7 +9,7 @@ from fastapi import Header, HTTPException, Path, Query
 from fastapi.testclient import TestClient
 from pydantic import BaseModel
 
-from swiftlet.retrieval.searcher import Searcher
+from swiftlet.search.searcher import Searcher
 
 MEDIA_TYPE = "application/json"
 

@@ -5,11 +5,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from service.query_cache import QueryCache
+from service.live.query_cache import QueryCache
 from swiftlet.encoders import DEFAULT_ENCODER
-from swiftlet.retrieval.encoder import OnnxEncoder
-from swiftlet.retrieval.searcher import Searcher
-from swiftlet.retrieval.types import Embeddings
+from swiftlet.encoders.encoder import OnnxEncoder
+from swiftlet.search.searcher import Searcher
+from swiftlet.types import Embeddings
 from tests.service.conftest import with_encoder
 
 ENTRY = 2 * 4 + 250 + 50

@@ -9,13 +9,13 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 
-from service.limits import Limits
-from service.problems import PROBLEMS, kind_of
+from service.wire.limits import Limits
+from service.wire.problems import PROBLEMS, kind_of
 from swiftlet.encoders import DEFAULT_ENCODER
-from swiftlet.retrieval.encoder import OnnxEncoder
-from swiftlet.retrieval.errors import CorruptIndexError
-from swiftlet.retrieval.searcher import Searcher
-from swiftlet.retrieval.types import Embeddings
+from swiftlet.encoders.encoder import OnnxEncoder
+from swiftlet.errors import CorruptIndexError
+from swiftlet.search.searcher import Searcher
+from swiftlet.types import Embeddings
 from tests.service.conftest import with_encoder
 
 TEXT = "a text of 1 to 10000 characters, not all blank is expected"

@@ -18,16 +18,16 @@ import httpx
 import pytest
 from prometheus_client import CollectorRegistry
 
-from service.keys import ApiKey
-from service.reload import Reloader, ReplacedError, open_searcher
+from service.live.reload import Reloader, ReplacedError, open_searcher
+from service.live.state import ServiceState
 from service.settings import Settings
-from service.state import ServiceState
+from service.wire.keys import ApiKey
 from swiftlet.encoders import DEFAULT_ENCODER, DEFAULT_QUERY_ENCODER, LOOKUP_QUERY_ENCODER
-from swiftlet.indexing.build import build_index
-from swiftlet.indexing.query_encoder import put_query_encoder
-from swiftlet.retrieval.manifest import read_manifest, write_manifest
-from swiftlet.retrieval.searcher import Searcher
-from swiftlet.retrieval.types import Document
+from swiftlet.index.building.build import build_index
+from swiftlet.index.query_encoder import put_query_encoder
+from swiftlet.manifest import read_manifest, write_manifest
+from swiftlet.search.searcher import Searcher
+from swiftlet.types import Document
 
 KEY = "the-key-of-the-tests"
 BEARER = {"Authorization": f"Bearer {KEY}"}
@@ -206,7 +206,7 @@ def test_a_reload_with_an_unforeseen_error_is_answered_500(
 def test_a_reload_that_never_ends_does_not_hold_up_the_end(
     small_searcher: Searcher, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("service.reload._SECONDS_UNTIL_GIVEN_UP", 0.1)
+    monkeypatch.setattr("service.live.reload._SECONDS_UNTIL_GIVEN_UP", 0.1)
     begun, let_go = Event(), Event()
 
     def load() -> Searcher:

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from service.limits import Limits
-from service.schemas import RerankAnswer, SearchAnswer
+from service.wire.limits import Limits
+from service.wire.schemas import RerankAnswer, SearchAnswer
+from swiftlet.encoders.reranker import OnnxReranker
 from swiftlet.library.evaluation import evaluate
-from swiftlet.retrieval.manifest import change_details
-from swiftlet.retrieval.reranker import OnnxReranker
-from swiftlet.retrieval.searcher import Searcher
+from swiftlet.manifest import change_details
+from swiftlet.search.searcher import Searcher
 from tests.service.conftest import Application
 
 Make = Callable[..., Application]

@@ -8,11 +8,11 @@ from urllib.parse import quote
 import httpx
 import pytest
 
-from service.schemas import BatchAnswer, DocumentAnswer, FacetsAnswer, InfoAnswer, SearchAnswer
+from service.wire.schemas import BatchAnswer, DocumentAnswer, FacetsAnswer, InfoAnswer, SearchAnswer
 from swiftlet.encoders import DEFAULT_ENCODER
-from swiftlet.indexing.build import build_index
-from swiftlet.retrieval.searcher import Searcher
-from swiftlet.retrieval.types import Document, Hit
+from swiftlet.index.building.build import build_index
+from swiftlet.search.searcher import Searcher
+from swiftlet.types import Document, Hit
 
 QUERIES = ["how is bread baked", "what makes the sea rise", "ICE ❄ café", "who dances\tfor honey?"]
 

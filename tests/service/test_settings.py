@@ -4,8 +4,8 @@ import pytest
 
 from service.settings import OTHER_VARIABLES, Settings, listed, load_settings
 from swiftlet.encoders import DEFAULT_QUERY_ENCODER, QUERY_ENCODER_FOLDER
-from swiftlet.retrieval.errors import InvalidArgumentError
-from swiftlet.retrieval.processors import available_processors
+from swiftlet.errors import InvalidArgumentError
+from swiftlet.processors import available_processors
 
 DOCUMENTATION = Path(__file__).parents[2] / "docs" / "settings.md"
 

@@ -10,17 +10,17 @@ from typing import Any
 import httpx
 import pytest
 
-from service import suggestions
-from service.keys import ApiKey
-from service.limits import Limits
-from service.reload import open_searcher
+from service.live import suggestions
+from service.live.reload import open_searcher
 from service.settings import Settings
+from service.wire.keys import ApiKey
+from service.wire.limits import Limits
 from swiftlet.encoders import DEFAULT_ENCODER
-from swiftlet.indexing.build import build_index
-from swiftlet.retrieval.documents import DocumentStore
-from swiftlet.retrieval.parts import FixedIndex
-from swiftlet.retrieval.searcher import Searcher
-from swiftlet.retrieval.types import Document
+from swiftlet.index.building.build import build_index
+from swiftlet.index.documents.store import DocumentStore
+from swiftlet.index.parts import FixedIndex
+from swiftlet.search.searcher import Searcher
+from swiftlet.types import Document
 from tests.service.conftest import running
 
 KEY = "the-write-key-of-the-tests"

@@ -9,9 +9,9 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import StatusCode
 
-from service.context import STAGES
-from service.tracing import Tracing
-from swiftlet.retrieval.searcher import Searcher
+from service.sight.tracing import Tracing
+from service.wire.context import STAGES
+from swiftlet.search.searcher import Searcher
 
 RAN = [stage for stage in STAGES if stage != "rerank"]  # there is no re-ranker
 ASKED = "q=private&highlight=words&filter={}"  # every stage has something to do

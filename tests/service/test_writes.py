@@ -18,10 +18,10 @@ import psutil
 import pytest
 
 from swiftlet.encoders import DEFAULT_ENCODER, DEFAULT_QUERY_ENCODER
-from swiftlet.indexing.build import BuildSettings, build_index
-from swiftlet.retrieval.errors import ArtefactError
-from swiftlet.retrieval.manifest import read_manifest
-from swiftlet.retrieval.types import Document
+from swiftlet.errors import ArtefactError
+from swiftlet.index.building.build import BuildSettings, build_index
+from swiftlet.manifest import read_manifest
+from swiftlet.types import Document
 from tests.service.conftest import Server, running, start
 
 pytest_plugins = ["tests.small_disk"]

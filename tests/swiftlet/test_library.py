@@ -15,8 +15,8 @@ import pandas
 import pytest
 
 import swiftlet
+from swiftlet.corpora.rows import documents_of
 from swiftlet.encoders import DEFAULT_QUERY_ENCODER
-from swiftlet.retrieval.corpora.rows import documents_of
 
 ROWS = [
     {"id": "tea", "title": "Tea", "text": "Leaves are steeped in hot water.", "cups": 2},

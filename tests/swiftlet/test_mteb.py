@@ -15,10 +15,10 @@ from mteb.abstasks.task_metadata import TaskMetadata
 
 import swiftlet
 from swiftlet.encoders import DEFAULT_ENCODER, DEFAULT_QUERY_ENCODER, LOOKUP_QUERY_ENCODER
+from swiftlet.errors import EmbeddingSpaceMismatch, InvalidArgumentError
 from swiftlet.integrations.mteb import SwiftletPair, SwiftletSearch
-from swiftlet.retrieval.errors import EmbeddingSpaceMismatch, InvalidArgumentError
-from swiftlet.retrieval.manifest import read_manifest, write_manifest
-from swiftlet.retrieval.types import Document
+from swiftlet.manifest import read_manifest, write_manifest
+from swiftlet.types import Document
 from tests.conftest import TOPICS
 
 QUERIES = {"q-bread": "how is bread baked", "q-bees": "who makes honey", "q-tides": "the sea rises"}

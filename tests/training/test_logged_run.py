@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from swiftlet.retrieval.errors import CollectionError
+from swiftlet.errors import CollectionError
 from training.logged_run import LogRecord, read_training_log
 
 RECORDS = [

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from swiftlet.indexing.progress import Silence
-from swiftlet.retrieval.errors import CollectionError, InvalidArgumentError
+from swiftlet.errors import CollectionError, InvalidArgumentError
+from swiftlet.progress import Silence
 from tests.runs import Make, records, run, write_collection
 from training.plan import Plan, make_plan
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from swiftlet.errors import CollectionError, InvalidArgumentError
 from swiftlet.evaluation.plots.figures import DOCUMENT_COLOUR, QUERY_COLOUR
 from swiftlet.evaluation.plots.lines import Curve, plot_lines
-from swiftlet.retrieval.errors import CollectionError, InvalidArgumentError
 from training.logged_run import read_training_log
 from training.plots import (
     _collapse,

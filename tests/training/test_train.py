@@ -14,8 +14,7 @@ from safetensors.torch import load_file
 from sentence_transformers import SentenceTransformer
 
 from export.source import load_source
-from swiftlet.indexing.progress import Silence
-from swiftlet.retrieval.errors import (
+from swiftlet.errors import (
     ArtefactError,
     CollectionError,
     CorruptArtefactError,
@@ -23,8 +22,9 @@ from swiftlet.retrieval.errors import (
     RetrievalError,
     StorageError,
 )
-from swiftlet.retrieval.manifest import read_manifest, verify_files
-from swiftlet.retrieval.publication import locked_working_directory
+from swiftlet.manifest import read_manifest, verify_files
+from swiftlet.progress import Silence
+from swiftlet.publication import locked_working_directory
 from tests.processes import Command
 from tests.runs import Listener, Make, records, run, tables, write_collection, write_recipe
 from tests.small_disk import small_disk

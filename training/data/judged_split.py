@@ -4,7 +4,7 @@ import hashlib
 from collections import defaultdict
 
 from swiftlet.evaluation.experiment import Judgements
-from swiftlet.retrieval.types import Query
+from swiftlet.types import Query
 from training.data.query_groups import normalised_query
 from training.errors import TrainingDataError
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from swiftlet.retrieval.corpora.collections import check_qrels, read_qrels, read_queries
-from swiftlet.retrieval.errors import CollectionError, shown
+from swiftlet.corpora.collections import check_qrels, read_qrels, read_queries
+from swiftlet.errors import CollectionError, shown
 from training.data.identifiers import Identifiers
 from training.data.passages import corpus_prefix
 from training.data.sources import DataSource, resolved

@@ -11,13 +11,13 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from swiftlet.indexing.document_writer import write_documents
-from swiftlet.indexing.progress import Progress
-from swiftlet.retrieval.corpora.lines import read_errors
-from swiftlet.retrieval.documents import connect_read_only
-from swiftlet.retrieval.passages import PassageSplitter, encoder_text
-from swiftlet.retrieval.publication import published, storage_errors
-from swiftlet.retrieval.types import Document
+from swiftlet.corpora.lines import read_errors
+from swiftlet.index.documents.passages import PassageSplitter, encoder_text
+from swiftlet.index.documents.store import connect_read_only
+from swiftlet.index.documents.writer import write_documents
+from swiftlet.progress import Progress
+from swiftlet.publication import published, storage_errors
+from swiftlet.types import Document
 from training.data.identifiers import Identifiers
 from training.errors import TrainingDataError
 

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from swiftlet.retrieval.corpora.collections import corpus_files, qrels_path, read_documents
-from swiftlet.retrieval.corpora.irds import is_dataset
-from swiftlet.retrieval.errors import CollectionError
+from swiftlet.corpora.collections import corpus_files, qrels_path, read_documents
+from swiftlet.corpora.irds import is_dataset
+from swiftlet.errors import CollectionError
 from training.data.passages import Corpus
 from training.data.triples import text_triples_documents
 from training.errors import TrainingDataError

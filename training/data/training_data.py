@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from swiftlet.indexing.progress import Progress, Silence
-from swiftlet.retrieval.passages import PassageSplitter
+from swiftlet.index.documents.passages import PassageSplitter
+from swiftlet.progress import Progress, Silence
 from training.data.judgements import JudgedQueries, Judgements, read_judgements
 from training.data.passages import Passages, store_passages
 from training.data.positive_passages import PositivePassage, choose_passages

@@ -9,11 +9,11 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from swiftlet.retrieval.corpora.identifiers import SeenIds
-from swiftlet.retrieval.corpora.lines import LineError, parse_lines, wrong_columns
-from swiftlet.retrieval.corpora.records import query
-from swiftlet.retrieval.errors import CollectionError, shown
-from swiftlet.retrieval.types import Document
+from swiftlet.corpora.identifiers import SeenIds
+from swiftlet.corpora.lines import LineError, parse_lines, wrong_columns
+from swiftlet.corpora.records import query
+from swiftlet.errors import CollectionError, shown
+from swiftlet.types import Document
 from training.data.identifiers import HashIndex, Identifiers
 
 Triples = NDArray[np.int32]

@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from swiftlet.indexing.progress import Progress
-from swiftlet.retrieval.passages import PassageSplitter
-from swiftlet.retrieval.types import Qrels
+from swiftlet.index.documents.passages import PassageSplitter
+from swiftlet.progress import Progress
+from swiftlet.types import Qrels
 from training.data.judgements import JudgedQueries, highest_grades
 from training.data.passages import Passages
 from training.data.query_groups import normalised_query, query_groups

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
+from swiftlet.errors import InvalidArgumentError
 from swiftlet.evaluation.experiment import Judgements
-from swiftlet.retrieval.directory import documents
-from swiftlet.retrieval.errors import InvalidArgumentError
-from swiftlet.retrieval.types import Qrels, Query
+from swiftlet.index.directory import documents
+from swiftlet.types import Qrels, Query
 from training.data.judged_split import split_by_documents
 from training.distillation.sentences import Sentence, sample_sentences
 from training.distillation.settings import Judged

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import torch
 
-from swiftlet.retrieval.embedding_space import check_embedding_space
-from swiftlet.retrieval.errors import InvalidArgumentError, ManifestError
-from swiftlet.retrieval.manifest import read_manifest
-from swiftlet.retrieval.reranker import OnnxReranker
+from swiftlet.embedding_space import check_embedding_space
+from swiftlet.encoders.reranker import OnnxReranker
+from swiftlet.errors import InvalidArgumentError, ManifestError
+from swiftlet.manifest import read_manifest
 from training.distillation.judged import relevant_passages
 from training.distillation.overlap import IndexComparison, Overlap
 from training.distillation.relevance import RelevanceTerm, Relevant

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
-from swiftlet.retrieval.index import VectorIndex
-from swiftlet.retrieval.lexical.index import LexicalIndex
+from swiftlet.index.lexical.index import LexicalIndex
+from swiftlet.index.vectors.vector_index import VectorIndex
 from training.objective.negatives.sampler import Rows
 
 

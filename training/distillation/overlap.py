@@ -10,21 +10,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from swiftlet.corpora.collections import read_qrels, read_queries
+from swiftlet.encoders.encoder import Encoder
 from swiftlet.evaluation.experiment import Judgements, match_judgements, run_queries
 from swiftlet.evaluation.metrics import evaluate
 from swiftlet.evaluation.retrievers import SearcherRetriever
-from swiftlet.retrieval.corpora.collections import read_qrels, read_queries
-from swiftlet.retrieval.directory import DOCUMENTS_FILE, PASSAGE_TO_DOCUMENT_FILE
-from swiftlet.retrieval.documents import DocumentStore
-from swiftlet.retrieval.encoder import Encoder
-from swiftlet.retrieval.engines import open_index
-from swiftlet.retrieval.engines.faiss_index import FaissIndex
-from swiftlet.retrieval.index import VectorIndex
-from swiftlet.retrieval.lexical.index import LEXICAL_FOLDER, LexicalIndex
-from swiftlet.retrieval.manifest import Manifest, load_manifest
-from swiftlet.retrieval.parts import BaseParts, FixedIndex
-from swiftlet.retrieval.searcher import Searcher
-from swiftlet.retrieval.types import Query, Run
+from swiftlet.index.directory import DOCUMENTS_FILE, PASSAGE_TO_DOCUMENT_FILE
+from swiftlet.index.documents.store import DocumentStore
+from swiftlet.index.lexical.index import LEXICAL_FOLDER, LexicalIndex
+from swiftlet.index.parts import BaseParts, FixedIndex
+from swiftlet.index.vectors import open_index
+from swiftlet.index.vectors.faiss_index import FaissIndex
+from swiftlet.index.vectors.vector_index import VectorIndex
+from swiftlet.manifest import Manifest, load_manifest
+from swiftlet.search.searcher import Searcher
+from swiftlet.types import Query, Run
 from training.distillation.neighbours import Neighbours
 from training.distillation.settings import Judged
 from training.loop.log import TrainingProgress

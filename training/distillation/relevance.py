@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch.nn import functional
 
-from swiftlet.retrieval.index import VectorIndex
+from swiftlet.index.vectors.vector_index import VectorIndex
 from training.distillation.settings import Distillation
 
 MOST_PASSAGES = 200_000

@@ -5,9 +5,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import torch
 
-from swiftlet.retrieval.documents import DocumentStore
-from swiftlet.retrieval.passages import encoder_text
-from swiftlet.retrieval.reranker import Reranker
+from swiftlet.encoders.reranker import Reranker
+from swiftlet.index.documents.passages import encoder_text
+from swiftlet.index.documents.store import DocumentStore
 from training.distillation.loss import divergence
 from training.distillation.neighbours import Neighbours
 from training.distillation.settings import Distillation

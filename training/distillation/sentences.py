@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from random import Random
 from typing import NamedTuple
 
-from swiftlet.retrieval.types import Document
+from swiftlet.types import Document
 
 FEWEST_WORDS, MOST_WORDS = 2, 48
 

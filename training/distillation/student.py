@@ -6,7 +6,7 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from swiftlet.retrieval.errors import InvalidArgumentError
+from swiftlet.errors import InvalidArgumentError
 from training.distillation.settings import Distillation
 from training.model.dual_encoder import Features
 from training.model.loading import truncating_tokenizer

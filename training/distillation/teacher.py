@@ -10,9 +10,9 @@ import torch
 from accelerate import Accelerator
 
 from swiftlet import encoders
-from swiftlet.retrieval.encoder import Encoder, OnnxEncoder
-from swiftlet.retrieval.encoding import encode_texts
-from swiftlet.retrieval.errors import InvalidArgumentError
+from swiftlet.encoders.encoder import Encoder, OnnxEncoder
+from swiftlet.encoders.encoding import encode_texts
+from swiftlet.errors import InvalidArgumentError
 from training.distillation.batches import encode_by_length
 from training.distillation.texts import TextIndices, TextMixture, TextSource
 from training.distillation.torch_encoder import TorchEncoder

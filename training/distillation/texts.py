@@ -9,13 +9,13 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from swiftlet.retrieval.corpora.collections import read_documents, read_queries
-from swiftlet.retrieval.corpora.lines import parse_lines
-from swiftlet.retrieval.corpora.records import query_text_from_json
-from swiftlet.retrieval.directory import documents
-from swiftlet.retrieval.manifest import FILE_NAME
-from swiftlet.retrieval.text import normalise
-from swiftlet.retrieval.types import Document
+from swiftlet.corpora.collections import read_documents, read_queries
+from swiftlet.corpora.lines import parse_lines
+from swiftlet.corpora.records import query_text_from_json
+from swiftlet.index.directory import documents
+from swiftlet.manifest import FILE_NAME
+from swiftlet.text import normalise
+from swiftlet.types import Document
 from training.distillation.sentences import sample_sentences
 from training.distillation.settings import Distillation
 from training.errors import TrainingDataError

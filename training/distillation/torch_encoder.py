@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch.nn import functional
 
-from swiftlet.retrieval.types import Embeddings
+from swiftlet.types import Embeddings
 from training.model.towers import Tower
 
 

@@ -5,8 +5,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from swiftlet.retrieval.manifest import Manifest, describe_files, load_manifest, write_manifest
-from swiftlet.retrieval.publication import published
+from swiftlet.manifest import Manifest, describe_files, load_manifest, write_manifest
+from swiftlet.publication import published
 from training.loop.state_files import FILES, read_state, weight_errors, write_state
 
 KIND = "checkpoint"

@@ -11,7 +11,7 @@ from accelerate import Accelerator, PartialState
 from accelerate.state import AcceleratorState
 from accelerate.utils import parse_flag_from_env
 
-from swiftlet.retrieval.errors import InvalidArgumentError
+from swiftlet.errors import InvalidArgumentError
 from training.errors import RecipeError, TrainingStoppedError
 from training.loop.checkpoints import last_checkpoint
 from training.recipes.settings import FloatingPoint

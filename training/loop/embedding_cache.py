@@ -16,7 +16,7 @@ from accelerate import PartialState
 from accelerate.utils import broadcast_object_list
 from numpy.typing import NDArray
 
-from swiftlet.retrieval.publication import storage_errors
+from swiftlet.publication import storage_errors
 from training.data.passages import PassageTexts
 from training.objective.negatives.sampler import Rows
 

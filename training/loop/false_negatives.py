@@ -7,7 +7,7 @@ import torch
 from numpy.typing import NDArray
 from torch.nn.functional import normalize
 
-from swiftlet.indexing.progress import Progress
+from swiftlet.progress import Progress
 from training.data.passages import PassageTexts
 from training.loop.batch_encoder import BatchEncoder
 from training.loop.embedding_cache import EmbeddingCache

@@ -7,7 +7,7 @@ import torch
 from accelerate import Accelerator
 from torch.nn import functional
 
-from swiftlet.retrieval.errors import InvalidArgumentError
+from swiftlet.errors import InvalidArgumentError
 from training.model.towers import Tower
 
 

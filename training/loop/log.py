@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
-from swiftlet.indexing.progress import Progress
-from swiftlet.retrieval.extras import extra
-from swiftlet.retrieval.publication import storage_errors
+from swiftlet.extras import extra
+from swiftlet.progress import Progress
+from swiftlet.publication import storage_errors
 
 FILE_NAME = "metrics.jsonl"
 

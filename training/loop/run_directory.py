@@ -11,9 +11,9 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from swiftlet.retrieval.errors import CollectionError, InvalidArgumentError
-from swiftlet.retrieval.manifest import FILE_NAME, Manifest, describe_files, write_manifest
-from swiftlet.retrieval.publication import discard, locked_working_directory, storage_errors
+from swiftlet.errors import CollectionError, InvalidArgumentError
+from swiftlet.manifest import FILE_NAME, Manifest, describe_files, write_manifest
+from swiftlet.publication import discard, locked_working_directory, storage_errors
 from training.errors import RecipeError, TrainingDataError
 from training.loop.checkpoints import BEST, CHECKPOINT
 from training.loop.devices import is_main_process, processes

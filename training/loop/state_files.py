@@ -11,8 +11,8 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
-from swiftlet.retrieval.errors import StorageError
-from swiftlet.retrieval.publication import storage_errors
+from swiftlet.errors import StorageError
+from swiftlet.publication import storage_errors
 
 TENSORS = "state.safetensors"
 STRUCTURE = "state.json"

@@ -9,13 +9,13 @@ import torch
 from numpy.typing import NDArray
 
 from swiftlet.evaluation.metrics import evaluate
-from swiftlet.indexing.tuning import exact_rows, tune
-from swiftlet.retrieval.aggregation import best_passages
-from swiftlet.retrieval.engines import of_vectors
-from swiftlet.retrieval.engines.faiss_index import FaissIndex
-from swiftlet.retrieval.index import VectorIndex
-from swiftlet.retrieval.stages.state import num_candidates_for
-from swiftlet.retrieval.types import Embeddings, Run
+from swiftlet.index.vectors import of_vectors
+from swiftlet.index.vectors.faiss_index import FaissIndex
+from swiftlet.index.vectors.tuning import exact_rows, tune
+from swiftlet.index.vectors.vector_index import VectorIndex
+from swiftlet.search.aggregation import best_passages
+from swiftlet.search.stages.state import num_candidates_for
+from swiftlet.types import Embeddings, Run
 from training.data.passages import Passages
 from training.data.validation_set import ValidationSet
 from training.loop.batch_encoder import BatchEncoder

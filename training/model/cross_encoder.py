@@ -9,8 +9,8 @@ from typing import Any, Literal
 import torch
 from torch import nn
 
-from swiftlet.retrieval.errors import InvalidArgumentError
-from swiftlet.retrieval.text import normalise
+from swiftlet.errors import InvalidArgumentError
+from swiftlet.text import normalise
 from training.model.attention import fastest_attention
 from training.model.errors import ModelError
 from training.model.loading import (
@@ -90,7 +90,7 @@ class CrossEncoder(nn.Module):
     def weight(self) -> float:
         """The weight of its scores in the order of documents, which its configuration keeps.
 
-        It is 1 unless a training has chosen it: see `swiftlet.retrieval.reranker.order_by`.
+        It is 1 unless a training has chosen it: see `swiftlet.encoders.reranker.order_by`.
         """
         return float(getattr(self.model.config, _WEIGHT, 1.0))
 

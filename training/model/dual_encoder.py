@@ -8,7 +8,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from swiftlet.retrieval.errors import InvalidArgumentError
+from swiftlet.errors import InvalidArgumentError
 from training.model.towers import NormalisedLinear, Tower
 
 Features = Mapping[str, torch.Tensor]

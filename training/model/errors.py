@@ -1,6 +1,6 @@
 """Errors of model loading."""
 
-from swiftlet.retrieval.errors import RetrievalError
+from swiftlet.errors import RetrievalError
 
 
 class ModelError(RetrievalError):

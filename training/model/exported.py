@@ -10,9 +10,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from swiftlet.retrieval.encoder import MODEL_FILES, TOKENIZER_FILE, OnnxEncoder, Precision
-from swiftlet.retrieval.extras import extra
-from swiftlet.retrieval.manifest import FILE_NAME, read_manifest
+from swiftlet.encoders.encoder import MODEL_FILES, TOKENIZER_FILE, OnnxEncoder, Precision
+from swiftlet.extras import extra
+from swiftlet.manifest import FILE_NAME, read_manifest
 from training.model.errors import ModelError
 from training.model.lookup import make_lookup
 from training.model.poolings import make_pooling

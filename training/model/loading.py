@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from swiftlet import encoders
-from swiftlet.retrieval.encoder import Role
-from swiftlet.retrieval.errors import InvalidArgumentError
-from swiftlet.retrieval.manifest import FILE_NAME, read_manifest
-from swiftlet.retrieval.reranker import KIND as RERANKER
+from swiftlet.encoders.encoder import Role
+from swiftlet.encoders.reranker import KIND as RERANKER
+from swiftlet.errors import InvalidArgumentError
+from swiftlet.manifest import FILE_NAME, read_manifest
 from training.model.errors import ModelError
 from training.model.exported import exported_model, is_exported
 from training.model.lookup import MODULE, check_lookup, is_lookup, without_special_tokens

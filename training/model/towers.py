@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from swiftlet.retrieval.encoder import Role
-from swiftlet.retrieval.errors import InvalidArgumentError
-from swiftlet.retrieval.tokenizer import cleaning_for
+from swiftlet.encoders.encoder import Role
+from swiftlet.encoders.tokenizer import cleaning_for
+from swiftlet.errors import InvalidArgumentError
 from training.model.attention import fastest_attention
 from training.model.errors import ModelError
 from training.model.loading import (

@@ -4,9 +4,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from swiftlet.encoders import DOCUMENT_ENCODER_FOLDER, QUERY_ENCODER_FOLDER, find_shipped
-from swiftlet.retrieval.encoder import Role
-from swiftlet.retrieval.errors import InvalidArgumentError
-from swiftlet.retrieval.manifest import FILE_NAME, read_manifest, verify_files
+from swiftlet.encoders.encoder import Role
+from swiftlet.errors import InvalidArgumentError
+from swiftlet.manifest import FILE_NAME, read_manifest, verify_files
 from training.model.exported import is_exported
 
 KIND = "model"

@@ -6,7 +6,7 @@ from typing import Literal
 
 import torch
 
-from swiftlet.retrieval.errors import InvalidArgumentError
+from swiftlet.errors import InvalidArgumentError
 
 SMALLEST_DISTANCE = 1e-6
 """The smallest distance: float32 cannot distinguish unit vectors that are nearer."""

@@ -3,7 +3,7 @@
 import tomllib
 from typing import Any
 
-from swiftlet.retrieval.errors import InvalidArgumentError
+from swiftlet.errors import InvalidArgumentError
 
 
 def apply_override(content: dict[str, Any], override: str) -> None:

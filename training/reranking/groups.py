@@ -5,12 +5,12 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
+from swiftlet.corpora.collections import read_qrels, read_queries
 from swiftlet.evaluation.experiment import Judgements, match_judgements
 from swiftlet.evaluation.retrievers import SearcherRetriever
+from swiftlet.index.documents.passages import encoder_text
 from swiftlet.library.indexes import open_searcher
-from swiftlet.retrieval.corpora.collections import read_qrels, read_queries
-from swiftlet.retrieval.passages import encoder_text
-from swiftlet.retrieval.types import Query
+from swiftlet.types import Query
 from training.data.judged_split import split_by_documents
 from training.errors import TrainingDataError
 from training.loop.log import TrainingProgress

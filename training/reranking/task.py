@@ -10,8 +10,8 @@ from accelerate import Accelerator
 from numpy.typing import NDArray
 from torch.nn import functional
 
+from swiftlet.encoders.reranker import order_by
 from swiftlet.evaluation.metrics import evaluate_per_query
-from swiftlet.retrieval.reranker import order_by
 from training.errors import NotFiniteError
 from training.loop.stage import Evaluation, Stage, StageLength
 from training.model.cross_encoder import CrossEncoder, Pair

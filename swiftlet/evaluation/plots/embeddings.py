@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from swiftlet.errors import InvalidArgumentError, shown
 from swiftlet.evaluation.plots.figures import DOCUMENT_COLOUR, QUERY_COLOUR, new_figure
-from swiftlet.retrieval.errors import InvalidArgumentError, shown
-from swiftlet.retrieval.extras import extra
-from swiftlet.retrieval.types import Embeddings
+from swiftlet.extras import extra
+from swiftlet.types import Embeddings
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

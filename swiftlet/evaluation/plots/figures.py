@@ -8,9 +8,9 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from swiftlet.retrieval.errors import InvalidArgumentError, StorageError
-from swiftlet.retrieval.extras import extra
-from swiftlet.retrieval.publication import storage_errors
+from swiftlet.errors import InvalidArgumentError, StorageError
+from swiftlet.extras import extra
+from swiftlet.publication import storage_errors
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from swiftlet.errors import InvalidArgumentError, shown
 from swiftlet.evaluation.plots.figures import COLOURS, INK, new_figure, use_logarithms
-from swiftlet.retrieval.errors import InvalidArgumentError, shown
-from swiftlet.retrieval.extras import extra
+from swiftlet.extras import extra
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -14,8 +14,8 @@ from export.encoder_directory import export_encoder
 from export.graphs.quantisation import Prepared, prepare, quantise_dynamically
 from export.graphs.static_quantisation import quantise_statically
 from swiftlet.encoders import torch_weights
-from swiftlet.retrieval.encoder import MODEL_FILES, OnnxEncoder
-from swiftlet.retrieval.manifest import read_manifest
+from swiftlet.encoders.encoder import MODEL_FILES, OnnxEncoder
+from swiftlet.manifest import read_manifest
 from training.model.towers import Tower, TowerSettings
 
 INT8 = ["int8", "int8_static"]

@@ -11,8 +11,8 @@ import pytest
 
 from swiftlet.cli.main import INTERRUPTED
 from swiftlet.encoders import DEFAULT_ENCODER, DEFAULT_QUERY_ENCODER, LOOKUP_QUERY_ENCODER
-from swiftlet.retrieval.encoder import OnnxEncoder
-from swiftlet.retrieval.manifest import load_manifest, read_manifest, write_manifest
+from swiftlet.encoders.encoder import OnnxEncoder
+from swiftlet.manifest import load_manifest, read_manifest, write_manifest
 from tests.checkpoints import WORDS
 from tests.command_line import refusal, swiftlet
 from tests.swiftlet.cli.conftest import own_word
@@ -118,7 +118,7 @@ def test_an_interrupted_adaptation_goes_on(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("swiftlet.cli.adaptation.export_encoder", interrupt)
+        patch.setattr("swiftlet.cli.models.adaptation.export_encoder", interrupt)
         result = swiftlet(*command)
     assert result.exit_code == INTERRUPTED
     assert "run the same command again to continue" in result.output

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from swiftlet.corpora.collections import read_documents
 from swiftlet.encoders import DEFAULT_ENCODER, torch_weights
-from swiftlet.indexing.build import BuildSettings, build_index
-from swiftlet.indexing.progress import Silence
-from swiftlet.retrieval.corpora.collections import read_documents
-from swiftlet.retrieval.manifest import read_manifest
+from swiftlet.index.building.build import BuildSettings, build_index
+from swiftlet.manifest import read_manifest
+from swiftlet.progress import Silence
 from tests.command_line import refusal, swiftlet
 
 SUBJECTS = ["swiftlets", "caves", "echoes", "nests", "bats", "cliffs", "eggs", "feathers"]

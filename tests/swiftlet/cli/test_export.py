@@ -7,7 +7,7 @@ import pytest
 from click.testing import Result
 
 from swiftlet.cli.main import REFUSED
-from swiftlet.retrieval.manifest import read_manifest
+from swiftlet.manifest import read_manifest
 from tests.command_line import swiftlet
 
 

@@ -19,8 +19,8 @@ from typer.testing import CliRunner
 
 from swiftlet.cli.main import app
 from swiftlet.encoders import DEFAULT_ENCODER, LOOKUP_QUERY_ENCODER
-from swiftlet.retrieval.engines import ENGINES
-from swiftlet.retrieval.manifest import FILE_NAME, read_manifest
+from swiftlet.index.vectors import ENGINES
+from swiftlet.manifest import FILE_NAME, read_manifest
 from tests.command_line import refusal, swiftlet
 
 pytest_plugins = ["tests.small_disk"]

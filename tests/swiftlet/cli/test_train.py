@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from swiftlet.encoders import DEFAULT_ENCODER
-from swiftlet.retrieval.encoder import OnnxEncoder
-from swiftlet.retrieval.manifest import read_manifest
+from swiftlet.encoders.encoder import OnnxEncoder
+from swiftlet.manifest import read_manifest
 from tests.command_line import refusal, swiftlet
 from tests.runs import records, tables, write_recipe
 

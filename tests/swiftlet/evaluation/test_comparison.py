@@ -4,9 +4,9 @@ import math
 
 import pytest
 
+from swiftlet.errors import InvalidArgumentError
 from swiftlet.evaluation.comparison import PlainColumn, compare
 from swiftlet.evaluation.comparison_rendering import caption, to_latex, to_markdown
-from swiftlet.retrieval.errors import InvalidArgumentError
 
 NUM_QUERIES = 12
 

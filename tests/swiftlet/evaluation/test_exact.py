@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
+from swiftlet.encoders.encoding import encode_texts
+from swiftlet.errors import InvalidArgumentError
 from swiftlet.evaluation.exact import exact_run, rank
-from swiftlet.retrieval.encoding import encode_texts
-from swiftlet.retrieval.errors import InvalidArgumentError
-from swiftlet.retrieval.types import Document, Query
+from swiftlet.types import Document, Query
 
 DOCUMENT_IDS = ["b", "a", "c", "d"]
 DOCUMENTS = np.array([[1, 0], [1, 0], [0, 1], [-1, 0]], dtype=np.float32)

@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
+from swiftlet.errors import CollectionError, QueryError
 from swiftlet.evaluation.errors import EvaluationError
 from swiftlet.evaluation.experiment import match_judgements, run_queries
 from swiftlet.evaluation.metrics import evaluate
 from swiftlet.evaluation.retrievers import SearcherRetriever
-from swiftlet.retrieval.errors import CollectionError, QueryError
-from swiftlet.retrieval.types import Qrels, Query
+from swiftlet.types import Qrels, Query
 
 
 class WordOverlap:

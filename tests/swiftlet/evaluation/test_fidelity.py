@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 
 import swiftlet
 from swiftlet.cli.main import app
+from swiftlet.errors import InvalidArgumentError
 from swiftlet.evaluation.fidelity import (
     PROJECTIONS,
     Bags,
@@ -22,7 +23,6 @@ from swiftlet.evaluation.fidelity import (
 )
 from swiftlet.evaluation.plots.fidelity import plot_fidelity
 from swiftlet.evaluation.plots.figures import save_figure
-from swiftlet.retrieval.errors import InvalidArgumentError
 
 TEXTS = ["tea tea leaf", "tea water", "snow ski board slope", "ski tax", "tax law law law", "snow"]
 QUERIES = ["tea leaf", "ski slope", "law"]

@@ -8,8 +8,8 @@ from pathlib import Path
 import matplotlib as mpl
 import pytest
 
+from swiftlet.errors import InvalidArgumentError, StorageError
 from swiftlet.evaluation.plots.figures import COLOURS, new_figure, save_figure
-from swiftlet.retrieval.errors import InvalidArgumentError, StorageError
 
 
 def png_size(path: Path) -> tuple[int, int]:

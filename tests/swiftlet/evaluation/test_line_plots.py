@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from swiftlet.errors import InvalidArgumentError
 from swiftlet.evaluation.plots.figures import COLOURS
 from swiftlet.evaluation.plots.lines import (
     Curve,
@@ -12,7 +13,6 @@ from swiftlet.evaluation.plots.lines import (
     moving_average,
     plot_lines,
 )
-from swiftlet.retrieval.errors import InvalidArgumentError
 
 X = np.arange(5.0)
 

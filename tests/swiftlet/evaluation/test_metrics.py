@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from swiftlet.errors import InvalidArgumentError, RetrievalError
 from swiftlet.evaluation.errors import EvaluationError
 from swiftlet.evaluation.metrics import Metric, evaluate, evaluate_per_query, largest_cutoff
-from swiftlet.retrieval.errors import InvalidArgumentError, RetrievalError
-from swiftlet.retrieval.types import Qrels, Run
+from swiftlet.types import Qrels, Run
 
 # One query, relevant documents a (grade 3), b (1) and c (2); the run finds a, x, b in this order.
 QRELS: Qrels = {"q": {"a": 3, "b": 1, "c": 2, "x": 0}}

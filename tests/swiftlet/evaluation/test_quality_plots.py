@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
+from swiftlet.errors import InvalidArgumentError
 from swiftlet.evaluation.plots.quality import QualityPoint, plot_quality
-from swiftlet.retrieval.errors import InvalidArgumentError
 
 # Table 2 of 001, on TREC-DL-Doc.
 PAPER = [

@@ -3,11 +3,11 @@ import re
 import pytest
 from rich.console import Console
 
+from swiftlet.errors import InvalidArgumentError
 from swiftlet.evaluation.metrics import evaluate_per_query
 from swiftlet.evaluation.report import Report, make_report
 from swiftlet.evaluation.significance import TESTS
-from swiftlet.retrieval.errors import InvalidArgumentError
-from swiftlet.retrieval.types import Qrels, Run
+from swiftlet.types import Qrels, Run
 
 QUERY_IDS = [f"q{number}" for number in range(8)]
 QRELS: Qrels = {query_id: {"a": 1} for query_id in QUERY_IDS}

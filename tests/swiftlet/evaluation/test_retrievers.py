@@ -12,17 +12,17 @@ import uvicorn
 from fastapi import FastAPI, Request, Response
 from prometheus_client import CollectorRegistry
 
+from service.admission.executor import SearchExecutor
 from service.app import create_app
-from service.executor import SearchExecutor
-from service.limits import Limits
-from service.metrics import Metrics
-from service.state import ServiceState
+from service.live.state import ServiceState
+from service.sight.metrics import Metrics
+from service.wire.limits import Limits
+from swiftlet.errors import InvalidArgumentError
 from swiftlet.evaluation.errors import EvaluationError, ServiceError
 from swiftlet.evaluation.experiment import match_judgements, run_queries
 from swiftlet.evaluation.metrics import evaluate
 from swiftlet.evaluation.retrievers import SearcherRetriever, ServiceRetriever
-from swiftlet.retrieval.errors import InvalidArgumentError
-from swiftlet.retrieval.types import Qrels, Query
+from swiftlet.types import Qrels, Query
 
 
 class AwkwardService:

@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import permutation_test, ttest_rel
 
+from swiftlet.errors import InvalidArgumentError
 from swiftlet.evaluation.significance import (
     TESTS,
     corrected,
@@ -13,7 +14,6 @@ from swiftlet.evaluation.significance import (
     randomisation_test,
     wilcoxon_test,
 )
-from swiftlet.retrieval.errors import InvalidArgumentError
 
 
 def numbered(*values: float) -> dict[str, float]:

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 import swiftlet
+from swiftlet.errors import ArtefactError, InvalidArgumentError
 from swiftlet.evaluation.errors import EvaluationError
 from swiftlet.evaluation.weight import TunedWeight, weights_to_try
 from swiftlet.library import evaluation
-from swiftlet.retrieval.errors import ArtefactError, InvalidArgumentError
-from swiftlet.retrieval.manifest import change_details, load_manifest
-from swiftlet.retrieval.modes import DEFAULT_WEIGHT
+from swiftlet.manifest import change_details, load_manifest
+from swiftlet.search.modes import DEFAULT_WEIGHT
 from tests.command_line import refusal
 from tests.command_line import swiftlet as command
 

@@ -7,19 +7,19 @@ import numpy as np
 import pytest
 
 from swiftlet.encoders import DEFAULT_ENCODER
-from swiftlet.indexing.build import BuildSettings, build_index
-from swiftlet.retrieval.engines.faiss_index import FaissIndex
-from swiftlet.retrieval.errors import (
+from swiftlet.errors import (
     ArtefactError,
     CollectionError,
     InvalidArgumentError,
     ManifestError,
     StorageError,
 )
-from swiftlet.retrieval.manifest import load_manifest, read_manifest
-from swiftlet.retrieval.publication import working_directory
-from swiftlet.retrieval.searcher import Searcher
-from swiftlet.retrieval.types import Document
+from swiftlet.index.building.build import BuildSettings, build_index
+from swiftlet.index.vectors.faiss_index import FaissIndex
+from swiftlet.manifest import load_manifest, read_manifest
+from swiftlet.publication import working_directory
+from swiftlet.search.searcher import Searcher
+from swiftlet.types import Document
 
 FEW = [
     Document("b", "Bees dance to show where flowers are."),

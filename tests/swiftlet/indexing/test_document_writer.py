@@ -5,13 +5,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from swiftlet.indexing.document_writer import StoredCorpus, write_documents
-from swiftlet.indexing.progress import Silence
-from swiftlet.retrieval.documents import DocumentStore
-from swiftlet.retrieval.encoder import OnnxEncoder
-from swiftlet.retrieval.errors import CollectionError, StorageError
-from swiftlet.retrieval.passages import PassageSplitter, encoder_text
-from swiftlet.retrieval.types import Document
+from swiftlet.encoders.encoder import OnnxEncoder
+from swiftlet.errors import CollectionError, StorageError
+from swiftlet.index.documents.passages import PassageSplitter, encoder_text
+from swiftlet.index.documents.store import DocumentStore
+from swiftlet.index.documents.writer import StoredCorpus, write_documents
+from swiftlet.progress import Silence
+from swiftlet.types import Document
 
 
 @pytest.fixture(scope="module")

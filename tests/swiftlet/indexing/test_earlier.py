@@ -6,7 +6,7 @@ import pytest
 
 import swiftlet
 from swiftlet.encoders import DEFAULT_QUERY_ENCODER, LOOKUP_QUERY_ENCODER
-from swiftlet.indexing.progress import Silence
+from swiftlet.progress import Silence
 
 TEXTS = {f"{number:02}": f"Text number {number} about bees." for number in range(60)}
 

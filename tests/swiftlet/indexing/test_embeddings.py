@@ -3,11 +3,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from swiftlet.indexing.embeddings import append_all
-from swiftlet.indexing.embeddings_file import EmbeddingsFile
-from swiftlet.indexing.progress import Silence
-from swiftlet.retrieval.encoding import encode_batches
-from swiftlet.retrieval.errors import StorageError
+from swiftlet.encoders.encoding import encode_batches
+from swiftlet.errors import StorageError
+from swiftlet.index.building.embeddings import append_all
+from swiftlet.index.vectors.embeddings_file import EmbeddingsFile
+from swiftlet.progress import Silence
 from tests.number_encoder import Numbers, numbers
 
 

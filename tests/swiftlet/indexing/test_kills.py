@@ -16,12 +16,12 @@ from pathlib import Path
 import pytest
 
 from swiftlet.encoders import DEFAULT_ENCODER
-from swiftlet.indexing.build import build_index
-from swiftlet.indexing.writer import IndexWriter
-from swiftlet.retrieval.directory import IndexDirectory
-from swiftlet.retrieval.encoder import OnnxEncoder
-from swiftlet.retrieval.errors import UnknownDocumentError
-from swiftlet.retrieval.types import Document
+from swiftlet.encoders.encoder import OnnxEncoder
+from swiftlet.errors import UnknownDocumentError
+from swiftlet.index.building.build import build_index
+from swiftlet.index.directory import IndexDirectory
+from swiftlet.index.updates.directory_writer import IndexWriter
+from swiftlet.types import Document
 
 KILLS = int(os.environ.get("KILLS", "200"))
 IDS = [f"{number:02}" for number in range(30)]

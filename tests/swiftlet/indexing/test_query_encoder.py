@@ -13,9 +13,9 @@ from swiftlet.encoders import (
     LOOKUP_QUERY_ENCODER,
     QUERY_ENCODER_FOLDER,
 )
-from swiftlet.indexing.query_encoder import put_query_encoder
-from swiftlet.retrieval.errors import CorruptArtefactError
-from swiftlet.retrieval.manifest import read_manifest
+from swiftlet.errors import CorruptArtefactError
+from swiftlet.index.query_encoder import put_query_encoder
+from swiftlet.manifest import read_manifest
 
 ROWS = [{"id": f"{number}", "text": f"the text of number {number}"} for number in range(40)]
 NAME = {"query_encoder": "of its own"}

@@ -14,15 +14,15 @@ from pathlib import Path
 
 import pytest
 
+from swiftlet.corpora.collections import read_documents
 from swiftlet.encoders import DEFAULT_ENCODER
-from swiftlet.indexing.build import build_index
-from swiftlet.retrieval.corpora.collections import read_documents
-from swiftlet.retrieval.encoder import OnnxEncoder
-from swiftlet.retrieval.errors import RetrievalError
-from swiftlet.retrieval.manifest import Manifest, load_manifest, read_manifest
-from swiftlet.retrieval.publication import working_directory
-from swiftlet.retrieval.searcher import Searcher
-from swiftlet.retrieval.types import Document
+from swiftlet.encoders.encoder import OnnxEncoder
+from swiftlet.errors import RetrievalError
+from swiftlet.index.building.build import build_index
+from swiftlet.manifest import Manifest, load_manifest, read_manifest
+from swiftlet.publication import working_directory
+from swiftlet.search.searcher import Searcher
+from swiftlet.types import Document
 
 PROGRAM = """
 import resource, signal, sys

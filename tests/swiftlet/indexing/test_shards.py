@@ -13,9 +13,9 @@ import pytest
 
 import swiftlet
 from swiftlet.encoders import DEFAULT_ENCODER, DEFAULT_QUERY_ENCODER
-from swiftlet.indexing.shards import Shard
-from swiftlet.retrieval.errors import ArtefactError, CorruptArtefactError, InvalidArgumentError
-from swiftlet.retrieval.manifest import read_manifest
+from swiftlet.errors import ArtefactError, CorruptArtefactError, InvalidArgumentError
+from swiftlet.index.building.shards import Shard
+from swiftlet.manifest import read_manifest
 from tests.command_line import refusal
 from tests.command_line import swiftlet as command
 

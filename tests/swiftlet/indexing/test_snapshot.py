@@ -11,7 +11,7 @@ import pytest
 
 import swiftlet
 from swiftlet.encoders import DEFAULT_ENCODER
-from swiftlet.retrieval.changes.log import CHANGES_FILE
+from swiftlet.index.changes.log import CHANGES_FILE
 
 
 def restored(archive: Path, place: Path) -> Path:

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from swiftlet.indexing.standard_library import read_standard_library
-from swiftlet.retrieval.errors import CollectionError
-from swiftlet.retrieval.text import has_lone_surrogate
-from swiftlet.retrieval.types import Document
+from swiftlet.demo.standard_library import read_standard_library
+from swiftlet.errors import CollectionError
+from swiftlet.text import has_lone_surrogate
+from swiftlet.types import Document
 
 VERSION = f"{sys.version_info.major}.{sys.version_info.minor}"
 
@@ -159,7 +159,7 @@ def test_an_interpreter_without_source_is_refused(tmp_path: Path) -> None:
 PROGRAM = """
 import sys
 from hashlib import sha256
-from swiftlet.indexing.standard_library import read_standard_library
+from swiftlet.demo.standard_library import read_standard_library
 print(sha256(repr(list(read_standard_library())).encode()).hexdigest())
 print(sorted({"antigravity", "readline", "this", "tkinter"} & set(sys.modules)))
 """

@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from swiftlet.indexing.tuning import (
+from swiftlet.index.vectors.faiss_index import FaissIndex, FaissParameters
+from swiftlet.index.vectors.tuning import (
     TARGET,
     TUNED_CANDIDATES,
     exact_rows,
@@ -13,8 +14,7 @@ from swiftlet.indexing.tuning import (
     recall,
     tune,
 )
-from swiftlet.retrieval.engines.faiss_index import FaissIndex, FaissParameters
-from swiftlet.retrieval.types import Embeddings
+from swiftlet.types import Embeddings
 
 DIM = 32
 

@@ -9,7 +9,7 @@ import pytest
 
 import swiftlet
 from swiftlet.encoders import DEFAULT_QUERY_ENCODER
-from swiftlet.retrieval.passages import encoder_text
+from swiftlet.index.documents.passages import encoder_text
 from tests.command_line import refusal
 from tests.command_line import swiftlet as command
 

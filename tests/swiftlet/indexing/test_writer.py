@@ -11,12 +11,7 @@ from pathlib import Path
 import pytest
 
 from swiftlet.encoders import DEFAULT_ENCODER, DEFAULT_QUERY_ENCODER
-from swiftlet.indexing.build import BuildSettings, build_index
-from swiftlet.indexing.merge import merge_changes
-from swiftlet.indexing.writer import IndexWriter
-from swiftlet.retrieval.changes.log import CHANGES_FILE
-from swiftlet.retrieval.engines import ENGINES
-from swiftlet.retrieval.errors import (
+from swiftlet.errors import (
     ArtefactError,
     CollectionError,
     CorruptIndexError,
@@ -24,14 +19,19 @@ from swiftlet.retrieval.errors import (
     RetrievalError,
     StorageError,
 )
-from swiftlet.retrieval.manifest import (
+from swiftlet.index.building.build import BuildSettings, build_index
+from swiftlet.index.changes.log import CHANGES_FILE
+from swiftlet.index.updates.directory_writer import IndexWriter
+from swiftlet.index.updates.merge import merge_changes
+from swiftlet.index.vectors import ENGINES
+from swiftlet.manifest import (
     change_details,
     load_manifest,
     read_manifest,
     write_manifest,
 )
-from swiftlet.retrieval.searcher import Searcher
-from swiftlet.retrieval.types import Document
+from swiftlet.search.searcher import Searcher
+from swiftlet.types import Document
 
 pytest_plugins = ["tests.small_disk"]
 

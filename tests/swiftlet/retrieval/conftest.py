@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from swiftlet.encoders import DEFAULT_ENCODER
-from swiftlet.retrieval.manifest import describe_files, read_manifest, write_manifest
+from swiftlet.manifest import describe_files, read_manifest, write_manifest
 
 
 @pytest.fixture

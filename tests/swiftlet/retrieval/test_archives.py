@@ -5,10 +5,10 @@ from zipfile import ZipFile
 
 import pytest
 
-from swiftlet.retrieval.corpora.collections import read_documents, unread_files
-from swiftlet.retrieval.corpora.lines import SkippedLines
-from swiftlet.retrieval.corpora.rows import documents_of
-from swiftlet.retrieval.errors import CollectionError
+from swiftlet.corpora.collections import read_documents, unread_files
+from swiftlet.corpora.lines import SkippedLines
+from swiftlet.corpora.rows import documents_of
+from swiftlet.errors import CollectionError
 
 LINES = '{"_id": "1", "text": "one"}\n{"_id": "2", "text": "two"}\n'
 

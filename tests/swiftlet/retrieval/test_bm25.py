@@ -8,10 +8,10 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from swiftlet.retrieval.lexical.analysis import analysis_of
-from swiftlet.retrieval.lexical.bm25 import passage_vector, query_vector
-from swiftlet.retrieval.lexical.index import LexicalIndex, counted_words
-from swiftlet.retrieval.lexical.writing import write_lexical_index
+from swiftlet.index.lexical.analysis import analysis_of
+from swiftlet.index.lexical.bm25 import passage_vector, query_vector
+from swiftlet.index.lexical.index import LexicalIndex, counted_words
+from swiftlet.index.lexical.writer import write_lexical_index
 
 QUERIES = ["w3 w5.a0 w3", "w1 w2 w777", "w10.a3 w12", "unknown w9", "unknown", ""]
 

@@ -15,15 +15,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from swiftlet.retrieval.corpora.collections import (
+from swiftlet.corpora.collections import (
     SkippedLines,
     corpus_files,
     read_documents,
     read_queries,
 )
-from swiftlet.retrieval.corpora.rows import documents_of
-from swiftlet.retrieval.errors import CollectionError
-from swiftlet.retrieval.types import Document, Query
+from swiftlet.corpora.rows import documents_of
+from swiftlet.errors import CollectionError
+from swiftlet.types import Document, Query
 
 GOOD = '{"_id": "good", "text": "fine"}'
 

@@ -4,13 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from swiftlet.indexing.document_writer import write_documents
-from swiftlet.indexing.progress import Silence
-from swiftlet.retrieval.documents import DocumentStore
-from swiftlet.retrieval.encoder import OnnxEncoder
-from swiftlet.retrieval.errors import CorruptIndexError, UnknownDocumentError, shown
-from swiftlet.retrieval.passages import PassageSplitter
-from swiftlet.retrieval.types import Document, Passage
+from swiftlet.encoders.encoder import OnnxEncoder
+from swiftlet.errors import CorruptIndexError, UnknownDocumentError, shown
+from swiftlet.index.documents.passages import PassageSplitter
+from swiftlet.index.documents.store import DocumentStore
+from swiftlet.index.documents.writer import write_documents
+from swiftlet.progress import Silence
+from swiftlet.types import Document, Passage
 
 TEXT = "First section, with 'quotes'.\n\nSecond: 光合作用 👩‍👩‍👧 and a NUL \0 in it."
 DEEP = json.loads("[" * 400 + "]" * 400)

@@ -13,9 +13,9 @@ import pytest
 from onnx.numpy_helper import from_array, to_array
 
 from swiftlet.encoders import DEFAULT_ENCODER, LOOKUP_QUERY_ENCODER
-from swiftlet.retrieval.encoder import CANONICAL_FILE, MODEL_FILES, TOKENIZER_FILE, OnnxEncoder
-from swiftlet.retrieval.errors import CorruptArtefactError, InvalidArgumentError, ManifestError
-from swiftlet.retrieval.manifest import (
+from swiftlet.encoders.encoder import CANONICAL_FILE, MODEL_FILES, TOKENIZER_FILE, OnnxEncoder
+from swiftlet.errors import CorruptArtefactError, InvalidArgumentError, ManifestError
+from swiftlet.manifest import (
     FORMAT_VERSION,
     describe_files,
     read_manifest,

@@ -3,7 +3,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from swiftlet.retrieval.encoding import encode_batches, encode_texts
+from swiftlet.encoders.encoding import encode_batches, encode_texts
 from tests.number_encoder import Numbers, numbers
 
 

@@ -1,7 +1,7 @@
 import pytest
 
-from swiftlet.retrieval.errors import MissingExtraError
-from swiftlet.retrieval.extras import extra
+from swiftlet.errors import MissingExtraError
+from swiftlet.extras import extra
 
 
 def test_a_package_that_is_not_installed_is_named_with_the_extra_that_brings_it():

@@ -20,16 +20,16 @@ from matplotlib.figure import Figure
 
 from swiftlet import build, write
 from swiftlet import open as open_searcher
+from swiftlet.corpora import files
+from swiftlet.corpora.collections import read_documents, unread_files
+from swiftlet.corpora.fields import Fields
+from swiftlet.corpora.lines import SkippedLines
+from swiftlet.corpora.rows import documents_of
 from swiftlet.encoders import LOOKUP_QUERY_ENCODER
-from swiftlet.retrieval.corpora import files
-from swiftlet.retrieval.corpora.collections import read_documents, unread_files
-from swiftlet.retrieval.corpora.fields import Fields
-from swiftlet.retrieval.corpora.lines import SkippedLines
-from swiftlet.retrieval.corpora.rows import documents_of
-from swiftlet.retrieval.directory import DOCUMENTS_FILE
-from swiftlet.retrieval.documents import DocumentStore
-from swiftlet.retrieval.errors import CollectionError, MissingExtraError
-from swiftlet.retrieval.types import Document
+from swiftlet.errors import CollectionError, MissingExtraError
+from swiftlet.index.directory import DOCUMENTS_FILE
+from swiftlet.index.documents.store import DocumentStore
+from swiftlet.types import Document
 from tests.command_line import refusal, swiftlet
 
 PICTURE = "a picture"

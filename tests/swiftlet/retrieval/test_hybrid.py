@@ -9,21 +9,21 @@ import numpy as np
 import pytest
 
 from swiftlet.encoders import DEFAULT_ENCODER
-from swiftlet.indexing.build import BuildSettings, build_index
-from swiftlet.indexing.document_writer import write_documents
-from swiftlet.indexing.progress import Silence
-from swiftlet.retrieval.documents import DocumentStore
-from swiftlet.retrieval.encoder import OnnxEncoder
-from swiftlet.retrieval.engines.faiss_index import FaissIndex
-from swiftlet.retrieval.errors import CorruptIndexError, InvalidArgumentError
-from swiftlet.retrieval.lexical.analysis import LANGUAGES, PIECES
-from swiftlet.retrieval.lexical.index import LexicalIndex
-from swiftlet.retrieval.lexical.writing import write_lexical_index
-from swiftlet.retrieval.manifest import Manifest
-from swiftlet.retrieval.parts import BaseParts, FixedIndex
-from swiftlet.retrieval.passages import PassageSplitter
-from swiftlet.retrieval.searcher import Searcher
-from swiftlet.retrieval.types import Document, Embeddings
+from swiftlet.encoders.encoder import OnnxEncoder
+from swiftlet.errors import CorruptIndexError, InvalidArgumentError
+from swiftlet.index.building.build import BuildSettings, build_index
+from swiftlet.index.documents.passages import PassageSplitter
+from swiftlet.index.documents.store import DocumentStore
+from swiftlet.index.documents.writer import write_documents
+from swiftlet.index.lexical.analysis import LANGUAGES, PIECES
+from swiftlet.index.lexical.index import LexicalIndex
+from swiftlet.index.lexical.writer import write_lexical_index
+from swiftlet.index.parts import BaseParts, FixedIndex
+from swiftlet.index.vectors.faiss_index import FaissIndex
+from swiftlet.manifest import Manifest
+from swiftlet.progress import Silence
+from swiftlet.search.searcher import Searcher
+from swiftlet.types import Document, Embeddings
 
 DIM = 8
 WORDS = [f"w{n}" for n in range(300)]

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from swiftlet.retrieval.corpora.identifiers import SeenIds
+from swiftlet.corpora.identifiers import SeenIds
 
 
 @given(st.lists(st.text(max_size=2)))

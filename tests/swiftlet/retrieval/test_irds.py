@@ -12,16 +12,16 @@ import pytest
 from ir_datasets.formats import TrecQrels, TsvDocs, TsvQueries
 from ir_datasets.util import Download, LocalDownload, RequestsDownload
 
-from swiftlet.retrieval.corpora.collections import (
+from swiftlet.corpora.collections import (
     SkippedLines,
     corpus_files,
     read_documents,
     read_qrels,
     read_queries,
 )
-from swiftlet.retrieval.corpora.irds import document_from_record, query_from_record
-from swiftlet.retrieval.errors import CollectionError, MissingExtraError
-from swiftlet.retrieval.types import Document, Query
+from swiftlet.corpora.irds import document_from_record, query_from_record
+from swiftlet.errors import CollectionError, MissingExtraError
+from swiftlet.types import Document, Query
 
 DOCS = "d1\tone\nd2\ttwo\n"
 QUERIES = "q1\twhich?\nq2\twhat?\n"

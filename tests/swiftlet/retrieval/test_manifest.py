@@ -9,8 +9,9 @@ import pytest
 from blake3 import blake3
 
 from swiftlet.encoders import DEFAULT_ENCODER
-from swiftlet.retrieval.errors import CorruptArtefactError, ManifestError
-from swiftlet.retrieval.manifest import (
+from swiftlet.errors import CorruptArtefactError, ManifestError
+from swiftlet.index.columns.columns import COLUMN_FILES
+from swiftlet.manifest import (
     FILE_NAME,
     FORMAT_VERSION,
     FileEntry,
@@ -21,8 +22,7 @@ from swiftlet.retrieval.manifest import (
     verify_files,
     write_manifest,
 )
-from swiftlet.retrieval.metadata.columns import COLUMN_FILES
-from swiftlet.retrieval.searcher import Searcher
+from swiftlet.search.searcher import Searcher
 
 
 @pytest.fixture

@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from swiftlet.indexing.tuning import exact_rows, near_recall, tune
-from swiftlet.retrieval.engines import index_details, of_vectors, open_index
-from swiftlet.retrieval.engines.faiss_index import FaissIndex
-from swiftlet.retrieval.multi_vector import MultiVectorIndex, best_scores
-from swiftlet.retrieval.types import Embeddings
+from swiftlet.index.vectors import index_details, of_vectors, open_index
+from swiftlet.index.vectors.faiss_index import FaissIndex
+from swiftlet.index.vectors.multi_vector import MultiVectorIndex, best_scores
+from swiftlet.index.vectors.tuning import exact_rows, near_recall, tune
+from swiftlet.types import Embeddings
 
 DIM, VECTORS, SIZE = 8, 3, 400
 

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from swiftlet.retrieval.encoder import OnnxEncoder
-from swiftlet.retrieval.errors import InvalidArgumentError
-from swiftlet.retrieval.passages import PassageSplitter, encoder_text
-from swiftlet.retrieval.tokenizer import Tokenizer
-from swiftlet.retrieval.types import Document, Passage
+from swiftlet.encoders.encoder import OnnxEncoder
+from swiftlet.encoders.tokenizer import Tokenizer
+from swiftlet.errors import InvalidArgumentError
+from swiftlet.index.documents.passages import PassageSplitter, encoder_text
+from swiftlet.types import Document, Passage
 
 WORDS = {
     "english": "the of retrieval photosynthesis isn't well-known e.g. Mitochondria unbelievably",

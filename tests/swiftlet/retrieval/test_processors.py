@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from swiftlet.retrieval.processors import available_processors
+from swiftlet.processors import available_processors
 
 HERE = len(os.sched_getaffinity(0))
 

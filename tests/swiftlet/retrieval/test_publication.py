@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from swiftlet.retrieval.errors import ArtefactError, InvalidArgumentError, StorageError
-from swiftlet.retrieval.publication import (
+from swiftlet.errors import ArtefactError, InvalidArgumentError, StorageError
+from swiftlet.publication import (
     clear,
     discard,
     locked_working_directory,

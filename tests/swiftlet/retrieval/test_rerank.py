@@ -11,12 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import swiftlet
+from swiftlet.encoders.reranker import OnnxReranker, order_by, score_of
+from swiftlet.errors import InvalidArgumentError
+from swiftlet.index.documents.passages import encoder_text
 from swiftlet.library.evaluation import evaluate
-from swiftlet.retrieval.errors import InvalidArgumentError
-from swiftlet.retrieval.modes import Mode
-from swiftlet.retrieval.passages import encoder_text
-from swiftlet.retrieval.reranker import OnnxReranker, order_by, score_of
-from swiftlet.retrieval.searcher import Searcher
+from swiftlet.search.modes import Mode
+from swiftlet.search.searcher import Searcher
 from tests.command_line import refusal
 from tests.command_line import swiftlet as command
 

@@ -12,12 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from swiftlet.encoders import DEFAULT_ENCODER
-from swiftlet.indexing.document_writer import write_documents
-from swiftlet.indexing.progress import Silence
-from swiftlet.retrieval.documents import DocumentStore
-from swiftlet.retrieval.encoder import OnnxEncoder
-from swiftlet.retrieval.engines.faiss_index import FaissIndex, FaissParameters
-from swiftlet.retrieval.errors import (
+from swiftlet.encoders.encoder import OnnxEncoder
+from swiftlet.errors import (
     CorruptIndexError,
     EmbeddingSpaceMismatch,
     InvalidArgumentError,
@@ -26,14 +22,18 @@ from swiftlet.retrieval.errors import (
     RetrievalError,
     UnknownDocumentError,
 )
-from swiftlet.retrieval.manifest import Manifest, describe_files, read_manifest, write_manifest
-from swiftlet.retrieval.parts import BaseParts, FixedIndex, SearchParts
-from swiftlet.retrieval.passages import PassageSplitter
-from swiftlet.retrieval.searcher import Searcher
-from swiftlet.retrieval.stages import STAGE_NAMES, STAGES
-from swiftlet.retrieval.stages.state import Ranking, SearchState
-from swiftlet.retrieval.text import check_query, normalise
-from swiftlet.retrieval.types import Document, Embeddings
+from swiftlet.index.documents.passages import PassageSplitter
+from swiftlet.index.documents.store import DocumentStore
+from swiftlet.index.documents.writer import write_documents
+from swiftlet.index.parts import BaseParts, FixedIndex, SearchParts
+from swiftlet.index.vectors.faiss_index import FaissIndex, FaissParameters
+from swiftlet.manifest import Manifest, describe_files, read_manifest, write_manifest
+from swiftlet.progress import Silence
+from swiftlet.search.searcher import Searcher
+from swiftlet.search.stages import STAGE_NAMES, STAGES
+from swiftlet.search.stages.state import Ranking, SearchState
+from swiftlet.text import check_query, normalise
+from swiftlet.types import Document, Embeddings
 
 Corpus = dict[str, list[tuple[float, float]]]
 """document_id -> the embedding of each of its passages"""
@@ -207,7 +207,7 @@ def test_a_stage_is_added_by_the_list_alone_and_a_filter_leaves_enough_documents
 ):
     place = STAGE_NAMES.index("aggregate")
     stages = (*STAGES[:place], OddDocuments, *STAGES[place:])
-    monkeypatch.setattr("swiftlet.retrieval.searcher.STAGES", stages)
+    monkeypatch.setattr("swiftlet.search.searcher.STAGES", stages)
     # The 200 best documents are left out, so the first candidates give no hit.
     corpus: Corpus = {f"{2 * n:04}": [(1 - n / 1000, 0)] for n in range(200)}
     corpus |= {f"{2 * n + 1:04}": [(0.5 - n / 1000, 0)] for n in range(200)}
@@ -252,7 +252,7 @@ class ReverseHits(Reverse):
 def test_a_stage_that_ranks_sets_the_scores_too(search_plane, monkeypatch, stage, after):
     place = STAGE_NAMES.index("fetch") + after
     stages = (*STAGES[:place], stage, *STAGES[place:])
-    monkeypatch.setattr("swiftlet.retrieval.searcher.STAGES", stages)
+    monkeypatch.setattr("swiftlet.search.searcher.STAGES", stages)
     searcher = search_plane({"a": [(1, 0)], "b": [(2, 0)], "c": [(3, 0)]})
     if stage is Reverse:
         hits = searcher.search("1 0", 2).hits
@@ -278,7 +278,7 @@ class FirstHitOnly(Reverse):
 def test_a_stage_after_the_filters_leaves_no_hit_out(search_plane, monkeypatch, stage, after):
     place = STAGE_NAMES.index("fetch") + after
     stages = (*STAGES[:place], stage, *STAGES[place:])
-    monkeypatch.setattr("swiftlet.retrieval.searcher.STAGES", stages)
+    monkeypatch.setattr("swiftlet.search.searcher.STAGES", stages)
     searcher = search_plane({"a": [(1, 0)], "b": [(2, 0)], "c": [(3, 0)]})
     assert [hit.document_id for hit in searcher.search("1 0", 1)] == ["c"]
     with pytest.raises(RuntimeError, match=r"rerank.* changed the number of hits from 2 to 1"):

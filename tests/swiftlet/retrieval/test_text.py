@@ -4,7 +4,7 @@ import unicodedata
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from swiftlet.retrieval.text import has_lone_surrogate, normalise
+from swiftlet.text import has_lone_surrogate, normalise
 
 ANY_TEXT = st.text(st.characters(exclude_categories=()))
 

@@ -7,9 +7,9 @@ from random import Random
 
 import pytest
 
-from swiftlet.retrieval.documents import SCHEMA, DocumentStore
-from swiftlet.retrieval.lexical.titles import TitleIndex, is_near
-from swiftlet.retrieval.types import Document
+from swiftlet.index.documents.store import SCHEMA, DocumentStore
+from swiftlet.index.lexical.titles import TitleIndex, is_near
+from swiftlet.types import Document
 
 TITLES = [
     "The volcano rabbit",

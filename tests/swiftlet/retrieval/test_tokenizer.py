@@ -7,10 +7,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from swiftlet.encoders import DEFAULT_ENCODER
-from swiftlet.retrieval.encoder import TOKENIZER_FILE
-from swiftlet.retrieval.errors import CorruptArtefactError
-from swiftlet.retrieval.text import normalise
-from swiftlet.retrieval.tokenizer import Tokenizer
+from swiftlet.encoders.encoder import TOKENIZER_FILE
+from swiftlet.encoders.tokenizer import Tokenizer
+from swiftlet.errors import CorruptArtefactError
+from swiftlet.text import normalise
 
 SCRIPTS = [
     "It's the café's crème-brûlée, isn't it? (£3.50)",

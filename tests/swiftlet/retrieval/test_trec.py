@@ -10,17 +10,17 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from swiftlet.retrieval.corpora.collections import (
+from swiftlet.corpora.collections import (
     check_qrels,
     qrels_path,
     read_qrels,
     read_run,
     write_run,
 )
-from swiftlet.retrieval.corpora.identifiers import check_trec_id
-from swiftlet.retrieval.corpora.lines import LineError
-from swiftlet.retrieval.errors import CollectionError, InvalidArgumentError, StorageError
-from swiftlet.retrieval.types import Qrels, Run
+from swiftlet.corpora.identifiers import check_trec_id
+from swiftlet.corpora.lines import LineError
+from swiftlet.errors import CollectionError, InvalidArgumentError, StorageError
+from swiftlet.types import Qrels, Run
 
 HEADER = "query-id\tcorpus-id\tscore\n"
 EXPECTED = {"q1": {"d1": 1, "d 2": 0}, "q2": {"d1": 2}}

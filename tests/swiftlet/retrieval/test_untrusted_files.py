@@ -12,12 +12,12 @@ import onnx
 import pytest
 
 from swiftlet.encoders import DEFAULT_ENCODER
-from swiftlet.retrieval.directory import PASSAGE_TO_DOCUMENT_FILE
-from swiftlet.retrieval.encoder import MODEL_FILES, OnnxEncoder
-from swiftlet.retrieval.engines.faiss_index import FaissIndex
-from swiftlet.retrieval.errors import CorruptArtefactError, CorruptIndexError
-from swiftlet.retrieval.manifest import describe_files, read_manifest, write_manifest
-from swiftlet.retrieval.searcher import Searcher
+from swiftlet.encoders.encoder import MODEL_FILES, OnnxEncoder
+from swiftlet.errors import CorruptArtefactError, CorruptIndexError
+from swiftlet.index.directory import PASSAGE_TO_DOCUMENT_FILE
+from swiftlet.index.vectors.faiss_index import FaissIndex
+from swiftlet.manifest import describe_files, read_manifest, write_manifest
+from swiftlet.search.searcher import Searcher
 
 
 def sign(directory: Path) -> None:

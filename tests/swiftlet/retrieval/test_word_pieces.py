@@ -7,10 +7,10 @@ import pytest
 
 import swiftlet
 from swiftlet.encoders import DEFAULT_ENCODER
-from swiftlet.retrieval.errors import InvalidArgumentError
-from swiftlet.retrieval.lexical.analysis import PIECES, PIECES_AND_PAIRS, WORD_PIECES, analysis_of
-from swiftlet.retrieval.manifest import read_manifest
-from swiftlet.retrieval.tokenizer import Tokenizer
+from swiftlet.encoders.tokenizer import Tokenizer
+from swiftlet.errors import InvalidArgumentError
+from swiftlet.index.lexical.analysis import PIECES, PIECES_AND_PAIRS, WORD_PIECES, analysis_of
+from swiftlet.manifest import read_manifest
 
 TEXTS = {
     "order": "the dog bites the man",

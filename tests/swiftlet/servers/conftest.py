@@ -12,15 +12,15 @@ from pymilvus import DataType
 from loadtests import milvus_server, postgres_server
 from loadtests.milvus_server import MilvusServer
 from loadtests.postgres_server import PostgresServer
+from swiftlet.address import Address
 from swiftlet.encoders import LOOKUP_QUERY_ENCODER
-from swiftlet.indexing.build import build_index
-from swiftlet.indexing.progress import Silence
-from swiftlet.indexing.servers.engines import target_at
-from swiftlet.indexing.servers.push import Pushed, push
-from swiftlet.retrieval.milvus.collection import Collection
-from swiftlet.retrieval.postgres.table import TABLES
-from swiftlet.retrieval.servers.address import Address
-from swiftlet.retrieval.types import Document
+from swiftlet.index.building.build import build_index
+from swiftlet.progress import Silence
+from swiftlet.servers.milvus.collection import Collection
+from swiftlet.servers.postgres.table import TABLES
+from swiftlet.servers.push import Pushed, push
+from swiftlet.servers.writing import target_at
+from swiftlet.types import Document
 
 # A machine has one whole server of Milvus at most, so one process runs all of its tests.
 _ALONE = [pytest.mark.soak, pytest.mark.xdist_group("milvus")]

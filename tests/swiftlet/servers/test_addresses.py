@@ -5,9 +5,9 @@ import time
 import pytest
 
 import swiftlet
-from swiftlet.indexing.servers.push import push
-from swiftlet.retrieval.errors import IndexServerError, InvalidArgumentError
-from swiftlet.retrieval.servers.address import TOKEN_VARIABLE, parse_address
+from swiftlet.address import TOKEN_VARIABLE, parse_address
+from swiftlet.errors import IndexServerError, InvalidArgumentError
+from swiftlet.servers.push import push
 
 
 @pytest.mark.parametrize(

@@ -8,12 +8,12 @@ from pyarrow.fs import FileSelector, FileSystem
 
 import swiftlet
 from loadtests.milvus_server import MilvusServer
+from swiftlet.address import TOKEN_VARIABLE
 from swiftlet.encoders import DEFAULT_ENCODER
-from swiftlet.indexing.milvus import bulk_insert
-from swiftlet.indexing.milvus.bulk_insert import BulkInsert
-from swiftlet.indexing.servers.push import push
-from swiftlet.retrieval.errors import IndexServerError, InvalidArgumentError
-from swiftlet.retrieval.servers.address import TOKEN_VARIABLE
+from swiftlet.errors import IndexServerError, InvalidArgumentError
+from swiftlet.servers.milvus import bulk_insert
+from swiftlet.servers.milvus.bulk_insert import BulkInsert
+from swiftlet.servers.push import push
 from tests.command_line import refusal
 from tests.command_line import swiftlet as swiftlet_command
 from tests.swiftlet.servers.conftest import (

@@ -6,19 +6,19 @@ import numpy as np
 import pytest
 
 import swiftlet
+from swiftlet.address import Address
 from swiftlet.encoders import DEFAULT_ENCODER, LOOKUP_QUERY_ENCODER
-from swiftlet.indexing.milvus import target as milvus_target
-from swiftlet.indexing.milvus.rows import rows_of
-from swiftlet.indexing.milvus.vector_index import plan_index
-from swiftlet.indexing.servers.push import push
-from swiftlet.retrieval.errors import InvalidArgumentError
-from swiftlet.retrieval.milvus import found_rows, parts
-from swiftlet.retrieval.milvus.collection import Collection
-from swiftlet.retrieval.milvus.filter_fields import FilterFields
-from swiftlet.retrieval.milvus.schema import name_of, row_of
-from swiftlet.retrieval.searcher import Searcher
-from swiftlet.retrieval.servers.address import Address
-from swiftlet.retrieval.types import Document
+from swiftlet.errors import InvalidArgumentError
+from swiftlet.search.searcher import Searcher
+from swiftlet.servers.milvus import found_rows, parts
+from swiftlet.servers.milvus import target as milvus_target
+from swiftlet.servers.milvus.collection import Collection
+from swiftlet.servers.milvus.filter_fields import FilterFields
+from swiftlet.servers.milvus.rows import rows_of
+from swiftlet.servers.milvus.schema import name_of, row_of
+from swiftlet.servers.milvus.vector_index import plan_index
+from swiftlet.servers.push import push
+from swiftlet.types import Document
 from tests.swiftlet.servers.conftest import MILVUS, exists, make_foreign
 
 
@@ -113,7 +113,7 @@ def test_passages_of_one_hash_are_refused(server, long_index, monkeypatch):
     def colliding(document_id: str, number: int) -> int:
         return 7 if document_id in ("0001", "0002") else row_of(document_id, number)
 
-    monkeypatch.setattr("swiftlet.indexing.milvus.rows.row_of", colliding)
+    monkeypatch.setattr("swiftlet.servers.milvus.rows.row_of", colliding)
     monkeypatch.setattr(milvus_target, "row_of", colliding)
     refused = r"the documents \['0001', '0002'\] have the same hash: give one another id"
     with pytest.raises(InvalidArgumentError, match=refused):

@@ -10,18 +10,18 @@ import pytest
 
 import swiftlet
 from swiftlet.encoders import DEFAULT_ENCODER, DEFAULT_QUERY_ENCODER
-from swiftlet.indexing.postgres import target as postgres_target
-from swiftlet.indexing.progress import Silence
-from swiftlet.indexing.servers.push import push
-from swiftlet.retrieval.errors import (
+from swiftlet.errors import (
     IndexServerAwayError,
     IndexServerTimeoutError,
     InvalidArgumentError,
 )
-from swiftlet.retrieval.postgres import parts as postgres_parts
-from swiftlet.retrieval.postgres.table import Table
-from swiftlet.retrieval.searcher import Searcher
-from swiftlet.retrieval.types import Document
+from swiftlet.progress import Silence
+from swiftlet.search.searcher import Searcher
+from swiftlet.servers.postgres import parts as postgres_parts
+from swiftlet.servers.postgres import target as postgres_target
+from swiftlet.servers.postgres.table import Table
+from swiftlet.servers.push import push
+from swiftlet.types import Document
 from tests.service.conftest import running
 from tests.swiftlet.servers.conftest import LOOKUP, POSTGRES, drop, make_foreign
 

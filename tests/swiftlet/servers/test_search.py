@@ -12,13 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import swiftlet
+from swiftlet.address import TOKEN_VARIABLE
 from swiftlet.encoders import DEFAULT_ENCODER, DEFAULT_QUERY_ENCODER
-from swiftlet.indexing.build import BuildSettings, build_index
-from swiftlet.indexing.servers.push import push
-from swiftlet.retrieval.errors import FilterError, GroupingError
-from swiftlet.retrieval.searcher import Searcher
-from swiftlet.retrieval.servers.address import TOKEN_VARIABLE
-from swiftlet.retrieval.types import Document
+from swiftlet.errors import FilterError, GroupingError
+from swiftlet.index.building.build import BuildSettings, build_index
+from swiftlet.search.searcher import Searcher
+from swiftlet.servers.push import push
+from swiftlet.types import Document
 from tests.command_line import swiftlet as swiftlet_command
 from tests.swiftlet.retrieval.metadata.test_filters import METADATA
 

@@ -11,10 +11,10 @@ import pytest
 from pymilvus import MilvusClient
 
 import swiftlet
+from swiftlet.address import Address
 from swiftlet.encoders import DEFAULT_ENCODER
-from swiftlet.indexing.servers.push import push
-from swiftlet.retrieval.searcher import Searcher
-from swiftlet.retrieval.servers.address import Address
+from swiftlet.search.searcher import Searcher
+from swiftlet.servers.push import push
 from tests.service.conftest import Server, running
 from tests.swiftlet.servers.conftest import CLUSTER, drop
 

@@ -8,24 +8,24 @@ from pathlib import Path
 import pytest
 
 import swiftlet
+from swiftlet.address import Address
 from swiftlet.encoders import DEFAULT_ENCODER, DEFAULT_QUERY_ENCODER, LOOKUP_QUERY_ENCODER
-from swiftlet.indexing.milvus import target as milvus_target
-from swiftlet.indexing.postgres import target as postgres_target
-from swiftlet.indexing.servers import push as push_module
-from swiftlet.indexing.servers.engines import target_at
-from swiftlet.indexing.servers.pull import pull
-from swiftlet.indexing.servers.push import push
-from swiftlet.retrieval.errors import (
+from swiftlet.errors import (
     ArtefactError,
     GroupingError,
     IndexServerError,
     InvalidArgumentError,
     RetrievalError,
 )
-from swiftlet.retrieval.manifest import read_manifest, write_manifest
-from swiftlet.retrieval.searcher import Searcher
-from swiftlet.retrieval.servers.address import Address
-from swiftlet.retrieval.types import Document, Section
+from swiftlet.manifest import read_manifest, write_manifest
+from swiftlet.search.searcher import Searcher
+from swiftlet.servers import push as push_module
+from swiftlet.servers.milvus import target as milvus_target
+from swiftlet.servers.postgres import target as postgres_target
+from swiftlet.servers.pull import pull
+from swiftlet.servers.push import push
+from swiftlet.servers.writing import target_at
+from swiftlet.types import Document, Section
 from tests.swiftlet.servers.conftest import (
     LOOKUP,
     Interrupted,

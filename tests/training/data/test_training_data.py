@@ -12,11 +12,11 @@ import ir_datasets
 import numpy as np
 import pytest
 
-from swiftlet.retrieval.encoder import OnnxEncoder
-from swiftlet.retrieval.errors import ArtefactError, CollectionError, RetrievalError
-from swiftlet.retrieval.passages import PassageSplitter, encoder_text
-from swiftlet.retrieval.publication import locked_working_directory
-from swiftlet.retrieval.types import Document
+from swiftlet.encoders.encoder import OnnxEncoder
+from swiftlet.errors import ArtefactError, CollectionError, RetrievalError
+from swiftlet.index.documents.passages import PassageSplitter, encoder_text
+from swiftlet.publication import locked_working_directory
+from swiftlet.types import Document
 from training.data.sources import DataSource
 from training.data.training_data import TrainingData, read_training_data
 from training.errors import TrainingDataError

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from swiftlet.retrieval.encoder import OnnxEncoder
-from swiftlet.retrieval.passages import PassageSplitter
+from swiftlet.encoders.encoder import OnnxEncoder
+from swiftlet.index.documents.passages import PassageSplitter
 from training.data.sources import DataSource
 from training.data.training_data import TrainingData, read_training_data
 from training.data.validation_set import ValidationSet, hold_out, validation_from

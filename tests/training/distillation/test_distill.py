@@ -9,9 +9,9 @@ import pytest
 from sentence_transformers import SentenceTransformer
 
 from export.encoder_directory import export_encoder
-from swiftlet.retrieval.encoder import OnnxEncoder
-from swiftlet.retrieval.errors import InvalidArgumentError, StorageError
-from swiftlet.retrieval.manifest import load_manifest
+from swiftlet.encoders.encoder import OnnxEncoder
+from swiftlet.errors import InvalidArgumentError, StorageError
+from swiftlet.manifest import load_manifest
 from tests.runs import Listener, records
 from tests.small_disk import small_disk
 from tests.training.distillation.conftest import Distil

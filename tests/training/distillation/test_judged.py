@@ -6,13 +6,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from swiftlet.corpora.collections import read_queries
+from swiftlet.corpora.trec import read_qrels
 from swiftlet.encoders import DEFAULT_ENCODER, LOOKUP_QUERY_ENCODER
+from swiftlet.errors import CollectionError
 from swiftlet.evaluation.experiment import Judgements
 from swiftlet.library.indexes import build
-from swiftlet.retrieval.corpora.collections import read_queries
-from swiftlet.retrieval.corpora.trec import read_qrels
-from swiftlet.retrieval.errors import CollectionError
-from swiftlet.retrieval.types import Query
+from swiftlet.types import Query
 from tests.runs import Listener, records
 from training.data.judged_split import split_by_documents
 from training.distillation.adaptation_texts import known_items

@@ -12,9 +12,9 @@ from safetensors.torch import load_file, save_file
 from sentence_transformers import SentenceTransformer
 
 from export.encoder_directory import export_encoder
-from swiftlet.retrieval.encoder import OnnxEncoder, Precision
-from swiftlet.retrieval.errors import InvalidArgumentError
-from swiftlet.retrieval.manifest import load_manifest
+from swiftlet.encoders.encoder import OnnxEncoder, Precision
+from swiftlet.errors import InvalidArgumentError
+from swiftlet.manifest import load_manifest
 from tests.training.distillation.conftest import Distil
 from training.distillation.settings import Distillation
 from training.model.errors import ModelError

@@ -5,9 +5,9 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from swiftlet.retrieval.engines.faiss_index import FaissIndex
-from swiftlet.retrieval.lexical.index import LexicalIndex
-from swiftlet.retrieval.lexical.writing import write_lexical_index
+from swiftlet.index.lexical.index import LexicalIndex
+from swiftlet.index.lexical.writer import write_lexical_index
+from swiftlet.index.vectors.faiss_index import FaissIndex
 from training.distillation.neighbours import Neighbours
 
 TEXTS = ["bees find their way", "a bridge of steel", "the way of a river"]

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch.nn import functional
 
-from swiftlet.retrieval.engines.faiss_index import FaissIndex
+from swiftlet.index.vectors.faiss_index import FaissIndex
 from training.distillation.relevance import RelevanceTerm, Relevant
 from training.distillation.settings import Distillation
 

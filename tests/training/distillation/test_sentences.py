@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-from swiftlet.retrieval.types import Document
+from swiftlet.types import Document
 from training.distillation.sentences import sample_sentences, sentences
 
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 from sentence_transformers import SentenceTransformer
 
-from swiftlet.retrieval.errors import InvalidArgumentError
+from swiftlet.errors import InvalidArgumentError
 from tests.checkpoints import SIZES
 from training.distillation.settings import Distillation
 from training.distillation.student import Student

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import swiftlet
-from swiftlet.retrieval.errors import CollectionError
+from swiftlet.errors import CollectionError
 from training.distillation.settings import Distillation
 from training.distillation.texts import TextSource, hold_out, read_query_texts, read_texts
 from training.errors import TrainingDataError

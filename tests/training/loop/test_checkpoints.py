@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from swiftlet.retrieval.errors import CorruptArtefactError, ManifestError, StorageError
+from swiftlet.errors import CorruptArtefactError, ManifestError, StorageError
 from tests.small_disk import small_disk
 from training.loop.checkpoints import read_checkpoint, write_checkpoint
 

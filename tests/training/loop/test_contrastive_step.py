@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch.nn import functional
 
-from swiftlet.indexing.progress import Silence
+from swiftlet.progress import Silence
 from tests.checkpoints import WORDS
 from tests.runs import ListedPassages, gradients, plain_accelerator, tower
 from training.data.positives import KnownPositives

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from swiftlet.retrieval.errors import StorageError
+from swiftlet.errors import StorageError
 from tests.runs import ListedPassages
 from tests.small_disk import small_disk
 from training.loop.embedding_cache import EmbeddingCache

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from swiftlet.encoders import LOOKUP_QUERY_ENCODER
-from swiftlet.retrieval.errors import InvalidArgumentError
+from swiftlet.errors import InvalidArgumentError
 from tests.runs import Make, plain_accelerator, records, run, tower
 from training.errors import RecipeError
 from training.loop.late_interaction import LateInteraction

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from swiftlet.retrieval.errors import InvalidArgumentError
-from swiftlet.retrieval.manifest import read_manifest
+from swiftlet.errors import InvalidArgumentError
+from swiftlet.manifest import read_manifest
 from tests.processes import Command
 from tests.runs import records, run, tables, write_recipe
 from training.loop.checkpoints import read_checkpoint

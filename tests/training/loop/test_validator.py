@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import torch
 
-from swiftlet.retrieval.passages import PassageSplitter
-from swiftlet.retrieval.tokenizer import Tokenizer
+from swiftlet.encoders.tokenizer import Tokenizer
+from swiftlet.index.documents.passages import PassageSplitter
 from tests.runs import plain_accelerator, tower, write_collection
 from training.data.sources import DataSource
 from training.data.validation_set import ValidationSet, validation_from

@@ -8,7 +8,7 @@ from sentence_transformers import SentenceTransformer
 from torch import nn
 
 from swiftlet.encoders import LOOKUP_QUERY_ENCODER
-from swiftlet.retrieval.errors import InvalidArgumentError
+from swiftlet.errors import InvalidArgumentError
 from tests.runs import tower
 from training.model.dual_encoder import DualEncoder, Projection
 from training.model.quiet import quiet

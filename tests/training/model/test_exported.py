@@ -10,7 +10,7 @@ from torch.nn.functional import normalize
 
 from export.encoder_directory import export_encoder
 from swiftlet.encoders import DEFAULT_QUERY_ENCODER
-from swiftlet.retrieval.encoder import CANONICAL_FILE, OnnxEncoder, Precision
+from swiftlet.encoders.encoder import CANONICAL_FILE, OnnxEncoder, Precision
 from tests.checkpoints import WORDS
 from training.model.errors import ModelError
 from training.model.towers import Tower, TowerSettings

@@ -8,8 +8,8 @@ from sentence_transformers import SentenceTransformer
 import swiftlet
 from export.encoder_directory import export_encoder
 from export.source import load_source
-from swiftlet.retrieval.encoder import OnnxEncoder
-from swiftlet.retrieval.errors import InvalidArgumentError
+from swiftlet.encoders.encoder import OnnxEncoder
+from swiftlet.errors import InvalidArgumentError
 from tests.runs import recipe, run
 from training.errors import RecipeError
 from training.model.fingerprint import embedding_space

@@ -15,9 +15,9 @@ from sentence_transformers.sentence_transformer import modules
 
 from export.encoder_directory import export_encoder
 from export.source import load_source
-from swiftlet.retrieval.encoder import OnnxEncoder
-from swiftlet.retrieval.errors import InvalidArgumentError, RetrievalError
-from swiftlet.retrieval.tokenizer import Tokenizer
+from swiftlet.encoders.encoder import OnnxEncoder
+from swiftlet.encoders.tokenizer import Tokenizer
+from swiftlet.errors import InvalidArgumentError, RetrievalError
 from tests.checkpoints import ARCHITECTURES
 from training.model.errors import ModelError
 from training.model.fingerprint import embedding_space

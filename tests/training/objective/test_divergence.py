@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from swiftlet.retrieval.errors import InvalidArgumentError
+from swiftlet.errors import InvalidArgumentError
 from training.objective.divergence import AlignmentStopping, kl_estimate
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from swiftlet.retrieval.errors import InvalidArgumentError
+from swiftlet.errors import InvalidArgumentError
 from training.errors import RecipeError
 from training.recipes.settings import Recipe, parse_recipe, read_recipe
 

@@ -10,14 +10,14 @@ import pytest
 import swiftlet
 from export.reranker_directory import export_reranker
 from swiftlet.encoders import DEFAULT_ENCODER, DEFAULT_QUERY_ENCODER
-from swiftlet.retrieval.errors import (
+from swiftlet.encoders.reranker import OnnxReranker
+from swiftlet.errors import (
     CollectionError,
     InvalidArgumentError,
     ManifestError,
     RetrievalError,
 )
-from swiftlet.retrieval.manifest import read_manifest
-from swiftlet.retrieval.reranker import OnnxReranker
+from swiftlet.manifest import read_manifest
 from tests.command_line import refusal
 from tests.command_line import swiftlet as command
 from tests.runs import Listener, records, write_collection, write_recipe

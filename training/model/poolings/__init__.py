@@ -3,7 +3,7 @@
 from importlib import import_module
 from typing import Any
 
-from swiftlet.retrieval.errors import InvalidArgumentError, shown
+from swiftlet.errors import InvalidArgumentError, shown
 
 POOLINGS: dict[str, str | None] = {
     "cls": None,

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from swiftlet.retrieval.extras import extra
+from swiftlet.extras import extra
 from training.data.passages import PassageTexts
 from training.data.positives import KnownPositives
 from training.errors import TrainingDataError

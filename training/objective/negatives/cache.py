@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from swiftlet.retrieval.errors import InvalidArgumentError
+from swiftlet.errors import InvalidArgumentError
 from training.data.positives import KnownPositives
 from training.objective.negatives.gumbel import gumbel_top_k
 from training.objective.negatives.sampler import NO_ROW, EncodeDocuments, QueryBatch, Rows

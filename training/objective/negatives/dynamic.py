@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from swiftlet.retrieval.index import VectorIndex
+from swiftlet.index.vectors.vector_index import VectorIndex
 from training.data.positives import KnownPositives
 from training.objective.negatives.mined import passage_index
 from training.objective.negatives.sampler import NO_ROW, EncodeDocuments, QueryBatch, Rows

@@ -8,11 +8,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from swiftlet.retrieval.engines import of_vectors
-from swiftlet.retrieval.engines.faiss_index import FaissIndex, FaissParameters
-from swiftlet.retrieval.index import VectorIndex
-from swiftlet.retrieval.processors import available_processors
-from swiftlet.retrieval.types import Embeddings
+from swiftlet.index.vectors import of_vectors
+from swiftlet.index.vectors.faiss_index import FaissIndex, FaissParameters
+from swiftlet.index.vectors.vector_index import VectorIndex
+from swiftlet.processors import available_processors
+from swiftlet.types import Embeddings
 from training.data.positives import KnownPositives
 from training.objective.negatives.sampler import NO_ROW, EncodeDocuments, QueryBatch, Rows
 from training.objective.negatives.seeded import Seed, SeededSampler, at_least, choose

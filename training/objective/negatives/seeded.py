@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from swiftlet.retrieval.errors import InvalidArgumentError
+from swiftlet.errors import InvalidArgumentError
 from training.data.positives import KnownPositives
 from training.objective.negatives.sampler import NO_ROW, NegativeSampler, QueryBatch, Rows
 

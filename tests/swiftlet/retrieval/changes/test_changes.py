@@ -14,24 +14,24 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from swiftlet.encoders import DEFAULT_ENCODER
-from swiftlet.indexing.build import BuildSettings, build_index
-from swiftlet.indexing.writer import IndexWriter
-from swiftlet.retrieval.changes.log import CHANGES_FILE, Changes
-from swiftlet.retrieval.errors import (
+from swiftlet.errors import (
     CorruptIndexError,
     EmbeddingSpaceMismatch,
     RetrievalError,
     StorageError,
     UnknownDocumentError,
 )
-from swiftlet.retrieval.manifest import (
+from swiftlet.index.building.build import BuildSettings, build_index
+from swiftlet.index.changes.log import CHANGES_FILE, Changes
+from swiftlet.index.updates.directory_writer import IndexWriter
+from swiftlet.manifest import (
     FORMAT_VERSION,
     change_details,
     read_manifest,
     write_manifest,
 )
-from swiftlet.retrieval.searcher import Searcher
-from swiftlet.retrieval.types import Document
+from swiftlet.search.searcher import Searcher
+from swiftlet.types import Document
 
 pytest_plugins = ["tests.small_disk"]
 

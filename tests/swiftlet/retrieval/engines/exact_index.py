@@ -5,10 +5,10 @@ from typing import Self
 
 import numpy as np
 
-from swiftlet.retrieval.errors import CorruptIndexError, InvalidArgumentError
-from swiftlet.retrieval.index import Engine, Rows, SearchParameters
-from swiftlet.retrieval.publication import storage_errors
-from swiftlet.retrieval.types import Embeddings
+from swiftlet.errors import CorruptIndexError, InvalidArgumentError
+from swiftlet.index.vectors.vector_index import Engine, Rows, SearchParameters
+from swiftlet.publication import storage_errors
+from swiftlet.types import Embeddings
 
 
 class ExactIndex(Engine):

@@ -8,19 +8,19 @@ import numpy as np
 import pytest
 
 from swiftlet.encoders import DEFAULT_ENCODER
-from swiftlet.indexing.build import BuildSettings, build_index
-from swiftlet.indexing.tuning import TUNED_CANDIDATES, exact_rows, tune
-from swiftlet.retrieval.engines import ENGINES, find_engine, index_details, open_index
-from swiftlet.retrieval.errors import (
+from swiftlet.errors import (
     CorruptIndexError,
     InvalidArgumentError,
     ManifestError,
     StorageError,
 )
-from swiftlet.retrieval.index import VectorIndex
-from swiftlet.retrieval.manifest import read_manifest, write_manifest
-from swiftlet.retrieval.searcher import Searcher
-from swiftlet.retrieval.types import Document
+from swiftlet.index.building.build import BuildSettings, build_index
+from swiftlet.index.vectors import ENGINES, find_engine, index_details, open_index
+from swiftlet.index.vectors.tuning import TUNED_CANDIDATES, exact_rows, tune
+from swiftlet.index.vectors.vector_index import VectorIndex
+from swiftlet.manifest import read_manifest, write_manifest
+from swiftlet.search.searcher import Searcher
+from swiftlet.types import Document
 
 POINTS = np.array([(1, 0), (0, 1), (0.6, 0.8), (-1, 0)], np.float32)
 

@@ -11,15 +11,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from swiftlet.retrieval.engines import faiss_index
-from swiftlet.retrieval.engines.faiss_index import (
+from swiftlet.errors import CorruptIndexError, InvalidArgumentError, StorageError
+from swiftlet.index.vectors import faiss_index
+from swiftlet.index.vectors.faiss_index import (
     EXACT_UP_TO,
     SCANNED_UP_TO,
     FaissIndex,
     FaissParameters,
 )
-from swiftlet.retrieval.errors import CorruptIndexError, InvalidArgumentError, StorageError
-from swiftlet.retrieval.index import VectorIndex
+from swiftlet.index.vectors.vector_index import VectorIndex
 
 DIM = 32
 SIZE = 3000
@@ -336,7 +336,7 @@ def test_a_pca_keeps_the_order_of_inner_products():
 def test_reserved_rows_are_added_without_more_memory_for_codes():
     script = f"""
 import resource, numpy as np
-from swiftlet.retrieval.engines.faiss_index import FaissIndex
+from swiftlet.index.vectors.faiss_index import FaissIndex
 
 def peak():
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
@@ -361,9 +361,7 @@ print(peak() - before, index.size)
 
 @pytest.mark.parametrize(("given", "policy"), [(None, "PASSIVE"), ("ACTIVE", "ACTIVE")])
 def test_the_threads_of_faiss_sleep_while_they_wait_unless_the_user_says_otherwise(given, policy):
-    script = (
-        "import os; from swiftlet.retrieval.engines import faiss_index; print(dict(os.environ))"
-    )
+    script = "import os; from swiftlet.index.vectors import faiss_index; print(dict(os.environ))"
     environment = {**os.environ, "OMP_DISPLAY_ENV": "true"}
     environment.pop("OMP_WAIT_POLICY", None)
     if given:

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from swiftlet.indexing.columns_writer import write_columns
-from swiftlet.retrieval.errors import FilterError
-from swiftlet.retrieval.metadata.columns import Columns, parse_date
-from swiftlet.retrieval.metadata.facets import MOST_FACET_VALUES, facet_values
-from swiftlet.retrieval.searcher import Searcher
-from swiftlet.retrieval.types import Document
+from swiftlet.errors import FilterError
+from swiftlet.index.columns.columns import Columns, parse_date
+from swiftlet.index.columns.facets import MOST_FACET_VALUES, facet_values
+from swiftlet.index.columns.writer import write_columns
+from swiftlet.search.searcher import Searcher
+from swiftlet.types import Document
 from tests.service.conftest import with_encoder
 
 SCALARS = st.booleans() | st.integers(-3, 60) | st.floats(width=16) | st.text("ab", max_size=2)

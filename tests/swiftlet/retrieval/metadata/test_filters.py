@@ -14,14 +14,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from swiftlet.encoders import DEFAULT_QUERY_ENCODER
-from swiftlet.indexing.build import BuildSettings, build_index
-from swiftlet.indexing.columns_writer import write_columns
-from swiftlet.retrieval.errors import InvalidArgumentError
-from swiftlet.retrieval.metadata.columns import COLUMNS_FOLDER, Columns, field_keys, value_of
-from swiftlet.retrieval.metadata.filters import MOST_VALUES, check_fields, parse_filter, passing
-from swiftlet.retrieval.parts import FixedIndex
-from swiftlet.retrieval.searcher import Searcher
-from swiftlet.retrieval.types import Document
+from swiftlet.errors import InvalidArgumentError
+from swiftlet.index.building.build import BuildSettings, build_index
+from swiftlet.index.columns.columns import COLUMNS_FOLDER, Columns, field_keys, value_of
+from swiftlet.index.columns.filters import MOST_VALUES, check_fields, parse_filter, passing
+from swiftlet.index.columns.writer import write_columns
+from swiftlet.index.parts import FixedIndex
+from swiftlet.search.searcher import Searcher
+from swiftlet.types import Document
 
 METADATA: list[dict[str, Any]] = [
     {"kind": "a", "year": 2019, "published": "2019-05-04", "tags": ["x", "y"]},

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import torch
 
-from swiftlet.retrieval.errors import InvalidArgumentError
+from swiftlet.errors import InvalidArgumentError
 from training.data.positives import KnownPositives
 from training.errors import TrainingDataError
 from training.objective.negatives import bm25

@@ -6,7 +6,7 @@ import pytest
 import torch
 from scipy import stats
 
-from swiftlet.retrieval.errors import InvalidArgumentError
+from swiftlet.errors import InvalidArgumentError
 from training.data.positives import KnownPositives
 from training.objective.negatives import cache
 from training.objective.negatives.cache import NegativeCache

@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 import torch
 
-from swiftlet.retrieval.engines.faiss_index import EXACT_UP_TO
-from swiftlet.retrieval.errors import InvalidArgumentError
+from swiftlet.errors import InvalidArgumentError
+from swiftlet.index.vectors.faiss_index import EXACT_UP_TO
 from training.data.positives import KnownPositives
 from training.objective.negatives.mined import MinedSampler
 from training.objective.negatives.sampler import NO_ROW, QueryBatch, Rows

@@ -3,7 +3,7 @@ import pytest
 import torch
 from scipy import stats
 
-from swiftlet.retrieval.errors import InvalidArgumentError
+from swiftlet.errors import InvalidArgumentError
 from training.data.positives import KnownPositives
 from training.objective.negatives.sampler import QueryBatch
 from training.objective.negatives.uniform import UniformSampler

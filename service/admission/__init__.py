@@ -1,0 +1,1 @@
+"""Which requests are worked on, in which order, and on which thread."""

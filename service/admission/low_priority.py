@@ -1,0 +1,92 @@
+"""Calls functions in another process, which leaves the processor to searches."""
+
+import ctypes
+import multiprocessing
+import os
+import signal
+from collections.abc import Callable
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
+from typing import Any
+
+from swiftlet.errors import ArtefactError, RetrievalError
+
+_PRIORITY = 19
+_SIGNAL_OF_PARENTS_DEATH = 1
+
+
+class LowPriorityProcess:
+    """Calls functions one at a time, all from one thread, and never after that thread has ended.
+
+    The process shares no interpreter lock with searches. It starts when first needed, and again
+    after it has ended.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._process: BaseProcess | None = None
+        self._connection: Connection | None = None
+        self._closed = False
+
+    def call(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """The result of a function of a module.
+
+        :raises RetrievalError: The function's own, or when the process has ended early.
+        """
+        if self._process is not None and not self._process.is_alive():
+            self.end()
+        connection = self._connection or self._start()
+        try:
+            connection.send((function, arguments))
+            result, error = connection.recv()
+        except (EOFError, OSError):
+            self.end()
+            raise ArtefactError(
+                f"the process {self._name!r} ended early: it may need more memory"
+            ) from None
+        if error is not None:
+            raise error
+        return result
+
+    def end(self) -> None:
+        """End the process, with the call under way; from any thread."""
+        process, self._process, self._connection = self._process, None, None
+        if process is not None:
+            process.kill()
+            process.join()
+
+    def close(self) -> None:
+        """As `end`, and for good."""
+        self._closed = True
+        self.end()
+
+    def _start(self) -> Connection:
+        context = multiprocessing.get_context("spawn")
+        connection, its_end = context.Pipe()
+        process = context.Process(
+            target=_answer_calls, args=(its_end, os.getpid()), name=self._name
+        )
+        process.start()
+        self._process, self._connection = process, connection
+        its_end.close()
+        if self._closed:  # `close` may have looked before there was a process
+            process.kill()
+        return connection
+
+
+def _answer_calls(connection: Connection, parent: int) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the service ends this process
+    # A merge without its service must not go on: the next service would merge in the same place.
+    ctypes.CDLL(None).prctl(_SIGNAL_OF_PARENTS_DEATH, signal.SIGKILL)
+    if os.getppid() != parent:  # it has ended before that
+        return
+    os.setpriority(os.PRIO_PROCESS, 0, _PRIORITY)
+    while True:
+        try:
+            function, arguments = connection.recv()
+        except EOFError:  # the service ends
+            return
+        try:
+            connection.send((function(*arguments), None))
+        except RetrievalError as error:
+            connection.send((None, error))

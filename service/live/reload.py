@@ -1,0 +1,221 @@
+"""Replaces the index and the encoder while searches continue."""
+
+import asyncio
+import ctypes
+import gc
+import logging
+import os
+import weakref
+from collections.abc import Callable
+from concurrent.futures import Future
+from contextlib import suppress
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from threading import Event, Thread
+
+from prometheus_client import CollectorRegistry, Counter
+
+from service.live.state import LoadedIndex, ServiceState
+from service.live.suggestions import Suggestions
+from service.settings import Settings
+from service.wire.problems import ReloadRefusedError
+from swiftlet.encoders.reranker import OnnxReranker
+from swiftlet.errors import (
+    ArtefactError,
+    CorruptArtefactError,
+    EmbeddingSpaceMismatch,
+    InvalidArgumentError,
+    ManifestError,
+    RetrievalError,
+)
+from swiftlet.manifest import Manifest, read_manifest
+from swiftlet.search.searcher import Searcher
+
+# Of several lengths, because the first text of a length allocates memory.
+_WARM_UP_QUERIES = ["warm up", "how long does the first answer take " * 4, "many words " * 200]
+
+_LOADED = "loaded"
+_FAILED = "failed"
+_SECONDS_UNTIL_COLLECTION = 1.0
+_SECONDS_UNTIL_GIVEN_UP = 10
+_ATTEMPTS = 3
+
+logger = logging.getLogger(__name__)
+
+
+class ReplacedError(ArtefactError):
+    """An artefact was replaced by another one while it was read."""
+
+
+_REASONS: dict[type[Exception], str] = {
+    ManifestError: "bad_manifest",
+    CorruptArtefactError: "corrupt_file",
+    EmbeddingSpaceMismatch: "other_embedding_space",
+    ReplacedError: "replaced_meanwhile",
+    InvalidArgumentError: "wrong_setting",
+}
+"""The outcomes of refused reloads in the metric; all other errors count as "failed"."""
+
+
+def open_searcher(settings: Settings) -> Searcher:
+    """The searcher that the settings name, verified and warm.
+
+    Links are followed once, so that all files come from the directories that they lead to now. If
+    one is replaced meanwhile, as by a merge, the new one is opened.
+
+    :raises ArtefactError: When the index or the encoder cannot be trusted.
+    :raises InvalidArgumentError: When the encoder has no model of the precision that is set.
+    """
+    for _ in range(_ATTEMPTS - 1):
+        with suppress(ReplacedError):
+            return _opened(settings)
+    return _opened(settings)
+
+
+def _opened(settings: Settings) -> Searcher:
+    index, encoder = settings.index, _target(settings.query_encoder)
+    if isinstance(index, Path):
+        index = _target(index)
+    reranker = None if settings.reranker is None else OnnxReranker.load(_target(settings.reranker))
+    if reranker is not None and reranker.weight == 0:
+        logger.warning(
+            "the re-ranker %s has the weight 0: it takes time, but never changes an order",
+            settings.reranker,
+        )
+    searcher = Searcher.open(
+        index,
+        encoder,
+        precision=settings.precision,
+        reranker=reranker,
+        readers=settings.threads,
+    )
+    try:
+        if isinstance(settings.index, Path):
+            _check_not_replaced(settings.index, searcher.index_manifest)
+        _check_not_replaced(settings.query_encoder, searcher.encoder_manifest)
+        warm_up(searcher)
+    except BaseException:
+        searcher.close()
+        raise
+    return searcher
+
+
+def warm_up(searcher: Searcher) -> None:
+    """Run a few searches, so that no client waits for first-time allocations."""
+    for query in _WARM_UP_QUERIES:
+        searcher.search(query)
+
+
+class Reloader:
+    """Loads one index after the other on a thread of its own, so two searchers exist at most.
+
+    The earlier searcher is closed when its last search has ended.
+    """
+
+    def __init__(
+        self, state: ServiceState, load: Callable[[], Searcher], registry: CollectorRegistry
+    ) -> None:
+        self._state = state
+        self._load = load
+        self._outcomes: SimpleQueue[Future[LoadedIndex] | None] = SimpleQueue()
+        # A daemon, so that a file system that hangs does not keep the process from ending.
+        self._thread = Thread(target=self._work, name="reload", daemon=True)
+        self._thread.start()
+        reloads = Counter(
+            "swiftlet_reloads",
+            "Reloads by outcome; all outcomes but loaded are refusals, which change nothing.",
+            ["outcome"],
+            registry=registry,
+        )
+        outcomes = (_LOADED, *_REASONS.values(), _FAILED)
+        self._reloads = {outcome: reloads.labels(outcome) for outcome in outcomes}
+
+    async def reload(self) -> LoadedIndex:
+        """Load, and answer searches with it from now on.
+
+        :raises ReloadRefusedError: When the artefacts are not valid, with the reason.
+        """
+        return await asyncio.wrap_future(self.request())
+
+    def request(self) -> Future[LoadedIndex]:
+        """Begin a reload; the log has its outcome."""
+        outcome: Future[LoadedIndex] = Future()
+        self._outcomes.put(outcome)
+        return outcome
+
+    def close(self) -> None:
+        """Cancel waiting reloads, and wait a while for the one under way."""
+        with suppress(Empty):
+            while True:
+                if (outcome := self._outcomes.get_nowait()) is not None:
+                    outcome.cancel()
+        self._outcomes.put(None)
+        self._thread.join(_SECONDS_UNTIL_GIVEN_UP)
+        if self._thread.is_alive():
+            logger.warning(
+                "a reload has not ended after %d s and is given up", _SECONDS_UNTIL_GIVEN_UP
+            )
+
+    def _work(self) -> None:
+        while (outcome := self._outcomes.get()) is not None:
+            if outcome.set_running_or_notify_cancel():  # else it was cancelled meanwhile
+                try:
+                    self._reload(outcome)
+                except Exception as error:
+                    # Reloads that follow must still run.
+                    logger.exception("a reload has failed unexpectedly")
+                    if not outcome.done():
+                        outcome.set_exception(error)
+            del outcome
+
+    def _reload(self, outcome: Future[LoadedIndex]) -> None:
+        try:
+            searcher = self._load()
+        except Exception as error:  # noqa: BLE001 - after any error, the earlier index stays in use
+            outcome.set_exception(self._refusal(error))
+            return
+        earlier = self._state.loaded
+        loaded = self._state.publish(searcher)
+        logger.info("reloaded: index %s", loaded.generation)
+        self._reloads[_LOADED].inc()
+        outcome.set_result(loaded)
+        del searcher, loaded, outcome
+        if earlier is not None:
+            unused = Event()
+            weakref.finalize(earlier, unused.set)
+            parts: list[Suggestions | Searcher] = [earlier.searcher, earlier.suggestions]
+            del earlier
+            # A failed search may keep a reference to it, in a cycle of frames and their exception.
+            while not unused.wait(_SECONDS_UNTIL_COLLECTION):
+                gc.collect()
+            while parts:
+                parts.pop().close()
+            _give_memory_back()
+
+    def _refusal(self, error: Exception) -> Exception:
+        reason = next((_REASONS[base] for base in type(error).__mro__ if base in _REASONS), _FAILED)
+        self._reloads[reason].inc()
+        known = isinstance(error, RetrievalError)
+        logger.error("reload refused, nothing has changed: %s", error, exc_info=not known)
+        if not known:
+            return error
+        in_use = self._state.loaded.generation if self._state.loaded else "none"
+        return ReloadRefusedError(f"{error}; the index {in_use} stays in use")
+
+
+def _check_not_replaced(directory: Path, opened: Manifest) -> None:
+    if read_manifest(directory, opened.kind).fingerprint != opened.fingerprint:
+        raise ReplacedError(
+            f"{directory} was replaced {_ATTEMPTS} times while it was read: load it once more"
+        )
+
+
+def _target(directory: Path) -> Path:
+    return Path(os.path.realpath(directory))
+
+
+def _give_memory_back() -> None:
+    """Return the allocator's free memory to the system."""
+    library = ctypes.CDLL(None)
+    if hasattr(library, "malloc_trim"):
+        library.malloc_trim(0)

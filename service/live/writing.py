@@ -1,0 +1,312 @@
+"""Changes the index in use: puts and deletes documents, and merges changes in the background."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from functools import cache, partial
+from operator import methodcaller
+from pathlib import Path
+from threading import Event, Lock, Thread
+from time import perf_counter
+from typing import Any, TypeVar
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+from service.admission.low_priority import LowPriorityProcess
+from service.live.state import ServiceState
+from service.wire.problems import QueueFullError, WriteRefusedError
+from swiftlet.address import Address
+from swiftlet.corpora.rows import documents_of
+from swiftlet.errors import (
+    ArtefactError,
+    ReadOnlyStorageError,
+    RetrievalError,
+    StorageError,
+    UnknownDocumentError,
+)
+from swiftlet.index.changes.log import CHANGES_FILE, Change
+from swiftlet.index.columns.filters import Filter
+from swiftlet.index.updates.merge import merge_changes
+from swiftlet.index.updates.opening import open_writer
+from swiftlet.index.updates.preparation import Preparation
+from swiftlet.index.updates.writer import Changed, Writer, ids_to_delete
+from swiftlet.manifest import Manifest
+from swiftlet.types import Document
+
+_SECONDS_BETWEEN_LOOKS = 0.25
+_SECONDS_AFTER_FAILURE = 60
+_MOST_WAITING = 16
+
+Result = TypeVar("Result")
+
+logger = logging.getLogger(__name__)
+
+
+class Writing:
+    """Writes on one thread; encodes documents and merges in a process of low priority each.
+
+    A write is answered when it is on the disk and the searcher in use has it. A deletion does not
+    wait for documents that are being encoded.
+    """
+
+    def __init__(
+        self,
+        state: ServiceState,
+        registry: CollectorRegistry,
+        *,
+        index: Path | Address,
+        document_encoder: Path | None,
+        threads: int,
+    ) -> None:
+        """Write to `index`, which may be a link or an address; the first write opens it.
+
+        :param threads: Threads that encode.
+        """
+        self._state, self._index = state, index
+        self._document_encoder, self._threads = document_encoder, threads
+        self._writer: Writer | None = None
+        self._waiting = 0
+        self._thread = ThreadPoolExecutor(1, "write")
+        self._encodings = ThreadPoolExecutor(1, "encode")
+        self._encoder = LowPriorityProcess("encode")
+        self._merges = ThreadPoolExecutor(1, "merge")
+        self._merger = LowPriorityProcess("merge")
+        self._merge_is_due = Lock()
+        self._no_merge_before = 0.0
+        self._closed = Event()
+        self._follower = Thread(target=self._follow, name="follow", daemon=True)
+        self._documents = Counter(
+            "swiftlet_documents_written", "Documents written by this service, by what was done.",
+            ["change"], registry=registry,
+        )  # fmt: skip
+        for change in ("put", "deleted"):
+            self._documents.labels(change)
+        self._merge_seconds = Histogram(
+            "swiftlet_merge_seconds", "Time of merges, by outcome.", ["outcome"],
+            buckets=[1, 3, 10, 30, 100, 300, 1000, 3000], registry=registry,
+        )  # fmt: skip
+        for outcome in ("merged", "failed"):
+            self._merge_seconds.labels(outcome)
+        self._merge_bytes = Counter(
+            "swiftlet_merge_bytes", "Bytes of the bases that merges wrote.", registry=registry
+        )
+        for name, help_text, value in (
+            ("segments", "Parts that a search looks into: 2 with changes, else 1.", self._segments),
+            (
+                "changed_passages",
+                "Passages that have been put since the last merge.",
+                self._changed_passages,
+            ),
+            ("tombstones", "Passages that are not found any more.", self._tombstones),
+            ("changes_bytes", "Size of the changes on the disk.", self._changes_bytes),
+        ):
+            Gauge(f"swiftlet_{name}", help_text, registry=registry).set_function(value)
+        self._follower.start()
+
+    async def put(self, documents: Sequence[Mapping[str, Any]]) -> Changed:
+        """Add or replace documents, all or none.
+
+        :raises CollectionError: When a document is bad, or an id comes twice.
+        :raises WriteRefusedError: When the index cannot be written by this service.
+        :raises QueueFullError: When too many writes wait.
+        :raises StorageError: When the file system refuses.
+        """
+        with self._turn():
+            manifest = await self._run(methodcaller("manifest"))
+            changes = await self._on(self._encodings, self._prepared, documents, manifest)
+            changed = await self._run(lambda writer: writer.append(changes, manifest))
+        self._documents.labels("put").inc(changed.num_documents)
+        return changed
+
+    async def delete(
+        self,
+        document_ids: Sequence[str],
+        filter_: Filter | None = None,
+        *,
+        missing_ok: bool = True,
+    ) -> Changed:
+        """Delete the documents with these ids, and all that pass a filter; errors as `put`.
+
+        :raises FilterError: As `ids_to_delete`.
+        :raises UnknownDocumentError: When there is no document of an id, unless `missing_ok`.
+        """
+
+        def run(writer: Writer) -> Changed:
+            ids = [*document_ids]
+            if filter_ is not None and (loaded := self._state.loaded) is not None:
+                loaded.searcher.refresh()
+                ids += ids_to_delete(loaded.searcher, filter_)
+            changed = writer.delete(ids)
+            if changed.unknown and not missing_ok:
+                raise UnknownDocumentError(changed.unknown[0])
+            return changed
+
+        with self._turn():
+            changed = await self._run(run)
+        self._documents.labels("deleted").inc(changed.num_documents)
+        return changed
+
+    def close(self) -> None:
+        """Finish a write that is on its way to the disk, end the rest, and unlock the index."""
+        self._closed.set()
+        self._encodings.shutdown(wait=False, cancel_futures=True)
+        self._encoder.close()  # so that a long put does not hold up the end of the service
+        for pool in (self._encodings, self._thread):
+            pool.shutdown(wait=True, cancel_futures=True)
+        self._merger.close()
+        self._merges.shutdown(wait=True, cancel_futures=True)
+        self._follower.join()
+        if self._writer is not None:
+            self._writer.close()
+
+    @contextmanager
+    def _turn(self) -> Iterator[None]:
+        if self._waiting >= _MOST_WAITING:
+            raise QueueFullError(
+                f"{self._waiting} writes are waiting; at most {_MOST_WAITING} may wait"
+            )
+        self._waiting += 1
+        try:
+            yield
+        finally:
+            self._waiting -= 1
+
+    async def _on(
+        self, pool: ThreadPoolExecutor, function: Callable[..., Result], *arguments: Any
+    ) -> Result:
+        """Call a function in turn; when the client leaves, a call that has begun is finished."""
+        try:
+            return await asyncio.get_running_loop().run_in_executor(pool, function, *arguments)
+        except ArtefactError as error:  # such as another document encoder
+            raise WriteRefusedError(str(error)) from error
+
+    async def _run(self, use: Callable[[Writer], Result]) -> Result:
+        return await self._on(self._thread, self._use, use)
+
+    def _prepared(
+        self, documents: Sequence[Mapping[str, Any]], manifest: Manifest
+    ) -> Sequence[Change]:
+        found = [*documents_of(documents)]
+        place = self._document_encoder, self._threads
+        changes: Sequence[Change] = self._encoder.call(_prepare, *place, found, manifest)
+        return changes
+
+    def _use(self, use: Callable[[Writer], Result]) -> Result:
+        try:
+            writer = self._opened()
+            result = use(writer)
+        except ReadOnlyStorageError:
+            raise
+        except StorageError as error:
+            raise StorageError(
+                f"{error}; nothing was written: free space and send it again"
+            ) from error
+        if not isinstance(result, Changed):
+            return result
+        if (loaded := self._state.loaded) is not None:
+            loaded.searcher.refresh()
+        if (
+            writer.needs_merge
+            and perf_counter() > self._no_merge_before
+            and self._merge_is_due.acquire(blocking=False)
+        ):
+            self._merges.submit(self._merge, writer)
+        return result
+
+    def _opened(self) -> Writer:
+        """The writer of the index that is in use, which may be another one since a reload."""
+        loaded = self._state.loaded
+        if loaded is None or loaded.searcher.place is None:
+            raise WriteRefusedError("there is no index directory to write to")
+        target = loaded.searcher.place
+        if isinstance(target, Path):
+            # Not where the link leads now: until the next reload, searches use this one.
+            target = target.resolve()
+        if self._writer is not None and self._writer.place == target:
+            return self._writer
+        if self._writer is not None:
+            self._merger.end()
+            with self._merge_is_due:
+                self._writer.close()
+            self._writer = None
+        self._writer = open_writer(target, self._document_encoder, threads=self._threads)
+        return self._writer
+
+    def _segments(self) -> int:
+        return 1 + (self._changed_passages() > 0)
+
+    def _changed_passages(self) -> int:
+        loaded = self._state.loaded
+        return loaded.searcher.num_changed_passages if loaded else 0
+
+    def _tombstones(self) -> int:
+        loaded = self._state.loaded
+        return loaded.searcher.num_tombstones if loaded else 0
+
+    def _changes_bytes(self) -> int:
+        size_bytes = 0
+        index = self._index
+        for path in index.glob(f"{CHANGES_FILE}*") if isinstance(index, Path) else ():
+            with suppress(OSError):  # SQLite has just removed its log
+                size_bytes += path.stat().st_size
+        return size_bytes
+
+    def _merge(self, writer: Writer) -> None:
+        began, outcome = perf_counter(), ""
+        try:
+            if not writer.compact(merge=self._merge_in_process):
+                return
+            outcome = "merged"
+            manifest = writer.manifest()
+            self._merge_bytes.inc(sum(file.size_bytes for file in manifest.files.values()))
+            logger.info("merged: %d documents", manifest.details["num_documents"])
+        except Exception as error:
+            outcome = "failed"
+            self._no_merge_before = perf_counter() + _SECONDS_AFTER_FAILURE
+            if not self._closed.is_set():
+                known = isinstance(error, RetrievalError)
+                logger.error("a merge has failed: %s", error, exc_info=not known)  # noqa: TRY400
+        finally:
+            if outcome:
+                self._merge_seconds.labels(outcome).observe(perf_counter() - began)
+            self._merge_is_due.release()
+
+    def _merge_in_process(self, *arguments: Any) -> None:
+        try:
+            self._merger.call(partial(merge_changes, threads=self._threads), *arguments)
+        finally:
+            self._merger.end()  # its memory is not needed until the next merge
+
+    def _follow(self) -> None:
+        """Read the changes that other processes write, and load the bases that they merge."""
+        problem, next_look = "", 0.0
+        while not self._closed.wait(_SECONDS_BETWEEN_LOOKS):
+            loaded = self._state.loaded
+            if loaded is None or perf_counter() < next_look:
+                continue
+            next_look = perf_counter() + loaded.searcher.seconds_between_looks
+            try:
+                loaded.searcher.refresh()
+                if problem:
+                    logger.info("changes are read again")
+                problem = ""
+            except Exception as error:
+                # A reload may have just closed the searcher, which is no problem.
+                if str(error) != problem and self._state.loaded is loaded:
+                    known = isinstance(error, RetrievalError)
+                    logger.error("changes cannot be read: %s", error, exc_info=not known)  # noqa: TRY400
+                problem = str(error)
+
+
+@cache
+def _preparation(document_encoder: Path | None, threads: int) -> Preparation:
+    return Preparation(document_encoder, threads)
+
+
+def _prepare(
+    document_encoder: Path | None, threads: int, documents: Sequence[Document], manifest: Manifest
+) -> list[Change]:
+    """Runs in the process that encodes, which keeps the encoder."""
+    return _preparation(document_encoder, threads).changes(documents, manifest)

@@ -1,0 +1,1 @@
+"""Requests and answers as they are on the wire."""

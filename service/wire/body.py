@@ -1,0 +1,154 @@
+"""Reads JSON bodies within their limits, and parses large ones on another thread."""
+
+import asyncio
+import json
+import re
+from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import Any, NoReturn
+
+from fastapi import Request
+from fastapi.routing import APIRoute
+from pydantic_core import from_json
+from starlette.requests import ClientDisconnect
+from starlette.responses import Response
+
+from service.wire.problems import BodyTimeoutError, MalformedBodyError, TooLargeError
+
+SMALL_BODY_BYTES = 65_536
+"""A body of at most this size is parsed on the event loop, in at most about 2 ms."""
+
+_CONTENT_TYPE = (b"content-type", b"application/json")
+
+_MOST_VALUES = 4096
+"""Values of one search, nested ones included; a batch of the default size has about a hundred."""
+
+_STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"?', re.DOTALL)
+_VALUE_SIGNS = b",[{"
+
+# One thread: parsers hold the interpreter lock, so two threads would hold it twice as long.
+_parser = ThreadPoolExecutor(1, thread_name_prefix="parse")
+
+
+def json_route(
+    *,
+    max_bytes: int,
+    timeout_ms: int,
+    most_values: int = _MOST_VALUES,
+    empty: bytes = b"",
+    refuses_overload: bool = True,
+) -> type[APIRoute]:
+    """A route with a JSON body of at most `max_bytes` and any Content-Type.
+
+    Requests that cannot be answered now are refused before their body is read.
+
+    :param most_values: How many values, keys and lists a large body may hold.
+    :param empty: The JSON that replaces an empty body, if the body may be empty.
+    """
+
+    class JsonRequest(Request):
+        async def body(self) -> bytes:
+            """All bytes of the body.
+
+            :raises TooLargeError: When it is over the limit; it is not read to its end.
+            :raises BodyTimeoutError: When it has not arrived in time.
+            """
+            if hasattr(self, "_body"):
+                return self._body
+            body = bytearray()
+            too_large = int(self.headers.get("content-length", 0)) > max_bytes
+            try:
+                async with asyncio.timeout(timeout_ms / 1000):
+                    while not too_large:
+                        message = await self.receive()
+                        if message["type"] == "http.disconnect":
+                            raise ClientDisconnect
+                        body += message.get("body", b"")
+                        too_large = len(body) > max_bytes
+                        if not message.get("more_body"):
+                            break
+            except TimeoutError:
+                raise BodyTimeoutError(
+                    f"the body had not come after {timeout_ms} ms, which is the limit"
+                ) from None
+            if too_large:
+                raise TooLargeError(f"the body has more than {max_bytes} bytes, which is the limit")
+            self._body = bytes(body) or empty
+            return self._body
+
+        async def json(self) -> Any:
+            """The value of the body.
+
+            :raises MalformedBodyError: When the body is not JSON.
+            :raises TooLargeError: When it holds too many values.
+            """
+            body = await self.body()
+            if len(body) <= SMALL_BODY_BYTES:
+                value = parse(body)
+            else:
+                loop = asyncio.get_running_loop()
+                value = await loop.run_in_executor(_parser, parse_large, body, most_values)
+            return [] if value is None else value  # FastAPI would take null for an empty body
+
+    class JsonRoute(APIRoute):
+        def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+            handle = super().get_route_handler()
+
+            async def check_and_handle(request: Request) -> Response:
+                request.app.state.service.check(refuses_overload=refuses_overload)
+                # FastAPI reads JSON from bodies of this type only, and takes the first such header.
+                request.scope["headers"].insert(0, _CONTENT_TYPE)
+                return await handle(JsonRequest(request.scope, request.receive))
+
+            return check_and_handle
+
+    return JsonRoute
+
+
+def parse(body: bytes) -> Any:
+    """The value of a JSON text.
+
+    :raises MalformedBodyError: When it is not JSON.
+    """
+    try:
+        return from_json(body, allow_inf_nan=False)
+    except ValueError as error:
+        # This parser also refuses half of a surrogate pair, and an integer of thousands of digits.
+        # Both are JSON with a bad value, and the error must name the field.
+        with suppress(ValueError, RecursionError):
+            return json.loads(body.decode(), parse_int=_number, parse_constant=_refuse_constant)
+        raise MalformedBodyError(f"the body is not JSON: {error}") from None
+
+
+def parse_large(body: bytes, most_values: int = _MOST_VALUES) -> Any:
+    """As `parse`, but counts the values first, which is much faster than to parse them.
+
+    :raises TooLargeError: When it holds more than `most_values` values.
+    """
+    values = position = 0
+    for string in _STRING.finditer(body):
+        values += 1 + _count_signs(body, position, string.start())
+        position = string.end()
+        if values > most_values:
+            break
+    if values + _count_signs(body, position, len(body)) > most_values:
+        raise TooLargeError(
+            f"the body holds more than {most_values} values, keys and lists; fewer are expected"
+        )
+    return parse(body)
+
+
+def _count_signs(body: bytes, start: int, end: int) -> int:
+    return sum(body.count(sign, start, end) for sign in _VALUE_SIGNS) if end > start + 1 else 1
+
+
+def _number(digits: str) -> float:
+    try:
+        return int(digits)
+    except ValueError:  # more digits than Python converts
+        return float(digits)
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(name)

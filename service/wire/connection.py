@@ -1,0 +1,160 @@
+"""Limits of connections: the time and size of request heads, and the time to read answers."""
+
+from asyncio import TimerHandle
+from typing import Any
+
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+
+from service.wire.joined_writes import JoinedWrites
+
+MAX_HEAD_BYTES = 65_536
+MAX_PIPELINED = 512
+"""Requests of one connection that may wait for the answer to an earlier one."""
+
+
+class UnreadAnswers:
+    """The connections with more to send than their clients have read."""
+
+    def __init__(self) -> None:
+        self.connections: set[BoundedConnection] = set()
+
+    def size_bytes(self) -> int:
+        """How many bytes of answers wait to be sent."""
+        return sum(connection.transport.get_write_buffer_size() for connection in self.connections)
+
+
+def bounded_connection(
+    *, head_timeout_ms: int, write_timeout_ms: int, unread: UnreadAnswers
+) -> type[HttpToolsProtocol]:
+    """The server's protocol, with time limits for request heads and for reading answers."""
+    bounds = {
+        "head_timeout_ms": head_timeout_ms,
+        "write_timeout_ms": write_timeout_ms,
+        "unread": unread,
+    }
+    return type("Connection", (BoundedConnection,), bounds)
+
+
+class BoundedConnection(HttpToolsProtocol):
+    """Ends a connection that holds memory or a socket without using it.
+
+    uvicorn bounds neither the size of a head, nor the time that it takes, nor the time that a
+    client takes to read an answer.
+    """
+
+    head_timeout_ms: int
+    write_timeout_ms: int
+    unread: UnreadAnswers
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._head_bytes = 0
+        self._head_timer: TimerHandle | None = None
+        self._write_timer: TimerHandle | None = None
+
+    def connection_made(self, transport: Any) -> None:
+        """Wait for the first request; uvicorn bounds the wait for later ones."""
+        self._joined = JoinedWrites(transport)
+        super().connection_made(self._joined)  # type: ignore[arg-type]
+        self._start_head_timer()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Stop both timers."""
+        self._stop_head_timer()
+        super().connection_lost(exc)  # calls `resume_writing`
+        self._stop_write_timer()
+
+    def pause_writing(self) -> None:
+        """Start the time limit for reading: the buffer of unsent bytes is full."""
+        super().pause_writing()
+        self.unread.connections.add(self)
+        self._write_timer = self.loop.call_later(self.write_timeout_ms / 1000, self._abort)
+
+    def resume_writing(self) -> None:
+        """The client has read nearly everything."""
+        self._stop_write_timer()
+        super().resume_writing()
+
+    def data_received(self, data: bytes) -> None:
+        """Read on, or refuse a head that is too long."""
+        # uvicorn sets `scope` when a head begins, and `cycle` when it is complete.
+        cycle = self.cycle
+        in_body = cycle is not None and cycle.more_body and cycle.scope is self.scope
+        room = MAX_HEAD_BYTES - self._head_bytes
+        if len(data) > room > 0 and not in_body:
+            self.data_received(data[:room])
+            self.data_received(data[room:])
+            return
+        if self.transport.is_closing():
+            return
+        super().data_received(data)
+        if not self._is_in_head:
+            self._head_bytes = 0
+            if self._head_timer is not None and self.scope is not None:
+                self._stop_head_timer()
+        elif not self.transport.is_closing():
+            # Of a head that begins in the middle of some data, this data is not counted.
+            if self.cycle is cycle and not in_body:
+                self._head_bytes += len(data)
+            if self._head_bytes >= MAX_HEAD_BYTES:
+                self._refuse(431, f"the head of the request is longer than {MAX_HEAD_BYTES} bytes")
+            elif self._head_timer is None:
+                self._start_head_timer()
+
+    def on_headers_complete(self) -> None:
+        """Begin or queue a request, or end a connection with too many of them.
+
+        :raises ConnectionAbortedError: When there are too many, so that the parser stops.
+        """
+        if len(self.pipeline) >= MAX_PIPELINED:
+            self.transport.abort()
+            raise ConnectionAbortedError
+        super().on_headers_complete()
+
+    def on_response_complete(self) -> None:
+        """Send an answer without a body, and read on when no request is queued."""
+        self._joined.flush()
+        super().on_response_complete()
+        if self.pipeline:
+            self.flow.pause_reading()
+
+    def send_400_response(self, msg: str) -> None:
+        """Refuse a request that is not HTTP, unless the connection has ended."""
+        if not self.transport.is_closing():
+            super().send_400_response(msg)
+
+    @property
+    def _is_in_head(self) -> bool:
+        return self.scope is not None and (self.cycle is None or self.cycle.scope is not self.scope)
+
+    def _start_head_timer(self) -> None:
+        self._head_timer = self.loop.call_later(self.head_timeout_ms / 1000, self._time_out)
+
+    def _stop_head_timer(self) -> None:
+        if self._head_timer is not None:
+            self._head_timer.cancel()
+            self._head_timer = None
+
+    def _stop_write_timer(self) -> None:
+        self.unread.connections.discard(self)
+        if self._write_timer is not None:
+            self._write_timer.cancel()
+            self._write_timer = None
+
+    def _time_out(self) -> None:
+        if self._is_in_head:
+            limit = f"{self.head_timeout_ms} ms, which is the limit"
+            self._refuse(408, f"the head of the request had not come after {limit}")
+        else:
+            self.transport.close()
+
+    def _abort(self) -> None:
+        self.transport.abort()  # `close` would wait for the client to read
+
+    def _refuse(self, status: int, sentence: str) -> None:
+        # While another request is answered, this would be taken for its answer.
+        if self.cycle is None or self.cycle.response_complete:
+            head = b"content-type: text/plain; charset=utf-8\r\nconnection: close\r\n"
+            length = b"content-length: %d\r\n\r\n" % len(sentence)
+            self.transport.write(STATUS_LINE[status] + head + length + sentence.encode())
+        self.transport.close()

@@ -1,0 +1,197 @@
+"""From an error to its answer: one table, and `application/problem+json` (RFC 9457)."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from http import HTTPStatus
+
+from pydantic import BaseModel, Field
+from pydantic_core import to_json
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+from service.wire.context import RequestContext
+from swiftlet.errors import (
+    IndexServerError,
+    IndexServerTimeoutError,
+    InvalidArgumentError,
+    ReadOnlyStorageError,
+    RetrievalError,
+    StorageError,
+    UnknownDocumentError,
+)
+
+MEDIA_TYPE = "application/problem+json"
+
+
+class MalformedBodyError(HTTPException):
+    """The body of a request is not JSON."""
+
+    def __init__(self, sentence: str) -> None:
+        super().__init__(400, sentence)
+
+
+class BodyTimeoutError(HTTPException):
+    """The body of a request did not arrive in time."""
+
+    def __init__(self, sentence: str) -> None:
+        super().__init__(408, sentence)
+
+
+class TooLargeError(HTTPException):
+    """The body of a request is over the limit."""
+
+    def __init__(self, sentence: str) -> None:
+        super().__init__(413, sentence)
+
+
+class UnknownRouteError(RetrievalError):
+    """No route has the path of a request."""
+
+
+class MethodNotAllowedError(RetrievalError):
+    """The route of a request does not take its method."""
+
+
+class InvalidRequestError(InvalidArgumentError):
+    """A field of a request is outside its bounds."""
+
+    def __init__(self, field: str, sentence: str) -> None:
+        self.field = field
+        super().__init__(sentence)
+
+
+class TooManyQueriesError(InvalidRequestError):
+    """A batch has too many queries."""
+
+
+class MissingKeyError(RetrievalError):
+    """A request that needs a key has none."""
+
+
+class WrongKeyError(RetrievalError):
+    """The key of a request does not open its route."""
+
+
+class QueueFullError(RetrievalError):
+    """More work is waiting than the service accepts."""
+
+
+class DeadlineError(RetrievalError):
+    """The deadline of a request passed before its answer was there."""
+
+
+class ReloadRefusedError(RetrievalError):
+    """The artefacts to be loaded are not valid; those loaded before stay in use."""
+
+
+class WriteRefusedError(RetrievalError):
+    """The index cannot be written by this service."""
+
+
+class NotReadyError(RetrievalError):
+    """The service does not answer searches now."""
+
+
+class InternalError(Exception):
+    """The entry for every other error: a fault of the service."""
+
+
+class Problem(BaseModel):
+    """An error, as RFC 9457 defines it."""
+
+    type: str = Field(description="The kind of the problem, as a reference into /docs.")
+    title: str
+    status: int
+    detail: str = Field(description="One sentence that names the culprit and the bound.")
+    request_id: str
+    field: str = Field(default="", description="The field at fault, where there is one.")
+
+
+@dataclass(frozen=True, slots=True)
+class ProblemKind:
+    """The parts that all problems of one kind share; `name` is its anchor on the page /docs."""
+
+    status: int
+    name: str
+    title: str
+    headers: Mapping[str, str] = field(default_factory=dict, hash=False)
+
+
+_RETRY = {"Retry-After": "1"}  # a full queue is empty again sooner
+
+_WRITE_REFUSED = ProblemKind(409, "write-refused", "The index cannot be written")
+
+PROBLEMS: dict[type[Exception], ProblemKind] = {
+    MalformedBodyError: ProblemKind(400, "malformed-body", "The body is not JSON"),
+    MissingKeyError: ProblemKind(
+        401, "missing-key", "The request needs a key", {"WWW-Authenticate": "Bearer"}
+    ),
+    WrongKeyError: ProblemKind(403, "wrong-key", "The key does not open this route"),
+    UnknownDocumentError: ProblemKind(404, "unknown-document", "There is no such document"),
+    UnknownRouteError: ProblemKind(404, "unknown-route", "There is no such route"),
+    MethodNotAllowedError: ProblemKind(
+        405, "method-not-allowed", "The route does not take this method"
+    ),
+    # The rest of the body would be read as the next request.
+    BodyTimeoutError: ProblemKind(
+        408, "body-timeout", "The body did not come in time", {"Connection": "close"}
+    ),
+    ReloadRefusedError: ProblemKind(
+        409, "reload-refused", "The new index or encoder cannot be trusted"
+    ),
+    WriteRefusedError: _WRITE_REFUSED,
+    ReadOnlyStorageError: _WRITE_REFUSED,
+    TooLargeError: ProblemKind(413, "body-too-large", "The body is too large"),
+    TooManyQueriesError: ProblemKind(413, "too-many-queries", "The batch is too large"),
+    InvalidArgumentError: ProblemKind(422, "invalid-request", "The request is outside its bounds"),
+    QueueFullError: ProblemKind(429, "queue-full", "Too much is waiting", _RETRY),
+    InternalError: ProblemKind(500, "internal-error", "The service failed"),
+    NotReadyError: ProblemKind(503, "not-ready", "The service is not ready", _RETRY),
+    IndexServerError: ProblemKind(
+        503, "index-server-away", "The server that holds the index does not answer", _RETRY
+    ),
+    IndexServerTimeoutError: ProblemKind(
+        504, "index-server-timeout", "The server that holds the index is too slow"
+    ),
+    DeadlineError: ProblemKind(504, "deadline-passed", "The deadline passed"),
+    StorageError: ProblemKind(507, "storage-full", "The storage refuses a write"),
+}
+"""Error class to problem; a class that is not here has the problem of its nearest base."""
+
+
+def kind_of(error: Exception) -> ProblemKind:
+    """The kind of problem that an error is; `internal-error` if no request may cause it.
+
+    An `HTTPException` of a route has the kind of its status.
+    """
+    for base in type(error).__mro__:
+        if base in PROBLEMS:
+            return PROBLEMS[base]
+    if isinstance(error, HTTPException):
+        status = HTTPStatus(error.status_code)
+        name = status.phrase.lower().replace(" ", "-")
+        return ProblemKind(status, name, status.phrase, error.headers or {})
+    return PROBLEMS[InternalError]
+
+
+def problem_response(error: Exception, context: RequestContext) -> Response:
+    """The answer to the request of `context`, which ended in `error`.
+
+    The message of an internal error is only in the log: it may contain details that a client must
+    not see.
+    """
+    kind = kind_of(error)
+    context.problem = kind.name
+    detail = error.detail if isinstance(error, HTTPException) else str(error)
+    if kind is PROBLEMS[InternalError]:
+        detail = f"the log has the cause under the request id {context.request_id}"
+    problem = {
+        "type": f"/docs#{kind.name}",
+        "title": kind.title,
+        "status": kind.status,
+        "detail": detail,
+        "request_id": context.request_id,
+    }
+    if isinstance(error, InvalidArgumentError) and error.field:
+        problem["field"] = error.field
+    return Response(to_json(problem), kind.status, {**kind.headers}, MEDIA_TYPE)

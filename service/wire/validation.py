@@ -1,0 +1,99 @@
+"""From a request that Pydantic refuses to one sentence that names the field and its bounds."""
+
+import json
+from functools import cache
+from typing import Any
+
+from fastapi import Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.routing import APIRoute
+from pydantic import BaseModel
+
+from service.wire.problems import InvalidRequestError, MalformedBodyError, TooManyQueriesError
+from swiftlet.errors import FilterError
+
+_LONGEST_SHOWN = 24
+_PLAIN_MISTAKES = {
+    "missing": "is missing",
+    "string_too_short": "is empty",
+    "too_short": "is empty",
+    "string_unicode": "holds half of a surrogate pair",
+}
+_JSON_TYPES: dict[type, str] = {str: "a text", list: "a list", dict: "an object"}
+
+
+def refusal(request: Request, error: RequestValidationError) -> Exception:
+    """One sentence about the first mistake."""
+    mistake = error.errors()[0]
+    where, *location = mistake["loc"]
+    if mistake["type"] == "json_invalid":
+        return MalformedBodyError(f"the body is not JSON: {mistake['ctx']['error']}")
+    if mistake["type"] == "string_unicode" and not location:
+        return InvalidRequestError("", "a field's name holds half of a surrogate pair")
+    if not location:
+        if mistake["type"] == "missing":
+            return MalformedBodyError("the body is not JSON: it is empty")
+        return InvalidRequestError("", "the body is not a JSON object")
+    return _refused_field(_model_of(request.scope["route"], where), where, mistake, *location)
+
+
+def _refused_field(
+    model: type[BaseModel] | None, where: str, mistake: dict[str, Any], *location: Any
+) -> Exception:
+    name, *position = location
+    is_item = bool(position) and isinstance(position[0], int)
+    inner = f"[{position[0]}]" if is_item else "".join(f".{each}" for each in position[:1])
+    field = f"{name}{inner}"
+    if mistake["type"] == "extra_forbidden" and model is not None:
+        known = ", ".join(model.model_fields) or "none"
+        return InvalidRequestError(
+            shown(field), f"there is no field {shown(field)}; the fields are {known}"
+        )
+    if mistake["type"] == "value_error":
+        error = mistake["ctx"]["error"]
+        if isinstance(error, FilterError):
+            return error
+        return InvalidRequestError(field, f"{field}: {error}")
+    schema = {} if model is None else _properties(model).get(name, {})
+    expected = (schema.get("items", schema) if is_item else schema).get("description")
+    if expected is None:  # not one of the service's own fields
+        field = shown(".".join(map(str, location)))
+        return InvalidRequestError(field, f"{field}: {mistake['msg']}")
+    sentence = f"{field} {_what_is_wrong(mistake, where)}; {expected} is expected"
+    if mistake["type"] == "too_long":
+        return TooManyQueriesError(field, sentence)
+    return InvalidRequestError(field, sentence)
+
+
+@cache
+def _properties(model: type[BaseModel]) -> dict[str, Any]:
+    properties: dict[str, Any] = model.model_json_schema(mode="serialization")["properties"]
+    return properties
+
+
+def _model_of(route: APIRoute, where: str) -> type[BaseModel] | None:
+    """The request model of a route's body or query string, if it has one."""
+    query = route.dependant.query_params
+    field = {"body": route.body_field, "query": query[0] if query else None}.get(where)
+    model = None if field is None else field.field_info.annotation
+    return model if isinstance(model, type) and issubclass(model, BaseModel) else None
+
+
+def _what_is_wrong(mistake: dict[str, Any], where: str) -> str:
+    value = mistake["input"]
+    if mistake["type"] in _PLAIN_MISTAKES:
+        return _PLAIN_MISTAKES[mistake["type"]]
+    if mistake["type"] == "string_too_long":
+        return f"has {len(value)} characters"
+    if mistake["type"] == "too_long":
+        return f"has {len(value)} entries"
+    names_a_choice = mistake["type"] == "literal_error" and isinstance(value, str)
+    if where == "body" and type(value) in _JSON_TYPES and not names_a_choice:
+        return f"is {_JSON_TYPES[type(value)]}"
+    return f"is {shown(json.dumps(value))}"
+
+
+def shown(text: str) -> str:
+    """A value from a request, shortened, without halves of surrogate pairs."""
+    text = text.encode("utf-8", "replace").decode()
+    return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}…"

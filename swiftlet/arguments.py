@@ -1,0 +1,157 @@
+"""Checks of the arguments of public functions."""
+
+import operator
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from math import inf, nan
+from numbers import Real
+from pathlib import Path
+from typing import TypeVar
+
+from swiftlet.address import (
+    TOKEN_VARIABLE,
+    Address,
+    is_address,
+    parse_address,
+)
+from swiftlet.errors import InvalidArgumentError, shown
+from swiftlet.search.modes import HIGHLIGHTINGS, Fusion, Highlighting, Mode
+
+T = TypeVar("T", bound=str)
+
+
+def whole_number(name: str, value: object, *, least: int) -> int:
+    """The value of the argument `name` as an int; NumPy's integers are taken, booleans are not.
+
+    :raises InvalidArgumentError: When it is no whole number, or below `least`.
+    """
+    try:
+        number = operator.index(None if isinstance(value, bool) else value)  # type: ignore[arg-type]
+    except TypeError:
+        raise InvalidArgumentError(
+            f"{name} is {shown(value)}, but a whole number of at least {least} is expected"
+        ) from None
+    if number < least:
+        raise InvalidArgumentError(f"{name} is {number}, but at least {least} is expected")
+    return number
+
+
+def number(name: str, value: object, *, least: float = -inf, most: float = inf) -> float:
+    """The value of the argument `name` as a float; NumPy's numbers are taken, booleans are not.
+
+    :raises InvalidArgumentError: When it is no number, or not from `least` to `most`.
+    """
+    found = float(value) if isinstance(value, Real) and not isinstance(value, bool) else nan
+    if not least <= found <= most:
+        bounds = f" from {least:g} to {most:g}" if least > -inf else ""
+        raise InvalidArgumentError(f"{name} is {shown(value)}, but a number{bounds} is expected")
+    return found
+
+
+def one_of(name: str, value: object, choices: Sequence[T]) -> T:
+    """The value of the argument `name`, one of `choices`.
+
+    :raises InvalidArgumentError: When it is another value.
+    """
+    for choice in choices:
+        if choice == value:
+            return choice
+    raise InvalidArgumentError(
+        f"{name} is {shown(value)}, but one of {', '.join(choices)} is expected"
+    )
+
+
+def place_of(name: str, value: object) -> Path | Address:
+    """The value of the argument `name` as a path, or as an address with the token that is set.
+
+    :raises InvalidArgumentError: When it is neither.
+    """
+    if isinstance(value, Address):
+        return value
+    if isinstance(value, str) and is_address(value):
+        token = os.environ.get(TOKEN_VARIABLE, "")
+        if not token.isprintable():
+            raise InvalidArgumentError(
+                f"{TOKEN_VARIABLE} has a character that cannot be printed: set it to the token, or "
+                "USER:PASSWORD, in UTF-8"
+            )
+        return replace(parse_address(value), token=token)
+    return path_of(name, value)
+
+
+def path_of(name: str, value: object) -> Path:
+    """The value of the argument `name` as a path.
+
+    :raises InvalidArgumentError: When it is no path, or empty.
+    """
+    if not isinstance(value, str | os.PathLike) or value == "":
+        raise InvalidArgumentError(f"{name} is {shown(value)}, but a path is expected")
+    if is_address(f"{value}"):
+        raise InvalidArgumentError(
+            f"{name} is the address of a server, but a path on this machine is expected: make an "
+            "index of it by swiftlet pull ADDRESS --out INDEX"
+        )
+    return Path(value)
+
+
+def check_fusion(fusion: Fusion, weight: object, offset: int) -> None:
+    """Refuse a weight or an offset together with a fusion that takes none.
+
+    :raises InvalidArgumentError: When there is one.
+    """
+    if fusion != "weighted" and (weight is not None or offset):
+        # The ranks, and so the order, depend on how many documents are asked for.
+        name = "offset" if weight is None else "weight"
+        raise InvalidArgumentError(
+            f"fusion is {shown(fusion)}, which takes no {name}: give one of the two"
+        )
+
+
+def checked_highlight(
+    highlight: object, include_text: bool, modes: Sequence[Mode]
+) -> Highlighting | None:
+    """The value of the argument `highlight`, for an index that can be searched in `modes`.
+
+    :raises InvalidArgumentError: When there is no such value, or nothing that it could mark.
+    """
+    if highlight is None:
+        return None
+    found = one_of("highlight", highlight, HIGHLIGHTINGS)
+    if not include_text:
+        raise InvalidArgumentError(
+            f"highlight is {found!r}, but passages without their text have nothing to mark"
+        )
+    if found == "words" and "lexical" not in modes:
+        raise InvalidArgumentError(
+            f"highlight is {found!r}, but the index has no words: build it again with a language, "
+            "on Milvus 2.4 or later, or ask for 'sentence'"
+        )
+    return found
+
+
+def check_options(options: object, stage_names: Sequence[str]) -> None:
+    """Refuse options that are not values for stages by their names.
+
+    :raises InvalidArgumentError: When they are not.
+    """
+    if not isinstance(options, Mapping):
+        raise InvalidArgumentError(
+            f"options is {shown(options)}, but a mapping of stage names to values is expected"
+        )
+    if unknown := [name for name in options if name not in stage_names]:
+        raise InvalidArgumentError(
+            f"options name {shown(unknown[0])}, but the stages are {', '.join(stage_names)}"
+        )
+
+
+def check_rerank(rerank: object, reranker: object) -> None:
+    """Refuse a re-ranker that would not be used.
+
+    :raises InvalidArgumentError: When there is a re-ranker, but not how many documents it orders.
+    """
+    if reranker is not None and rerank is None:
+        raise InvalidArgumentError(
+            "there is a re-ranker, but not how many of the best documents it orders: pass --rerank "
+            "20, too (in Python rerank=20)"
+        )

@@ -1,0 +1,39 @@
+"""`swiftlet delete`: deletes documents of an index."""
+
+from typing import Annotated
+
+import typer
+
+from swiftlet.cli.indexes.compact import compact_if_needed
+from swiftlet.cli.options import FILTER_HELP, IndexPlace, RememberedEncoderOption, filter_of
+from swiftlet.cli.terminal import count, output, print_note
+
+
+def delete(
+    index: IndexPlace,
+    document_ids: Annotated[
+        list[str] | None, typer.Argument(help="Ids of documents.", metavar="[ID…]")
+    ] = None,
+    filter_: Annotated[str | None, typer.Option("--filter", help=FILTER_HELP)] = None,
+    encoder: RememberedEncoderOption = None,
+) -> None:
+    """Delete documents by their ids, or all that pass a filter."""
+    from swiftlet.errors import shown
+    from swiftlet.index.updates.writer import ids_to_delete
+    from swiftlet.library.indexes import open_searcher, write
+
+    if bool(document_ids) == (filter_ is not None):
+        raise typer.BadParameter("give either ids or --filter")
+    with write(index, encoder=encoder) as writer:
+        if filter_ is not None:
+            with open_searcher(index, encoder=encoder) as searcher:
+                document_ids = ids_to_delete(searcher, filter_of(filter_))
+        changed = writer.delete(document_ids or [])
+        for document_id in changed.unknown:
+            print_note(f"no document has the id {shown(document_id)}")
+        output.print(
+            f"[bold]{index}[/]: {count(changed.num_documents, 'document')} deleted, "
+            f"{writer.num_documents:,} left",
+            soft_wrap=True,
+        )
+        compact_if_needed(writer)

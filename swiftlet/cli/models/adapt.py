@@ -1,0 +1,114 @@
+"""`swiftlet adapt`: adapts a query encoder to an index that is there."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.table import Table
+
+from swiftlet import encoders
+from swiftlet.cli.options import (
+    AllowUnknown,
+    IndexDirectory,
+    Overwrite,
+    RememberedEncoderOption,
+    complete_encoder,
+)
+from swiftlet.cli.terminal import ProgressBars, output
+
+if TYPE_CHECKING:
+    from swiftlet.evaluation.significance import PairedTest
+
+
+def adapt(
+    index: IndexDirectory,
+    out: Annotated[Path, typer.Option(help="Directory of the adapted encoder.")],
+    queries: Annotated[
+        list[Path] | None,
+        typer.Option(
+            help="With --qrels, the judged queries; without, a query log, which may be repeated."
+        ),
+    ] = None,
+    qrels: Annotated[
+        Path | None, typer.Option(help="BEIR or TREC qrels, to learn from and to test with.")
+    ] = None,
+    student: Annotated[
+        Path | None,
+        typer.Option(
+            help="The query encoder that is adapted.",
+            show_default="that of searches today",
+            autocompletion=complete_encoder,
+        ),
+    ] = None,
+    encoder: RememberedEncoderOption = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set", metavar="KEY=VALUE", help="Another setting; see docs/distillation.md."
+        ),
+    ] = None,
+    allow_unknown: AllowUnknown = False,
+    overwrite: Overwrite = False,
+) -> None:
+    """Adapt a query encoder to an index; documents stay as they are.
+
+    After an interruption, run the same command to resume it.
+    """
+    from swiftlet.errors import InvalidArgumentError
+    from swiftlet.extras import extra
+
+    with extra("export"):
+        from swiftlet.cli.models.adaptation import adapt_to_index
+    if qrels is not None and len(queries or ()) != 1:
+        raise InvalidArgumentError(
+            "--qrels judge the queries of one file: pass exactly one --queries"
+        )
+    with ProgressBars() as progress:
+        tests = adapt_to_index(
+            index,
+            out,
+            queries=queries or [],
+            qrels=qrels,
+            student=student,
+            document_encoder=None if encoder is None else encoders.find(encoder),
+            settings=settings or [],
+            allow_unknown=allow_unknown,
+            overwrite=overwrite,
+            progress=progress,
+        )
+    output.print(_table(tests, judged=qrels is not None))
+    output.print(f"[bold]{out}[/]: {_verdict(tests, index, out)}", soft_wrap=True)
+    if qrels is None:
+        output.print(
+            "Only search by meaning was tested, since sentences have the words of their documents. "
+            "Hybrid search can become worse: with judged queries (--queries, --qrels), it is "
+            "tested, too.",
+            soft_wrap=True,
+        )
+
+
+def _table(tests: "dict[str, PairedTest]", *, judged: bool) -> Table:
+    count = next(iter(tests.values())).num_queries
+    what = "queries" if judged else "sentences, each a query for its document"
+    table = Table(title=f"nDCG@10 of {count:,} held-out {what}", title_justify="left")
+    for name in ("search", "today", "adapted", "difference", "p"):
+        table.add_column(name, justify="left" if name == "search" else "right")
+    for mode, test in tests.items():
+        figures = (f"{test.baseline_mean:.4f}", f"{test.mean:.4f}", f"{test.difference:+.4f}")
+        table.add_row(mode, *figures, f"{test.p_value:.1g}")
+    return table
+
+
+def _verdict(tests: "dict[str, PairedTest]", index: Path, out: Path) -> str:
+    """What to do, by the mode that searches of the index have by default, the first one."""
+    from swiftlet.evaluation.significance import SIGNIFICANT
+
+    mode, test = next(iter(tests.items()))
+    if test.difference > 0 and test.p_value <= SIGNIFICANT:
+        return f"use it, as in: swiftlet serve {index} --encoder {out}"
+    return (
+        f"keep what you have: {mode} search is not significantly better with it "
+        f"(p above {SIGNIFICANT:g})"
+        if test.difference > 0
+        else f"keep what you have: {mode} search is not better with it"
+    )

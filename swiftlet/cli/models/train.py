@@ -1,0 +1,140 @@
+"""`swiftlet train`: trains a pair of encoders by a recipe, or shows the plan of it."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.table import Table
+
+from swiftlet.cli.models.exporting import export_models, has_ended, print_next
+from swiftlet.cli.options import Finish, OverwriteRun, Resume
+from swiftlet.cli.terminal import ProgressBars, output
+
+if TYPE_CHECKING:
+    from training.recipes.settings import Recipe
+    from training.reranking.settings import RerankerRecipe
+    from training.train import Outcome
+
+
+def train(
+    recipe: Annotated[Path, typer.Argument(help="A recipe in TOML: see docs/training.md.")],
+    out: Annotated[
+        Path | None, typer.Option(help="Directory of the run.", show_default="none")
+    ] = None,
+    overrides: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Override a setting; may be repeated."),
+    ] = None,
+    resume: Resume = False,
+    finish: Finish = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Validate; print sizes, memory and steps.")
+    ] = False,
+    overwrite: OverwriteRun = False,
+) -> None:
+    """Train a pair of encoders, or a cross-encoder, as a recipe says."""
+    from swiftlet.errors import InvalidArgumentError
+    from swiftlet.extras import extra
+
+    with extra("training"):
+        from training.loop.devices import is_main_process
+        from training.plan import make_plan
+        from training.recipes.settings import Recipe, parse_recipe, parse_tables, read_tables
+        from training.reranking.plan import plan_of
+        from training.reranking.settings import CROSS_ENCODER, RerankerRecipe
+    tables = read_tables(recipe, overrides or [])
+    settings: Recipe | RerankerRecipe
+    if tables.get("recipe") == CROSS_ENCODER:
+        settings = parse_tables(RerankerRecipe, tables, str(recipe))
+    else:
+        settings = parse_recipe(tables, str(recipe))
+    if dry_run:
+        with ProgressBars(visible=is_main_process()) as progress:
+            if isinstance(settings, RerankerRecipe):
+                rows = plan_of(settings, progress)
+            else:
+                rows = make_plan(settings, progress).rows()
+        if is_main_process():
+            _print_plan(rows, recipe)
+        return
+    if out is None:
+        raise InvalidArgumentError("--out is missing: the directory that the run is kept in")
+    options = {"resume": resume, "finish": finish, "overwrite": overwrite}
+    if isinstance(settings, RerankerRecipe):
+        _train_reranker(settings, out, **options)
+    else:
+        _train_pair(settings, out, **options)
+
+
+def _train_pair(
+    recipe: "Recipe", out: Path, *, resume: bool, finish: bool, overwrite: bool
+) -> None:
+    from training.loop.devices import is_main_process
+    from training.train import keeps_documents
+    from training.train import train as run
+
+    outcome = None
+    if not has_ended(out, resume=resume):
+        with ProgressBars(visible=is_main_process()) as progress:
+            outcome = run(
+                recipe, out, resume=resume, finish=finish, overwrite=overwrite, progress=progress
+            )
+        if is_main_process():
+            _print_outcome(outcome, out)
+    if not is_main_process() or not (exported := export_models(out)):
+        return
+    if outcome is not None and not outcome.has_gained:
+        output.print(
+            "The training brought no gain: train longer, or keep the encoders that it began with.",
+            soft_wrap=True,
+        )
+    elif keeps_documents(recipe):
+        print_next(f"swiftlet serve INDEX --encoder {exported[0]}")
+    else:
+        print_next(f"swiftlet index CORPUS --out INDEX --encoder {exported[-1]}")
+
+
+def _print_outcome(outcome: "Outcome", out: Path) -> None:
+    figures = ", ".join(f"{name} {value:.4f}" for name, value in outcome.quality.items())
+    output.print(
+        f"[bold]{out}[/]: {outcome.chosen}; on {outcome.num_queries:,} validation queries "
+        f"{figures}; nDCG@10 before the training {outcome.ndcg_before:.4f}",
+        soft_wrap=True,
+    )
+
+
+def _train_reranker(
+    recipe: "RerankerRecipe", out: Path, *, resume: bool, finish: bool, overwrite: bool
+) -> None:
+    from training.reranking.train import train_reranker
+
+    if has_ended(out, resume=resume):
+        export_models(out)
+        return
+    with ProgressBars() as progress:
+        outcome = train_reranker(
+            recipe, out, resume=resume, finish=finish, overwrite=overwrite, progress=progress
+        )
+    output.print(
+        f"[bold]{out}[/]: the best checkpoint is that of step {outcome.step}; on "
+        f"{outcome.num_queries:,} validation queries nDCG@10 {outcome.ndcg:.4f} with weight "
+        f"{outcome.weight}, of the search {outcome.searched_ndcg:.4f}",
+        soft_wrap=True,
+    )
+    if outcome.weight == 0:
+        output.print(
+            "It is no better than the search, so it was not exported: keep the search, train on "
+            "more judged queries, or export a cross-encoder that was trained elsewhere",
+            soft_wrap=True,
+        )
+        return
+    for exported in export_models(out):
+        print_next(f"swiftlet serve INDEX --reranker {exported}")
+
+
+def _print_plan(rows: Sequence[tuple[str, str]], recipe: Path) -> None:
+    table = Table(title=f"{recipe}, not run", title_justify="left", show_header=False)
+    for row in rows:
+        table.add_row(*row)
+    output.print(table)

@@ -1,0 +1,68 @@
+"""Zip archives of files."""
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path, PurePosixPath
+from tempfile import TemporaryDirectory
+from zipfile import BadZipFile, ZipFile
+
+from swiftlet.corpora.lines import SkippedLines, read_errors
+from swiftlet.errors import CollectionError
+
+ZIP = ".zip"
+_OF_MACOS = "__MACOSX"
+
+
+@contextmanager
+def unzipped(path: Path, skipped: SkippedLines | None = None) -> Iterator[Path]:
+    """What an archive has: the only file or folder, or else a folder of all; a copy meanwhile.
+
+    Errors of the block, and what it adds to `skipped`, name the files in the archive.
+
+    :raises CollectionError: When it is damaged or encrypted, or too large for the disk.
+    """
+    with TemporaryDirectory(prefix="swiftlet-") as folder:
+        root = Path(folder) / path.stem
+        _extract(path, root)
+        messages = [] if skipped is None else skipped.messages
+        noted = len(messages)
+        try:
+            yield _only_entry(root)
+        except CollectionError as error:
+            if not isinstance(error.path, Path) or not error.path.is_relative_to(root):
+                raise
+            place = path / error.path.relative_to(root)
+            raise type(error)(place, error.problem, error.line_number) from error
+        finally:
+            messages[noted:] = [each.replace(f"{root}", f"{path}") for each in messages[noted:]]
+
+
+def _extract(path: Path, root: Path) -> None:
+    try:
+        with read_errors(path), ZipFile(path) as archive:
+            members = [
+                each
+                for each in archive.infolist()
+                if PurePosixPath(each.filename).parts[:1] != (_OF_MACOS,)
+            ]
+            size, free = (
+                sum(each.file_size for each in members),
+                shutil.disk_usage(root.parent).free,
+            )
+            if size > free:
+                raise CollectionError(
+                    path,
+                    f"it has {size:,} bytes, but {root.parent} has room for {free:,}: unzip it "
+                    "elsewhere and name the folder, or set TMPDIR",
+                )
+            root.mkdir()
+            archive.extractall(root, members)
+    except (BadZipFile, NotImplementedError, RuntimeError, EOFError) as error:
+        raise CollectionError(path, f"cannot be read as a zip archive: {error}") from error
+
+
+def _only_entry(root: Path) -> Path:
+    while root.is_dir() and len(entries := [*root.iterdir()]) == 1:
+        (root,) = entries
+    return root

@@ -1,0 +1,392 @@
+"""Reads corpora and queries in many formats, which follow from the path."""
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from enum import Enum
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from swiftlet.corpora.archives import ZIP, unzipped
+from swiftlet.corpora.fields import ID_FIELDS, Fields
+from swiftlet.corpora.files import (
+    FILE_SUFFIXES,
+    files_of,
+    read_file,
+    read_folder,
+    unread_suffixes,
+)
+from swiftlet.corpora.identifiers import SeenIds
+from swiftlet.corpora.irds import (
+    Entity,
+    check_dataset,
+    document_from_record,
+    is_dataset,
+    parse_dataset,
+    query_from_record,
+)
+from swiftlet.corpora.lines import (
+    COMPRESSED_SUFFIXES,
+    LineError,
+    SkippedLines,
+    open_bytes,
+    parse_lines,
+    read_errors,
+    refuse,
+)
+from swiftlet.corpora.records import (
+    DocumentColumns,
+    document_from_json,
+    query,
+    query_from_columns,
+    query_from_json,
+)
+from swiftlet.corpora.rich_files import RICH_SUFFIXES
+from swiftlet.corpora.row_records import document_from_row
+from swiftlet.corpora.tables import (
+    ARROW,
+    CSV,
+    PARQUET,
+    TABLE_SUFFIXES,
+    is_saved_dataset,
+    parse_table,
+    table_files,
+)
+from swiftlet.corpora.text_files import TEXT_SUFFIXES
+from swiftlet.corpora.trec import check_qrels, qrels_path, read_qrels, read_run, write_run
+from swiftlet.errors import CollectionError, shown
+from swiftlet.extras import way_to
+from swiftlet.types import Document, Query
+
+__all__ = [
+    "SkippedLines",
+    "check_qrels",
+    "corpus_files",
+    "qrels_path",
+    "read_documents",
+    "read_qrels",
+    "read_queries",
+    "read_run",
+    "unread_files",
+    "write_run",
+]
+
+
+_WILD = re.compile(r"[*?[]")
+_LONGEST_HEAD = 1 << 20
+
+
+class _Format(Enum):
+    TABLE = "a table or a saved dataset"
+    JSONL = "JSON lines"
+    TSV = "tab-separated columns"
+    TEXT = "text"
+    FILE = "a file that is a document"
+    FOLDER = "a folder of files"
+    DATASET = "a dataset of ir_datasets"
+    ARCHIVE = "an archive"
+
+
+_WITH_FIELDS = (_Format.JSONL, _Format.TABLE, _Format.ARCHIVE)
+_DOCUMENTS_BEFORE_CHECK = 1_000
+_LINES = {".jsonl": _Format.JSONL, ".ndjson": _Format.JSONL, ".tsv": _Format.TSV}
+_SUFFIXES = {**_LINES, ZIP: _Format.ARCHIVE}
+_SUFFIXES |= dict.fromkeys(FILE_SUFFIXES, _Format.FILE)
+_SUFFIXES |= dict.fromkeys(TEXT_SUFFIXES, _Format.TEXT)
+_SUFFIXES |= dict.fromkeys(TABLE_SUFFIXES, _Format.TABLE)
+
+
+def read_documents(
+    path: Path | Sequence[Path],
+    *,
+    skipped: SkippedLines | None = None,
+    fields: Fields | None = None,
+) -> Iterator[Document]:
+    """The documents of a corpus, one after the other; memory does not grow with their number.
+
+    If there are several paths, the ids of files in a folder begin with the folder's name. A path is
+    one of
+
+    - a BEIR folder (has corpus.jsonl),
+    - a .jsonl file: one object per line with "_id" (or "id", "document_id"), "text", optionally
+      "title" and "metadata"; further fields become metadata,
+    - a .tsv file without a head: MS MARCO's passages (pid, text) or documents (docid, url, title,
+      body),
+    - a .parquet or .arrow file, a .csv or .tsv file with a head, or a folder that `save_to_disk` of
+      Hugging Face's datasets wrote, with columns as the fields of a line of JSON,
+    - a folder of files, or one file: text (.txt, .rst), Markdown (.md, .markdown), HTML (.html,
+      .htm, .xhtml), Word (.docx) and PDF; a page of a PDF is a document, another file is one,
+    - a .zip file of these,
+    - a pattern of such files, "data/*.jsonl.gz", which are read in the order of their names,
+    - `irds:NAME`, a dataset of ir_datasets, which is downloaded if need be.
+
+    The .jsonl, .csv and .tsv files may be compressed (.gz, .zst).
+
+    :param skipped: Collects the bad lines, which are then left out.
+    :param fields: The names of the fields of JSON lines and tables, if they are others. Then a .tsv
+        file has a head.
+    :raises CollectionError: When `path` is none of these or cannot be read (at once, before the
+        first document); when there is no valid document; and, unless there is `skipped`, when a
+        line is bad: not valid, no id, an id that came before, neither text nor title. After the
+        first 1,000 documents, or all, when none has one of the `fields`.
+    :raises MissingExtraError: When a package that reads this format is not installed.
+    """
+    sources = [_recognise(each, "docs", fields) for each in _matching(path)]
+    if fields is not None and not any(layout in _WITH_FIELDS for _, layout in sources):
+        source, layout = sources[0]
+        raise CollectionError(
+            source,
+            f"fields can be named of JSON lines and tables, not of {layout.value}: name the "
+            "tables themselves",
+        )
+    return _valid_documents(sources, skipped, fields)
+
+
+def corpus_files(path: Path) -> list[Path]:
+    """The files that `read_documents` reads, in order; none where `path` is `irds:NAME`.
+
+    :raises CollectionError: As `read_documents` before the first document.
+    """
+    files: list[Path] = []
+    for source, layout in [_recognise(each, "docs") for each in _matching(path)]:
+        if layout is _Format.FOLDER:
+            files += files_of(source)
+        elif layout is _Format.TABLE:
+            files += table_files(source)
+        elif layout is not _Format.DATASET:
+            files.append(source)
+    return files
+
+
+def unread_files(path: Path | Sequence[Path]) -> str:
+    """A sentence about the files in folders that `read_documents` does not read; empty if none.
+
+    :raises CollectionError: As `read_documents` before the first document.
+    """
+    counts = Counter[str]()
+    for each in _matching(path):
+        counts += _unread_suffixes(each)
+    if not counts:
+        return ""
+    kinds = [f"{count} {suffix or 'without a suffix'}" for suffix, count in counts.most_common(8)]
+    ways = []
+    if missing := sorted(counts.keys() & RICH_SUFFIXES):
+        ways.append(f"{way_to('files')} reads {' and '.join(missing)}")
+    if tables := sorted(counts.keys() & {*TABLE_SUFFIXES, *_LINES, ZIP}):
+        ways.append(f"name each file of {' and '.join(tables)} to index it")
+    total = counts.total()
+    return "; ".join([f"{total:,} file{'s' * (total > 1)} skipped: {', '.join(kinds)}", *ways])
+
+
+def read_queries(path: Path, skipped: SkippedLines | None = None) -> list[Query]:
+    """The queries of a BEIR folder (has queries.jsonl), a .jsonl, .tsv or text file or `irds:NAME`.
+
+    A line of JSON is an object with "_id" (or "id", "query_id") and "text"; a line of .tsv is id
+    and text; a line of text is a query, with the line's number as its id. The .jsonl and .tsv files
+    may be compressed (.gz, .zst).
+
+    :param skipped: Collects the bad lines, which are then left out.
+    :raises CollectionError: As `read_documents`.
+    :raises MissingExtraError: As `read_documents`.
+    """
+    source, layout = _recognise(path, "queries")
+    if layout is _Format.FOLDER:
+        raise CollectionError(path, "the folder has no queries.jsonl")
+    if layout in (_Format.TABLE, _Format.FILE, _Format.ARCHIVE):
+        kind = "a table" if layout is _Format.TABLE else path.suffix.lower()
+        raise CollectionError(path, f"queries are read from .jsonl, .tsv or .txt, not from {kind}")
+    seen: set[str] = set()
+
+    def unique(found: Query) -> Query:
+        if found.query_id in seen:
+            raise _duplicate("query id", found.query_id)
+        seen.add(found.query_id)
+        return found
+
+    if layout is _Format.TEXT:
+        queries = _numbered_queries(source, skipped)
+    elif layout is _Format.DATASET:
+        records = parse_dataset(
+            source, "queries", lambda record: unique(query_from_record(record)), skipped
+        )
+        queries = [found for _, found in records]
+    else:
+        read = query_from_json if layout is _Format.JSONL else query_from_columns
+        lines = parse_lines(source, lambda line: unique(read(line)), skipped)
+        queries = [found for _, found in lines]
+    if not queries:
+        raise CollectionError(source, "there is no valid query")
+    return queries
+
+
+def _unread_suffixes(path: Path) -> Counter[str]:
+    source, layout = _recognise(path, "docs")
+    if layout is _Format.ARCHIVE:
+        with unzipped(source) as inside:
+            return _unread_suffixes(inside)
+    return unread_suffixes(source) if layout is _Format.FOLDER else Counter()
+
+
+def _matching(path: Path | Sequence[Path]) -> list[Path]:
+    """The paths, where one may be a pattern of files, which are in the order of their names."""
+    if not isinstance(path, Path):
+        return [found for each in path for found in _matching(each)]
+    with read_errors(path):
+        if is_dataset(path) or path.exists() or not _WILD.search(f"{path}"):
+            return [path]
+        found = sorted(Path(path.anchor).glob(f"{path.relative_to(path.anchor)}"))
+    if not found:
+        raise CollectionError(path, "no file matches this pattern")
+    return found
+
+
+def _recognise(path: Path, entity: Entity, fields: Fields | None = None) -> tuple[Path, _Format]:
+    """The file or folder to read for a path, and its format."""
+    if is_dataset(path):
+        check_dataset(path, entity)
+        return path, _Format.DATASET
+    beir_file = "corpus.jsonl" if entity == "docs" else "queries.jsonl"
+    with read_errors(path):
+        exists, is_folder = path.exists(), path.is_dir()
+    if not exists:
+        raise CollectionError(path, "there is no such file or folder")
+    if is_folder:
+        for name in (beir_file, f"{beir_file}.gz"):
+            if (path / name).is_file():
+                return path / name, _Format.JSONL
+        if is_saved_dataset(path):
+            return path, _Format.TABLE
+        if any((path / name).exists() for name in ("corpus.jsonl", "queries.jsonl", "qrels")):
+            raise CollectionError(path, f"the BEIR folder has no {beir_file}")
+        return path, _Format.FOLDER
+    suffixes = [suffix.lower() for suffix in path.suffixes]
+    compressed = suffixes[-1:] and suffixes[-1] in COMPRESSED_SUFFIXES
+    layout = _SUFFIXES.get("".join(suffixes[-2:-1] if compressed else suffixes[-1:]))
+    compressible = layout in (_Format.JSONL, _Format.TSV) or CSV in suffixes[-2:]
+    if layout is None or (compressed and not compressible):
+        others = TEXT_SUFFIXES if entity == "queries" else {PARQUET, ARROW, *FILE_SUFFIXES}
+        raise CollectionError(
+            path,
+            "not recognised: it must be a BEIR folder, a folder of files, irds:NAME, or a "
+            f"file that ends in {', '.join(_LINES)}{f', {CSV}' * (entity == 'docs')} "
+            f"(or these with {' or '.join(COMPRESSED_SUFFIXES)}), "
+            f"{', '.join(sorted(others))}" + f", {ZIP}" * (entity == "docs"),
+        )
+    if layout is _Format.TSV and entity == "docs" and (fields or _has_head(path)):
+        return path, _Format.TABLE
+    return path, layout
+
+
+def _has_head(path: Path) -> bool:
+    """Whether the first line of tab-separated columns names an id and a text."""
+    with read_errors(path), open_bytes(path) as file:
+        names = file.readline(_LONGEST_HEAD).decode("utf-8-sig", "replace").rstrip().split("\t")
+    return "text" in names and not set(names).isdisjoint(ID_FIELDS)
+
+
+def _valid_documents(
+    sources: Sequence[tuple[Path, _Format]],
+    skipped: SkippedLines | None,
+    fields: Fields | None,
+) -> Iterator[Document]:
+    count, seen = 0, SeenIds()
+    for source, layout in sources:
+        for document in _documents(source, layout, seen, skipped, fields, alone=len(sources) == 1):
+            count += 1
+            yield document
+            if count == _DOCUMENTS_BEFORE_CHECK:
+                _check_fields(fields, source)
+    _check_fields(fields, sources[-1][0])
+    if not count:
+        folders = [source for source, layout in sources if layout is _Format.FOLDER]
+        kinds = f" ({', '.join(sorted(FILE_SUFFIXES))})" if folders else ""
+        if folders and (unread := unread_files(folders)):
+            kinds += f"; {unread}"
+        place = sources[0][0] if len(sources) == 1 else "the corpus"
+        raise CollectionError(place, f"there is no valid document{kinds}")
+
+
+def _check_fields(fields: Fields | None, source: Path) -> None:
+    try:
+        if fields is not None:
+            fields.check()
+    except LineError as error:
+        raise CollectionError(source, f"{error}") from error
+
+
+def _documents(
+    path: Path,
+    layout: _Format,
+    seen: SeenIds,
+    skipped: SkippedLines | None,
+    fields: Fields | None,
+    *,
+    alone: bool,
+) -> Iterator[Document]:
+    unique = partial(_unique_documents, seen=seen, skipped=skipped)
+    match layout:
+        case _Format.FOLDER:
+            documents = read_folder(path, skipped, named_from=path if alone else path.parent)
+            yield from documents if alone else _unique_files(path, documents, seen, skipped)
+        case _Format.TEXT | _Format.FILE:
+            yield from _unique_files(path, read_file(path, skipped), seen, skipped)
+        case _Format.ARCHIVE:
+            with unzipped(path, skipped) as inside:
+                parts = _recognise(inside, "docs", fields)
+                yield from _documents(*parts, seen, skipped, fields, alone=alone)
+        case _Format.TABLE:
+            yield from unique(
+                partial(parse_table, path, texts=(fields or Fields()).texts),
+                partial(document_from_row, fields=fields),
+            )
+        case _Format.JSONL:
+            yield from unique(
+                partial(parse_lines, path), partial(document_from_json, fields=fields)
+            )
+        case _Format.TSV:
+            yield from unique(partial(parse_lines, path), DocumentColumns())
+        case _Format.DATASET:
+            yield from unique(partial(parse_dataset, path, "docs"), document_from_record)
+
+
+def _unique_documents(
+    parse: Callable[..., Iterator[tuple[int, Document]]],
+    read: Callable[[Any], Document],
+    *,
+    seen: SeenIds,
+    skipped: SkippedLines | None,
+) -> Iterator[Document]:
+    def unique(record: Any) -> Document:
+        document = read(record)
+        if not seen.add(document.document_id):
+            raise _duplicate("document id", document.document_id)
+        return document
+
+    for _, document in parse(unique, skipped):
+        yield document
+
+
+def _unique_files(
+    path: Path, documents: Iterator[Document], seen: SeenIds, skipped: SkippedLines | None
+) -> Iterator[Document]:
+    for document in documents:
+        if seen.add(document.document_id):
+            yield document
+        else:
+            problem = f"{_duplicate('document id', document.document_id)}"
+            refuse(CollectionError(path, problem), skipped)
+
+
+def _numbered_queries(path: Path, skipped: SkippedLines | None) -> list[Query]:
+    queries = []
+    for number, line in parse_lines(path, str, skipped):
+        try:
+            queries.append(query(str(number), line))
+        except LineError as error:
+            refuse(CollectionError(path, str(error), number), skipped)
+    return queries
+
+
+def _duplicate(name: str, value: str) -> LineError:
+    return LineError(f"the {name} {shown(value)} came before")

@@ -1,0 +1,74 @@
+"""The fields of rows and lines that hold the id, the title, the text and the metadata."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from swiftlet.corpora.lines import LineError
+from swiftlet.errors import shown
+
+_MOST_NAMES = 20
+ID_FIELDS = ("_id", "id", "document_id")
+"""The fields of which the first existing one is the id of a document."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fields:
+    """The names of fields; those that are not given are as `document_from_fields` has them.
+
+    The text is that of several fields, one below the other. With `metadata`, other fields are left
+    out; without, all further fields are metadata.
+    """
+
+    id: str | None = None
+    title: str | None = None
+    text: Sequence[str] = ()
+    metadata: Sequence[str] = ()
+    _found: dict[str, None] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    @property
+    def texts(self) -> list[str]:
+        """The fields that are never numbers."""
+        return [*([self.id] if self.id else ID_FIELDS), self.title or "title", *self.text, "text"]
+
+    def of(self, record: Mapping[str, Any]) -> dict[str, Any]:
+        """A record with the names that `document_from_fields` knows.
+
+        :raises LineError: When the id or all fields of the text are missing.
+        """
+        rest = dict(record)
+        self._found.update(dict.fromkeys(record))
+        found: dict[str, Any] = {}
+        if self.id is not None:
+            found[ID_FIELDS[0]] = _taken(rest, self.id, record)
+        if self.title is not None:
+            found["title"] = f"{rest.pop(self.title, None) or ''}"
+        if self.text:
+            texts = [f"{rest.pop(name)}" for name in self.text if rest.get(name) is not None]
+            found["text"] = "\n".join(texts) if texts else _taken(rest, self.text[0], record)
+        if self.metadata:
+            kept = {"title", "text", *self.metadata, *(ID_FIELDS if self.id is None else ())}
+            rest = {name: value for name, value in rest.items() if name in kept}
+        return rest | found
+
+    def check(self) -> None:
+        """Check that each field was in one of the records so far.
+
+        :raises LineError: When one was in none of them.
+        """
+        named = {*([self.title] if self.title else ()), *self.text, *self.metadata}
+        if self._found and (missing := sorted(named - self._found.keys())):
+            raise _no_field(missing[0], self._found)
+
+
+def _no_field(name: str, record: Collection[str]) -> LineError:
+    names = ", ".join(map(str, [*record][:_MOST_NAMES]))
+    more = f" and {len(record) - _MOST_NAMES} more" if len(record) > _MOST_NAMES else ""
+    return LineError(f"there is no {shown(name)}; the fields are {names}{more}")
+
+
+def _taken(rest: dict[str, Any], name: str, record: Mapping[str, Any]) -> Any:
+    """The value of a field, which is removed from the `rest` of a record."""
+    if name not in rest:
+        raise _no_field(name, record)
+    return rest.pop(name)

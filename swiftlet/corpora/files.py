@@ -1,0 +1,133 @@
+"""Files as documents: text, Markdown, HTML, Word and PDF, alone or in a folder."""
+
+import stat
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+from swiftlet.corpora.identifiers import check_id
+from swiftlet.corpora.lines import (
+    LONGEST_BYTES,
+    LineError,
+    SkippedLines,
+    read_errors,
+    refuse,
+)
+from swiftlet.corpora.rich_files import RICH_SUFFIXES, can_read, rich_parts
+from swiftlet.corpora.text_files import TEXT_SUFFIXES, text_part
+from swiftlet.errors import CollectionError
+from swiftlet.types import Document
+
+FILE_SUFFIXES = TEXT_SUFFIXES | RICH_SUFFIXES
+
+
+def read_file(path: Path, skipped: SkippedLines | None = None) -> Iterator[Document]:
+    """The document of a file, or the pages of a PDF; the id begins with the file's name.
+
+    :param skipped: Collects the errors of pages, which are then left out.
+    :raises CollectionError: When it cannot be read, has no text, is longer than `LONGEST_BYTES`,
+        or its name cannot be an id; and, unless there is `skipped`, when some pages have no text.
+    :raises MissingExtraError: When a package that reads this kind is not installed.
+    """
+    return _read(path, path.parent, skipped)
+
+
+def read_folder(
+    folder: Path, skipped: SkippedLines | None = None, *, named_from: Path | None = None
+) -> Iterator[Document]:
+    """The files of `folder` and its folders as documents, in the order of their paths.
+
+    The id is the path below `named_from`, by default `folder`, with slashes. Hidden files and
+    folders are left out, and so are links to folders inside of `folder`, and files that cannot be
+    read: see `unread_suffixes`.
+
+    :raises CollectionError: When a folder cannot be read; and, unless there is `skipped` to collect
+        them, when a file is bad as in `read_file`, or a link to a place outside the folder.
+    """
+    for path in _files_and_links(folder):
+        try:
+            is_folder = _is_folder(path)
+            if is_folder or _is_readable(path):
+                _check_is_within(path, folder)
+            if is_folder or not _is_readable(path):
+                continue
+            documents = [*_read(path, named_from or folder, skipped)]
+        except CollectionError as error:
+            refuse(error, skipped)
+        else:
+            yield from documents
+
+
+def files_of(folder: Path) -> Iterator[Path]:
+    """The paths of the files that `read_folder` reads, in order.
+
+    :raises CollectionError: When a folder cannot be read.
+    """
+    for path in _files_and_links(folder):
+        if _is_readable(path) and not _is_folder(path):
+            yield path
+
+
+def unread_suffixes(folder: Path) -> Counter[str]:
+    """How many visible files of each suffix `read_folder` does not read.
+
+    :raises CollectionError: When a folder cannot be read.
+    """
+    paths = (path for path in _files_and_links(folder) if not _is_folder(path))
+    return Counter(path.suffix.lower() for path in paths if not _is_readable(path))
+
+
+def _files_and_links(folder: Path) -> Iterator[Path]:
+    """All visible files below a folder, and links to folders, in order."""
+    pending = _visible_entries(folder)
+    while pending:
+        path = pending.pop()
+        if _is_folder(path) and not path.is_symlink():
+            pending.extend(_visible_entries(path))
+        else:
+            yield path
+
+
+def _is_folder(path: Path) -> bool:
+    with read_errors(path):
+        return path.is_dir()
+
+
+def _is_readable(path: Path) -> bool:
+    suffix = path.suffix.lower()
+    return suffix in TEXT_SUFFIXES or (suffix in RICH_SUFFIXES and can_read(suffix))
+
+
+def _visible_entries(folder: Path) -> list[Path]:
+    with read_errors(folder):
+        entries = [entry for entry in folder.iterdir() if not entry.name.startswith(".")]
+    return sorted(entries, reverse=True)
+
+
+def _check_is_within(path: Path, folder: Path) -> None:
+    if path.is_symlink() and not path.resolve().is_relative_to(folder.resolve()):
+        raise CollectionError(path, "it is a link to a place outside the folder")
+
+
+def _read(path: Path, folder: Path, skipped: SkippedLines | None) -> Iterator[Document]:
+    try:
+        name = check_id(path.relative_to(folder).as_posix(), "file name")
+    except LineError as error:
+        raise CollectionError(folder, str(error)) from error
+    with read_errors(path):
+        if not stat.S_ISREG(path.stat().st_mode):  # reading a pipe may never end
+            raise CollectionError(path, "it is no regular file")
+        with path.open("rb") as file:
+            content = file.read(LONGEST_BYTES + 1)
+    if len(content) > LONGEST_BYTES:
+        raise CollectionError(path, f"longer than {LONGEST_BYTES:,} bytes")
+    if path.suffix.lower() in RICH_SUFFIXES:
+        parts = rich_parts(path, content)
+    else:
+        parts = iter([text_part(path, content)])
+    for part in parts:
+        if isinstance(part, CollectionError):
+            refuse(part, skipped)
+            continue
+        metadata = {"file": name, **part.metadata} if part.place else part.metadata
+        yield Document(f"{name}{part.place}", part.text, part.title, metadata, part.sections)

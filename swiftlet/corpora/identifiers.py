@@ -1,0 +1,96 @@
+"""The rules for the ids of documents and queries, and a set of ids for large corpora."""
+
+import re
+from array import array
+
+from swiftlet.corpora.lines import LineError
+from swiftlet.errors import shown, shown_json
+
+# Control characters break lines and terminals. At the start of a file, U+FEFF is a byte order mark.
+# Half of a surrogate pair cannot be stored.
+_FORBIDDEN = re.compile("[\x00-\x1f\x7f-\x9f\ufeff\ud800-\udfff]")
+LONGEST_ID = 2_048
+"""The most characters of an id; it is a part of URLs."""
+
+_STEPS = frozenset({".", ".."})
+
+
+def check_id(value: object, name: str) -> str:
+    """Return `value` if it may be an id. Every reader and writer of ids calls this function.
+
+    :param name: The name of the id in messages, such as "document id".
+    :raises LineError: When it is no string, blank, longer than `LONGEST_ID`, a step in a path ("."
+        or ".."), or holds a control character, U+FEFF or half of a surrogate pair.
+    """
+    if not isinstance(value, str):
+        raise LineError(f"the {name} {shown_json(value)} is not a string")
+    if not value or value.isspace():
+        raise LineError(f"the {name} is empty")
+    if len(value) > LONGEST_ID:
+        raise LineError(
+            f"the {name} {shown(value)} has {len(value):,} characters; at most {LONGEST_ID:,} are "
+            "expected"
+        )
+    if found := _FORBIDDEN.search(value):
+        raise LineError(
+            f"the {name} {shown(value)} holds the forbidden character U+{ord(found[0]):04X}"
+        )
+    if value in _STEPS:
+        raise LineError(f"the {name} {shown(value)} is a step in a path: no URL can contain it")
+    return value
+
+
+def check_trec_id(value: object, name: str) -> str:
+    """Return `value` if it may be an id in a TREC file, where white space separates the columns.
+
+    :raises LineError: As `check_id`, or when it holds white space.
+    """
+    checked = check_id(value, name)
+    if any(character.isspace() for character in checked):
+        raise LineError(f"a TREC file cannot hold the {name} {shown(checked)}: white space")
+    return checked
+
+
+class SeenIds:
+    """A set of ids that takes 12 to 24 bytes for each, to find duplicates in a large corpus.
+
+    It keeps their 64-bit hashes in an open-addressed table; a set of strings takes about 100 bytes
+    each. Among ten million ids, two share a hash, and one is falsely refused, with a probability
+    of 3 in a million.
+    """
+
+    def __init__(self) -> None:
+        self._size = 0
+        self._table = _empty_table(1 << 10)
+
+    def add(self, value: str) -> bool:
+        """Add `value`; true when it is new."""
+        if 3 * self._size >= 2 * len(self._table):
+            self._grow()
+        # Zero marks an empty place.
+        if not _insert(self._table, hash(value) & 0xFFFF_FFFF_FFFF_FFFF or 1):
+            return False
+        self._size += 1
+        return True
+
+    def _grow(self) -> None:
+        larger = _empty_table(2 * len(self._table))
+        for key in self._table:
+            if key:
+                _insert(larger, key)
+        self._table = larger
+
+
+def _empty_table(places: int) -> "array[int]":
+    return array("Q", bytes(8 * places))
+
+
+def _insert(table: "array[int]", key: int) -> bool:
+    mask = len(table) - 1
+    place = key & mask
+    while found := table[place]:
+        if found == key:
+            return False
+        place = (place + 1) & mask
+    table[place] = key
+    return True

@@ -1,0 +1,129 @@
+"""The lines of UTF-8 files, plain or compressed, read one by one so bad ones can be left out."""
+
+import codecs
+import gzip
+import io
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeVar
+
+from swiftlet.errors import CollectionError
+from swiftlet.extras import extra
+
+Record = TypeVar("Record")
+
+COMPRESSED_SUFFIXES = (".gz", ".zst")
+
+LONGEST_BYTES = 1 << 28
+"""The largest size of a line, or of a text file that is one document: it is read as a whole."""
+
+_MESSAGES_KEPT = 20
+
+
+class LineError(Exception):
+    """The problem with one line; the reader of the file adds its name and the line number."""
+
+
+def wrong_columns(found: int, expected: str) -> LineError:
+    """The error for a line of `found` columns."""
+    return LineError(f"{found} column{'' if found == 1 else 's'} where {expected} are expected")
+
+
+@dataclass(slots=True)
+class SkippedLines:
+    """Counts the bad lines that a reader leaves out and keeps the first 20 messages."""
+
+    count: int = 0
+    messages: list[str] = field(default_factory=list)
+
+    def add(self, error: CollectionError) -> None:
+        """Count the line that `error` is about."""
+        self.count += 1
+        if len(self.messages) < _MESSAGES_KEPT:
+            self.messages.append(str(error))
+
+
+class SkippableError(CollectionError):
+    """A bad line, row or file, which `SkippedLines` would leave out."""
+
+
+def refuse(error: CollectionError, skipped: SkippedLines | None) -> None:
+    """Add a bad line to `skipped`.
+
+    :raises SkippableError: When bad lines are not to be skipped.
+    """
+    if skipped is None:
+        raise SkippableError(error.path, error.problem, error.line_number) from error
+    skipped.add(error)
+
+
+def parse_lines(
+    path: Path, parse: Callable[[str], Record | None], skipped: SkippedLines | None = None
+) -> Iterator[tuple[int, Record]]:
+    """The result of `parse` for each line of `path`, with the line's number from 1.
+
+    Blank lines are skipped, and so are lines for which `parse` returns None. A byte order mark and
+    CRLF line ends are accepted. Only the current line is in memory.
+
+    :raises CollectionError: When the file cannot be read, has no line or one of more than
+        `LONGEST_BYTES`; and, unless there is `skipped` to collect them, when a line is not UTF-8
+        or `parse` raises `LineError` for it.
+    """
+    empty = True
+    for number, content in _numbered(path):
+        if not content.strip():
+            continue
+        empty = False
+        try:
+            record = parse(_decode(content))
+        except LineError as error:
+            refuse(CollectionError(path, str(error), number), skipped)
+            continue
+        if record is not None:
+            yield number, record
+    if empty:
+        raise CollectionError(path, "the file is empty")
+
+
+@contextmanager
+def read_errors(path: Path) -> Iterator[None]:
+    """Turn an error of the operating system or of gzip into a `CollectionError`."""
+    try:
+        yield
+    except (OSError, EOFError, zlib.error) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise CollectionError(path, f"cannot be read: {reason}") from error
+
+
+def _numbered(path: Path) -> Iterator[tuple[int, bytes]]:
+    number = 0
+    with read_errors(path), open_bytes(path) as file:
+        while content := file.readline(LONGEST_BYTES + 1):
+            number += 1
+            if len(content) > LONGEST_BYTES:
+                raise CollectionError(path, f"longer than {LONGEST_BYTES:,} bytes", number)
+            if number == 1:
+                content = content.removeprefix(codecs.BOM_UTF8)
+            yield number, content.rstrip(b"\r\n")
+
+
+def open_bytes(path: Path) -> io.BufferedReader | gzip.GzipFile:
+    """Open a file, plain or compressed as its suffix says."""
+    if path.suffix.lower() == ".gz":
+        return gzip.GzipFile(path)
+    if path.suffix.lower() == ".zst":
+        with extra("arrow"):
+            import pyarrow
+        return io.BufferedReader(pyarrow.input_stream(str(path), compression="zstd"))
+    return path.open("rb")
+
+
+def _decode(content: bytes) -> str:
+    try:
+        return content.decode()
+    except UnicodeDecodeError as error:
+        byte = content[error.start]
+        raise LineError(f"not valid UTF-8: byte {error.start + 1} is 0x{byte:02x}") from error

@@ -1,0 +1,230 @@
+"""One line of JSON or of tab-separated columns to a document or a query."""
+
+import json
+import math
+from collections.abc import Mapping
+from typing import Any, NoReturn
+
+from swiftlet.corpora.fields import ID_FIELDS, Fields
+from swiftlet.corpora.identifiers import check_id
+from swiftlet.corpora.lines import LineError, wrong_columns
+from swiftlet.errors import shown
+from swiftlet.text import has_lone_surrogate
+from swiftlet.types import Document, Query
+
+LONGEST_METADATA = 1 << 20
+"""The most characters of a document's metadata, as JSON; each hit of an answer has them."""
+
+_DEEPEST_NESTING = 64
+_QUERY_ID_FIELDS = ("_id", "id", "query_id")
+_JSON_TYPES = {type(None): "null", bool: "a boolean", int: "a number", float: "a number"}
+_JSON_TYPES |= {str: "a string", list: "an array", dict: "an object"}
+
+
+def document_from_json(line: str, fields: Fields | None = None) -> Document:
+    """A document from a JSON object with these fields, or with those of `document_from_fields`.
+
+    :raises LineError: When the line is no such object.
+    """
+    record = _object(line)
+    document = document_from_fields(record if fields is None else fields.of(record))
+    if len(line) > LONGEST_METADATA:
+        check_length(document.metadata)
+    return document
+
+
+def document_from_fields(record: dict[str, Any]) -> Document:
+    """A document from an id, "text" and optionally "title" and "metadata"; empties `record`.
+
+    The id is the first existing field of "_id", "id" and "document_id". All further fields become
+    metadata; if "metadata" has the same name, its value is kept. A blank "text" is accepted if
+    there is a title: then the title alone is the document.
+
+    :raises LineError: When a field is missing or of another type.
+    """
+    document_id = _pop_id(record, ID_FIELDS, "document id")
+    metadata = record.pop("metadata", None)
+    if metadata is None:
+        metadata = {}
+    if not isinstance(metadata, Mapping):
+        raise LineError(f'"metadata" is {_type_name(metadata)}, not an object')
+    title = record.pop("title", None)
+    text = _pop_text(record)
+    return _document(document_id, "" if title is None else title, text, {**record, **metadata})
+
+
+def query_from_json(line: str) -> Query:
+    """A query from a JSON object with an id ("_id", "id" or "query_id") and "text".
+
+    :raises LineError: When the line is no such object.
+    """
+    record = _object(line)
+    query_id = _pop_id(record, _QUERY_ID_FIELDS, "query id")
+    return query(query_id, _pop_text(record))
+
+
+def query_text_from_json(line: str) -> str:
+    """The text of a query from a JSON object with "text" or "query"; it needs no id.
+
+    :raises LineError: When the line is no such object.
+    """
+    record = _object(line)
+    if "text" not in record and "query" in record:
+        record["text"] = record.pop("query")
+    return query("without an id", _pop_text(record)).text
+
+
+class DocumentColumns:
+    """Reads MS MARCO's tab-separated passages (pid, text) or documents (docid, url, title, body).
+
+    The first good line of a file determines which of the two it has.
+    """
+
+    def __init__(self) -> None:
+        self._expected: tuple[int, ...] = (2, 4)
+
+    def __call__(self, line: str) -> Document:
+        """The document of one line; a url becomes metadata.
+
+        :raises LineError: When it has another number of columns, or one that is no id or no text.
+        """
+        columns = line.split("\t")
+        if len(columns) not in self._expected:
+            raise wrong_columns(len(columns), " or ".join(map(str, self._expected)))
+        document_id = check_id(columns[0], "document id")
+        if len(columns) == 2:
+            document = _document(document_id, "", columns[1], {})
+        else:
+            _, url, title, body = columns
+            document = _document(document_id, title, body, {"url": url})
+        self._expected = (len(columns),)
+        return document
+
+
+def query_from_columns(line: str) -> Query:
+    """A query from two tab-separated columns, id and text.
+
+    :raises LineError: When there are not two columns, or one is no id or no text.
+    """
+    columns = line.split("\t")
+    if len(columns) != 2:
+        raise wrong_columns(len(columns), "2")
+    return query(check_id(columns[0], "query id"), columns[1])
+
+
+def query(query_id: str, text: str) -> Query:
+    """A query with a text that can be searched.
+
+    :raises LineError: When the text is blank or holds a NUL character, which no searcher accepts.
+    """
+    if not text or text.isspace():
+        raise LineError(f"the query {shown(query_id)} has no text")
+    if "\0" in text:
+        raise LineError(f"the query {shown(query_id)} holds a NUL character")
+    return Query(query_id, text)
+
+
+def _document(document_id: str, title: object, text: str, metadata: dict[str, Any]) -> Document:
+    if not isinstance(title, str):
+        raise LineError(f'"title" is {_type_name(title)}, not a string')
+    title = title if title.strip() else ""
+    if not title and not text.strip():
+        raise LineError(f"the document {shown(document_id)} has neither text nor title")
+    return Document(document_id, text, title, metadata)
+
+
+def _pop_id(record: dict[str, Any], fields: tuple[str, ...], name: str) -> str:
+    for field in fields:
+        if field in record:
+            return check_id(record.pop(field), name)
+    raise LineError(f"there is no {name}: none of the fields {', '.join(fields)}")
+
+
+def _pop_text(record: dict[str, Any]) -> str:
+    if "text" not in record:
+        others = f"; besides the id there are {shown(sorted(record))}" if record else ""
+        raise LineError(f'there is no "text"{others}')
+    text = record.pop("text")
+    if not isinstance(text, str):
+        raise LineError(f'"text" is {_type_name(text)}, not a string')
+    return text
+
+
+def _object(line: str) -> dict[str, Any]:
+    try:
+        record = FINITE_JSON.decode(line)
+    except json.JSONDecodeError as error:
+        raise LineError(f"not valid JSON: {error.msg} at column {error.colno}") from error
+    except RecursionError as error:
+        raise _too_deep() from error
+    except ValueError as error:
+        raise LineError(f"not valid JSON: {error}") from error
+    if not isinstance(record, dict):
+        raise LineError(f"the record is {_type_name(record)}, not a JSON object")
+    # In valid UTF-8, half of a surrogate pair can only come from an escape.
+    if "\\ud" in line or "\\uD" in line:
+        for field, value in record.items():
+            if has_lone_surrogate(json.dumps([field, value], ensure_ascii=False)):
+                raise LineError(f"{shown(field)} holds half of a surrogate pair")
+    if line.count("{") + line.count("[") > _DEEPEST_NESTING:
+        check_nesting(record)
+    return record
+
+
+def check_nesting(value: object) -> None:
+    """Refuse values that are nested so deeply that writing them as JSON may exhaust the stack.
+
+    :raises LineError: When lists and objects are nested more than 64 levels deep.
+    """
+    if _nesting(value) > _DEEPEST_NESTING:
+        raise _too_deep()
+
+
+def _too_deep() -> LineError:
+    return LineError(f"nested more than {_DEEPEST_NESTING} levels deep")
+
+
+def check_length(metadata: Mapping[str, Any]) -> None:
+    """Refuse metadata of more than `LONGEST_METADATA` characters.
+
+    :raises LineError: Names the longest field.
+    """
+    lengths = {name: len(json.dumps(value, ensure_ascii=False)) for name, value in metadata.items()}
+    if (length := sum(lengths.values())) > LONGEST_METADATA:
+        longest = max(lengths, key=lengths.__getitem__)
+        raise LineError(
+            f"the metadata have {length:,} characters as JSON, {lengths[longest]:,} of them in "
+            f"{shown(longest)}; at most {LONGEST_METADATA:,} are expected: leave out what answers "
+            "need not show"
+        )
+
+
+def _type_name(value: object) -> str:
+    return _JSON_TYPES.get(type(value), f"of the type {type(value).__name__}")
+
+
+def _nesting(value: object) -> int:
+    level, values = 0, [value]
+    while values := [item for item in values if isinstance(item, dict | list)]:
+        level += 1
+        values = [
+            inner
+            for item in values
+            for inner in (item.values() if isinstance(item, dict) else item)
+        ]
+    return level
+
+
+def _finite(number: str) -> float:
+    value = float(number)
+    if not math.isfinite(value):
+        raise ValueError(f"the number {shown(number)} is too large")
+    return value
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not a JSON number")
+
+
+FINITE_JSON = json.JSONDecoder(parse_float=_finite, parse_constant=_refuse_constant)
+"""Reads JSON, and refuses NaN, Infinity and numbers that are too large for a float."""

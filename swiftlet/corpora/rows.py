@@ -1,0 +1,206 @@
+"""Corpora, queries and qrels that a program has in memory."""
+
+import operator
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Protocol, TypeGuard, runtime_checkable
+
+from swiftlet.arguments import path_of
+from swiftlet.corpora.collections import read_documents, read_qrels, read_queries
+from swiftlet.corpora.fields import Fields
+from swiftlet.corpora.identifiers import SeenIds, check_id
+from swiftlet.corpora.lines import LineError, SkippableError, SkippedLines, refuse
+from swiftlet.corpora.records import query
+from swiftlet.corpora.row_records import document_from_row
+from swiftlet.errors import CollectionError, InvalidArgumentError, shown
+from swiftlet.types import Document, Qrels, Query
+
+_ROWS_AT_ONCE = 1_000
+_CORPUS, _QUERIES, _QRELS = "the corpus", "the queries", "the qrels"
+
+
+@runtime_checkable
+class DataFrame(Protocol):
+    """The part of a pandas DataFrame that is used here."""
+
+    @property
+    def iloc(self) -> Any:
+        """Rows by number."""
+
+    def notna(self) -> Any:
+        """Which cells hold a value."""
+
+
+@runtime_checkable
+class ArrowTable(Protocol):
+    """The part of an Arrow table or dataset that is used here."""
+
+    def to_batches(self) -> Iterable[Any]:
+        """The rows in record batches."""
+
+
+Row = Mapping[str, Any] | Document
+StrPath = str | os.PathLike[str]
+Corpus = StrPath | Iterable[Row | StrPath] | DataFrame | ArrowTable
+Queries = str | os.PathLike[str] | Mapping[str, str] | Iterable[Query]
+Judgements = str | os.PathLike[str] | Mapping[str, Mapping[str, int]]
+
+
+def documents_of(
+    corpus: Corpus, *, skipped: SkippedLines | None = None, fields: Fields | None = None
+) -> Iterator[Document]:
+    """The documents of paths as in `read_documents`, or of rows in memory, one after the other.
+
+    A row is a `Document`, or a mapping with the fields of a line of JSON: an id ("_id", "id" or
+    "document_id"), "text", optionally "title" and "metadata"; further fields become metadata.
+    Empty cells of a DataFrame or an Arrow table are left out. Dates and times become strings, as
+    in ISO 8601.
+
+    :param skipped: Collects the bad rows or lines, which are then left out.
+    :param fields: As in `read_documents`, for a path.
+    :raises InvalidArgumentError: When `corpus` is none of these.
+    :raises CollectionError: As `read_documents`; the message names the number of the row.
+    """
+    if isinstance(corpus, str | os.PathLike):
+        documents = read_documents(path_of("corpus", corpus), skipped=skipped, fields=fields)
+    elif _are_paths(corpus):
+        paths = [path_of("corpus", each) for each in corpus]
+        documents = read_documents(paths, skipped=skipped, fields=fields)
+    else:
+        documents = _documents(_rows(corpus), skipped)
+    return _with_the_way_out(documents)
+
+
+def _are_paths(corpus: object) -> TypeGuard[Sequence[str | os.PathLike[str]]]:
+    return (
+        isinstance(corpus, list | tuple)
+        and bool(corpus)
+        and all(isinstance(each, str | os.PathLike) for each in corpus)
+    )
+
+
+def queries_of(queries: Queries) -> list[Query]:
+    """The queries of a path as in `read_queries`, of query_id -> text, or of `Query` objects.
+
+    :raises InvalidArgumentError: When `queries` are none of these.
+    :raises CollectionError: When a query has a bad id or no text, or an id comes twice.
+    """
+    if isinstance(queries, str | os.PathLike):
+        return read_queries(path_of("queries", queries))
+    if isinstance(queries, Mapping):
+        queries = [Query(query_id, text) for query_id, text in queries.items()]
+    if isinstance(queries, bytes) or not isinstance(queries, Iterable):
+        raise InvalidArgumentError(
+            f"queries cannot be of the type {type(queries).__name__}: a path, query_id -> text or "
+            "an iterable of Query objects is expected"
+        )
+    found: dict[str, Query] = {}
+    for number, each in enumerate(queries, start=1):
+        try:
+            _add_query(found, each)
+        except LineError as error:
+            raise CollectionError(_QUERIES, f"query {number:,}: {error}") from error
+    return list(found.values())
+
+
+def qrels_of(qrels: Judgements) -> Qrels:
+    """The qrels of a path as in `read_qrels`, or of query_id -> document_id -> grade.
+
+    :raises InvalidArgumentError: When `qrels` are neither.
+    :raises CollectionError: When an id is bad or a grade is not an integer.
+    """
+    if isinstance(qrels, str | os.PathLike):
+        return read_qrels(path_of("qrels", qrels))
+    if not isinstance(qrels, Mapping):
+        raise InvalidArgumentError(
+            f"qrels cannot be of the type {type(qrels).__name__}: a path or query_id -> "
+            "document_id -> grade is expected"
+        )
+    try:
+        return {
+            check_id(query_id, "query id"): {
+                check_id(document_id, "document id"): _grade(grade)
+                for document_id, grade in _grades(query_id, grades).items()
+            }
+            for query_id, grades in qrels.items()
+        }
+    except LineError as error:
+        raise CollectionError(_QRELS, str(error)) from error
+
+
+def _add_query(queries: dict[str, Query], added: object) -> None:
+    if not isinstance(added, Query) or not isinstance(added.text, str):
+        raise LineError(f"{shown(added)} is no Query with a text")
+    if check_id(added.query_id, "query id") in queries:
+        raise LineError(f"the query id {shown(added.query_id)} came before")
+    queries[added.query_id] = query(added.query_id, added.text)
+
+
+def _grades(query_id: str, grades: object) -> Mapping[str, int]:
+    if not isinstance(grades, Mapping):
+        raise LineError(f"the grades of {shown(query_id)} are not document_id -> grade")
+    return grades
+
+
+def _grade(grade: Any) -> int:
+    try:
+        return int(operator.index(grade))
+    except TypeError:
+        raise LineError(f"the grade {shown(grade)} is not an integer") from None
+
+
+def _rows(corpus: Any) -> Iterator[Any]:
+    if isinstance(corpus, DataFrame):
+        return _frame_rows(corpus)
+    if isinstance(corpus, ArrowTable):
+        return (_without_empty(row) for batch in corpus.to_batches() for row in batch.to_pylist())
+    if isinstance(corpus, Mapping | bytes) or not isinstance(corpus, Iterable):
+        raise InvalidArgumentError(
+            f"a corpus cannot be of the type {type(corpus).__name__}: a path, an iterable of dicts "
+            "or Documents, a pandas DataFrame or an Arrow table is expected"
+        )
+    return iter(corpus)
+
+
+def _frame_rows(frame: DataFrame) -> Iterator[dict[str, Any]]:
+    start = 0
+    while len(part := frame.iloc[start : start + _ROWS_AT_ONCE]):
+        for row in part.astype(object).where(part.notna(), None).to_dict("records"):
+            yield _without_empty(row)
+        start += _ROWS_AT_ONCE
+
+
+def _without_empty(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in row.items() if value is not None}
+
+
+def _with_the_way_out(documents: Iterator[Document]) -> Iterator[Document]:
+    try:
+        yield from documents
+    except SkippableError as error:
+        is_missing = re.search('there is no (document id|"text")', error.problem)
+        ways = "; --id-field, --title-field and --text-field name other fields" * bool(is_missing)
+        problem = (
+            f"{error.problem}{ways}; the option --skip-bad-lines (in Python "
+            "skipped=swiftlet.SkippedLines()) leaves it out"
+        )
+        raise CollectionError(error.path, problem, error.line_number) from error
+
+
+def _documents(rows: Iterable[Any], skipped: SkippedLines | None) -> Iterator[Document]:
+    seen = SeenIds()
+    for number, row in enumerate(rows, start=1):
+        try:
+            document = _new_document(row, seen)
+        except LineError as error:
+            refuse(CollectionError(_CORPUS, str(error), number), skipped)
+            continue
+        yield document
+
+
+def _new_document(row: object, seen: SeenIds) -> Document:
+    document = document_from_row(row)
+    if not seen.add(document.document_id):
+        raise LineError(f"the document id {shown(document.document_id)} came before")
+    return document

@@ -1,0 +1,188 @@
+"""Tokenises texts by a tokenizer.json, in the same way for indexing and serving."""
+
+import json
+from collections.abc import Callable, Iterator
+from functools import cached_property
+from pathlib import Path
+
+import tokenizers
+
+from swiftlet.errors import CorruptArtefactError
+from swiftlet.text import normalise, without_surrogates
+
+# Long texts are tokenised block by block: an encoding takes some hundred bytes a token, so a text
+# of 10 MB at once would need gigabytes. If a text is truncated, only its beginning is tokenised.
+_BLOCK_CHARACTERS = 1 << 16
+_CHARACTERS_PER_TOKEN = 16
+# A word with more tokens, such as a gene sequence, is cut after this many.
+_LONGEST_WORD_TOKENS = 32
+# The ids of up to this many words are kept, which takes 8 MB: a query of words that came before is
+# tokenised in 3 microseconds instead of 26 (docs/results/tokenising.md).
+_MOST_WORDS = 1 << 15
+_LONGEST_KEPT_WORD = 48
+
+
+class Tokenizer:
+    """A tokenizer with the truncation and special tokens of its file. Thread-safe."""
+
+    def __init__(self, tokenizer: tokenizers.Tokenizer) -> None:
+        truncation = tokenizer.truncation
+        if truncation is None:
+            raise ValueError("the tokenizer has no truncation")
+        self.max_tokens: int = truncation["max_length"]
+        self.num_special_tokens: int = tokenizer.num_special_tokens_to_add(is_pair=False)
+        tokenizer.no_padding()
+        self._truncating = tokenizer
+        self._whole = tokenizers.Tokenizer.from_str(tokenizer.to_str())
+        self._whole.no_truncation()
+        self._splits_at_spaces = _splits_at_spaces(tokenizer)
+        self._clean = cleaning_for(tokenizer)
+        self._has_blanks = self._clean is not normalise
+        self._ids_of_words: dict[str, list[int]] = {}
+        whole = self._whole.encode("a")
+        inner = [n for n, special in enumerate(whole.special_tokens_mask) if not special]
+        self._before: list[int] = whole.ids[: inner[0]]
+        self._after: list[int] = whole.ids[inner[-1] + 1 :]
+
+    @cached_property
+    def last_id(self) -> int:
+        """The largest token id of the vocabulary, without tokens that were added to it."""
+        last: int = max(self._whole.get_vocab(with_added_tokens=False).values())
+        return last
+
+    @cached_property
+    def unknown_id(self) -> int | None:
+        """The token id that stands for unknown words and characters, if there is one."""
+        token = json.loads(self._whole.to_str())["model"].get("unk_token")
+        found: int | None = None if token is None else self._whole.token_to_id(token)
+        return found
+
+    @classmethod
+    def load(cls, path: Path) -> "Tokenizer":
+        """Read a tokenizer.json.
+
+        :raises CorruptArtefactError: When the file is no tokenizer, or one without truncation.
+        """
+        try:
+            return cls(tokenizers.Tokenizer.from_file(str(path)))
+        except Exception as error:  # the library raises no subclass
+            raise CorruptArtefactError(f"{path} is not a usable tokenizer: {error}") from error
+
+    def encode(self, text: str) -> list[int]:
+        """Token ids of one text, special tokens included, (at most max_tokens,)."""
+        characters = _CHARACTERS_PER_TOKEN * self.max_tokens
+        if self._splits_at_spaces and len(text) <= characters:
+            return self._encode_words(normalise(text).strip())
+        while True:
+            end = _block_end(text, 0, len(text), characters)
+            part = text if end == len(text) else text[:end]
+            encoding = self._truncating.encode(self._clean(part).strip())
+            # With an overflow, the text further on cannot change the tokens that are kept.
+            if end == len(text) or encoding.overflowing:
+                ids: list[int] = encoding.ids
+                return ids
+            characters *= 4
+
+    def _encode_words(self, text: str) -> list[int]:
+        """Token ids of a text, word by word."""
+        ids, known = self._before.copy(), self._ids_of_words
+        for word in text.split(" "):
+            found = known.get(word)
+            if found is None:
+                encoding = self._whole.encode(word, add_special_tokens=False)
+                found = encoding.ids
+                if len(word) <= _LONGEST_KEPT_WORD:
+                    if len(known) >= _MOST_WORDS:
+                        known.clear()
+                    known[word] = found
+            ids += found
+        del ids[self.max_tokens - len(self._after) :]
+        return ids + self._after
+
+    def pieces(self, text: str) -> Iterator[int]:
+        """The token ids of the whole text, without special tokens, block by block."""
+        start = 0
+        while start < len(text):
+            end = _block_end(text, start, len(text), _BLOCK_CHARACTERS)
+            block = self._clean(text[start:end]).strip()
+            yield from self._whole.encode(block, add_special_tokens=False).ids
+            start = end
+
+    def to_json(self) -> str:
+        """The tokenizer as a tokenizer.json."""
+        content: str = self._truncating.to_str()
+        return content
+
+    def count(self, text: str) -> int:
+        """How many tokens the whole text has, without special tokens."""
+        return sum(tokens for _, _, tokens in self.words(text, 0, len(text)))
+
+    def words(self, text: str, start: int, end: int) -> Iterator[tuple[int, int, int]]:
+        """The words of `text[start:end]`, each as (start, end, number of tokens).
+
+        Passages are cut between words, since a piece of a word gives other tokens. A character
+        without a token, such as an accent that the tokenizer drops, belongs to the word before it.
+        So do tokens of white space, but not to its span. Positions are those of `text`.
+        """
+        while start < end:
+            block_start, start = start, _block_end(text, start, end, _BLOCK_CHARACTERS)
+            block = self._clean(text[block_start:start])
+            encoding = self._whole.encode(block, add_special_tokens=False)
+            word_start = word_end = tokens = 0
+            word: int | None = None
+            for (token_start, token_end), token_word in zip(
+                encoding.offsets, encoding.word_ids, strict=True
+            ):
+                if self._has_blanks:
+                    if not (read := block[token_start:token_end].lstrip()):
+                        tokens += bool(tokens)
+                        continue
+                    token_start = token_end - len(read)  # noqa: PLW2901 - some begin with a space
+                same_word = token_word is not None and token_word == word
+                if tokens and (not same_word or tokens >= _LONGEST_WORD_TOKENS):
+                    word_end = _word_end(block, word_end, token_start)
+                    yield block_start + word_start, block_start + word_end, tokens
+                    tokens = 0
+                if not tokens:
+                    word_start, word = token_start, token_word
+                word_end = token_end
+                tokens += 1
+            if tokens:
+                word_end = _word_end(block, word_end, len(block))
+                yield block_start + word_start, block_start + word_end, tokens
+
+
+def cleaning_for(tokenizer: tokenizers.Tokenizer) -> Callable[[str], str]:
+    """What is done with a text before this tokenizer reads it.
+
+    BERT's tokenizer has no tokens for white space; others have one for the end of a line.
+    """
+    normalizer = json.loads(tokenizer.to_str())["normalizer"] or {}
+    return normalise if normalizer.get("type") == "BertNormalizer" else without_surrogates
+
+
+def _splits_at_spaces(tokenizer: tokenizers.Tokenizer) -> bool:
+    """Whether words that spaces separate can be tokenised one by one, as by BERT's tokenizer."""
+    content = json.loads(tokenizer.to_str())
+    parts = [(content[part] or {}).get("type") for part in ("normalizer", "pre_tokenizer", "model")]
+    return (
+        parts == ["BertNormalizer", "BertPreTokenizer", "WordPiece"]
+        and content["truncation"]["direction"] == "Right"
+        and not any(" " in token["content"] for token in content["added_tokens"])
+    )
+
+
+def _word_end(block: str, word_end: int, next_start: int) -> int:
+    """The end of a word: its tokens end at `word_end`, the next word starts at `next_start`."""
+    places = range(word_end, next_start)
+    return next((place for place in places if block[place].isspace()), max(word_end, next_start))
+
+
+def _block_end(text: str, start: int, end: int, characters: int) -> int:
+    """The end of a block of at most `characters` characters: at white space if there is any."""
+    if end - start <= characters:
+        return end
+    for position in range(start + characters, start + characters // 2, -1):
+        if text[position - 1].isspace():
+            return position
+    return start + characters

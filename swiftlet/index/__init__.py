@@ -1,0 +1,1 @@
+"""An index: its formats, each in a room of its own; above them building and changing."""

@@ -1,0 +1,156 @@
+"""Shards: parts of a corpus that were encoded by several machines, put together to one index."""
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import zip_longest
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from swiftlet.arguments import path_of
+from swiftlet.errors import ArtefactError, InvalidArgumentError
+from swiftlet.index.building.encoded import EncodedCorpus
+from swiftlet.index.directory import DOCUMENTS_FILE
+from swiftlet.index.documents.split import SplitDocument, stored_documents
+from swiftlet.index.documents.store import connect_read_only
+from swiftlet.manifest import FILE_NAME as MANIFEST_FILE
+from swiftlet.manifest import Manifest, load_manifest, read_manifest
+from swiftlet.types import Embeddings
+
+KIND = "shard"
+EMBEDDINGS_FILE = "embeddings.npy"
+_BLOCK_ROWS = 65_536
+# What all shards of an index have in common, and how a message calls it.
+_SHARED = {
+    "encoder_fingerprint": "encoders",
+    "precision": "precisions",
+    "splitting": "ways to split documents",
+    "corpus": "corpora",
+    "of": "numbers of shards",
+}
+_OF_SHARD = {"number", "of", "corpus", "num_documents", "num_passages"}
+
+
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """The `number`th of so many shards, from 1: the documents at `number` - 1, + `of`, + 2 `of` …
+
+    :raises InvalidArgumentError: When there is no such shard.
+    """
+
+    number: int
+    of: int
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.number <= self.of:
+            raise InvalidArgumentError(
+                f"there is no shard {self}: name one of 1/{self.of} to {self.of}/{self.of}"
+                if self.of > 0
+                else f"there is no shard {self}: name one such as 2/8, the second of eight"
+            )
+
+    def __str__(self) -> str:
+        return f"{self.number}/{self.of}"
+
+    def has(self, place: int) -> bool:
+        """Whether it has the document at `place` of the corpus, from 0."""
+        return place % self.of == self.number - 1
+
+
+class Shards(EncodedCorpus):
+    """All shards of a corpus, which `swiftlet.build` takes as a corpus."""
+
+    name = "the shards"
+
+    def __init__(self, directories: Sequence[str | os.PathLike[str]]) -> None:
+        """Open shards, or folders of shards, after every file is verified.
+
+        :raises InvalidArgumentError: When there are none, one is missing or there twice, or they
+            are not of one corpus, encoder and splitting.
+        :raises ArtefactError: When a shard is damaged.
+        """
+        found: dict[int, tuple[Path, Manifest]] = {}
+        for place in _places([path_of("directories", each) for each in directories]):
+            manifest = load_manifest(place, KIND)
+            first_place, first = next(iter(found.values()), (place, manifest))
+            for field, name in _SHARED.items():
+                if manifest.details[field] != first.details[field]:
+                    raise InvalidArgumentError(
+                        f"{first_place} and {place} are of different {name}: name shards that were "
+                        "encoded alike"
+                    )
+            number = manifest.details["number"]
+            if number in found:
+                raise InvalidArgumentError(
+                    f"{found[number][0]} and {place} are the same shard: leave one of them out"
+                )
+            found[number] = place, manifest
+        ordered = [found[number] for number in sorted(found)]
+        details, of = ordered[0][1].details, ordered[0][1].details["of"]
+        if missing := [f"{n}" for n in range(1, of + 1) if n not in found]:
+            raise InvalidArgumentError(
+                f"of {of} shards, number {', '.join(missing)} "
+                f"{'is' if len(missing) == 1 else 'are'} missing: encode or name them, too"
+            )
+        self.details = {name: value for name, value in details.items() if name not in _OF_SHARD}
+        first = ordered[0][1]
+        self.dim, self.embedding_space = first.dim, first.embedding_space
+        self.num_passages = sum(shard.details["num_passages"] for _, shard in ordered)
+        self.identity = " ".join(shard.short_fingerprint for _, shard in ordered)
+        self._places = [place for place, _ in ordered]
+
+    def documents(self) -> Iterator[SplitDocument]:
+        """As `EncodedCorpus.documents`, in the order of the corpus."""
+        stores = [stored_documents(place / DOCUMENTS_FILE) for place in self._places]
+        for documents in zip_longest(*stores):
+            yield from filter(None, documents)
+
+    def embeddings(self) -> Iterator[Embeddings]:
+        """As `EncodedCorpus.embeddings`."""
+        sources = [np.load(place / EMBEDDINGS_FILE, mmap_mode="r") for place in self._places]
+        numbers = [_documents_of_passages(place / DOCUMENTS_FILE) for place in self._places]
+        places = [own * len(sources) + shard for shard, own in enumerate(numbers)]
+        order = np.argsort(np.concatenate(places), kind="stable")
+        shards = np.repeat(np.arange(len(sources)), [len(own) for own in numbers])
+        rows = np.concatenate([np.arange(len(own)) for own in numbers])
+        for start in range(0, len(order), _BLOCK_ROWS):
+            taken = order[start : start + _BLOCK_ROWS]
+            block = np.empty((len(taken), sources[0].shape[1]), dtype=np.float32)
+            for shard, source in enumerate(sources):
+                chosen = shards[taken] == shard
+                block[chosen] = source[rows[taken][chosen]]
+            yield block
+
+
+def _places(directories: Sequence[Path]) -> list[Path]:
+    """The shards among the given directories, and in them."""
+    places: list[Path] = []
+    for directory in directories:
+        if (directory / MANIFEST_FILE).is_file():
+            places.append(directory)
+        elif directory.is_dir():
+            within = [path.parent for path in sorted(directory.glob(f"*/{MANIFEST_FILE}"))]
+            places += [path for path in within if _is_shard(path)]
+    if not places:
+        named = ", ".join(map(str, directories)) or "no folder"
+        raise InvalidArgumentError(f"there is no shard in {named}: `swiftlet encode` writes them")
+    return places
+
+
+def _is_shard(place: Path) -> bool:
+    try:
+        return read_manifest(place).kind == KIND
+    except ArtefactError:
+        return True  # its errors are told when it is opened
+
+
+def _documents_of_passages(store: Path) -> np.ndarray[Any, np.dtype[np.int64]]:
+    """The place of each passage's document in the store."""
+    connection = connect_read_only(store)
+    try:
+        found = connection.execute("SELECT document FROM passages ORDER BY passage")
+        return np.fromiter((number for (number,) in found), dtype=np.int64)
+    finally:
+        connection.close()

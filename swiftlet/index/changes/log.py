@@ -1,0 +1,217 @@
+"""The changes of an index since its base was built: a SQLite file in the index directory.
+
+A writer appends to it; any number of processes read it meanwhile. Without the file there are no
+changes. Each change has the next number, and replaces or deletes one document.
+"""
+
+import json
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from swiftlet.errors import CorruptIndexError, StorageError
+from swiftlet.manifest import Manifest
+from swiftlet.types import Document, Embeddings, Span
+
+CHANGES_FILE = "changes.sqlite"
+
+FIRST_CHANGE = "change"
+"""The detail of a manifest with the number of the last change that the base contains."""
+
+FORMAT = 1
+"""The format of the file; docs/artefacts.md describes it."""
+
+_NEWEST = "change IN (SELECT max(change) FROM changes WHERE change <= ? GROUP BY document_id)"
+
+Row = tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One document as it is after a change; `document` is None where it is deleted.
+
+    `passages` are the spans of its passages, `embeddings` (n, dim) theirs.
+    """
+
+    number: int
+    document_id: str
+    document: Document | None
+    passages: tuple[Span, ...]
+    embeddings: Embeddings
+    checksum: bytes = field(default=b"", compare=False)
+    """That of its row, when it was read."""
+
+
+class Changes:
+    """Reads the changes of one base; from one thread at a time."""
+
+    def __init__(self, directory: Path, manifest: Manifest) -> None:
+        """Nothing is opened before the first read; the index may not have changes yet."""
+        self.path = directory / CHANGES_FILE
+        self.first: int = manifest.details.get(FIRST_CHANGE, 0)
+        self._width = manifest.width
+        self._content = manifest.content
+        self._connection: sqlite3.Connection | None = None
+        self._version = -1
+
+    def after(self, number: int) -> Iterator[Change]:
+        """The changes after the one with this number, in order.
+
+        :raises CorruptIndexError: When the file is damaged, or belongs to another base.
+        :raises StorageError: When the file cannot be opened.
+        """
+        for expected, change in enumerate(self._select("change > ?", number), start=number + 1):
+            if change.number != expected:
+                raise CorruptIndexError(f"{self.path} is damaged: it lacks change {expected}")
+            yield change
+
+    def newest(self, last: int) -> Iterator[Change]:
+        """The last change of each document, of those up to `last`, in order; errors as `after`."""
+        return self._select(_NEWEST, last)
+
+    def count(self) -> int:
+        """The number of changes, each of which is read and verified; errors as `after`."""
+        return sum(1 for _ in self.after(self.first))
+
+    def last(self) -> int:
+        """The number of the last change; that of the base if there is none. Errors as `after`."""
+        connection = self._opened()
+        if connection is None:
+            return self.first
+        with self._errors():
+            (last,) = connection.execute("SELECT max(change) FROM changes").fetchone()
+        return self.first if last is None else int(last)
+
+    def is_newer(self) -> bool:
+        """Whether the file has been written to since the last call; the first call says yes."""
+        connection = self._opened()
+        if connection is None:
+            return False
+        with self._errors():
+            (version,) = connection.execute("PRAGMA data_version").fetchone()
+        before, self._version = self._version, int(version)
+        return before != self._version
+
+    def close(self) -> None:
+        """Close the file, if it is open."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection, self._version = None, -1
+
+    def _select(self, condition: str, number: int) -> Iterator[Change]:
+        connection = self._opened()
+        if connection is None:
+            return
+        with self._errors():
+            rows = connection.execute(
+                f"SELECT * FROM changes WHERE {condition} ORDER BY change",  # noqa: S608
+                (number,),
+            )
+            for row in rows:
+                yield self._change(row)
+
+    def _opened(self) -> sqlite3.Connection | None:
+        """The open file, or None when there is none; a writer makes it with its base."""
+        if self._connection is not None:
+            return self._connection
+        if not self.path.exists():
+            return None
+        with self._errors():
+            connection = connect_changes(self.path)
+            check_base(connection, self.path, self._content)
+        self._connection = connection
+        return connection
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.DatabaseError as error:
+            raise CorruptIndexError(f"{self.path} is damaged: {error}") from error
+
+    def _change(self, row: Row) -> Change:
+        number, document_id, found, *content = row
+        if found != checksum(self._content, number, document_id, *content):
+            raise CorruptIndexError(
+                f"{self.path} has been altered: change {number} does not match its checksum"
+            )
+        passages, title, metadata, sections, embeddings, text = content
+        if passages is None:
+            empty = np.empty((0, self._width), dtype=np.float32)
+            return Change(number, document_id, None, (), empty, found)
+        document = Document(document_id, text, title, json.loads(metadata), json.loads(sections))
+        rows = np.frombuffer(embeddings, dtype="<f4").reshape(-1, self._width)
+        return Change(number, document_id, document, _spans(passages), rows, found)
+
+
+def checksum(*values: int | str | bytes | None) -> bytes:
+    """A hash of all values of a change, and of the content of its base."""
+    digest = sha256()
+    for value in values:
+        content = value if isinstance(value, bytes) else repr(value).encode(errors="replace")
+        digest.update(len(content).to_bytes(8, "big"))
+        digest.update(content)
+    return digest.digest()
+
+
+def check_base(connection: sqlite3.Connection, path: Path, content: str) -> None:
+    """Refuse the changes of another base.
+
+    :raises CorruptIndexError: When the file belongs to another base, or is of a newer format.
+    """
+    try:
+        ((found, version),) = connection.execute("SELECT * FROM base").fetchall()
+    except ValueError:
+        found = version = None
+    if not isinstance(found, str) or not isinstance(version, int):
+        raise CorruptIndexError(f"{path} is damaged: it does not name its base")
+    if version != FORMAT:
+        raise CorruptIndexError(
+            f"{path} has the format {version}, but this Swiftlet reads {FORMAT}: upgrade Swiftlet"
+        )
+    if found != content:
+        raise CorruptIndexError(
+            f"{path} belongs to another index: copy an index directory as a whole, or use "
+            "swiftlet snapshot"
+        )
+
+
+def is_read_only(error: sqlite3.Error) -> bool:
+    """Whether SQLite could not write a file that it needs, or was not permitted to."""
+    return error.sqlite_errorcode & 0xFF in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY)
+
+
+def connect_changes(path: Path) -> sqlite3.Connection:
+    """A reading connection that sees everything committed, also on read-only storage."""
+    uri = f"{path.absolute().as_uri()}?mode=ro"
+    connection = _connect(uri)
+    try:
+        connection.execute("SELECT 1 FROM sqlite_master")
+    except sqlite3.OperationalError as error:
+        connection.close()
+        if not is_read_only(error):
+            raise
+    else:
+        return connection
+    # SQLite cannot make the file beside it that readers and a writer share.
+    log = path.with_name(f"{path.name}-wal")
+    if log.exists() and log.stat().st_size:
+        raise StorageError(
+            f"{path} cannot be read on read-only storage, because its last writer did not end: "
+            "search the index once where it can be written"
+        )
+    return _connect(f"{uri}&immutable=1")
+
+
+def _connect(uri: str) -> sqlite3.Connection:
+    return sqlite3.connect(uri, uri=True, check_same_thread=False, isolation_level=None)
+
+
+def _spans(text: str) -> tuple[Span, ...]:
+    return tuple((start, end) for start, end in json.loads(text))

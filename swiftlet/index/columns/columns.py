@@ -1,0 +1,239 @@
+"""The metadata of documents by value: which documents have it."""
+
+import struct
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from hashlib import sha256
+from pathlib import Path
+from re import compile as pattern
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from swiftlet.errors import CorruptIndexError
+
+COLUMNS_FOLDER = "columns"
+"""The folder of the columns in an index directory."""
+
+COLUMN_FILES = ("documents.npy", "document_ends.npy", "keys.npy", "key_ends.npy")
+
+LONGEST_KEY = 256
+"""The bytes of a text in UTF-8 that its key has; the key of a longer text ends with a hash."""
+
+Value = str | float | bool
+"""A value of the metadata."""
+
+_DATE = pattern(r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d([.,]\d{1,9})?)?(Z|[+-]\d\d(:?\d\d)?)?)?")
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_LAST_DAY = datetime(9999, 12, 31, tzinfo=UTC)
+_END_OF_TIME = datetime.max.replace(tzinfo=UTC)
+_SIGN = 1 << 63
+_ALL = 2 * _SIGN - 1
+
+
+class KeyRange(NamedTuple):
+    """The keys from `first` up to `end`, which does not belong to it."""
+
+    first: bytes
+    end: bytes
+
+
+def one_key(key: bytes) -> KeyRange:
+    """The range of one key."""
+    return KeyRange(key, key + b"\0")
+
+
+def keys_with(prefix: bytes) -> KeyRange:
+    """The keys that begin with a prefix."""
+    return KeyRange(prefix, prefix[:-1] + bytes([prefix[-1] + 1]))
+
+
+def field_keys(path: str, kind: bytes = b"") -> KeyRange:
+    """The keys of all values of a field, or of those of one kind: n, s, b or d."""
+    return keys_with(_field(path) + kind)
+
+
+def number_key(path: str, value: float) -> bytes:
+    """The key of a number; keys are ordered as the numbers are."""
+    (bits,) = struct.unpack(">Q", struct.pack(">d", _float(value) + 0.0))  # -0.0 + 0.0 is 0.0
+    return _field(path) + b"n" + struct.pack(">Q", _ALL ^ bits if bits & _SIGN else _SIGN | bits)
+
+
+def boolean_key(path: str, value: bool) -> bytes:
+    """The key of true or false."""
+    return _field(path) + b"b" + bytes([value])
+
+
+def date_key(path: str, value: datetime) -> bytes:
+    """The key of a point in time; keys are ordered by time."""
+    microseconds = (value - _EPOCH) // timedelta(microseconds=1)
+    return _field(path) + b"d" + (microseconds + _SIGN).to_bytes(8)
+
+
+def text_key(path: str, value: str) -> bytes:
+    """The key of a text; texts up to `LONGEST_KEY` are ordered by their characters."""
+    content = value.encode(errors="replace")
+    if len(content) > LONGEST_KEY:
+        content = content[:LONGEST_KEY] + sha256(content).digest()
+    return _field(path) + b"s" + content
+
+
+def parse_date(text: str) -> tuple[datetime, datetime] | None:
+    """The first moment of an ISO date or time, and the first after it; None if it is neither.
+
+    Without a time zone, it is in UTC.
+    """
+    if not _DATE.fullmatch(text):
+        return None
+    try:
+        first = datetime.fromisoformat(text)
+        first = (first if first.tzinfo else first.replace(tzinfo=UTC)).astimezone(UTC)
+        whole = timedelta(days=1) if len(text) == len("2020-01-01") else timedelta(microseconds=1)
+    except (ValueError, OverflowError):  # 31 February, or before the year 1
+        return None
+    return first, first + whole if first < _LAST_DAY else _END_OF_TIME
+
+
+def keys_of(metadata: Mapping[str, Any]) -> set[bytes]:
+    """The keys of all values in the metadata of a document.
+
+    A field of a nested object is named by its path, "author.name"; a list has all of its elements.
+    A text that is a date has a second key.
+    """
+    keys = set()
+    remaining = list(metadata.items())
+    while remaining:
+        path, value = remaining.pop()
+        if isinstance(value, Mapping):
+            remaining += [(f"{path}.{name}", inner) for name, inner in value.items()]
+        elif isinstance(value, Sequence) and not isinstance(value, str | bytes):
+            remaining += [(path, inner) for inner in value]
+        elif isinstance(value, bool):
+            keys.add(boolean_key(path, value))
+        elif isinstance(value, int | float):
+            keys.add(number_key(path, value))
+        elif isinstance(value, str):
+            keys.add(text_key(path, value))
+            if moments := parse_date(value):
+                keys.add(date_key(path, moments[0]))
+    return keys
+
+
+class Columns:
+    """The documents that have each value, by keys in ascending order. Thread-safe."""
+
+    def __init__(
+        self,
+        documents: NDArray[np.int32],
+        document_ends: NDArray[np.int64],
+        keys: NDArray[np.uint8],
+        key_ends: NDArray[np.int64],
+    ) -> None:
+        """Documents (e,) and keys (bytes,), each joined; the ends (k + 1,) begin with 0."""
+        self._documents, self._document_ends = documents, document_ends
+        self._keys, self._key_ends = keys, key_ends
+
+    @classmethod
+    def open(cls, folder: Path) -> "Columns":
+        """Map the files of `folder` into memory.
+
+        :raises CorruptIndexError: When they cannot be read.
+        """
+        try:
+            # Plain arrays: their elements are read several times as fast as those of memory maps.
+            arrays = [
+                np.asarray(np.load(folder / name, mmap_mode="r", allow_pickle=False))
+                for name in COLUMN_FILES
+            ]
+        except (OSError, ValueError) as error:
+            raise CorruptIndexError(f"{folder} has no columns: {error}") from error
+        return cls(*arrays)
+
+    @classmethod
+    def of(cls, metadata: Iterable[Mapping[str, Any]]) -> "Columns":
+        """The columns of documents in memory, in the order of their numbers."""
+        documents = defaultdict(list)
+        for number, each in enumerate(metadata):
+            for key in keys_of(each):
+                documents[key].append(number)
+        keys = sorted(documents)
+        return cls(
+            np.array([number for key in keys for number in documents[key]], np.int32),
+            np.cumsum([0, *(len(documents[key]) for key in keys)]),
+            np.frombuffer(b"".join(keys), np.uint8),
+            np.cumsum([0, *map(len, keys)]),
+        )
+
+    def __len__(self) -> int:
+        """The number of keys."""
+        return len(self._key_ends) - 1
+
+    def __getitem__(self, code: int) -> bytes:
+        """The key with this code, its rank in ascending order."""
+        return self._keys[self._key_ends[code] : self._key_ends[code + 1]].tobytes()
+
+    def codes(self, keys: KeyRange) -> range:
+        """The codes of the keys in a range."""
+        return range(bisect_left(self, keys.first), bisect_left(self, keys.end))
+
+    def documents(self, codes: range) -> NDArray[np.int32]:
+        """The documents with one of the `codes`, for each code in ascending order."""
+        return self._documents[self._document_ends[codes.start] : self._document_ends[codes.stop]]
+
+    def counts(self, codes: range, mask: NDArray[np.bool] | None = None) -> NDArray[np.int64]:
+        """The number of documents with each of the `codes`, or of those that are in the `mask`."""
+        ends = self._document_ends[codes.start : codes.stop + 1]
+        if mask is None:
+            return np.diff(ends)
+        found = np.concatenate(([0], np.cumsum(mask[self.documents(codes)])))
+        counts: NDArray[np.int64] = np.diff(found[ends - ends[0]])
+        return counts
+
+    def codes_of_documents(self, num_documents: int) -> Callable[[int], list[int]]:
+        """A function that gives the codes of a document."""
+        order = np.argsort(self._documents, kind="stable")
+        counts = np.bincount(self._documents, minlength=num_documents)
+        ends = np.concatenate(([0], np.cumsum(counts)))
+        codes = np.repeat(np.arange(len(self)), np.diff(self._document_ends))[order]
+        return lambda document: codes[ends[document] : ends[document + 1]].tolist()
+
+    def fields(self) -> Iterator[str]:
+        """The names of all fields, in order."""
+        code = 0
+        while code < len(self):
+            name = field_of(self[code])
+            yield name
+            code = self.codes(field_keys(name)).stop
+
+
+def field_of(key: bytes) -> str:
+    """The name of a key's field."""
+    return key[: key.index(b"\0")].decode()
+
+
+def value_of(key: bytes) -> Value | None:
+    """The value of a key that is no date; None for a text over `LONGEST_KEY`."""
+    start = key.index(b"\0") + 1
+    kind, content = key[start : start + 1], key[start + 1 :]
+    if kind == b"b":
+        return content == b"\1"
+    if kind == b"n":
+        bits = int.from_bytes(content)
+        bits = _SIGN ^ bits if bits & _SIGN else _ALL ^ bits
+        (value,) = struct.unpack(">d", bits.to_bytes(8))
+        return int(value) if value.is_integer() else value
+    return content.decode() if len(content) <= LONGEST_KEY else None
+
+
+def _field(path: str) -> bytes:
+    return path.encode(errors="replace").replace(b"\0", b"?") + b"\0"
+
+
+def _float(value: float) -> float:
+    try:
+        return float(value)
+    except OverflowError:  # an integer of hundreds of digits
+        return float("inf") if value > 0 else float("-inf")

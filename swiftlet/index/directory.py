@@ -1,0 +1,185 @@
+"""An open index directory, which follows the changes and merges of a writer."""
+
+import sys
+import weakref
+from collections.abc import Iterator
+from contextlib import closing
+from hashlib import sha256
+from pathlib import Path
+
+import numpy as np
+
+from swiftlet.encoders.encoder import Encoder
+from swiftlet.errors import ArtefactError, CorruptIndexError
+from swiftlet.index.changes.delta import Delta
+from swiftlet.index.changes.log import Change, Changes
+from swiftlet.index.columns.columns import COLUMNS_FOLDER, Columns
+from swiftlet.index.documents.store import DocumentStore
+from swiftlet.index.lexical.index import LEXICAL_FOLDER, LexicalIndex
+from swiftlet.index.parts import BaseParts, SearchParts
+from swiftlet.index.vectors import open_index
+from swiftlet.manifest import FILE_NAME, Manifest, load_manifest, read_manifest
+from swiftlet.types import Document
+
+DOCUMENTS_FILE = "documents.sqlite"
+PASSAGE_TO_DOCUMENT_FILE = "passage_to_document.npy"
+
+_HISTORY_CHARACTERS = 8
+
+
+def documents(directory: Path) -> Iterator[Document]:
+    """The documents of an index with its changes, one after the other.
+
+    :raises ManifestError: When it is no index, or of a newer format.
+    :raises CorruptArtefactError: When a file has been altered.
+    """
+    manifest = load_manifest(directory, "index")
+    with (
+        closing(Changes(directory, manifest)) as changes,
+        closing(DocumentStore(directory / DOCUMENTS_FILE)) as store,
+    ):
+        changed = {each.document_id: each.document for each in changes.newest(sys.maxsize)}
+        for document_id in store.document_ids():
+            if document_id not in changed:
+                yield store.document(document_id)
+        yield from (document for document in changed.values() if document is not None)
+
+
+class IndexDirectory:
+    """The parts of an index directory as it is now; `refresh` follows it. Not thread-safe."""
+
+    keeps_state = True
+    seconds_between_looks = 0.25
+    manifest: Manifest
+    base: BaseParts
+    parts: SearchParts
+    change: int
+    _changes: Changes
+
+    def __init__(self, path: Path, encoder: Encoder, *, readers: int = 1) -> None:
+        """Open the directory for `readers` threads; verifies every file.
+
+        :raises ManifestError: When it is no index, or of a newer format.
+        :raises CorruptArtefactError: When a file has been altered.
+        """
+        self._path, self._encoder, self._readers = path, encoder, readers
+        self._opened: tuple[tuple[int, ...], tuple[int, ...]] | None = None
+        self._damaged = False
+        self._open()
+
+    def refresh(self) -> bool:
+        """Take in what a writer has done since; whether `parts` or `manifest` are new.
+
+        :raises ArtefactError: When the directory is damaged; the parts stay as they were.
+        """
+        while True:
+            opened = self._identity()
+            try:
+                return self._follow(opened)
+            except (ArtefactError, OSError):
+                if self._identity() == opened:  # otherwise a merge has replaced the directory
+                    raise
+
+    @property
+    def state(self) -> tuple[SearchParts, Manifest, int, str]:
+        """The parts, the manifest, the last change, and a name of all three.
+
+        The name is the beginning of the base's fingerprint; with changes, the number of the last
+        one and a hash of all follow. After an index was restored, numbers may come again.
+        """
+        name = self.manifest.short_fingerprint
+        if self.change != self._changes.first:
+            name += f".{self.change}-{self._history.hexdigest()[:_HISTORY_CHARACTERS]}"
+        return self.parts, self.manifest, self.change, name
+
+    def close(self) -> None:
+        """Close the changes; the parts stay open as long as they are used."""
+        self._changes.close()
+
+    def _follow(self, opened: tuple[tuple[int, ...], tuple[int, ...]] | None) -> bool:
+        """`refresh`, of the directory with this identity."""
+        changed = False
+        if self._damaged or opened not in (self._opened, None):
+            manifest = read_manifest(self._path, "index")
+            # `swiftlet tune` changes the manifest, but leaves the directory where it is.
+            same = opened is not None and self._opened is not None and opened[0] == self._opened[0]
+            if self._damaged or not same or manifest.content != self.manifest.content:
+                self._open()
+                return True
+            self._opened, self.manifest, changed = opened, manifest, True
+        if not self._changes.is_newer():
+            return changed
+        self._damaged = True
+        new = self._extend([*self._changes.after(self.change)])
+        self._damaged = False
+        return new or changed
+
+    def _open(self) -> None:
+        while True:
+            opened = self._identity()
+            changes = None
+            try:
+                manifest = load_manifest(self._path, "index")
+                base = self._base(manifest)
+                changes = Changes(self._path, manifest)
+                changes.is_newer()
+                found = [*changes.after(changes.first)]
+            except (ArtefactError, OSError):
+                if changes is not None:
+                    changes.close()
+                if self._identity() == opened:
+                    raise
+                continue
+            if self._identity() == opened:  # otherwise a merge has replaced the directory meanwhile
+                break
+            changes.close()
+        if self._opened is not None:
+            self.close()
+        self._opened, self._changes, self.manifest = opened, changes, manifest
+        self.base = self.parts = base
+        self.change = changes.first
+        self._history = sha256()
+        self._delta = Delta(base)
+        self._extend(found)
+        self._damaged = False
+
+    def _extend(self, changes: list[Change]) -> bool:
+        if changes:
+            self.parts = self._delta.extended(changes)
+            self.change = changes[-1].number
+            for change in changes:
+                self._history.update(change.checksum)
+        return bool(changes)
+
+    def _base(self, manifest: Manifest) -> BaseParts:
+        path = self._path
+        index = open_index(path, manifest.details)
+        language = manifest.details.get("language")  # indexes had none at first
+        columns = path / COLUMNS_FOLDER
+        try:
+            # A plain array: its elements are read several times as fast as those of a memory map.
+            numbers = np.asarray(
+                np.load(path / PASSAGE_TO_DOCUMENT_FILE, mmap_mode="r", allow_pickle=False)
+            )
+        except (OSError, ValueError) as error:
+            raise CorruptIndexError(f"{path} is damaged: {error}") from error
+        base = BaseParts(
+            encoder=self._encoder,
+            index=index,
+            lexical=LexicalIndex.open(path / LEXICAL_FOLDER, language) if language else None,
+            columns=Columns.open(columns) if columns.is_dir() else None,
+            passage_to_document=numbers,
+            store=DocumentStore(path / DOCUMENTS_FILE, readers=self._readers),
+        )
+        # When no search uses it any more.
+        weakref.finalize(base, base.store.close)
+        return base
+
+    def _identity(self) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
+        """The identities of the directory and of its manifest; None if there is none."""
+        try:
+            directory, manifest = self._path.stat(), (self._path / FILE_NAME).stat()
+        except OSError:
+            return None
+        of_manifest = manifest.st_dev, manifest.st_ino, manifest.st_mtime_ns, manifest.st_size
+        return (directory.st_dev, directory.st_ino), of_manifest

@@ -1,0 +1,131 @@
+"""Splits documents into passages that an encoder can read without truncation."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from swiftlet.encoders.tokenizer import Tokenizer
+from swiftlet.errors import InvalidArgumentError
+from swiftlet.types import Document, Passage, Section, Span
+
+_CODE = re.compile(r"^ {0,3}(```+|~~~+)[^`\n]*\n.*?^ {0,3}\1[`~]*[ \t]*$", re.DOTALL | re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class PassageSplitter:
+    """Splits documents into passages of at most `max_tokens` tokens.
+
+    `max_tokens` includes the special tokens, the encoder's `prompt` and the document's title, of
+    which at most half a passage counts. With a longer title, a passage exceeds `max_tokens`, and
+    the encoder truncates it at its own limit.
+
+    The passages of a section are equally long and overlap by about `overlap_tokens`; the stride is
+    their length minus the overlap. A block of code between fences, as in Markdown, stays whole if a
+    passage can hold it. With `truncate`, a document is one passage, of which the encoder
+    reads the first `max_tokens` tokens.
+    """
+
+    tokenizer: Tokenizer
+    max_tokens: int
+    overlap_tokens: int
+    truncate: bool = False
+    prompt: str = ""
+
+    def __post_init__(self) -> None:
+        smallest = self._fixed_tokens + 8
+        if not smallest <= self.max_tokens <= self.tokenizer.max_tokens:
+            raise InvalidArgumentError(
+                f"a passage of {self.max_tokens} tokens is out of range: this encoder takes "
+                f"{smallest} to {self.tokenizer.max_tokens} (--passage-tokens, in a recipe "
+                "passages.tokens)"
+            )
+        if not 0 <= self.overlap_tokens <= self.max_tokens // 2:
+            raise InvalidArgumentError(
+                f"an overlap of {self.overlap_tokens} tokens is out of range: passages of "
+                f"{self.max_tokens} tokens may overlap by 0 to {self.max_tokens // 2} "
+                "(--overlap-tokens, in a recipe passages.overlap_tokens)"
+            )
+
+    @property
+    def _fixed_tokens(self) -> int:
+        """The tokens that every passage has."""
+        return self.tokenizer.num_special_tokens + self.tokenizer.count(self.prompt)
+
+    def split(self, document: Document) -> Iterator[Passage]:
+        """The passages of `document`, in order; at least one, even if it has only a title."""
+        for number, (start, end) in enumerate(self._spans(document)):
+            yield Passage(
+                passage_id=f"{document.document_id}#{number}",
+                document_id=document.document_id,
+                text=document.text[start:end],
+                start=start,
+                end=end,
+                heading=document.heading_at(start),
+            )
+
+    def _spans(self, document: Document) -> Iterator[Span]:
+        if self.truncate:
+            yield 0, len(document.text)
+            return
+        budget = self.max_tokens - self._fixed_tokens
+        if document.title:
+            budget -= min(self.tokenizer.count(document.title), budget // 2)
+        overlap = min(self.overlap_tokens, budget // 2)
+        found = False
+        for start, end, _ in document.sections or (Section(0, len(document.text)),):
+            for span in self._cut(document.text, start, end, budget, overlap):
+                found = True
+                yield span
+        if not found:
+            yield 0, 0
+
+    def _cut(self, text: str, start: int, end: int, budget: int, overlap: int) -> Iterator[Span]:
+        words = np.fromiter(self.tokenizer.words(text, start, end), dtype=(np.int64, 3))
+        words = _with_whole_code(words, text, start, end, budget)
+        if not len(words):
+            return
+        # before[i]: the tokens before word i, strictly increasing
+        before = np.concatenate(([0], np.cumsum(words[:, 2])))
+        first = stop = 0
+        while True:
+            # The length is computed again for each passage: rounding errors are spread over all
+            # later passages, and no short passage is left at the end.
+            rest = int(before[-1] - before[first])
+            count = 1 if rest <= budget else -(-(rest - overlap) // (budget - overlap))
+            length = (rest + (count - 1) * overlap) / count
+            within_budget = int(np.searchsorted(before, before[first] + budget, side="right")) - 1
+            stop = max(stop + 1, min(_nearest(before, before[first] + length), within_budget))
+            yield int(words[first, 0]), int(words[stop - 1, 1])
+            if stop == len(words):
+                return
+            # If the next word is long, the overlap is shorter, down to none.
+            room = int(np.searchsorted(before, before[stop + 1] - budget))
+            first = min(stop, max(_nearest(before, before[stop] - overlap), room))
+
+
+def _with_whole_code(
+    words: NDArray[np.int64], text: str, start: int, end: int, budget: int
+) -> NDArray[np.int64]:
+    """Words (n, 3), start, end and tokens of each, with every block of code as one word."""
+    kept = np.ones(len(words), np.bool)
+    for block in _CODE.finditer(text, start, end):
+        first, stop = np.searchsorted(words[:, 0], block.span())
+        tokens = words[first:stop, 2].sum()
+        if first < stop and tokens <= budget:
+            words[first, 1:] = words[stop - 1, 1], tokens
+            kept[first + 1 : stop] = False
+    return words[kept]
+
+
+def _nearest(ascending: NDArray[np.int64], value: float) -> int:
+    """The index of the element that is nearest to `value`."""
+    above = int(np.searchsorted(ascending[:-1], value))
+    return above - 1 if above and value - ascending[above - 1] < ascending[above] - value else above
+
+
+def encoder_text(title: str, passage: str) -> str:
+    """The input of a document encoder for a passage: its document's title, then its text."""
+    return f"{title} {passage}" if title else passage

@@ -1,0 +1,326 @@
+"""The lexical index: BM25 over the words of passages, by tantivy."""
+
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from copy import copy
+from dataclasses import dataclass
+from functools import cached_property, partial
+from math import log1p
+from operator import itemgetter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tantivy
+
+from swiftlet.encoders.tokenizer import Tokenizer
+from swiftlet.errors import CorruptIndexError, StorageError
+from swiftlet.index.columns.columns import Columns
+from swiftlet.index.columns.filters import Condition, Filter, fold
+from swiftlet.index.lexical.analysis import PIECES, Analysis, analysis_of
+from swiftlet.index.vectors.vector_index import Mask, Rows
+from swiftlet.types import Embeddings, Span
+
+LEXICAL_FOLDER = "lexical"
+"""The folder of the lexical index in an index directory."""
+
+PIECES_FILE = "tokenizer.json"
+"""In that folder, the tokenizer of word pieces, if words are these."""
+
+_ROW = "row"
+_CODES = "codes"
+_TEXT = "text"
+_WORDS = "words"
+_MOST_WORDS = 64
+_COMMON_SHARE = 0.25
+_COMMON = 1000
+_FILTERED_AFTER = 0.1
+"""If at least this share of passages is allowed, tantivy searches all: that is faster."""
+_SURPLUS = 1.5
+_WIDENING = 4
+_MUST, _SHOULD = tantivy.Occur.Must, tantivy.Occur.Should
+# A container with a read-only file system may have no other place for temporary files.
+_SHARED_MEMORY = "/dev/shm"  # noqa: S108
+
+
+class LexicalIndex:
+    """Finds the passages that share words with a query. Thread-safe.
+
+    The score of a passage is its BM25 score (k1 = 1.2, b = 0.75) divided by the sum of the inverse
+    document frequencies of the query's words. So it is about 1 if a passage of average length has
+    each word once, for any query and any corpus.
+
+    Words in more than a quarter of all passages, and in more than 1,000, are not searched if a
+    query has others. Of a long query, the 64 rarest words are searched.
+    """
+
+    def __init__(self, index: Any, analysis: Analysis) -> None:
+        index.config_reader("manual")  # otherwise a thread watches the folder
+        self.analysis = analysis
+        index.register_tokenizer(_WORDS, analysis.analyser)
+        self.schema = index.schema
+        self.searcher = index.searcher()
+        self.num_rows: int = self.searcher.num_docs
+        self.size = self.num_rows
+        """The passages that can be found."""
+        self.allowed: Mask | None = None
+        self.filter: Any = None
+
+    @classmethod
+    def open(cls, folder: Path, language: str) -> "LexicalIndex":
+        """Map the files of `folder`, which `write_lexical_index` wrote, into memory.
+
+        :raises CorruptIndexError: When it cannot be read.
+        :raises StorageError: When there is no place for temporary files.
+        """
+        pieces = Tokenizer.load(folder / PIECES_FILE) if language in PIECES else None
+        # tantivy locks a folder that it opens by a file in it, which fails on read-only storage.
+        with _temporary_folder() as view:
+            for file in folder.iterdir():
+                Path(view, file.name).symlink_to(file.absolute())
+            try:
+                return cls(tantivy.Index.open(view), analysis_of(language, pieces))
+            except (ValueError, OSError) as error:
+                raise CorruptIndexError(f"{folder} is no lexical index: {error}") from error
+
+    def restricted_to(
+        self, allowed: Mask, tree: Filter | None = None, columns: Columns | None = None
+    ) -> "LexicalIndex":
+        """This index without the passages that are not `allowed` (size,).
+
+        All that are allowed pass the filter `tree` on `columns`, if there is one.
+        """
+        restricted = copy(self)
+        restricted.size = int(np.count_nonzero(allowed))
+        restricted.allowed = allowed
+        restricted.filter = self._compiled(tree, columns) if tree and columns else None
+        return restricted
+
+    def has_all(self, asked: int, found: int) -> bool:
+        """As `SearchedWords.has_all`."""
+        return found < asked or asked >= self.size
+
+    def parse(self, text: str) -> "LexicalQuery":
+        """The query for a text; no character has a special meaning."""
+        return LexicalQuery(self, self.words(text))
+
+    def words(self, text: str, *others: "LexicalIndex") -> "Words":
+        """The words of a text.
+
+        :param others: Indexes of the same collection, the passages of which count, too.
+        """
+        searchers = [self.searcher, *(other.searcher for other in others)]
+        size = self.num_rows + sum(other.num_rows for other in others)
+
+        def passages(words: Sequence[str]) -> dict[str, int]:
+            return {word: sum(each.doc_freq(_TEXT, word) for each in searchers) for word in words}
+
+        return counted_words(text, self.analysis, size, passages)
+
+    def _compiled(self, tree: Filter, columns: Columns) -> Any:
+        """The filter as tantivy's query."""
+
+        def condition(node: Condition) -> Any:
+            return either([self._codes(columns.codes(keys)) for keys in node.keys])
+
+        def every(parts: list[Any]) -> Any:
+            return _boolean(_MUST, parts or [tantivy.Query.all_query()])
+
+        def either(parts: list[Any]) -> Any:
+            return _boolean(_SHOULD, parts)
+
+        def without(part: Any) -> Any:
+            others = (tantivy.Occur.MustNot, part)
+            return tantivy.Query.boolean_query([(_MUST, tantivy.Query.all_query()), others])
+
+        found = fold(tree, condition, every, either, without)
+        return tantivy.Query.const_score_query(found, 0.0)
+
+    def _codes(self, codes: range) -> Any:
+        if len(codes) == 0:
+            return tantivy.Query.empty_query()
+        if len(codes) == 1:
+            return tantivy.Query.term_query(self.schema, _CODES, codes.start)
+        kind, ends = tantivy.FieldType.Unsigned, (codes.start, codes.stop - 1)
+        return tantivy.Query.range_query(self.schema, _CODES, kind, *ends, use_inverted_index=True)
+
+
+@dataclass(frozen=True)
+class Words:
+    """How often a query has each word, and how many of all `size` passages have it."""
+
+    size: int
+    counts: Mapping[str, tuple[int, int]]
+
+    @cached_property
+    def weights(self) -> Mapping[str, float]:
+        """The weight of each word: its inverse document frequency, as often as the query has it."""
+        return {
+            word: count * inverse_frequency(passages, self.size)
+            for word, (count, passages) in self.counts.items()
+        }
+
+    @property
+    def weight(self) -> float:
+        """The weight of all words together, by which a score is divided."""
+        return sum(self.weights.values()) or 1
+
+    @cached_property
+    def searched(self) -> list[str]:
+        """The words that are searched, the rarest first; see `LexicalIndex`."""
+        known = ((passages, word) for word, (_, passages) in self.counts.items() if passages)
+        rarest = sorted(known, key=itemgetter(0))[:_MOST_WORDS]
+        most = max(_COMMON, _COMMON_SHARE * self.size)
+        return [word for _, word in [each for each in rarest if each[0] <= most] or rarest]
+
+
+def counted_words(
+    text: str,
+    analysis: Analysis,
+    size: int,
+    passages: Callable[[Sequence[str]], Mapping[str, int]],
+) -> Words:
+    """The words of a text.
+
+    :param passages: Gives how many of all `size` passages have each of some words.
+    """
+    counts = Counter(analysis.words(text))
+    names = Counter(analysis.names(text))
+    found = passages([*(counts | names)])
+    # A name that no passage has would only lower all scores: its parts are counted already.
+    counts.update({name: count for name, count in names.items() if found[name]})
+    return Words(size, {word: (counts[word], found[word]) for word in counts})
+
+
+class LexicalQuery:
+    """The words of a query, to be searched in a lexical index."""
+
+    def __init__(self, index: LexicalIndex, words: Words) -> None:
+        """Search for `words` in `index`, which may be one of those that they were counted in."""
+        self._index, self._searcher, self._schema = index, index.searcher, index.schema
+        self._size = index.num_rows
+        self._weight = np.float32(words.weight)
+        parts = []
+        for word in words.searched:
+            # tantivy weighs a word by the passages of this index alone.
+            is_whole = self._size == words.size
+            own = words.counts[word][1] if is_whole else self._searcher.doc_freq(_TEXT, word)
+            if own:
+                boost = words.weights[word] / inverse_frequency(own, self._size)
+                parts.append(self._word(word, boost))
+        self._words = _boolean(_SHOULD, parts)
+
+    def search(self, num_candidates: int) -> tuple[Embeddings, Rows]:
+        """Scores (k,) and rows (k,), best first; k is at most `num_candidates`.
+
+        Rows that share no searched word with the query are left out.
+        """
+        if not self._index.size:
+            return np.empty(0, np.float32), np.empty(0, np.int64)
+        allowed, compiled = self._index.allowed, self._index.filter
+        if allowed is None:
+            return self._found(self._words, num_candidates)
+        share = self._index.size / self._size
+        filtered = share < _FILTERED_AFTER and compiled is not None
+        wanted = num_candidates
+        if not filtered:
+            wanted = int(num_candidates * _SURPLUS / max(share, 1 / self._size))
+        while True:
+            words = _boolean(_MUST, [self._words, compiled]) if filtered else self._words
+            scores, rows = self._found(words, wanted)
+            kept = allowed[rows]
+            if len(rows) < wanted or np.count_nonzero(kept) >= num_candidates:
+                return scores[kept][:num_candidates], rows[kept][:num_candidates]
+            # The words are rarer in the allowed passages than in the others.
+            if filtered or compiled is None:
+                wanted *= _WIDENING
+            else:
+                filtered, wanted = True, num_candidates
+
+    def scores(self, rows: Rows) -> Embeddings:
+        """The scores (n,) of the passages at `rows` (n,), which are ascending, at least one."""
+        wanted = tantivy.Query.boolean_query(
+            [(_SHOULD, tantivy.Query.term_query(self._schema, _ROW, row)) for row in rows.tolist()]
+        )
+        both = [self._words, tantivy.Query.const_score_query(wanted, 0.0)]
+        found, at = self._found(_boolean(_MUST, both), len(rows))
+        scores = np.zeros(len(rows), dtype=np.float32)
+        scores[np.searchsorted(rows, at)] = found
+        return scores
+
+    def highlights(self, text: str) -> tuple[Span, ...]:
+        """The spans of the searched words in a text, in order; of word pieces, none."""
+        if not self._index.analysis.marks_words:
+            return ()
+        marks = tantivy.SnippetGenerator.create(self._searcher, self._words, self._schema, _TEXT)
+        marks.set_max_num_chars(len(text.encode()) + 1)  # the snippet is the whole text
+        found = marks.snippet_from_doc(tantivy.Document(**{_TEXT: text}))
+        first = found.fragment_range().start
+        content = text.encode()
+        # tantivy counts bytes.
+        return tuple(
+            (len(content[: first + each.start].decode()), len(content[: first + each.end].decode()))
+            for each in found.highlighted()
+        )
+
+    def _word(self, word: str, boost: float) -> Any:
+        query = tantivy.Query.term_query(self._schema, _TEXT, word, "freq")
+        return query if boost == 1 else tantivy.Query.boost_query(query, boost)
+
+    def _found(self, query: Any, most: int) -> tuple[Embeddings, Rows]:
+        # tantivy reserves memory for as many hits as are asked for.
+        hits = self._searcher.search(query, min(most, self._size), count=False).hits
+        scores, addresses = zip(*hits, strict=True) if hits else ((), ())
+        rows = self._searcher.fast_field_values(_ROW, addresses)
+        return np.array(scores, np.float32) / self._weight, np.array(rows, np.int64)
+
+
+def inverse_frequency(passages_with: int, size: int) -> float:
+    """The inverse document frequency of a word that so many of `size` passages have."""
+    return log1p((size - passages_with + 0.5) / (passages_with + 0.5))
+
+
+def _boolean(occur: Any, parts: list[Any]) -> Any:
+    return tantivy.Query.boolean_query([(occur, part) for part in parts])
+
+
+def empty_index(analysis: Analysis, folder: Path | None = None) -> Any:
+    """An index of tantivy without passages, in `folder` or in memory."""
+    index = tantivy.Index(_schema(), None if folder is None else str(folder))
+    index.register_tokenizer(_WORDS, analysis.analyser)
+    return index
+
+
+def _schema() -> Any:
+    schema = tantivy.SchemaBuilder()
+    schema.add_text_field(_TEXT, tokenizer_name=_WORDS, index_option="freq")
+    schema.add_unsigned_field(_ROW, indexed=True, fast=True)
+    schema.add_unsigned_field(_CODES, indexed=True)
+    return schema.build()
+
+
+def indexed_passage(analysis: Analysis, row: int, text: str, codes: Sequence[int] = ()) -> Any:
+    """A passage as the lexical index takes it; `codes` are those of its document's metadata."""
+    passage = tantivy.Document()
+    passage.add_text(_TEXT, analysis.indexed(text))
+    passage.add_unsigned(_ROW, row)
+    for code in codes:
+        passage.add_unsigned(_CODES, code)
+    return passage
+
+
+def _temporary_folder() -> "tempfile.TemporaryDirectory[str]":
+    # tantivy's thread may write its lock into the folder while it is being removed.
+    folder = partial(tempfile.TemporaryDirectory, ignore_cleanup_errors=True)
+    try:
+        return folder()
+    except OSError:
+        pass
+    try:
+        return folder(dir=_SHARED_MEMORY)
+    except OSError as error:
+        raise StorageError(
+            f"there is no place for temporary files: {error.strerror}; set TMPDIR to a folder that "
+            "can be written"
+        ) from error

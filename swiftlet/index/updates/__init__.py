@@ -1,0 +1,1 @@
+"""Puts documents into an index, deletes them, and merges the changes."""

@@ -1,0 +1,88 @@
+"""Merges the changes of an index into a new base: a build that splits and encodes nothing again."""
+
+import re
+from pathlib import Path
+
+from swiftlet.encoders import QUERY_ENCODER_FOLDER
+from swiftlet.encoders.encoder import OnnxEncoder
+from swiftlet.index.building.assembly import FOUND, Assembly, Trained
+from swiftlet.index.changes.log import FIRST_CHANGE
+from swiftlet.index.contents import Contents
+from swiftlet.index.documents.writer import StoredCorpus
+from swiftlet.index.query_encoder import put_query_encoder
+from swiftlet.index.updates.preparation import load_encoder
+from swiftlet.index.vectors import DEFAULT_ENGINE, find_engine, of_vectors
+from swiftlet.index.vectors.embeddings_file import EmbeddingsFile
+from swiftlet.index.vectors.tuning import TARGET
+from swiftlet.manifest import Manifest, load_manifest
+from swiftlet.processors import available_processors
+from swiftlet.progress import Progress, Silence
+from swiftlet.types import Embeddings
+
+EMBEDDINGS_FILE = "merge.f32"
+"""Beside the directory that a merge writes."""
+
+_MOST_GROWTH = 2
+_NUMBERS = re.compile(r"\d+")
+
+
+def merge_changes(
+    index: Path,
+    artefact: Path,
+    last: int,
+    encoder: Path | OnnxEncoder | None,
+    *,
+    threads: int | None = None,
+    progress: Progress | None = None,
+) -> Manifest:
+    """Write a new base of `index`, with its changes up to `last`, into the empty `artefact`.
+
+    The vector index is trained again when the collection has doubled or halved since its training,
+    when its size asks for another type, or when it finds fewer of the nearest.
+
+    :param encoder: The document encoder of the index, or its directory; None finds it.
+    :raises ArtefactError: When the index or the encoder is damaged, or they do not fit together.
+    :raises StorageError: When the file system refuses.
+    """
+    progress = progress or Silence()
+    manifest = load_manifest(index, "index")
+    details = manifest.details
+    engine, factory = details.get("engine", DEFAULT_ENGINE), details["factory"]
+    default_factory = find_engine(engine).default_factory
+    training = details.get("training", {})
+    trained_on = training.get("num_passages", details["num_passages"])
+    vectors = manifest.vectors
+    by_size = factory == default_factory(trained_on * vectors, manifest.dim)
+
+    def trained(size: int) -> Trained | None:
+        wanted = default_factory(size * vectors, manifest.dim) if by_size else factory
+        same_type = _NUMBERS.sub("", wanted) == _NUMBERS.sub("", factory)
+        if not same_type or not 1 / _MOST_GROWTH < size / trained_on < _MOST_GROWTH:
+            return None
+        found = find_engine(engine).load_trained(index / find_engine(engine).file_name)
+        share = training.get(FOUND, TARGET)  # earlier versions tuned to another measure
+        if found is None:
+            return None
+        return Trained(of_vectors(found, vectors), factory, trained_on, share)
+
+    assembly = Assembly(
+        encoder=encoder if isinstance(encoder, OnnxEncoder) else load_encoder(encoder, manifest),
+        engine=engine,
+        factory=None if by_size else factory,
+        language=details.get("language"),
+        threads=threads or available_processors(),
+        progress=progress,
+        details={**details, FIRST_CHANGE: last},
+    )
+    merged = Contents(index, manifest, last)
+    file = EmbeddingsFile(artefact.with_name(EMBEDDINGS_FILE), manifest.width)
+
+    def embed(corpus: StoredCorpus) -> Embeddings:
+        progress.begin("Copying embeddings", corpus.num_passages)
+        for count in file.append(merged.embeddings()):
+            progress.advance(count)
+        return file.rows()
+
+    written = assembly.write(artefact, merged.documents(), merged, embed, trained)
+    own = index / QUERY_ENCODER_FOLDER
+    return put_query_encoder(own, artefact, {}) if own.is_dir() else written

@@ -1,0 +1,155 @@
+"""The interface of writers, which put documents into an index and delete them."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any, Self
+
+from swiftlet.corpora.lines import SkippedLines
+from swiftlet.corpora.rows import Corpus, documents_of
+from swiftlet.errors import FilterError, InvalidArgumentError, shown
+from swiftlet.index.changes.log import Change
+from swiftlet.index.columns.filters import Filter
+from swiftlet.index.updates.preparation import Preparation
+from swiftlet.manifest import Manifest
+from swiftlet.progress import Progress, Silence
+from swiftlet.search.searcher import Searcher
+
+BATCH_DOCUMENTS = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """How many documents were put or deleted, the ids that were unknown, and the last change."""
+
+    num_documents: int
+    change: int
+    unknown: tuple[str, ...] = ()
+
+
+def ids_to_delete(searcher: Searcher, filter_: Mapping[str, Any] | Filter) -> list[str]:
+    """The ids of the documents that pass a filter, unless these are all documents.
+
+    :raises FilterError: When the filter is bad, or all documents pass it.
+    """
+    found = searcher.document_ids(filter_)
+    if found and len(found) == searcher.num_documents:
+        raise FilterError(
+            f"all documents ({len(found):,}) pass the filter; to delete them all, give their ids "
+            "or build another index"
+        )
+    return found
+
+
+def checked_ids(document_ids: Iterable[str]) -> list[str]:
+    """The ids without repetitions.
+
+    :raises InvalidArgumentError: When they are no list of strings.
+    """
+    if isinstance(document_ids, str | bytes) or not isinstance(document_ids, Iterable):
+        raise InvalidArgumentError(
+            f"document_ids is {shown(document_ids)}, but a list of ids is expected"
+        )
+    ids = [*dict.fromkeys(document_ids)]
+    if bad := [each for each in ids if not isinstance(each, str)]:
+        raise InvalidArgumentError(f"the id {shown(bad[0])} is not a string")
+    return ids
+
+
+class Writer(ABC):
+    """Changes one index."""
+
+    change: int
+    """The number of the last change."""
+
+    needs_merge = False
+    """Whether the changes are so many that searches would be faster after `compact`."""
+
+    def __init__(self, preparation: Preparation) -> None:
+        """Split and encode documents by `preparation`."""
+        self._preparation = preparation
+
+    @property
+    @abstractmethod
+    def place(self) -> object:
+        """What is written: a directory without links, or an address."""
+
+    @property
+    @abstractmethod
+    def num_documents(self) -> int:
+        """Documents in the index, with all changes."""
+
+    @abstractmethod
+    def manifest(self) -> Manifest:
+        """The manifest of the index as it is now.
+
+        :raises RetrievalError: When the writer is closed.
+        :raises ArtefactError: When there is no index any more.
+        """
+
+    @abstractmethod
+    def append(self, changes: Sequence[Change], prepared_for: Manifest) -> Changed:
+        """Write all changes or none; `Preparation.changes` made them for the index of a manifest.
+
+        :raises ArtefactError: When an index with another encoder has taken its place since then.
+        :raises RetrievalError: When the storage or the server refuses.
+        """
+
+    @abstractmethod
+    def delete(self, document_ids: Iterable[str]) -> Changed:
+        """Delete the documents with these ids; ids that the index does not have are returned.
+
+        :raises InvalidArgumentError: When the ids are no list of strings.
+        :raises RetrievalError: When the storage or the server refuses; then none is deleted.
+        """
+
+    def compact(
+        self,
+        *,
+        progress: Progress | None = None,  # noqa: ARG002
+        merge: Callable[[Path, Path, int, Path | None], object] | None = None,  # noqa: ARG002
+    ) -> bool:
+        """Merge the changes into the base, if there is one; false if there is nothing to merge."""
+        return False
+
+    @abstractmethod
+    def close(self) -> None:
+        """End; nothing may be running, and nothing can follow."""
+
+    def put(
+        self,
+        documents: Corpus,
+        *,
+        skipped: SkippedLines | None = None,
+        batch_documents: int = BATCH_DOCUMENTS,
+        progress: Progress | None = None,
+    ) -> Changed:
+        """Add documents; one with an id that the index has replaces the earlier document.
+
+        Each batch is written completely or not at all.
+
+        :param documents: A corpus, as `swiftlet.build` takes it.
+        :param skipped: Collects bad rows or lines, which are left out; None refuses them.
+        :param progress: Shows how many documents are written; None shows nothing.
+        :raises CollectionError: When a document is bad, or an id comes twice.
+        :raises ArtefactError: When the encoder is damaged, or is not that of the index.
+        :raises StorageError: When the file system refuses.
+        """
+        rest = documents_of(documents, skipped=skipped)
+        progress = progress or Silence()
+        progress.begin("Putting documents", None)
+        count = 0
+        while batch := list(islice(rest, batch_documents)):
+            manifest = self.manifest()
+            self.append(self._preparation.changes(batch, manifest), manifest)
+            count += len(batch)
+            progress.advance(len(batch))
+        return Changed(count, self.change)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

@@ -1,0 +1,345 @@
+"""The engine of FAISS: an index of any factory string, in one file."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from swiftlet.errors import CorruptIndexError, InvalidArgumentError
+from swiftlet.index.vectors.faiss_filter import CopiedRows, Lists, SelectedRows, find_lists
+from swiftlet.index.vectors.faiss_library import faiss
+from swiftlet.index.vectors.faiss_search import (
+    kept_parameters,
+    most_probes,
+    nearest_rows,
+    search_parameters,
+)
+from swiftlet.index.vectors.vector_index import (
+    FEW_ROWS,
+    Engine,
+    Mask,
+    RestrictedIndex,
+    Rows,
+    SearchParameters,
+)
+from swiftlet.publication import storage_errors
+from swiftlet.types import Embeddings
+
+EXACT_UP_TO = 2_000
+"""Up to this many passages, a query is compared with every embedding: no other type is faster."""
+
+SCANNED_UP_TO = 2_000_000
+"""Up to this many passages, a query is compared with every code: more lists are not faster.
+
+The codes are in one list all the same, because FAISS filters lists only.
+"""
+
+_FEWEST_CODED = 18
+_MOST_LISTS = 65_536
+_PCA_ROWS = 65_536
+_REFINE_FACTORS = (1, 2, 4, 8, 16)
+_MOST_COPIED_ROWS = 32_768
+_COPIED_SHARE = 1 / 32
+"""Above `FEW_ROWS`, up to so many rows and this share of all are copied: with this few rows, most
+of the nearest lists have none of them."""
+
+# FAISS accepts these and then ends the process or never returns: a number that is zero, and graphs
+# with too few neighbours.
+_FATAL = re.compile(r"(?:[A-Za-z_]+0+|HNSW1|NSG[1-9])(?![0-9])")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FaissParameters(SearchParameters):
+    """`probes`: the number of inverted lists to visit; for HNSW, efSearch.
+
+    `refine_factor` · `num_candidates` candidates are scored again with finer codes.
+    """
+
+    probes: int = 1
+    refine_factor: int = 1
+
+
+class FaissIndex(Engine):
+    """A FAISS index of any factory string, searched by inner product on the calling thread."""
+
+    file_name = "index.faiss"
+    parameters_type = FaissParameters
+    parameters: FaissParameters
+
+    def __init__(self, index: Any) -> None:
+        self._index = index
+        self._parameters_of = kept_parameters(index)
+        self.parameters = FaissParameters()
+
+    @classmethod
+    def default_factory(cls, num_passages: int, dim: int) -> str:
+        """The FAISS factory string for a corpus of this size.
+
+        A small corpus gets an exact index. A larger one gets four-bit product codes of half the
+        principal components, three of them a code, in the fast-scan layout; for a large corpus they
+        are in inverted lists. The best candidates are scored again with a byte a dimension.
+        """
+        if num_passages <= EXACT_UP_TO:
+            return "Flat"
+        if dim < _FEWEST_CODED:  # such short codes do not give back every passage
+            return "SQ8"
+        codes = max(1, dim // 6)
+        lists = 1
+        if num_passages > SCANNED_UP_TO:
+            lists = min(int(2 * num_passages**0.5), _MOST_LISTS)
+        return f"PCAR{min(dim, 3 * codes)},IVF{lists},PQ{codes}x4fs,Refine(SQ8)"
+
+    @classmethod
+    def create(cls, factory: str, dim: int) -> "FaissIndex":
+        """Make an empty index.
+
+        :raises InvalidArgumentError: When FAISS does not understand the factory string.
+        """
+        if found := _FATAL.search(factory):
+            raise InvalidArgumentError(
+                f"{factory!r} is no usable FAISS index: {found[0]!r} is too few"
+            )
+        try:
+            return cls(faiss.index_factory(dim, factory, faiss.METRIC_INNER_PRODUCT))
+        except (RuntimeError, MemoryError) as error:
+            raise InvalidArgumentError(
+                f"{factory!r} is no FAISS index of {dim} dimensions: {_reason(error)}"
+            ) from error
+
+    @classmethod
+    def load(cls, path: Path) -> "FaissIndex":
+        """Map an index file into memory, read-only, as far as its type allows.
+
+        Verify its hash first, since FAISS does not check its input. The file must not be written to
+        while the index is in use; it may be removed or replaced.
+
+        :raises CorruptIndexError: When FAISS cannot read it.
+        """
+        # Inner products need no precomputed tables, which would take more memory.
+        return cls(_read(path, faiss.IO_FLAG_MMAP_IFC | faiss.IO_FLAG_SKIP_PRECOMPUTE_TABLE))
+
+    @classmethod
+    def load_trained(cls, path: Path) -> "FaissIndex":
+        """Read an index file into memory, and remove its embeddings.
+
+        :raises CorruptIndexError: As `load`.
+        """
+        index = _read(path, faiss.IO_FLAG_SKIP_PRECOMPUTE_TABLE)  # what is mapped cannot change
+        index.reset()
+        return cls(index)
+
+    @staticmethod
+    def training_size(num_passages: int) -> int:
+        """The number of embeddings that an index of `num_passages` passages is trained on."""
+        return min(num_passages, max(65_536, int(2 * num_passages**0.5) * 64))
+
+    @property
+    def dim(self) -> int:
+        """Width of the embeddings."""
+        return int(self._index.d)
+
+    @property
+    def size(self) -> int:
+        """How many embeddings have been added."""
+        return int(self._index.ntotal)
+
+    @property
+    def most_probes(self) -> int:
+        """The number of probes that visits all lists; 1 for an index without lists or graph."""
+        return most_probes(self._index)
+
+    @property
+    def refines(self) -> bool:
+        """Whether candidates are scored again with finer codes."""
+        return isinstance(self._index, faiss.IndexRefine)
+
+    @property
+    def exact_factory(self) -> str:
+        """As `Engine.exact_factory`; in half precision, searches are faster, too."""
+        return "SQfp16" if hasattr(self.finest, "sq") else "Flat"
+
+    def tuning_grid(self) -> Mapping[str, Sequence[int]]:
+        """First the probes, with ample refinement; then the refinement with these probes."""
+        grid: dict[str, Sequence[int]] = {}
+        if self.most_probes > 1:
+            grid["probes"] = _doubling(self.most_probes)
+        if self.refines:
+            grid["refine_factor"] = _REFINE_FACTORS
+        return grid
+
+    def train(self, embeddings: Embeddings, *, threads: int = 1) -> None:
+        """Learn from a sample (n, dim) how to code embeddings.
+
+        :raises InvalidArgumentError: When the sample is too small for this index.
+        """
+        faiss.omp_set_num_threads(threads)
+        _quieten(self._index)
+        try:
+            _train_pca(self._index, embeddings)
+            self._index.train(embeddings)
+        except RuntimeError as error:
+            raise InvalidArgumentError(
+                f"the index cannot be trained on {len(embeddings)} embeddings: {_reason(error)}"
+            ) from error
+
+    def reserve(self, num_rows: int) -> None:
+        """Take the memory for the finest codes of `num_rows` rows at once.
+
+        FAISS would take twice as much each time that it is full, while it still has the old one.
+        """
+        if isinstance(self.finest, faiss.IndexFlatCodes):
+            codes = self.finest.codes
+            used = codes.size()
+            codes.resize(max(used, num_rows * self.finest.code_size))
+            codes.resize(used)
+
+    def add(self, embeddings: Embeddings, *, threads: int = 1) -> None:
+        """Append embeddings (n, dim) as the next n rows.
+
+        :raises InvalidArgumentError: When this type of index cannot number its rows itself.
+        """
+        faiss.omp_set_num_threads(threads)
+        try:
+            self._index.add(embeddings)
+        except RuntimeError as error:
+            raise InvalidArgumentError(
+                f"this type of index takes no embeddings: {_reason(error)}"
+            ) from error
+
+    def save(self, path: Path) -> None:
+        """Write the index to a file.
+
+        :raises StorageError: When the file system refuses.
+        """
+        # Given a path, FAISS would only print a message when the last block cannot be written.
+        with storage_errors(path), path.open("wb") as file:
+            faiss.write_index(self._index, faiss.PyCallbackIOWriter(file.write))
+
+    def search(self, embedding: Embeddings, num_candidates: int) -> tuple[Embeddings, Rows]:
+        """Scores (k,) and rows (k,), best first, for one query embedding (dim,).
+
+        k is at most `num_candidates`; with `num_candidates` ≥ `size`, every row comes back.
+        """
+        wanted = min(num_candidates, self.size)
+        return nearest_rows(self._index, embedding, wanted, self._parameters(wanted))
+
+    def restricted_to(self, allowed: Mask) -> RestrictedIndex:
+        """The `allowed` rows (size,) of this index, prepared for many searches."""
+        count = np.count_nonzero(allowed)
+        if FEW_ROWS < count <= min(_MOST_COPIED_ROWS, self.size * _COPIED_SHARE):
+            return CopiedRows(self, allowed)
+        if count > FEW_ROWS:
+            selector = faiss.IDSelectorBitmap(np.packbits(allowed, bitorder="little"))
+            # Where the codes cannot be filtered, the finer codes can be.
+            for index in dict.fromkeys((self._index, self.finest)):
+                parameters = search_parameters(index, selector, 1, 1)
+                try:
+                    nearest_rows(index, np.zeros(self.dim, np.float32), 1, parameters)
+                except RuntimeError:
+                    continue
+                return SelectedRows(self, allowed, index, selector)
+        return RestrictedIndex(self, allowed)
+
+    def embeddings(self, rows: Rows) -> Embeddings:
+        """The embeddings (n, dim) at `rows` (n,), decoded from the finest codes of the index.
+
+        :raises InvalidArgumentError: When this type of index cannot decode them.
+        """
+        index = self.finest
+        if isinstance(index, faiss.IndexFlatCodes) and index.ntotal:
+            # In half the time of `reconstruct_batch`.
+            codes = faiss.rev_swig_ptr(index.codes.data(), index.ntotal * index.code_size)
+            decoded: Embeddings = index.sa_decode(codes.reshape(-1, index.code_size)[rows])
+            return decoded
+        try:
+            if (lists := faiss.try_extract_index_ivf(index)) is not None:
+                lists.make_direct_map()
+            found: Embeddings = index.reconstruct_batch(np.ascontiguousarray(rows, np.int64))
+        except RuntimeError as error:
+            raise InvalidArgumentError(
+                f"this type of index cannot reconstruct embeddings: {_reason(error)}"
+            ) from error
+        return found
+
+    @cached_property
+    def lists(self) -> Lists | None:
+        """The inverted lists, if there are several."""
+        index = faiss.downcast_index(self._index.base_index) if self.refines else self._index
+        return find_lists(index)
+
+    @property
+    def finest(self) -> Any:
+        """The index with the finest codes."""
+        return faiss.downcast_index(self._index.refine_index) if self.refines else self._index
+
+    def _parameters(self, wanted: int) -> Any:
+        """FAISS's parameters of a search for `wanted` candidates."""
+        if wanted == self.size:
+            return self._parameters_of(self.most_probes, 1)
+        given = self.parameters
+        growth = given.growth(wanted)
+        probes = min(self.most_probes, int(given.probes * growth))
+        return self._parameters_of(probes, min(given.refine_factor, self.size / wanted))
+
+
+def _read(path: Path, flags: int) -> Any:
+    try:
+        size_bytes = path.stat().st_size
+        # A damaged file may contain any length; no real one exceeds the size of the file.
+        faiss.set_deserialization_vector_byte_limit(size_bytes)
+        faiss.set_deserialization_loop_limit(size_bytes)
+        return faiss.read_index(str(path), flags)
+    except OSError as error:
+        raise CorruptIndexError(f"{path} is no FAISS index: {error.strerror}") from error
+    except RuntimeError as error:
+        raise CorruptIndexError(f"{path} is no FAISS index: {_reason(error)}") from error
+
+
+def _doubling(most: int) -> list[int]:
+    """1, 2, 3, 4, 6, 8, 12 … up to `most`."""
+    values = []
+    value = 1
+    while value < most:
+        values.append(value)
+        if value > 1 and value * 3 // 2 < most:
+            values.append(value * 3 // 2)
+        value *= 2
+    return [*values, most]
+
+
+def _quieten(index: Any) -> None:
+    """Keep FAISS from printing advice on the number of training points to the terminal."""
+    if isinstance(index, faiss.IndexRefine):
+        _quieten(faiss.downcast_index(index.base_index))
+        _quieten(faiss.downcast_index(index.refine_index))
+    elif isinstance(index, faiss.IndexPreTransform):
+        _quieten(faiss.downcast_index(index.index))
+    if isinstance(index, faiss.IndexIVF):
+        index.cp.min_points_per_centroid = 1
+    if hasattr(index, "pq"):
+        index.pq.cp.min_points_per_centroid = 1
+
+
+def _train_pca(index: Any, embeddings: Embeddings) -> None:
+    """Train a PCA around zero: FAISS subtracts the mean, which changes inner products.
+
+    With each embedding, its negative is trained on, so that the mean is zero.
+    """
+    if isinstance(index, faiss.IndexRefine):
+        _train_pca(faiss.downcast_index(index.base_index), embeddings)
+    elif isinstance(index, faiss.IndexPreTransform):
+        transform = faiss.downcast_VectorTransform(index.chain.at(0))
+        if isinstance(transform, faiss.PCAMatrix) and not transform.is_trained:
+            some = embeddings[:: len(embeddings) // _PCA_ROWS + 1]
+            transform.train(np.concatenate([some, -some]))
+
+
+def _reason(error: Exception) -> str:
+    """The message of FAISS without the place in its source code."""
+    text = re.sub(r"\s+", " ", str(error))
+    text = re.sub(r"^Error in .*? at \S+:\d+: ", "", text)
+    return re.sub(r"^Error: '.*?' failed: ", "", text).strip()[:200]

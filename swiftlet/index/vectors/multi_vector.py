@@ -1,0 +1,128 @@
+"""Passages of several vectors each, as rows of an index for single vectors (002, section 3).
+
+The embedding (vectors · dim,) of a passage has its vectors one after the other. The score of the
+passage is that of the vector with the largest inner product with the query.
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from swiftlet.index.vectors.vector_index import (
+    CountedRows,
+    Mask,
+    Rows,
+    SearchedRows,
+    SearchParameters,
+    VectorIndex,
+)
+from swiftlet.types import Embeddings
+
+
+def best_scores(embeddings: Embeddings, query: Embeddings) -> Embeddings:
+    """The scores (n,) of passages (n, vectors · dim) for one query embedding (dim,)."""
+    products = embeddings.reshape(-1, len(query)) @ query
+    scores: Embeddings = products.reshape(len(embeddings), -1).max(axis=1)
+    return scores
+
+
+def best_rows(rows: Rows, vectors: int) -> tuple[Rows, Rows]:
+    """The passages (p,) of rows (k,) of vectors, best first, and the place of each one's best."""
+    passages = rows // vectors
+    places = np.unique(passages, return_index=True)[1]
+    places.sort()
+    return passages[places], places
+
+
+class GroupedRows(CountedRows):
+    """Rows of vectors, searched as passages of `vectors` rows each. Thread-safe."""
+
+    def __init__(self, rows: SearchedRows, vectors: int) -> None:
+        self._rows = rows
+        self.vectors = vectors
+
+    @property
+    def size(self) -> int:
+        """How many passages there are."""
+        return self._rows.size // self.vectors
+
+    def search(self, embedding: Embeddings, num_candidates: int) -> tuple[Embeddings, Rows]:
+        """Scores (k,) and passages (k,), best first, as `VectorIndex.search`."""
+        # So many vectors are of at least `num_candidates` passages.
+        wanted = min(num_candidates, self.size) * self.vectors
+        scores, rows = self._rows.search(embedding, wanted)
+        passages, places = best_rows(rows, self.vectors)
+        return scores[places][:num_candidates], passages[:num_candidates]
+
+    def scores(self, embedding: Embeddings, rows: Rows) -> Embeddings:
+        """The scores (n,) of the passages at `rows` (n,), as `VectorIndex.scores`."""
+        scores = self._rows.scores(embedding, _vectors_of(rows, self.vectors))
+        best: Embeddings = scores.reshape(-1, self.vectors).max(axis=1)
+        return best
+
+
+class MultiVectorIndex(GroupedRows, VectorIndex):
+    """An index of passages of several vectors each, which are rows of `index`."""
+
+    _rows: VectorIndex
+
+    def __init__(self, index: VectorIndex, vectors: int) -> None:
+        super().__init__(index, vectors)
+        self.file_name = index.file_name
+        self.parameters_type = index.parameters_type
+
+    @property
+    def parameters(self) -> SearchParameters:
+        """Those of the searches for vectors."""
+        return self._rows.parameters
+
+    @parameters.setter
+    def parameters(self, parameters: SearchParameters) -> None:
+        self._rows.parameters = parameters
+
+    @property
+    def dim(self) -> int:
+        """Width of a query's embedding, and of each vector."""
+        return self._rows.dim
+
+    def training_size(self, num_passages: int) -> int:
+        """As `VectorIndex.training_size`."""
+        return -(-self._rows.training_size(num_passages * self.vectors) // self.vectors)
+
+    def train(self, embeddings: Embeddings, *, threads: int = 1) -> None:
+        """Learn from the vectors of a sample of passages (n, vectors · dim)."""
+        self._rows.train(embeddings.reshape(-1, self.dim), threads=threads)
+
+    def reserve(self, num_rows: int) -> None:
+        """As `VectorIndex.reserve`."""
+        self._rows.reserve(num_rows * self.vectors)
+
+    def add(self, embeddings: Embeddings, *, threads: int = 1) -> None:
+        """Append passages (n, vectors · dim)."""
+        self._rows.add(embeddings.reshape(-1, self.dim), threads=threads)
+
+    def save(self, path: Path) -> None:
+        """As `VectorIndex.save`."""
+        self._rows.save(path)
+
+    def embeddings(self, rows: Rows) -> Embeddings:
+        """The embeddings (n, vectors · dim) of the passages at `rows` (n,)."""
+        return self._rows.embeddings(_vectors_of(rows, self.vectors)).reshape(len(rows), -1)
+
+    def empty_exact(self) -> "MultiVectorIndex":
+        """As `VectorIndex.empty_exact`."""
+        return MultiVectorIndex(self._rows.empty_exact(), self.vectors)
+
+    def restricted_to(self, allowed: Mask) -> GroupedRows:
+        """As `VectorIndex.restricted_to`."""
+        return GroupedRows(self._rows.restricted_to(np.repeat(allowed, self.vectors)), self.vectors)
+
+    def tuning_grid(self) -> Mapping[str, Sequence[int]]:
+        """That of the searches for vectors."""
+        return self._rows.tuning_grid()
+
+
+def _vectors_of(rows: Rows, vectors: int) -> Rows:
+    """The rows (n · vectors,) of the vectors of passages (n,)."""
+    return (rows[:, np.newaxis] * vectors + np.arange(vectors)).ravel()

@@ -1,0 +1,100 @@
+"""Search parameters that find enough of the nearest passages, measured against exact search."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from swiftlet.index.vectors.faiss_library import faiss
+from swiftlet.index.vectors.multi_vector import best_rows, best_scores
+from swiftlet.index.vectors.vector_index import Rows, SearchParameters, VectorIndex
+from swiftlet.processors import available_processors
+from swiftlet.search.stages.state import num_candidates_for
+from swiftlet.types import Embeddings
+
+TARGET = 0.99
+"""The share of the first ten passages found that must be near enough.
+
+docs/results/index-scale.md has what this costs in nDCG@10 and in time.
+"""
+
+NEAR = 0.99
+"""A passage is near enough if its score is at least this share of the tenth nearest passage's."""
+
+TUNED_CANDIDATES = num_candidates_for(10)
+"""The candidates that a search for ten documents fetches."""
+
+_AS_GOOD = 0.001
+
+
+def exact_rows(embeddings: Embeddings, queries: Embeddings, count: int) -> Rows:
+    """The rows (q, count) of `embeddings` nearest to each of `queries` (q, dim).
+
+    Embeddings are (n, dim), or have several vectors each: (n, vectors · dim). Fewer rows if there
+    are fewer. Runs on all cores.
+    """
+    faiss.omp_set_num_threads(available_processors())
+    dim = queries.shape[1]
+    vectors = embeddings.shape[1] // dim
+    wanted = min(count, len(embeddings))
+    rows: Rows = faiss.knn(
+        queries,
+        embeddings.reshape(-1, dim),
+        wanted * vectors,
+        metric=faiss.METRIC_INNER_PRODUCT,
+    )[1]
+    return np.stack([best_rows(each, vectors)[0][:wanted] for each in rows])
+
+
+def recall(index: VectorIndex, queries: Embeddings, nearest: Rows, num_candidates: int) -> float:
+    """The share of each query's `nearest` rows (q, k) among the first k that the index finds."""
+    count = nearest.shape[1]
+    shares = [
+        len(np.intersect1d(index.search(query, num_candidates)[1][:count], expected)) / count
+        for query, expected in zip(queries, nearest, strict=True)
+    ]
+    return float(np.mean(shares))
+
+
+def near_recall(
+    index: VectorIndex, embeddings: Embeddings, queries: Embeddings, nearest: Rows
+) -> float:
+    """The share of the first ten rows found that are near enough: recall@10 within 1%.
+
+    So a row counts if another one of the same embedding is among the nearest. Scores are those of
+    `embeddings` for `queries`, as in `exact_rows`. `nearest` (q, at least 10) has the nearest rows
+    of each query in order; fewer if there are fewer.
+    """
+    expected = nearest[:, :10]
+    found = 0
+    for query, last in zip(queries, expected[:, -1], strict=True):
+        rows = index.search(query, TUNED_CANDIDATES)[1][: expected.shape[1]]
+        least = float(best_scores(embeddings[[last]], query)[0])
+        near = best_scores(embeddings[rows], query) >= least - (1 - NEAR) * abs(least)
+        found += int(np.count_nonzero(near))
+    return found / expected.size
+
+
+def tune(
+    index: VectorIndex, embeddings: Embeddings, queries: Embeddings, nearest: Rows
+) -> SearchParameters:
+    """Give `index` the fastest parameters that find rows near enough to `queries` (q, dim).
+
+    Each parameter of the tuning grid in turn gets the first value that reaches the target, while
+    later parameters have their most thorough value. If no value reaches it, because the codes are
+    coarse, it gets the first one that is as good as the last. Arguments: as `near_recall`.
+    """
+    grid = index.tuning_grid()
+    thorough = {name: values[-1] for name, values in grid.items()}
+    best = index.parameters_type(num_candidates=TUNED_CANDIDATES, **thorough)
+    for name, values in grid.items():
+        shares: list[float] = []
+        for value in values:
+            index.parameters = replace(best, **{name: value})
+            shares.append(near_recall(index, embeddings, queries, nearest))
+            if shares[-1] >= TARGET:
+                break
+        least = TARGET if shares[-1] >= TARGET else shares[-1] - _AS_GOOD
+        first = next(place for place, each in enumerate(shares) if each >= least)
+        best = replace(best, **{name: values[first]})
+    index.parameters = best
+    return best

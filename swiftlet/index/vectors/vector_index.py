@@ -1,0 +1,281 @@
+"""The interface of vector indexes: everything that Swiftlet needs of an index engine."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from swiftlet.types import Embeddings, Span
+
+Rows = NDArray[np.int64]
+"""Row numbers (k,) of an index, in the order in which embeddings were added."""
+
+Mask = NDArray[np.bool]
+"""Whether each row of an index, or each document, belongs to a selection, (n,)."""
+
+FEW_ROWS = 2_048
+"""Up to this many rows, a query is compared with each: no search of an index is faster."""
+
+FEWEST_HYBRID_CANDIDATES = 100
+"""With fewer from each index, a tenth and more of the hybrid searches need a second round."""
+
+_BLOCK_ROWS = 4_096
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchParameters:
+    """How thorough the searches of an index are; a build measures which parameters suffice.
+
+    They hold for up to `num_candidates`; a search for more candidates visits proportionally more.
+    An engine with parameters of its own has a subclass.
+    """
+
+    num_candidates: int = 100
+
+    def growth(self, num_candidates: int) -> float:
+        """How many times as much a search for `num_candidates` candidates visits, at least 1.
+
+        The first hybrid search for ten documents visits no more than a dense one: it asks for more
+        candidates to have more to fuse, and the ten nearest are among them all the more.
+        """
+        return max(1.0, num_candidates / max(self.num_candidates, FEWEST_HYBRID_CANDIDATES))
+
+
+class SearchedRows(Protocol):
+    """Rows that can be searched: of a vector index, some of them, or of several."""
+
+    @property
+    def size(self) -> int:
+        """How many rows there are."""
+        ...
+
+    def search(self, embedding: Embeddings, num_candidates: int) -> tuple[Embeddings, Rows]:
+        """As `VectorIndex.search`."""
+        ...
+
+    def scores(self, embedding: Embeddings, rows: Rows) -> Embeddings:
+        """As `VectorIndex.scores`."""
+        ...
+
+    def has_all(self, asked: int, found: int) -> bool:
+        """Whether a search for `asked` candidates, which `found` so many, has found every row."""
+        ...
+
+
+class WordQuery(Protocol):
+    """The words of a query, to be searched."""
+
+    def search(self, num_candidates: int) -> tuple[Embeddings, Rows]:
+        """As `LexicalQuery.search`."""
+        ...
+
+    def scores(self, rows: Rows) -> Embeddings:
+        """As `LexicalQuery.scores`."""
+        ...
+
+    def highlights(self, text: str) -> tuple[Span, ...]:
+        """As `LexicalQuery.highlights`."""
+        ...
+
+
+class SearchedWords(Protocol):
+    """The words of passages: of all, of some, or of several indexes."""
+
+    def has_all(self, asked: int, found: int) -> bool:
+        """Whether a search for `asked` passages, which found so many, has found every one."""
+        ...
+
+    def parse(self, text: str) -> WordQuery:
+        """As `LexicalIndex.parse`."""
+        ...
+
+
+class CountedRows:
+    """Rows of which the number is known."""
+
+    def has_all(self: SearchedRows, asked: int, found: int) -> bool:  # noqa: ARG002
+        """As `SearchedRows.has_all`."""
+        return asked >= self.size
+
+
+class Restrictable(SearchedRows, Protocol):
+    """Rows of which some can be searched alone."""
+
+    def restricted_to(self, allowed: Mask) -> SearchedRows:
+        """As `VectorIndex.restricted_to`."""
+        ...
+
+
+class VectorIndex(CountedRows, ABC):
+    """Finds the passages with the largest inner product with a query's embedding."""
+
+    file_name: str
+    """The name of the index's file in an index directory."""
+
+    parameters_type: type[SearchParameters] = SearchParameters
+
+    parameters: SearchParameters
+    """The parameters of every search; may be replaced at any time."""
+
+    @property
+    @abstractmethod
+    def dim(self) -> int:
+        """Width of a query's embedding."""
+
+    @property
+    @abstractmethod
+    def size(self) -> int:
+        """How many passages have been added."""
+
+    def training_size(self, num_passages: int) -> int:
+        """The number of embeddings that an index of `num_passages` passages is trained on."""
+        return num_passages
+
+    def train(self, embeddings: Embeddings, *, threads: int = 1) -> None:
+        """Learn from a sample (n, dim) how to code embeddings, if the index codes them.
+
+        :raises InvalidArgumentError: When the sample is too small for this index.
+        """
+
+    def reserve(self, num_rows: int) -> None:
+        """Prepare for `num_rows` rows in all, so that adding them takes less memory."""
+
+    @abstractmethod
+    def add(self, embeddings: Embeddings, *, threads: int = 1) -> None:
+        """Append embeddings (n, dim) as the next n rows.
+
+        :raises InvalidArgumentError: When this type of index cannot number its rows.
+        """
+
+    @abstractmethod
+    def save(self, path: Path) -> None:
+        """Write the index to a file.
+
+        :raises StorageError: When the file system refuses.
+        """
+
+    @abstractmethod
+    def search(self, embedding: Embeddings, num_candidates: int) -> tuple[Embeddings, Rows]:
+        """Scores (k,) and rows (k,), best first, for one query embedding (dim,).
+
+        k is at most `num_candidates`; with `num_candidates` ≥ `size`, every row comes back. Runs on
+        the calling thread alone.
+        """
+
+    @abstractmethod
+    def embeddings(self, rows: Rows) -> Embeddings:
+        """The embeddings (n, dim) at `rows` (n,), as precisely as the index keeps them.
+
+        :raises InvalidArgumentError: When this type of index does not keep them.
+        """
+
+    @abstractmethod
+    def empty_exact(self) -> "VectorIndex":
+        """An exact index without rows, whose embeddings are as precise as those here."""
+
+    def scores(self, embedding: Embeddings, rows: Rows) -> Embeddings:
+        """The scores (n,) of the embeddings at `rows` (n,) for one query embedding (dim,).
+
+        :raises InvalidArgumentError: As `embeddings`.
+        """
+        # Unlike a product of matrices, on the calling thread alone.
+        scores: Embeddings = np.einsum("ij,j->i", self.embeddings(rows), embedding)
+        return scores
+
+    def restricted_to(self, allowed: Mask) -> SearchedRows:
+        """The `allowed` rows (size,) of this index, prepared for many searches.
+
+        :raises InvalidArgumentError: As `embeddings`.
+        """
+        return RestrictedIndex(self, allowed)
+
+    def tuning_grid(self) -> Mapping[str, Sequence[int]]:
+        """The values to try for each search parameter, from the fastest to the most thorough.
+
+        Parameters are tuned in this order. An exact index has none.
+        """
+        return {}
+
+
+class Engine(VectorIndex):
+    """A vector index that can be made and opened.
+
+    An engine is a subclass in a module of its own, registered in `swiftlet.index.vectors`.
+    """
+
+    @classmethod
+    @abstractmethod
+    def default_factory(cls, num_passages: int, dim: int) -> str:
+        """The factory string that suits a corpus of this size."""
+
+    @classmethod
+    @abstractmethod
+    def create(cls, factory: str, dim: int) -> Self:
+        """Make an empty index of the type that the `factory` string describes.
+
+        :raises InvalidArgumentError: When the engine does not understand the factory string.
+        """
+
+    @classmethod
+    @abstractmethod
+    def load(cls, path: Path) -> Self:
+        """Open an index file, read only, with default search parameters.
+
+        :raises CorruptIndexError: When the engine cannot read it.
+        """
+
+    @classmethod
+    def load_trained(cls, path: Path) -> Self | None:  # noqa: ARG003
+        """An empty index that codes embeddings as the one in a file; None trains a new one.
+
+        :raises CorruptIndexError: As `load`.
+        """
+        return None
+
+    @property
+    def exact_factory(self) -> str:
+        """The factory string of an exact index with embeddings as precise as those here."""
+        return self.default_factory(0, self.dim)
+
+    def empty_exact(self) -> Self:
+        """As `VectorIndex.empty_exact`."""
+        return self.create(self.exact_factory, self.dim)
+
+
+class RestrictedIndex(CountedRows):
+    """Some rows of a vector index, searched as if there were no others. Thread-safe."""
+
+    def __init__(self, index: VectorIndex, allowed: Mask) -> None:
+        """Restrict `index` to the `allowed` rows (size,)."""
+        self.size = int(np.count_nonzero(allowed))
+        self._whole, self._allowed = index, allowed
+        self._rows: Rows | None = None
+        if self.size <= FEW_ROWS:
+            self._rows = np.flatnonzero(allowed)
+            self._embeddings = index.embeddings(self._rows)
+
+    def search(self, embedding: Embeddings, num_candidates: int) -> tuple[Embeddings, Rows]:
+        """Scores (k,) and rows (k,), best first, as `VectorIndex.search`; k is exact.
+
+        It is min(num_candidates, size). A subclass may be faster, since this compares the query
+        with every row.
+        """
+        if self._rows is not None:
+            rows, scores = self._rows, np.einsum("ij,j->i", self._embeddings, embedding)
+        else:
+            rows = np.flatnonzero(self._allowed)
+            blocks = np.split(rows, range(_BLOCK_ROWS, self.size, _BLOCK_ROWS))
+            scores = np.concatenate([self._whole.scores(embedding, block) for block in blocks])
+        if num_candidates < self.size:
+            best = np.argpartition(-scores, num_candidates)[:num_candidates]
+            rows, scores = rows[best], scores[best]
+        best_first = np.argsort(-scores, kind="stable")
+        return scores[best_first], rows[best_first]
+
+    def scores(self, embedding: Embeddings, rows: Rows) -> Embeddings:
+        """The scores (n,) at `rows` (n,) of the whole index, as `VectorIndex.scores`."""
+        return self._whole.scores(embedding, rows)

@@ -1,1 +1,0 @@
-"""From a corpus to an index: passages, embeddings and the index directory."""

@@ -1,1 +1,0 @@
-"""Writes indexes to a PostgreSQL server."""

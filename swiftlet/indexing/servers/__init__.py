@@ -1,1 +1,0 @@
-"""Writes indexes to servers: what the engines share."""

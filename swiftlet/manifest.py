@@ -1,0 +1,292 @@
+"""The manifest of an artefact: its kind, its origin, and the hash of each of its files."""
+
+import hashlib
+import json
+import os
+import stat
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from blake3 import blake3
+
+from swiftlet.errors import ArtefactError, CorruptArtefactError, ManifestError
+from swiftlet.publication import flush_directory, storage_errors
+
+FORMAT_VERSION = 3
+"""The format that this Swiftlet writes, and the newest that it reads."""
+
+CHANGEABLE_FORMAT_VERSION = 2
+"""Before, an index could not be changed."""
+
+METRIC = "inner_product"
+FILE_NAME = "manifest.json"
+
+_HASHES: Mapping[str, Any] = {"blake3": blake3, "sha256": hashlib.sha256}
+_BLOCK_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class FileEntry:
+    """The hash of a file in hexadecimal and its size in bytes.
+
+    `algorithm` is "blake3", or "sha256" in manifests before format version 3.
+    """
+
+    algorithm: str
+    digest: str
+    size_bytes: int
+
+    @classmethod
+    def of(cls, path: Path, algorithm: str = "blake3") -> "FileEntry":
+        """Read the file and hash it.
+
+        :raises OSError: When it cannot be read.
+        """
+        found, block = _HASHES[algorithm](), memoryview(bytearray(_BLOCK_BYTES))
+        with path.open("rb", buffering=0) as file:
+            while count := file.readinto(block):
+                found.update(block[:count])
+            return cls(algorithm, found.hexdigest(), file.tell())
+
+    @classmethod
+    def parse(cls, fields: Mapping[str, Any]) -> "FileEntry":
+        """The entry of a manifest.
+
+        :raises ValueError: When it is none.
+        """
+        for algorithm in _HASHES:
+            if fields.keys() == {algorithm, "size_bytes"}:
+                return cls(algorithm, fields[algorithm], fields["size_bytes"])
+        raise ValueError(f"{fields} is not the hash and the size of a file")
+
+    def fields(self) -> dict[str, Any]:
+        """The entry as the manifest has it."""
+        return {self.algorithm: self.digest, "size_bytes": self.size_bytes}
+
+
+@dataclass(frozen=True, repr=False)
+class Manifest:
+    """The description of an artefact directory.
+
+    `kind` is "encoder", "index", "shard" (a part of a corpus, encoded), "model" (the result of
+    training) or "checkpoint" (from which a run resumes). The names of `files` are relative to the
+    directory. `embedding_space` is the fingerprint of the document encoder that defines the space.
+    `details` are the fields of this kind alone.
+    """
+
+    kind: str
+    dim: int
+    embedding_space: str
+    files: Mapping[str, FileEntry]
+    created_by: str
+    metric: str = METRIC
+    normalised: bool = True
+    format_version: int = FORMAT_VERSION
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """A hash of the whole artefact: it includes the hash of every file."""
+        return _checksum(self.fields())
+
+    @property
+    def short_fingerprint(self) -> str:
+        """The first 16 characters of the fingerprint, which name the artefact in answers."""
+        return self.fingerprint[:16]
+
+    @property
+    def vectors(self) -> int:
+        """How many vectors a document encoder gives a text, or an index keeps of a passage."""
+        return int(self.details.get("vectors", 1))
+
+    @property
+    def width(self) -> int:
+        """How many numbers an embedding of documents has: all vectors, one after the other."""
+        return self.dim * self.vectors
+
+    @property
+    def content(self) -> str:
+        """A hash of the files alone; `change_details` keeps it."""
+        return _checksum(self._file_fields())
+
+    def fields(self) -> dict[str, Any]:
+        """What the file has, without its checksum."""
+        return {**asdict(self), "files": self._file_fields()}
+
+    def _file_fields(self) -> dict[str, Any]:
+        return {name: entry.fields() for name, entry in self.files.items()}
+
+    def __repr__(self) -> str:
+        shown = {"kind": self.kind, "dim": self.dim, **self.details}
+        fields = (
+            f"{name}={value!r}"
+            for name, value in shown.items()
+            if isinstance(value, str | int) and name != "encoder_fingerprint"
+        )
+        return f"Manifest({', '.join(fields)})"
+
+
+def write_manifest(directory: Path, manifest: Manifest) -> None:
+    """Write `manifest` into `directory`, atomically; call it last, when all files are in place.
+
+    It is on the disk when this returns. In a published directory, hold its `writer_lock`.
+
+    :raises StorageError: When the file system refuses.
+    """
+    written = directory / f".{FILE_NAME}.partial"
+    with storage_errors(directory):
+        with written.open("wb") as file:
+            file.write(_serialise(manifest.fields()))
+            file.flush()
+            os.fsync(file.fileno())
+        written.replace(directory / FILE_NAME)
+        flush_directory(directory)
+
+
+def change_details(directory: Path, changes: Mapping[str, Any]) -> None:
+    """Change some details in the manifest of an artefact; hold its `writer_lock` meanwhile.
+
+    :raises ManifestError: As `read_manifest`.
+    :raises StorageError: When the file system refuses.
+    """
+    manifest = read_manifest(directory)
+    write_manifest(directory, replace(manifest, details={**manifest.details, **changes}))
+
+
+def describe_files(directory: Path, names: Sequence[str]) -> dict[str, FileEntry]:
+    """Hash the files `names` of `directory` for its manifest."""
+    return {name: FileEntry.of(directory / name) for name in sorted(names)}
+
+
+def read_manifest(directory: Path, kind: str | None = None) -> Manifest:
+    """Read the manifest of `directory`, without looking at the other files.
+
+    :raises ManifestError: When it is missing, altered, of a newer format or not of this `kind`.
+    """
+    path = directory / FILE_NAME
+    if not directory.is_dir():
+        is_of_hub = kind == "encoder" and len(directory.parts) == 2 and not directory.is_absolute()
+        way_out = f"; swiftlet export {directory} --out ENCODER makes one of a model" * is_of_hub
+        if kind == "index":
+            way_out = f"; swiftlet index CORPUS --out {directory} makes an index"
+        raise ManifestError(f"{directory} is not a directory{way_out}")
+    try:
+        _check_is_file(path.stat(), ManifestError(f"{path} is no regular file"))
+        content = path.read_bytes()
+    except FileNotFoundError:
+        way_out = ""
+        if kind == "index":
+            way_out = f"; swiftlet index {directory} --out INDEX makes an index of its files"
+        elif kind == "encoder" and (directory / "config.json").exists():
+            way_out = f"; swiftlet export {directory} --out ENCODER makes one of a model"
+        raise ManifestError(f"{directory} has no {FILE_NAME}: it is no artefact{way_out}") from None
+    except OSError as error:
+        raise ManifestError(f"{path} cannot be read: {error.strerror}") from error
+    manifest = _parse(path, content)
+    if kind is not None and manifest.kind != kind:
+        way_out = ""
+        if (manifest.kind, kind) == ("shard", "index"):
+            way_out = "; swiftlet index --from-shards SHARDS --out INDEX makes one of all shards"
+        elif manifest.kind == "model":
+            exported = (file.parent for file in sorted(directory.glob(f"*/*/{FILE_NAME}")))
+            of_kind = [f"{each}" for each in exported if read_manifest(each).kind == kind]
+            way_out = f": take {' or '.join(of_kind)} of this training run" if of_kind else ""
+        raise ManifestError(
+            f"{directory} is of kind {manifest.kind!r}, but {kind!r} is needed{way_out}"
+        )
+    return manifest
+
+
+def verify_files(directory: Path, manifest: Manifest) -> None:
+    """Compare every file with its entry in `manifest`.
+
+    :raises CorruptArtefactError: When a file is missing, unreadable or different; names it.
+    """
+    way_out = f"restore {directory} from a copy, or make it again"
+    for name, expected in manifest.files.items():
+        path = directory / name
+        try:
+            status = path.stat()
+            _check_is_file(status, CorruptArtefactError(f"{path} is no regular file"))
+            size_bytes = status.st_size
+            if size_bytes != expected.size_bytes:
+                raise CorruptArtefactError(
+                    f"{path} has {size_bytes} bytes, but its manifest lists "
+                    f"{expected.size_bytes}: {way_out}"
+                )
+            found = FileEntry.of(path, expected.algorithm)
+        except FileNotFoundError:
+            raise CorruptArtefactError(f"{path} is missing: {way_out}") from None
+        except OSError as error:
+            raise CorruptArtefactError(f"{path} cannot be read: {error.strerror}") from error
+        if found != expected:
+            raise CorruptArtefactError(
+                f"{path} has been altered: its hash is not its manifest's; {way_out}"
+            )
+
+
+def load_manifest(directory: Path, kind: str) -> Manifest:
+    """Read the manifest of `directory` and verify every file it lists.
+
+    :raises ManifestError: As `read_manifest`.
+    :raises CorruptArtefactError: As `verify_files`.
+    """
+    manifest = read_manifest(directory, kind)
+    verify_files(directory, manifest)
+    return manifest
+
+
+def _check_is_file(status: os.stat_result, error: ArtefactError) -> None:
+    # Reading a pipe or a device may never end.
+    if not stat.S_ISREG(status.st_mode):
+        raise error
+
+
+def _checksum(fields: Mapping[str, Any]) -> str:
+    text = json.dumps(fields, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _serialise(fields: Mapping[str, Any]) -> bytes:
+    signed = {**fields, "checksum": _checksum(fields)}
+    return (json.dumps(signed, indent=2, sort_keys=True, ensure_ascii=True) + "\n").encode()
+
+
+def _parse(path: Path, content: bytes) -> Manifest:
+    try:
+        fields = json.loads(content)
+    except (ValueError, RecursionError) as error:
+        raise ManifestError(f"{path} is not valid JSON: {error}") from error
+    if not isinstance(fields, dict) or not isinstance(fields.get("format_version"), int):
+        raise ManifestError(f"{path} has no format_version")
+    # Before the checksum: a newer format may compute it in another way.
+    if fields["format_version"] > FORMAT_VERSION:
+        raise ManifestError(
+            f"{path} has format_version {fields['format_version']}, but this Swiftlet reads up to "
+            f"{FORMAT_VERSION}: upgrade Swiftlet"
+        )
+    fields.pop("checksum", None)
+    # Compared byte for byte, so that any altered byte is found, even white space.
+    if _serialise(fields) != content:
+        raise ManifestError(f"{path} has been altered: its checksum does not match its content")
+    try:
+        files = {name: FileEntry.parse(entry) for name, entry in fields.pop("files").items()}
+        manifest = Manifest(files=files, **fields)
+    except (TypeError, KeyError, ValueError, AttributeError) as error:
+        raise ManifestError(f"{path} does not have the fields of a manifest: {error}") from error
+    if manifest.metric != METRIC or manifest.normalised is not True:
+        raise ManifestError(
+            f"{path} has metric {manifest.metric!r}, normalised {manifest.normalised!r}, but only "
+            f"{METRIC!r} of normalised embeddings can be searched"
+        )
+    if elsewhere := [name for name in files if not _is_within(name)]:
+        raise ManifestError(f"{path} lists {elsewhere[0]!r}, which is no file of its directory")
+    return manifest
+
+
+def _is_within(name: str) -> bool:
+    parts = name.split("/")
+    return "\0" not in name and not {"", ".", ".."} & set(parts)

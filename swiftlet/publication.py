@@ -1,0 +1,251 @@
+"""Writes artefact directories completely or not at all.
+
+An artefact is written into a working directory beside its target, which is then renamed. If the
+process is killed first, the earlier artefact stays as it was.
+"""
+
+import ctypes
+import errno
+import fcntl
+import io
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from swiftlet.errors import (
+    ArtefactError,
+    InvalidArgumentError,
+    ReadOnlyStorageError,
+    StorageError,
+)
+
+_AT_FDCWD = -100
+_RENAME_EXCHANGE = 2
+_LOCK_FILE = "lock"
+_NOT_PERMITTED = (errno.EROFS, errno.EACCES, errno.EPERM)
+
+
+def working_directory(target: Path) -> Path:
+    """The hidden directory in which `target` is written, on the same file system."""
+    return target.parent / f".{target.name}.partial"
+
+
+def check_target(target: Path, *, overwrite: bool, kind: str | None = None) -> None:
+    """Refuse a target that cannot or must not be written.
+
+    :param kind: The kind of the artefact that is to be written; None stands for any.
+    :raises InvalidArgumentError: When `target` exists and is not to be overwritten, is a file, or
+        is a directory that holds anything but an artefact, of this kind.
+    """
+    if not target.exists():
+        return
+    if not target.is_dir():
+        raise InvalidArgumentError(f"{target} exists and is not a directory")
+    if not any(target.iterdir()):
+        return
+    if not overwrite:
+        raise InvalidArgumentError(
+            f"{target} exists; choose another place or pass --overwrite (in Python overwrite=True)"
+        )
+    if not (target / "manifest.json").is_file():
+        raise InvalidArgumentError(
+            f"{target} is not overwritten: it has no manifest.json, so it is no artefact"
+        )
+    earlier = _kind(target)
+    if kind is not None and earlier not in {None, kind}:
+        raise InvalidArgumentError(
+            f"{target} is not overwritten: it is an artefact of the kind {earlier!r}, and not "
+            f"{kind!r}; choose another place"
+        )
+
+
+def _kind(artefact: Path) -> str | None:
+    """The kind that a manifest names; a damaged manifest names none."""
+    try:
+        return str(json.loads((artefact / "manifest.json").read_bytes())["kind"])
+    except (ValueError, KeyError, TypeError):
+        return None
+
+
+@contextmanager
+def locked_working_directory(target: Path) -> Iterator[Path]:
+    """Make, or open again, the working directory of `target`, and lock it during the block.
+
+    The directory stays when the block ends, so that an interrupted build can be resumed.
+
+    :raises ArtefactError: When another process is writing the same artefact.
+    :raises StorageError: When the directory cannot be made.
+    """
+    directory = working_directory(target)
+    occupied = ArtefactError(f"another process is writing {target}: wait until it ends, or stop it")
+    with storage_errors(directory):
+        directory.parent.mkdir(parents=True, exist_ok=True)
+        with suppress(FileExistsError):
+            directory.mkdir()
+        try:
+            lock = os.open(directory / _LOCK_FILE, os.O_RDWR | os.O_CREAT, 0o644)
+        except FileNotFoundError:  # the other process has just removed the directory
+            raise occupied from None
+    try:
+        if not _lock(lock, directory / _LOCK_FILE):
+            raise occupied
+        yield directory
+    finally:
+        os.close(lock)
+
+
+@contextmanager
+def writer_lock(target: Path) -> Iterator[Path]:
+    """`locked_working_directory`, removed at the end unless an interrupted build left files there.
+
+    :raises ArtefactError: When another process is writing the same artefact.
+    :raises StorageError: When the directory cannot be made.
+    """
+    with locked_working_directory(target) as directory:
+        try:
+            yield directory
+        finally:
+            if len([*directory.iterdir()]) == 1:
+                discard(directory)
+
+
+def publish(artefact: Path, target: Path) -> None:
+    """Put the finished directory `artefact` in the place of `target`, atomically.
+
+    If `target` exists, the two are swapped: `artefact` then holds the earlier one, and the caller
+    removes it.
+
+    :raises StorageError: When the file system refuses.
+    """
+    with storage_errors(target):
+        flush(artefact)
+        if target.exists():
+            _exchange(artefact, target)
+        else:
+            artefact.rename(target)
+        flush_directory(target.parent)
+
+
+def flush(directory: Path) -> None:
+    """Write all files of a directory to the disk.
+
+    :raises OSError: When the file system refuses.
+    """
+    for entry in directory.rglob("*"):
+        if entry.is_file():
+            descriptor = os.open(entry, os.O_RDONLY)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+    flush_directory(directory)
+
+
+def flush_directory(directory: Path) -> None:
+    """Write the names in a directory to the disk, without its files.
+
+    :raises OSError: When the file system refuses.
+    """
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def published(target: Path, *, overwrite: bool, kind: str | None = None) -> Iterator[Path]:
+    """An empty directory, published as `target` if the block ends without an error.
+
+    :raises InvalidArgumentError: As `check_target`.
+    :raises StorageError: When the file system refuses.
+    """
+    check_target(target, overwrite=overwrite, kind=kind)
+    with locked_working_directory(target) as directory:
+        artefact = directory / "artefact"
+        try:
+            with storage_errors(target):
+                # Another process may have published since.
+                check_target(target, overwrite=overwrite, kind=kind)
+                clear(directory)
+                artefact.mkdir()
+                yield artefact
+                publish(artefact, target)
+        finally:
+            discard(directory)
+
+
+def clear(directory: Path) -> None:
+    """Remove the files of an earlier, interrupted build from a working directory."""
+    for entry in directory.iterdir():
+        if entry.name == _LOCK_FILE:
+            continue
+        if entry.is_dir() and not entry.is_symlink():
+            shutil.rmtree(entry)
+        else:
+            entry.unlink()
+
+
+def discard(directory: Path) -> None:
+    """Remove a working directory as far as possible, while its lock is held."""
+    with suppress(OSError):
+        clear(directory)
+        # The lock file last: without it, another process may use the directory.
+        (directory / _LOCK_FILE).unlink()
+        directory.rmdir()
+
+
+@contextmanager
+def storage_errors(place: Path) -> Iterator[None]:
+    """Turn an `OSError` into a `StorageError` that names the place."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno is None:
+            raise
+        kind = ReadOnlyStorageError if error.errno in _NOT_PERMITTED else StorageError
+        raise kind(f"cannot write {place}: {os.strerror(error.errno)}") from error
+
+
+def save_array(path: Path, array: NDArray[np.generic]) -> None:
+    """Write an array as a .npy file.
+
+    :raises StorageError: When the file system refuses.
+    """
+    # Given a path, NumPy would not notice when the last block cannot be written.
+    content = io.BytesIO()
+    np.save(content, array, allow_pickle=False)
+    with storage_errors(path):
+        path.write_bytes(content.getbuffer())
+
+
+def _lock(descriptor: int, path: Path) -> bool:
+    """Lock the open file; false if another process has locked it, or removed it from `path`."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return os.path.samestat(os.fstat(descriptor), path.stat())
+    except OSError:
+        return False
+
+
+def _exchange(first: Path, second: Path) -> None:
+    library = ctypes.CDLL(None, use_errno=True)
+    if hasattr(library, "renameat2"):
+        paths = os.fsencode(first), os.fsencode(second)
+        if library.renameat2(_AT_FDCWD, paths[0], _AT_FDCWD, paths[1], _RENAME_EXCHANGE) == 0:
+            return
+        failure = ctypes.get_errno()
+        if failure not in (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP):
+            raise OSError(failure, os.strerror(failure), str(second))
+    # No exchange on this platform or file system: the second rename follows at once, and a crash
+    # in between leaves the earlier artefact under the name below.
+    earlier = second.parent / f".{second.name}.earlier"
+    second.rename(earlier)
+    first.rename(second)
+    earlier.rename(first)

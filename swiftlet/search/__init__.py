@@ -1,0 +1,1 @@
+"""A query to the best documents: the request, the stages, the searcher."""

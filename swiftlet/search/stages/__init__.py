@@ -1,0 +1,17 @@
+"""The stages of a search. This list is the only place that names and orders them."""
+
+from swiftlet.search.stages.candidates import Aggregate, Dense, Fuse, Lexical
+from swiftlet.search.stages.encode import Encode, Tokenise
+from swiftlet.search.stages.fetch import Fetch
+from swiftlet.search.stages.filter import Filter
+from swiftlet.search.stages.highlight import Highlight
+from swiftlet.search.stages.rerank import Rerank
+from swiftlet.search.stages.state import Stage
+
+STAGES: tuple[type[Stage], ...] = (
+    Filter, Tokenise, Encode, Dense, Lexical, Fuse, Aggregate, Rerank, Fetch, Highlight
+)  # fmt: skip
+"""The stages in their order. Stages that repeat are next to each other."""
+
+STAGE_NAMES: tuple[str, ...] = tuple(stage.name for stage in STAGES)
+"""The names of the stages in their order."""

@@ -1,0 +1,148 @@
+"""A query to the best documents: from the vector index, the lexical index, or both."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from swiftlet.index.parts import SearchParts
+from swiftlet.index.vectors.vector_index import Rows
+from swiftlet.search.aggregation import best_passages
+from swiftlet.search.fusion import reciprocal_ranks, weighted_sum
+from swiftlet.search.stages.state import Ranking, SearchState
+from swiftlet.types import Embeddings
+
+_UNKNOWN_SCORE = np.float32(2)  # above every cosine
+_DECIMALS = 6  # further ones depend on the index that a score comes from
+_ROUNDING = 10.0**-_DECIMALS
+_RELIABLE = 4  # 0.1 passages that an approximate search missed are above its best quarter
+_LOWEST_SCORE = np.float32(-np.inf)
+
+
+class Dense:
+    """Finds the nearest passages in the vector index."""
+
+    name = "dense"
+    repeats = True
+
+    def __init__(self, parts: SearchParts) -> None:
+        pass
+
+    def run(self, search: SearchState) -> bool:
+        """Set the nearest passages, unless the search is lexical."""
+        if search.mode == "lexical":
+            return False
+        index = search.selection.index
+        scores, rows = index.search(search.embedding, search.num_candidates)
+        unseen = None
+        if not index.has_all(search.num_candidates, len(scores)):
+            unseen = scores[-1] if len(scores) else _UNKNOWN_SCORE
+        search.dense = Ranking(scores, rows, unseen)
+        return True
+
+
+class Lexical:
+    """Finds the passages with the best BM25 scores."""
+
+    name = "lexical"
+    repeats = True
+
+    def __init__(self, parts: SearchParts) -> None:
+        pass
+
+    def run(self, search: SearchState) -> bool:
+        """Set the passages that share words with the query, unless the search is dense."""
+        index = search.selection.lexical
+        if search.mode == "dense" or index is None:
+            return False
+        if search.lexical_query is None:
+            search.lexical_query = index.parse(search.query)
+        scores, rows = search.lexical_query.search(search.num_candidates)
+        has_all = index.has_all(search.num_candidates, len(scores))
+        search.lexical = Ranking(scores, rows, None if has_all else scores[-1])
+        return True
+
+
+class Fuse:
+    """Gives each passage that either index found one score of both."""
+
+    name = "fuse"
+    repeats = True
+
+    def __init__(self, parts: SearchParts) -> None:
+        self._index = parts.index
+        self._passage_to_document = parts.passage_to_document
+
+    def run(self, search: SearchState) -> bool:
+        """Set the candidates; a search of one index has nothing to fuse."""
+        if search.mode != "hybrid":
+            search.candidates = search.dense if search.mode == "dense" else search.lexical
+            return False
+        rows = np.sort(np.concatenate((search.dense.rows, search.lexical.rows)))
+        first = np.ones(len(rows), dtype=bool)  # `np.unique` takes three times as long
+        first[1:] = rows[1:] != rows[:-1]
+        rows = rows[first]
+        dense, has_dense = _scores_at(rows, search.dense)
+        lexical, has_lexical = _scores_at(rows, search.lexical)
+        weight = search.weight
+        unseen = search.dense.highest_unseen
+        if unseen is not None and len(search.dense.scores):
+            # Not the last score: an approximate search misses passages that are above it.
+            dense[~has_dense] = search.dense.scores[len(search.dense.scores) // _RELIABLE]
+        # At most these: a lexical search is exact.
+        highest = weighted_sum(dense, lexical, weight)
+        kept = np.ones(len(rows), dtype=bool)
+        if search.fusion == "weighted" and unseen is not None:
+            least = weighted_sum(dense, lexical * has_lexical, weight)
+            last = self._last_score(search, least[has_dense], rows[has_dense])
+            kept = highest > last - _ROUNDING
+        # The other index gives the exact score of a passage that only one has found.
+        if (asked := kept & ~has_dense).any():
+            dense[asked] = self._index.scores(search.embedding, rows[asked])
+        if search.lexical_query is not None and (asked := kept & ~has_lexical).any():
+            lexical[asked] = search.lexical_query.scores(rows[asked])
+        if search.fusion == "rrf":
+            scores = reciprocal_ranks(dense, lexical)
+            unseen = None if unseen is None else _LOWEST_SCORE
+        else:
+            scores = weighted_sum(dense[kept], lexical[kept], weight).round(_DECIMALS)
+            if unseen is not None:
+                other = search.lexical.highest_unseen or np.float32(0)
+                unseen = highest[~kept].max(initial=weighted_sum(unseen, other, weight))
+        rows = rows[kept]
+        best_first = np.argsort(-scores, kind="stable")
+        search.candidates = Ranking(scores[best_first], rows[best_first], unseen)
+        return True
+
+    def _last_score(self, search: SearchState, scores: Embeddings, rows: Rows) -> np.float32:
+        """The score that the last document of the ranking has at least."""
+        best, _ = best_passages(scores, rows, self._passage_to_document)
+        return best[search.depth - 1] if len(best) >= search.depth else _LOWEST_SCORE
+
+
+def _scores_at(rows: Rows, found: Ranking) -> tuple[Embeddings, NDArray[np.bool]]:
+    """The scores (n,) at `rows` (n,) as far as they are known, and whether they are.
+
+    The others are those of the best unseen passage. If none is unseen, they are 0, and known.
+    """
+    highest_unseen = found.highest_unseen
+    scores = np.full(len(rows), highest_unseen or 0, dtype=np.float32)
+    known = np.full(len(rows), highest_unseen is None)
+    at = np.searchsorted(rows, found.rows)
+    scores[at], known[at] = found.scores, True
+    return scores, known
+
+
+class Aggregate:
+    """Reduces passages to documents: a document's score is that of its best passage (maxP)."""
+
+    name = "aggregate"
+    repeats = True
+
+    def __init__(self, parts: SearchParts) -> None:
+        self._passage_to_document = parts.passage_to_document
+
+    def run(self, search: SearchState) -> bool:
+        """Set the best passage of each document that has at least the least score."""
+        found = search.candidates
+        best = Ranking(*best_passages(found.scores, found.rows, self._passage_to_document))
+        search.documents = best.at(best.scores >= search.min_score)
+        return True

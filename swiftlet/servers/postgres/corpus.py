@@ -1,0 +1,66 @@
+"""The documents of an index on a PostgreSQL server, to be pulled."""
+
+import json
+from collections.abc import Iterator
+from math import inf
+from typing import IO
+
+import numpy as np
+
+from swiftlet.address import Address
+from swiftlet.index.columns.columns import field_keys
+from swiftlet.index.documents.split import SplitDocument
+from swiftlet.servers.postgres.filters import keys_in
+from swiftlet.servers.postgres.table import Table
+from swiftlet.servers.pull import ServerCorpus
+from swiftlet.types import Embeddings
+
+_BATCH_DOCUMENTS = 100
+_DOCUMENTS = """
+SELECT batch.*, found.spans, found.embeddings FROM (
+    SELECT document, document_id, text, title, metadata, sections
+    FROM {documents} WHERE document > %s ORDER BY document LIMIT %s
+) AS batch, LATERAL (
+    SELECT array_agg(ARRAY[start_char, end_char] ORDER BY number) AS spans,
+    array_agg(embedding ORDER BY number) AS embeddings
+    FROM {passages} WHERE {passages}.document = batch.document
+) AS found ORDER BY document
+"""
+
+
+class PostgresCorpus(ServerCorpus):
+    """The documents of an index at one moment."""
+
+    def __init__(self, address: Address, embeddings: IO[bytes]) -> None:
+        """Connect to the server; `embeddings` is an empty file.
+
+        :raises RetrievalError: When the server or the index is bad.
+        """
+        self._table = Table(address)
+        super().__init__(self._table.seen()[1].manifest_at(address), embeddings)
+
+    def facets(self) -> tuple[str, ...]:
+        """As `ServerCorpus.facets`."""
+
+        def exists(field: str) -> bool:
+            where, values = keys_in((field_keys(field),))
+            statement = "SELECT EXISTS (SELECT FROM {keys} WHERE {where})"
+            ((found,),) = self._table.rows(self._table.sql(statement, where=where), values)
+            return bool(found)
+
+        return tuple(filter(exists, self.manifest.details.get("facets", ())))
+
+    def pulled(self) -> Iterator[tuple[SplitDocument, Embeddings]]:
+        """As `ServerCorpus.pulled`."""
+        statement, last = self._table.sql(_DOCUMENTS), 0
+        with self._table.transaction(inf) as connection:
+            connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+            while True:
+                asked = [last, _BATCH_DOCUMENTS]
+                found = connection.execute(statement, asked, binary=True).fetchall()
+                if not found:
+                    return
+                last = found[-1][0]
+                for _, document_id, text, title, metadata, sections, spans, embeddings in found:
+                    fields = document_id, text, title, json.loads(metadata), json.loads(sections)
+                    yield SplitDocument(*fields, tuple(map(tuple, spans))), np.stack(embeddings)

@@ -1,0 +1,202 @@
+"""Publishes an index to a server, without encoding anything again."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+
+from swiftlet.address import Address
+from swiftlet.encoders.encoder import OnnxEncoder
+from swiftlet.encoders.encoding import encode_texts
+from swiftlet.errors import (
+    IndexServerAwayError,
+    IndexServerError,
+    IndexServerTimeoutError,
+    InvalidArgumentError,
+    StorageError,
+)
+from swiftlet.index.building.sample_queries import span_of
+from swiftlet.index.building.shards import Shards
+from swiftlet.index.documents.passages import encoder_text
+from swiftlet.index.lexical.analysis import DEFAULT_LANGUAGE
+from swiftlet.index.updates.preparation import load_encoder
+from swiftlet.index.vectors.tuning import NEAR, TARGET
+from swiftlet.progress import Progress, Silence
+from swiftlet.servers.sources import Source, source_of
+from swiftlet.servers.state import COMPLETE, WRONG, manifest_text
+from swiftlet.servers.target import IndexType, Target
+from swiftlet.servers.writing import target_at
+from swiftlet.types import Embeddings
+
+_ENCODED_AGAIN = 20
+_SAME = 0.05  # passages may have one text, and embeddings are rounded
+_SAMPLE = 100
+_NEAREST = 10
+_SEED = 0
+_BLOCK_ROWS = 8_192
+_IN_BULK = " in bulk"
+_OF_ANOTHER = "was begun by a push of another index, or of this one before it changed"
+_AGAIN = "interrupted: run the same command again to continue"
+
+
+@dataclass(frozen=True, slots=True)
+class Pushed:
+    """What a push has written.
+
+    `recall` is the share of each sample query's ten nearest passages that searches find; None if a
+    search compares every passage. `without_words` is the reason why searches are by meaning alone,
+    empty if they are hybrid.
+    """
+
+    num_passages: int
+    recall: float | None
+    without_words: str
+
+
+def push(
+    index: Path | Shards,
+    address: Address,
+    encoder: Path | None = None,
+    *,
+    language: str | None = DEFAULT_LANGUAGE,
+    facets: Sequence[str] = (),
+    index_type: IndexType | None = None,
+    bulk_insert: str | None = None,
+    overwrite: bool = False,
+    progress: Progress | None = None,
+) -> Pushed:
+    """Write the passages of `index`, with its changes, to a collection, and make it searchable.
+
+    Embeddings are as precise as the index keeps them. An interrupted push goes on where it was.
+    The collection can be searched when this returns, and not before.
+
+    :param index: An index directory, or the shards of a corpus.
+    :param encoder: The directory of the document encoder, which measures the recall of searches;
+        None takes the one that the index or the shards remember.
+    :param language: That of the words of shards; None pushes no words. An index has its own.
+    :param facets: Those of shards: Milvus indexes these fields for filters. An index has its own.
+    :param index_type: How the server indexes embeddings; None depends on the number of passages.
+    :param bulk_insert: A folder or an address as s3://BUCKET/PATH that a Milvus server reads, too;
+        passages go there as Parquet files, which the server inserts. None sends them in requests.
+    :raises ArtefactError: When the index or the encoder is damaged, or they do not fit together.
+    :raises InvalidArgumentError: When the collection exists and `overwrite` is not set, or is not
+        of Swiftlet; or a document has more than the server can hold.
+    :raises IndexServerError: When the server is away or refuses; the same call goes on.
+    """
+    progress = progress or Silence()
+    engine = target_at(address)
+    engine.check_index_type(index_type)
+    source = source_of(index, language, facets)
+    if source.manifest.vectors > 1:
+        raise InvalidArgumentError(
+            f"a passage has {source.manifest.vectors} vectors there, but one on {engine.engine}"
+        )
+    loaded = load_encoder(encoder, source.manifest).reading("query")
+    target = engine(address)
+    if bulk_insert is not None:
+        # An interrupted push goes on in the same way: two ways could write a passage twice.
+        source = replace(source, identity=f"{source.identity}{_IN_BULK}")
+        target.insert_in_bulk(bulk_insert)
+    without_words = target.reason_against_words(source.manifest.details.get("language"))
+    done = _done(target, source, index_type, overwrite=overwrite)
+    total = target.check(source, progress)
+    if done is None:
+        target.create(source, progress, hybrid=not without_words)
+    try:
+        target.write(source, total, done or 0, progress)
+        target.index(total, index_type, progress)
+        _check(target, total, loaded)
+        progress.begin("Measuring recall", None)
+        effort, recall = _tuned(target, loaded, source.embeddings())
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(_AGAIN) from None
+    except (IndexServerAwayError, IndexServerTimeoutError, StorageError) as error:
+        raise type(error)(f"{error}; then the same command goes on where it was") from error
+    target.set_state(COMPLETE, effort)
+    return Pushed(total, recall, without_words)
+
+
+def _done(
+    target: Target, source: Source, index_type: IndexType | None, *, overwrite: bool
+) -> int | None:
+    """How many passages an interrupted push of this source has written; None if there was none.
+
+    :raises InvalidArgumentError: When there is another collection and `overwrite` is not set.
+    """
+    begun = target.begun()
+    if begun is None:
+        return None
+    what = {COMPLETE: "exists", WRONG: "has wrong passages"}.get(begun.state)
+    about = manifest_text(source.manifest), source.identity
+    if what is None and (begun.manifest, begun.source) == about:
+        if index_type is None or begun.index_type in (None, index_type):
+            return int(begun.state)
+        what = f"has an index of the type {begun.index_type}"
+    ways = [each.removesuffix(_IN_BULK) for each in (begun.source, source.identity)]
+    if what is None and ways[0] == ways[1]:
+        how = "with" if begun.source.endswith(_IN_BULK) else "without"
+        what = f"is what a push {how} --bulk-insert has begun: run that again"
+    if not overwrite:
+        raise InvalidArgumentError(
+            f"{target.address} {what or _OF_ANOTHER}; choose another name or pass --overwrite"
+        )
+    return None
+
+
+def _check(target: Target, total: int, encoder: OnnxEncoder) -> None:
+    """Count the passages, and encode the texts of some again.
+
+    Each must be nearest to the embedding that it has.
+    """
+    problem = ""
+    sample = target.sample(_ENCODED_AGAIN)
+    if (found := target.count()) != total:
+        problem = f"{found:,} passages, but the index has {total:,}: push it"
+    elif sample:
+        stored = np.stack([passage.embedding for passage in sample])
+        texts = [encoder_text(passage.title, passage.text) for passage in sample]
+        scores = encode_texts(encoder.reading("passage"), texts) @ stored.T
+        if (scores.max(axis=1) - scores.diagonal() > _SAME).any():
+            problem = "embeddings that are not those of their texts: push the index"
+    if problem:
+        target.set_state(WRONG)
+        raise IndexServerError(f"{target.address} has {problem} again with --overwrite")
+
+
+def _tuned(
+    target: Target, encoder: OnnxEncoder, embeddings: Iterator[Embeddings]
+) -> tuple[int | None, float | None]:
+    """How much a search should visit, and what share of the nearest passages it then finds.
+
+    The queries are short spans of words, and a passage is found if it is near enough, as for an
+    index on this machine. There are neither if a search compares every passage.
+
+    :param embeddings: Those (dim,) of all passages.
+    """
+    if target.efforts is None:
+        return None, None
+    random = np.random.default_rng(_SEED)
+    texts = [span_of(passage.text, random) for passage in target.sample(_SAMPLE)]
+    queries = encode_texts(encoder, texts)
+    least = _last_of_nearest(embeddings, queries)
+    least -= (1 - NEAR) * np.abs(least)
+    effort, most = target.efforts
+    while True:
+        scores = target.search(queries, _NEAREST, effort)
+        found = np.array([each + [-1.0] * (_NEAREST - len(each)) for each in scores], np.float32)
+        recall = float((found >= least[:, np.newaxis]).mean())
+        if recall >= TARGET or effort >= most:
+            return effort, recall
+        effort *= 2
+
+
+def _last_of_nearest(embeddings: Iterator[Embeddings], queries: Embeddings) -> Embeddings:
+    """The score (q,) of the last of the nearest passages of each of `queries` (q, dim)."""
+    best = np.full((len(queries), _NEAREST), -1, np.float32)
+    while block := [*islice(embeddings, _BLOCK_ROWS)]:
+        scores = np.concatenate((best, queries @ np.stack(block).T), axis=1)
+        best = np.partition(scores, -_NEAREST, axis=1)[:, -_NEAREST:]
+    last: Embeddings = best.min(axis=1)
+    return last

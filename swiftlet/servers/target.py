@@ -1,0 +1,135 @@
+"""What a push needs of an engine: a collection that is written, checked and searched."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from swiftlet.address import Address
+from swiftlet.errors import InvalidArgumentError, shown
+from swiftlet.progress import Progress
+from swiftlet.servers.sources import Source
+from swiftlet.servers.words import reason_against_words
+from swiftlet.types import Embeddings
+
+IndexType = Literal["FLAT", "IVF_FLAT", "IVF_SQ8", "HNSW"]
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """What an earlier push has left: how far it came, what it wrote, and its type of index.
+
+    The type is None if the server has not begun the index yet.
+    """
+
+    state: str
+    manifest: str
+    source: str
+    index_type: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class SamplePassage:
+    """A passage as the server has it, with its embedding (dim,)."""
+
+    title: str
+    text: str
+    embedding: Embeddings
+
+
+class Target(ABC):
+    """A collection that is being pushed."""
+
+    engine: ClassVar[str]
+    index_types: ClassVar[Sequence[IndexType]]
+
+    def __init__(self, address: Address) -> None:
+        """Connect to the server.
+
+        :raises IndexServerError: When it does not answer.
+        :raises InvalidArgumentError: When it refuses.
+        """
+        self.address = address
+
+    @classmethod
+    def check_index_type(cls, index_type: str | None) -> None:
+        """Refuse a type that the engine does not have; None stands for the default.
+
+        :raises InvalidArgumentError: When it has not.
+        """
+        if index_type not in (None, *cls.index_types):
+            raise InvalidArgumentError(
+                f"the type of the index is {shown(index_type)}, but one of "
+                f"{', '.join(cls.index_types)} is expected"
+            )
+
+    def insert_in_bulk(self, place: str) -> None:  # noqa: ARG002
+        """Write passages to files in a place that the server reads, too.
+
+        :raises InvalidArgumentError: When the server reads no files, or the place is not writable.
+        """
+        raise reads_no_files(self.engine)
+
+    def reason_against_words(self, language: str | None) -> str:
+        """Why the collection cannot have words, as the part of a sentence; empty if it can."""
+        return reason_against_words(language)
+
+    @abstractmethod
+    def begun(self) -> Begun | None:
+        """What is there; None if nothing is.
+
+        :raises InvalidArgumentError: When it is of another program.
+        """
+
+    @abstractmethod
+    def check(self, source: Source, progress: Progress) -> int:
+        """The number of passages, after each document was checked.
+
+        :raises InvalidArgumentError: When the server cannot hold a document, or no document has one
+            of the new facets.
+        """
+
+    @abstractmethod
+    def create(self, source: Source, progress: Progress, *, hybrid: bool) -> None:
+        """Make the collection, in the place of an earlier one."""
+
+    @abstractmethod
+    def write(self, source: Source, total: int, done: int, progress: Progress) -> None:
+        """Write the passages after the first `done` ones of `total`."""
+
+    @abstractmethod
+    def index(self, total: int, index_type: IndexType | None, progress: Progress) -> None:
+        """Have the server index all passages, as far as it has not done so before."""
+
+    @abstractmethod
+    def count(self) -> int:
+        """The number of passages."""
+
+    @abstractmethod
+    def sample(self, count: int) -> list[SamplePassage]:
+        """So many passages, from all parts of the corpus, or all."""
+
+    @property
+    @abstractmethod
+    def efforts(self) -> tuple[int, int] | None:
+        """The least and the most that a search can visit; None if it compares every passage."""
+
+    @abstractmethod
+    def search(self, queries: Embeddings, count: int, effort: int) -> list[list[float]]:
+        """For each of `queries` (q, dim), the scores of the nearest passages, best first."""
+
+    @abstractmethod
+    def set_state(self, state: str, effort: int | None = None) -> None:
+        """Note how far the push is, and how much a search visits."""
+
+
+def reads_no_files(engine: str) -> InvalidArgumentError:
+    """The refusal of a bulk insert."""
+    return InvalidArgumentError(
+        f"{engine} reads no files: leave out --bulk-insert (in Python bulk_insert)"
+    )
+
+
+def missing_facet(facet: str) -> InvalidArgumentError:
+    """The refusal of a new facet that no document has."""
+    return InvalidArgumentError(f"the facet is {shown(facet)}, but no document has a value of it")

@@ -1,0 +1,50 @@
+"""The words of passages as servers keep them: sparse vectors with BM25 weights."""
+
+import re
+
+from swiftlet.index.documents.passages import encoder_text
+from swiftlet.index.lexical.analysis import PIECES, Analysis, analysis_of
+from swiftlet.index.lexical.bm25 import SparseVector, passage_vector
+from swiftlet.index.lexical.index import Words
+from swiftlet.types import Span
+
+# Letters and digits, and marks such as vowels that follow a letter.
+_WORD = re.compile(r"(?:[^\W_][\u0300-\u036f\u0900-\u0dff]*)+")
+
+
+def reason_against_words(language: str | None) -> str:
+    """Why a server cannot have the words of an index, as the part of a sentence; or empty."""
+    if language is None:
+        return "the index has no words"
+    return f"words of the language {language!r} cannot be pushed" if language in PIECES else ""
+
+
+class WordVectors:
+    """The words of passages as sparse vectors."""
+
+    def __init__(self, language: str, mean_length: float) -> None:
+        """Weigh words as among passages of `mean_length` words."""
+        self._analysis, self._mean = analysis_of(language), mean_length
+
+    def of(self, title: str, text: str) -> SparseVector:
+        """The vector of a passage."""
+        return passage_vector(words_of(self._analysis, title, text), self._mean)
+
+
+def words_of(analysis: Analysis, title: str, text: str) -> list[str]:
+    """The words of a passage, with repetitions."""
+    return analysis.words(analysis.indexed(encoder_text(title, text)))
+
+
+class MarkedWords:
+    """The words of a query, which are marked in texts without asking the server."""
+
+    def __init__(self, analysis: Analysis, words: Words) -> None:
+        self._analysis, self._words = analysis, words
+
+    def highlights(self, text: str) -> tuple[Span, ...]:
+        """As `WordQuery.highlights`."""
+        searched = {*self._words.searched}
+        spans = (found.span() for found in _WORD.finditer(text))
+        words = self._analysis.words
+        return tuple(span for span in spans if searched.intersection(words(text[slice(*span)])))

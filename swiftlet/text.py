@@ -1,0 +1,64 @@
+"""The normalisation of text that training, indexing and serving share."""
+
+import re
+import unicodedata
+
+from swiftlet.errors import QueryError, shown
+
+_SPACES = {
+    code: " "
+    for code in range(0x3001)
+    if chr(code).isspace() or unicodedata.category(chr(code)) == "Cc"
+}
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+class CheckedQuery(str):
+    """A query that can be searched: normalised, not blank, valid text. `check_query` makes it."""
+
+    __slots__ = ()
+
+
+def check_query(query: str) -> CheckedQuery:
+    """The normalised text of a query; one that was checked before is returned as it is.
+
+    :raises QueryError: When the query is no string, is blank, or holds NUL or half of a surrogate
+        pair.
+    """
+    if isinstance(query, CheckedQuery):
+        return query
+    if not isinstance(query, str):
+        raise QueryError(f"the query is {shown(query)}, but a string is expected")
+    text = normalise(query)
+    if not text or text.isspace():
+        raise QueryError("the query is empty: at least one character that is not blank is expected")
+    if "\0" in query:
+        raise QueryError("the query holds a NUL character")
+    if has_lone_surrogate(query):
+        raise QueryError("the query holds a lone surrogate, which is no character")
+    return CheckedQuery(text)
+
+
+def normalise(text: str) -> str:
+    """Replace every white-space and control character by a space and lone surrogates by U+FFFD.
+
+    The length is kept, so a position in the result is the same position in `text`, and the offsets
+    of passages are exact. Case, accents and Unicode forms are left to the tokenizer of each
+    encoder, which was trained with its own rules. Idempotent: a `CheckedQuery` is returned as is.
+    """
+    if isinstance(text, CheckedQuery):
+        return text
+    return _SURROGATE.sub("\ufffd", text.translate(_SPACES))
+
+
+def without_surrogates(text: str) -> str:
+    """Replace lone surrogates by U+FFFD; white space stays, for tokenizers that have tokens for it.
+
+    The length is kept.
+    """
+    return text if isinstance(text, CheckedQuery) else _SURROGATE.sub("\ufffd", text)
+
+
+def has_lone_surrogate(text: str) -> bool:
+    """Whether `text` holds half of a surrogate pair, which no UTF-8 file can store."""
+    return _SURROGATE.search(text) is not None
