@@ -31,7 +31,7 @@ from swiftlet.evaluation.metrics import evaluate_per_query
 from swiftlet.evaluation.retrievers import SearcherRetriever
 from swiftlet.evaluation.significance import paired_t_test
 from swiftlet.manifest import read_manifest
-from swiftlet.search.modes import DEFAULT_WEIGHT
+from swiftlet.search.request import DEFAULT_WEIGHT
 from swiftlet.types import Document, Query
 
 WORK = Path(__file__).parents[1] / "runs" / "hybrid"

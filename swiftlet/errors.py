@@ -128,6 +128,10 @@ class ChangedMeanwhileError(IndexServerError):
     """A passage that a search found was gone when its text was read."""
 
 
+class ServiceError(RetrievalError):
+    """A service cannot be reached, or refuses a request. The message has the status and detail."""
+
+
 class MissingExtraError(RetrievalError):
     """A package that only some commands need is not installed; names the extra that has it."""
 

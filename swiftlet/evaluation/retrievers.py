@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 from urllib.parse import quote
 
 from swiftlet.encoders.encoder import OnnxEncoder
-from swiftlet.errors import InvalidArgumentError, UnknownDocumentError
-from swiftlet.evaluation.errors import ServiceError
+from swiftlet.errors import InvalidArgumentError, ServiceError, UnknownDocumentError
 from swiftlet.extras import extra
 from swiftlet.index.documents.passages import encoder_text
 

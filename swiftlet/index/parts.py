@@ -13,11 +13,11 @@ from swiftlet.index.columns.columns import Columns, Value
 from swiftlet.index.columns.facets import facet_values
 from swiftlet.index.columns.filters import Every, Filter, check_fields, passing
 from swiftlet.index.columns.grouping import check_single_values
+from swiftlet.index.documents.numbers import DocumentNumbers, NumbersByRow
 from swiftlet.index.documents.store import DocumentStore, Store
 from swiftlet.index.lexical.index import LexicalIndex
 from swiftlet.index.vectors.vector_index import Mask, SearchedRows, SearchedWords, VectorIndex
 from swiftlet.manifest import Manifest
-from swiftlet.search.aggregation import DocumentNumbers, NumbersByRow
 
 if TYPE_CHECKING:
     from swiftlet.index.changes.joint import JointIndex, JointLexical

@@ -9,7 +9,7 @@ from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
 import swiftlet
-from swiftlet.evaluation.errors import ServiceError
+from swiftlet.errors import ServiceError
 from swiftlet.search.searcher import Searcher
 
 Place = str | Path | Searcher

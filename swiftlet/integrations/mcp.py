@@ -13,7 +13,7 @@ from pydantic import Field
 
 import swiftlet
 from swiftlet.errors import RetrievalError
-from swiftlet.search.modes import Mode
+from swiftlet.search.request import Mode
 from swiftlet.search.searcher import Searcher
 from swiftlet.types import Hit
 

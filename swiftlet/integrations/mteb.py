@@ -17,7 +17,7 @@ from swiftlet.embedding_space import check_embedding_spaces
 from swiftlet.encoders.encoder import OnnxEncoder
 from swiftlet.encoders.encoding import encode_texts
 from swiftlet.errors import InvalidArgumentError
-from swiftlet.search.modes import Mode
+from swiftlet.search.request import Mode
 from swiftlet.types import Embeddings
 
 StrPath = str | Path

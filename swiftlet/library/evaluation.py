@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from swiftlet.arguments import check_rerank, path_of, whole_number
+from swiftlet.arguments import path_of, whole_number
 from swiftlet.corpora.rows import Judgements, Queries, qrels_of, queries_of
 from swiftlet.corpora.trec import read_run, write_run
 from swiftlet.encoders.encoder import Precision
@@ -23,7 +23,7 @@ from swiftlet.library.indexes import StrPath, open_searcher
 from swiftlet.manifest import change_details, read_manifest
 from swiftlet.progress import Progress, Silence
 from swiftlet.publication import writer_lock
-from swiftlet.search.modes import DEFAULT_WEIGHT, Fusion, Mode
+from swiftlet.search.request import DEFAULT_WEIGHT, SearchRequest, check_rerank
 from swiftlet.search.searcher import Searcher
 from swiftlet.types import Qrels, Query, Run
 
@@ -37,10 +37,6 @@ def evaluate(
     *,
     encoder: StrPath | None = None,
     precision: Precision | None = None,
-    mode: Mode | None = None,
-    weight: float | None = None,
-    fusion: Fusion = "weighted",
-    rerank: int | None = None,
     reranker: StrPath | None = None,
     metrics: Sequence[str] = DEFAULT_METRICS,
     top_k: int | None = None,
@@ -50,6 +46,7 @@ def evaluate(
     length_bins: Sequence[int] = (),
     allow_unknown: bool = False,
     progress: Progress | None = None,
+    **fields: Any,
 ) -> Report:
     """Measure an index or a running service by judged queries.
 
@@ -59,7 +56,6 @@ def evaluate(
     :param encoder: The query encoder for an index directory; None takes its own, or else the
         one that ships.
     :param precision: The encoder's model; None takes the encoder's default.
-    :param mode: As in `Searcher.search`, like `weight`, `fusion` and `rerank`.
     :param reranker: The directory of a re-ranker, for an index directory.
     :param metrics: Such as nDCG@10, MRR@10, recall@100, Holes@10 or recall@400 tokens.
     :param top_k: Documents for each query; None takes as many as the metrics need, at least 100.
@@ -70,6 +66,7 @@ def evaluate(
         tokens of each bin, ascending, such as [100, 200, 400]. This needs an index.
     :param allow_unknown: Accept qrels that name unknown queries or documents.
     :param progress: Shows the progress, such as `ProgressLine()`; None shows nothing.
+    :param fields: Further fields of each search, as `SearchRequest` has them: `mode`, `rerank`, ….
     :raises RetrievalError: When an argument, the queries, the qrels or the target is bad.
     :raises MissingExtraError: When the extra `evaluation` is not installed.
     """
@@ -106,13 +103,12 @@ def evaluate(
         raise InvalidArgumentError(
             f"{deepest} needs {deepest.cutoff} documents a query, but top_k is {top_k}"
         )
-    check_rerank(rerank, reranker)
+    asked = SearchRequest("any", top_k=top_k, include_text=False, **fields)
+    check_rerank(asked.rerank, reranker)
     if run_out is not None:
         _check_run_file(path_of("run_out", run_out))
     baseline = None if against is None else read_run(path_of("against", against))
     every_query, judged = queries_of(queries), qrels_of(qrels)
-    given = {"mode": mode, "weight": weight, "fusion": fusion, "rerank": rerank}
-    fields = {name: value for name, value in given.items() if value is not None}
     with _retriever(target, encoder, precision, fields, reranker) as retriever:
         judgements = _match(
             every_query, judged, retriever, qrels, progress, allow_unknown=allow_unknown

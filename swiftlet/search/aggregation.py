@@ -1,23 +1,10 @@
 """Passage scores to document scores."""
 
-from typing import Protocol
-
 import numpy as np
-from numpy.typing import NDArray
 
+from swiftlet.index.documents.numbers import NumbersByRow
 from swiftlet.index.vectors.vector_index import Rows
 from swiftlet.types import Embeddings
-
-DocumentNumbers = NDArray[np.int32] | NDArray[np.float64]
-"""Numbers of documents in the order of their ids, so that the smaller number wins a tie."""
-
-
-class NumbersByRow(Protocol):
-    """The document number of each row."""
-
-    def __getitem__(self, rows: Rows, /) -> DocumentNumbers:
-        """The numbers (k,) of the documents at `rows` (k,)."""
-        ...
 
 
 def best_passages(

@@ -30,7 +30,7 @@ class Generation:
             ordered them otherwise than by their scores.
         """
         seconds = self._run(search)
-        num_hits = max(0, search.num_wanted - search.offset)
+        num_hits = max(0, search.num_wanted - search.request.offset)
         if len(search.hits) != num_hits:
             raise RuntimeError(
                 f"one of the stages {self._stage_names} has changed the number of hits "

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from swiftlet.search.modes import Mode
+from swiftlet.search.request import Mode
 from training.model.towers import TowerSettings
 from training.recipes.settings import Count, Optimiser, Positive, Seed, Table
 

@@ -19,8 +19,14 @@ from swiftlet.index.documents.writer import Splitter, StoredCorpus, write_docume
 from swiftlet.index.lexical.index import LEXICAL_FOLDER
 from swiftlet.index.lexical.writer import write_lexical_index
 from swiftlet.index.vectors import find_engine, index_details, of_vectors
-from swiftlet.index.vectors.tuning import TARGET, exact_rows, near_recall, recall, tune
-from swiftlet.index.vectors.vector_index import VectorIndex
+from swiftlet.index.vectors.tuning import (
+    TARGET,
+    exact_rows,
+    near_recall,
+    recall,
+    tune,
+)
+from swiftlet.index.vectors.vector_index import VectorIndex, num_candidates_for
 from swiftlet.manifest import (
     Manifest,
     describe_files,
@@ -28,7 +34,6 @@ from swiftlet.manifest import (
 )
 from swiftlet.progress import Progress
 from swiftlet.publication import save_array
-from swiftlet.search.stages.state import num_candidates_for
 from swiftlet.types import Document, Embeddings
 
 _ADDED_ROWS = 65_536

@@ -19,11 +19,11 @@ from swiftlet.index.changes.joint import (
 from swiftlet.index.changes.log import Change
 from swiftlet.index.columns.columns import Columns
 from swiftlet.index.columns.filters import Filter, check_fields, passing
+from swiftlet.index.documents.numbers import DocumentNumbers
 from swiftlet.index.documents.passages import encoder_text
 from swiftlet.index.lexical.writer import GrowingWords
 from swiftlet.index.parts import BaseParts, LocalParts
 from swiftlet.index.vectors.vector_index import Mask, VectorIndex
-from swiftlet.search.aggregation import DocumentNumbers
 from swiftlet.types import Document, Embeddings
 
 

@@ -13,10 +13,10 @@ import numpy as np
 from swiftlet.errors import UnknownDocumentError
 from swiftlet.index.columns.columns import Columns
 from swiftlet.index.columns.filters import Filter
+from swiftlet.index.documents.numbers import DocumentNumbers
 from swiftlet.index.documents.store import DocumentStore, StoredPassage
 from swiftlet.index.lexical.index import LexicalIndex, LexicalQuery
 from swiftlet.index.vectors.vector_index import CountedRows, Mask, Rows, SearchedRows, VectorIndex
-from swiftlet.search.aggregation import DocumentNumbers
 from swiftlet.types import Document, Embeddings, Passage, Span
 
 _SURPLUS = 1.25

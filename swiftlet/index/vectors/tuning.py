@@ -6,9 +6,13 @@ import numpy as np
 
 from swiftlet.index.vectors.faiss_library import faiss
 from swiftlet.index.vectors.multi_vector import best_rows, best_scores
-from swiftlet.index.vectors.vector_index import Rows, SearchParameters, VectorIndex
+from swiftlet.index.vectors.vector_index import (
+    Rows,
+    SearchParameters,
+    VectorIndex,
+    num_candidates_for,
+)
 from swiftlet.processors import available_processors
-from swiftlet.search.stages.state import num_candidates_for
 from swiftlet.types import Embeddings
 
 TARGET = 0.99

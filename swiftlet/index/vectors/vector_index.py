@@ -25,6 +25,16 @@ FEWEST_HYBRID_CANDIDATES = 100
 
 _BLOCK_ROWS = 4_096
 
+# Most results match a query with more than one passage, and one search for more passages costs less
+# than a second search.
+_PASSAGES_PER_DOCUMENT = 4
+_FEWEST_CANDIDATES = 40
+
+
+def num_candidates_for(top_k: int) -> int:
+    """The number of passages that a search for `top_k` documents fetches at first."""
+    return max(_FEWEST_CANDIDATES, _PASSAGES_PER_DOCUMENT * top_k)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchParameters:

@@ -54,7 +54,7 @@ class Lexical:
         if search.mode == "dense" or index is None:
             return False
         if search.lexical_query is None:
-            search.lexical_query = index.parse(search.query)
+            search.lexical_query = index.parse(search.request.query)
         scores, rows = search.lexical_query.search(search.num_candidates)
         has_all = index.has_all(search.num_candidates, len(scores))
         search.lexical = Ranking(scores, rows, None if has_all else scores[-1])
@@ -90,7 +90,7 @@ class Fuse:
         # At most these: a lexical search is exact.
         highest = weighted_sum(dense, lexical, weight)
         kept = np.ones(len(rows), dtype=bool)
-        if search.fusion == "weighted" and unseen is not None:
+        if search.request.fusion == "weighted" and unseen is not None:
             least = weighted_sum(dense, lexical * has_lexical, weight)
             last = self._last_score(search, least[has_dense], rows[has_dense])
             kept = highest > last - _ROUNDING
@@ -99,7 +99,7 @@ class Fuse:
             dense[asked] = self._index.scores(search.embedding, rows[asked])
         if search.lexical_query is not None and (asked := kept & ~has_lexical).any():
             lexical[asked] = search.lexical_query.scores(rows[asked])
-        if search.fusion == "rrf":
+        if search.request.fusion == "rrf":
             scores = reciprocal_ranks(dense, lexical)
             unseen = None if unseen is None else _LOWEST_SCORE
         else:
@@ -144,5 +144,5 @@ class Aggregate:
         """Set the best passage of each document that has at least the least score."""
         found = search.candidates
         best = Ranking(*best_passages(found.scores, found.rows, self._passage_to_document))
-        search.documents = best.at(best.scores >= search.min_score)
+        search.documents = best.at(best.scores >= search.request.least_score)
         return True

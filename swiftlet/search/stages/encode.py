@@ -18,12 +18,12 @@ class Tokenise:
         if search.mode == "lexical":
             return False
         if search.cache is not None:
-            embedding = search.cache.get(search.query)
+            embedding = search.cache.get(search.request.query)
             if embedding is not None:
                 search.embedding = embedding
                 search.cached = True
                 return False
-        search.token_ids = self._encoder.tokenise(search.query)
+        search.token_ids = self._encoder.tokenise(search.request.query)
         return True
 
 
@@ -42,5 +42,5 @@ class Encode:
             return False
         search.embedding = self._encoder.embed(search.token_ids)
         if search.cache is not None:
-            search.cache.put(search.query, search.embedding)
+            search.cache.put(search.request.query, search.embedding)
         return True

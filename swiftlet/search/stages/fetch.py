@@ -16,10 +16,10 @@ class Fetch:
 
     def run(self, search: SearchState) -> bool:
         """Set the hits."""
-        asked = slice(search.offset, search.num_wanted)
+        asked = slice(search.request.offset, search.num_wanted)
         scores = search.documents.scores[asked].tolist()
         rows = search.documents.rows[asked].tolist()
-        found = self._store.passages(rows, include_text=search.include_text)
+        found = self._store.passages(rows, include_text=search.request.include_text)
         new = search.rerank_scores[asked]
         search.hits = [
             Hit(passage.document_id, score, title, passage, metadata, rerank_score=rerank_score)

@@ -24,6 +24,6 @@ class Filter:
 
     def run(self, search: SearchState) -> bool:
         """Set the selection."""
-        is_filtered = search.filter is not None
-        search.selection = self._select(search.filter) if is_filtered else self._all
-        return is_filtered
+        asked = search.request.filter
+        search.selection = self._all if asked is None else self._select(asked)
+        return asked is not None

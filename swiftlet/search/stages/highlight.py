@@ -23,9 +23,9 @@ class Highlight:
 
     def run(self, search: SearchState) -> bool:
         """Set the highlights of the hits, if they are asked for."""
-        if search.highlight is None:
+        if search.request.highlight is None:
             return False
-        marks = self._sentence if search.highlight == "sentence" else self._words
+        marks = self._sentence if search.request.highlight == "sentence" else self._words
         search.hits = [
             replace(hit, highlights=spans)
             for hit, spans in zip(search.hits, marks(search), strict=True)
@@ -35,12 +35,12 @@ class Highlight:
     def _words(self, search: SearchState) -> Iterator[tuple[Span, ...]]:
         query = search.lexical_query
         if query is None and self._lexical is not None:
-            query = self._lexical.parse(search.query)
+            query = self._lexical.parse(search.request.query)
         for hit in search.hits:
             yield () if query is None else query.highlights(hit.passage.text)
 
     def _sentence(self, search: SearchState) -> Iterator[tuple[Span, ...]]:
-        asked = self._encoder.encode([search.query])[0]
+        asked = self._encoder.encode([search.request.query])[0]
         for hit in search.hits:
             spans = [found.span() for found in _SENTENCE.finditer(hit.passage.text)]
             if not spans:

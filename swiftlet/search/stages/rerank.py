@@ -39,7 +39,7 @@ class Rerank:
             if began + longest > end:
                 break
             text = encoder_text(title, passage.text)
-            logits.append(asked.reranker.logit(search.query, text))
+            logits.append(asked.reranker.logit(search.request.query, text))
             began, longest = (now := perf_counter()), max(longest, now - began)
         both = order_by(search.documents.scores, logits, asked.reranker.weight)
         best_first = np.argsort(-both, kind="stable")

@@ -270,7 +270,7 @@ def test_the_example_of_a_command_is_one_that_it_takes(command: str) -> None:
     ("words", "expected"),
     [
         ("swiftlet sn", ["snapshot"]),
-        ("swiftlet search index tea --rer", ["--rerank", "--reranker"]),
+        ("swiftlet search index tea --rer", ["--reranker", "--rerank"]),
         ("swiftlet index docs --encoder all-MiniLM-L6-v2-query-l", [LOOKUP_QUERY_ENCODER.name]),
         ("swiftlet serve index --encoder ./enc", []),  # left to the shell, which completes paths
     ],

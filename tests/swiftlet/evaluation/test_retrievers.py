@@ -17,8 +17,8 @@ from service.app import create_app
 from service.live.state import ServiceState
 from service.sight.metrics import Metrics
 from service.wire.limits import Limits
-from swiftlet.errors import InvalidArgumentError
-from swiftlet.evaluation.errors import EvaluationError, ServiceError
+from swiftlet.errors import InvalidArgumentError, ServiceError
+from swiftlet.evaluation.errors import EvaluationError
 from swiftlet.evaluation.experiment import match_judgements, run_queries
 from swiftlet.evaluation.metrics import evaluate
 from swiftlet.evaluation.retrievers import SearcherRetriever, ServiceRetriever
