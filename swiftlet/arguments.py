@@ -2,7 +2,7 @@
 
 import operator
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from math import inf, nan
 from numbers import Real
@@ -128,21 +128,6 @@ def checked_highlight(
             "on Milvus 2.4 or later, or ask for 'sentence'"
         )
     return found
-
-
-def check_options(options: object, stage_names: Sequence[str]) -> None:
-    """Refuse options that are not values for stages by their names.
-
-    :raises InvalidArgumentError: When they are not.
-    """
-    if not isinstance(options, Mapping):
-        raise InvalidArgumentError(
-            f"options is {shown(options)}, but a mapping of stage names to values is expected"
-        )
-    if unknown := [name for name in options if name not in stage_names]:
-        raise InvalidArgumentError(
-            f"options name {shown(unknown[0])}, but the stages are {', '.join(stage_names)}"
-        )
 
 
 def check_rerank(rerank: object, reranker: object) -> None:

@@ -12,7 +12,6 @@ from typing import Any, Self
 from swiftlet.address import Address
 from swiftlet.arguments import (
     check_fusion,
-    check_options,
     checked_highlight,
     number,
     one_of,
@@ -218,7 +217,6 @@ class Searcher:
         rerank: int | None = None,
         deadline: float = inf,
         cache: EmbeddingCache | None = None,
-        options: Mapping[str, Any] | None = None,
     ) -> SearchResult:
         """The min(top_k, number of documents) best documents for `query`; ties go by document_id.
 
@@ -243,14 +241,11 @@ class Searcher:
             before, and documents that it has not scored follow in the order that they had. A server
             that holds the index has no more time.
         :param cache: Embeddings that this searcher's encoder made before.
-        :param options: Values for stages that take some, by the name of the stage.
         :raises QueryError: When the query is blank or not valid text.
         :raises FilterError: When the filter is malformed, or names a field that no document has.
-        :raises InvalidArgumentError: When an argument is out of its range, the index cannot be
-            searched in this `mode`, or `options` name no stage.
+        :raises InvalidArgumentError: When an argument is out of its range, or the index cannot be
+            searched in this `mode`.
         :raises RetrievalError: When the searcher is closed.
-        :raises RuntimeError: When a stage after the filters has left out hits that are wanted, or
-            ordered them otherwise than by their scores.
         :raises IndexServerError: When the server that holds the index does not answer in time.
         """
         query = check_query(query)
@@ -264,8 +259,6 @@ class Searcher:
         reranking = self._reranking(rerank, deadline)
         if reranking is not None:
             depth = max(depth, reranking.top_n)
-        if options:
-            check_options(options, self.stage_names)
         new_search = partial(
             SearchState,
             query=query,
@@ -278,7 +271,6 @@ class Searcher:
             fusion=fusion,
             weight=self.weight if weight is None else number("weight", weight, least=0, most=1),
             cache=cache,
-            options=options or {},
             num_candidates=num_candidates_for(depth, mode),
             num_wanted=offset + top_k,
             depth=depth,

@@ -1,8 +1,7 @@
 """A search under way, and the protocol of the stages that work on it."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -71,7 +70,6 @@ class SearchState:
     `num_wanted` documents are looked for; the first `offset` of them are not fetched, and none has
     a score below `min_score`. More candidates are fetched until the first `depth` documents are
     known. All pass the `filter`, so they belong to the `selection`.
-    `options` has values for stages that take some, by the name of the stage.
     `dense` and `lexical` are the passages that each index found, `candidates` those of both with
     one score each, and `documents` the best passage of each document. After a `reranking`, the
     first documents are those of `rerank_scores`.
@@ -87,7 +85,6 @@ class SearchState:
     fusion: Fusion
     weight: float
     cache: EmbeddingCache | None
-    options: Mapping[str, Any]
     num_candidates: int
     num_wanted: int
     depth: int
