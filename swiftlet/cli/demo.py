@@ -80,7 +80,7 @@ def _is_current(index: Path) -> bool:
     from swiftlet.demo.standard_library import FACETS
     from swiftlet.errors import ArtefactError
     from swiftlet.index.lexical.analysis import DEFAULT_LANGUAGE
-    from swiftlet.index.vectors import find_engine
+    from swiftlet.index.vectors.faiss_index import FaissIndex
     from swiftlet.manifest import read_manifest
 
     try:
@@ -88,7 +88,7 @@ def _is_current(index: Path) -> bool:
     except ArtefactError:
         return False
     encoder = read_manifest(encoders.DEFAULT_ENCODER, "encoder").fingerprint
-    factory = find_engine().default_factory(manifest.details.get("num_passages", 0), manifest.dim)
+    factory = FaissIndex.default_factory(manifest.details.get("num_passages", 0), manifest.dim)
     wanted = {
         "encoder_fingerprint": encoder, "factory": factory, "language": DEFAULT_LANGUAGE,
         "facets": list(FACETS),
