@@ -18,7 +18,7 @@ from swiftlet.index.directory import DOCUMENTS_FILE, PASSAGE_TO_DOCUMENT_FILE
 from swiftlet.index.documents.writer import Splitter, StoredCorpus, write_documents
 from swiftlet.index.lexical.index import LEXICAL_FOLDER
 from swiftlet.index.lexical.writer import write_lexical_index
-from swiftlet.index.vectors import find_engine, index_details, of_vectors
+from swiftlet.index.vectors import index_details, of_vectors
 from swiftlet.index.vectors.tuning import (
     TARGET,
     exact_rows,
@@ -26,7 +26,7 @@ from swiftlet.index.vectors.tuning import (
     recall,
     tune,
 )
-from swiftlet.index.vectors.vector_index import VectorIndex, num_candidates_for
+from swiftlet.index.vectors.vector_index import Engine, VectorIndex, num_candidates_for
 from swiftlet.manifest import (
     Manifest,
     describe_files,
@@ -67,7 +67,7 @@ class Assembly:
     """
 
     encoder: OnnxEncoder
-    engine: str
+    engine: type[Engine]
     factory: str | None
     language: str | None
     threads: int
@@ -155,10 +155,9 @@ class Assembly:
             measured = self._measure(trained.index, embeddings, corpus, hybrid=hybrid)
             if measured[FOUND] >= min(trained.found, TARGET) - _NOISE:
                 return trained.index, self._details(trained, measured)
-        engine = find_engine(self.engine)
         dim, vectors = self.encoder.dim, self.encoder.manifest.vectors
-        factory = self.factory or engine.default_factory(len(embeddings) * vectors, dim)
-        index = of_vectors(engine.create(factory, dim), vectors)
+        factory = self.factory or self.engine.default_factory(len(embeddings) * vectors, dim)
+        index = of_vectors(self.engine.create(factory, dim), vectors)
         self._train(index, embeddings)
         self._add(index, embeddings)
         measured = self._measure(index, embeddings, corpus, hybrid=hybrid)

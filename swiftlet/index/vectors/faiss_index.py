@@ -66,6 +66,7 @@ class FaissParameters(SearchParameters):
 class FaissIndex(Engine):
     """A FAISS index of any factory string, searched by inner product on the calling thread."""
 
+    name = "faiss"
     file_name = "index.faiss"
     parameters_type = FaissParameters
     parameters: FaissParameters

@@ -56,8 +56,6 @@ def most_probes(index: Any) -> int:
         return most_probes(faiss.downcast_index(index.base_index))
     if isinstance(index, faiss.IndexPreTransform):
         return most_probes(faiss.downcast_index(index.index))
-    if isinstance(index, faiss.IndexPreTransform):
-        return most_probes(faiss.downcast_index(index.index))
     if isinstance(index, faiss.IndexIVF):
         return int(index.nlist)
     if isinstance(index, faiss.IndexHNSW):

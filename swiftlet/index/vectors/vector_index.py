@@ -112,14 +112,6 @@ class CountedRows:
         return asked >= self.size
 
 
-class Restrictable(SearchedRows, Protocol):
-    """Rows of which some can be searched alone."""
-
-    def restricted_to(self, allowed: Mask) -> SearchedRows:
-        """As `VectorIndex.restricted_to`."""
-        ...
-
-
 class VectorIndex(CountedRows, ABC):
     """Finds the passages with the largest inner product with a query's embedding."""
 
@@ -214,8 +206,11 @@ class VectorIndex(CountedRows, ABC):
 class Engine(VectorIndex):
     """A vector index that can be made and opened.
 
-    An engine is a subclass in a module of its own, registered in `swiftlet.index.vectors`.
+    An engine is a subclass in a module of its own; `engines.engine_of` finds it by its name.
     """
+
+    name: str
+    """The name of the engine in manifests."""
 
     @classmethod
     @abstractmethod

@@ -1,6 +1,5 @@
 """The fields of a collection: a row is a passage."""
 
-import json
 from collections.abc import Mapping
 from hashlib import blake2b
 from typing import Any
@@ -94,8 +93,3 @@ def facet_columns(place: int) -> tuple[str, str, str]:
 def integer_of(key: bytes) -> int:
     """The key of a number or a date (8 bytes) as a signed integer of the same order."""
     return int.from_bytes(key) - (1 << 63)
-
-
-def size_of_json(value: object) -> int:
-    """The bytes of a value as JSON."""
-    return len(json.dumps(value, ensure_ascii=False).encode(errors="surrogatepass"))
