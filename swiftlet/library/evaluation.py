@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from swiftlet.arguments import path_of, whole_number
+from swiftlet.client import Client
 from swiftlet.corpora.rows import Judgements, Queries, qrels_of, queries_of
 from swiftlet.corpora.trec import read_run, write_run
 from swiftlet.encoders.encoder import Precision
@@ -16,7 +17,7 @@ from swiftlet.evaluation.experiment import Judgements as JudgedQueries
 from swiftlet.evaluation.experiment import match_judgements, run_queries
 from swiftlet.evaluation.metrics import DEFAULT_METRICS, Lengths, Metric, largest_cutoff, load_ranx
 from swiftlet.evaluation.report import Report, make_report
-from swiftlet.evaluation.retrievers import Retriever, SearcherRetriever, ServiceRetriever
+from swiftlet.evaluation.retrievers import SearcherRetriever
 from swiftlet.evaluation.significance import TESTS, TestName
 from swiftlet.evaluation.weight import TunedWeight, tune_weight, weights_to_try
 from swiftlet.library.indexes import StrPath, open_searcher
@@ -122,9 +123,7 @@ def evaluate(
         )
         if run_out is not None:
             write_run(Path(run_out), run, "swiftlet")
-        num_tokens = (
-            cache(retriever.num_tokens) if isinstance(retriever, SearcherRetriever) else None
-        )
+        num_tokens = None if _is_url(target) else cache(retriever.num_tokens)
         if num_tokens is not None:
             for metric in in_tokens:
                 _check_depth(run, metric, top_k, num_tokens)
@@ -223,7 +222,7 @@ def _locked(index: StrPath) -> Iterator[Path]:
 def _match(
     queries: Iterable[Query],
     judged: Qrels,
-    retriever: Retriever,
+    retriever: SearcherRetriever,
     qrels: Judgements,
     progress: Progress,
     *,
@@ -257,7 +256,7 @@ def _retriever(
     precision: Precision | None,
     fields: Mapping[str, Any],
     reranker: StrPath | None,
-) -> Iterator[Retriever]:
+) -> Iterator[SearcherRetriever]:
     is_index = not isinstance(target, Searcher) and not _is_url(target)
     if not is_index and any(each is not None for each in (encoder, precision, reranker)):
         raise InvalidArgumentError(
@@ -267,10 +266,9 @@ def _retriever(
     if isinstance(target, Searcher):
         yield SearcherRetriever(target, **fields)
     elif _is_url(target):
-        if "rerank" in fields:
-            fields = {**fields, "rerank": {"top_n": fields["rerank"]}}
-        with ServiceRetriever.connect(str(target), **fields) as retriever:
-            yield retriever
+        with Client(str(target)) as client:
+            client.info()  # a place that is no service is named before any search
+            yield SearcherRetriever(client, **fields)
     else:
         with open_searcher(
             target, encoder=encoder, precision=precision, reranker=reranker

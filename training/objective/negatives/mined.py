@@ -9,7 +9,8 @@ import torch
 from numpy.typing import NDArray
 
 from swiftlet.index.vectors import of_vectors
-from swiftlet.index.vectors.faiss_index import FaissIndex, FaissParameters
+from swiftlet.index.vectors.faiss_index import FaissIndex
+from swiftlet.index.vectors.faiss_search import FaissParameters
 from swiftlet.index.vectors.vector_index import VectorIndex
 from swiftlet.processors import available_processors
 from swiftlet.types import Embeddings
