@@ -13,7 +13,7 @@ from swiftlet.index.vectors import of_vectors
 from swiftlet.index.vectors.faiss_index import FaissIndex
 from swiftlet.index.vectors.tuning import exact_rows, tune
 from swiftlet.index.vectors.vector_index import VectorIndex, num_candidates_for
-from swiftlet.search.aggregation import best_passages
+from swiftlet.search.ranking import best_passages
 from swiftlet.types import Embeddings, Run
 from training.data.passages import Passages
 from training.data.validation_set import ValidationSet

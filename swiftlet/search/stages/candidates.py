@@ -5,9 +5,8 @@ from numpy.typing import NDArray
 
 from swiftlet.index.parts import SearchParts
 from swiftlet.index.vectors.vector_index import Rows
-from swiftlet.search.aggregation import best_passages
-from swiftlet.search.fusion import reciprocal_ranks, weighted_sum
-from swiftlet.search.stages.state import Ranking, SearchState
+from swiftlet.search.ranking import Ranking, best_passages, reciprocal_ranks, weighted_sum
+from swiftlet.search.stages.state import SearchState
 from swiftlet.types import Embeddings
 
 _UNKNOWN_SCORE = np.float32(2)  # above every cosine
