@@ -57,7 +57,7 @@ _DECIDED = {
     "queries", "corpora", "sentences", "index", "judged", "patience",
 }  # fmt: skip
 _PRECISIONS: tuple[Precision, ...] = ("fp32", "int8")
-# The average loses less on queries unlike sentences (docs/decisions.md).
+# The average loses less on queries unlike sentences (docs/decisions/adaptation.md).
 SETTINGS: dict[str, Any] = {
     "project": False, "validation": 200, "warmup_steps": 20, "batch_size": 64, "average": 0.3,
 }  # fmt: skip
