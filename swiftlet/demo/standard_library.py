@@ -50,7 +50,7 @@ _TITLE_WIDTH = 120
 def read_standard_library(directory: Path | None = None) -> Iterator[Document]:
     """The public modules of the standard library that have documentation, by name.
 
-    :param directory: Where the library's source is; None means that of the running interpreter.
+    :param directory: Where the library's source is; None means the running interpreter's.
     :raises CollectionError: When there is no source, as in an interpreter frozen into an archive.
     """
     if directory is None:
@@ -64,7 +64,7 @@ def read_standard_library(directory: Path | None = None) -> Iterator[Document]:
 
 @dataclass(frozen=True, slots=True)
 class _Library:
-    """The modules by name, internal ones too: those with source, and those of C."""
+    """The modules by name, internal ones too: modules with source, and modules of C."""
 
     directory: Path
     sources: dict[str, Path]

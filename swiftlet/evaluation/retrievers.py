@@ -38,7 +38,7 @@ class Retriever(Protocol):
 
 
 def by_rank(found: Sequence[tuple[str, float]]) -> list[tuple[str, float]]:
-    """Documents with 1 / rank as their score: metrics read scores, and a re-ranker's are others."""
+    """Documents scored by 1 / rank: metrics read scores, and a re-ranker's order differs."""
     return [(document_id, 1 / rank) for rank, (document_id, _) in enumerate(found, start=1)]
 
 

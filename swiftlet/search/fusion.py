@@ -1,4 +1,4 @@
-"""One score from that of the vector index and that of the lexical index."""
+"""One score from the scores of the vector index and of the lexical index."""
 
 from typing import TypeVar
 

@@ -125,7 +125,7 @@ class Searcher:
         Searches that run keep what they began with. If nothing is new, this takes microseconds.
 
         :raises ArtefactError: When the index is damaged, or its embedding space is another one now.
-            Searches of a directory go on as before; of others, `problem` says why they should not.
+            Searches of a directory go on; on a server, `problem` says why they should not.
         :raises IndexServerError: When the server that holds the index does not answer.
         :raises RetrievalError: When the searcher is closed.
         """
@@ -229,7 +229,7 @@ class Searcher:
         :param query: Any text; one that `check_query` returned is not checked again.
         :param mode: "hybrid", "dense" or "lexical"; None takes the first of `modes`.
         :param weight: The weight of the dense score in a hybrid search, from 0 to 1; None takes
-            that of the index.
+            the weight of the index.
         :param fusion: "weighted", or "rrf" for reciprocal rank fusion, which takes no weight and no
             offset.
         :param filter: Conditions on the documents' metadata; docs/search.md has their language.
@@ -306,7 +306,7 @@ class Searcher:
         A group has its `group_size` best documents, or all that it has. Documents without the
         field belong to no group.
 
-        :param group_by: A field of which each document has one value at most; a field of a nested
+        :param group_by: A field with one value in each document at most; a field of a nested
             object is named by its path, "author.name".
         :param options: As `search` has them, except `offset` and `rerank`.
         :raises FilterError: When no document has the field, or a document has several values.
@@ -322,7 +322,7 @@ class Searcher:
             if name in options:
                 raise InvalidArgumentError(f"a search for groups takes no {name}")
         passing = Every(()) if filter is None else parse_filter(filter)
-        # One generation for all searches: `refresh` does not change that of the copy.
+        # One generation for all searches: `refresh` does not change the copy's generation.
         pinned = copy(self)
         pinned.parts.check_groups(group_by, passing)
         cache = OneEmbedding() if cache is None else cache

@@ -327,13 +327,13 @@ def _judgements(
     if not chosen:
         raise CollectionError(
             qrels,
-            "no query has a relevant document in the index: are the qrels those of its documents?",
+            "no query has a relevant document in the index: do the qrels name its documents?",
         )
     return Judgements(chosen, {each.query_id: known[each.query_id] for each in chosen}, "")
 
 
 def compare(before: Retriever, after: Retriever, judgements: Judgements) -> PairedTest:
-    """Test the nDCG@10 of the retriever `after` against that of `before`."""
+    """Test the nDCG@10 of the retriever `after` against the retriever `before`."""
     values = []
     for retriever in (after, before):
         run = run_queries(retriever, judgements.queries, top_k=10)

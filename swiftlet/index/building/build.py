@@ -39,7 +39,7 @@ class BuildSettings:
     """How an index is built.
 
     `passage_tokens` and `overlap_tokens` as in `PassageSplitter`; with `truncate` a document is
-    one passage, of which the encoder reads the beginning. `engine` is one of `ENGINES`, `factory`
+    one passage; the encoder reads its beginning. `engine` is one of `ENGINES`, `factory`
     the type of index that it makes; None chooses by size. `language` is one of `LANGUAGES`; None
     makes no lexical index. `facets` are fields of the metadata; some document must have each.
     """

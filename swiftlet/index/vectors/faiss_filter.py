@@ -1,4 +1,4 @@
-"""Some rows of a FAISS index, searched as if there were no others."""
+"""Some rows of a FAISS index, searched without the other rows."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ _WIDENING = 4
 class Lists:
     """Inverted lists: centroids (l, d), numbers of rows (l,), and the list of each row (n,).
 
-    `transform` gives the embeddings (q, d) of which the lists are for those of queries (q, dim).
+    `transform` turns embeddings of queries (q, dim) into the embeddings (q, d) of the lists.
     """
 
     centroids: Embeddings
@@ -78,7 +78,7 @@ class SelectedRows(RestrictedIndex):
     """Rows that FAISS selects while it searches."""
 
     def __init__(self, whole: "FaissIndex", allowed: Mask, index: Any, selector: Any) -> None:
-        """Search `index`, which is that of `whole` or its finest codes, with the `selector`."""
+        """Search `index`, the index of `whole` or its finest codes, with the `selector`."""
         super().__init__(whole, allowed)
         self._index, self._most_probes = index, whole.most_probes
         self._parameters_of = kept_parameters(index, selector)

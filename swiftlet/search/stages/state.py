@@ -72,9 +72,9 @@ class SearchState:
     a score below `min_score`. More candidates are fetched until the first `depth` documents are
     known. All pass the `filter`, so they belong to the `selection`.
     `options` has values for stages that take some, by the name of the stage.
-    `dense` and `lexical` are the passages that each index found, `candidates` those of both with
-    one score each, and `documents` the best passage of each document. After a `reranking`, the
-    first documents are those of `rerank_scores`.
+    `dense` and `lexical` are the passages that each index found, `candidates` the passages of both
+    with one score each, and `documents` the best passage of each document. After a `reranking`,
+    the documents with `rerank_scores` come first.
     """
 
     query: CheckedQuery
