@@ -1,4 +1,4 @@
-"""Swiftlet: dense retrieval that is fast on CPUs.
+"""Swiftlet: Search by meaning and by words on ordinary CPUs.
 
     import swiftlet
 

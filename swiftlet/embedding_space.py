@@ -20,7 +20,7 @@ def check_embedding_spaces(encoder: Manifest, index: Manifest) -> None:
 
 
 def check_embedding_space(name: str, embedding_space: str, dim: int, index: Manifest) -> None:
-    """Refuse an embedding space other than that of an index; `name` is the subject of the error.
+    """Refuse another embedding space than the index has; `name` is the subject of the error.
 
     :raises EmbeddingSpaceMismatch: When the embedding spaces or the dimensions differ.
     """

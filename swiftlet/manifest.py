@@ -71,10 +71,10 @@ class FileEntry:
 class Manifest:
     """The description of an artefact directory.
 
-    `kind` is "encoder", "index", "shard" (a part of a corpus, encoded), "model" (the result of
-    training) or "checkpoint" (from which a run resumes). The names of `files` are relative to the
-    directory. `embedding_space` is the fingerprint of the document encoder that defines the space.
-    `details` are the fields of this kind alone.
+    `kind` is "encoder", "reranker", "index", "shard" (a part of a corpus, encoded), "model" (the
+    result of training) or "checkpoint" (from which a run resumes). The names of
+    `files` are relative to the directory. `embedding_space` is the fingerprint of the document
+    encoder that defines the space. `details` are the fields of this kind alone.
     """
 
     kind: str

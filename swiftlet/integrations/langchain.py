@@ -29,7 +29,7 @@ class SwiftletRetriever(BaseRetriever):
     def __init__(self, place: Place, *, key: str = "", **fields: Any) -> None:
         """Open an index, or name a service, with its search key if it has one.
 
-        :param fields: Those above and those of LangChain, such as `tags`.
+        :param fields: The fields above, and LangChain's own, such as `tags`.
         :raises RetrievalError: When the index cannot be opened.
         """
         super().__init__(**fields)

@@ -39,7 +39,7 @@ class SwiftletPair:
     ) -> None:
         """Open the encoders: directories, or names of encoders that ship.
 
-        :param name: That of the results, OWNER/NAME; by default that of the query encoder.
+        :param name: The name of the results, OWNER/NAME; by default the query encoder's name.
         :raises ArtefactError: When one of them is damaged.
         :raises EmbeddingSpaceMismatch: When they are not of one embedding space.
         """

@@ -118,7 +118,7 @@ class Searcher:
         Searches that run keep what they began with. If nothing is new, this takes microseconds.
 
         :raises ArtefactError: When the index is damaged, or its embedding space is another one now.
-            Searches of a directory go on as before; of others, `problem` says why they should not.
+            Searches of a directory go on; on a server, `problem` says why they should not.
         :raises IndexServerError: When the server that holds the index does not answer.
         :raises RetrievalError: When the searcher is closed.
         """

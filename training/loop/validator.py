@@ -56,7 +56,7 @@ class Validator:
     def divergence(self, encoder: BatchEncoder) -> float:
         """The KL estimate between the towers (001, eq. 9), each with half of the queries.
 
-        Of several vectors, the first counts: that of the first token, as for queries.
+        Of several vectors, the first one counts, from the first token, as for queries.
         """
         texts = self._sampled_queries()
         queries = encoder.queries(texts[1::2])

@@ -92,7 +92,7 @@ def find_groups(
 
 
 def check_single_values(path: str, parts: Iterable[tuple[Columns, Mask]]) -> None:
-    """Refuse a field of which no document has a value, or a document has several.
+    """Refuse a field without a value in any document, or with several in one document.
 
     :param parts: Columns, and which of their documents (n,) can be found.
     :raises GroupingError: When it is one.

@@ -1,4 +1,4 @@
-"""Some rows of a FAISS index, searched as if there were no others."""
+"""Some rows of a FAISS index, searched without the other rows."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ _WIDENING = 4
 class Lists:
     """Inverted lists: centroids (l, d), numbers of rows (l,), and the list of each row (n,).
 
-    `transform` gives the embeddings (q, d) of which the lists are for those of queries (q, dim).
+    `transform` turns embeddings of queries (q, dim) into the embeddings (q, d) of the lists.
     """
 
     centroids: Embeddings

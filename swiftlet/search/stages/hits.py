@@ -14,7 +14,7 @@ from swiftlet.index.parts import SearchParts
 from swiftlet.search.stages.state import SearchState
 from swiftlet.types import Hit, Span
 
-# Of the time that is left, for the answer: at least so many seconds, and such a share.
+# Time kept for the answer: at least these seconds, and at least this share of the time left.
 _SECONDS_FOR_THE_ANSWER, _SHARE_FOR_THE_ANSWER = 0.002, 0.1
 
 
@@ -28,7 +28,7 @@ class Rerank:
         self._store = parts.store
 
     def run(self, search: SearchState) -> bool:
-        """Order the documents that were scored by both scores; the others follow."""
+        """Order the scored documents by both scores; documents without a score follow."""
         asked = search.reranking
         if asked is None:
             return False
