@@ -12,7 +12,6 @@ from pydantic import ValidationError
 from export.encoder_directory import export_encoder
 from swiftlet import encoders
 from swiftlet.corpora.collections import read_qrels, read_queries
-from swiftlet.embedding_space import check_embedding_space
 from swiftlet.encoders.encoder import OnnxEncoder, Precision
 from swiftlet.errors import CollectionError, InvalidArgumentError, RetrievalError
 from swiftlet.evaluation.experiment import Judgements, match_judgements, run_queries
@@ -24,7 +23,7 @@ from swiftlet.index.query_encoder import put_query_encoder
 from swiftlet.index.updates.preparation import load_encoder
 from swiftlet.library.indexes import open_searcher
 from swiftlet.manifest import FILE_NAME as MANIFEST
-from swiftlet.manifest import Manifest, change_details, read_manifest
+from swiftlet.manifest import Manifest, change_details, check_embedding_space, read_manifest
 from swiftlet.publication import (
     check_target,
     discard,
