@@ -138,7 +138,12 @@ def figures_of(data: Path, work: Path, target: str, system: str, seed: int) -> F
                 folder = work.with_name("reranking") / f"{RERANKER_OF.get(target, target)}, {seed}"
                 soft = soft | {"ranking_teacher": str(folder / "reranker")}
             adaptation = Adaptation(
-                encoder, DEFAULT_ENCODER, progress=Stages(), seed=seed, settings=soft
+                encoder,
+                DEFAULT_ENCODER,
+                export_encoder,
+                progress=Stages(),
+                seed=seed,
+                settings=soft,
             )
             encoder = adaptation.train(index, texts, Path(working))
             if method == PAIR or method in SHARES:

@@ -140,10 +140,12 @@ def index(
                 encoder = encoder or encoders.DEFAULT_ENCODER
             if adapt_queries:
                 with extra("export"):
+                    from export.encoder_directory import export_encoder
                     from swiftlet.cli.models.adaptation import Adaptation
                 finish = Adaptation(
                     encoders.find(student or encoders.LOOKUP_QUERY_ENCODER),
                     encoders.find(encoder),
+                    export_encoder,
                     queries=queries or (),
                     progress=progress,
                 )
