@@ -24,11 +24,11 @@ from export.encoder_directory import export_encoder
 from export.quality import Collection
 from loadtests.command_line import script_options
 from loadtests.results import RESULTS, Figures, write
-from swiftlet.cli.models.adaptation import Adaptation
 from swiftlet.encoders import DEFAULT_ENCODER, DEFAULT_QUERY_ENCODER, LOOKUP_QUERY_ENCODER
 from swiftlet.evaluation.machine import describe_machine
 from swiftlet.processors import available_processors
 from swiftlet.progress import Silence
+from training.adaptation.adaptation import Adaptation
 
 SEEDS = (0, 1, 2)
 STUDENTS = {

@@ -10,6 +10,7 @@ from swiftlet.encoders.tokenizer import Tokenizer
 from swiftlet.errors import InvalidArgumentError
 from swiftlet.index.documents.passages import PassageSplitter
 from swiftlet.progress import Progress
+from training.companions.adore import DynamicSampler
 from training.data.training_data import TrainingData, read_training_data
 from training.data.validation_set import FEWEST_QUERIES, ValidationSet, hold_out, validation_from
 from training.errors import TrainingDataError
@@ -20,7 +21,6 @@ from training.model.towers import Tower
 from training.model.trained import recorded_space
 from training.objective.negatives.bm25 import Bm25Sampler
 from training.objective.negatives.cache import NegativeCache
-from training.objective.negatives.dynamic import DynamicSampler
 from training.objective.negatives.given import GivenSampler
 from training.objective.negatives.in_batch import InBatchSampler
 from training.objective.negatives.mined import MinedSampler

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import torch
 
+from training.companions.late_interaction import LateInteraction
 from training.inputs import load_data, make_dual_encoder, make_sampler, notes_of
 from training.logged_run import read_training_log
 from training.loop.batch_encoder import BatchEncoder
@@ -13,7 +14,6 @@ from training.loop.contrastive_stage import ContrastiveStage, ContrastiveTask
 from training.loop.devices import make_accelerator, memory_errors, processes
 from training.loop.embedding_cache import EmbeddingCache
 from training.loop.false_negatives import FalseNegatives
-from training.loop.late_interaction import LateInteraction
 from training.loop.log import TrainingLog, TrainingProgress
 from training.loop.loop import Best, TrainingLoop
 from training.loop.run_directory import publish_run, run_directory

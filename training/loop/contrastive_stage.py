@@ -10,13 +10,13 @@ import torch
 from accelerate.utils import broadcast_object_list
 from numpy.typing import NDArray
 
+from training.companions.late_interaction import LateInteraction
 from training.data.training_data import TrainingData
 from training.errors import NotFiniteError
 from training.loop.batch_encoder import BatchEncoder
 from training.loop.collapse import CollapseMetrics, CollapseMonitor, TowerName, Verdict
 from training.loop.contrastive_step import StepResult, TrainingTexts, loss_and_gradient
 from training.loop.false_negatives import FalseNegatives
-from training.loop.late_interaction import LateInteraction
 from training.loop.stage import Evaluation, Stage, StageLength
 from training.loop.validator import Validator
 from training.model.dual_encoder import Part

@@ -7,12 +7,12 @@ import torch
 from accelerate.utils import broadcast_object_list
 from numpy.typing import NDArray
 
+from training.companions.late_interaction import LateInteraction
 from training.data.passages import PassageTexts
 from training.data.positives import KnownPositives
 from training.errors import TrainingDataError
 from training.loop.batch_encoder import BatchEncoder
 from training.loop.false_negatives import FalseNegatives
-from training.loop.late_interaction import LateInteraction
 from training.objective.contrastive import (
     LossSettings,
     StandIns,

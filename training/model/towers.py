@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from swiftlet.encoders.encoder import Role
 from swiftlet.encoders.tokenizer import cleaning_for
 from swiftlet.errors import InvalidArgumentError
+from training.companions.permutation import permute_basis
 from training.model.attention import fastest_attention
 from training.model.errors import ModelError
 from training.model.loading import (
@@ -22,7 +23,6 @@ from training.model.loading import (
     truncating_tokenizer,
 )
 from training.model.lookup import bags, is_lookup, table_of
-from training.model.permutation import permute_basis
 from training.model.poolings import POOLINGS, make_pooling, pooling_of, unit_length, vectors_of
 from training.model.quiet import quiet
 
@@ -50,7 +50,7 @@ class TowerSettings:
         pooling, which a plain checkpoint lacks.
     :param max_tokens: Texts are truncated to this many tokens; by default the model's own setting.
     :param dropout: The probability of dropout everywhere; by default the model's own setting.
-    :param permute_basis: Seed of a permutation of the hidden basis (`training.model.permutation`).
+    :param permute_basis: Seed of a permutation of the basis (`training.companions.permutation`).
     :param random_weights: Initialise all weights with torch's random generator: the ablation of
         pre-training (001, section 7.1).
     :param trust_remote_code: Allow code that comes with the model to run.

@@ -141,7 +141,7 @@ def index(
             if adapt_queries:
                 with extra("export"):
                     from export.encoder_directory import export_encoder
-                    from swiftlet.cli.models.adaptation import Adaptation
+                    from training.adaptation.adaptation import Adaptation
                 finish = Adaptation(
                     encoders.find(student or encoders.LOOKUP_QUERY_ENCODER),
                     encoders.find(encoder),

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from swiftlet.cli.main import INTERRUPTED
-from swiftlet.cli.models import adaptation
 from swiftlet.encoders import DEFAULT_QUERY_ENCODER, LOOKUP_QUERY_ENCODER
 from swiftlet.manifest import load_manifest, read_manifest, write_manifest
 from tests.command_line import refusal, swiftlet
+from training.adaptation import adaptation
 
 NAME = "all-MiniLM-L6-v2-query-lookup-adapted"
 

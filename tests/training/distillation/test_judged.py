@@ -14,8 +14,8 @@ from swiftlet.evaluation.experiment import Judgements
 from swiftlet.library.indexes import build
 from swiftlet.types import Query
 from tests.runs import Listener, records
+from training.adaptation.texts import known_items
 from training.data.judged_split import split_by_documents
-from training.distillation.adaptation_texts import known_items
 from training.distillation.distill import distill
 from training.distillation.judged import relevant_passages
 from training.distillation.overlap import IndexComparison

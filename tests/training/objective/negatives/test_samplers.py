@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 import torch
 
+from training.companions.adore import DynamicSampler
 from training.data.positives import KnownPositives
 from training.objective.negatives.bm25 import Bm25Sampler
 from training.objective.negatives.cache import NegativeCache
-from training.objective.negatives.dynamic import DynamicSampler
 from training.objective.negatives.given import GivenSampler
 from training.objective.negatives.in_batch import InBatchSampler
 from training.objective.negatives.mined import MinedSampler

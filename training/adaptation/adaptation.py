@@ -30,7 +30,7 @@ from swiftlet.publication import (
     locked_working_directory,
     publish,
 )
-from training.distillation.adaptation_texts import (
+from training.adaptation.texts import (
     AdaptationTexts,
     judged_queries,
     known_items,

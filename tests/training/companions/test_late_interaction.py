@@ -8,8 +8,8 @@ import torch
 from swiftlet.encoders import LOOKUP_QUERY_ENCODER
 from swiftlet.errors import InvalidArgumentError
 from tests.runs import Make, plain_accelerator, records, run, tower
+from training.companions.late_interaction import LateInteraction
 from training.errors import RecipeError
-from training.loop.late_interaction import LateInteraction
 from training.model.towers import Tower, TowerSettings
 from training.objective.contrastive import contrastive_loss, teacher_loss
 

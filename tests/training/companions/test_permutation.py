@@ -7,9 +7,9 @@ from sentence_transformers.sentence_transformer import modules
 
 from swiftlet.encoders import torch_weights
 from tests.checkpoints import ARCHITECTURES
+from training.companions.permutation import permute_basis
 from training.model.errors import ModelError
 from training.model.loading import load_model
-from training.model.permutation import permute_basis
 from training.model.towers import Tower, TowerSettings
 
 TEXTS = ["kalo", "kalo mine pura soti", "Rasé, 12 (mi-lo)!", "tira " * 90]

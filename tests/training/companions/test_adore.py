@@ -4,8 +4,8 @@ import numpy as np
 import torch
 
 from tests.training.objective.negatives.test_samplers import DOCUMENTS, NUM_PASSAGES, POSITIVES
+from training.companions.adore import DynamicSampler
 from training.data.positives import KnownPositives
-from training.objective.negatives.dynamic import DynamicSampler
 from training.objective.negatives.sampler import QueryBatch, Rows
 
 KNOWN = KnownPositives([np.array(sorted(rows)) for rows in POSITIVES])
