@@ -6,8 +6,7 @@ from pathlib import Path
 
 import torch
 
-from training.companions.late_interaction import LateInteraction
-from training.inputs import load_data, make_dual_encoder, make_sampler, notes_of
+from training.inputs import load_data, make_dual_encoder, make_loss, make_step, notes_of
 from training.logged_run import read_training_log
 from training.loop.batch_encoder import BatchEncoder
 from training.loop.contrastive_stage import ContrastiveStage, ContrastiveTask
@@ -20,7 +19,6 @@ from training.loop.run_directory import publish_run, run_directory
 from training.loop.stage import Stage
 from training.loop.state_files import weight_errors
 from training.loop.validator import Validator
-from training.methods import METHODS
 from training.model.dual_encoder import DualEncoder
 from training.model.fingerprint import embedding_space
 from training.model.towers import Tower
@@ -126,11 +124,7 @@ def train(
             false_negatives = FalseNegatives(
                 share, data.queries, data.passages, encoder, outputs, progress
             )
-        teacher = None
-        if recipe.loss.teacher_weight:
-            teacher = LateInteraction(
-                dual_encoder.document_tower, accelerator, settings.texts_at_once
-            )
+        loss = make_loss(recipe, data, encoder)
         validator = Validator(validation, recipe.validation.sample, recipe.validation.factory)
         log = TrainingLog(out, tensorboard=recipe.tensorboard and accelerator.is_main_process)
         loop = TrainingLoop(
@@ -150,18 +144,17 @@ def train(
         def make_stage(settings: ContrastiveStage, number: int) -> Stage:
             task = ContrastiveTask(
                 settings,
-                recipe,
-                number,
-                data=data,
-                false_negatives=false_negatives,
-                teacher=teacher,
-                encoder=encoder,
-                sampler=make_sampler(recipe, data, encoder, number),
-                validator=validator,
+                make_step(recipe, data, encoder, loss, false_negatives, number),
+                data.pairs,
+                validator,
+                batch_size=recipe.optimiser.batch_size,
+                evaluate_every=recipe.validation.every,
+                collapse=recipe.collapse,
+                seed=(recipe.seed, number),
             )
             return task.stage()
 
-        for stage in METHODS[recipe.recipe](recipe, dual_encoder.dim):
+        for stage in recipe.method.stages(recipe, dual_encoder.dim):
             loop.train(partial(make_stage, stage))
         best = loop.take_best()
         encoder.embedding_cache = None
@@ -176,7 +169,7 @@ def train(
 
 def keeps_documents(recipe: Recipe) -> bool:
     """Whether embeddings of documents stay as they are, so that indexes can be searched."""
-    return recipe.recipe == "adore" and recipe.dual_encoder.projection == "none"
+    return recipe.method.keeps_documents and recipe.dual_encoder.projection == "none"
 
 
 def memory_advice(recipe: Recipe) -> str:

@@ -1,12 +1,33 @@
-"""The passages that the current query encoder finds, through an index of frozen documents."""
+"""ADORE: the query encoder learns from what it finds itself, while documents stay as they are.
+
+Zhan et al., "Optimizing Dense Retrieval Model Training with Hard Negatives", 2021.
+"""
+
+from dataclasses import replace
+from typing import Any, Self
 
 import numpy as np
+import torch
+from torch.nn import functional
+from typing_extensions import override
 
 from swiftlet.index.vectors.vector_index import VectorIndex
 from training.data.positives import KnownPositives
+from training.loop.contrastive_stage import ContrastiveStage
+from training.methods import Method, Schedule
+from training.model.dual_encoder import Part
+from training.objective.contrastive import NamedLoss, Scale, ScoredBatch
 from training.objective.negatives.mined import passage_index
-from training.objective.negatives.sampler import NO_ROW, EncodeDocuments, QueryBatch, Rows
-from training.objective.negatives.seeded import Seed, SeededSampler
+from training.objective.negatives.sampler import (
+    NO_ROW,
+    EncodeDocuments,
+    PerQuery,
+    QueryBatch,
+    Rows,
+    SamplerInputs,
+    Seed,
+)
+from training.objective.negatives.seeded import SeededSampler
 
 
 class DynamicSampler(SeededSampler):
@@ -36,6 +57,27 @@ class DynamicSampler(SeededSampler):
         self._encode, self._num_passages, self._vectors = encode, num_passages, vectors
         self._index: VectorIndex | None = None
 
+    @classmethod
+    @override
+    def of(cls, settings: PerQuery, inputs: SamplerInputs) -> Self:
+        return cls(
+            inputs.known,
+            encode=inputs.encode_passages,
+            num_passages=inputs.passages.num_passages,
+            vectors=inputs.vectors,
+            per_query=settings.per_query,
+            seed=inputs.seed,
+        )
+
+    @classmethod
+    @override
+    def check(cls, recipe: Any) -> None:
+        if recipe.recipe != "adore":
+            raise ValueError(
+                "negatives.samplers has 'dynamic', which needs documents that stay as they are: "
+                "choose recipe 'adore', or the sampler 'mined'"
+            )
+
     def _draw(self, batch: QueryBatch, random: np.random.Generator) -> Rows:  # noqa: ARG002
         if self._index is None:
             self._index = passage_index(
@@ -49,3 +91,65 @@ class DynamicSampler(SeededSampler):
             found = rows[~np.isin(rows, positives)][: self.per_query]
             line[: len(found)] = found
         return nearest
+
+
+class Adore(Method):
+    """Train the query encoder alone (section 4.2)."""
+
+    keeps_documents = True
+
+    @override
+    def stages(self, recipe: Schedule, dim: int) -> list[ContrastiveStage]:
+        trained: frozenset[Part] = frozenset({"query_encoder"})
+        stage = recipe.fine_tuning_stage("adore", lambda _step: trained)
+        rates = {part: rate for part, rate in stage.learning_rates.items() if part in trained}
+        return [replace(stage, learning_rates=rates)]
+
+
+class LambdaLoss(NamedLoss):
+    """The pairwise loss of ADORE by ranks: see `lambda_loss`."""
+
+    def __init__(self, scale: float) -> None:
+        self._scale = scale
+
+    @classmethod
+    @override
+    def of(cls, settings: Scale) -> Self:
+        return cls(settings.scale)
+
+    @classmethod
+    @override
+    def check(cls, recipe: Any) -> None:
+        if "cache" in recipe.negatives.samplers:
+            raise ValueError(
+                "loss.kind is 'lambda', but the sampler 'cache' keeps negatives without a "
+                "gradient: choose other negatives.samplers, such as 'mined' or 'dynamic'"
+            )
+
+    @override
+    def __call__(self, batch: ScoredBatch) -> torch.Tensor:
+        return lambda_loss(batch.scores, batch.positives, batch.negatives, scale=self._scale)
+
+    @override
+    def collapsed(self, batch: ScoredBatch) -> float:
+        equal = torch.zeros_like(batch.scores)
+        return lambda_loss(equal, batch.positives, batch.negatives, scale=self._scale).item()
+
+
+def lambda_loss(
+    scores: torch.Tensor, positives: torch.Tensor, negatives: torch.Tensor, *, scale: float = 20.0
+) -> torch.Tensor:
+    """The pairwise loss of ADORE: Σ Δ · log(1 + exp(s⁻ − s⁺)) over the negatives of a query.
+
+    Δ is how much nDCG would change if the positive and the negative changed places in the ranking
+    of both and all other negatives (Zhan et al. 2021, section 4.2; LambdaRank). Negatives that rank
+    high, and positives that rank low, weigh most. Arguments as for `contrastive_loss`.
+    """
+    counted = negatives.scatter(1, positives.unsqueeze(1), value=True)
+    logits = (scores.float() * scale).masked_fill(~counted, -torch.inf)
+    ranks = logits.detach().argsort(dim=1, descending=True, stable=True).argsort(dim=1) + 1
+    gains = 1 / torch.log2(ranks + 1.0)
+    changes = (gains.gather(1, positives.unsqueeze(1)) - gains).abs()
+    margins = logits.masked_fill(~negatives, 0.0) - logits.gather(1, positives.unsqueeze(1))
+    losses = changes * functional.softplus(margins) * negatives
+    return losses.sum(1).mean()

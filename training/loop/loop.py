@@ -25,9 +25,8 @@ from training.loop.checkpoints import (
     write_checkpoint,
 )
 from training.loop.log import TrainingLog, TrainingProgress
-from training.loop.optimisation import Optimisation
+from training.loop.optimisation import Optimisation, Optimiser
 from training.loop.stage import Stage
-from training.recipes.settings import Optimiser
 
 
 @dataclass(slots=True)

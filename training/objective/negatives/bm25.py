@@ -1,16 +1,26 @@
 """Lexical negatives: passages that share words with a query but are not relevant to it."""
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
+from typing_extensions import override
 
 from swiftlet.extras import extra
 from training.data.passages import PassageTexts
 from training.data.positives import KnownPositives
 from training.errors import TrainingDataError
-from training.objective.negatives.sampler import NO_ROW, EncodeDocuments, QueryBatch, Rows
-from training.objective.negatives.seeded import Seed, SeededSampler, at_least, choose
+from training.objective.negatives.sampler import (
+    NO_ROW,
+    Depth,
+    EncodeDocuments,
+    QueryBatch,
+    Rows,
+    SamplerInputs,
+    Seed,
+    check_depth,
+)
+from training.objective.negatives.seeded import SeededSampler, at_least, choose
 
 if TYPE_CHECKING:
     import bm25s
@@ -48,6 +58,23 @@ class Bm25Sampler(SeededSampler):
         self.depth = depth
         self._index: bm25s.BM25 | None = None
         self._candidates: dict[int, Rows] = {}
+
+    @classmethod
+    @override
+    def of(cls, settings: Depth, inputs: SamplerInputs) -> Self:
+        return cls(
+            inputs.known,
+            query_texts=inputs.queries,
+            passages=inputs.passages,
+            per_query=settings.per_query,
+            depth=settings.depth,
+            seed=inputs.seed,
+        )
+
+    @classmethod
+    @override
+    def check(cls, recipe: Any) -> None:
+        check_depth(recipe)
 
     def prepare(self, encode: EncodeDocuments) -> None:  # noqa: ARG002
         """Build the BM25 index. A resumed run builds it at the first draw.

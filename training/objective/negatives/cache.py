@@ -2,23 +2,49 @@
 
 import math
 from collections.abc import Mapping
-from fractions import Fraction
-from typing import Any
+from fractions import Fraction as Exact
+from typing import Annotated, Any, Literal, Self
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from pydantic import Field
+from typing_extensions import override
 
 from swiftlet.errors import InvalidArgumentError
 from training.data.positives import KnownPositives
 from training.objective.negatives.gumbel import gumbel_top_k
-from training.objective.negatives.sampler import NO_ROW, EncodeDocuments, QueryBatch, Rows
-from training.objective.negatives.seeded import Seed, SeededSampler
+from training.objective.negatives.sampler import (
+    NO_ROW,
+    EncodeDocuments,
+    PerQuery,
+    QueryBatch,
+    Rows,
+    SamplerInputs,
+    Seed,
+)
+from training.objective.negatives.seeded import SeededSampler
 from training.objective.scores import scores
+from training.tables import Fraction
 
 _ENCODED_ROWS = 8192
 _CONVERTED_SLOTS = 65_536
 _SCORES_AT_ONCE = 2**25
+
+
+class Cache(PerQuery):
+    """The cache of negatives, and their gradient.
+
+    `cache_fraction` is α and `refresh_fraction` ρ of section 4.1. With the `gradient` "re-encoded",
+    the cache gives the best passages and one of them for each query is encoded again, and its
+    gradient stands for theirs. With "cached", it draws them, and they are constants: this costs no
+    encoding, but only the query encoder learns from them.
+    """
+
+    gradient: Literal["re-encoded", "cached"] = "re-encoded"
+    cache_fraction: Annotated[float, Field(gt=0, le=1)] = 1.0
+    refresh_fraction: Fraction = 0.001
+    cache_precision: Literal["float32", "float16"] = "float32"
 
 
 class NegativeCache(SeededSampler):
@@ -83,6 +109,23 @@ class NegativeCache(SeededSampler):
         self._places = np.empty_like(self._order)
         self._places[self._order] = np.arange(num_passages)
         self._entered = 0
+
+    @classmethod
+    @override
+    def of(cls, settings: Cache, inputs: SamplerInputs) -> Self:
+        return cls(
+            inputs.known,
+            num_passages=inputs.passages.num_passages,
+            width=inputs.width,
+            per_query=settings.per_query,
+            fraction=settings.cache_fraction,
+            refresh_fraction=settings.refresh_fraction,
+            seed=inputs.seed,
+            score_factor=inputs.scale,
+            takes_best=settings.gradient == "re-encoded",
+            device=inputs.device,
+            dtype=getattr(torch, settings.cache_precision),
+        )
 
     def prepare(self, encode: EncodeDocuments) -> None:
         """Fill the cache."""
@@ -199,4 +242,4 @@ def cache_sizes(num_passages: int, fraction: float, refresh_fraction: float) -> 
 
 def _ceil_of(fraction: float, whole: int) -> int:
     """⌈fraction · whole⌉ of the decimal fraction, without rounding errors: ⌈0.1 · 30⌉ is 3."""
-    return math.ceil(Fraction(str(fraction)) * whole)
+    return math.ceil(Exact(str(fraction)) * whole)

@@ -1,11 +1,22 @@
 """Negatives that come with the training data, such as MS MARCO's triples."""
 
+from typing import Any, Self
+
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import override
 
+from swiftlet.errors import InvalidArgumentError
 from training.data.positives import KnownPositives
-from training.objective.negatives.sampler import NO_ROW, QueryBatch, Rows
-from training.objective.negatives.seeded import Seed, SeededSampler, choose
+from training.objective.negatives.sampler import (
+    NO_ROW,
+    PerQuery,
+    QueryBatch,
+    Rows,
+    SamplerInputs,
+    Seed,
+)
+from training.objective.negatives.seeded import SeededSampler, choose
 
 
 class GivenSampler(SeededSampler):
@@ -29,6 +40,27 @@ class GivenSampler(SeededSampler):
         table = np.unique(np.column_stack((pairs[present, 0], given[present])), axis=0)
         self._rows = table[:, 1]
         self._ends = np.searchsorted(table[:, 0], np.arange(len(known) + 1))
+
+    @classmethod
+    @override
+    def of(cls, settings: PerQuery, inputs: SamplerInputs) -> Self:
+        if inputs.given_negatives is None:
+            raise InvalidArgumentError(
+                "negatives.samplers has 'given', but the data have no triples"
+            )
+        return cls(
+            inputs.known,
+            pairs=inputs.pairs,
+            given=inputs.given_negatives,
+            per_query=settings.per_query,
+            seed=inputs.seed,
+        )
+
+    @classmethod
+    @override
+    def check(cls, recipe: Any) -> None:
+        if all(source.triples is None for source in recipe.data):
+            raise ValueError("negatives.samplers has 'given', but no source in data has triples")
 
     def _draw(self, batch: QueryBatch, random: np.random.Generator) -> Rows:
         found = [self._rows[self._ends[q] : self._ends[q + 1]] for q in batch.queries]

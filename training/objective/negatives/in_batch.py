@@ -1,10 +1,19 @@
 """In-batch negatives: the positives of the other queries in a batch."""
 
+from typing import Any, Self
+
 import numpy as np
+from typing_extensions import override
 
 from training.data.positives import KnownPositives
 from training.objective.negatives.mixed import without_repetition
-from training.objective.negatives.sampler import NO_ROW, NegativeSampler, QueryBatch, Rows
+from training.objective.negatives.sampler import (
+    NO_ROW,
+    NegativeSampler,
+    QueryBatch,
+    Rows,
+    SamplerInputs,
+)
 
 
 class InBatchSampler(NegativeSampler):
@@ -12,6 +21,11 @@ class InBatchSampler(NegativeSampler):
 
     def __init__(self, known: KnownPositives) -> None:
         self.known = known
+
+    @classmethod
+    @override
+    def of(cls, settings: Any, inputs: SamplerInputs) -> Self:
+        return cls(inputs.known)
 
     def draw(self, batch: QueryBatch) -> Rows:
         """The positives of the batch for each query, (n, n).

@@ -1,12 +1,14 @@
 """Hard negatives from an index that is rebuilt every so many steps."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Annotated, Any, Self
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from pydantic import Field
+from typing_extensions import override
 
 from swiftlet.index.vectors import of_vectors
 from swiftlet.index.vectors.faiss_index import FaissIndex, FaissParameters
@@ -14,15 +16,28 @@ from swiftlet.index.vectors.vector_index import VectorIndex
 from swiftlet.processors import available_processors
 from swiftlet.types import Embeddings
 from training.data.positives import KnownPositives
-from training.objective.negatives.sampler import NO_ROW, EncodeDocuments, QueryBatch, Rows
-from training.objective.negatives.seeded import Seed, SeededSampler, at_least, choose
-
-EncodeQueries = Callable[[NDArray[np.int64]], torch.Tensor]
-"""Embeddings (n, dim) of query numbers (n,) by the current query encoder, without gradient."""
+from training.objective.negatives.sampler import (
+    NO_ROW,
+    Depth,
+    EncodeDocuments,
+    EncodeQueries,
+    QueryBatch,
+    Rows,
+    SamplerInputs,
+    Seed,
+    check_depth,
+)
+from training.objective.negatives.seeded import SeededSampler, at_least, choose
 
 _BLOCK = 8192
 _PROBES = 64
 _REFINE_FACTOR = 16
+
+
+class Mined(Depth):
+    """Passages are searched again every `refresh_every` steps."""
+
+    refresh_every: Annotated[int, Field(ge=0, description="steps; 0 for never")] = 1000
 
 
 class MinedSampler(SeededSampler):
@@ -62,6 +77,25 @@ class MinedSampler(SeededSampler):
         self.refresh_every = refresh_every
         self._steps = 0
         self._candidates = np.full((len(known), 0), NO_ROW, dtype=np.int64)
+
+    @classmethod
+    @override
+    def of(cls, settings: Mined, inputs: SamplerInputs) -> Self:
+        return cls(
+            inputs.known,
+            encode_queries=inputs.encode_queries,
+            num_passages=inputs.passages.num_passages,
+            vectors=inputs.vectors,
+            per_query=settings.per_query,
+            depth=settings.depth,
+            refresh_every=settings.refresh_every,
+            seed=inputs.seed,
+        )
+
+    @classmethod
+    @override
+    def check(cls, recipe: Any) -> None:
+        check_depth(recipe)
 
     def prepare(self, encode: EncodeDocuments) -> None:
         """Search the candidates of every query."""

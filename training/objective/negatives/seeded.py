@@ -7,10 +7,7 @@ import numpy as np
 
 from swiftlet.errors import InvalidArgumentError
 from training.data.positives import KnownPositives
-from training.objective.negatives.sampler import NO_ROW, NegativeSampler, QueryBatch, Rows
-
-Seed = int | tuple[int, ...]
-"""One number, or several numbers that form a seed together."""
+from training.objective.negatives.sampler import NO_ROW, NegativeSampler, QueryBatch, Rows, Seed
 
 
 class SeededSampler(NegativeSampler):

@@ -1,10 +1,20 @@
 """Random negatives."""
 
+from typing import Self
+
 import numpy as np
+from typing_extensions import override
 
 from training.data.positives import KnownPositives
-from training.objective.negatives.sampler import NO_ROW, QueryBatch, Rows
-from training.objective.negatives.seeded import Seed, SeededSampler
+from training.objective.negatives.sampler import (
+    NO_ROW,
+    PerQuery,
+    QueryBatch,
+    Rows,
+    SamplerInputs,
+    Seed,
+)
+from training.objective.negatives.seeded import SeededSampler
 
 
 class UniformSampler(SeededSampler):
@@ -19,6 +29,16 @@ class UniformSampler(SeededSampler):
         """
         super().__init__(known, per_query=per_query, seed=seed)
         self.num_passages = num_passages
+
+    @classmethod
+    @override
+    def of(cls, settings: PerQuery, inputs: SamplerInputs) -> Self:
+        return cls(
+            inputs.known,
+            num_passages=inputs.passages.num_passages,
+            per_query=settings.per_query,
+            seed=inputs.seed,
+        )
 
     def _draw(self, batch: QueryBatch, random: np.random.Generator) -> Rows:
         drawn = np.full((len(batch.queries), self.per_query), NO_ROW, dtype=np.int64)
