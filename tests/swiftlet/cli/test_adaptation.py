@@ -73,7 +73,7 @@ def test_an_interrupted_adaptation_goes_on_with_what_was_encoded(
         raise KeyboardInterrupt("run the same command with --resume")
 
     with monkeypatch.context() as patch:
-        patch.setattr("training.distillation.distill.TrainingLoop.train", interrupt)
+        patch.setattr("training.loop.loop.TrainingLoop.train", interrupt)
         result = swiftlet(*command)
     assert result.exit_code == INTERRUPTED
     assert "--resume" not in result.stderr
