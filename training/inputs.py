@@ -156,7 +156,7 @@ def make_loss(recipe: Recipe, data: TrainingData, encoder: BatchEncoder) -> Loss
     :raises InvalidArgumentError: When a teacher is wanted that there cannot be.
     """
     settings = recipe.loss
-    loss = LOSSES[settings.kind].of(settings)
+    loss = LOSSES[settings.kind](settings)
     if not settings.teacher_weight:
         return loss
     size = recipe.optimiser.texts_at_once

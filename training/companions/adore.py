@@ -4,7 +4,7 @@ Zhan et al., "Optimizing Dense Retrieval Model Training with Hard Negatives", 20
 """
 
 from dataclasses import replace
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import torch
@@ -12,7 +12,6 @@ from torch.nn import functional
 from typing_extensions import override
 
 from swiftlet.index.vectors.vector_index import VectorIndex
-from training.data.positives import KnownPositives
 from training.loop.contrastive_stage import ContrastiveStage
 from training.methods import Method, Schedule
 from training.model.dual_encoder import Part
@@ -20,12 +19,10 @@ from training.objective.contrastive import NamedLoss, Scale, ScoredBatch
 from training.objective.negatives.mined import passage_index
 from training.objective.negatives.sampler import (
     NO_ROW,
-    EncodeDocuments,
     PerQuery,
     QueryBatch,
     Rows,
     SamplerInputs,
-    Seed,
 )
 from training.objective.negatives.seeded import SeededSampler
 
@@ -38,36 +35,9 @@ class DynamicSampler(SeededSampler):
     index is built once, at the first draw, and searched in every step. Memory: the index.
     """
 
-    def __init__(
-        self,
-        known: KnownPositives,
-        *,
-        encode: EncodeDocuments,
-        num_passages: int,
-        vectors: int = 1,
-        per_query: int,
-        seed: Seed,
-    ) -> None:
-        """Take the `per_query` nearest passages.
-
-        :param vectors: How many vectors a passage has.
-        :raises InvalidArgumentError: When `per_query` is below 1.
-        """
-        super().__init__(known, per_query=per_query, seed=seed)
-        self._encode, self._num_passages, self._vectors = encode, num_passages, vectors
+    def __init__(self, settings: PerQuery, inputs: SamplerInputs) -> None:
+        super().__init__(settings, inputs)
         self._index: VectorIndex | None = None
-
-    @classmethod
-    @override
-    def of(cls, settings: PerQuery, inputs: SamplerInputs) -> Self:
-        return cls(
-            inputs.known,
-            encode=inputs.encode_passages,
-            num_passages=inputs.passages.num_passages,
-            vectors=inputs.vectors,
-            per_query=settings.per_query,
-            seed=inputs.seed,
-        )
 
     @classmethod
     @override
@@ -78,11 +48,11 @@ class DynamicSampler(SeededSampler):
                 "choose recipe 'adore', or the sampler 'mined'"
             )
 
-    def _draw(self, batch: QueryBatch, random: np.random.Generator) -> Rows:  # noqa: ARG002
+    @override
+    def _draw(self, batch: QueryBatch, random: np.random.Generator) -> Rows:
         if self._index is None:
-            self._index = passage_index(
-                self._encode, self._num_passages, self._vectors, self.per_query, self.seed
-            )
+            encode = self.inputs.encode_passages
+            self._index = passage_index(encode, self.inputs, self.per_query)
         nearest = np.full((len(batch.queries), self.per_query), NO_ROW, dtype=np.int64)
         embeddings = batch.embeddings.detach().float().cpu().numpy()
         for line, query, embedding in zip(nearest, batch.queries.tolist(), embeddings, strict=True):
@@ -109,13 +79,8 @@ class Adore(Method):
 class LambdaLoss(NamedLoss):
     """The pairwise loss of ADORE by ranks: see `lambda_loss`."""
 
-    def __init__(self, scale: float) -> None:
-        self._scale = scale
-
-    @classmethod
-    @override
-    def of(cls, settings: Scale) -> Self:
-        return cls(settings.scale)
+    def __init__(self, settings: Scale) -> None:
+        self._scale = settings.scale
 
     @classmethod
     @override

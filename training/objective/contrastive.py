@@ -5,7 +5,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, Self
+from typing import Any, Protocol
 
 import torch
 from torch.nn import functional
@@ -75,9 +75,8 @@ class Loss(Protocol):
 class NamedLoss(Loss, Protocol):
     """A loss that a recipe can name."""
 
-    @classmethod
-    def of(cls, settings: Any) -> Self:
-        """The loss with the `settings` of [loss], in which it has a table of its own."""
+    def __init__(self, settings: Any) -> None:
+        """Make the loss with the settings of [loss], in which it has a table of its own."""
         ...
 
     @classmethod
@@ -90,15 +89,10 @@ class NamedLoss(Loss, Protocol):
 
 
 class SoftmaxLoss(NamedLoss):
-    """Eq. 5, with scores that are multiplied by `scale`."""
+    """Eq. 5."""
 
-    def __init__(self, scale: float) -> None:
-        self._scale = scale
-
-    @classmethod
-    @override
-    def of(cls, settings: Scale) -> Self:
-        return cls(settings.scale)
+    def __init__(self, settings: Scale) -> None:
+        self._scale = settings.scale
 
     @override
     def __call__(self, batch: ScoredBatch) -> torch.Tensor:

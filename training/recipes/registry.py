@@ -17,7 +17,7 @@ from training.objective.negatives.given import GivenSampler
 from training.objective.negatives.in_batch import InBatchSampler
 from training.objective.negatives.mined import Mined, MinedSampler
 from training.objective.negatives.mixed import MixedSampler
-from training.objective.negatives.sampler import NegativeSampler, SamplerInputs
+from training.objective.negatives.sampler import NamedSampler, NegativeSampler, SamplerInputs
 from training.objective.negatives.uniform import UniformSampler
 from training.tables import OneOf
 
@@ -30,7 +30,7 @@ METHODS: Mapping[str, Method] = {
 
 LOSSES: Mapping[str, type[NamedLoss]] = {"softmax": SoftmaxLoss, "lambda": LambdaLoss}
 
-SAMPLERS: Mapping[str, type[NegativeSampler]] = {
+SAMPLERS: Mapping[str, type[NamedSampler]] = {
     "cache": NegativeCache,
     "in_batch": InBatchSampler,
     "uniform": UniformSampler,
@@ -73,7 +73,7 @@ class Negatives(Cache, Mined, TeacherShare):
         """
         made = [
             # Samplers must draw different random numbers.
-            SAMPLERS[name].of(self, inputs.with_seed(place))
+            SAMPLERS[name](self, inputs.with_seed(place))
             for place, name in enumerate(self.samplers)
         ]
         return made[0] if len(made) == 1 else MixedSampler(made)

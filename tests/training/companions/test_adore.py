@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from tests.samplers import made
 from tests.training.objective.negatives.test_samplers import DOCUMENTS, NUM_PASSAGES, POSITIVES
 from training.companions.adore import DynamicSampler, lambda_loss
 from training.data.positives import KnownPositives
@@ -26,7 +27,8 @@ def test_negatives_follow_the_query_encoder_and_documents_are_encoded_once() -> 
         encoded.extend(rows.tolist())
         return DOCUMENTS[rows]
 
-    sampler = DynamicSampler(KNOWN, encode=encode, num_passages=NUM_PASSAGES, per_query=5, seed=0)
+    settings = {"per_query": 5}
+    sampler = made(DynamicSampler, KNOWN, NUM_PASSAGES, settings=settings, encode_passages=encode)
     queries = np.array([3, 7])
     for seed in range(4):
         embeddings = torch.randn(2, 8, generator=torch.Generator().manual_seed(seed))
@@ -40,9 +42,8 @@ def test_negatives_follow_the_query_encoder_and_documents_are_encoded_once() -> 
 def test_the_best_vector_of_a_passage_counts() -> None:
     vectors = DOCUMENTS.reshape(NUM_PASSAGES // 2, -1)
     known = KnownPositives([np.array([0])])
-    sampler = DynamicSampler(
-        known, encode=lambda rows: vectors[rows], num_passages=30, vectors=2, per_query=4, seed=0
-    )
+    inputs = {"encode_passages": lambda rows: vectors[rows], "vectors": 2}
+    sampler = made(DynamicSampler, known, 30, settings={"per_query": 4}, **inputs)
     (embedding,) = torch.nn.functional.normalize(torch.ones(1, 8), dim=1)
     scores = (DOCUMENTS @ embedding).reshape(30, 2).amax(1)
     best = [row for row in scores.argsort(descending=True).tolist() if row != 0][:4]

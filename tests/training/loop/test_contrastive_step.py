@@ -13,6 +13,7 @@ from torch.nn import functional
 from swiftlet.progress import Silence
 from tests.checkpoints import WORDS
 from tests.runs import ListedPassages, gradients, plain_accelerator, tower
+from tests.samplers import made
 from training.data.positives import KnownPositives
 from training.errors import TrainingDataError
 from training.loop.batch_encoder import BatchEncoder
@@ -21,7 +22,7 @@ from training.loop.contrastive_step import ContrastiveStep, StepResult
 from training.loop.embedding_cache import EmbeddingCache
 from training.loop.false_negatives import FalseNegatives
 from training.model.dual_encoder import DualEncoder
-from training.objective.contrastive import SoftmaxLoss
+from training.objective.contrastive import Scale, SoftmaxLoss
 from training.objective.negatives.cache import NegativeCache
 from training.objective.negatives.in_batch import InBatchSampler
 from training.objective.negatives.mixed import MixedSampler
@@ -52,29 +53,22 @@ def make(
 
 
 def uniform() -> UniformSampler:
-    return UniformSampler(KNOWN, num_passages=len(PASSAGES), per_query=3, seed=5)
+    return made(UniformSampler, KNOWN, len(PASSAGES), settings={"per_query": 3}, seed=5)
 
 
 def mixed() -> MixedSampler:
-    return MixedSampler([InBatchSampler(KNOWN), uniform()])
+    return MixedSampler([made(InBatchSampler, KNOWN), uniform()])
 
 
 def cache(encoder: BatchEncoder) -> MixedSampler:
     """A cache of embeddings that the encoders have since left behind, and in-batch negatives."""
-    kept = NegativeCache(
-        KNOWN,
-        num_passages=len(PASSAGES),
-        width=16,
-        per_query=3,
-        fraction=1.0,
-        refresh_fraction=0.0,
-        seed=5,
-    )
+    settings = {"per_query": 3, "refresh_fraction": 0.0, "gradient": "cached"}
+    kept = made(NegativeCache, KNOWN, len(PASSAGES), settings=settings, seed=5, width=16)
     kept.prepare(lambda rows: encoder.passages(TEXTS.passages, rows))
     with torch.no_grad():
         for parameter in encoder.dual_encoder.parameters():
             parameter.add_(0.02 * torch.randn_like(parameter))
-    return MixedSampler([kept, InBatchSampler(KNOWN)])
+    return MixedSampler([kept, made(InBatchSampler, KNOWN)])
 
 
 def step(
@@ -85,7 +79,7 @@ def step(
 ) -> tuple[StepResult, dict[str, torch.Tensor]]:
     encoder.dual_encoder.zero_grad()
     source = CandidateSource(TEXTS, sampler, **settings)
-    result = ContrastiveStep(encoder, source, SoftmaxLoss(20.0))(pairs)
+    result = ContrastiveStep(encoder, source, SoftmaxLoss(Scale()))(pairs)
     return result, gradients(encoder.dual_encoder)
 
 
@@ -306,7 +300,7 @@ def test_a_batch_with_one_shared_document_learns_from_other_negatives(
 ) -> None:
     encoder = make(checkpoints)
     pairs = np.array([[4, 4], [5, 4]])
-    result, _ = step(encoder, InBatchSampler(KNOWN), pairs)
+    result, _ = step(encoder, made(InBatchSampler, KNOWN), pairs)
     assert (result.loss, result.collapsed_loss) == (0, 0)
     result, _ = step(encoder, mixed(), pairs)
     assert result.loss > 0

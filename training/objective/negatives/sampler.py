@@ -5,7 +5,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, Self
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -102,22 +102,6 @@ class NegativeSampler(Protocol):
     default a sampler has no state and does nothing between draws.
     """
 
-    @classmethod
-    def of(cls, settings: Any, inputs: SamplerInputs) -> Self:
-        """The sampler with the `settings` of [negatives], in which it has a table of its own.
-
-        :raises InvalidArgumentError: When the settings contradict the data.
-        """
-        raise NotImplementedError
-
-    @classmethod
-    def check(cls, recipe: Any) -> None:
-        """Check that the sampler goes together with the other settings of a recipe.
-
-        :raises ValueError: When it does not.
-        """
-        return
-
     def prepare(self, encode: EncodeDocuments) -> None:
         """Prepare the first draw. A resumed run calls `restore` instead."""
         return
@@ -150,4 +134,23 @@ class NegativeSampler(Protocol):
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Continue from the state of a sampler that was made with the same arguments."""
+        return
+
+
+class NamedSampler(NegativeSampler, Protocol):
+    """A sampler that a recipe can name. It has a table of its own in [negatives]."""
+
+    def __init__(self, settings: Any, inputs: SamplerInputs) -> None:
+        """Make the sampler with the settings of [negatives].
+
+        :raises InvalidArgumentError: When the settings contradict the data.
+        """
+        ...
+
+    @classmethod
+    def check(cls, recipe: Any) -> None:
+        """Check that the sampler goes together with the other settings of a recipe.
+
+        :raises ValueError: When it does not.
+        """
         return
