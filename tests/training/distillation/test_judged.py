@@ -89,7 +89,7 @@ def test_with_judged_queries_the_last_step_is_taken(index: Path, tmp_path: Path)
         index=str(index),
         judged=(judged,),
         batch_size=6,
-        epochs=3.0,
+        epochs=1.6,
         every=4,
         patience=1,
         learning_rate=0.5,  # each step unlearns what was known
