@@ -28,14 +28,14 @@ from export.encoder_directory import export_encoder
 from export.quality import Collection
 from loadtests.command_line import script_options
 from loadtests.results import RESULTS, Figures, write
-from swiftlet.cli.models.adaptation import OF_LOOKUP, Adaptation
 from swiftlet.corpora.collections import read_qrels
 from swiftlet.encoders import DEFAULT_ENCODER, DEFAULT_QUERY_ENCODER, LOOKUP_QUERY_ENCODER
 from swiftlet.evaluation.experiment import Judgements
 from swiftlet.evaluation.machine import describe_machine
 from swiftlet.evaluation.significance import paired_t_test
 from swiftlet.types import Document, Query
-from training.distillation.adaptation_texts import AdaptationTexts, judged_queries, known_items
+from training.adaptation.adaptation import OF_LOOKUP, Adaptation
+from training.adaptation.texts import AdaptationTexts, judged_queries, known_items
 from training.distillation.settings import Judged
 from training.model.trained import TOWERS
 from training.recipes.settings import read_recipe
@@ -138,7 +138,12 @@ def figures_of(data: Path, work: Path, target: str, system: str, seed: int) -> F
                 folder = work.with_name("reranking") / f"{RERANKER_OF.get(target, target)}, {seed}"
                 soft = soft | {"ranking_teacher": str(folder / "reranker")}
             adaptation = Adaptation(
-                encoder, DEFAULT_ENCODER, progress=Stages(), seed=seed, settings=soft
+                encoder,
+                DEFAULT_ENCODER,
+                export_encoder,
+                progress=Stages(),
+                seed=seed,
+                settings=soft,
             )
             encoder = adaptation.train(index, texts, Path(working))
             if method == PAIR or method in SHARES:

@@ -20,14 +20,15 @@ import torch
 
 from experiments import hybrid
 from experiments.runs import kept
+from export.encoder_directory import export_encoder
 from export.quality import Collection
 from loadtests.command_line import script_options
 from loadtests.results import RESULTS, Figures, write
-from swiftlet.cli.models.adaptation import Adaptation
 from swiftlet.encoders import DEFAULT_ENCODER, DEFAULT_QUERY_ENCODER, LOOKUP_QUERY_ENCODER
 from swiftlet.evaluation.machine import describe_machine
 from swiftlet.processors import available_processors
 from swiftlet.progress import Silence
+from training.adaptation.adaptation import Adaptation
 
 SEEDS = (0, 1, 2)
 STUDENTS = {
@@ -133,7 +134,9 @@ def figures_of(folder: Path, read: Callable[[], Collection], student: Path) -> F
     for seed in SEEDS:
         with TemporaryDirectory() as working:
             stages = Stages()
-            adaptation = Adaptation(student, DEFAULT_ENCODER, progress=stages, seed=seed)
+            adaptation = Adaptation(
+                student, DEFAULT_ENCODER, export_encoder, progress=stages, seed=seed
+            )
             adapted, held_out = adaptation.adapt(index, Path(working))
             seconds = {a: end - begin for (a, begin), (_, end) in pairwise(stages.began)}
             row = {"seconds": {name: seconds[stage] for name, stage in TIMED.items()}}

@@ -33,6 +33,7 @@ from swiftlet.evaluation.machine import describe_machine
 from swiftlet.evaluation.plots.figures import save_figure
 from swiftlet.evaluation.plots.lines import Curve, LinePanel, plot_lines
 from swiftlet.manifest import FILE_NAME as MANIFEST
+from training.companions.permutation import Permutation, permute
 from training.distillation.distill import distill
 from training.distillation.settings import Distillation
 from training.distillation.texts import read_query_texts
@@ -155,7 +156,11 @@ def start_of(name: str, reranker: Path, work: Path) -> dict[str, Any]:
         model = work / "starts" / "-".join(changes)
         if not model.exists():
             torch.manual_seed(0)
-            Tower.load(TowerSettings(torch_weights(), **changes)).save(model)
+            tower = Tower.load(
+                TowerSettings(torch_weights(), random_weights="random_weights" in changes)
+            )
+            permute(tower, Permutation(permute_basis=changes.get("permute_basis")))
+            tower.save(model)
     pooling = "mean" if model == reranker else None
     return {"student": f"{model}", "layers": TWO, "project": project, "pooling": pooling}
 

@@ -136,10 +136,12 @@ def index(
                 encoder = encoder or encoders.DEFAULT_ENCODER
             if adapt_queries:
                 with extra("export"):
-                    from swiftlet.cli.models.adaptation import Adaptation
+                    from export.encoder_directory import export_encoder
+                    from training.adaptation.adaptation import Adaptation
                 finish = Adaptation(
                     encoders.find(student or encoders.LOOKUP_QUERY_ENCODER),
                     encoders.find(encoder),
+                    export_encoder,
                     queries=queries or (),
                     progress=progress,
                 )

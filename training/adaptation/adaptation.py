@@ -1,7 +1,7 @@
-"""Adapts a query encoder to an index; needs the extra `export`."""
+"""Adapts a query encoder to an index."""
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
@@ -9,7 +9,6 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from export.encoder_directory import export_encoder
 from swiftlet import encoders
 from swiftlet.corpora.collections import read_qrels, read_queries
 from swiftlet.encoders.encoder import OnnxEncoder, Precision
@@ -30,7 +29,7 @@ from swiftlet.publication import (
     locked_working_directory,
     publish,
 )
-from training.distillation.adaptation_texts import (
+from training.adaptation.texts import (
     AdaptationTexts,
     judged_queries,
     known_items,
@@ -49,6 +48,9 @@ from training.model.towers import Tower, TowerSettings
 from training.model.trained import QUERY_ENCODER, trained_encoder
 from training.recipes.overrides import apply_override
 from training.recipes.validation_errors import describe_errors
+
+Export = Callable[..., object]
+"""Writes an encoder in ONNX: `export.encoder_directory.export_encoder`."""
 
 _AGAIN = "interrupted: run the same command again to continue"
 _DECIDED = {
@@ -76,6 +78,7 @@ class Adaptation:
         self,
         student: Path,
         document_encoder: Path,
+        export: Export,
         *,
         queries: Sequence[Path] = (),
         progress: TrainingProgress,
@@ -93,6 +96,7 @@ class Adaptation:
         """
         check_single_process("an adaptation runs")
         self._student, self._teacher, self._queries = student, document_encoder, tuple(queries)
+        self._export = export
         self._progress, self._seed, self._settings = progress, seed, dict(settings or {})
         self._name = _name(student)
         teacher = read_manifest(document_encoder, "encoder")
@@ -166,7 +170,7 @@ class Adaptation:
                 lower = f"pass --set learning_rate=… below {settings.learning_rate:g}"
                 raise TrainingStoppedError(f"{reason}: {lower}") from error
         self._progress.begin("Exporting", None)
-        export_encoder(
+        self._export(
             run / QUERY_ENCODER,
             adapted,
             name=self._adapted_name,
@@ -217,6 +221,7 @@ def _name(encoder: Path) -> str:
 def adapt_to_index(
     index: Path,
     out: Path,
+    export: Export,
     *,
     queries: Sequence[Path],
     qrels: Path | None,
@@ -251,6 +256,7 @@ def adapt_to_index(
     adaptation = Adaptation(
         start,
         document_encoder,
+        export,
         queries=[] if qrels else queries,
         progress=progress,
         settings=_settings(settings),

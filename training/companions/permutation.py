@@ -13,6 +13,8 @@ from torch import Tensor, nn
 from training.model.errors import ModelError
 from training.model.loading import is_pooler
 from training.model.poolings import pooling_of
+from training.model.towers import Tower
+from training.tables import Seed, Table
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -28,6 +30,24 @@ _WRITERS = {"output.dense", "embeddings_project", "attn.o", "attention.out_lin",
 _TABLES_OF_HEADS = ("relative_attention_bias", "distance_embedding")
 # These are linear in the token embeddings. A maximum would become a minimum when signs are flipped.
 _POOLINGS = ("cls", "mean", "first_", "weighted", "last")
+
+
+class Permutation(Table):
+    """The seed of a permutation of a tower's basis; by default there is none."""
+
+    permute_basis: Seed | None = None
+
+
+def permute(tower: Tower, settings: Permutation) -> None:
+    """Permute the basis of a tower, if the settings say so.
+
+    :raises ModelError: When its function cannot be kept, or it has no basis.
+    """
+    if settings.permute_basis is None:
+        return
+    if tower.is_lookup:
+        raise ModelError("a look-up encoder has no hidden basis: leave out permute_basis")
+    permute_basis(tower.encoder, settings.permute_basis)
 
 
 @torch.no_grad()

@@ -5,11 +5,11 @@ import torch
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer import modules
 
-from swiftlet.encoders import torch_weights
+from swiftlet.encoders import LOOKUP_QUERY_ENCODER, torch_weights
 from tests.checkpoints import ARCHITECTURES
+from training.companions.permutation import Permutation, permute, permute_basis
 from training.model.errors import ModelError
 from training.model.loading import load_model
-from training.model.permutation import permute_basis
 from training.model.towers import Tower, TowerSettings
 
 TEXTS = ["kalo", "kalo mine pura soti", "Rasé, 12 (mi-lo)!", "tira " * 90]
@@ -77,11 +77,18 @@ def test_the_output_of_a_dense_after_the_pooling_is_unchanged(checkpoints):
 
 def test_the_seed_alone_decides_the_basis(checkpoints):
     first, again, other = (
-        Tower.load(TowerSettings(checkpoints["mpnet"], pooling="cls", permute_basis=seed))
-        for seed in (1, 1, 2)
+        Tower.load(TowerSettings(checkpoints["mpnet"], pooling="cls")) for _ in range(3)
     )
+    for tower, seed in ((first, 1), (again, 1), (other, 2)):
+        permute(tower, Permutation(permute_basis=seed))
     assert torch.equal(outputs(first), outputs(again))
     assert not torch.allclose(outputs(first), outputs(other), atol=0.1)
+
+
+def test_a_lookup_encoder_has_no_basis():
+    tower = Tower.load(TowerSettings(LOOKUP_QUERY_ENCODER))
+    with pytest.raises(ModelError, match="has no hidden basis: leave out permute_basis"):
+        permute(tower, Permutation(permute_basis=1))
 
 
 def test_an_unknown_architecture_is_refused_and_left_unchanged(checkpoints):
