@@ -11,8 +11,8 @@ from time import perf_counter, process_time
 
 import psutil
 
-from loadtests.milvus_server import MilvusServer
-from swiftlet.evaluation.machine import describe_machine
+from measuring.machine import describe_machine
+from measuring.milvus_server import MilvusServer
 from swiftlet.progress import Silence
 from swiftlet.servers.push import push
 

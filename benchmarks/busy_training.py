@@ -12,9 +12,9 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from loadtests.command_line import script_options
-from loadtests.results import RESULTS, alternating, at_most, spread, write
-from swiftlet.evaluation.machine import describe_machine
+from measuring.command_line import script_options
+from measuring.machine import describe_machine
+from measuring.results import RESULTS, alternating, at_most, spread, write
 from swiftlet.processors import available_processors
 
 FACTORY, ROWS, DIM, ROUNDS, MOST_SECONDS = "IVF512,PQ96x4fs", 65_536, 384, 3, 8.0

@@ -10,11 +10,11 @@ give the module that answers a question 2, and others that can answer it 1.
 from pathlib import Path
 
 import swiftlet
-from loadtests.command_line import script_options
-from loadtests.results import RESULTS, Figures, write
+from measuring.command_line import script_options
+from measuring.machine import describe_machine
+from measuring.results import RESULTS, Figures, write
 from swiftlet.corpora.collections import read_queries
 from swiftlet.corpora.trec import read_qrels
-from swiftlet.evaluation.machine import describe_machine
 from swiftlet.search.modes import MODES
 
 QUESTIONS = Path(__file__).parent / "demo_questions"

@@ -23,15 +23,15 @@ from typing import Any
 import numpy as np
 import psutil
 
-from experiments.runs import kept
-from loadtests.command_line import script_options
-from loadtests.milvus_server import MilvusServer
-from loadtests.postgres_server import PostgresServer
-from loadtests.processes import running
-from loadtests.results import RESULTS, Figures, bound, write
+from measuring.command_line import script_options
+from measuring.machine import describe_machine
+from measuring.milvus_server import MilvusServer
+from measuring.postgres_server import PostgresServer
+from measuring.processes import running
+from measuring.results import RESULTS, Figures, bound, write
+from measuring.runs import kept
 from swiftlet.address import Address
 from swiftlet.encoders import DEFAULT_ENCODER, DEFAULT_QUERY_ENCODER
-from swiftlet.evaluation.machine import describe_machine
 from swiftlet.index.building.build import BuildSettings, build_index
 from swiftlet.index.building.encoded import EncodedCorpus
 from swiftlet.index.directory import DOCUMENTS_FILE

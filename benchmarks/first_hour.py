@@ -33,10 +33,10 @@ from benchmarks.first_hour_files import (
     write_pdf,
     write_word,
 )
-from loadtests.command_line import script_options
-from loadtests.resilience.testbed import wait_until
-from loadtests.results import RESULTS, ROOT, Figures, write_section
-from swiftlet.evaluation.machine import describe_machine
+from measuring.command_line import script_options
+from measuring.machine import describe_machine
+from measuring.results import RESULTS, ROOT, Figures, write_section
+from measuring.testbed import wait_until
 
 HEADING, FILES_A_KIND, DEADLINE_S = "A first hour", 20, 120.0
 WRITERS = {".md": write_markdown, ".html": write_page, ".docx": write_word, ".pdf": write_pdf}

@@ -7,8 +7,8 @@ import tomllib
 from pathlib import Path
 
 from benchmarks.first_hour_files import TITLE
-from loadtests.command_line import script_options
-from loadtests.results import RESULTS, ROOT, write_section
+from measuring.command_line import script_options
+from measuring.results import RESULTS, ROOT, write_section
 
 HEADING = "Any feature"
 TABLE = Path(__file__).with_suffix(".toml")

@@ -31,10 +31,10 @@ from matplotlib.backends.backend_pdf import PdfPages
 from matplotlib.figure import Figure
 
 import swiftlet
-from loadtests.command_line import script_options
-from loadtests.results import RESULTS, Figures, write_section
+from measuring.command_line import script_options
+from measuring.machine import describe_machine
+from measuring.results import RESULTS, Figures, write_section
 from swiftlet.corpora.collections import read_documents, read_qrels, read_queries
-from swiftlet.evaluation.machine import describe_machine
 
 FILES_A_KIND, PARAGRAPHS, TOP_K = 40, 3, 10
 HEADING = "Any files"

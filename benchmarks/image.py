@@ -14,12 +14,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 
-from loadtests.command_line import LoadTestError, script_options
-from loadtests.processes import READY_PATH, get
 from loadtests.resilience.stops import Stop, stop_under_load, summary
-from loadtests.resilience.testbed import CLIENTS
-from loadtests.results import RESULTS, ROOT, write
-from swiftlet.evaluation.machine import describe_machine
+from measuring.command_line import LoadTestError, script_options
+from measuring.machine import describe_machine
+from measuring.processes import READY_PATH, get
+from measuring.results import RESULTS, ROOT, write
+from measuring.testbed import CLIENTS
 
 BASE = "python:3.11-slim-bookworm"
 LARGEST_MB = 400

@@ -23,11 +23,11 @@ from typing import Any
 import numpy as np
 
 from benchmarks.index_scale_data import BLOCK, SETTINGS, SPANS, Passages
-from experiments.runs import kept
 from export.quality import METRIC
-from loadtests.command_line import script_options
-from loadtests.results import RESULTS, Figures, alternating, at_most, write
-from swiftlet.evaluation.machine import describe_machine
+from measuring.command_line import script_options
+from measuring.machine import describe_machine
+from measuring.results import RESULTS, Figures, alternating, at_most, write
+from measuring.runs import kept
 from swiftlet.evaluation.plots.lines import Curve, Level, LinePanel, plot_lines
 from swiftlet.index.vectors.faiss_index import EXACT_UP_TO, SCANNED_UP_TO, FaissIndex
 from swiftlet.index.vectors.tuning import (

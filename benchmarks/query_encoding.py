@@ -33,13 +33,13 @@ from export.latency import measure_latencies, texts_of_length
 from export.parity import torch_reference
 from export.quality import METRIC, Collection
 from export.source import load_source
-from loadtests.command_line import script_options
-from loadtests.results import RESULTS, write
+from measuring.command_line import script_options
+from measuring.machine import describe_machine, processor_kind
+from measuring.results import RESULTS, write
 from swiftlet.encoders import DEFAULT_ENCODER, torch_weights
 from swiftlet.encoders.encoder import MODEL_FILES, TOKENIZER_FILE, OnnxEncoder
 from swiftlet.encoders.encoding import encode_texts
 from swiftlet.evaluation.exact import rank
-from swiftlet.evaluation.machine import describe_machine, processor_kind
 from swiftlet.evaluation.metrics import evaluate
 from swiftlet.index.documents.passages import encoder_text
 from swiftlet.types import Embeddings

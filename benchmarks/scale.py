@@ -15,10 +15,10 @@ from time import perf_counter
 import numpy as np
 from numpy.typing import NDArray
 
-from loadtests.command_line import script_options
-from loadtests.results import RESULTS, Figures, write
+from measuring.command_line import script_options
+from measuring.machine import describe_machine
+from measuring.results import RESULTS, Figures, write
 from swiftlet.encoders import DEFAULT_QUERY_ENCODER
-from swiftlet.evaluation.machine import describe_machine
 from swiftlet.index.vectors.faiss_index import SCANNED_UP_TO
 from swiftlet.search.searcher import Searcher
 

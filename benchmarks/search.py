@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.peers import INT8, TORCH, named_peers
-from loadtests.command_line import script_options
-from loadtests.results import RESULTS, alternating, bound, spread, write
+from measuring.command_line import script_options
+from measuring.machine import describe_machine, processor_kind
+from measuring.results import RESULTS, alternating, bound, spread, write
 from swiftlet.corpora.collections import read_documents
 from swiftlet.encoders import DEFAULT_ENCODER
 from swiftlet.encoders.encoder import OnnxEncoder
 from swiftlet.encoders.encoding import encode_texts
-from swiftlet.evaluation.machine import describe_machine, processor_kind
 from swiftlet.index.documents.passages import PassageSplitter, encoder_text
 from swiftlet.processors import available_processors
 

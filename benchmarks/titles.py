@@ -14,7 +14,7 @@ from time import process_time
 import numpy as np
 import psutil
 
-from swiftlet.evaluation.machine import describe_machine
+from measuring.machine import describe_machine
 from swiftlet.index.documents.store import SCHEMA, DocumentStore
 from swiftlet.index.lexical.titles import TitleIndex
 

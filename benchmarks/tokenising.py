@@ -12,12 +12,12 @@ from pathlib import Path
 
 import tokenizers
 
-from loadtests.command_line import script_options
-from loadtests.results import RESULTS, alternating, at_most, none_of, spread, write
+from measuring.command_line import script_options
+from measuring.machine import describe_machine
+from measuring.results import RESULTS, alternating, at_most, none_of, spread, write
 from swiftlet.encoders import DEFAULT_QUERY_ENCODER
 from swiftlet.encoders.encoder import TOKENIZER_FILE
 from swiftlet.encoders.tokenizer import Tokenizer
-from swiftlet.evaluation.machine import describe_machine
 from swiftlet.text import normalise
 
 FILE = DEFAULT_QUERY_ENCODER / TOKENIZER_FILE

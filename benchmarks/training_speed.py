@@ -17,11 +17,11 @@ from typing import Any, NamedTuple
 
 import torch
 
-from loadtests.command_line import script_options
-from loadtests.results import RESULTS, alternating, spread, write
+from measuring.command_line import script_options
+from measuring.machine import describe_machine
+from measuring.results import RESULTS, alternating, spread, write
 from swiftlet.cli.terminal import ProgressBars
 from swiftlet.encoders import torch_weights
-from swiftlet.evaluation.machine import describe_machine
 from swiftlet.processors import available_processors
 from training.data.validation_set import FEWEST_QUERIES
 from training.logged_run import read_training_log

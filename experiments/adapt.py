@@ -23,16 +23,16 @@ from typing import Any
 
 from experiments import hybrid
 from experiments.adaptation import Stages
-from experiments.runs import measured
 from export.encoder_directory import export_encoder
 from export.quality import Collection
-from loadtests.command_line import script_options
-from loadtests.results import RESULTS, Figures, write
+from measuring.command_line import script_options
+from measuring.machine import describe_machine
+from measuring.results import RESULTS, Figures, write
+from measuring.runs import measured
 from swiftlet.cli.models.adaptation import OF_LOOKUP, Adaptation
 from swiftlet.corpora.collections import read_qrels
 from swiftlet.encoders import DEFAULT_ENCODER, DEFAULT_QUERY_ENCODER, LOOKUP_QUERY_ENCODER
 from swiftlet.evaluation.experiment import Judgements
-from swiftlet.evaluation.machine import describe_machine
 from swiftlet.evaluation.significance import paired_t_test
 from swiftlet.types import Document, Query
 from training.distillation.adaptation_texts import AdaptationTexts, judged_queries, known_items

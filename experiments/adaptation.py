@@ -19,13 +19,13 @@ from time import perf_counter
 import torch
 
 from experiments import hybrid
-from experiments.runs import kept
 from export.quality import Collection
-from loadtests.command_line import script_options
-from loadtests.results import RESULTS, Figures, write
+from measuring.command_line import script_options
+from measuring.machine import describe_machine
+from measuring.results import RESULTS, Figures, write
+from measuring.runs import kept
 from swiftlet.cli.models.adaptation import Adaptation
 from swiftlet.encoders import DEFAULT_ENCODER, DEFAULT_QUERY_ENCODER, LOOKUP_QUERY_ENCODER
-from swiftlet.evaluation.machine import describe_machine
 from swiftlet.processors import available_processors
 from swiftlet.progress import Silence
 

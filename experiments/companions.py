@@ -17,18 +17,18 @@ from typing import Any
 
 from experiments import hybrid
 from experiments.pairs import Pair, run_of
-from experiments.runs import PRECISION, measured
 from export.encoder_directory import export_encoder
 from export.latency import measure_latencies
 from export.quality import Collection
-from loadtests.command_line import script_options
-from loadtests.results import RESULTS, Figures, write
+from measuring.command_line import script_options
+from measuring.comparison import PlainColumn, compare
+from measuring.machine import describe_machine
+from measuring.results import RESULTS, Figures, write
+from measuring.runs import PRECISION, measured
 from swiftlet.encoders import DEFAULT_ENCODER, DEFAULT_QUERY_ENCODER
 from swiftlet.encoders.encoder import OnnxEncoder, Precision
-from swiftlet.evaluation.comparison import PlainColumn, compare
 from swiftlet.evaluation.exact import exact_run
 from swiftlet.evaluation.experiment import Judgements
-from swiftlet.evaluation.machine import describe_machine
 from swiftlet.evaluation.metrics import evaluate_per_query
 from swiftlet.types import Query
 from training.data.judged_split import split_by_documents

@@ -22,9 +22,9 @@ from typing import Any
 
 from experiments.daft_figures import collect, draw, draw_embeddings
 from experiments.daft_runs import Variant, Workplace, baselines, measure
-from experiments.runs import Processes
-from loadtests.command_line import script_options
-from loadtests.results import RESULTS, Figures, write
+from measuring.command_line import script_options
+from measuring.results import RESULTS, Figures, write
+from measuring.runs import Processes
 
 RUNS = Path(__file__).parents[1] / "runs" / "daft"
 

@@ -10,14 +10,14 @@ import numpy as np
 from scipy.stats import spearmanr
 
 from experiments.daft_runs import TESTS, Variant, Workplace
-from experiments.runs import query_latencies
 from export.encoder_directory import export_encoder
-from loadtests.results import Figures
-from swiftlet.evaluation.machine import describe_machine
-from swiftlet.evaluation.plots.embeddings import EmbeddingPanel, plot_pca, plot_tsne
+from measuring.embedding_maps import EmbeddingPanel, plot_pca, plot_tsne
+from measuring.machine import describe_machine
+from measuring.quality_plot import QualityPoint, plot_quality
+from measuring.results import Figures
+from measuring.runs import query_latencies
 from swiftlet.evaluation.plots.figures import save_figure
 from swiftlet.evaluation.plots.lines import Curve, LinePanel, Moment, plot_lines
-from swiftlet.evaluation.plots.quality import QualityPoint, plot_quality
 from training.objective.divergence import AlignmentStopping, PlateauFigure
 from training.plots import divergence_panel, loss_panel
 

@@ -19,8 +19,8 @@ import torch
 from accelerate import Accelerator
 from numpy.typing import NDArray
 
-from experiments.runs import Processes
-from loadtests.results import Figures
+from measuring.results import Figures
+from measuring.runs import Processes
 from swiftlet.encoders import DEFAULT_QUERY_ENCODER, torch_weights
 from swiftlet.encoders.encoder import OnnxEncoder
 from swiftlet.encoders.encoding import encode_texts

@@ -18,9 +18,9 @@ from experiments import distillation_runs as distilled
 from experiments.distillation_data import WORDNET_FOLDER, Workplace, prepare
 from experiments.distillation_figures import collect, draw
 from experiments.distillation_runs import Variant
-from experiments.runs import Processes
-from loadtests.command_line import script_options
-from loadtests.results import RESULTS, write
+from measuring.command_line import script_options
+from measuring.results import RESULTS, write
+from measuring.runs import Processes
 
 DEFAULT_RUNS = Path(__file__).parents[1] / "runs" / "distillation"
 TABLE = tomllib.loads(Path(__file__).with_name("distillation_runs.toml").read_text("utf-8"))

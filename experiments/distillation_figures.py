@@ -7,12 +7,12 @@ from statistics import fmean
 from experiments import distillation_runs as distilled
 from experiments.distillation_data import Workplace
 from experiments.distillation_runs import Variant
-from experiments.runs import Processes, query_latencies
-from loadtests.results import Figures
+from measuring.machine import describe_machine
+from measuring.quality_plot import QualityPoint, plot_quality
+from measuring.results import Figures
+from measuring.runs import Processes, query_latencies
 from swiftlet.encoders import DEFAULT_ENCODER
-from swiftlet.evaluation.machine import describe_machine
 from swiftlet.evaluation.plots.figures import save_figure
-from swiftlet.evaluation.plots.quality import QualityPoint, plot_quality
 
 PACKAGES = ["torch", "transformers", "sentence-transformers", "onnxruntime", "faiss-cpu", "ranx"]
 

@@ -15,9 +15,9 @@ import numpy as np
 
 from experiments import distillation_data as data
 from experiments.distillation_data import Collection, Workplace
-from experiments.runs import Processes, kept
 from export.encoder_directory import export_encoder
-from loadtests.results import Figures
+from measuring.results import Figures
+from measuring.runs import Processes, kept
 from swiftlet.encoders import torch_weights
 from swiftlet.encoders.encoder import Encoder, OnnxEncoder, Precision
 from swiftlet.evaluation.experiment import run_queries

@@ -19,11 +19,11 @@ import numpy as np
 
 import swiftlet
 from experiments import hybrid
-from experiments.runs import measured
-from loadtests.command_line import script_options
-from loadtests.results import RESULTS, Figures, write
+from measuring.command_line import script_options
+from measuring.machine import describe_machine
+from measuring.results import RESULTS, Figures, write
+from measuring.runs import measured
 from swiftlet.evaluation.fidelity import Model, Projection
-from swiftlet.evaluation.machine import describe_machine
 from swiftlet.evaluation.plots.figures import save_figure
 from swiftlet.evaluation.plots.lines import Curve, LinePanel, plot_lines
 

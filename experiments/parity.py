@@ -17,14 +17,14 @@ from statistics import fmean
 
 from export.encoder_directory import export_encoder
 from export.quality import Collection
-from loadtests.command_line import script_options
-from loadtests.results import RESULTS, Figures, write
+from measuring.command_line import script_options
+from measuring.machine import describe_machine
+from measuring.results import RESULTS, Figures, write
 from swiftlet.encoders import DEFAULT_ENCODER, torch_weights
 from swiftlet.encoders.encoder import OnnxEncoder
 from swiftlet.encoders.encoding import encode_texts
 from swiftlet.evaluation.exact import rank
 from swiftlet.evaluation.experiment import run_queries
-from swiftlet.evaluation.machine import describe_machine
 from swiftlet.evaluation.metrics import evaluate
 from swiftlet.evaluation.retrievers import SearcherRetriever
 from swiftlet.index.building.build import BuildSettings, build_index

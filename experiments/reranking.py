@@ -20,13 +20,13 @@ from typing import Any
 import swiftlet
 from experiments import hybrid
 from experiments.adaptation import Stages
-from experiments.runs import kept, measured
 from export.quality import Collection
 from export.reranker_directory import export_reranker
-from loadtests.command_line import script_options
-from loadtests.results import RESULTS, Figures, write
+from measuring.command_line import script_options
+from measuring.machine import describe_machine
+from measuring.results import RESULTS, Figures, write
+from measuring.runs import kept, measured
 from swiftlet.evaluation.experiment import run_queries
-from swiftlet.evaluation.machine import describe_machine
 from swiftlet.evaluation.metrics import evaluate_per_query
 from swiftlet.evaluation.retrievers import SearcherRetriever
 from swiftlet.evaluation.significance import paired_t_test

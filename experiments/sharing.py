@@ -19,13 +19,13 @@ import numpy as np
 
 from experiments import hybrid
 from experiments.pairs import Pair
-from experiments.runs import measured
-from loadtests.command_line import script_options
-from loadtests.results import RESULTS, Figures, write
+from measuring.command_line import script_options
+from measuring.embedding_maps import EmbeddingPanel, plot_tsne
+from measuring.machine import describe_machine
+from measuring.results import RESULTS, Figures, write
+from measuring.runs import measured
 from swiftlet.encoders import DEFAULT_ENCODER, DEFAULT_QUERY_ENCODER
-from swiftlet.evaluation.machine import describe_machine
 from swiftlet.evaluation.metrics import evaluate
-from swiftlet.evaluation.plots.embeddings import EmbeddingPanel, plot_tsne
 from swiftlet.evaluation.plots.figures import save_figure
 from swiftlet.types import Embeddings
 

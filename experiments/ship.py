@@ -16,9 +16,9 @@ from statistics import fmean
 from experiments import distillation_runs as distilled
 from experiments.distillation import DEFAULT_RUNS, FINALS, LONG, SHIPPED
 from experiments.distillation_data import WORDNET_FOLDER, Workplace, prepare
-from experiments.runs import Processes
 from export.encoder_directory import export_encoder
-from loadtests.results import rendered
+from measuring.results import rendered
+from measuring.runs import Processes
 from swiftlet import encoders
 from swiftlet.encoders import DEFAULT_ENCODER, WEIGHTS_PACKAGE, torch_weights
 from swiftlet.encoders.encoder import MODEL_FILES

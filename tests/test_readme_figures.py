@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from loadtests.results import OVERVIEW, RESULTS, overview, page_of
+from measuring.results import OVERVIEW, RESULTS, overview, page_of
 
 ROOT = Path(__file__).parents[1]
 FIGURES = OVERVIEW.with_suffix(".md.j2").read_text("utf-8").split("\n## Every page")[0]
@@ -22,7 +22,7 @@ def rows(page: str, heading: str) -> list[str]:
 
 
 def test_the_overview_has_the_figures_of_the_results() -> None:
-    assert OVERVIEW.read_text("utf-8") == overview(), "run python -m loadtests.results"
+    assert OVERVIEW.read_text("utf-8") == overview(), "run python -m measuring.results"
 
 
 def test_the_readme_has_the_first_table_of_the_overview() -> None:

@@ -6,8 +6,8 @@ import pytest
 
 from benchmarks.first_hour_features import HEADING, check_test
 from benchmarks.service import LOOKUP, SWIFTLET, TWO_CORES, over, stage_microseconds, targets
-from loadtests.http_client import Exchange, search
-from loadtests.results import RESULTS, SECTIONS, alternating
+from measuring.http_client import Exchange, search
+from measuring.results import RESULTS, SECTIONS, alternating
 
 
 def test_sides_alternate_in_order_and_in_reverse() -> None:

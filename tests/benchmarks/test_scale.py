@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from benchmarks.scale import busy, node_ms, planned, search_ms
-from loadtests.results import RESULTS, Figures
+from measuring.results import RESULTS, Figures
 
 
 @pytest.fixture(scope="module")

@@ -9,8 +9,8 @@ import pytest
 from experiments.daft import EXPERIMENTS, missing, variant
 from experiments.daft_figures import COLLECTIONS, across, collect, draw, draw_embeddings
 from experiments.daft_runs import EVALUATED, RECORD, Workplace, _stages, measure, mixture, verdict
-from experiments.runs import Processes
-from loadtests.results import write
+from measuring.results import write
+from measuring.runs import Processes
 from swiftlet.errors import RetrievalError
 from training.logged_run import read_training_log
 

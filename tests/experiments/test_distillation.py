@@ -9,8 +9,8 @@ from experiments.distillation import EXPERIMENTS, FINALS, LAYERS, PATH
 from experiments.distillation_data import Workplace
 from experiments.distillation_figures import collect
 from experiments.distillation_runs import SETS, TEACHER, judged_file
-from experiments.runs import Processes
-from loadtests.results import write
+from measuring.results import write
+from measuring.runs import Processes
 from swiftlet.manifest import Manifest, write_manifest
 
 

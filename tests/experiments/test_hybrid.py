@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from experiments import hybrid
-from loadtests.results import write
+from measuring.results import write
 from swiftlet.demo.standard_library import read_standard_library
 from tests.conftest import TOPICS
 

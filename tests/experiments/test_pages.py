@@ -5,7 +5,7 @@ from pathlib import Path
 
 from experiments import distillation_figures
 from experiments.ship import document_encoder_card
-from loadtests.results import RESULTS, write
+from measuring.results import RESULTS, write
 from swiftlet.encoders import DEFAULT_ENCODER
 from swiftlet.manifest import load_manifest
 

@@ -10,7 +10,7 @@ import tokenizers
 
 from experiments import companions, fidelity, long_documents, reranking, sharing
 from export.quality import Collection
-from loadtests.results import Figures, page_of
+from measuring.results import Figures, page_of
 from swiftlet.encoders import DEFAULT_QUERY_ENCODER
 from swiftlet.encoders.encoder import TOKENIZER_FILE
 from swiftlet.encoders.tokenizer import Tokenizer

@@ -6,7 +6,7 @@ import torch
 from sentence_transformers import SentenceTransformer
 
 from experiments.tiers import BM25, SETTINGS, SHIPPED, TEACHER, cut_out, plot
-from loadtests.results import write
+from measuring.results import write
 from swiftlet.encoders import LOOKUP_QUERY_ENCODER, torch_weights
 from training.model.exported import exported_model
 

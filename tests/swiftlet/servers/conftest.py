@@ -9,9 +9,9 @@ from moto.server import ThreadedMotoServer
 from pyarrow.fs import FileSystem
 from pymilvus import DataType
 
-from loadtests import milvus_server, postgres_server
-from loadtests.milvus_server import MilvusServer
-from loadtests.postgres_server import PostgresServer
+from measuring import milvus_server, postgres_server
+from measuring.milvus_server import MilvusServer
+from measuring.postgres_server import PostgresServer
 from swiftlet.address import Address
 from swiftlet.encoders import LOOKUP_QUERY_ENCODER
 from swiftlet.index.building.build import build_index

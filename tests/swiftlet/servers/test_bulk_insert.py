@@ -7,7 +7,7 @@ import pytest
 from pyarrow.fs import FileSelector, FileSystem
 
 import swiftlet
-from loadtests.milvus_server import MilvusServer
+from measuring.milvus_server import MilvusServer
 from swiftlet.address import TOKEN_VARIABLE
 from swiftlet.encoders import DEFAULT_ENCODER
 from swiftlet.errors import IndexServerError, InvalidArgumentError

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from matplotlib.colors import to_rgb
 
+from measuring.embedding_maps import EmbeddingPanel, plot_pca, plot_tsne
 from swiftlet.errors import InvalidArgumentError
-from swiftlet.evaluation.plots.embeddings import EmbeddingPanel, plot_pca, plot_tsne
 from swiftlet.evaluation.plots.figures import DOCUMENT_COLOUR, QUERY_COLOUR, save_figure
 
 GENERATOR = np.random.default_rng(0)

@@ -3,7 +3,7 @@
 import re
 from dataclasses import dataclass
 
-from swiftlet.evaluation.comparison import Comparison
+from measuring.comparison import Comparison
 from swiftlet.evaluation.significance import TEST_TITLES
 from swiftlet.extras import extra
 

@@ -11,12 +11,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from loadtests.command_line import LoadTestError, Stopped
-from loadtests.figures import Figures, find_saturation, unsteadiness
-from loadtests.http_client import NO_ANSWER, Request
-from loadtests.loads import Load, closed_loop, open_loop, poisson_arrivals
-from loadtests.traffic import Mix, read_queries, traffic
-from tests.loadtests.counters import assert_counted, counted
+from measuring.command_line import LoadTestError, Stopped
+from measuring.http_client import NO_ANSWER, Request
+from measuring.load_figures import Figures, find_saturation, unsteadiness
+from measuring.loads import Load, closed_loop, open_loop, poisson_arrivals
+from measuring.traffic import Mix, read_queries, traffic
+from tests.measuring.counters import assert_counted, counted
 from tests.service.conftest import Server, running
 
 PacedServer = Callable[..., "subprocess.Popen[str]"]

@@ -3,8 +3,8 @@ from pathlib import Path
 
 import pytest
 
-from loadtests.command_line import LoadTestError
-from loadtests.traffic import read_queries
+from measuring.command_line import LoadTestError
+from measuring.traffic import read_queries
 
 ROOT = Path(__file__).parents[2]
 

@@ -10,8 +10,8 @@ from statistics import fmean
 import numpy as np
 from numpy.typing import NDArray
 
-from loadtests.http_client import NO_ANSWER, OK, REJECTIONS, Exchange, stage_times
-from loadtests.loads import Load
+from measuring.http_client import NO_ANSWER, OK, REJECTIONS, Exchange, stage_times
+from measuring.loads import Load
 
 PERCENTILES = (50.0, 90.0, 95.0, 99.0, 99.9)
 TOTAL = "total"

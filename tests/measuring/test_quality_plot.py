@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
+from measuring.quality_plot import QualityPoint, plot_quality
 from swiftlet.errors import InvalidArgumentError
-from swiftlet.evaluation.plots.quality import QualityPoint, plot_quality
 
 # Table 2 of 001, on TREC-DL-Doc.
 PAPER = [

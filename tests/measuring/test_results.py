@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from jinja2 import UndefinedError
 
-from loadtests.results import (
+from measuring.results import (
     RESULTS,
     ROOT,
     bound,
@@ -39,7 +39,7 @@ def test_a_page_is_made_again_from_its_raw_figures_alone(tmp_path: Path) -> None
     assert "median 2.00 s" in before
     assert "2.5 MB afterwards" in before
     page.unlink()
-    command = [sys.executable, "-m", "loadtests.results", raw]
+    command = [sys.executable, "-m", "measuring.results", raw]
     subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
     assert page.read_text() == before
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from experiments.runs import Processes, measured
-from loadtests.command_line import script_options
+from measuring.command_line import script_options
+from measuring.runs import Processes, measured
 from swiftlet.errors import CollectionError
 
 

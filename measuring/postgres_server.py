@@ -15,8 +15,8 @@ from pwd import getpwnam
 
 import psutil
 
-from loadtests.command_line import LoadTestError
-from loadtests.milvus_server import free_port
+from measuring.command_line import LoadTestError
+from measuring.milvus_server import free_port
 from swiftlet.address import Address
 
 DATABASE = "swiftlet"

@@ -1,6 +1,6 @@
 """Result pages: a template makes Markdown from raw figures in JSON.
 
-    python -m loadtests.results docs/results/*.json
+    python -m measuring.results docs/results/*.json
 
 writes the pages again from their raw figures, and the overview of all, docs/results/README.md. A
 raw file, or each section in it, names its template in "template"; everything else in it is for the
@@ -18,8 +18,8 @@ from typing import Any, TypeVar
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from tabulate import tabulate
 
-from swiftlet.evaluation.comparison import comparison_from, mean_of
-from swiftlet.evaluation.comparison_rendering import to_markdown
+from measuring.comparison import comparison_from, mean_of
+from measuring.comparison_rendering import to_markdown
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "docs" / "results"

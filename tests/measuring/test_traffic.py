@@ -2,7 +2,7 @@ import json
 from collections import Counter
 from itertools import islice
 
-from loadtests.traffic import POPULAR_QUERIES, Mix, traffic
+from measuring.traffic import POPULAR_QUERIES, Mix, traffic
 
 QUERIES = [f"query {number}" for number in range(500)]
 

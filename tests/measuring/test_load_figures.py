@@ -4,9 +4,9 @@ import math
 
 import pytest
 
-from loadtests.figures import Figures
-from loadtests.http_client import NO_ANSWER, Exchange, Request
-from loadtests.loads import Load
+from measuring.http_client import NO_ANSWER, Exchange, Request
+from measuring.load_figures import Figures
+from measuring.loads import Load
 
 REQUEST = Request("single", "/search", b"{}")
 

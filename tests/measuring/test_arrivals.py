@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from loadtests.loads import poisson_arrivals
+from measuring.loads import poisson_arrivals
 
 
 @pytest.mark.parametrize("rate", [20.0, 1_000.0])

@@ -2,7 +2,7 @@
 
 import pytest
 
-from swiftlet.evaluation import machine
+from measuring import machine
 
 
 @pytest.mark.parametrize(

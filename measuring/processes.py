@@ -17,7 +17,7 @@ from pathlib import Path
 
 import psutil
 
-from loadtests.command_line import LoadTestError, held_back
+from measuring.command_line import LoadTestError, held_back
 
 READY_PATH = "/health/ready"
 START_TIMEOUT_SECONDS = 180.0

@@ -9,8 +9,8 @@ from itertools import cycle
 from pathlib import Path
 from typing import Any
 
-from loadtests.command_line import LoadTestError, number
-from loadtests.http_client import Request
+from measuring.command_line import LoadTestError, number
+from measuring.http_client import Request
 from swiftlet.corpora.lines import parse_lines
 from swiftlet.corpora.records import query_text_from_json
 from swiftlet.errors import CollectionError

@@ -21,8 +21,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from loadtests.command_line import LoadTestError, held_back
-from loadtests.http_client import Exchange, Pool, Request
+from measuring.command_line import LoadTestError, held_back
+from measuring.http_client import Exchange, Pool, Request
 
 CONNECTIONS = 512
 """The most connections of an open loop; further requests wait, and their latency includes it."""

@@ -15,7 +15,7 @@ from typing import Any
 import httpx
 import psutil
 
-from loadtests.command_line import LoadTestError
+from measuring.command_line import LoadTestError
 from swiftlet.address import Address
 from swiftlet.errors import IndexServerError
 from swiftlet.servers.milvus.collection import Collection

@@ -4,9 +4,9 @@ import math
 
 import pytest
 
+from measuring.comparison import PlainColumn, compare
+from measuring.comparison_rendering import caption, to_latex, to_markdown
 from swiftlet.errors import InvalidArgumentError
-from swiftlet.evaluation.comparison import PlainColumn, compare
-from swiftlet.evaluation.comparison_rendering import caption, to_latex, to_markdown
 
 NUM_QUERIES = 12
 

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from export.latency import measure_latencies, texts_of_length
+from measuring.machine import processor_kind
 from swiftlet.encoders import DEFAULT_ENCODER
 from swiftlet.encoders.encoder import TOKENIZER_FILE, OnnxEncoder
-from swiftlet.evaluation.machine import processor_kind
 
 # Other processors are slower in bf16.
 PRECISION = "bf16" if processor_kind() == "AMX" else "fp32"
@@ -69,6 +69,7 @@ class Processes:
         return f"{self.threads} for each of {self.jobs} runs at a time"
 
     def each(self, work: Callable[[Item], None], items: Iterable[Item]) -> None:
+        """Do the work for each item, as many at a time as there are jobs."""
         with ThreadPoolExecutor(self.jobs) as executor:
             list(executor.map(work, items))
 

@@ -14,11 +14,11 @@ from typing import TypeVar
 import numpy as np
 from prometheus_client.parser import text_string_to_metric_families
 
-from loadtests.command_line import LoadTestError
-from loadtests.figures import Figures
-from loadtests.http_client import Request, search
-from loadtests.loads import Load, closed_loop, open_loop, poisson_arrivals
-from loadtests.processes import Service, get, running, swiftlet_command
+from measuring.command_line import LoadTestError
+from measuring.http_client import Request, search
+from measuring.load_figures import Figures
+from measuring.loads import Load, closed_loop, open_loop, poisson_arrivals
+from measuring.processes import Service, get, running, swiftlet_command
 from swiftlet.search.modes import Mode
 
 _WARM_UP_SECONDS = 2.0
