@@ -11,6 +11,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn
 
+from typing_extensions import override
+
 REFUSED = 2
 _ASKED_TO_END = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -22,37 +24,59 @@ class LoadTestError(Exception):
 class Parser(argparse.ArgumentParser):
     """Refuses bad arguments in one sentence, without the usage before it."""
 
+    @override
     def error(self, message: str) -> NoReturn:
-        """End the process with the sentence and status 2."""
-        refuse(message)
+        refuse(message, program=self.prog)
+
+
+def script_parser(description: str | None, **options: Any) -> Parser:
+    """The parser of a script that measures, `python -m FOLDER.SCRIPT`.
+
+    An option has its default, or a tuple of choices, of which the first is the default; `False` is
+    a flag. Or an option is a path: `Path` if it is required and must exist, None if it is not. A
+    list of choices is for an argument without a name.
+    """
+    spec = getattr(sys.modules["__main__"], "__spec__", None)
+    parser = Parser(
+        prog=spec.name.removesuffix(".__main__") if spec else None, description=description,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )  # fmt: skip
+    for name, default in options.items():
+        flag = f"--{name.replace('_', '-')}"
+        if isinstance(default, list):
+            parser.add_argument(name, choices=default)
+            continue
+        if default is False:
+            parser.add_argument(flag, action="store_true")
+            continue
+        choices = default if isinstance(default, tuple) else None
+        value = choices[0] if choices else None if default is Path else default
+        words: dict[str, Any] = {"default": value, "choices": choices}
+        words["type"] = existing if default is Path else Path if value is None else type(value)
+        parser.add_argument(flag, required=default is Path, help=f"default: {value}", **words)
+    return parser
 
 
 def script_options(description: str | None, **options: Any) -> argparse.Namespace:
-    """The options of a script that measures, by name.
+    """The options of a script that measures, by name, as `script_parser` reads them."""
+    return script_parser(description, **options).parse_args()
 
-    Each has its default, or a tuple of choices, of which the first is the default. Or it is a path:
-    `Path` if it is required and must be there, None if it is not.
+
+def existing(text: str) -> Path:
+    """The type of an argument that is a file or a folder.
+
+    :raises ArgumentTypeError: When there is none.
     """
-    parser = argparse.ArgumentParser(
-        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    for name, default in options.items():
-        choices = default if isinstance(default, tuple) else None
-        value = choices[0] if choices else None if default is Path else default
-        kind = Path if value is None else type(value)
-        words: dict[str, Any] = {"type": kind, "default": value, "required": default is Path}
-        words["choices"] = choices
-        parser.add_argument(f"--{name.replace('_', '-')}", help=f"default: {value}", **words)
-    given = parser.parse_args()
-    for name, default in options.items():
-        if default is Path and not getattr(given, name).exists():
-            parser.error(f"--{name} {getattr(given, name)}: there is no such file or folder")
-    return given
+    if not (path := Path(text)).exists():
+        raise argparse.ArgumentTypeError(f"{path}: there is no such file or folder")
+    return path
 
 
-def refuse(reason: LoadTestError | str, status: int = REFUSED) -> NoReturn:
+def refuse(
+    reason: Exception | str, status: int = REFUSED, *, program: str = "loadtests"
+) -> NoReturn:
     """End the process with the sentence and the status."""
-    print(f"loadtests: {reason}", file=sys.stderr, flush=True)
+    print(f"{program.partition('.')[0]}: {reason}", file=sys.stderr, flush=True)
     sys.exit(status)
 
 

@@ -12,14 +12,13 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from math import isinf
 from pathlib import Path
-from statistics import median
+from statistics import fmean, median
 from typing import Any, TypeVar
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from tabulate import tabulate
 
-from measuring.comparison import comparison_from, mean_of
-from measuring.comparison_rendering import to_markdown
+from measuring.comparison import to_markdown
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "docs" / "results"
@@ -91,6 +90,17 @@ def spread(values: Sequence[float]) -> Figures:
     """The rounds of a measurement, and their median, least and most."""
     least, most = min(values), max(values)
     return {"median": median(values), "least": least, "most": most, "rounds": list(values)}
+
+
+def over_seeds(values: Sequence[float]) -> dict[str, float]:
+    """The mean of a figure over the seeds, half its range, and its ends."""
+    least, most = min(values), max(values)
+    return {"mean": fmean(values), "half": (most - least) / 2, "least": least, "most": most}
+
+
+def by_query(runs: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """The mean over the seeds for each query."""
+    return {query: fmean(each[query] for each in runs) for query in runs[0]}
 
 
 def bound(name: str, measured: object, expected: object, *, kept: bool) -> Figures:
@@ -175,8 +185,7 @@ def environment() -> Environment:
     )  # fmt: skip
     found.tests["of_length"] = lambda values, length: len(values) == length
     found.filters |= {
-        "comparison": lambda raw: to_markdown(comparison_from(raw)).rstrip(),
-        "mean_of": lambda raw, *wanted: mean_of(comparison_from(raw), *wanted),
+        "comparison": to_markdown,
         "ms": milliseconds,
         "mb": megabytes,
         "count": lambda number: f"{number:,.0f}",

@@ -16,8 +16,8 @@ from pwd import getpwnam
 import psutil
 
 from measuring.command_line import LoadTestError
-from measuring.milvus_server import free_port
 from swiftlet.address import Address
+from tests.milvus_server import free_port
 
 DATABASE = "swiftlet"
 
