@@ -26,15 +26,13 @@ from typing import Any
 os.environ["OMP_NUM_THREADS"] = "1"
 
 from benchmarks.peers import INT8_FILE, int8_directories
-from loadtests.resilience.__main__ import PAGE, TITLE
-from loadtests.systems import demo_index
 from measuring.command_line import script_options
 from measuring.http_client import Exchange, stage_times
 from measuring.load_figures import TOTAL, Figures
 from measuring.machine import describe_machine, processor_kind
 from measuring.processes import Service, pinned, running
 from measuring.results import alternating, at_most, bound, spread, write_section
-from measuring.testbed import CLIENTS, Testbed, one_by_one
+from measuring.testbed import CLIENTS, PAGE, TITLE, Testbed, demo_index, one_by_one
 from measuring.traffic import sample_of
 from swiftlet import encoders
 from swiftlet.manifest import read_manifest

@@ -1,5 +1,7 @@
-"""The services of resilience runs, and the load that they are measured by."""
+"""Services of an index that are measured, and the load that they are measured by."""
 
+import shlex
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -19,6 +21,9 @@ from measuring.http_client import Request, search
 from measuring.load_figures import Figures
 from measuring.loads import Load, closed_loop, open_loop, poisson_arrivals
 from measuring.processes import Service, get, running, swiftlet_command
+from measuring.results import RESULTS
+from swiftlet.errors import RetrievalError
+from swiftlet.manifest import read_manifest
 from swiftlet.search.modes import Mode
 
 _WARM_UP_SECONDS = 2.0
@@ -28,6 +33,10 @@ _POLL_SECONDS = 0.02
 CLIENTS = 16
 """Clients of a full load."""
 _ARRIVAL_SEED = 5
+DEMO_FOLDER = Path(".demo")
+_LONGEST_BUILD_SECONDS = 600.0
+PAGE, TITLE = RESULTS / "service.json", "The service"
+"""The page of the service, and its title."""
 
 Result = TypeVar("Result")
 
@@ -96,6 +105,27 @@ class Testbed:
             finally:
                 stop.set()
             return Figures(load, offered=rate), working.result()
+
+
+def demo_index(cores: Sequence[int], start_timeout: float = 0.0) -> Path:
+    """The index of `swiftlet demo`, built if it does not exist."""
+    words = [sys.executable, "-m", "swiftlet", "demo", "--directory", str(DEMO_FOLDER)]
+    timeout = max(_LONGEST_BUILD_SECONDS, start_timeout)
+    with running(f"{shlex.join(words)} --port {{port}}", cores=cores, start_timeout=timeout):
+        pass
+    manifests = DEMO_FOLDER.glob("*/manifest.json")
+    return max(manifests, key=lambda manifest: manifest.stat().st_mtime).parent
+
+
+def num_passages(index: Path) -> int:
+    """The passages of an index.
+
+    :raises LoadTestError: When the directory is no index.
+    """
+    try:
+        return int(read_manifest(index, "index").details["num_passages"])
+    except RetrievalError as error:
+        raise LoadTestError(str(error)) from error
 
 
 def one_by_one(address: str, requests: Sequence[Request]) -> Load:
