@@ -102,7 +102,7 @@ class Experiment:
             figures = collect(options, self.measured(options, runs(options), measure))
         except RetrievalError as error:
             raise SystemExit(f"experiments: {error}") from error
-        threads = f"1 for each of {options.jobs} runs at a time"
+        threads = f"1 a run, {options.jobs} runs at a time"
         figures = {
             "template": f"experiments/{self.name}.md.j2",
             "machine": describe_machine(self.packages, threads=threads),

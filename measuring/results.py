@@ -4,7 +4,7 @@
 
 writes the pages again from their raw figures, and the overview of all, docs/results/README.md. A
 raw file, or each section in it, names its template in "template"; everything else in it is for the
-template.
+template. One that is "finished" has no template any more, and its page stays as it is.
 """
 
 import json
@@ -23,7 +23,7 @@ from measuring.comparison import to_markdown
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "docs" / "results"
 OVERVIEW = RESULTS / "README.md"
-TEMPLATE, SECTIONS = "template", "sections"
+TEMPLATE, SECTIONS, FINISHED = "template", "sections", "finished"
 
 Figures = dict[str, Any]
 Side = TypeVar("Side")
@@ -52,10 +52,12 @@ def page_of(raw: Path, figures: Figures) -> str:
         text = f"# {figures['title']}"
         for heading, section in figures[SECTIONS].items():
             text += f"\n\n## {heading}\n\n{rendered(section[TEMPLATE], section)}"
+            text += f"\n\n{section['machine']}" if "machine" in section else ""
     else:
         text = rendered(figures[TEMPLATE], figures)
     origin = f", {figures['source']}" if "source" in figures else ""
-    return f"{text}\n\nRaw figures: [{raw.name}]({raw.name}){origin}.\n"
+    machine = f" {figures['machine']}" if "machine" in figures else ""
+    return f"{text}\n\nRaw figures: [{raw.name}]({raw.name}){origin}.{machine}\n"
 
 
 def overview() -> str:
@@ -199,5 +201,6 @@ def environment() -> Environment:
 
 if __name__ == "__main__":
     for raw_file in map(Path, sys.argv[1:]):
-        print(write(raw_file, json.loads(raw_file.read_text("utf-8"))))
+        if FINISHED not in (found := json.loads(raw_file.read_text("utf-8"))):
+            print(write(raw_file, found))
     OVERVIEW.write_text(overview(), "utf-8")

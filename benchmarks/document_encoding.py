@@ -1,9 +1,9 @@
 """The speed of encoding documents, compared with sentence-transformers.
 
-    python -m benchmarks.search --data ../shared/data
+    python -m benchmarks.document_encoding --data ../shared/data
 
 The encoders alternate in one run, on all cores. Writes the figures of this kind of processor to
-docs/results/search.json, beside those of other kinds, and the page.
+docs/results/document-encoding.json, beside those of other kinds, and the page.
 """
 
 import json
@@ -33,7 +33,7 @@ GOALS = {TORCH: 4.0, INT8.format(6): 1.5}
 def main() -> None:
     options = script_options(
         __doc__, data=Path, collection="scifact", documents=300, rounds=7,
-        raw=RESULTS / "search.json",
+        raw=RESULTS / "document-encoding.json",
     )  # fmt: skip
     with tempfile.TemporaryDirectory() as folder:
         collection = options.data / options.collection
@@ -57,7 +57,7 @@ def main() -> None:
         ],
         "cpu_ms": {name: spread(values) for name, values in cpu.items()},
     }
-    print(write(options.raw, {"template": "benchmarks/search.md.j2", "kinds": kinds}))
+    print(write(options.raw, {"template": "benchmarks/document_encoding.md.j2", "kinds": kinds}))
 
 
 def measure_encoding(
