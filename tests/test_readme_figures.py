@@ -43,7 +43,7 @@ def test_the_overview_links_to_every_page(page: Path) -> None:
 
 @pytest.mark.parametrize("raw", sorted(RESULTS.rglob("*.json")), ids=lambda raw: raw.stem)
 def test_every_page_is_made_of_its_raw_figures(raw: Path) -> None:
-    """The figures of a finished measurement, or of one that is an artefact, are linked by a page."""
+    """The figures of a finished measurement, or of an artefact, are linked by a page."""
     figures, page = json.loads(raw.read_text("utf-8")), raw.with_suffix(".md")
     if page.exists() and FINISHED not in figures:
         assert page.read_text("utf-8") == page_of(raw, figures)
