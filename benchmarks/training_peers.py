@@ -17,16 +17,16 @@ from typing import Any
 import numpy as np
 import torch
 from datasets import Dataset
+from loadtests.command_line import script_options
+from loadtests.results import RESULTS, Figures, write
 from sentence_transformers import CrossEncoder as TheirCrossEncoder
 from sentence_transformers.cross_encoder import CrossEncoderTrainer, CrossEncoderTrainingArguments
 from sentence_transformers.cross_encoder.losses import ListNetLoss
 from sentence_transformers.sentence_transformer.losses import CachedMultipleNegativesRankingLoss
+from swiftlet.evaluation.machine import describe_machine
 
 import swiftlet
-from loadtests.command_line import script_options
-from loadtests.results import RESULTS, Figures, write
 from swiftlet.encoders import torch_weights
-from swiftlet.evaluation.machine import describe_machine
 from swiftlet.progress import Silence
 from training.inputs import load_data, make_dual_encoder, make_loss, make_step
 from training.loop.batch_encoder import BatchEncoder
