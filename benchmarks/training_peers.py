@@ -17,15 +17,15 @@ from typing import Any
 import numpy as np
 import torch
 from datasets import Dataset
-from loadtests.command_line import script_options
-from loadtests.results import RESULTS, Figures, write
 from sentence_transformers import CrossEncoder as TheirCrossEncoder
 from sentence_transformers.cross_encoder import CrossEncoderTrainer, CrossEncoderTrainingArguments
 from sentence_transformers.cross_encoder.losses import ListNetLoss
 from sentence_transformers.sentence_transformer.losses import CachedMultipleNegativesRankingLoss
-from swiftlet.evaluation.machine import describe_machine
 
 import swiftlet
+from measuring.command_line import script_options
+from measuring.machine import describe_machine
+from measuring.results import RESULTS, Figures, write
 from swiftlet.encoders import torch_weights
 from swiftlet.progress import Silence
 from training.inputs import load_data, make_dual_encoder, make_loss, make_step
@@ -78,7 +78,7 @@ def main() -> None:
                     print(of_method.__name__, side, figures, flush=True)
                     found.setdefault(of_method.__name__, {}).setdefault(side, []).append(figures)
     packages = ["torch", "sentence-transformers", "transformers", "accelerate"]
-    figures: Figures = {
+    page: Figures = {
         "template": "benchmarks/training_peers.md.j2",
         "machine": describe_machine(packages, threads="1"),
         "collection": f"{COLLECTION} {SPLIT}",
@@ -86,7 +86,7 @@ def main() -> None:
         "settings": {"contrastive": CONTRASTIVE, "reranking": RERANKER},
         "methods": found,
     }
-    print(write(options.raw, figures))
+    print(write(options.raw, page))
 
 
 def contrastive(corpus: Path, folder: Path, seed: int) -> dict[str, tuple[float, float]]:
