@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 
-# One worker, so that the environment is made once.
-pytestmark = pytest.mark.xdist_group("base environment")
+pytestmark = pytest.mark.check
 
 ROOT = Path(__file__).parents[1]
 CORPUS = [

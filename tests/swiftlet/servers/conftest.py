@@ -22,23 +22,23 @@ from swiftlet.servers.push import Pushed, push
 from swiftlet.servers.writing import target_at
 from swiftlet.types import Document
 
-# A machine has one whole server of Milvus at most, so one process runs all of its tests.
-_ALONE = [pytest.mark.soak, pytest.mark.xdist_group("milvus")]
-WHOLE = pytest.param("whole", marks=_ALONE)
-OBJECTS = pytest.param("objects", marks=_ALONE)
+LITE = pytest.param("lite", marks=pytest.mark.check)
+POSTGRESQL = pytest.param("postgres", marks=pytest.mark.check)
+WHOLE = pytest.param("whole", marks=pytest.mark.soak)
+OBJECTS = pytest.param("objects", marks=pytest.mark.soak)
 """The whole server with its data in object storage, and not in a folder."""
-CLUSTER = pytest.param("cluster", marks=_ALONE)
+CLUSTER = pytest.param("cluster", marks=pytest.mark.soak)
 """The whole server with Kafka for the messages between its processes."""
 
 BUCKET, _KEY = "a-bucket", "minioadmin"  # Milvus's own defaults
-MILVUS = pytest.mark.parametrize("server", ["lite", WHOLE], indirect=True, scope="session")
-POSTGRES = pytest.mark.parametrize("server", ["postgres"], indirect=True, scope="session")
+MILVUS = pytest.mark.parametrize("server", [LITE, WHOLE], indirect=True, scope="session")
+POSTGRES = pytest.mark.parametrize("server", [POSTGRESQL], indirect=True, scope="session")
 
 LOOKUP = {"encoder": LOOKUP_QUERY_ENCODER}
 Server = MilvusServer | PostgresServer
 
 
-@pytest.fixture(scope="session", params=["lite", WHOLE, "postgres"])
+@pytest.fixture(scope="session", params=[LITE, WHOLE, POSTGRESQL])
 def server(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Server]:
