@@ -95,6 +95,6 @@ def test_its_commands_index_search_and_serve_a_corpus(corpus: Path) -> None:
             found = json.load(answer)
         server.terminate()
         server.stderr.read()
-        assert server.wait(timeout=30) == 0
+        assert server.wait(timeout=100) == 0
     assert found["hits"][0]["document_id"] == "python.txt"
     assert shape(found) == shape(json.loads(blocks("json")[0]))

@@ -85,7 +85,7 @@ def scraping(target: str, folder: Path) -> Iterator[Prometheus]:
         yield prometheus
     finally:
         process.terminate()
-        process.wait(timeout=30)
+        process.wait(timeout=100)
 
 
 def _is_ready(address: str) -> bool:

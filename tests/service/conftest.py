@@ -50,12 +50,12 @@ class Server:
     settings: dict[str, object]
 
     def client(self) -> httpx.Client:
-        return httpx.Client(base_url=self.url, timeout=30)
+        return httpx.Client(base_url=self.url, timeout=100, verify=False)
 
     def ended(self) -> int:
         """The exit status, once the process has ended and its log is whole."""
-        status = self.process.wait(timeout=30)
-        self.reader.join(timeout=30)
+        status = self.process.wait(timeout=100)
+        self.reader.join(timeout=100)
         return status
 
     def __post_init__(self) -> None:

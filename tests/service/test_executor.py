@@ -80,7 +80,7 @@ def test_results_come_in_the_order_of_their_arguments(executor: SearchExecutor) 
 
 
 def test_a_batch_alone_takes_every_thread(executor: SearchExecutor) -> None:
-    together = threading.Barrier(4, timeout=20)
+    together = threading.Barrier(4, timeout=100)
     asyncio.run(executor.map(lambda _: together.wait(), range(4)))
 
 
@@ -107,7 +107,7 @@ def test_where_every_other_thread_is_busy_work_runs_on_the_event_loop() -> None:
 
 def test_a_thread_runs_calls_until_the_queue_is_empty(executor: SearchExecutor) -> None:
     threads: list[threading.Thread] = []
-    together = threading.Barrier(4, timeout=20)
+    together = threading.Barrier(4, timeout=100)
 
     def work(_: int) -> None:
         threads.append(threading.current_thread())

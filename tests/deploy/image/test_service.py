@@ -139,7 +139,7 @@ def test_docker_stop_under_load_loses_no_request_of_an_open_connection(
     container = start("--env=SWIFTLET_ACCESS_LOG=true")
     container.wait_until_ready()
     received = search_through_a_stop(
-        lambda: httpx.Client(base_url=container.address, timeout=30),
+        lambda: httpx.Client(base_url=container.address, timeout=100),
         lambda: docker("stop", "-t", "35", container.id),
         httpx.ConnectError,
     )

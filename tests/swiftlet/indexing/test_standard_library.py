@@ -165,6 +165,7 @@ print(sorted({"antigravity", "readline", "this", "tkinter"} & set(sys.modules)))
 """
 
 
+@pytest.mark.check
 def test_it_does_not_depend_on_what_is_imported_and_nothing_that_shows_is_imported_for_it() -> None:
     found = [
         subprocess.run(
