@@ -90,6 +90,6 @@ def scraping(target: str, folder: Path) -> Iterator[Prometheus]:
 
 def _is_ready(address: str) -> bool:
     try:
-        return httpx.get(f"http://{address}/-/ready").is_success
+        return httpx.get(f"http://{address}/-/ready", timeout=100).is_success
     except httpx.TransportError:
         return False

@@ -44,7 +44,7 @@ class Attacker:
 
     @cached_property
     def document(self) -> dict[str, Any]:
-        return httpx.get(f"{self.url}/openapi.json").json()
+        return httpx.get(f"{self.url}/openapi.json", timeout=100).json()
 
     def exchange(self, sent: bytes, *, then_leave: bool = False) -> Answer | None:
         """The answer; None if the connection ends without one."""

@@ -137,10 +137,10 @@ def attacker(locked_server: Server) -> Iterator[Attacker]:
     settings = locked_server.settings
     keys = {"search": settings["search_keys"], "admin": settings["admin_keys"]}
     yield Attacker(locked_server.url, keys)
-    metrics = httpx.get(f"{locked_server.url}/metrics").text
+    metrics = httpx.get(f"{locked_server.url}/metrics", timeout=100).text
     assert 'swiftlet_rejected_total{reason="internal-error"} 0.0' in metrics
     assert "Traceback" not in "".join(locked_server.log)
-    assert httpx.get(f"{locked_server.url}/health/ready").status_code == 200
+    assert httpx.get(f"{locked_server.url}/health/ready", timeout=100).status_code == 200
 
 
 @pytest.fixture(scope="session")

@@ -131,7 +131,7 @@ def test_a_json_body_is_read_with_any_content_type(attacker: Attacker, header: b
 @pytest.mark.parametrize(
     "body",
     {
-        "lists": b'{"queries":[' + b",".join([b"[]"] * 200_000) + b"]}",
+        "lists": b'{"queries":[' + b",".join([b"[]"] * 100_000) + b"]}",
         "texts": b'{"queries":[' + b",".join([b'""'] * 200_000) + b"]}",
         "unknown fields": json.dumps(dict.fromkeys(map(str, range(50_000)), 1)).encode(),
     }.items(),

@@ -35,7 +35,7 @@ def test_a_client_that_leaves_before_the_end_of_its_body_is_forgotten(
     attacker: Attacker, locked_server: Any, sent: bytes
 ) -> None:
     def forgotten() -> float:
-        metrics = httpx.get(f"{locked_server.url}/metrics").text
+        metrics = httpx.get(f"{locked_server.url}/metrics", timeout=100).text
         return float(re.search(r'{route="/admin/reload",status="499"} (.*)', metrics)[1])
 
     before = forgotten()

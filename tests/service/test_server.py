@@ -50,7 +50,7 @@ def test_a_signal_lets_requests_under_way_finish_and_ends_the_process_well(
     assert f"{stop.name}: finishing the requests under way" in log
     assert "Traceback" not in log
     with pytest.raises(httpx.ConnectError):
-        httpx.get(server.url)
+        httpx.get(server.url, timeout=100)
 
 
 def test_a_stop_before_it_is_ready_is_a_stop_too(small_index: Path) -> None:

@@ -1,6 +1,7 @@
 """Servers of each engine for the tests of this folder."""
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from loadtests.milvus_server import MilvusServer
 from loadtests.postgres_server import PostgresServer
 from swiftlet.address import Address
 from swiftlet.encoders import LOOKUP_QUERY_ENCODER
+from swiftlet.errors import IndexServerAwayError
 from swiftlet.index.building.build import build_index
 from swiftlet.progress import Silence
 from swiftlet.servers.milvus.collection import Collection
@@ -113,7 +115,10 @@ def exists(address: Address) -> bool:
 def drop(server: Server, address: Address) -> None:
     """Remove a collection, as another program would."""
     if isinstance(server, MilvusServer):
-        Collection(address).call("drop_collection", slow=True)
+        while True:
+            with suppress(IndexServerAwayError):  # on a busy machine, it may not answer in time
+                Collection(address).call("drop_collection", slow=True)
+                return
     else:
         name = address.collection
         server.execute(f"DROP TABLE {name}, {', '.join(f'{name}_{each}' for each in TABLES)}")
