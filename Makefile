@@ -48,9 +48,6 @@ lint: $(VENV)/dev
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-# Threads of OpenMP that wait would take processor time from the other worker.
-tests check soak: export OMP_WAIT_POLICY = PASSIVE
-
 tests: $(VENV)/dev
 	$(BIN)/python -m pytest -n 2
 

@@ -15,8 +15,6 @@ from swiftlet.index.building.build import BuildSettings, build_index
 from swiftlet.search.searcher import Searcher
 from swiftlet.types import Document
 
-pytest_plugins = ["tests.lanes"]
-
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
 

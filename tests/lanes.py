@@ -5,6 +5,9 @@ from collections.abc import Generator
 
 import pytest
 
+# Else threads of OpenMP that wait for work take the processor from the other worker.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+
 MOST_SECONDS = 3.0
 """Of processor time, for a test of the first lane. Seconds of the wall depend on other programs."""
 
