@@ -28,10 +28,11 @@ from onnxruntime.quantization import QuantType
 
 from benchmarks.peers import INT8, QUERY_LAYERS, TORCH, named_peers
 from export.encoder_directory import export_encoder
-from export.graphs.quantisation import prepare, quantise_dynamically
+from export.graphs.quantisation import quantised
 from export.latency import measure_latencies, texts_of_length
 from export.parity import torch_reference
 from export.quality import METRIC, Collection
+from export.settings import PRECISIONS
 from export.source import load_source
 from loadtests.command_line import script_options
 from loadtests.results import RESULTS, write
@@ -114,14 +115,15 @@ def measure_forms(folder: Path, student: Path, data: Path, rounds: int) -> dict[
     exported = folder / "forms"
     with quiet():
         export_encoder(student, exported)
-    fp32, int8, static = (OnnxEncoder.load(exported, precision=each) for each in MODEL_FILES)
-    forms: dict[str, Any] = {SHIPPED_FORM: int8, "int8, static scales": static, "fp32": fp32}
+    fp32, int8 = (OnnxEncoder.load(exported, precision=each) for each in PRECISIONS)
+    forms: dict[str, Any] = {SHIPPED_FORM: int8, "fp32": fp32}
     graph = exported / MODEL_FILES["fp32"]
     texts = torch_reference(load_source(student), fp32.tokenizer).texts
-    prepared = prepare(graph, [fp32.inputs(fp32.tokenise(text)) for text in texts])
+    sample = [fp32.inputs(fp32.tokenise(text)) for text in texts]
     for name, settings in OTHER_FORMS.items():
         # The open encoder has its own copy of the model.
-        quantise_dynamically(prepared, exported / MODEL_FILES["int8"], **settings)
+        content = quantised(graph.read_bytes(), sample, **settings)
+        (exported / MODEL_FILES["int8"]).write_bytes(content)
         forms[name] = OnnxEncoder.load(exported, precision="int8", verify=False)
     collection = Collection.read(data, "test")
     if find_spec("openvino") and find_spec("nncf"):
