@@ -29,6 +29,7 @@ def lookup_graph(table: NDArray[np.float32]) -> bytes:
         [numpy_helper.from_array(values, name) for name, values in weights.items()],
     )
     opsets = [helper.make_opsetid("", OPSET)]
-    return helper.make_model(
+    model: bytes = helper.make_model(
         graph, opset_imports=opsets, ir_version=_IR_VERSION, producer_name="swiftlet"
     ).SerializeToString()
+    return model

@@ -51,7 +51,8 @@ def quantised(graph: bytes, sample: Sequence[Inputs], **other: Any) -> bytes:
         found = onnx.load_model(target)
     _quantise_tables(found)
     drop_unused(found)
-    return found.SerializeToString()
+    content: bytes = found.SerializeToString()
+    return content
 
 
 def _is_float_attention(node: onnx.NodeProto) -> bool:

@@ -23,7 +23,10 @@ from swiftlet.manifest import Manifest, load_manifest, read_manifest
 from swiftlet.types import Embeddings
 
 Precision = Literal["fp32", "int8", "int8_static"]
-"""int8 takes the scales of activations from each text, int8_static has them from calibration."""
+"""int8 takes the scales of activations from each text; int8_static has fixed ones.
+
+Exports no longer write int8_static.
+"""
 
 MODEL_FILES: dict[Precision, str] = {
     "fp32": "model.onnx",

@@ -58,7 +58,7 @@ POOLINGS = "cls, mean, max, weightedmean, lasttoken, first_tokens"
         ("bert", {"max_tokens": 41}, "max_tokens 41 is out of range: this model takes 3 to 40"),
         ("bert", {"precisions": []}, "precisions are [], but some of fp32, int8 are expected"),
         ("bert", {"precisions": ["int8", "int4"]}, "but some of fp32, int8 are expected"),
-        # Exports of before could write it.
+        # Swiftlet 0.2 could write it.
         ("bert", {"precisions": ["int8_static"]}, "but some of fp32, int8 are expected"),
     ],
 )

@@ -154,7 +154,7 @@ def reranker(
         typer.Option(
             min=0,
             max=1,
-            help="The weight of its scores beside those of a search.",
+            help="The weight of its scores beside a search's scores.",
             show_default="as its training has chosen, or 1",
         ),
     ] = None,
