@@ -85,18 +85,22 @@ class _ByModel(TyperCommand):
 
     @override
     def invoke(self, ctx: Any) -> Any:
-        values = ctx.params
+        values, names = ctx.params, ctx.parent.command.commands
         kind = _kind_of(values["model"])
-        refusal = f"{values['model']} is {_KINDS[kind]}, which takes no {{}}: leave it out"
-        if values["verify"] and kind == "encoder":
-            kind, values["verify"] = "verify", None
-            refusal = f"{{}} is for writing {values['out']}, but --verify only measures it"
-        command = ctx.parent.command.commands[kind]
+        is_measured = values["verify"] and kind == "encoder"
+        command = names["verify" if is_measured else kind]
         taken = {each.name for each in command.params}
         for each in self.get_params(ctx):
-            is_given = ctx.get_parameter_source(each.name).name != "DEFAULT"
-            if each.name not in taken and is_given and values.get(each.name) is not None:
-                raise InvalidArgumentError(refusal.format(each.opts[0]))
+            option, is_given = each.opts[0], ctx.get_parameter_source(each.name).name != "DEFAULT"
+            if not is_given or each.name in taken or (is_measured and each.name == "verify"):
+                continue
+            if is_measured:
+                raise InvalidArgumentError(
+                    f"{option} is for writing {values['out']}, but --verify only measures it"
+                )
+            raise InvalidArgumentError(
+                f"{values['model']} is {_KINDS[kind]}, which takes no {option}: leave it out"
+            )
         return ctx.invoke(command.callback, **{name: values[name] for name in taken})
 
 
@@ -219,7 +223,7 @@ def verify(
         raise ExportError(f"{out} is not good enough: {bad[0]}")
 
 
-@app.command(_BY_MODEL, cls=_ByModel)
+@app.command(_BY_MODEL, cls=_ByModel, epilog="Example: swiftlet export model/ --out encoder")
 def _by_model(
     verify: Annotated[
         bool, typer.Option("--verify", help="Write nothing: measure the encoder there.")
