@@ -10,8 +10,10 @@ import subprocess
 import sys
 import threading
 import urllib.request
+from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.main import get_command
@@ -234,12 +236,23 @@ def test_a_wrong_call_is_followed_by_an_example_and_the_place_of_the_help(
     assert all(hint in line for hint, line in zip(hints, lines, strict=True))
 
 
-@pytest.mark.parametrize("command", sorted(get_command(app).commands.keys() - {"encoders"}))
-def test_the_example_of_a_command_is_one_that_it_takes(command: str) -> None:
-    found = get_command(app).commands[command]
-    program, name, *arguments = shlex.split(found.epilog.removeprefix("Example: "))
-    assert (program, name) == ("swiftlet", command)
-    found.make_context(command, arguments)
+def names_of_commands(group: Any, *names: str) -> Iterator[tuple[str, ...]]:
+    """The names of each command, those in groups included."""
+    for name, command in group.commands.items():
+        if hasattr(command, "commands"):
+            yield from names_of_commands(command, *names, name)
+        else:
+            yield (*names, name)
+
+
+@pytest.mark.parametrize("names", [*names_of_commands(get_command(app))], ids=" ".join)
+def test_the_example_of_a_command_is_one_that_it_takes(names: tuple[str, ...]) -> None:
+    found: Any = get_command(app)
+    for name in names:
+        found = found.commands[name]
+    program, *words = shlex.split(found.epilog.removeprefix("Example: "))
+    assert (program, *words[: len(names)]) == ("swiftlet", *names)
+    found.make_context(names[-1], words[len(names) :])
 
 
 @pytest.mark.parametrize(
