@@ -69,7 +69,7 @@ def place_of(name: str, value: object) -> Path | Address:
     """
     if isinstance(value, Address):
         return value
-    if isinstance(value, str) and is_address(value):
+    if isinstance(value, str) and "://" in value:
         token = os.environ.get(TOKEN_VARIABLE, "")
         if not token.isprintable():
             raise InvalidArgumentError(
@@ -125,7 +125,7 @@ def checked_highlight(
     if found == "words" and "lexical" not in modes:
         raise InvalidArgumentError(
             f"highlight is {found!r}, but the index has no words: build it again with a language, "
-            "on Milvus 2.4 or later, or ask for 'sentence'"
+            "push it to a server that searches words, or ask for 'sentence'"
         )
     return found
 

@@ -37,6 +37,7 @@ from swiftlet.index.columns.grouping import (
 )
 from swiftlet.index.directory import IndexDirectory
 from swiftlet.index.parts import IndexSource, SearchParts
+from swiftlet.index.server import server_at
 from swiftlet.manifest import Manifest, read_manifest
 from swiftlet.search.generation import Generation
 from swiftlet.search.modes import DEFAULT_WEIGHT, FUSIONS, MODES, Fusion, Highlighting, Mode
@@ -48,7 +49,6 @@ from swiftlet.search.stages.state import (
     depth_of,
     num_candidates_for,
 )
-from swiftlet.servers.reading import source_at
 from swiftlet.text import check_query
 from swiftlet.types import Document, SearchResult
 
@@ -114,7 +114,7 @@ class Searcher:
         if isinstance(index, Path):
             source = IndexDirectory(index, encoder, readers=readers)
         else:
-            source = source_at(index, encoder)
+            source = server_at(index).source(index, encoder)
         searcher = cls(source, encoder.manifest, reranker)
         searcher.place = index
         return searcher
@@ -348,8 +348,8 @@ class Searcher:
         found = one_of("mode", mode, MODES)
         if found not in self.modes:
             raise InvalidArgumentError(
-                f"mode is {mode!r}, but the index has no words: build it again with a language, on "
-                "Milvus 2.4 or later, or search it with the mode 'dense'"
+                f"mode is {mode!r}, but the index has no words: build it again with a language, "
+                "push it to a server that searches words, or search it with the mode 'dense'"
             )
         return found
 

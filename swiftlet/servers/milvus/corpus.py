@@ -8,12 +8,12 @@ import numpy as np
 from swiftlet.address import Address
 from swiftlet.errors import ChangedMeanwhileError
 from swiftlet.index.documents.split import SplitDocument
+from swiftlet.servers.corpus import ServerCorpus
 from swiftlet.servers.milvus.collection import Collection, manifest_of
 from swiftlet.servers.milvus.expressions import with_values
 from swiftlet.servers.milvus.filter_fields import FilterFields
 from swiftlet.servers.milvus.parts import read_documents
 from swiftlet.servers.milvus.schema import DOCUMENT_ID, EMBEDDING, END, NUMBER, START
-from swiftlet.servers.pull import ServerCorpus
 from swiftlet.types import Embeddings
 
 _BATCH_DOCUMENTS = 100

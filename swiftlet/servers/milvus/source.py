@@ -9,6 +9,7 @@ from swiftlet.encoders.encoder import Encoder
 from swiftlet.errors import IndexServerError, InvalidArgumentError
 from swiftlet.index.lexical.analysis import analysis_of
 from swiftlet.index.parts import SearchParts
+from swiftlet.index.server import Description
 from swiftlet.manifest import Manifest
 from swiftlet.servers.milvus.collection import (
     METRIC,
@@ -22,14 +23,18 @@ from swiftlet.servers.milvus.found_rows import FoundRows
 from swiftlet.servers.milvus.parts import MilvusParts, MilvusRows, MilvusStore
 from swiftlet.servers.milvus.schema import FAST, MANIFEST, NUMBER
 from swiftlet.servers.milvus.words import MilvusWords, WordCounts, WordStatistics
-from swiftlet.servers.reading import Description
 
 _SECONDS_TO_LOAD = 60.0
 _VISITED = {"nprobe": "lists", "ef": "passages of a graph"}
 
 
+def manifest_at(address: Address) -> Manifest:
+    """The manifest of the index at an address."""
+    return manifest_of(Collection(address).description(), address)
+
+
 def describe(address: Address) -> Description:
-    """As `description_at`."""
+    """What there is at an address."""
     collection = Collection(address)
     found = collection.description()
     manifest = manifest_of(found, address)

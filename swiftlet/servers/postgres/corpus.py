@@ -10,9 +10,9 @@ import numpy as np
 from swiftlet.address import Address
 from swiftlet.index.columns.columns import field_keys
 from swiftlet.index.documents.split import SplitDocument
+from swiftlet.servers.corpus import ServerCorpus
 from swiftlet.servers.postgres.filters import keys_in
 from swiftlet.servers.postgres.table import Table
-from swiftlet.servers.pull import ServerCorpus
 from swiftlet.types import Embeddings
 
 _BATCH_DOCUMENTS = 100

@@ -30,10 +30,10 @@ from swiftlet.errors import (
     IndexServerTimeoutError,
     InvalidArgumentError,
 )
+from swiftlet.index.server import Description
 from swiftlet.index.vectors.vector_index import Rows
 from swiftlet.manifest import Manifest
 from swiftlet.servers.postgres.connection import Connection, connect
-from swiftlet.servers.reading import Description
 from swiftlet.servers.state import LONGEST_SECONDS, manifest_in
 
 TABLES = ("documents", "keys", "postings", "words", "index")
@@ -301,8 +301,13 @@ def can_keep(text: str) -> bool:
     return "\0" not in text and not _HALVES.search(text)
 
 
+def manifest_at(address: Address) -> Manifest:
+    """The manifest of the index at an address."""
+    return Table(address).seen()[1].manifest_at(address)
+
+
 def describe(address: Address) -> Description:
-    """As `description_at`."""
+    """What there is at an address."""
     _, state = Table(address).seen()
     visited = {} if state.ef_search is None else {"passages of a graph": state.ef_search}
     return Description(
