@@ -197,7 +197,7 @@ def measure_push(local: Path, address: Address) -> Figures:
 def alone(parts: SearchParts) -> tuple[Callable[[Embeddings], object], dict[str, Any]]:
     """A search by the engine's client alone, and the parameters of searches."""
     if isinstance(parts, MilvusParts):
-        collection = parts.collection
+        collection = parts.store.collection
         parameters = parameters_of(collection.description())
         settings = {"params": parameters.get("fast", {})}
 
@@ -209,9 +209,9 @@ def alone(parts: SearchParts) -> tuple[Callable[[Embeddings], object], dict[str,
 
         return search, parameters
     assert isinstance(parts, PostgresParts)
-    ef, address = parts.state.ef_search, parts.table.address
+    ef, address = parts.store.state.ef_search, parts.address
     connection = connect(address, {"hnsw.ef_search": f"{ef or 40}"})
-    order = f"embedding::halfvec({parts.state.width}) <#> %s::halfvec" if ef else "embedding <#> %s"
+    order = f"embedding::halfvec({parts.dim}) <#> %s::halfvec" if ef else "embedding <#> %s"
     statement = f"""
         SELECT title, metadata, embedding <#> %s,
         substr(text, start_char + 1, end_char - start_char)

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from typing import IO
 
 import numpy as np
+from typing_extensions import override
 
 from swiftlet.index.building.encoded import EncodedCorpus
 from swiftlet.index.documents.split import SplitDocument
@@ -34,16 +35,16 @@ class ServerCorpus(EncodedCorpus):
     def pulled(self) -> Iterator[tuple[SplitDocument, Embeddings]]:
         """All documents, each with the embeddings (n, dim) of its passages."""
 
+    @override
     def documents(self) -> Iterator[SplitDocument]:
-        """As `EncodedCorpus.documents`."""
         self._embeddings.seek(0)
         self._embeddings.truncate()
         for document, embeddings in self.pulled():
             self._embeddings.write(embeddings.tobytes())
             yield document
 
+    @override
     def embeddings(self) -> Iterator[Embeddings]:
-        """As `EncodedCorpus.embeddings`."""
         self._embeddings.flush()
         self._embeddings.seek(0)
         while content := self._embeddings.read(_BLOCK_ROWS * self.manifest.dim * 4):

@@ -8,7 +8,8 @@ from typing import Any
 from swiftlet.errors import IndexServerError
 from swiftlet.progress import Progress
 from swiftlet.servers.milvus.collection import METRIC, Collection
-from swiftlet.servers.milvus.schema import EMBEDDING, WORDS, facet_columns
+from swiftlet.servers.milvus.filter_fields import facet_columns
+from swiftlet.servers.milvus.schema import EMBEDDING, WORDS
 from swiftlet.servers.state import EXACT_UP_TO
 from swiftlet.servers.target import IndexType
 

@@ -2,8 +2,7 @@
 
 from swiftlet.index.server import Server
 from swiftlet.servers.postgres.corpus import PostgresCorpus
-from swiftlet.servers.postgres.source import PostgresIndex
-from swiftlet.servers.postgres.table import describe, manifest_at
+from swiftlet.servers.postgres.source import PostgresIndex, describe, manifest_at
 from swiftlet.servers.postgres.target import PostgresTarget
 from swiftlet.servers.postgres.writer import PostgresWriter
 

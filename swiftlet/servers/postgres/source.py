@@ -1,70 +1,72 @@
 """An index on a PostgreSQL server, followed while others write to it."""
 
+from typing_extensions import override
+
 from swiftlet.address import Address
 from swiftlet.encoders.encoder import Encoder
-from swiftlet.index.lexical.analysis import analysis_of
 from swiftlet.index.parts import SearchParts
+from swiftlet.index.server import Description
 from swiftlet.manifest import Manifest
-from swiftlet.servers.postgres.filters import EVERYTHING
-from swiftlet.servers.postgres.parts import (
-    DocumentIds,
-    PostgresParts,
-    PostgresRows,
-    PostgresStore,
-)
+from swiftlet.servers.parts import ServerIndex
+from swiftlet.servers.postgres.parts import PostgresParts, PostgresPassages
 from swiftlet.servers.postgres.table import State, Table
 from swiftlet.servers.postgres.words import PostgresWords
 
 
-class PostgresIndex:
-    """The parts of an index as it is now; `refresh` follows it. Not thread-safe."""
-
-    keeps_state = False
-    seconds_between_looks = 1.0
+class PostgresIndex(ServerIndex):
+    """The parts of an index as it is now; what has changed has another number."""
 
     def __init__(self, address: Address, encoder: Encoder) -> None:
-        """Connect to the server.
-
-        :raises IndexServerError: When the server does not answer.
-        :raises InvalidArgumentError: When there is no such table, it was not made by Swiftlet or
-            not completely, or the server refuses.
-        """
         self._table, self._encoder = Table(address), encoder
         self._open(self._table.seen())
 
     @property
+    @override
     def state(self) -> tuple[SearchParts, Manifest, int, str]:
-        """As `IndexSource.state`."""
         made, state = self._seen
         name = f"{self._manifest.short_fingerprint}.{made}.{state.change}"
         return self._parts, self._manifest, state.change, name
 
+    @override
     def refresh(self) -> bool:
-        """As `IndexSource.refresh`."""
         if (seen := self._table.seen()) == self._seen:
             return False
         self._open(seen)
         return True
 
-    def close(self) -> None:
-        """As `IndexSource.close`."""
-
     def _open(self, seen: tuple[int, State]) -> None:
-        _, state = seen
-        self._manifest = state.manifest_at(self._table.address)
-        self._table.use(state.ef_search)
+        (_, state), table = seen, self._table
+        self._manifest = state.manifest_at(table.address)
+        table.use(state.ef_search)
         words = None
         if state.mean_length is not None:
-            analysis = analysis_of(self._manifest.details["language"])
-            words = PostgresWords(self._table, analysis, state.num_passages, EVERYTHING)
-        ids, size = DocumentIds(self._table), state.num_passages
+            words = PostgresWords(table, self._manifest.details["language"], state.num_passages)
+        passages = PostgresPassages(table, state)
         self._parts = PostgresParts(
             encoder=self._encoder,
-            index=PostgresRows(self._table, ids, size, EVERYTHING, state.graph_width),
-            passage_to_document=ids,
-            store=PostgresStore(self._table, state),
+            index=passages,
+            passage_to_document=passages,
+            store=passages,
             lexical=words,
-            table=self._table,
-            state=state,
+            address=table.address,
+            dim=state.width,
         )
-        self._seen, self._table.is_open = seen, True
+        self._seen, table.is_open = seen, True
+
+
+def manifest_at(address: Address) -> Manifest:
+    """The manifest of the index at an address."""
+    return Table(address).seen()[1].manifest_at(address)
+
+
+def describe(address: Address) -> Description:
+    """What there is at an address."""
+    _, state = Table(address).seen()
+    visited = {} if state.ef_search is None else {"passages of a graph": state.ef_search}
+    return Description(
+        state.manifest_at(address),
+        state.num_documents,
+        state.num_passages,
+        state.mean_length is not None,
+        visited,
+    )

@@ -30,7 +30,6 @@ from swiftlet.errors import (
     IndexServerTimeoutError,
     InvalidArgumentError,
 )
-from swiftlet.index.server import Description
 from swiftlet.index.vectors.vector_index import Rows
 from swiftlet.manifest import Manifest
 from swiftlet.servers.postgres.connection import Connection, connect
@@ -299,21 +298,3 @@ def numbers_of(rows: Rows) -> tuple[list[int], list[int]]:
 def can_keep(text: str) -> bool:
     """Whether a server can keep a text: it has no character of the number 0, and no half of one."""
     return "\0" not in text and not _HALVES.search(text)
-
-
-def manifest_at(address: Address) -> Manifest:
-    """The manifest of the index at an address."""
-    return Table(address).seen()[1].manifest_at(address)
-
-
-def describe(address: Address) -> Description:
-    """What there is at an address."""
-    _, state = Table(address).seen()
-    visited = {} if state.ef_search is None else {"passages of a graph": state.ef_search}
-    return Description(
-        state.manifest_at(address),
-        state.num_documents,
-        state.num_passages,
-        state.mean_length is not None,
-        visited,
-    )

@@ -1,20 +1,21 @@
 """The tables of an index that is being pushed to a PostgreSQL server."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import islice
 from math import inf
 
 import numpy as np
 from psycopg.errors import FeatureNotSupported
 from psycopg.sql import SQL, Identifier
+from typing_extensions import override
 
 from swiftlet.address import Address
 from swiftlet.errors import InvalidArgumentError
 from swiftlet.index.columns.columns import field_of, keys_of
 from swiftlet.index.lexical.analysis import analysis_of
 from swiftlet.progress import Progress
-from swiftlet.servers.postgres.filters import EVERYTHING
-from swiftlet.servers.postgres.parts import DocumentIds, PostgresRows
+from swiftlet.servers.postgres.parts import PostgresPassages
 from swiftlet.servers.postgres.rows import COLUMNS, Numbered, check_document, words_in, write
 from swiftlet.servers.postgres.table import TABLES, State, Table
 from swiftlet.servers.sources import Source
@@ -75,20 +76,19 @@ class PostgresTarget(Target):
     index_types = "FLAT", "HNSW"
 
     def __init__(self, address: Address) -> None:
-        """As `Target`."""
         super().__init__(address)
         self.table = Table(address)
         self._mean_length = 1.0
 
+    @override
     def begun(self) -> Begun | None:
-        """As `Target.begun`."""
         if (found := self.table.find()) is None:
             return None
         _, state = found
         return Begun(state.state, state.manifest, state.source, state.index_type)
 
+    @override
     def check(self, source: Source, progress: Progress) -> int:
-        """As `Target.check`; words are counted, too."""
         progress.begin("Checking documents", None)
         language = source.manifest.details.get("language", "")
         analysis = None if self.reason_against_words(language or None) else analysis_of(language)
@@ -106,8 +106,8 @@ class PostgresTarget(Target):
         self._mean_length = max(1.0, length / max(1, total))
         return total
 
-    def create(self, source: Source, progress: Progress, *, hybrid: bool) -> None:  # noqa: ARG002
-        """As `Target.create`; if it fails, an earlier index is as it was."""
+    @override
+    def create(self, source: Source, progress: Progress, *, hybrid: bool) -> None:
         manifest, table = source.manifest, self.table
         exists = table.find() is not None
         with table.transaction(inf) as connection:
@@ -148,8 +148,8 @@ class PostgresTarget(Target):
             )  # fmt: skip
         table.close()  # idle connections do not know the types of the extension
 
+    @override
     def write(self, source: Source, total: int, done: int, progress: Progress) -> None:
-        """As `Target.write`; a batch and the number of its passages are one transaction."""
         table, (_, state) = self.table, self.table.seen()
         words = words_in(state, source.manifest)
         progress.begin("Pushing passages", total, done)
@@ -170,8 +170,8 @@ class PostgresTarget(Target):
                 write(table, connection, batch, words)
             progress.advance(size)
 
+    @override
     def index(self, total: int, index_type: IndexType | None, progress: Progress) -> None:
-        """As `Target.index`."""
         progress.begin("Indexing on the server", None)
         table, (_, state) = self.table, self.table.seen()
         chosen = state.index_type or index_type or ("FLAT" if total <= EXACT_UP_TO else "HNSW")
@@ -191,35 +191,34 @@ class PostgresTarget(Target):
             for each in ("documents", "passages", "keys", "postings", "words"):
                 connection.execute(SQL("VACUUM (ANALYZE) {}").format(table.names[each]))
 
+    @override
     def count(self) -> int:
-        """As `Target.count`."""
         statement = self.table.sql("SELECT count(*) FROM {passages}")
         ((found,),) = self.table.rows(statement, longest=inf)
         return int(found)
 
+    @override
     def sample(self, count: int) -> list[SamplePassage]:
-        """As `Target.sample`."""
         last = self.table.seen()[1].last_document
         numbers = [*range(1, last + 1, -(-last // count) or 1)]
         found = self.table.rows(self.table.sql(_SAMPLE), [numbers], longest=inf)
         return [SamplePassage(*row) for row in found]
 
     @property
+    @override
     def efforts(self) -> tuple[int, int] | None:
-        """As `Target.efforts`."""
         _, state = self.table.seen()
         return (_LEAST_EF, _MOST_EF) if state.index_type == "HNSW" else None
 
+    @override
     def search(self, queries: Embeddings, count: int, effort: int) -> list[list[float]]:
-        """As `Target.search`."""
         _, state = self.table.seen()
         self.table.use(effort)
-        ids = DocumentIds(self.table)
-        rows = PostgresRows(self.table, ids, state.num_passages, EVERYTHING, state.width)
+        rows = PostgresPassages(self.table, replace(state, ef_search=effort))
         return [rows.search(query, count)[0].tolist() for query in queries]
 
+    @override
     def set_state(self, state: str, effort: int | None = None) -> None:
-        """As `Target.set_state`."""
         update = self.table.sql("UPDATE {index} SET state = %s, ef_search = %s")
         with self.table.connection(inf) as connection:
             connection.execute(update, [state, effort])
