@@ -29,7 +29,6 @@ from swiftlet.search.searcher import Searcher
 
 if TYPE_CHECKING:
     from swiftlet.servers.push import Pushed
-    from swiftlet.servers.target import IndexType
 
 StrPath = str | os.PathLike[str]
 
@@ -202,7 +201,7 @@ def push(
     encoder: StrPath | None = None,
     language: str | None = DEFAULT_LANGUAGE,
     facets: Sequence[str] = (),
-    index_type: "IndexType | None" = None,
+    index_type: str | None = None,
     bulk_insert: StrPath | None = None,
     overwrite: bool = False,
     progress: Progress | None = None,

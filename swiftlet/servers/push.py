@@ -27,7 +27,7 @@ from swiftlet.index.vectors.tuning import NEAR, TARGET
 from swiftlet.progress import Progress, Silence
 from swiftlet.servers.sources import Source, source_of
 from swiftlet.servers.state import COMPLETE, WRONG, manifest_text
-from swiftlet.servers.target import IndexType, Target
+from swiftlet.servers.target import Target
 from swiftlet.types import Embeddings
 
 _ENCODED_AGAIN = 20
@@ -62,7 +62,7 @@ def push(
     *,
     language: str | None = DEFAULT_LANGUAGE,
     facets: Sequence[str] = (),
-    index_type: IndexType | None = None,
+    index_type: str | None = None,
     bulk_insert: str | None = None,
     overwrite: bool = False,
     progress: Progress | None = None,
@@ -120,9 +120,7 @@ def push(
     return Pushed(total, recall, without_words)
 
 
-def _done(
-    target: Target, source: Source, index_type: IndexType | None, *, overwrite: bool
-) -> int | None:
+def _done(target: Target, source: Source, index_type: str | None, *, overwrite: bool) -> int | None:
     """How many passages an interrupted push of this source has written; None if there was none.
 
     :raises InvalidArgumentError: When there is another collection and `overwrite` is not set.

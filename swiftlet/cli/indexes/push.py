@@ -1,15 +1,12 @@
 """`swiftlet push`: publishes an index to a server."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, cast
+from typing import Annotated
 
 import typer
 
 from swiftlet.cli.options import FromShards, RememberedEncoderOption
 from swiftlet.cli.terminal import ProgressBars, count, output, print_note
-
-if TYPE_CHECKING:
-    from swiftlet.servers.target import IndexType
 
 
 def push(
@@ -64,7 +61,7 @@ def push(
             encoder=encoder,
             language=language or DEFAULT_LANGUAGE,
             facets=facet or (),
-            index_type=cast("IndexType | None", index_type),
+            index_type=index_type,
             bulk_insert=bulk_insert,
             overwrite=overwrite,
             progress=progress,

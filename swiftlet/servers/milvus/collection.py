@@ -25,7 +25,7 @@ from swiftlet.errors import (
 )
 from swiftlet.manifest import Manifest
 from swiftlet.servers.milvus import schema
-from swiftlet.servers.state import LONGEST_SECONDS, manifest_in
+from swiftlet.servers.state import LONGEST_SECONDS, PushState
 
 SLOW_SECONDS = 600.0
 """How long it may take to load, flush or index a collection."""
@@ -246,20 +246,20 @@ def _status(error: BaseException | None) -> str:
     return str(getattr(code() if callable(code) else code, "name", ""))
 
 
+def state_of(description: Mapping[str, Any], index_type: str | None = None) -> PushState:
+    """The manifest in a collection, and how far it was pushed."""
+    get = description["properties"].get
+    (found,) = (each for each in description["fields"] if each["name"] == schema.EMBEDDING)
+    width, state = int(found["params"]["dim"]), get(schema.STATE) or "0"
+    return PushState(get(schema.MANIFEST), get(schema.SOURCE, ""), state, width, index_type)
+
+
 def manifest_of(description: Mapping[str, Any], address: Address) -> Manifest:
     """The manifest of the index in a collection.
 
-    :raises InvalidArgumentError: When it has not been pushed completely, is of a newer format, or
-        has embeddings of another width.
+    :raises InvalidArgumentError: As `PushState.manifest_at`.
     """
-    properties = description["properties"]
-    (found,) = (each for each in description["fields"] if each["name"] == schema.EMBEDDING)
-    state, manifest, width = (
-        properties.get(schema.STATE),
-        properties[schema.MANIFEST],
-        found["params"]["dim"],
-    )
-    return manifest_in(address, state or "0", manifest, int(width))
+    return state_of(description).manifest_at(address)
 
 
 def index_of(collection: Collection) -> Mapping[str, Any]:

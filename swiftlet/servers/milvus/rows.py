@@ -5,8 +5,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from typing import Any
 
-import numpy as np
-
 from swiftlet.errors import ChangedMeanwhileError, InvalidArgumentError, shown
 from swiftlet.servers.milvus import schema
 from swiftlet.servers.milvus.collection import Collection
@@ -25,7 +23,6 @@ Row = dict[str, Any]
 
 _MOST_VALUES = 64
 _MOST_BYTES = 4  # of a character
-_NO_EMBEDDING = np.empty(0, np.float32)
 _WAY_OUT = ": shorten it, or take the document out of the index"
 
 
@@ -80,14 +77,6 @@ def rows_of(
             row[schema.WORDS] = words.of(document.title, row[schema.TEXT])
         _check_sizes(document, row)
         yield row
-
-
-def rows_without_embeddings(document: Document, spans: Sequence[Span]) -> list[Row]:
-    """The rows of a document that is not encoded yet.
-
-    :raises InvalidArgumentError: When the document has more than a row can hold.
-    """
-    return [*rows_of(document, spans, [_NO_EMBEDDING] * len(spans))]
 
 
 def with_rows(fields: FilterFields, rows: Iterable[Row]) -> FilterFields:

@@ -4,7 +4,6 @@ import json
 from array import array
 from collections.abc import Iterator, Sequence
 from itertools import islice
-from typing import get_args
 
 import numpy as np
 from pymilvus import DataType
@@ -16,9 +15,9 @@ from swiftlet.index.documents.split import SplitDocument
 from swiftlet.progress import Progress
 from swiftlet.servers.milvus import schema
 from swiftlet.servers.milvus.bulk_insert import BulkInsert, Place, await_tasks
-from swiftlet.servers.milvus.collection import Collection, index_of
-from swiftlet.servers.milvus.filter_fields import FilterFields, facet_columns, facet_values
-from swiftlet.servers.milvus.rows import Row, rows_of, rows_without_embeddings, with_rows
+from swiftlet.servers.milvus.collection import Collection, index_of, state_of
+from swiftlet.servers.milvus.filter_fields import FilterFields, facet_columns
+from swiftlet.servers.milvus.rows import Row, rows_of, with_rows
 from swiftlet.servers.milvus.vector_index import (
     MOST_VISITED,
     VectorIndexPlan,
@@ -28,20 +27,14 @@ from swiftlet.servers.milvus.vector_index import (
 )
 from swiftlet.servers.milvus.words import WordCounts, word_vectors
 from swiftlet.servers.sources import Source
-from swiftlet.servers.state import COMPLETE, manifest_text
-from swiftlet.servers.target import (
-    Begun,
-    IndexType,
-    SamplePassage,
-    Target,
-    missing_facet,
-    reads_no_files,
-)
+from swiftlet.servers.state import COMPLETE, PushState, manifest_text
+from swiftlet.servers.target import SamplePassage, Target, reads_no_files
 from swiftlet.servers.words import WordVectors
 from swiftlet.types import Embeddings
 
 _BATCH_ROWS = 500
 _NOTED_BATCHES = 20
+_NO_EMBEDDING = np.empty(0, np.float32)
 _MOST_FACETS = 14  # a collection of Milvus has 64 fields at most, and a facet three
 
 
@@ -49,12 +42,12 @@ class MilvusTarget(Target):
     """A collection, and if it has words the collection of their counts."""
 
     engine = "Milvus"
-    index_types = get_args(IndexType)
+    index_types = "FLAT", "IVF_FLAT", "IVF_SQ8", "HNSW"
 
     def __init__(self, address: Address) -> None:
         super().__init__(address)
         self.collection = Collection(address)
-        self._fields = FilterFields()
+        self._fields, self._hashes = FilterFields(), array("q")
         self._plan = VectorIndexPlan("FLAT", {})
         self._hybrid = self._again = False
         self._bulk: BulkInsert | None = None
@@ -74,40 +67,23 @@ class MilvusTarget(Target):
         return reason
 
     @override
-    def begun(self) -> Begun | None:
+    def begun(self) -> PushState | None:
         if not self.collection.exists():
             return None
-        properties = self.collection.description()["properties"]
-        self._again = True
-        return Begun(
-            properties.get(schema.STATE, COMPLETE),
-            properties.get(schema.MANIFEST, ""),
-            properties.get(schema.SOURCE, ""),
-            index_of(self.collection).get("index_type"),
-        )
+        description, self._again = self.collection.description(), True
+        return state_of(description, index_of(self.collection).get("index_type"))
 
     @override
     def check(self, source: Source, progress: Progress) -> int:
-        progress.begin("Checking documents", None)
         declared = tuple(dict.fromkeys(source.manifest.details.get("facets", ())))
-        facets = declared[:_MOST_FACETS]
+        self._fields, self._hashes = FilterFields(declared[:_MOST_FACETS]), array("q")
         if more := declared[_MOST_FACETS:]:
             progress.note(
                 f"the server indexes {_MOST_FACETS} facets; filters on the others are slower: "
                 f"{', '.join(map(shown, more))}"
             )
-        fields, missing, hashes = FilterFields(facets), {*source.new_facets}, array("q")
-        for document in source.documents():
-            rows = rows_without_embeddings(document, document.passages)
-            fields = with_rows(fields, rows)
-            hashes.extend(row[schema.ROW] for row in rows)
-            if missing and rows:
-                missing -= {
-                    path for path in missing if any(facet_values(rows[0][schema.KEYS], path))
-                }
-        if missing:
-            raise missing_facet(min(missing))
-        ordered = np.sort(np.frombuffer(hashes, np.int64))
+        total = super().check(source, progress)
+        ordered = np.sort(np.frombuffer(self._hashes, np.int64))
         if len(twice := ordered[1:][ordered[1:] == ordered[:-1]]):
             names = [
                 document.document_id
@@ -118,8 +94,14 @@ class MilvusTarget(Target):
             raise InvalidArgumentError(
                 f"passages of the documents {shown(names)} have the same hash: give one another id"
             )
-        self._fields = fields
-        return len(hashes)
+        return total
+
+    @override
+    def check_document(self, document: SplitDocument) -> None:
+        spans = document.passages
+        rows = [*rows_of(document, spans, [_NO_EMBEDDING] * len(spans))]
+        self._fields = with_rows(self._fields, rows)
+        self._hashes.extend(row[schema.ROW] for row in rows)
 
     @override
     def create(self, source: Source, progress: Progress, *, hybrid: bool) -> None:
@@ -189,7 +171,7 @@ class MilvusTarget(Target):
         self.set_state(f"{done}")
 
     @override
-    def index(self, total: int, index_type: IndexType | None, progress: Progress) -> None:
+    def index(self, total: int, index_type: str | None, progress: Progress) -> None:
         collection = self.collection
         self._plan = plan_index(total, index_of(collection).get("index_type", index_type))
         facets = len(FilterFields.of(collection.description()["properties"]).facets)
@@ -205,12 +187,8 @@ class MilvusTarget(Target):
     def sample(self, count: int) -> list[SamplePassage]:
         fields = [schema.TITLE, schema.TEXT, schema.EMBEDDING]
         found = self.collection.call("query", filter="", limit=count, output_fields=fields)
-        return [
-            SamplePassage(
-                row[schema.TITLE], row[schema.TEXT], np.array(row[schema.EMBEDDING], np.float32)
-            )
-            for row in found
-        ]
+        rows = ([row[name] for name in fields] for row in found)
+        return [SamplePassage(title, text, np.array(row, np.float32)) for title, text, row in rows]
 
     @property
     @override
@@ -234,12 +212,9 @@ class MilvusTarget(Target):
     def set_state(self, state: str, effort: int | None = None) -> None:
         properties = {schema.STATE: state}
         if state == COMPLETE:
-            name = self._plan.parameter
-            found = (
-                {schema.FAST: {name: effort}, schema.THOROUGH: {name: MOST_VISITED[name]}}
-                if effort
-                else {}
-            )
+            name, found = self._plan.parameter, {}
+            if effort:
+                found = {schema.FAST: {name: effort}, schema.THOROUGH: {name: MOST_VISITED[name]}}
             properties[schema.PARAMETERS] = json.dumps(found)
         self.collection.set_properties(properties, slow=True)
 

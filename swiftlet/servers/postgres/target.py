@@ -12,21 +12,15 @@ from typing_extensions import override
 
 from swiftlet.address import Address
 from swiftlet.errors import InvalidArgumentError
-from swiftlet.index.columns.columns import field_of, keys_of
-from swiftlet.index.lexical.analysis import analysis_of
+from swiftlet.index.documents.split import SplitDocument
+from swiftlet.index.lexical.analysis import Analysis, analysis_of
 from swiftlet.progress import Progress
 from swiftlet.servers.postgres.parts import PostgresPassages
 from swiftlet.servers.postgres.rows import COLUMNS, Numbered, check_document, words_in, write
 from swiftlet.servers.postgres.table import TABLES, State, Table
 from swiftlet.servers.sources import Source
-from swiftlet.servers.state import EXACT_UP_TO, manifest_text
-from swiftlet.servers.target import (
-    Begun,
-    IndexType,
-    SamplePassage,
-    Target,
-    missing_facet,
-)
+from swiftlet.servers.state import EXACT_UP_TO, PushState, manifest_text
+from swiftlet.servers.target import SamplePassage, Target
 from swiftlet.servers.words import words_of
 from swiftlet.types import Embeddings
 
@@ -78,37 +72,34 @@ class PostgresTarget(Target):
     def __init__(self, address: Address) -> None:
         super().__init__(address)
         self.table = Table(address)
-        self._mean_length = 1.0
+        self._analysis: Analysis | None = None
+        self._num_words = self._num_passages = 0
 
     @override
-    def begun(self) -> Begun | None:
-        if (found := self.table.find()) is None:
-            return None
-        _, state = found
-        return Begun(state.state, state.manifest, state.source, state.index_type)
+    def reason_against_words(self, language: str | None) -> str:
+        reason = super().reason_against_words(language)
+        if language is not None and not reason:
+            self._analysis = analysis_of(language)
+        return reason
 
     @override
-    def check(self, source: Source, progress: Progress) -> int:
-        progress.begin("Checking documents", None)
-        language = source.manifest.details.get("language", "")
-        analysis = None if self.reason_against_words(language or None) else analysis_of(language)
-        missing, total, length = {*source.new_facets}, 0, 0
-        for document in source.documents():
-            check_document(document, len(document.passages))
-            if missing:
-                missing -= set(map(field_of, keys_of(document.metadata)))
-            total += len(document.passages)
-            if analysis is not None:
-                texts = (document.text[start:end] for start, end in document.passages)
-                length += sum(len(words_of(analysis, document.title, text)) for text in texts)
-        if missing:
-            raise missing_facet(min(missing))
-        self._mean_length = max(1.0, length / max(1, total))
-        return total
+    def begun(self) -> PushState | None:
+        found = self.table.find()
+        return found and found[1]
+
+    @override
+    def check_document(self, document: SplitDocument) -> None:
+        check_document(document, len(document.passages))
+        self._num_passages += len(document.passages)
+        if self._analysis is not None:
+            texts = (document.text[start:end] for start, end in document.passages)
+            words = (words_of(self._analysis, document.title, text) for text in texts)
+            self._num_words += sum(map(len, words))
 
     @override
     def create(self, source: Source, progress: Progress, *, hybrid: bool) -> None:
         manifest, table = source.manifest, self.table
+        mean_length = max(1.0, self._num_words / max(1, self._num_passages))
         exists = table.find() is not None
         with table.transaction(inf) as connection:
             ((encoding,),) = connection.execute("SHOW server_encoding").fetchall()
@@ -143,7 +134,7 @@ class PostgresTarget(Target):
                 connection,
                 State(
                     manifest_text(manifest), source.identity, "0", manifest.dim, None, None,
-                    self._mean_length if hybrid else None,
+                    mean_length if hybrid else None,
                 ),
             )  # fmt: skip
         table.close()  # idle connections do not know the types of the extension
@@ -171,7 +162,7 @@ class PostgresTarget(Target):
             progress.advance(size)
 
     @override
-    def index(self, total: int, index_type: IndexType | None, progress: Progress) -> None:
+    def index(self, total: int, index_type: str | None, progress: Progress) -> None:
         progress.begin("Indexing on the server", None)
         table, (_, state) = self.table, self.table.seen()
         chosen = state.index_type or index_type or ("FLAT" if total <= EXACT_UP_TO else "HNSW")
