@@ -2,8 +2,8 @@
 
 import json
 from array import array
-from collections.abc import Iterator, Sequence
-from itertools import islice
+from collections.abc import Iterator
+from itertools import chain, islice
 
 import numpy as np
 from pymilvus import DataType
@@ -29,7 +29,6 @@ from swiftlet.servers.milvus.words import WordCounts, word_vectors
 from swiftlet.servers.sources import Source
 from swiftlet.servers.state import COMPLETE, PushState, manifest_text
 from swiftlet.servers.target import SamplePassage, Target, reads_no_files
-from swiftlet.servers.words import WordVectors
 from swiftlet.types import Embeddings
 
 _BATCH_ROWS = 500
@@ -147,7 +146,10 @@ class MilvusTarget(Target):
         description = collection.description()
         words, facets = word_vectors(description), FilterFields.of(description["properties"]).facets
         progress.begin("Pushing passages", total, done)
-        rows = _rows(source.documents(), source.embeddings(), words, facets)
+        rows = chain.from_iterable(
+            rows_of(document, document.passages, embeddings, words, facets)
+            for document, embeddings in source.encoded()
+        )
         rest = islice(rows, done, None)
         if self._bulk is None:
             self._write(rest, done, progress)
@@ -217,15 +219,3 @@ class MilvusTarget(Target):
                 found = {schema.FAST: {name: effort}, schema.THOROUGH: {name: MOST_VISITED[name]}}
             properties[schema.PARAMETERS] = json.dumps(found)
         self.collection.set_properties(properties, slow=True)
-
-
-def _rows(
-    documents: Iterator[SplitDocument],
-    embeddings: Iterator[Embeddings],
-    words: WordVectors | None,
-    facets: Sequence[str | None],
-) -> Iterator[Row]:
-    """The rows of all documents, in their order, with the embeddings (dim,) of all passages."""
-    for document in documents:
-        of_document = np.stack([*islice(embeddings, len(document.passages))])
-        yield from rows_of(document, document.passages, of_document, words, facets)

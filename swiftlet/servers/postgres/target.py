@@ -2,10 +2,8 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
-from itertools import islice
 from math import inf
 
-import numpy as np
 from psycopg.errors import FeatureNotSupported
 from psycopg.sql import SQL, Identifier
 from typing_extensions import override
@@ -217,16 +215,11 @@ class PostgresTarget(Target):
 
 def _batches(source: Source, done: int, last: int) -> Iterator[list[Numbered]]:
     """The documents after the first `done` passages, numbered from `last` + 1 on."""
-    embeddings, batch, size = islice(source.embeddings(), done, None), [], 0
-    for document in source.documents():
-        count = len(document.passages)
-        if done > 0:
-            done -= count
-            continue
-        last += 1
-        of_document = np.stack([*islice(embeddings, count)])
-        batch.append(Numbered(last, document, document.passages, of_document))
-        size += count
+    batch: list[Numbered] = []
+    size = 0
+    for number, (document, embeddings) in enumerate(source.encoded(done), last + 1):
+        batch.append(Numbered(number, document, document.passages, embeddings))
+        size += len(document.passages)
         if size >= _BATCH_PASSAGES:
             yield batch
             batch, size = [], 0
