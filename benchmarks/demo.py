@@ -15,7 +15,7 @@ from loadtests.results import RESULTS, Figures, write
 from swiftlet.corpora.collections import read_queries
 from swiftlet.corpora.trec import read_qrels
 from swiftlet.evaluation.machine import describe_machine
-from swiftlet.search.modes import MODES
+from swiftlet.search.request import MODES
 
 QUESTIONS = Path(__file__).parent / "demo_questions"
 METRICS = ("nDCG@10", "hit_rate@1")

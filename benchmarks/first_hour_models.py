@@ -23,7 +23,7 @@ from export.encoder_directory import export_encoder
 from export.router import export_router, is_router
 from loadtests.command_line import script_options
 from loadtests.results import RESULTS, Figures, bound, write_section
-from swiftlet.demo.standard_library import read_standard_library
+from swiftlet.demo import read_standard_library
 from swiftlet.encoders import torch_weights
 from swiftlet.encoders.encoder import OnnxEncoder, Precision, Role
 from swiftlet.evaluation.machine import describe_machine

@@ -23,7 +23,7 @@ from experiments.runs import kept
 from export.quality import Collection
 from loadtests.command_line import script_options
 from loadtests.results import RESULTS, Figures, write
-from swiftlet.demo.standard_library import read_standard_library
+from swiftlet.demo import read_standard_library
 from swiftlet.encoders import DEFAULT_ENCODER, DEFAULT_QUERY_ENCODER, LOOKUP_QUERY_ENCODER
 from swiftlet.evaluation.experiment import run_queries
 from swiftlet.evaluation.machine import describe_machine
@@ -31,7 +31,7 @@ from swiftlet.evaluation.metrics import evaluate_per_query
 from swiftlet.evaluation.retrievers import SearcherRetriever
 from swiftlet.evaluation.significance import paired_t_test
 from swiftlet.manifest import read_manifest
-from swiftlet.search.modes import DEFAULT_WEIGHT
+from swiftlet.search.request import DEFAULT_WEIGHT
 from swiftlet.types import Document, Query
 
 WORK = Path(__file__).parents[1] / "runs" / "hybrid"

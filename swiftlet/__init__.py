@@ -1,4 +1,4 @@
-"""Swiftlet: dense retrieval that is fast on CPUs.
+"""Swiftlet: Search by meaning and by words on ordinary CPUs.
 
     import swiftlet
 
@@ -13,6 +13,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from swiftlet.client import Client
     from swiftlet.corpora.lines import SkippedLines
     from swiftlet.encoders.encoder import OnnxEncoder
     from swiftlet.errors import (
@@ -55,6 +56,7 @@ if TYPE_CHECKING:
 __all__ = [
     "ArtefactError",
     "Changed",
+    "Client",
     "CollectionError",
     "CorruptArtefactError",
     "Document",
@@ -94,6 +96,7 @@ __all__ = [
 ]
 
 _MODULES = {
+    "swiftlet.client": ("Client",),
     "swiftlet.progress": ("ProgressLine",),
     "swiftlet.index.building.shards": ("Shards",),
     "swiftlet.index.updates.directory_writer": ("IndexWriter",),

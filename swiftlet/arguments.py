@@ -2,7 +2,7 @@
 
 import operator
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from math import inf, nan
 from numbers import Real
@@ -16,7 +16,6 @@ from swiftlet.address import (
     parse_address,
 )
 from swiftlet.errors import InvalidArgumentError, shown
-from swiftlet.search.modes import HIGHLIGHTINGS, Fusion, Highlighting, Mode
 
 T = TypeVar("T", bound=str)
 
@@ -93,65 +92,3 @@ def path_of(name: str, value: object) -> Path:
             "index of it by swiftlet pull ADDRESS --out INDEX"
         )
     return Path(value)
-
-
-def check_fusion(fusion: Fusion, weight: object, offset: int) -> None:
-    """Refuse a weight or an offset together with a fusion that takes none.
-
-    :raises InvalidArgumentError: When there is one.
-    """
-    if fusion != "weighted" and (weight is not None or offset):
-        # The ranks, and so the order, depend on how many documents are asked for.
-        name = "offset" if weight is None else "weight"
-        raise InvalidArgumentError(
-            f"fusion is {shown(fusion)}, which takes no {name}: give one of the two"
-        )
-
-
-def checked_highlight(
-    highlight: object, include_text: bool, modes: Sequence[Mode]
-) -> Highlighting | None:
-    """The value of the argument `highlight`, for an index that can be searched in `modes`.
-
-    :raises InvalidArgumentError: When there is no such value, or nothing that it could mark.
-    """
-    if highlight is None:
-        return None
-    found = one_of("highlight", highlight, HIGHLIGHTINGS)
-    if not include_text:
-        raise InvalidArgumentError(
-            f"highlight is {found!r}, but passages without their text have nothing to mark"
-        )
-    if found == "words" and "lexical" not in modes:
-        raise InvalidArgumentError(
-            f"highlight is {found!r}, but the index has no words: build it again with a language, "
-            "push it to a server that searches words, or ask for 'sentence'"
-        )
-    return found
-
-
-def check_options(options: object, stage_names: Sequence[str]) -> None:
-    """Refuse options that are not values for stages by their names.
-
-    :raises InvalidArgumentError: When they are not.
-    """
-    if not isinstance(options, Mapping):
-        raise InvalidArgumentError(
-            f"options is {shown(options)}, but a mapping of stage names to values is expected"
-        )
-    if unknown := [name for name in options if name not in stage_names]:
-        raise InvalidArgumentError(
-            f"options name {shown(unknown[0])}, but the stages are {', '.join(stage_names)}"
-        )
-
-
-def check_rerank(rerank: object, reranker: object) -> None:
-    """Refuse a re-ranker that would not be used.
-
-    :raises InvalidArgumentError: When there is a re-ranker, but not how many documents it orders.
-    """
-    if reranker is not None and rerank is None:
-        raise InvalidArgumentError(
-            "there is a re-ranker, but not how many of the best documents it orders: pass --rerank "
-            "20, too (in Python rerank=20)"
-        )

@@ -12,7 +12,7 @@ from swiftlet.evaluation.experiment import match_judgements, run_queries
 from swiftlet.evaluation.metrics import evaluate
 from swiftlet.evaluation.retrievers import SearcherRetriever
 from swiftlet.index.building.build import BuildSettings, build_index
-from swiftlet.search.modes import MODES
+from swiftlet.search.request import MODES
 from swiftlet.search.searcher import Searcher
 from swiftlet.types import Qrels, Query
 

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 from swiftlet import encoders
-from swiftlet.demo.standard_library import FACETS, read_standard_library
+from swiftlet.demo import FACETS, read_standard_library
 from swiftlet.errors import RetrievalError
 from swiftlet.index.building.build import BuildSettings, build_index
 from swiftlet.index.query_encoder import query_encoder_of

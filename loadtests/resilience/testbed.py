@@ -19,7 +19,7 @@ from loadtests.figures import Figures
 from loadtests.http_client import Request, search
 from loadtests.loads import Load, closed_loop, open_loop, poisson_arrivals
 from loadtests.processes import Service, get, running, swiftlet_command
-from swiftlet.search.modes import Mode
+from swiftlet.search.request import Mode
 
 _WARM_UP_SECONDS = 2.0
 _CAPACITY_SECONDS = 4.0

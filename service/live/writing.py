@@ -31,7 +31,7 @@ from swiftlet.index.columns.filters import Filter
 from swiftlet.index.updates.merge import merge_changes
 from swiftlet.index.updates.opening import open_writer
 from swiftlet.index.updates.preparation import Preparation
-from swiftlet.index.updates.writer import Changed, Writer, ids_to_delete
+from swiftlet.index.updates.writer import Changed, Writer
 from swiftlet.manifest import Manifest
 from swiftlet.types import Document
 
@@ -129,7 +129,7 @@ class Writing:
     ) -> Changed:
         """Delete the documents with these ids, and all that pass a filter; errors as `put`.
 
-        :raises FilterError: As `ids_to_delete`.
+        :raises FilterError: As `Searcher.ids_to_delete`.
         :raises UnknownDocumentError: When there is no document of an id, unless `missing_ok`.
         """
 
@@ -137,7 +137,7 @@ class Writing:
             ids = [*document_ids]
             if filter_ is not None and (loaded := self._state.loaded) is not None:
                 loaded.searcher.refresh()
-                ids += ids_to_delete(loaded.searcher, filter_)
+                ids += loaded.searcher.ids_to_delete(filter_)
             changed = writer.delete(ids)
             if changed.unknown and not missing_ok:
                 raise UnknownDocumentError(changed.unknown[0])

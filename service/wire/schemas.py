@@ -16,7 +16,6 @@ from pydantic_core import from_json
 
 from service.wire.limits import Limits
 from swiftlet.index.columns.filters import Filter, parse_filter
-from swiftlet.search.modes import FUSIONS, HIGHLIGHTINGS, MODES, Fusion, Highlighting, Mode
 from swiftlet.text import check_query
 
 SEARCHABLE = (
@@ -32,11 +31,6 @@ class RequestModel(BaseModel):
     """A request. Types are strict: "10" is not 10."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
-
-
-def _expected(*names: str) -> str:
-    *first, last = (f'"{name}"' for name in names)
-    return f"{', '.join(first)} or {last}"
 
 
 def _parsed_filter(value: object) -> Filter | None:
@@ -85,41 +79,6 @@ JSON_TEXT = WithJsonSchema({"type": "string", "contentMediaType": "application/j
 
 _TEXTS = frozenset({"q", "group_by", "cursor"})
 """The parameters of a query string that are texts, so "10" is not 10."""
-
-
-class SearchOptions(RequestModel):
-    """The fields that every request to search has; a route bounds those without a default."""
-
-    top_k: int
-    offset: int
-    min_score: float | None = Field(None, allow_inf_nan=False, description="a number")
-    include_text: bool = Field(True, description="true or false")
-    timeout_ms: int
-    mode: Mode | None = Field(None, description=_expected(*MODES))
-    weight: float | None = Field(None, ge=0, le=1, description="a number from 0 to 1")
-    filter: FilterObject = None
-    fusion: Fusion = Field("weighted", description=_expected(*FUSIONS))
-    highlight: Highlighting | None = Field(None, description=_expected(*HIGHLIGHTINGS))
-
-
-class Rerank(RequestModel):
-    """How many of the best documents a re-ranker orders; a route bounds it."""
-
-    top_n: int
-
-
-class QueryOptions(SearchOptions):
-    """The fields of a request with one query."""
-
-    rerank: Rerank | None
-
-    group_by: str | None = Field(
-        None, min_length=1, max_length=256, description="the name of a field of the metadata"
-    )
-    group_size: int
-    cursor: str | None = Field(
-        None, max_length=100, description="the `next` of an answer to the same search"
-    )
 
 
 class LinkModel(RequestModel):

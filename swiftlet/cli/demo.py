@@ -2,7 +2,6 @@
 
 import json
 import os
-import platform
 import secrets
 from importlib.metadata import version
 from pathlib import Path
@@ -39,13 +38,12 @@ def demo(
     """Index the Python standard library's documentation and serve it."""
     from service.server import listen, serve
     from service.settings import load_settings
-    from swiftlet.demo.standard_library import FACETS, read_standard_library
-    from swiftlet.embedding_space import check_embedding_spaces
+    from swiftlet.demo import FACETS, NAME, read_standard_library
     from swiftlet.encoders.encoder import OnnxEncoder
     from swiftlet.library.indexes import build
-    from swiftlet.manifest import read_manifest
+    from swiftlet.manifest import check_embedding_spaces, read_manifest
 
-    index = (directory or encoders.user_cache() / "demo") / f"python-{platform.python_version()}"
+    index = (directory or encoders.user_cache() / "demo") / NAME
     # Those who set keys have one to write with.
     write_key = None if os.environ.get("SWIFTLET_WRITE_KEYS") else secrets.token_urlsafe()
     settings = load_settings(
@@ -77,10 +75,10 @@ def demo(
 
 def _is_current(index: Path) -> bool:
     """Whether `index` is made by this version and the encoder that ships, as it is made now."""
-    from swiftlet.demo.standard_library import FACETS
+    from swiftlet.demo import FACETS
     from swiftlet.errors import ArtefactError
     from swiftlet.index.lexical.analysis import DEFAULT_LANGUAGE
-    from swiftlet.index.vectors import find_engine
+    from swiftlet.index.vectors.faiss_index import FaissIndex
     from swiftlet.manifest import read_manifest
 
     try:
@@ -88,7 +86,7 @@ def _is_current(index: Path) -> bool:
     except ArtefactError:
         return False
     encoder = read_manifest(encoders.DEFAULT_ENCODER, "encoder").fingerprint
-    factory = find_engine().default_factory(manifest.details.get("num_passages", 0), manifest.dim)
+    factory = FaissIndex.default_factory(manifest.details.get("num_passages", 0), manifest.dim)
     wanted = {
         "encoder_fingerprint": encoder, "factory": factory, "language": DEFAULT_LANGUAGE,
         "facets": list(FACETS),

@@ -1,24 +1,22 @@
 """`swiftlet evaluate`: metrics of an index or a service."""
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
 from swiftlet.cli.options import (
     AllowUnknown,
-    FusionOption,
-    ModeOption,
     PrecisionOption,
     QueryEncoderOption,
     RerankerOption,
-    RerankOption,
-    WeightOption,
     value_of,
 )
+from swiftlet.cli.search_options import MEASURED, given, takes
 from swiftlet.cli.terminal import ProgressBars, output
 
 
+@takes(MEASURED)
 def evaluate(
     target: Annotated[
         str, typer.Argument(help="Index directory, or the URL of a running service.")
@@ -29,10 +27,6 @@ def evaluate(
     qrels: Annotated[Path, typer.Option(help="BEIR or TREC qrels, or irds:NAME.")],
     encoder: QueryEncoderOption = None,
     precision: PrecisionOption = None,
-    mode: ModeOption = None,
-    weight: WeightOption = None,
-    fusion: FusionOption = "weighted",
-    rerank: RerankOption = None,
     reranker: RerankerOption = None,
     metric: Annotated[
         list[str] | None,
@@ -65,6 +59,7 @@ def evaluate(
         ),
     ] = None,
     allow_unknown: AllowUnknown = False,
+    **fields: Any,
 ) -> None:
     """Measure an index or a service by queries and qrels."""
     from swiftlet.evaluation.metrics import DEFAULT_METRICS
@@ -81,10 +76,6 @@ def evaluate(
             qrels,
             encoder=encoder,
             precision=value_of(precision),
-            mode=mode,
-            weight=weight,
-            fusion=fusion,
-            rerank=rerank,
             reranker=reranker,
             metrics=metric or DEFAULT_METRICS,
             top_k=top_k,
@@ -94,5 +85,6 @@ def evaluate(
             length_bins=length_bin or (),
             allow_unknown=allow_unknown,
             progress=progress,
+            **given(fields),
         )
     output.print(report.table())

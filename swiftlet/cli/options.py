@@ -10,7 +10,6 @@ import typer
 from swiftlet import encoders
 from swiftlet.address import ADDRESSES
 from swiftlet.errors import FilterError, shown
-from swiftlet.search.modes import Fusion, Mode
 from training.model.poolings import POOLINGS
 
 if TYPE_CHECKING:
@@ -74,35 +73,8 @@ PoolingOption = Annotated[
     str | None,
     typer.Option(help=f"The pooling, if the checkpoint does not define it: {', '.join(POOLINGS)}."),
 ]
-ModeOption = Annotated[
-    Mode | None,
-    typer.Option(
-        help="hybrid, dense (by meaning) or lexical (by words).",
-        show_default="hybrid, where the index has both",
-    ),
-]
-WeightOption = Annotated[
-    float | None,
-    typer.Option(
-        help="The weight of the dense score in a hybrid search.", show_default="the index's"
-    ),
-]
-FusionOption = Annotated[Fusion, typer.Option(help="weighted, or rrf (reciprocal rank fusion).")]
-RerankOption = Annotated[
-    int | None,
-    typer.Option(min=1, help="Best documents that the re-ranker orders.", show_default="none"),
-]
 RerankerOption = Annotated[
     Path | None, typer.Option(help="Directory of a re-ranker.", show_default="none")
-]
-FILTER_HELP = 'Conditions on the metadata, in JSON: {"year": {"gte": 2020}}.'
-FilterOption = Annotated[
-    str | None,
-    typer.Option(
-        "--filter",
-        help=FILTER_HELP,
-        show_default="all documents",
-    ),
 ]
 PassageTokens = Annotated[int, typer.Option(help="Longest passage, in tokens, title included.")]
 OverlapTokens = Annotated[int, typer.Option(help="Tokens that neighbouring passages share.")]

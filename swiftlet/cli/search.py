@@ -1,7 +1,7 @@
 """`swiftlet search`: the hits for one query."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.markup import escape
@@ -9,18 +9,13 @@ from rich.padding import Padding
 from rich.text import Text
 
 from swiftlet.cli.options import (
-    FilterOption,
-    FusionOption,
     IndexPlace,
-    ModeOption,
     PrecisionOption,
     QueryEncoderOption,
     RerankerOption,
-    RerankOption,
-    WeightOption,
-    filter_of,
     value_of,
 )
+from swiftlet.cli.search_options import PRINTED, given, takes
 from swiftlet.cli.terminal import output, print_note
 
 if TYPE_CHECKING:
@@ -29,47 +24,29 @@ if TYPE_CHECKING:
 _SHOWN_CHARACTERS = 300
 
 
+@takes(PRINTED)
 def search(
     index: IndexPlace,
     query: Annotated[str, typer.Argument(help="The text of the query.")],
     top_k: Annotated[int, typer.Option("--top-k", "-k", min=1, help="Documents to return.")] = 10,
-    mode: ModeOption = None,
-    weight: WeightOption = None,
-    fusion: FusionOption = "weighted",
-    filter_: FilterOption = None,
-    offset: Annotated[int, typer.Option(min=0, help="Best documents to leave out.")] = 0,
-    min_score: Annotated[
-        float | None, typer.Option(help="Leave out documents with a lower score.")
-    ] = None,
-    rerank: RerankOption = None,
     reranker: RerankerOption = None,
     encoder: QueryEncoderOption = None,
     precision: PrecisionOption = None,
+    **fields: Any,
 ) -> None:
     """Search an index from the terminal."""
-    from swiftlet.arguments import check_rerank
     from swiftlet.library.indexes import open_searcher
-    from swiftlet.text import check_query
+    from swiftlet.search.request import SearchRequest, check_rerank
 
-    check_rerank(rerank, reranker)
-    query, chosen = check_query(query), filter_of(filter_)
+    request = SearchRequest(query, top_k=top_k, **given(fields))
+    check_rerank(request.rerank, reranker)
     with open_searcher(
         index, encoder=encoder, precision=value_of(precision), reranker=reranker
     ) as searcher:
-        result = searcher.search(
-            query,
-            top_k,
-            mode=mode,
-            weight=weight,
-            fusion=fusion,
-            filter=chosen,
-            offset=offset,
-            min_score=min_score,
-            rerank=rerank,
-        )
-        if rerank is not None and searcher.reranker and searcher.reranker.weight == 0:
+        result = searcher.search(request)
+        if request.rerank is not None and searcher.reranker and searcher.reranker.weight == 0:
             print_note("the re-ranker has the weight 0, so it does not change the order")
-    _print_hits(result.hits, offset + 1)
+    _print_hits(result.hits, request.offset + 1)
     stages = zip(searcher.stage_names, result.stage_seconds, strict=True)
     output.print(
         f"{1000 * sum(result.stage_seconds):.2f} ms: "

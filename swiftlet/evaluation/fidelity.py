@@ -109,7 +109,7 @@ def _counts(texts: Sequence[Sequence[str]], numbers: dict[str, int], *, grows: b
 
 @dataclass(frozen=True, slots=True)
 class LengthGroup:
-    """Texts of up to `most_words` words, and above those of the group before (figure 3).
+    """Texts of up to `most_words` words, and longer than the group before (figure 3).
 
     `margins` are the medians over the queries of the 10th, 100th and 1,000th smallest normalised
     margin; `dimensions` suffice for the recall, None if no number that was tried does.
@@ -170,9 +170,9 @@ def measure(
     seed: int = 0,
     advance: Callable[[int], object] = lambda _: None,
 ) -> Fidelity:
-    """Project texts and queries, and compare the rankings with those of the bags of words.
+    """Project texts and queries, and compare the rankings with the rankings of the bags of words.
 
-    :param num_groups: Texts are divided by their length into so many groups of equal size.
+    :param num_groups: Texts are divided by their length into this number of equal groups.
     :param advance: Called with the number of dimensions that are done since the last call.
     :raises InvalidArgumentError: When an argument is out of range, or there are too few texts.
     """
@@ -268,7 +268,7 @@ class _Selection:
         return cls(texts, best, margins, margins > 1e-9)
 
     def wrong(self, projected: Floats) -> NDArray[np.bool]:
-        """Whether the projected score of each text is at least that of the best, (m, n)."""
+        """Whether each text has at least the projected score of the best text, (m, n)."""
         scores = projected[:, self.texts]
         wrong: NDArray[np.bool] = scores >= np.take_along_axis(
             scores, self.best[:, np.newaxis], axis=1

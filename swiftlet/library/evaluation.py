@@ -7,7 +7,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from swiftlet.arguments import check_rerank, path_of, whole_number
+from swiftlet.arguments import path_of, whole_number
+from swiftlet.client import Client
 from swiftlet.corpora.rows import Judgements, Queries, qrels_of, queries_of
 from swiftlet.corpora.trec import read_run, write_run
 from swiftlet.encoders.encoder import Precision
@@ -16,14 +17,14 @@ from swiftlet.evaluation.experiment import Judgements as JudgedQueries
 from swiftlet.evaluation.experiment import match_judgements, run_queries
 from swiftlet.evaluation.metrics import DEFAULT_METRICS, Lengths, Metric, largest_cutoff, load_ranx
 from swiftlet.evaluation.report import Report, make_report
-from swiftlet.evaluation.retrievers import Retriever, SearcherRetriever, ServiceRetriever
+from swiftlet.evaluation.retrievers import SearcherRetriever
 from swiftlet.evaluation.significance import TESTS, TestName
 from swiftlet.evaluation.weight import TunedWeight, tune_weight, weights_to_try
 from swiftlet.library.indexes import StrPath, open_searcher
 from swiftlet.manifest import change_details, read_manifest
 from swiftlet.progress import Progress, Silence
 from swiftlet.publication import writer_lock
-from swiftlet.search.modes import DEFAULT_WEIGHT, Fusion, Mode
+from swiftlet.search.request import DEFAULT_WEIGHT, SearchRequest, check_rerank
 from swiftlet.search.searcher import Searcher
 from swiftlet.types import Qrels, Query, Run
 
@@ -37,10 +38,6 @@ def evaluate(
     *,
     encoder: StrPath | None = None,
     precision: Precision | None = None,
-    mode: Mode | None = None,
-    weight: float | None = None,
-    fusion: Fusion = "weighted",
-    rerank: int | None = None,
     reranker: StrPath | None = None,
     metrics: Sequence[str] = DEFAULT_METRICS,
     top_k: int | None = None,
@@ -50,6 +47,7 @@ def evaluate(
     length_bins: Sequence[int] = (),
     allow_unknown: bool = False,
     progress: Progress | None = None,
+    **fields: Any,
 ) -> Report:
     """Measure an index or a running service by judged queries.
 
@@ -59,7 +57,6 @@ def evaluate(
     :param encoder: The query encoder for an index directory; None takes its own, or else the
         one that ships.
     :param precision: The encoder's model; None takes the encoder's default.
-    :param mode: As in `Searcher.search`, like `weight`, `fusion` and `rerank`.
     :param reranker: The directory of a re-ranker, for an index directory.
     :param metrics: Such as nDCG@10, MRR@10, recall@100, Holes@10 or recall@400 tokens.
     :param top_k: Documents for each query; None takes as many as the metrics need, at least 100.
@@ -70,6 +67,7 @@ def evaluate(
         tokens of each bin, ascending, such as [100, 200, 400]. This needs an index.
     :param allow_unknown: Accept qrels that name unknown queries or documents.
     :param progress: Shows the progress, such as `ProgressLine()`; None shows nothing.
+    :param fields: Further fields of each search, as `SearchRequest` has them: `mode`, `rerank`, ….
     :raises RetrievalError: When an argument, the queries, the qrels or the target is bad.
     :raises MissingExtraError: When the extra `evaluation` is not installed.
     """
@@ -106,13 +104,12 @@ def evaluate(
         raise InvalidArgumentError(
             f"{deepest} needs {deepest.cutoff} documents a query, but top_k is {top_k}"
         )
-    check_rerank(rerank, reranker)
+    asked = SearchRequest("any", top_k=top_k, include_text=False, **fields)
+    check_rerank(asked.rerank, reranker)
     if run_out is not None:
         _check_run_file(path_of("run_out", run_out))
     baseline = None if against is None else read_run(path_of("against", against))
     every_query, judged = queries_of(queries), qrels_of(qrels)
-    given = {"mode": mode, "weight": weight, "fusion": fusion, "rerank": rerank}
-    fields = {name: value for name, value in given.items() if value is not None}
     with _retriever(target, encoder, precision, fields, reranker) as retriever:
         judgements = _match(
             every_query, judged, retriever, qrels, progress, allow_unknown=allow_unknown
@@ -126,9 +123,7 @@ def evaluate(
         )
         if run_out is not None:
             write_run(Path(run_out), run, "swiftlet")
-        num_tokens = (
-            cache(retriever.num_tokens) if isinstance(retriever, SearcherRetriever) else None
-        )
+        num_tokens = None if _is_url(target) else cache(retriever.num_tokens)
         if num_tokens is not None:
             for metric in in_tokens:
                 _check_depth(run, metric, top_k, num_tokens)
@@ -227,7 +222,7 @@ def _locked(index: StrPath) -> Iterator[Path]:
 def _match(
     queries: Iterable[Query],
     judged: Qrels,
-    retriever: Retriever,
+    retriever: SearcherRetriever,
     qrels: Judgements,
     progress: Progress,
     *,
@@ -261,7 +256,7 @@ def _retriever(
     precision: Precision | None,
     fields: Mapping[str, Any],
     reranker: StrPath | None,
-) -> Iterator[Retriever]:
+) -> Iterator[SearcherRetriever]:
     is_index = not isinstance(target, Searcher) and not _is_url(target)
     if not is_index and any(each is not None for each in (encoder, precision, reranker)):
         raise InvalidArgumentError(
@@ -271,10 +266,9 @@ def _retriever(
     if isinstance(target, Searcher):
         yield SearcherRetriever(target, **fields)
     elif _is_url(target):
-        if "rerank" in fields:
-            fields = {**fields, "rerank": {"top_n": fields["rerank"]}}
-        with ServiceRetriever.connect(str(target), **fields) as retriever:
-            yield retriever
+        with Client(str(target)) as client:
+            client.info()  # a place that is no service is named before any search
+            yield SearcherRetriever(client, **fields)
     else:
         with open_searcher(
             target, encoder=encoder, precision=precision, reranker=reranker

@@ -52,7 +52,7 @@ def fidelity(
         section 5).
     :param model: The score of bags of words: "bm25", or "boolean", the number of common words.
     :param projection: "rademacher" or "gaussian".
-    :param language: As in `build`; None takes that of the index, else English.
+    :param language: As in `build`; None takes the language of the index, else English.
     :param error: The share of errors that is accepted.
     :param rank: The best text of a query counts as found among the first `rank`.
     :param num_texts: The most texts, and with `num_queries` the most queries; chance chooses.
@@ -93,7 +93,7 @@ def fidelity(
 def _texts(
     target: Corpus, most: int, random: np.random.Generator
 ) -> tuple[list[str], str | None, Tokenizer | None]:
-    """At most so many texts; their language and the tokenizer of word pieces, if known."""
+    """At most `most` texts; their language and the tokenizer of word pieces, if known."""
     if isinstance(target, str | Path) and (Path(target) / FILE_NAME).is_file():
         directory = path_of("target", target)
         manifest = read_manifest(directory, "index")
@@ -121,7 +121,7 @@ def _spans(texts: Sequence[str], count: int, random: np.random.Generator) -> lis
 
 
 def _chosen(count: int, most: int, random: np.random.Generator) -> list[int]:
-    """At most so many of the numbers below `count`, ascending."""
+    """At most `most` of the numbers below `count`, ascending."""
     if count <= most:
         return list(range(count))
     chosen: list[int] = np.sort(random.choice(count, most, replace=False)).tolist()

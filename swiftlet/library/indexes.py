@@ -21,7 +21,6 @@ from swiftlet.index.query_encoder import query_encoder_of
 from swiftlet.index.snapshot import snapshot as write_snapshot
 from swiftlet.index.updates.opening import open_writer
 from swiftlet.index.updates.writer import Writer
-from swiftlet.index.vectors import DEFAULT_ENGINE
 from swiftlet.index.vectors_export import export_vectors as write_vectors
 from swiftlet.manifest import Manifest
 from swiftlet.progress import Progress
@@ -41,7 +40,6 @@ def build(
     passage_tokens: int = 128,
     overlap_tokens: int = 16,
     truncate: bool = False,
-    engine: str = DEFAULT_ENGINE,
     factory: str | None = None,
     language: str | None = DEFAULT_LANGUAGE,
     facets: Sequence[str] = (),
@@ -64,8 +62,7 @@ def build(
     :param passage_tokens: The longest passage, in tokens, with the title.
     :param overlap_tokens: The tokens that consecutive passages share.
     :param truncate: Make one passage of each document: the beginning that the encoder reads.
-    :param engine: The index engine, one of `swiftlet.index.vectors.ENGINES`.
-    :param factory: The type of index, for FAISS a factory string; None chooses by size.
+    :param factory: The type of index, a FAISS factory string; None chooses by size.
     :param language: The language of the words for lexical and hybrid search, one of
         `swiftlet.index.lexical.analysis.LANGUAGES`; None makes an index for dense search alone.
     :param facets: Fields of the metadata: `Searcher.facets` counts their values, and the search
@@ -85,7 +82,6 @@ def build(
         passage_tokens=whole_number("passage_tokens", passage_tokens, least=1),
         overlap_tokens=whole_number("overlap_tokens", overlap_tokens, least=0),
         truncate=truncate,
-        engine=engine,
         factory=factory,
         language=language,
         facets=_fields(facets),
@@ -162,7 +158,7 @@ def open_searcher(
 
     :param index: A directory, or the address of an index on a server, SCHEME://HOST:PORT/….
     :param encoder: The directory of a query encoder of the index's embedding space; None takes the
-        index's own, or the one that ships for it, or that of the document encoder's pair.
+        index's own encoder, or the encoder that ships for it, or the document encoder's pair.
     :param precision: The encoder's model; None takes the encoder's default.
     :param reranker: The directory of a re-ranker, for searches with `rerank`.
     :param readers: How many threads will search at once.

@@ -1,7 +1,6 @@
 """An index at one moment, and the searches of it, stage by stage."""
 
 from collections.abc import Sequence
-from math import inf
 from time import perf_counter
 
 from swiftlet.index.parts import SearchParts
@@ -19,31 +18,12 @@ class Generation:
         self.name = name
         self.parts = parts
         self._stages = tuple(stage(parts) for stage in stages)
-        self._stage_names = ", ".join(stage.name for stage in stages)
         repeating = [number for number, stage in enumerate(stages) if stage.repeats]
         self._repeat_start, self._repeat_end = repeating[0], repeating[-1] + 1
 
     def search(self, search: SearchState) -> SearchResult:
-        """Run the stages, and check the hits that they found.
-
-        :raises RuntimeError: When a stage after the filters has left out hits that are wanted, or
-            ordered them otherwise than by their scores.
-        """
+        """Run the stages."""
         seconds = self._run(search)
-        num_hits = max(0, search.num_wanted - search.offset)
-        if len(search.hits) != num_hits:
-            raise RuntimeError(
-                f"one of the stages {self._stage_names} has changed the number of hits "
-                f"from {num_hits} to {len(search.hits)}: a stage that leaves documents "
-                "out repeats, and comes before `aggregate`"
-            )
-        # Documents that a re-ranker has scored come first, in an order by both scores.
-        scores = [inf if hit.rerank_score is not None else hit.score for hit in search.hits]
-        if scores != sorted(scores, reverse=True):
-            raise RuntimeError(
-                f"one of the stages {self._stage_names} has put the hits into another "
-                "order than their scores: a stage that ranks sets the scores, too"
-            )
         num_reranked = len(search.rerank_scores)
         return SearchResult(search.hits, seconds, search.cached, self.name, num_reranked)
 

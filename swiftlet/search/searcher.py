@@ -10,46 +10,37 @@ from threading import Lock
 from typing import Any, Self
 
 from swiftlet.address import Address
-from swiftlet.arguments import (
-    check_fusion,
-    check_options,
-    checked_highlight,
-    number,
-    one_of,
-    whole_number,
-)
+from swiftlet.arguments import number, one_of
 from swiftlet.deadline import due_at
-from swiftlet.embedding_space import check_embedding_spaces
 from swiftlet.encoders.encoder import OnnxEncoder, Precision
 from swiftlet.encoders.reranker import Reranker
 from swiftlet.errors import (
     ChangedMeanwhileError,
+    FilterError,
     InvalidArgumentError,
     RetrievalError,
-    shown,
 )
 from swiftlet.index.columns.columns import Value
 from swiftlet.index.columns.filters import Every, Filter, parse_filter
-from swiftlet.index.columns.grouping import (
+from swiftlet.index.directory import IndexDirectory
+from swiftlet.index.parts import IndexSource, SearchParts
+from swiftlet.index.server import server_at
+from swiftlet.manifest import Manifest, check_embedding_spaces, read_manifest
+from swiftlet.search.generation import Generation
+from swiftlet.search.groups import (
     GroupedResult,
     OneEmbedding,
     find_groups,
 )
-from swiftlet.index.directory import IndexDirectory
-from swiftlet.index.parts import IndexSource, SearchParts
-from swiftlet.index.server import server_at
-from swiftlet.manifest import Manifest, read_manifest
-from swiftlet.search.generation import Generation
-from swiftlet.search.modes import DEFAULT_WEIGHT, FUSIONS, MODES, Fusion, Highlighting, Mode
+from swiftlet.search.request import DEFAULT_WEIGHT, MODES, Mode, SearchRequest
 from swiftlet.search.stages import STAGES
 from swiftlet.search.stages.state import (
     EmbeddingCache,
     Reranking,
     SearchState,
+    candidates_of,
     depth_of,
-    num_candidates_for,
 )
-from swiftlet.text import check_query
 from swiftlet.types import Document, SearchResult
 
 _ATTEMPTS = 3
@@ -125,7 +116,7 @@ class Searcher:
         Searches that run keep what they began with. If nothing is new, this takes microseconds.
 
         :raises ArtefactError: When the index is damaged, or its embedding space is another one now.
-            Searches of a directory go on as before; of others, `problem` says why they should not.
+            Searches of a directory go on; on a server, `problem` says why they should not.
         :raises IndexServerError: When the server that holds the index does not answer.
         :raises RetrievalError: When the searcher is closed.
         """
@@ -204,21 +195,12 @@ class Searcher:
 
     def search(
         self,
-        query: str,
+        query: str | SearchRequest,
         top_k: int = 10,
         *,
-        mode: Mode | None = None,
-        weight: float | None = None,
-        fusion: Fusion = "weighted",
-        filter: Mapping[str, Any] | Filter | None = None,  # noqa: A002 - the name that HTTP has
-        offset: int = 0,
-        min_score: float | None = None,
-        include_text: bool = True,
-        highlight: Highlighting | None = None,
-        rerank: int | None = None,
         deadline: float = inf,
         cache: EmbeddingCache | None = None,
-        options: Mapping[str, Any] | None = None,
+        **options: Any,
     ) -> SearchResult:
         """The min(top_k, number of documents) best documents for `query`; ties go by document_id.
 
@@ -226,61 +208,80 @@ class Searcher:
         that share a word with the query. A result can be continued: the next `top_k` documents
         follow with `offset` = `top_k`.
 
-        :param query: Any text; one that `check_query` returned is not checked again.
-        :param mode: "hybrid", "dense" or "lexical"; None takes the first of `modes`.
-        :param weight: The weight of the dense score in a hybrid search, from 0 to 1; None takes
-            that of the index.
-        :param fusion: "weighted", or "rrf" for reciprocal rank fusion, which takes no weight and no
-            offset.
-        :param filter: Conditions on the documents' metadata; docs/search.md has their language.
-            One that `parse_filter` returned is not parsed again.
-        :param offset: How many of the best documents to leave out.
-        :param min_score: Leave out documents with a lower score.
-        :param highlight: Mark the "words" of the query in each passage, or the "sentence" that is
-            nearest in meaning; it takes about as long as encoding every sentence as a query.
-        :param rerank: Order this many of the best documents by the re-ranker.
+        :param query: A text, or a whole request.
+        :param options: Further fields of `SearchRequest`: docs/search.md describes each.
         :param deadline: The time of `perf_counter` at which the answer is due: the re-ranker ends
             before, and documents that it has not scored follow in the order that they had. A server
             that holds the index has no more time.
         :param cache: Embeddings that this searcher's encoder made before.
-        :param options: Values for stages that take some, by the name of the stage.
         :raises QueryError: When the query is blank or not valid text.
         :raises FilterError: When the filter is malformed, or names a field that no document has.
-        :raises InvalidArgumentError: When an argument is out of its range, the index cannot be
-            searched in this `mode`, or `options` name no stage.
+        :raises InvalidArgumentError: When an option is out of its range, or the index cannot be
+            searched in this `mode`.
         :raises RetrievalError: When the searcher is closed.
-        :raises RuntimeError: When a stage after the filters has left out hits that are wanted, or
-            ordered them otherwise than by their scores.
         :raises IndexServerError: When the server that holds the index does not answer in time.
         """
-        query = check_query(query)
-        top_k = whole_number("top_k", top_k, least=1)
-        mode = self.modes[0] if mode is None else self.check_mode(mode)
-        fusion = one_of("fusion", fusion, FUSIONS)
-        offset = whole_number("offset", offset, least=0)
-        check_fusion(fusion, weight, offset)
-        depth = depth_of(offset, top_k)
-        deadline = number("deadline", deadline)
-        reranking = self._reranking(rerank, deadline)
+        request = _request(query, top_k, options)
+        if request.group_by is not None:
+            raise InvalidArgumentError("group_by is given: call search_groups for groups")
+        return self._search(request, number("deadline", deadline), cache)
+
+    def search_groups(
+        self,
+        query: str | SearchRequest,
+        top_k: int = 10,
+        *,
+        deadline: float = inf,
+        cache: EmbeddingCache | None = None,
+        **options: Any,
+    ) -> GroupedResult:
+        """The `top_k` best groups of documents with one value of a field, or as many as there are.
+
+        The request's `group_by` names the field. A group has its `group_size` best documents, or
+        all that it has. Documents without the field belong to no group. Arguments: as `search`.
+
+        :raises FilterError: When no document has the field, or a document has several values.
+        :raises RetrievalError: As `search`.
+        """
+        request = _request(query, top_k, options)
+        if request.group_by is None:
+            raise InvalidArgumentError("group_by is None, but the name of a field is expected")
+        # One generation for all searches: `refresh` does not change the generation of the copy.
+        pinned = copy(self)
+        pinned.parts.check_groups(request.group_by, request.filter or Every(()))
+        cache, deadline = OneEmbedding() if cache is None else cache, number("deadline", deadline)
+        search = partial(pinned._search, deadline=deadline, cache=cache)  # noqa: SLF001
+        return find_groups(search, request, request.group_by)
+
+    def ranking(self, request: SearchRequest) -> str:
+        """The JSON of what decides which documents a request finds, and in which order."""
+        return request.ranking(*self._mode_and_weight(request))
+
+    def _mode_and_weight(self, request: SearchRequest) -> tuple[Mode, float]:
+        mode = self.modes[0] if request.mode is None else self.check_mode(request.mode)
+        return mode, self.weight if request.weight is None else request.weight
+
+    def _search(
+        self, request: SearchRequest, deadline: float, cache: EmbeddingCache | None
+    ) -> SearchResult:
+        mode, weight = self._mode_and_weight(request)
+        if request.highlight == "words" and "lexical" not in self.modes:
+            raise InvalidArgumentError(
+                "highlight is 'words', but the index has no words: build it again with a language, "
+                "push it to a server that searches words, or ask for 'sentence'"
+            )
+        depth = depth_of(request.offset, request.top_k)
+        reranking = self._reranking(request.rerank, deadline)
         if reranking is not None:
             depth = max(depth, reranking.top_n)
-        if options:
-            check_options(options, self.stage_names)
         new_search = partial(
             SearchState,
-            query=query,
-            filter=None if filter is None else parse_filter(filter),
-            offset=offset,
-            min_score=-inf if min_score is None else number("min_score", min_score),
-            include_text=include_text,
-            highlight=checked_highlight(highlight, include_text, self.modes),
-            mode=mode,
-            fusion=fusion,
-            weight=self.weight if weight is None else number("weight", weight, least=0, most=1),
-            cache=cache,
-            options=options or {},
-            num_candidates=num_candidates_for(depth, mode),
-            num_wanted=offset + top_k,
+            request,
+            mode,
+            weight,
+            cache,
+            num_candidates=candidates_of(depth, mode),
+            num_wanted=request.offset + request.top_k,
             depth=depth,
             reranking=reranking,
         )
@@ -290,49 +291,9 @@ class Searcher:
         with due_at(deadline):
             return self._generation.search(new_search())
 
-    def search_groups(
-        self,
-        query: str,
-        top_k: int = 10,
-        *,
-        group_by: str,
-        group_size: int = 3,
-        filter: Mapping[str, Any] | Filter | None = None,  # noqa: A002 - as in `search`
-        cache: EmbeddingCache | None = None,
-        **options: Any,
-    ) -> GroupedResult:
-        """The `top_k` best groups of documents with one value of a field, or as many as there are.
-
-        A group has its `group_size` best documents, or all that it has. Documents without the
-        field belong to no group.
-
-        :param group_by: A field of which each document has one value at most; a field of a nested
-            object is named by its path, "author.name".
-        :param options: As `search` has them, except `offset` and `rerank`.
-        :raises FilterError: When no document has the field, or a document has several values.
-        :raises RetrievalError: As `search`.
-        """
-        top_k = whole_number("top_k", top_k, least=1)
-        group_size = whole_number("group_size", group_size, least=1)
-        if not isinstance(group_by, str):
-            raise InvalidArgumentError(
-                f"group_by is {shown(group_by)}, but the name of a field is expected"
-            )
-        for name in ("offset", "rerank"):
-            if name in options:
-                raise InvalidArgumentError(f"a search for groups takes no {name}")
-        passing = Every(()) if filter is None else parse_filter(filter)
-        # One generation for all searches: `refresh` does not change that of the copy.
-        pinned = copy(self)
-        pinned.parts.check_groups(group_by, passing)
-        cache = OneEmbedding() if cache is None else cache
-        search = partial(pinned.search, query, cache=cache, **options)
-        return find_groups(search, group_by, passing, count=top_k, size=group_size)
-
-    def _reranking(self, rerank: object, deadline: float) -> Reranking | None:
-        if rerank is None:
+    def _reranking(self, top_n: int | None, deadline: float) -> Reranking | None:
+        if top_n is None:
             return None
-        top_n = whole_number("rerank", rerank, least=1)
         if self.reranker is None:
             raise InvalidArgumentError(
                 f"rerank is {top_n}, but there is no re-ranker: name its directory with the option "
@@ -374,6 +335,19 @@ class Searcher:
         """
         return self.parts.document_ids(parse_filter(filter))
 
+    def ids_to_delete(self, filter: Mapping[str, Any] | Filter) -> list[str]:  # noqa: A002
+        """The ids of the documents that pass a filter, unless all documents pass it.
+
+        :raises FilterError: When the filter is bad, or all documents pass it.
+        """
+        found = self.document_ids(filter)
+        if found and len(found) == self.num_documents:
+            raise FilterError(
+                f"all documents ({len(found):,}) pass the filter; to delete them all, give their "
+                "ids or build another index"
+            )
+        return found
+
     def document(self, document_id: str) -> Document:
         """The document with this id.
 
@@ -400,3 +374,9 @@ class Searcher:
             f"Searcher({self.num_documents:,} documents, {self.num_passages:,} passages, "
             f"{details.get('factory', '')})"
         )
+
+
+def _request(query: str | SearchRequest, top_k: int, options: Mapping[str, Any]) -> SearchRequest:
+    if isinstance(query, SearchRequest):
+        return query
+    return SearchRequest(query, top_k=top_k, **options)

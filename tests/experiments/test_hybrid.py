@@ -9,7 +9,7 @@ import pytest
 
 from experiments import hybrid
 from loadtests.results import write
-from swiftlet.demo.standard_library import read_standard_library
+from swiftlet.demo import read_standard_library
 from tests.conftest import TOPICS
 
 PACKAGES = """Package: glue

@@ -12,8 +12,7 @@ from langchain_core.runnables import RunnableLambda
 
 import swiftlet
 from swiftlet.encoders import DEFAULT_ENCODER
-from swiftlet.errors import ArtefactError, FilterError, InvalidArgumentError
-from swiftlet.evaluation.errors import ServiceError
+from swiftlet.errors import ArtefactError, FilterError, InvalidArgumentError, ServiceError
 from swiftlet.integrations import haystack, langchain, llama_index
 from tests.service.conftest import Server
 

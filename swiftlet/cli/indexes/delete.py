@@ -5,8 +5,9 @@ from typing import Annotated
 import typer
 
 from swiftlet.cli.indexes.compact import compact_if_needed
-from swiftlet.cli.options import FILTER_HELP, IndexPlace, RememberedEncoderOption, filter_of
+from swiftlet.cli.options import IndexPlace, RememberedEncoderOption, filter_of
 from swiftlet.cli.terminal import count, output, print_note
+from swiftlet.search.request import OPTIONS
 
 
 def delete(
@@ -14,12 +15,11 @@ def delete(
     document_ids: Annotated[
         list[str] | None, typer.Argument(help="Ids of documents.", metavar="[ID…]")
     ] = None,
-    filter_: Annotated[str | None, typer.Option("--filter", help=FILTER_HELP)] = None,
+    filter_: Annotated[str | None, typer.Option("--filter", help=OPTIONS["filter"].about)] = None,
     encoder: RememberedEncoderOption = None,
 ) -> None:
     """Delete documents by their ids, or all that pass a filter."""
     from swiftlet.errors import shown
-    from swiftlet.index.updates.writer import ids_to_delete
     from swiftlet.library.indexes import open_searcher, write
 
     if bool(document_ids) == (filter_ is not None):
@@ -27,7 +27,7 @@ def delete(
     with write(index, encoder=encoder) as writer:
         if filter_ is not None:
             with open_searcher(index, encoder=encoder) as searcher:
-                document_ids = ids_to_delete(searcher, filter_of(filter_))
+                document_ids = searcher.ids_to_delete(filter_of(filter_))
         changed = writer.delete(document_ids or [])
         for document_id in changed.unknown:
             print_note(f"no document has the id {shown(document_id)}")

@@ -24,7 +24,6 @@ from swiftlet.cli.options import (
     value_of,
 )
 from swiftlet.cli.terminal import ProgressBars, count, output, print_skipped, print_unread
-from swiftlet.index.vectors import DEFAULT_ENGINE, ENGINES
 
 if TYPE_CHECKING:
     from swiftlet.corpora.rows import Corpus
@@ -61,13 +60,10 @@ def index(
     passage_tokens: PassageTokens = 128,
     overlap_tokens: OverlapTokens = 16,
     truncate: Truncate = False,
-    engine: Annotated[
-        str, typer.Option(help=f"The index engine: {', '.join(ENGINES)}.")
-    ] = DEFAULT_ENGINE,
     factory: Annotated[
         str | None,
         typer.Option(
-            help="The type of index, for faiss a factory string.", show_default="chosen by size"
+            help="The type of index, a FAISS factory string.", show_default="chosen by size"
         ),
     ] = None,
     language: Annotated[
@@ -155,7 +151,6 @@ def index(
                 passage_tokens=passage_tokens,
                 overlap_tokens=overlap_tokens,
                 truncate=truncate,
-                engine=engine,
                 factory=factory,
                 language=None if dense_only else language,
                 facets=facet or (),
@@ -172,7 +167,7 @@ def index(
     if corpus:
         print_unread(corpus)
     details = manifest.details
-    # Near ties count: of identical passages, an exact search has others among the first ten.
+    # Near ties count: of identical passages, an exact search may find other ones first.
     recall = details["recall"].get(FOUND, details["recall"]["recall@10"])
     ties = " (scores within 1% count)" if FOUND in details["recall"] else ""
     output.print(

@@ -47,7 +47,7 @@ def encode(
     metadata: MetadataField = None,
     skip_bad_lines: SkipBadLines = False,
 ) -> None:
-    """Encode a part of a corpus, of which `swiftlet index --from-shards` makes an index."""
+    """Encode a part of a corpus, for `swiftlet index --from-shards`."""
     from swiftlet.corpora.lines import SkippedLines
     from swiftlet.library.indexes import encode as encode_shard
 

@@ -18,9 +18,15 @@ from swiftlet.index.directory import DOCUMENTS_FILE, PASSAGE_TO_DOCUMENT_FILE
 from swiftlet.index.documents.writer import Splitter, StoredCorpus, write_documents
 from swiftlet.index.lexical.index import LEXICAL_FOLDER
 from swiftlet.index.lexical.writer import write_lexical_index
-from swiftlet.index.vectors import find_engine, index_details, of_vectors
-from swiftlet.index.vectors.tuning import TARGET, exact_rows, near_recall, recall, tune
-from swiftlet.index.vectors.vector_index import VectorIndex
+from swiftlet.index.vectors import index_details, of_vectors
+from swiftlet.index.vectors.tuning import (
+    TARGET,
+    exact_rows,
+    near_recall,
+    recall,
+    tune,
+)
+from swiftlet.index.vectors.vector_index import Engine, VectorIndex, num_candidates_for
 from swiftlet.manifest import (
     Manifest,
     describe_files,
@@ -28,13 +34,12 @@ from swiftlet.manifest import (
 )
 from swiftlet.progress import Progress
 from swiftlet.publication import save_array
-from swiftlet.search.stages.state import num_candidates_for
 from swiftlet.types import Document, Embeddings
 
 _ADDED_ROWS = 65_536
 _SAMPLE_QUERIES = 1_000
 _SAMPLE_QUERIES_PER_PASSAGE = 4
-_NOISE = 0.0045  # of the share of 500 queries
+_NOISE = 0.0045  # the standard error of 99% of 500 queries
 _SEED = 0
 FOUND = "recall@10 within 1%"
 """The manifest's key of the share of the first ten passages found that are near enough."""
@@ -58,11 +63,11 @@ class Assembly:
     """How the parts of an index directory are made.
 
     `factory` is the type of index; None chooses by size. `language` None makes no lexical index.
-    `details` are those of the manifest that do not depend on the parts.
+    `details` are the manifest's details that do not depend on the parts.
     """
 
     encoder: OnnxEncoder
-    engine: str
+    engine: type[Engine]
     factory: str | None
     language: str | None
     threads: int
@@ -150,10 +155,9 @@ class Assembly:
             measured = self._measure(trained.index, embeddings, corpus, hybrid=hybrid)
             if measured[FOUND] >= min(trained.found, TARGET) - _NOISE:
                 return trained.index, self._details(trained, measured)
-        engine = find_engine(self.engine)
         dim, vectors = self.encoder.dim, self.encoder.manifest.vectors
-        factory = self.factory or engine.default_factory(len(embeddings) * vectors, dim)
-        index = of_vectors(engine.create(factory, dim), vectors)
+        factory = self.factory or self.engine.default_factory(len(embeddings) * vectors, dim)
+        index = of_vectors(self.engine.create(factory, dim), vectors)
         self._train(index, embeddings)
         self._add(index, embeddings)
         measured = self._measure(index, embeddings, corpus, hybrid=hybrid)
@@ -191,7 +195,7 @@ class Assembly:
         size = len(embeddings)
         count = min(_SAMPLE_QUERIES, _SAMPLE_QUERIES_PER_PASSAGE * size)
         texts = sample_queries(corpus, count, np.random.default_rng(_SEED))
-        # The document encoder reads them; the first of several vectors is that of the [CLS] token.
+        # The document encoder reads them; of several vectors, the [CLS] token has the first.
         queries = np.ascontiguousarray(
             encode_texts(self.encoder.reading("query"), texts, self.threads)[:, : index.dim]
         )

@@ -18,8 +18,8 @@ from swiftlet.index.document_encoder import with_place
 from swiftlet.index.documents.passages import PassageSplitter
 from swiftlet.index.documents.writer import Splitter, StoredCorpus
 from swiftlet.index.lexical.analysis import DEFAULT_LANGUAGE, analysis_of
-from swiftlet.index.vectors import DEFAULT_ENGINE, find_engine
 from swiftlet.index.vectors.embeddings_file import EmbeddingsFile
+from swiftlet.index.vectors.faiss_index import FaissIndex
 from swiftlet.manifest import Manifest
 from swiftlet.processors import available_processors
 from swiftlet.progress import Progress, Silence
@@ -40,15 +40,14 @@ class BuildSettings:
     """How an index is built.
 
     `passage_tokens` and `overlap_tokens` as in `PassageSplitter`; with `truncate` a document is
-    one passage, of which the encoder reads the beginning. `engine` is one of `ENGINES`, `factory`
-    the type of index that it makes; None chooses by size. `language` is one of `LANGUAGES`; None
-    makes no lexical index. `facets` are fields of the metadata; some document must have each.
+    one passage, of which the encoder reads the beginning. `factory` is the FAISS factory string
+    of the index; None chooses by size. `language` is one of `LANGUAGES`; None makes no lexical
+    index. `facets` are fields of the metadata; some document must have each.
     """
 
     passage_tokens: int = 128
     overlap_tokens: int = 16
     truncate: bool = False
-    engine: str = DEFAULT_ENGINE
     factory: str | None = None
     language: str | None = DEFAULT_LANGUAGE
     facets: tuple[str, ...] = ()
@@ -127,9 +126,8 @@ def build_index(
         embeddings_file = _EMBEDDINGS_FILE
     if encoder_directory is not None:
         details = with_place(details, encoder_directory)
-    engine = find_engine(settings.engine)
     if settings.factory is not None:
-        engine.create(settings.factory, encoder.dim)  # refused before the corpus is read
+        FaissIndex.create(settings.factory, encoder.dim)  # refused before the corpus is read
     if settings.language is not None:
         analysis_of(settings.language, encoder.tokenizer)
     with locked_working_directory(out) as working, storage_errors(out):
@@ -142,7 +140,7 @@ def build_index(
             artefact.mkdir()
             assembly = Assembly(
                 encoder=encoder,
-                engine=settings.engine,
+                engine=FaissIndex,
                 factory=settings.factory,
                 language=settings.language,
                 threads=threads,

@@ -39,7 +39,7 @@ class EarlierEmbeddings:
     ) -> tuple[int, Iterator[Embeddings]]:
         """The number of passages from `first_row` on that are as before, and all embeddings.
 
-        The embeddings (n, width) come in blocks; `encoder` makes those of the other passages.
+        The embeddings (n, width) come in blocks; `encoder` embeds the other passages.
         """
         hashes = hashes_of(corpus.encoder_texts(first_row))
         places = np.searchsorted(self._hashes, hashes)
@@ -61,7 +61,7 @@ class EarlierEmbeddings:
 def earlier_embeddings(
     file: EmbeddingsFile, hashes: Hashes, index: Path | None, encoder: OnnxEncoder
 ) -> EarlierEmbeddings | None:
-    """The embeddings in `file`, and those of an index that this encoder has made; None without any.
+    """The embeddings in `file`, and of an index that this encoder has made; None without any.
 
     :param hashes: The `hashes_of` the texts of the embeddings in the file.
     :param index: Its embeddings, as precise as it keeps them, are appended to the file.

@@ -27,7 +27,7 @@ def encode_corpus(
     threads: int,
     index: Path | None = None,
 ) -> None:
-    """Complete `file`, of which an interrupted run may have left a part.
+    """Complete `file`; an interrupted run may have left a part of it.
 
     If the run had the same encoder, its embeddings are kept for the passages that did not change.
 

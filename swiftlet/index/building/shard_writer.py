@@ -75,7 +75,7 @@ def write_shard(
     The whole corpus is read, since its hash tells whether shards belong together. After an
     interruption, the embeddings so far are reused, as by a build.
 
-    :param settings: How documents are split and encoded; what is of the index alone is ignored.
+    :param settings: How documents are split and encoded; settings of the index are ignored.
     :param half: Store the embeddings in half precision.
     :raises RetrievalError: As `build_index`, and when the shard has no document.
     """

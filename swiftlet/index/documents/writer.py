@@ -12,11 +12,11 @@ from typing import Any, Protocol
 import numpy as np
 
 from swiftlet.errors import CollectionError, StorageError
+from swiftlet.index.documents.numbers import DocumentNumbers
 from swiftlet.index.documents.passages import encoder_text
 from swiftlet.index.documents.store import SCHEMA, connect_read_only
 from swiftlet.progress import Progress
 from swiftlet.publication import storage_errors
-from swiftlet.search.aggregation import DocumentNumbers
 from swiftlet.types import Document, Passage
 
 _FETCHED_ROWS = 256

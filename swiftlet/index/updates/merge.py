@@ -11,7 +11,7 @@ from swiftlet.index.contents import Contents
 from swiftlet.index.documents.writer import StoredCorpus
 from swiftlet.index.query_encoder import put_query_encoder
 from swiftlet.index.updates.preparation import load_encoder
-from swiftlet.index.vectors import DEFAULT_ENGINE, find_engine, of_vectors
+from swiftlet.index.vectors import engine_of, of_vectors
 from swiftlet.index.vectors.embeddings_file import EmbeddingsFile
 from swiftlet.index.vectors.tuning import TARGET
 from swiftlet.manifest import Manifest, load_manifest
@@ -47,19 +47,18 @@ def merge_changes(
     progress = progress or Silence()
     manifest = load_manifest(index, "index")
     details = manifest.details
-    engine, factory = details.get("engine", DEFAULT_ENGINE), details["factory"]
-    default_factory = find_engine(engine).default_factory
+    engine, factory = engine_of(details), details["factory"]
     training = details.get("training", {})
     trained_on = training.get("num_passages", details["num_passages"])
     vectors = manifest.vectors
-    by_size = factory == default_factory(trained_on * vectors, manifest.dim)
+    by_size = factory == engine.default_factory(trained_on * vectors, manifest.dim)
 
     def trained(size: int) -> Trained | None:
-        wanted = default_factory(size * vectors, manifest.dim) if by_size else factory
+        wanted = engine.default_factory(size * vectors, manifest.dim) if by_size else factory
         same_type = _NUMBERS.sub("", wanted) == _NUMBERS.sub("", factory)
         if not same_type or not 1 / _MOST_GROWTH < size / trained_on < _MOST_GROWTH:
             return None
-        found = find_engine(engine).load_trained(index / find_engine(engine).file_name)
+        found = engine.load_trained(index / engine.file_name)
         share = training.get(FOUND, TARGET)  # earlier versions tuned to another measure
         if found is None:
             return None

@@ -1,21 +1,19 @@
 """The interface of writers, which put documents into an index and delete them."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 from swiftlet.corpora.lines import SkippedLines
 from swiftlet.corpora.rows import Corpus, documents_of
-from swiftlet.errors import FilterError, InvalidArgumentError, shown
+from swiftlet.errors import InvalidArgumentError, shown
 from swiftlet.index.changes.log import Change
-from swiftlet.index.columns.filters import Filter
 from swiftlet.index.updates.preparation import Preparation
 from swiftlet.manifest import Manifest
 from swiftlet.progress import Progress, Silence
-from swiftlet.search.searcher import Searcher
 
 BATCH_DOCUMENTS = 100
 
@@ -27,20 +25,6 @@ class Changed:
     num_documents: int
     change: int
     unknown: tuple[str, ...] = ()
-
-
-def ids_to_delete(searcher: Searcher, filter_: Mapping[str, Any] | Filter) -> list[str]:
-    """The ids of the documents that pass a filter, unless these are all documents.
-
-    :raises FilterError: When the filter is bad, or all documents pass it.
-    """
-    found = searcher.document_ids(filter_)
-    if found and len(found) == searcher.num_documents:
-        raise FilterError(
-            f"all documents ({len(found):,}) pass the filter; to delete them all, give their ids "
-            "or build another index"
-        )
-    return found
 
 
 def checked_ids(document_ids: Iterable[str]) -> list[str]:
@@ -65,7 +49,7 @@ class Writer(ABC):
     """The number of the last change."""
 
     needs_merge = False
-    """Whether the changes are so many that searches would be faster after `compact`."""
+    """Whether `compact` would make searches faster."""
 
     def __init__(self, preparation: Preparation) -> None:
         """Split and encode documents by `preparation`."""
@@ -134,7 +118,7 @@ class Writer(ABC):
         :param skipped: Collects bad rows or lines, which are left out; None refuses them.
         :param progress: Shows how many documents are written; None shows nothing.
         :raises CollectionError: When a document is bad, or an id comes twice.
-        :raises ArtefactError: When the encoder is damaged, or is not that of the index.
+        :raises ArtefactError: When the encoder is damaged, or is not the encoder of the index.
         :raises StorageError: When the file system refuses.
         """
         rest = documents_of(documents, skipped=skipped)

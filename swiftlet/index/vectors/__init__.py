@@ -1,36 +1,28 @@
-"""The index engines by name, and the details of an index in its manifest."""
+"""The details of an index in its manifest, and the index that they describe."""
 
 from collections.abc import Mapping
 from dataclasses import asdict
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from swiftlet.errors import CorruptIndexError, InvalidArgumentError, ManifestError, shown
+from swiftlet.errors import CorruptIndexError, ManifestError, shown
 
-if TYPE_CHECKING:  # NumPy is not loaded for a list of names
+if TYPE_CHECKING:
     from swiftlet.index.vectors.vector_index import Engine, VectorIndex
 
-DEFAULT_ENGINE = "faiss"
 
-ENGINES: dict[str, str] = {
-    "faiss": "swiftlet.index.vectors.faiss_index:FaissIndex",
-}
-"""The class of each engine, which is imported when the engine is used."""
+def engine_of(details: Mapping[str, Any]) -> "type[Engine]":
+    """The engine that made an index, by the `details` of its manifest.
 
-
-def find_engine(name: str = DEFAULT_ENGINE) -> "type[Engine]":
-    """The engine of this name.
-
-    :raises InvalidArgumentError: When there is none.
+    :raises ManifestError: When this Swiftlet does not have it.
     """
-    if not isinstance(name, str) or name not in ENGINES:
-        raise InvalidArgumentError(
-            f"there is no index engine {shown(name)}; there are {', '.join(ENGINES)}"
-        )
-    module, class_name = ENGINES[name].split(":")
-    engine: type[Engine] = getattr(import_module(module), class_name)
-    return engine
+    # FAISS and NumPy are loaded when an index is opened, and not before.
+    from swiftlet.index.vectors.faiss_index import FaissIndex
+
+    name = details.get("engine", FaissIndex.name)  # old manifests name no engine
+    if name != FaissIndex.name:
+        raise ManifestError(f"there is no index engine {shown(name)}; there is {FaissIndex.name}")
+    return FaissIndex
 
 
 def of_vectors(index: "VectorIndex", vectors: int) -> "VectorIndex":
@@ -40,10 +32,10 @@ def of_vectors(index: "VectorIndex", vectors: int) -> "VectorIndex":
     return index if vectors == 1 else MultiVectorIndex(index, vectors)
 
 
-def index_details(engine: str, factory: str, index: "VectorIndex") -> dict[str, Any]:
+def index_details(engine: "type[Engine]", factory: str, index: "VectorIndex") -> dict[str, Any]:
     """The details of an index for its manifest; `open_index` reads them."""
     return {
-        "engine": engine,
+        "engine": engine.name,
         "factory": factory,
         "search_effort": asdict(index.parameters),
     }
@@ -56,10 +48,9 @@ def open_index(directory: Path, details: Mapping[str, Any]) -> "VectorIndex":
         Swiftlet does not have.
     :raises CorruptIndexError: When the engine cannot read the index.
     """
-    name = details.get("engine", DEFAULT_ENGINE)  # manifests had no engine while there was only one
     try:
-        engine = find_engine(name)
-    except InvalidArgumentError as error:
+        engine = engine_of(details)
+    except ManifestError as error:
         raise ManifestError(f"the index in {directory} cannot be opened: {error}") from error
     try:
         parameters = engine.parameters_type(**details["search_effort"])

@@ -1,16 +1,28 @@
 """Searches of FAISS indexes of any type, each with parameters of its own."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
 
 from swiftlet.index.vectors.faiss_library import faiss
-from swiftlet.index.vectors.vector_index import Rows
+from swiftlet.index.vectors.vector_index import Rows, SearchParameters
 from swiftlet.types import Embeddings
 
 _MOST_PARAMETERS = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FaissParameters(SearchParameters):
+    """`probes`: the number of inverted lists to visit; for HNSW, efSearch.
+
+    `refine_factor` · `num_candidates` candidates are scored again with finer codes.
+    """
+
+    probes: int = 1
+    refine_factor: int = 1
 
 
 def nearest_rows(
@@ -54,8 +66,6 @@ def most_probes(index: Any) -> int:
     """The number of probes that visits all lists; 1 for an index without lists or graph."""
     if isinstance(index, faiss.IndexRefine):
         return most_probes(faiss.downcast_index(index.base_index))
-    if isinstance(index, faiss.IndexPreTransform):
-        return most_probes(faiss.downcast_index(index.index))
     if isinstance(index, faiss.IndexPreTransform):
         return most_probes(faiss.downcast_index(index.index))
     if isinstance(index, faiss.IndexIVF):

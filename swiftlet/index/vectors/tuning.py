@@ -6,9 +6,13 @@ import numpy as np
 
 from swiftlet.index.vectors.faiss_library import faiss
 from swiftlet.index.vectors.multi_vector import best_rows, best_scores
-from swiftlet.index.vectors.vector_index import Rows, SearchParameters, VectorIndex
+from swiftlet.index.vectors.vector_index import (
+    Rows,
+    SearchParameters,
+    VectorIndex,
+    num_candidates_for,
+)
 from swiftlet.processors import available_processors
-from swiftlet.search.stages.state import num_candidates_for
 from swiftlet.types import Embeddings
 
 TARGET = 0.99
@@ -60,7 +64,7 @@ def near_recall(
 ) -> float:
     """The share of the first ten rows found that are near enough: recall@10 within 1%.
 
-    So a row counts if another one of the same embedding is among the nearest. Scores are those of
+    So a row counts if a row with the same embedding is among the nearest. Scores come from
     `embeddings` for `queries`, as in `exact_rows`. `nearest` (q, at least 10) has the nearest rows
     of each query in order; fewer if there are fewer.
     """

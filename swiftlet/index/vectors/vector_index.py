@@ -25,6 +25,16 @@ FEWEST_HYBRID_CANDIDATES = 100
 
 _BLOCK_ROWS = 4_096
 
+# Most results match a query with more than one passage, and one search for more passages costs less
+# than a second search.
+_PASSAGES_PER_DOCUMENT = 4
+_FEWEST_CANDIDATES = 40
+
+
+def num_candidates_for(top_k: int) -> int:
+    """The number of passages that a search for `top_k` documents fetches at first."""
+    return max(_FEWEST_CANDIDATES, _PASSAGES_PER_DOCUMENT * top_k)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchParameters:
@@ -39,8 +49,8 @@ class SearchParameters:
     def growth(self, num_candidates: int) -> float:
         """How many times as much a search for `num_candidates` candidates visits, at least 1.
 
-        The first hybrid search for ten documents visits no more than a dense one: it asks for more
-        candidates to have more to fuse, and the ten nearest are among them all the more.
+        A hybrid search fetches more candidates than a dense search, to have more to fuse. Up to
+        `FEWEST_HYBRID_CANDIDATES`, this makes no search larger: the ten nearest need no more.
         """
         return max(1.0, num_candidates / max(self.num_candidates, FEWEST_HYBRID_CANDIDATES))
 
@@ -62,7 +72,7 @@ class SearchedRows(Protocol):
         ...
 
     def has_all(self, asked: int, found: int) -> bool:
-        """Whether a search for `asked` candidates, which `found` so many, has found every row."""
+        """Whether every row was found, if `found` rows came back for `asked` candidates."""
         ...
 
 
@@ -86,7 +96,7 @@ class SearchedWords(Protocol):
     """The words of passages: of all, of some, or of several indexes."""
 
     def has_all(self, asked: int, found: int) -> bool:
-        """Whether a search for `asked` passages, which found so many, has found every one."""
+        """Whether every passage was found, if `found` came back for `asked` candidates."""
         ...
 
     def parse(self, text: str) -> WordQuery:
@@ -95,19 +105,11 @@ class SearchedWords(Protocol):
 
 
 class CountedRows:
-    """Rows of which the number is known."""
+    """Rows with a known number."""
 
     def has_all(self: SearchedRows, asked: int, found: int) -> bool:  # noqa: ARG002
         """As `SearchedRows.has_all`."""
         return asked >= self.size
-
-
-class Restrictable(SearchedRows, Protocol):
-    """Rows of which some can be searched alone."""
-
-    def restricted_to(self, allowed: Mask) -> SearchedRows:
-        """As `VectorIndex.restricted_to`."""
-        ...
 
 
 class VectorIndex(CountedRows, ABC):
@@ -204,8 +206,11 @@ class VectorIndex(CountedRows, ABC):
 class Engine(VectorIndex):
     """A vector index that can be made and opened.
 
-    An engine is a subclass in a module of its own, registered in `swiftlet.index.vectors`.
+    An engine is a subclass in a module of its own; `engines.engine_of` finds it by its name.
     """
+
+    name: str
+    """The name of the engine in manifests."""
 
     @classmethod
     @abstractmethod
@@ -247,7 +252,7 @@ class Engine(VectorIndex):
 
 
 class RestrictedIndex(CountedRows):
-    """Some rows of a vector index, searched as if there were no others. Thread-safe."""
+    """Some rows of a vector index, searched without the other rows. Thread-safe."""
 
     def __init__(self, index: VectorIndex, allowed: Mask) -> None:
         """Restrict `index` to the `allowed` rows (size,)."""

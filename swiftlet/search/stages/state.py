@@ -1,24 +1,19 @@
 """A search under way, and the protocol of the stages that work on it."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import Protocol
 
 from swiftlet.encoders.reranker import Reranker
-from swiftlet.index.columns.filters import Filter
 from swiftlet.index.parts import SearchParts, Selection
-from swiftlet.index.vectors.vector_index import FEWEST_HYBRID_CANDIDATES, Rows, WordQuery
-from swiftlet.search.modes import Fusion, Highlighting, Mode
-from swiftlet.text import CheckedQuery
+from swiftlet.index.vectors.vector_index import (
+    FEWEST_HYBRID_CANDIDATES,
+    WordQuery,
+    num_candidates_for,
+)
+from swiftlet.search.ranking import Ranking
+from swiftlet.search.request import Mode, SearchRequest
 from swiftlet.types import Embeddings, Hit
 
-# Most results match a query with more than one passage, and one search for more passages costs less
-# than a second search.
-_PASSAGES_PER_DOCUMENT = 4
-_FEWEST_CANDIDATES = 40
 _FEWEST_FOR_PAGES = 128
 
 
@@ -35,27 +30,6 @@ class EmbeddingCache(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Ranking:
-    """Passages and their scores, best first: `scores` (k,) and `rows` (k,) of the index.
-
-    A stage replaces both together, so no row keeps the score of another one. No passage outside the
-    ranking has a score above `highest_unseen`; it is None when there is no other passage.
-    """
-
-    scores: Embeddings
-    rows: Rows
-    highest_unseen: np.float32 | None = None
-
-    def __post_init__(self) -> None:
-        if len(self.scores) != len(self.rows):
-            raise ValueError(f"{len(self.scores)} scores do not fit {len(self.rows)} rows")
-
-    def at(self, places: NDArray[np.integer] | NDArray[np.bool]) -> "Ranking":
-        """The passages at `places`: numbers in their new order, or a mask (k,) of those to keep."""
-        return Ranking(self.scores[places], self.rows[places], self.highest_unseen)
-
-
-@dataclass(frozen=True, slots=True)
 class Reranking:
     """Which documents a re-ranker scores: the `top_n` best, until a time of `perf_counter`."""
 
@@ -68,26 +42,18 @@ class Reranking:
 class SearchState:
     """One search: the request, and the results of the stages so far.
 
-    `num_wanted` documents are looked for; the first `offset` of them are not fetched, and none has
-    a score below `min_score`. More candidates are fetched until the first `depth` documents are
-    known. All pass the `filter`, so they belong to the `selection`.
-    `options` has values for stages that take some, by the name of the stage.
-    `dense` and `lexical` are the passages that each index found, `candidates` those of both with
-    one score each, and `documents` the best passage of each document. After a `reranking`, the
-    first documents are those of `rerank_scores`.
+    `mode` and `weight` are those of the request, or else those of the index. `num_wanted` documents
+    are looked for; the first ones, up to the request's offset, are not fetched. More candidates are
+    fetched until the first `depth` documents are known. All pass the filter, so they belong to the
+    `selection`. `dense` and `lexical` are the passages that each index found, `candidates` the
+    passages of both with one score each, and `documents` the best passage of each document. After a
+    `reranking`, the first documents are the documents of `rerank_scores`.
     """
 
-    query: CheckedQuery
-    filter: Filter | None
-    offset: int
-    min_score: float
-    include_text: bool
-    highlight: Highlighting | None
+    request: SearchRequest
     mode: Mode
-    fusion: Fusion
     weight: float
     cache: EmbeddingCache | None
-    options: Mapping[str, Any]
     num_candidates: int
     num_wanted: int
     depth: int
@@ -112,7 +78,7 @@ class SearchState:
         the smaller id. So the last score must be above all unseen ones.
         """
         highest_unseen = self.candidates.highest_unseen
-        if highest_unseen is None or highest_unseen < self.min_score:
+        if highest_unseen is None or highest_unseen < self.request.least_score:
             return True
         depth = min(self.depth, self.selection.num_documents)
         scores = self.documents.scores
@@ -145,7 +111,7 @@ def depth_of(offset: int, top_k: int) -> int:
     return max(_FEWEST_FOR_PAGES, 1 << (depth - 1).bit_length()) if offset else depth
 
 
-def num_candidates_for(top_k: int, mode: Mode = "dense") -> int:
-    """The number of passages that a search for `top_k` documents fetches at first."""
-    fewest = FEWEST_HYBRID_CANDIDATES if mode == "hybrid" else _FEWEST_CANDIDATES
-    return max(fewest, _PASSAGES_PER_DOCUMENT * top_k)
+def candidates_of(depth: int, mode: Mode) -> int:
+    """The passages that a search for `depth` documents asks each index for at first."""
+    fewest = FEWEST_HYBRID_CANDIDATES if mode == "hybrid" else 0
+    return max(fewest, num_candidates_for(depth))

@@ -80,7 +80,7 @@ def rows_of(
 
 
 def with_rows(fields: FilterFields, rows: Iterable[Row]) -> FilterFields:
-    """The fields that filters compare, with those of other documents."""
+    """The fields that filters compare, with the values of `rows` added."""
     for row in rows:
         if row[schema.NUMBER] == 0:
             fields = fields.with_keys(row[schema.KEYS])

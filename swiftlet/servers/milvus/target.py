@@ -78,7 +78,7 @@ class MilvusTarget(Target):
         self._fields, self._hashes = FilterFields(declared[:_MOST_FACETS]), array("q")
         if more := declared[_MOST_FACETS:]:
             progress.note(
-                f"the server indexes {_MOST_FACETS} facets; filters on the others are slower: "
+                f"the server indexes {_MOST_FACETS} facets; filters on further facets are slower: "
                 f"{', '.join(map(shown, more))}"
             )
         total = super().check(source, progress)

@@ -64,7 +64,7 @@ class WordCounts:
     """How many passages have the word at each place. Thread-safe."""
 
     def __init__(self, passages: Address) -> None:
-        """Connect to the collection beside that of the passages."""
+        """Connect to the collection beside the collection of the passages."""
         name = f"{passages.collection}_words"
         self.collection = Collection(replace(passages, collection=name))
         self._kept: dict[int, int] = {}

@@ -64,7 +64,7 @@ WITH RECURSIVE found (key) AS (
 class PostgresPassages(ServerPassages):
     """The passages of an index, or of some of its documents.
 
-    A row is the number of a document, and in the last 20 bits that of the passage. A row is always
+    A row is the number of a document, and in the last 20 bits the passage's number. A row is always
     of the same document.
     """
 

@@ -1,4 +1,4 @@
-"""What is done with indexes on a PostgreSQL server; one is followed while others write to it."""
+"""What is done with indexes on a PostgreSQL server; one is followed while other programs write."""
 
 from typing_extensions import override
 

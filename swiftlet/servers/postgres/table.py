@@ -35,7 +35,7 @@ from swiftlet.servers.postgres.connection import Connection, connect
 from swiftlet.servers.state import LONGEST_SECONDS, PushState
 
 TABLES = ("documents", "keys", "postings", "words", "index")
-"""The tables beside that of the passages; their names follow on its name."""
+"""The tables beside the table of the passages; their names follow on its name."""
 
 MOST_PASSAGES = (1 << 20) - 1
 """The passages of a document, so that a row is a number of 64 bits."""
@@ -64,8 +64,8 @@ class State(PushState):
     """The only row of the table `index`.
 
     `ef_search` is how much of the graph a search visits; None if there is none. `mean_length` is
-    that of passages in words, None without words. The documents are numbered up to `last_document`,
-    and no number is used again. `change` counts the changes.
+    the mean of passages in words, None without words. The documents are numbered up to
+    `last_document`, and no number is used again. `change` counts the changes.
     """
 
     ef_search: int | None
@@ -138,7 +138,7 @@ class Table:
 
     @contextmanager
     def connection(self, longest: float) -> Iterator[Connection]:
-        """A connection for statements that take at most so many seconds; errors as in `rows`."""
+        """A connection for statements of at most `longest` seconds; errors as in `rows`."""
         due = perf_counter() + min(longest, seconds_left())
         if due <= perf_counter():
             raise IndexServerTimeoutError("the deadline passed before the index was searched")

@@ -19,7 +19,6 @@ from typer.testing import CliRunner
 
 from swiftlet.cli.main import app
 from swiftlet.encoders import DEFAULT_ENCODER, LOOKUP_QUERY_ENCODER
-from swiftlet.index.vectors import ENGINES
 from swiftlet.manifest import FILE_NAME, read_manifest
 from tests.command_line import refusal, swiftlet
 
@@ -59,14 +58,10 @@ def test_index_prints_a_summary_of_the_index(corpus: Path, tmp_path: Path) -> No
     assert re.search(r"3 documents, 3 passages, Flat, recall@10 1\.000", result.stdout)
 
 
-def test_index_takes_any_registered_engine_and_the_type_of_index(
-    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(ENGINES, "exact", "tests.swiftlet.retrieval.engines.exact_index:ExactIndex")
-    options = ("--engine", "exact", "--factory", "array")
-    result = swiftlet("index", corpus, "--out", tmp_path / "index", *options)
+def test_index_takes_the_type_of_index(corpus: Path, tmp_path: Path) -> None:
+    result = swiftlet("index", corpus, "--out", tmp_path / "index", "--factory", "SQ8")
     assert result.exit_code == 0, result.output
-    assert '"engine": "exact"' in swiftlet("inspect", tmp_path / "index").stdout
+    assert '"factory": "SQ8"' in swiftlet("inspect", tmp_path / "index").stdout
     assert "Tea" in swiftlet("search", tmp_path / "index", "a hot drink").stdout
 
 
@@ -209,7 +204,6 @@ def test_an_existing_index_is_only_replaced_with_overwrite(corpus: Path, tmp_pat
     [
         (("index", "absent", "--out", "{out}"), "absent"),
         (("index", "{corpus}", "--out", "{out}", "--factory", "Nonsense"), "'Nonsense'"),
-        (("index", "{corpus}", "--out", "{out}", "--engine", "none"), "there are faiss"),
         (("index", "{corpus}", "--out", "{out}", "--passage-tokens", "9999"), "9999"),
         (("index", "{corpus}", "--out", "{out}", "--overlap-tokens", "100"), "0 to 64"),
         (("index", "{corpus}", "--out", "{out}", "--facet", "x"), "the fields ['kind', 'year']"),
@@ -270,7 +264,7 @@ def test_the_example_of_a_command_is_one_that_it_takes(command: str) -> None:
     ("words", "expected"),
     [
         ("swiftlet sn", ["snapshot"]),
-        ("swiftlet search index tea --rer", ["--rerank", "--reranker"]),
+        ("swiftlet search index tea --rer", ["--reranker", "--rerank"]),
         ("swiftlet index docs --encoder all-MiniLM-L6-v2-query-l", [LOOKUP_QUERY_ENCODER.name]),
         ("swiftlet serve index --encoder ./enc", []),  # left to the shell, which completes paths
     ],

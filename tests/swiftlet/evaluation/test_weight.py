@@ -12,7 +12,7 @@ from swiftlet.evaluation.errors import EvaluationError
 from swiftlet.evaluation.weight import TunedWeight, weights_to_try
 from swiftlet.library import evaluation
 from swiftlet.manifest import change_details, load_manifest
-from swiftlet.search.modes import DEFAULT_WEIGHT
+from swiftlet.search.request import DEFAULT_WEIGHT
 from tests.command_line import refusal
 from tests.command_line import swiftlet as command
 

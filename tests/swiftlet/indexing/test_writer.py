@@ -23,7 +23,7 @@ from swiftlet.index.building.build import BuildSettings, build_index
 from swiftlet.index.changes.log import CHANGES_FILE
 from swiftlet.index.updates.directory_writer import IndexWriter
 from swiftlet.index.updates.merge import merge_changes
-from swiftlet.index.vectors import ENGINES
+from swiftlet.index.vectors.faiss_index import FaissIndex
 from swiftlet.manifest import (
     change_details,
     load_manifest,
@@ -184,15 +184,12 @@ def test_another_encoder_than_that_of_the_index_is_refused(index):
 
 
 def test_an_index_that_keeps_no_embeddings_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setitem(ENGINES, "exact", "tests.swiftlet.retrieval.engines.exact_index:ExactIndex")
-    settings = BuildSettings(engine="exact", factory="array", language=None)
-    build_index(BASE, DEFAULT_ENCODER, tmp_path / "index", settings)
-    exact = "tests.swiftlet.retrieval.engines.exact_index.ExactIndex.embeddings"
+    build_index(BASE, DEFAULT_ENCODER, tmp_path / "index", BuildSettings(language=None))
 
     def refuse(*_: object) -> None:
         raise InvalidArgumentError("this type of index cannot reconstruct embeddings")
 
-    monkeypatch.setattr(exact, refuse)
+    monkeypatch.setattr(FaissIndex, "embeddings", refuse)
     with pytest.raises(InvalidArgumentError, match="cannot reconstruct"):
         IndexWriter(tmp_path / "index", DEFAULT_ENCODER)
     assert [*tmp_path.iterdir()] == [tmp_path / "index"]

@@ -74,7 +74,9 @@ def test_an_empty_index_of_the_same_kind_takes_the_changes(index):
 
 def test_it_finds_the_same_after_saving_and_opening(index, tmp_path):
     index.save(tmp_path / index.file_name)
-    opened = open_index(tmp_path, {**index_details("faiss", "a type", index), "vectors": VECTORS})
+    opened = open_index(
+        tmp_path, {**index_details(FaissIndex, "a type", index), "vectors": VECTORS}
+    )
     assert (type(opened), opened.parameters) == (type(index), index.parameters)
     np.testing.assert_array_equal(opened.search(QUERIES[0], 9)[1], index.search(QUERIES[0], 9)[1])
 

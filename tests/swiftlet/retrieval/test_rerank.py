@@ -15,7 +15,7 @@ from swiftlet.encoders.reranker import OnnxReranker, order_by, score_of
 from swiftlet.errors import InvalidArgumentError
 from swiftlet.index.documents.passages import encoder_text
 from swiftlet.library.evaluation import evaluate
-from swiftlet.search.modes import Mode
+from swiftlet.search.request import Mode
 from swiftlet.search.searcher import Searcher
 from tests.command_line import refusal
 from tests.command_line import swiftlet as command
@@ -132,7 +132,7 @@ def test_bad_arguments_are_refused(searcher: Searcher) -> None:
     for wrong in (0, -1, True, 1.5, "3"):
         with pytest.raises(InvalidArgumentError, match="rerank is"):
             searcher.search(QUERY, rerank=wrong)  # type: ignore[arg-type]
-    with pytest.raises(InvalidArgumentError, match="a search for groups takes no rerank"):
+    with pytest.raises(InvalidArgumentError, match="give either rerank or group_by"):
         searcher.search_groups(QUERY, group_by="topic", rerank=3)
     searcher.reranker = None
     with pytest.raises(InvalidArgumentError, match="rerank is 3, but there is no re-ranker: name"):

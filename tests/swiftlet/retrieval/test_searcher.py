@@ -26,12 +26,14 @@ from swiftlet.index.documents.passages import PassageSplitter
 from swiftlet.index.documents.store import DocumentStore
 from swiftlet.index.documents.writer import write_documents
 from swiftlet.index.parts import BaseParts, FixedIndex, SearchParts
-from swiftlet.index.vectors.faiss_index import FaissIndex, FaissParameters
+from swiftlet.index.vectors.faiss_index import FaissIndex
+from swiftlet.index.vectors.faiss_search import FaissParameters
 from swiftlet.manifest import Manifest, describe_files, read_manifest, write_manifest
 from swiftlet.progress import Silence
+from swiftlet.search.ranking import Ranking
 from swiftlet.search.searcher import Searcher
 from swiftlet.search.stages import STAGE_NAMES, STAGES
-from swiftlet.search.stages.state import Ranking, SearchState
+from swiftlet.search.stages.state import SearchState
 from swiftlet.text import check_query, normalise
 from swiftlet.types import Document, Embeddings
 
@@ -217,72 +219,6 @@ def test_a_stage_is_added_by_the_list_alone_and_a_filter_leaves_enough_documents
     assert len(result.stage_seconds) == len(stages)
     assert [hit.document_id for hit in result.hits] == [f"{2 * n + 1:04}" for n in range(10)]
     assert len(searcher.search("1 0", 300)) == 200
-
-
-class Reverse:
-    """A re-ranker before or after the hits are fetched: the last document comes first."""
-
-    name = "rerank"
-    repeats = False
-
-    def __init__(self, parts: SearchParts) -> None:
-        pass
-
-    def run(self, search: SearchState) -> bool:
-        documents = search.documents
-        search.documents = Ranking(-documents.scores[::-1], documents.rows[::-1])
-        return True
-
-
-class ReverseWithoutScores(Reverse):
-    def run(self, search: SearchState) -> bool:
-        search.documents = search.documents.at(np.arange(len(search.documents.rows))[::-1])
-        return True
-
-
-class ReverseHits(Reverse):
-    def run(self, search: SearchState) -> bool:
-        search.hits.reverse()
-        return True
-
-
-@pytest.mark.parametrize(
-    ("stage", "after"), [(Reverse, 0), (ReverseWithoutScores, 0), (ReverseHits, 1)]
-)
-def test_a_stage_that_ranks_sets_the_scores_too(search_plane, monkeypatch, stage, after):
-    place = STAGE_NAMES.index("fetch") + after
-    stages = (*STAGES[:place], stage, *STAGES[place:])
-    monkeypatch.setattr("swiftlet.search.searcher.STAGES", stages)
-    searcher = search_plane({"a": [(1, 0)], "b": [(2, 0)], "c": [(3, 0)]})
-    if stage is Reverse:
-        hits = searcher.search("1 0", 2).hits
-        assert [(hit.document_id, hit.score) for hit in hits] == [("a", -1), ("b", -2)]
-        return
-    with pytest.raises(RuntimeError, match=r"rerank.* into another order than their scores"):
-        searcher.search("1 0", 2)
-
-
-class FirstOnly(Reverse):
-    def run(self, search: SearchState) -> bool:
-        search.documents = search.documents.at(np.arange(1))
-        return True
-
-
-class FirstHitOnly(Reverse):
-    def run(self, search: SearchState) -> bool:
-        del search.hits[1:]
-        return True
-
-
-@pytest.mark.parametrize(("stage", "after"), [(FirstOnly, 0), (FirstHitOnly, 1)])
-def test_a_stage_after_the_filters_leaves_no_hit_out(search_plane, monkeypatch, stage, after):
-    place = STAGE_NAMES.index("fetch") + after
-    stages = (*STAGES[:place], stage, *STAGES[place:])
-    monkeypatch.setattr("swiftlet.search.searcher.STAGES", stages)
-    searcher = search_plane({"a": [(1, 0)], "b": [(2, 0)], "c": [(3, 0)]})
-    assert [hit.document_id for hit in searcher.search("1 0", 1)] == ["c"]
-    with pytest.raises(RuntimeError, match=r"rerank.* changed the number of hits from 2 to 1"):
-        searcher.search("1 0", 2)
 
 
 def test_a_closed_searcher_refuses_searches_and_documents(search_plane):

@@ -14,6 +14,7 @@ from swiftlet.types import Embeddings
 class ExactIndex(Engine):
     """All embeddings in one array."""
 
+    name = "exact"
     file_name = "index.npy"
 
     def __init__(self, embeddings: Embeddings) -> None:

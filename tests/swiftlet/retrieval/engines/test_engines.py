@@ -14,30 +14,29 @@ from swiftlet.errors import (
     ManifestError,
     StorageError,
 )
-from swiftlet.index.building.build import BuildSettings, build_index
-from swiftlet.index.vectors import ENGINES, find_engine, index_details, open_index
+from swiftlet.index.vectors import index_details, open_index
+from swiftlet.index.vectors.faiss_index import FaissIndex
 from swiftlet.index.vectors.tuning import TUNED_CANDIDATES, exact_rows, tune
-from swiftlet.index.vectors.vector_index import VectorIndex
+from swiftlet.index.vectors.vector_index import Engine, VectorIndex
 from swiftlet.manifest import read_manifest, write_manifest
 from swiftlet.search.searcher import Searcher
-from swiftlet.types import Document
+from tests.swiftlet.retrieval.engines.exact_index import ExactIndex
 
 POINTS = np.array([(1, 0), (0, 1), (0.6, 0.8), (-1, 0)], np.float32)
 
 
-@pytest.fixture(params=[*ENGINES, "exact"])
-def engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    monkeypatch.setitem(ENGINES, "exact", f"{__package__}.exact_index:ExactIndex")
+@pytest.fixture(params=[FaissIndex, ExactIndex], ids=["faiss", "exact"])
+def engine(request: pytest.FixtureRequest) -> type[Engine]:
     return request.param
 
 
 @pytest.fixture
-def index(engine: str) -> VectorIndex:
+def index(engine: type[Engine]) -> VectorIndex:
     """An index of the four points, of the engine's default type for this number."""
     return filled(engine, POINTS)
 
 
-def filled(engine: str, *parts: np.ndarray) -> VectorIndex:
+def filled(engine: type[Engine], *parts: np.ndarray) -> VectorIndex:
     points = np.concatenate(parts)
     index = empty(engine, len(points))
     index.train(points[: index.training_size(len(points))])
@@ -46,9 +45,8 @@ def filled(engine: str, *parts: np.ndarray) -> VectorIndex:
     return index
 
 
-def empty(engine: str, size: int) -> VectorIndex:
-    implementation = find_engine(engine)
-    return implementation.create(implementation.default_factory(size, 2), 2)
+def empty(engine: type[Engine], size: int) -> VectorIndex:
+    return engine.create(engine.default_factory(size, 2), 2)
 
 
 def found(index: VectorIndex, query: Sequence[float], num_candidates: int) -> dict[int, float]:
@@ -87,7 +85,7 @@ def test_the_embeddings_of_rows_are_given_back(index):
 
 def test_an_index_finds_the_same_after_saving_and_opening(engine, index, tmp_path):
     index.save(tmp_path / index.file_name)
-    opened = open_index(tmp_path, index_details(engine, "its type", index))
+    opened = engine.load(tmp_path / index.file_name)
     assert type(opened) is type(index)
     assert (opened.dim, opened.size, opened.parameters) == (2, 4, index.parameters)
     assert found(opened, (0.8, 0.6), 4) == found(index, (0.8, 0.6), 4)
@@ -95,12 +93,11 @@ def test_an_index_finds_the_same_after_saving_and_opening(engine, index, tmp_pat
 
 @pytest.mark.parametrize("content", [None, b"", b"no index"])
 def test_a_file_that_is_no_index_is_refused_by_name(engine, tmp_path, content):
-    implementation = find_engine(engine)
-    path = tmp_path / implementation.file_name
+    path = tmp_path / engine.file_name
     if content is not None:
         path.write_bytes(content)
-    with pytest.raises(CorruptIndexError, match=implementation.file_name):
-        implementation.load(path)
+    with pytest.raises(CorruptIndexError, match=engine.file_name):
+        engine.load(path)
 
 
 def test_an_index_is_not_saved_where_there_is_no_folder(index, tmp_path):
@@ -110,7 +107,7 @@ def test_an_index_is_not_saved_where_there_is_no_folder(index, tmp_path):
 
 def test_a_factory_string_that_the_engine_does_not_have_is_refused(engine):
     with pytest.raises(InvalidArgumentError, match=r"^'nonsense' is no "):
-        find_engine(engine).create("nonsense", 2)
+        engine.create("nonsense", 2)
 
 
 @pytest.mark.parametrize("size", [4, 5_000])
@@ -126,36 +123,24 @@ def test_the_default_type_is_tuned_to_the_values_of_its_grid(engine, size):
         assert getattr(parameters, name) in values
 
 
-def test_an_index_directory_of_any_engine_is_built_opened_and_searched(engine, tmp_path):
-    documents = [
-        Document("tea", "Leaves are steeped in hot water."),
-        Document("ski", "One slides down snowy slopes on two boards."),
-    ]
-    out = tmp_path / "index"
-    manifest = build_index(documents, DEFAULT_ENCODER, out, BuildSettings(engine=engine))
-    file_name = find_engine(engine).file_name
-    assert manifest.details["engine"] == engine
-    assert {name.split("/")[0] for name in manifest.files} == {
-        file_name, "documents.sqlite", "passage_to_document.npy", "lexical", "columns",
-    }  # fmt: skip
-    searcher = Searcher.open(out, DEFAULT_ENCODER)
-    assert type(searcher.parts.index) is find_engine(engine)
-    assert [hit.document_id for hit in searcher.search("a hot drink", 2).hits] == ["tea", "ski"]
-    searcher.close()
-
-
-def test_an_index_without_an_engine_in_its_manifest_is_one_of_faiss(small_index):
-    details = dict(read_manifest(small_index).details)
-    assert details.pop("engine") == "faiss"
-    assert isinstance(open_index(small_index, details), find_engine("faiss"))
+def test_an_index_is_opened_as_its_manifest_describes_it(tmp_path):
+    index = filled(FaissIndex, POINTS)
+    index.parameters = replace(index.parameters, num_candidates=7)
+    index.save(tmp_path / index.file_name)
+    details = index_details(FaissIndex, "its type", index)
+    assert details["engine"] == "faiss"
+    opened = open_index(tmp_path, details)
+    assert type(opened) is FaissIndex
+    assert opened.parameters == index.parameters
+    del details["engine"]  # as in old manifests
+    assert type(open_index(tmp_path, details)) is FaissIndex
 
 
 def test_an_engine_that_is_not_there_is_refused(small_index, tmp_path):
-    with pytest.raises(InvalidArgumentError, match="no index engine 'nothing'; there are faiss"):
-        build_index([], DEFAULT_ENCODER, tmp_path / "index", BuildSettings(engine="nothing"))
     shutil.copytree(small_index, tmp_path, dirs_exist_ok=True)
     manifest = read_manifest(tmp_path)
-    details = {**manifest.details, "engine": "nothing"}
+    details = {**manifest.details, "engine": ["nothing"]}
     write_manifest(tmp_path, replace(manifest, details=details))
-    with pytest.raises(ManifestError, match="cannot be opened: there is no index engine 'nothing'"):
+    said = r"cannot be opened: there is no index engine \['nothing'\]; there is faiss"
+    with pytest.raises(ManifestError, match=said):
         Searcher.open(tmp_path, DEFAULT_ENCODER)

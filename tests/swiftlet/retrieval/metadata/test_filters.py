@@ -299,5 +299,5 @@ def test_a_field_that_cannot_group_is_refused_by_name(open_searcher):
         searcher.search_groups("w1", group_by=3)
     with pytest.raises(InvalidArgumentError, match="group_size is 0, but at least 1"):
         searcher.search_groups("w1", group_by="group", group_size=0)
-    with pytest.raises(InvalidArgumentError, match="takes no offset"):
+    with pytest.raises(InvalidArgumentError, match="give either offset or group_by"):
         searcher.search_groups("w1", group_by="group", offset=3)

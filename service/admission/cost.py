@@ -1,0 +1,50 @@
+"""About how long searches take, so that none begins which cannot be answered in time."""
+
+from dataclasses import dataclass
+
+from swiftlet.search.request import SearchRequest
+from swiftlet.search.searcher import Searcher
+
+
+@dataclass(frozen=True, slots=True)
+class SearchCost:
+    """The seconds that parts of a search take, on the slower of the machines that we measure on.
+
+    They are estimates: the executor learns how long the searches of its queue really take, and adds
+    these to what an ordinary search takes.
+    """
+
+    per_hit: float = 0.00005
+    """Each further document of an answer: its title, its metadata and its passage are read."""
+
+    searches_per_group: int = 2
+    """Groups are found by searches with filters, about two for each document of a group."""
+
+    per_sentence: float = 0.003
+    """Finding the sentence of a passage that is nearest: each of its sentences is encoded."""
+
+    most_sentences: int = 50
+    """The passages of one request whose nearest sentence is found at most."""
+
+    last_pair: float = 0.05
+    """A pair of query and passage may take the re-ranker longer than expected: a search that was
+    found is answered so much later."""
+
+    def expected_seconds(self, asked: SearchRequest, searcher: Searcher) -> float:
+        """About how long a search takes beyond an ordinary one."""
+        seconds = (asked.offset + asked.top_k) * self.per_hit + searcher.parts.waiting_seconds
+        if asked.group_by is not None:
+            seconds *= self.searches_per_group * asked.group_size
+        if asked.highlight == "sentence":
+            seconds += asked.top_k * self.per_sentence
+        if asked.rerank is not None and searcher.reranker is not None:
+            seconds += asked.rerank * searcher.reranker.seconds
+        return seconds
+
+    def grace_seconds(self, asked: SearchRequest, searcher: Searcher) -> float:
+        """How long after its deadline a search is still answered."""
+        is_reranked = asked.rerank is not None and searcher.reranker is not None
+        return self.last_pair if is_reranked else 0.0
+
+
+COST = SearchCost()

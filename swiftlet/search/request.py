@@ -1,0 +1,237 @@
+"""What is asked of a search: one frozen value, which every way to search derives from."""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field, fields
+from functools import partial
+from math import inf
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_type_hints
+
+from swiftlet.arguments import number, one_of, whole_number
+from swiftlet.errors import InvalidArgumentError, shown
+from swiftlet.text import check_query
+
+if TYPE_CHECKING:  # NumPy is not loaded for the help of a command
+    from swiftlet.index.columns.filters import Filter
+
+Mode = Literal["hybrid", "dense", "lexical"]
+"""Which indexes a search uses: both, the vector index, or the lexical index."""
+
+Fusion = Literal["weighted", "rrf"]
+"""How two scores become one: by their weighted sum, or by reciprocal rank fusion."""
+
+Highlighting = Literal["words", "sentence"]
+"""The marked parts of passages: the words of the query, or the sentence nearest in meaning."""
+
+MODES: tuple[Mode, ...] = get_args(Mode)
+FUSIONS: tuple[Fusion, ...] = get_args(Fusion)
+HIGHLIGHTINGS: tuple[Highlighting, ...] = get_args(Highlighting)
+
+DEFAULT_WEIGHT = 0.72
+"""The weight of the dense score; docs/results/hybrid.md has the collections it was chosen on."""
+
+
+class RequestConflictError(InvalidArgumentError):
+    """Two fields of a request exclude each other; `field` is the one to change."""
+
+    def __init__(self, name: str, sentence: str) -> None:
+        super().__init__(sentence)
+        self.field = name
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """A field of `SearchRequest`, beyond its type and its default."""
+
+    about: str
+    """The help of the command line."""
+
+    check: Callable[[str, Any], Any] | None = None
+    """The value that searches read, by the name and the given value; it refuses bad ones."""
+
+    expected: str = ""
+    """The values that a service takes, as its refusals and its OpenAPI document name them."""
+
+    bounds: Mapping[str, Any] = field(default_factory=dict)
+    """Bounds of the value, as pydantic names them."""
+
+    ranks: bool = True
+    """Whether another value may find other documents, or put them into another order."""
+
+    printed: bool = True
+    """Whether `swiftlet search` prints what the field asks for, and so has an option for it."""
+
+    single: bool = False
+    """Whether it belongs to requests of one query, and not to a batch."""
+
+
+def _whole(least: int) -> Callable[[str, Any], int]:
+    return partial(whole_number, least=least)
+
+
+def _choice(about: str, choices: Sequence[str], **further: Any) -> Option:
+    *first, last = (f'"{choice}"' for choice in choices)
+    expected = f"{', '.join(first)} or {last}"
+    return Option(about, partial(one_of, choices=choices), expected, **further)
+
+
+def _filter(_: str, value: Any) -> "Filter":
+    from swiftlet.index.columns.filters import parse_filter
+
+    return parse_filter(value)
+
+
+def _name(name: str, value: Any) -> str:
+    if not isinstance(value, str):
+        raise InvalidArgumentError(f"{name} is {shown(value)}, but the name of a field is expected")
+    return value
+
+
+@dataclass(frozen=True, slots=True)
+class SearchRequest:
+    """A search that is asked for. Its values are checked when it is made.
+
+    Searches for a `query` find the min(`top_k`, number of documents) best documents. HTTP, the
+    command line, evaluation and cursors derive their fields from these; a stage of a search reads
+    its field from here.
+
+    :raises QueryError: When the query is blank or not valid text.
+    :raises FilterError: When the filter is malformed.
+    :raises InvalidArgumentError: When a value is out of its range, or two fields exclude each
+        other.
+    """
+
+    query: Annotated[str, Option("The text of the query.", lambda _, value: check_query(value))]
+    _: KW_ONLY
+    top_k: Annotated[int, Option("Documents to return.", _whole(1), ranks=False)] = 10
+    offset: Annotated[int, Option("Best documents to leave out.", _whole(0), ranks=False)] = 0
+    min_score: Annotated[
+        float | None,
+        Option(
+            "Leave out documents with a lower score.",
+            number,
+            "a number",
+            {"allow_inf_nan": False},
+        ),
+    ] = None
+    include_text: Annotated[
+        bool,
+        Option(
+            "Give the text of each passage.",
+            expected="true or false",
+            ranks=False,
+            printed=False,
+        ),
+    ] = True
+    mode: Annotated[
+        Mode | None, _choice("hybrid, dense (by meaning) or lexical (by words).", MODES)
+    ] = None
+    weight: Annotated[
+        float | None,
+        Option(
+            "The weight of the dense score in a hybrid search.",
+            partial(number, least=0, most=1),
+            "a number from 0 to 1",
+            {"ge": 0, "le": 1},
+        ),
+    ] = None
+    filter: Annotated[
+        "Filter | None",
+        Option('Conditions on the metadata, in JSON: {"year": {"gte": 2020}}.', _filter),
+    ] = None
+    fusion: Annotated[Fusion, _choice("weighted, or rrf (reciprocal rank fusion).", FUSIONS)] = (
+        "weighted"
+    )
+    highlight: Annotated[
+        Highlighting | None,
+        _choice(
+            "Mark the words of the query, or the sentence nearest in meaning.",
+            HIGHLIGHTINGS,
+            ranks=False,
+            printed=False,
+        ),
+    ] = None
+    rerank: Annotated[
+        int | None, Option("Best documents that the re-ranker orders.", _whole(1), single=True)
+    ] = None
+    group_by: Annotated[
+        str | None,
+        Option(
+            "The field of the metadata by whose values documents are grouped.",
+            _name,
+            "the name of a field of the metadata",
+            {"min_length": 1, "max_length": 256},
+            ranks=False,
+            printed=False,
+            single=True,
+        ),
+    ] = None
+    group_size: Annotated[
+        int,
+        Option("Documents of each group.", _whole(1), ranks=False, printed=False, single=True),
+    ] = 3
+
+    def __post_init__(self) -> None:
+        for name, check, default in _CHECKS:
+            if (value := getattr(self, name)) is not default:
+                object.__setattr__(self, name, check(name, value))
+        if self.fusion != "weighted" and (self.weight is not None or self.offset):
+            # The ranks, and so the order, depend on how many documents are asked for.
+            name = "offset" if self.weight is None else "weight"
+            raise RequestConflictError(
+                "fusion",
+                f"fusion is {shown(self.fusion)}, which takes no {name}: give one of the two",
+            )
+        if self.highlight is not None and not self.include_text:
+            raise RequestConflictError(
+                "highlight",
+                f'highlight is "{self.highlight}", but passages without their text have nothing to '
+                "mark: ask for include_text true, or for no highlight",
+            )
+        for name in ("offset", "rerank") if self.group_by is not None else ():
+            if getattr(self, name):
+                raise RequestConflictError(name, f"give either {name} or group_by")
+
+    @property
+    def least_score(self) -> float:
+        """The score that documents have at least."""
+        return -inf if self.min_score is None else self.min_score
+
+    def ranking(self, mode: Mode, weight: float) -> str:
+        """The JSON of what decides which documents are found, and in which order.
+
+        :param mode: The mode of the search, like `weight`, where the request leaves it to the
+            index.
+        """
+        from swiftlet.index.columns.filters import Every
+
+        values = {name: getattr(self, name) for name in _RANKING}
+        values["mode"], values["filter"] = mode, self.filter or Every(())
+        values["weight"] = weight if mode == "hybrid" else None
+        return json.dumps(values, default=repr)
+
+
+_HINTS = get_type_hints(SearchRequest, localns={"Filter": object}, include_extras=True)
+OPTIONS: dict[str, Option] = {
+    each.name: _HINTS[each.name].__metadata__[0] for each in fields(SearchRequest)
+}
+"""The options of a request, by the names of its fields."""
+
+_RANKING = [name for name, option in OPTIONS.items() if option.ranks]
+_CHECKS = [
+    (each.name, check, each.default)
+    for each in fields(SearchRequest)
+    if (check := OPTIONS[each.name].check) is not None
+]
+
+
+def check_rerank(rerank: object, reranker: object) -> None:
+    """Refuse a re-ranker that would not be used.
+
+    :raises InvalidArgumentError: When there is a re-ranker, but not how many documents it orders.
+    """
+    if reranker is not None and rerank is None:
+        raise InvalidArgumentError(
+            "there is a re-ranker, but not how many of the best documents it orders: pass --rerank "
+            "20, too (in Python rerank=20)"
+        )
