@@ -32,7 +32,7 @@ def fetched(address: str) -> bytes:
 
 def of_ir_datasets(source: Source) -> Built:
     """A data set of ir_datasets, whose own files have hashes of their own."""
-    with extra("ir-datasets"):
+    with extra("irds"):
         import ir_datasets
     found: dict[str, Any] = {n: ir_datasets.load(name) for n, name in source["splits"].items()}
     documents = [
@@ -73,7 +73,8 @@ def of_squad(source: Source) -> Built:
 def of_rows(source: Source) -> Built:
     """A question and its passage in each line; a file is a split. Equal passages become one."""
     ids: dict[tuple[str, str], str] = {}
-    queries, qrels = [], {}
+    queries: list[Record] = []
+    qrels: dict[str, Qrels] = {}
     for address in source["urls"]:
         split = Path(address).stem
         rows = [json.loads(line) for line in fetched(address).decode().splitlines()]

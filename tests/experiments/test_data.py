@@ -96,9 +96,9 @@ def test_the_files_of_boolq_are_built_to_the_byte(shared_data: Path, tmp_path: P
         path = tmp_path / f"{split}.jsonl"
         judged = (folder / "qrels" / f"{split}.tsv").read_text().splitlines()[1:]
         pairs = ((queries[q], documents[d]) for q, d, _ in (line.split("\t") for line in judged))
-        rows = (
+        rows = [
             {"question": q["text"], "title": d["title"], "passage": d["text"]} for q, d in pairs
-        )
+        ]
         path.write_text("\n".join(map(json.dumps, rows)))
         urls.append(path.as_uri())
     write_built(FORMATS["rows"]({"urls": urls}), tmp_path / "out")
