@@ -8,6 +8,7 @@ What is there already is only checked. A collection that is built from its sourc
 details from the files that the published figures were measured with; this is said, and no error.
 """
 
+import json
 import shutil
 import sys
 from collections.abc import Sequence
@@ -16,7 +17,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from experiments.sources import FORMATS, write_built
+from experiments.pairs import write_qrels
+from experiments.sources import FORMATS, Built
 from measuring.command_line import Parser, existing
 from measuring.experiment import settings_beside
 from swiftlet.errors import RetrievalError
@@ -68,6 +70,21 @@ def made(name: str, place: Path, source: Path | None) -> str:
             )
         folder.rename(place)
     return ("copied" if source else "built") + about(different(name, place))
+
+
+def write_built(built: Built, folder: Path) -> None:
+    """Write a BEIR folder; a split `NAME_disjoint` has no document of another split."""
+    (folder / "qrels").mkdir(parents=True)
+    for name, rows in (("corpus", built.documents), ("queries", built.queries)):
+        lines = [json.dumps(row, ensure_ascii=False) + "\n" for row in rows]
+        if lines:
+            (folder / f"{name}.jsonl").write_text("".join(lines), "utf-8")
+    for split, qrels in built.qrels.items():
+        elsewhere = {document for name, found in built.qrels.items() if name not in {split, "all"}
+                     for grades in found.values() for document in grades}  # fmt: skip
+        alone = {query: grades for query, grades in qrels.items() if not elsewhere & grades.keys()}
+        write_qrels(qrels, folder / "qrels" / f"{split}.tsv")
+        write_qrels(alone, folder / "qrels" / f"{split}_disjoint.tsv")
 
 
 def different(name: str, place: Path) -> list[str]:

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from xml.etree import ElementTree
 
-from experiments.pairs import write_qrels
 from swiftlet.extras import extra
 
 Source = Mapping[str, Any]
@@ -35,10 +34,8 @@ def of_ir_datasets(source: Source) -> Built:
     with extra("irds"):
         import ir_datasets
     found: dict[str, Any] = {n: ir_datasets.load(name) for n, name in source["splits"].items()}
-    documents = [
-        {"_id": d.doc_id, "title": d.title, "text": d.text}
-        for d in next(iter(found.values())).docs_iter()
-    ]
+    read = next(iter(found.values())).docs_iter()
+    documents = [{"_id": each.doc_id, "title": each.title, "text": each.text} for each in read]
     queries = {q.query_id: q.text for each in found.values() for q in each.queries_iter()}
     qrels: dict[str, Qrels] = {split: {} for split in found}
     for split, each in found.items():
@@ -146,18 +143,3 @@ FORMATS: dict[str, Callable[[Source], Built]] = {
     "ir_datasets": of_ir_datasets, "squad": of_squad, "rows": of_rows, "passages": of_passages,
     "qmsum": of_qmsum, "medquad": of_medquad,
 }  # fmt: skip
-
-
-def write_built(built: Built, folder: Path) -> None:
-    """Write a BEIR folder; a split `NAME_disjoint` has no document of another split."""
-    (folder / "qrels").mkdir(parents=True)
-    for name, rows in (("corpus", built.documents), ("queries", built.queries)):
-        lines = [json.dumps(row, ensure_ascii=False) + "\n" for row in rows]
-        if lines:
-            (folder / f"{name}.jsonl").write_text("".join(lines), "utf-8")
-    for split, qrels in built.qrels.items():
-        elsewhere = {document for name, found in built.qrels.items() if name not in {split, "all"}
-                     for grades in found.values() for document in grades}  # fmt: skip
-        alone = {query: grades for query, grades in qrels.items() if not elsewhere & grades.keys()}
-        write_qrels(qrels, folder / "qrels" / f"{split}.tsv")
-        write_qrels(alone, folder / "qrels" / f"{split}_disjoint.tsv")

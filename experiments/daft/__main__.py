@@ -9,6 +9,8 @@ has the torch weights.
 
 import json
 from argparse import Namespace
+from collections.abc import Sequence
+from pathlib import Path
 
 import faiss
 import torch
@@ -16,10 +18,21 @@ import torch
 from experiments.daft.baselines import baselines
 from experiments.daft.figures import collect
 from experiments.daft.plots import draw
-from experiments.daft.runs import BASE, EXPERIMENTS, NAMES, TABLE, identity, overrides, record_of
+from experiments.daft.runs import (
+    BASE,
+    EXPERIMENTS,
+    NAMES,
+    TABLE,
+    directory,
+    identity,
+    overrides,
+    record_of,
+)  # fmt: skip
 from experiments.daft.tests import TESTS, TITLES
+from export.encoder_directory import export_encoder
 from measuring.experiment import Experiment, Found, Run, file_of
 from measuring.results import Figures
+from measuring.runs import query_latencies
 from training.recipes.settings import read_recipe
 
 BASELINES = "baselines"
@@ -75,7 +88,19 @@ def collected(options: Namespace, found: Found) -> Figures:
         | {"validation": [each[name]["validation"]["nDCG@10"] for each in of_seeds]}
         for name, figures in of_seeds[0].items()
     }
-    return collect(options, records, systems)
+    layers = EXPERIMENTS["layers"]
+    measured = layers and all(name in records for name in layers)
+    return collect(records, systems, latencies(options, layers) if measured else {})
+
+
+def latencies(options: Namespace, names: Sequence[str]) -> Figures:
+    """Milliseconds of a query by run; measured once and kept."""
+    directories = {name: directory(options, (name, 0)) / "query-encoder" for name in names}
+    kept: Path = options.work / "latency.json"
+    for out in () if kept.is_file() else directories.values():
+        if not out.is_dir():
+            export_encoder(out.with_name("run") / "query_encoder", out, precisions=["int8"])
+    return query_latencies(directories, kept)
 
 
 def main() -> None:

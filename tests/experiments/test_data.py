@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from experiments import data
-from experiments.sources import FORMATS, write_built
+from experiments.data import write_built
+from experiments.sources import FORMATS
 
 SQUAD = {
     "data": [

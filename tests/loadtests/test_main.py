@@ -25,7 +25,7 @@ from tests.measuring.conftest import PACED_SERVER
 ROOT = Path(__file__).parents[2]
 PYTHON = shlex.quote(sys.executable)
 PACED = f"{PYTHON} {shlex.quote(str(PACED_SERVER))} --port {{port}}"
-PICTURES = {"latency.png", "stages.png", "rejections.png"}
+PICTURES = {"latency.png", "stages.png"}
 TABLES = {"report.json", "rates.csv", "saturation.csv", "stages.csv", "locust.csv"}
 ENCODERS = [DEFAULT_QUERY_ENCODER.name, LOOKUP_QUERY_ENCODER.name]
 
