@@ -30,6 +30,7 @@ SETTINGS = settings_beside(__file__)
 TARGET: str = SETTINGS["target"]
 METRICS, TOKENS, METHODS, ON_TOP = (SETTINGS[n] for n in ("metrics", "tokens", "methods", "on_top"))
 BASE = laid_over(SETTINGS["base"], {"optimiser": {"precision": PRECISION}})
+QRELS = "training.tsv"
 SHIPPED: Precision = "int8"
 START, TEACHER = "before training", "the document encoder for both"
 EXPERIMENT = Experiment(
@@ -39,8 +40,7 @@ EXPERIMENT = Experiment(
 
 def runs(options: Namespace) -> list[list[Run]]:
     """What others begin with is finished first."""
-    learnt, _ = parts(options.data)
-    write_qrels(learnt.qrels, options.work / "training.tsv")
+    write_qrels(parts(options.data)[0].qrels, options.work / QRELS)
     seeds = range(options.seeds)
     trained = [[(name, seed) for seed in seeds for name in some] for some in (METHODS, ON_TOP)]
     return [[(START, 0), (TEACHER, 0)], *trained]
@@ -88,12 +88,11 @@ def pair_of(options: Namespace, name: str, seed: int) -> Pair:
     if name in ON_TOP:
         before = options.work / name_of((ON_TOP[name], seed))
         query, document = before / "query_encoder", before / "document_encoder"
+    source = {"corpus": f"{options.data / TARGET}", "qrels": f"{options.work / QRELS}"}
     recipe = {
         **laid_over(BASE, SETTINGS["adore"] if name in ON_TOP else method(name)),
         "seed": seed,
-        "data": [
-            {"corpus": f"{options.data / TARGET}", "qrels": f"{options.work / 'training.tsv'}"}
-        ],
+        "data": [source],
         "embedding_cache": f"{options.work / 'frozen'}",
         "passages": {"tokens": TOKENS, "truncate": True},
         "query_encoder": {"model": f"{query}"},
@@ -118,21 +117,21 @@ def collected(_options: Namespace, found: Found) -> Figures:
         for name, of in runs.items()
     }
     # All query encoders but the teacher have one architecture.
-    times = median(e["ms"] for (name, _), e in found.items() if name != TEACHER)
-    ms = dict.fromkeys(rows, times) | {TEACHER: found[TEACHER, 0]["ms"]}
-    column = {"title": "ms a query", "figures": ms, "decimals": 2}
+    time = median(e["ms"] for (name, _), e in found.items() if name != TEACHER)
+    ms = dict.fromkeys(rows, time) | {TEACHER: found[TEACHER, 0]["ms"]}
     means = {
         name: over_seeds([fmean(each["values"][METRICS[0]].values()) for each in of])
         for name, of in runs.items()
     }
     return {
         "target": TARGET,
-        "comparison": compare(rows, plain_columns=[column]),
+        "comparison": compare(
+            rows, plain_columns=[{"title": "ms a query", "figures": ms, "decimals": 2}]
+        ),
         "means": {name: fmean(rows[name][TARGET][METRICS[0]].values()) for name in rows},
         "half": {name: each["half"] for name, each in means.items()},
         "seeds": max(seed for _, seed in found) + 1,
-        "optimiser": BASE["optimiser"],
-        "validation": BASE["validation"],
+        **{name: BASE[name] for name in ("optimiser", "validation")},
         "per_query": BASE["negatives"]["per_query"],
         "tokens": TOKENS,
         "start": START,
