@@ -60,8 +60,7 @@ def parts(data: Path) -> tuple[Collection, Collection]:
 
 def figures_of(options: Namespace, name: str, seed: int) -> Figures:
     """The metrics of each query, and the milliseconds of encoding one."""
-    learnt, test = parts(options.data)
-    pair = pair_of(options, name, seed)
+    (learnt, test), pair = parts(options.data), pair_of(options, name, seed)
     encoders = pair.document_encoder, pair.query_encoder
     found = exact_run(*encoders, test.documents, test.queries, 1000, threads=1)
     texts = [query.text for query in test.queries[:50]]

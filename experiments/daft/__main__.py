@@ -12,30 +12,22 @@ from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
 
-import faiss
-import torch
-
-from experiments.daft.baselines import baselines
+from experiments.daft.baselines import BASELINES, figures_of
 from experiments.daft.figures import collect
 from experiments.daft.plots import draw
 from experiments.daft.runs import (
-    BASE,
     EXPERIMENTS,
     NAMES,
     TABLE,
     directory,
     identity,
-    overrides,
-    record_of,
 )  # fmt: skip
 from experiments.daft.tests import TESTS, TITLES
 from export.encoder_directory import export_encoder
 from measuring.experiment import Experiment, Found, Run, file_of
 from measuring.results import Figures
 from measuring.runs import query_latencies
-from training.recipes.settings import read_recipe
 
-BASELINES = "baselines"
 EXPERIMENT = Experiment(
     "daft", __doc__, [name for name, _ in (*TABLE["training"], *TESTS)],
     ["torch", "transformers", "sentence-transformers", "onnxruntime", "bm25s"], seeds=3, jobs=2,
@@ -67,15 +59,6 @@ def known(figures: Figures) -> dict[Run, Figures]:
             for name, each in figures["baselines"].items()
         }
     return found
-
-
-def figures_of(options: Namespace, name: str, seed: int) -> Figures:
-    torch.set_num_threads(1)
-    faiss.omp_set_num_threads(1)
-    if name != BASELINES:
-        return record_of(options, name, seed)
-    pooling = [f"{tower}.pooling=mean" for tower in ("query_encoder", "document_encoder")]
-    return baselines(options, read_recipe(BASE, [*overrides(options, "default", seed), *pooling]))
 
 
 def collected(options: Namespace, found: Found) -> Figures:
