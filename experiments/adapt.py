@@ -21,7 +21,7 @@ from experiments.indexes import collections, folder_of, index_of, values_of
 from export.encoder_directory import export_encoder
 from export.quality import Collection
 from measuring.experiment import Experiment, Found, Run, Stages, name_of, settings_beside
-from measuring.results import ROOT, Figures, by_query, over_seeds
+from measuring.results import ROOT, Figures, by_query, means, over_seeds
 from swiftlet.corpora.collections import read_qrels
 from swiftlet.encoders import DEFAULT_ENCODER, DEFAULT_QUERY_ENCODER, LOOKUP_QUERY_ENCODER
 from swiftlet.evaluation.experiment import Judgements
@@ -77,15 +77,10 @@ def figures_of(options: Namespace, target: str, system: str, seed: int) -> Figur
             if method == "soft targets of a cross-encoder":
                 run = name_of((SETTINGS["reranker_of"].get(target, target), seed))
                 soft["ranking_teacher"] = f"{options.work.with_name('reranking') / run}/reranker"
-            adaptation = Adaptation(
-                encoder,
-                DEFAULT_ENCODER,
-                export_encoder,
-                progress=Stages(),
-                seed=seed,
-                settings=soft,
+            settings: dict[str, Any] = {"progress": Stages(), "seed": seed, "settings": soft}
+            encoder = Adaptation(encoder, DEFAULT_ENCODER, export_encoder, **settings).train(
+                index, texts, folder
             )
-            encoder = adaptation.train(index, texts, folder)
             if method.startswith("both encoders"):
                 given = {"seed": seed, "embedding_cache": options.work / "frozen"}
                 given |= SETTINGS["settings"] | SETTINGS["of_student"].get(student, {})
@@ -100,10 +95,7 @@ def figures_of(options: Namespace, target: str, system: str, seed: int) -> Figur
                 return {"alone": of(mode="lexical")}
             return {"alone": of(mode="dense"), "with BM25": of(mode="hybrid")}
 
-        guards = {
-            name: {mode: fmean(each.values()) for mode, each in values(name, read[name]()).items()}
-            for name in GUARDS
-        }
+        guards = {name: means(values(name, read[name]())) for name in GUARDS}
         return {"seconds": seconds, "values": values(target, test), "guards": guards}
 
 

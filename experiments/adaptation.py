@@ -15,7 +15,7 @@ from tempfile import TemporaryDirectory
 from experiments.indexes import LEARNT, collections, folder_of, index_of, values_of
 from export.encoder_directory import export_encoder
 from measuring.experiment import Experiment, Found, Run, Stages
-from measuring.results import Figures
+from measuring.results import Figures, means
 from swiftlet.encoders import DEFAULT_ENCODER, DEFAULT_QUERY_ENCODER, LOOKUP_QUERY_ENCODER
 from training.adaptation.adaptation import Adaptation
 
@@ -42,8 +42,7 @@ def figures_of(options: Namespace, student: str, name: str) -> Figures:
     index = index_of(folder_of(options, name), found)
 
     def ndcg(encoder: Path) -> dict[str, float]:
-        values = {mode: values_of(index, encoder, found, mode=mode) for mode in MODES}
-        return {mode: fmean(each.values()) for mode, each in values.items()}
+        return means({mode: values_of(index, encoder, found, mode=mode) for mode in MODES})
 
     encoders = ENCODERS | {"before": STUDENTS[student]}
     figures: Figures = {name: ndcg(encoder) for name, encoder in encoders.items()} | {"seeds": []}

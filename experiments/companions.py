@@ -6,7 +6,6 @@ Takes an hour and a half of one core with AVX2 alone for each seed.
 """
 
 from argparse import Namespace
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from statistics import fmean, median
@@ -29,13 +28,9 @@ from training.data.judged_split import split_by_documents
 
 SETTINGS = settings_beside(__file__)
 TARGET: str = SETTINGS["target"]
-METRICS: Sequence[str] = SETTINGS["metrics"]
-METHODS: dict[str, dict[str, Any]] = SETTINGS["methods"]
-ON_TOP: dict[str, str] = SETTINGS["on_top"]
-TOKENS: int = SETTINGS["tokens"]
+METRICS, TOKENS, METHODS, ON_TOP = (SETTINGS[n] for n in ("metrics", "tokens", "methods", "on_top"))
 BASE = laid_over(SETTINGS["base"], {"optimiser": {"precision": PRECISION}})
 QRELS = "training.tsv"
-# That in which the encoders ship.
 SHIPPED: Precision = "int8"
 START, TEACHER = "before training", "the document encoder for both"
 EXPERIMENT = Experiment(
@@ -45,8 +40,7 @@ EXPERIMENT = Experiment(
 
 def runs(options: Namespace) -> list[list[Run]]:
     """What others begin with is finished first."""
-    learnt, _ = parts(options.data)
-    write_qrels(learnt.qrels, options.work / QRELS)
+    write_qrels(parts(options.data)[0].qrels, options.work / QRELS)
     seeds = range(options.seeds)
     trained = [[(name, seed) for seed in seeds for name in some] for some in (METHODS, ON_TOP)]
     return [[(START, 0), (TEACHER, 0)], *trained]
@@ -66,22 +60,19 @@ def parts(data: Path) -> tuple[Collection, Collection]:
 
 def figures_of(options: Namespace, name: str, seed: int) -> Figures:
     """The metrics of each query, and the milliseconds of encoding one."""
-    learnt, test = parts(options.data)
-    pair = pair_of(options, name, seed)
-    found = exact_run(
-        pair.document_encoder, pair.query_encoder, test.documents, test.queries, 1000, threads=1
-    )
-    texts = {10: [query.text for query in test.queries[:50]]}
-    seconds = measure_latencies({name: pair.query_encoder}, texts)
+    (learnt, test), pair = parts(options.data), pair_of(options, name, seed)
+    encoders = pair.document_encoder, pair.query_encoder
+    found = exact_run(*encoders, test.documents, test.queries, 1000, threads=1)
+    texts = [query.text for query in test.queries[:50]]
+    seconds = measure_latencies({name: pair.query_encoder}, {10: texts})
     return {
         "values": evaluate_per_query(found, test.qrels, METRICS),
         "ms": 1000 * seconds[name][10],
         "sizes": {
-            "documents": len(learnt.documents),
-            "learnt": len(learnt.queries),
+            "documents": len(learnt.documents), "learnt": len(learnt.queries),
             "tested": len(test.queries),
         },
-    }
+    }  # fmt: skip
 
 
 def pair_of(options: Namespace, name: str, seed: int) -> Pair:
@@ -92,18 +83,19 @@ def pair_of(options: Namespace, name: str, seed: int) -> Pair:
         if name == TEACHER:
             return Pair(documents, documents)
         return Pair(OnnxEncoder.load(DEFAULT_QUERY_ENCODER, precision=SHIPPED), documents)
-    start = {"query_encoder": DEFAULT_QUERY_ENCODER, "document_encoder": DEFAULT_ENCODER}
+    query, document = DEFAULT_QUERY_ENCODER, DEFAULT_ENCODER
     if name in ON_TOP:
         before = options.work / name_of((ON_TOP[name], seed))
-        start = {tower: before / tower for tower in start}
+        query, document = before / "query_encoder", before / "document_encoder"
+    source = {"corpus": f"{options.data / TARGET}", "qrels": f"{options.work / QRELS}"}
     recipe = {
         **laid_over(BASE, SETTINGS["adore"] if name in ON_TOP else method(name)),
         "seed": seed,
-        "data": [{"corpus": f"{options.data / TARGET}", "qrels": f"{options.work / QRELS}"}],
+        "data": [source],
         "embedding_cache": f"{options.work / 'frozen'}",
         "passages": {"tokens": TOKENS, "truncate": True},
-        "query_encoder": {"model": f"{start['query_encoder']}"},
-        "document_encoder": {"model": f"{start['document_encoder']}", "max_tokens": TOKENS},
+        "query_encoder": {"model": f"{query}"},
+        "document_encoder": {"model": f"{document}", "max_tokens": TOKENS},
     }
     return Pair.of(run_of(name, recipe, options.work / name_of((name, seed))), SHIPPED)
 
@@ -123,22 +115,22 @@ def collected(_options: Namespace, found: Found) -> Figures:
         name: {TARGET: {m: by_query([each["values"][m] for each in of]) for m in METRICS}}
         for name, of in runs.items()
     }
-    # All query encoders but the teacher have one architecture, so one time.
-    times = median(e["ms"] for (name, _), e in found.items() if name != TEACHER)
-    ms = dict.fromkeys(rows, times) | {TEACHER: found[TEACHER, 0]["ms"]}
-    column = {"title": "ms a query", "figures": ms, "decimals": 2}
+    # All query encoders but the teacher have one architecture.
+    time = median(e["ms"] for (name, _), e in found.items() if name != TEACHER)
+    ms = dict.fromkeys(rows, time) | {TEACHER: found[TEACHER, 0]["ms"]}
     means = {
         name: over_seeds([fmean(each["values"][METRICS[0]].values()) for each in of])
         for name, of in runs.items()
     }
     return {
         "target": TARGET,
-        "comparison": compare(rows, plain_columns=[column]),
+        "comparison": compare(
+            rows, plain_columns=[{"title": "ms a query", "figures": ms, "decimals": 2}]
+        ),
         "means": {name: fmean(rows[name][TARGET][METRICS[0]].values()) for name in rows},
         "half": {name: each["half"] for name, each in means.items()},
         "seeds": max(seed for _, seed in found) + 1,
-        "optimiser": BASE["optimiser"],
-        "validation": BASE["validation"],
+        **{name: BASE[name] for name in ("optimiser", "validation")},
         "per_query": BASE["negatives"]["per_query"],
         "tokens": TOKENS,
         "start": START,

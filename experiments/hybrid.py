@@ -17,7 +17,7 @@ from experiments import indexes
 from experiments.indexes import METRIC, index_of, values_of
 from export.quality import Collection
 from measuring.experiment import Experiment, Found, settings_beside
-from measuring.results import Figures
+from measuring.results import Figures, means
 from swiftlet.demo import read_standard_library
 from swiftlet.encoders import DEFAULT_ENCODER, DEFAULT_QUERY_ENCODER, LOOKUP_QUERY_ENCODER
 from swiftlet.evaluation.significance import paired_t_test
@@ -58,7 +58,7 @@ def collected(_options: Namespace, found: Found) -> Figures:
     for row in rows.values():
         values = row.pop("values")
         row["p"] = paired_t_test(values["hybrid"], values["dense"]).p_value
-        row["ndcg"] = {system: fmean(each.values()) for system, each in values.items()}
+        row["ndcg"] = means(values)
     for row in rows.values():
         others = [other["ndcg"] for other in rows.values() if other is not row]
         row["weight"] = max(WEIGHTS, key=lambda w: fmean(ndcg[f"{w}"] for ndcg in others))
@@ -66,7 +66,7 @@ def collected(_options: Namespace, found: Found) -> Figures:
     names = {**found[NAMES,]}
     by_system = names.pop("values")
     missed = [query for query, first in by_system["dense"].items() if not first]
-    names["success"] = {system: fmean(each.values()) for system, each in by_system.items()}
+    names["success"] = means(by_system)
     names["missed"] = [len(missed), sum(by_system["hybrid"][query] for query in missed)]
     return {
         "weight": DEFAULT_WEIGHT,

@@ -98,4 +98,4 @@ def shortened(encoder: Path, tokens: int, precision: Precision) -> OnnxEncoder:
 def write_qrels(qrels: Qrels, path: Path) -> None:
     """Write judgements as a file with a head."""
     rows = [f"{q}\t{d}\t{grade}" for q, grades in qrels.items() for d, grade in grades.items()]
-    path.write_text("\n".join(["query-id\tcorpus-id\tscore", *rows]), "utf-8")
+    path.write_text("\n".join(["query-id\tcorpus-id\tscore", *rows, ""]), "utf-8")

@@ -18,7 +18,7 @@ from experiments.distillation import texts
 from experiments.distillation.students import TEACHER, figures_of, long_run, settings_of
 from export.encoder_directory import export_encoder
 from measuring.experiment import Found
-from measuring.results import rendered
+from measuring.results import means, rendered
 from swiftlet import encoders
 from swiftlet.encoders import DEFAULT_ENCODER, WEIGHTS_PACKAGE, torch_weights
 from swiftlet.encoders.encoder import MODEL_FILES
@@ -85,7 +85,7 @@ def query_encoder(options: Namespace, name: str, out: Path, found: Found) -> str
         "epochs": [each["epochs"] for each in settings],
         "num_texts": sum(first["texts"].values()),
         "embedding_space": manifest.embedding_space,
-        "teacher": distillation.means(found[TEACHER,]["fp32"]),
+        "teacher": means(found[TEACHER,]["fp32"]),
         **distillation.shares(found, name, "int8"),
         "size_bytes": manifest.files[MODEL].size_bytes,
         "max_tokens": manifest.details["max_tokens"],

@@ -10,7 +10,6 @@ import numpy as np
 from matplotlib.ticker import LogLocator, NullFormatter
 
 from loadtests.measure import FULL, Measurement
-from measuring.http_client import NO_ANSWER, OK, REJECTIONS
 from measuring.load_figures import TOTAL, Figures, fewest_requests
 from swiftlet.evaluation.plots.figures import COLOURS, GREYS, INK, new_figure, save_figure
 
@@ -18,7 +17,6 @@ if TYPE_CHECKING:
     from matplotlib.artist import Artist
     from matplotlib.axes import Axes
 
-_COLOURS = (*COLOURS, *GREYS)
 _CURVES = (50.0, 90.0, 99.0, 99.9)
 REST, OUTSIDE = "rest of the service", "not in its report"
 
@@ -28,7 +26,6 @@ def draw_all(measurements: Sequence[Measurement], folder: Path) -> dict[str, str
     pictures: dict[str, tuple[str, Callable[[Axes, Measurement], None]]] = {
         "latency.png": ("Latency against the rate, open loop", _draw_latency),
         "stages.png": ("Time by stage, mean of answered requests", _draw_stages),
-        "rejections.png": ("Outcomes of requests, by rate", _draw_outcomes),
     }
     count = len(measurements)
     for name, (_, draw) in pictures.items():
@@ -53,7 +50,7 @@ def draw_all(measurements: Sequence[Measurement], folder: Path) -> dict[str, str
 
 def _draw_latency(axes: "Axes", measurement: Measurement) -> None:
     rates = [figures.offered for figures in measurement.rates.values()]
-    for percentile, colour in zip(_CURVES, _COLOURS, strict=False):
+    for percentile, colour in zip(_CURVES, COLOURS, strict=False):
         latencies = [
             figures.latency(percentile)
             if len(figures.latencies) >= fewest_requests(percentile)
@@ -91,19 +88,6 @@ def stacked_stages(figures: Figures) -> dict[str, float]:
     if inside:
         stages[REST] = max(0.0, inside - sum(stages.values()))
     return stages | {OUTSIDE: max(0.0, figures.mean_latency - inside)}
-
-
-def _draw_outcomes(axes: "Axes", measurement: Measurement) -> None:
-    names = {OK: "answered", **{status: f"rejected, {status}" for status in REJECTIONS}}
-    names[NO_ANSWER] = "no answer"
-    for status in sorted({n for figures in measurement.rates.values() for n in figures.statuses}):
-        names.setdefault(status, str(status))
-    stacks = {
-        percent: {names[n]: 100 * count / len(each.measured) for n, count in each.statuses.items()}
-        for percent, each in measurement.rates.items()
-    }
-    _draw_bars(axes, stacks, dict(zip(names.values(), cycle(_COLOURS), strict=False)))
-    axes.set(xlabel="rate, of saturation", ylabel="per cent of requests", ylim=(0, 100))
 
 
 def _draw_bars(

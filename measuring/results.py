@@ -100,6 +100,11 @@ def over_seeds(values: Sequence[float]) -> dict[str, float]:
     return {"mean": fmean(values), "half": (most - least) / 2, "least": least, "most": most}
 
 
+def means(values: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
+    """The mean over the queries of each system, mode or collection."""
+    return {name: fmean(each.values()) for name, each in values.items()}
+
+
 def by_query(runs: Sequence[Mapping[str, float]]) -> dict[str, float]:
     """The mean over the seeds for each query."""
     return {query: fmean(each[query] for each in runs) for query in runs[0]}

@@ -9,20 +9,25 @@ has the torch weights.
 
 import json
 from argparse import Namespace
+from collections.abc import Sequence
+from pathlib import Path
 
-import faiss
-import torch
-
-from experiments.daft.baselines import baselines
+from experiments.daft.baselines import BASELINES, figures_of
 from experiments.daft.figures import collect
 from experiments.daft.plots import draw
-from experiments.daft.runs import BASE, EXPERIMENTS, NAMES, TABLE, identity, overrides, record_of
+from experiments.daft.runs import (
+    EXPERIMENTS,
+    NAMES,
+    TABLE,
+    directory,
+    identity,
+)  # fmt: skip
 from experiments.daft.tests import TESTS, TITLES
+from export.encoder_directory import export_encoder
 from measuring.experiment import Experiment, Found, Run, file_of
 from measuring.results import Figures
-from training.recipes.settings import read_recipe
+from measuring.runs import query_latencies
 
-BASELINES = "baselines"
 EXPERIMENT = Experiment(
     "daft", __doc__, [name for name, _ in (*TABLE["training"], *TESTS)],
     ["torch", "transformers", "sentence-transformers", "onnxruntime", "bm25s"], seeds=3, jobs=2,
@@ -56,15 +61,6 @@ def known(figures: Figures) -> dict[Run, Figures]:
     return found
 
 
-def figures_of(options: Namespace, name: str, seed: int) -> Figures:
-    torch.set_num_threads(1)
-    faiss.omp_set_num_threads(1)
-    if name != BASELINES:
-        return record_of(options, name, seed)
-    pooling = [f"{tower}.pooling=mean" for tower in ("query_encoder", "document_encoder")]
-    return baselines(options, read_recipe(BASE, [*overrides(options, "default", seed), *pooling]))
-
-
 def collected(options: Namespace, found: Found) -> Figures:
     records: dict[str, dict[str, Figures]] = {}
     for (name, seed), record in found.items():
@@ -75,7 +71,19 @@ def collected(options: Namespace, found: Found) -> Figures:
         | {"validation": [each[name]["validation"]["nDCG@10"] for each in of_seeds]}
         for name, figures in of_seeds[0].items()
     }
-    return collect(options, records, systems)
+    layers = EXPERIMENTS["layers"]
+    measured = layers and all(name in records for name in layers)
+    return collect(records, systems, latencies(options, layers) if measured else {})
+
+
+def latencies(options: Namespace, names: Sequence[str]) -> Figures:
+    """Milliseconds of a query by run; measured once and kept."""
+    directories = {name: directory(options, (name, 0)) / "query-encoder" for name in names}
+    kept: Path = options.work / "latency.json"
+    for out in () if kept.is_file() else directories.values():
+        if not out.is_dir():
+            export_encoder(out.with_name("run") / "query_encoder", out, precisions=["int8"])
+    return query_latencies(directories, kept)
 
 
 def main() -> None:

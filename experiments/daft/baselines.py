@@ -6,9 +6,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import bm25s
+import faiss
 import torch
 
+from experiments.daft.runs import BASE, overrides, record_of
 from experiments.daft.tests import EMBEDDED, Bench
+from measuring.results import Figures
 from swiftlet.encoders import DEFAULT_QUERY_ENCODER
 from swiftlet.encoders.encoder import OnnxEncoder
 from swiftlet.encoders.encoding import encode_texts
@@ -22,7 +25,19 @@ from training.loop.batch_encoder import BatchEncoder
 from training.loop.validator import METRICS, Encoders, Validator
 from training.model.dual_encoder import DualEncoder
 from training.objective.negatives.sampler import Rows
-from training.recipes.settings import Recipe
+from training.recipes.settings import Recipe, read_recipe
+
+BASELINES = "baselines"
+
+
+def figures_of(options: Namespace, name: str, seed: int) -> Figures:
+    """The record of a run, or what the other systems find."""
+    torch.set_num_threads(1)
+    faiss.omp_set_num_threads(1)
+    if name != BASELINES:
+        return record_of(options, name, seed)
+    pooling = [f"{tower}.pooling=mean" for tower in ("query_encoder", "document_encoder")]
+    return baselines(options, read_recipe(BASE, [*overrides(options, "default", seed), *pooling]))
 
 
 @dataclass(frozen=True, slots=True)

