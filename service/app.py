@@ -25,11 +25,11 @@ from service.routes.suggest import suggest_router
 from service.routes.writes import writes_router
 from service.sight.metrics import CLIENT_LEFT, UNKNOWN_ROUTE, Metrics
 from service.wire.connection import UnreadAnswers
-from service.wire.error_handlers import add_problem_handlers
 from service.wire.keys import ApiKey
 from service.wire.limits import Limits
 from service.wire.openapi import openapi_of, problems
 from service.wire.problems import MissingKeyError, WrongKeyError
+from service.wire.refusals import add_problem_handlers
 
 if TYPE_CHECKING:  # its packages come with an extra
     from service.sight.tracing import Tracing

@@ -26,9 +26,9 @@ from service.wire.problems import (
     QueueFullError,
     TooManyQueriesError,
 )
+from service.wire.refusals import shown
 from service.wire.schemas import BatchAnswer, SearchAnswer
 from service.wire.search_models import SearchFields, search_model
-from service.wire.validation import shown
 from swiftlet.errors import InvalidArgumentError
 from swiftlet.search.groups import GroupedResult
 from swiftlet.search.request import SearchRequest
