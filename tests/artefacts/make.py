@@ -15,12 +15,12 @@ import torch
 import transformers
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer import modules
-from swiftlet.indexing.query_encoder import put_query_encoder
 from tokenizers import Tokenizer
 
 import swiftlet
 from export.encoder_directory import export_encoder
 from export.reranker_directory import export_reranker
+from swiftlet.indexing.query_encoder import put_query_encoder
 from tests.artefacts.answers import FOLDER, answers, unclear
 from training.model.lookup import make_lookup
 from training.model.poolings.first_tokens import FirstTokensPooling
