@@ -28,7 +28,7 @@ class SearchCost:
 
     last_pair: float = 0.05
     """A pair of query and passage may take the re-ranker longer than expected: a search that was
-    found is answered so much later."""
+    found may be answered this much later."""
 
     def of(self, asked: SearchRequest, searcher: Searcher) -> tuple[float, float]:
         """The seconds of a search beyond an ordinary one, and for which it may be late."""

@@ -257,10 +257,10 @@ class SearchExecutor:
             together.wait()
             function()
 
-        others = [self._pool.submit(run) for _ in range(self.threads - 1)]
+        runs = [self._pool.submit(run) for _ in range(self.threads - 1)]
         run()
-        for other in others:
-            other.result()
+        for each in runs:
+            each.result()
 
     def close(self) -> None:
         """Finish the calls under way and end the threads."""

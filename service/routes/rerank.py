@@ -66,7 +66,7 @@ def rerank_router(service: Service) -> APIRouter:
     @router.post("/v1/rerank", include_in_schema=False)
     @router.post("/v2/rerank", include_in_schema=False)
     async def rerank(asked: RerankRequest, request: Request) -> Response:
-        """Score texts for a query: the answer to `documents` is Cohere's, that to `texts` TEI's."""
+        """Score texts for a query: the answer to `documents` is Cohere's, to `texts` TEI's."""
         reranker, context = service.state.loaded.searcher.reranker, request.state.context
         given = [each for each in (asked.documents, asked.texts) if each is not None]
         if len(given) != 1:

@@ -63,7 +63,7 @@ class Change:
     passages: tuple[Span, ...]
     embeddings: Embeddings
     checksum: bytes = field(default=b"", compare=False)
-    """That of its row, when it was read."""
+    """The checksum of its row, when it was read."""
 
 
 class Changes:
