@@ -68,7 +68,7 @@ def place_of(name: str, value: object) -> Path | Address:
     """
     if isinstance(value, Address):
         return value
-    if isinstance(value, str) and is_address(value):
+    if isinstance(value, str) and "://" in value:
         token = os.environ.get(TOKEN_VARIABLE, "")
         if not token.isprintable():
             raise InvalidArgumentError(

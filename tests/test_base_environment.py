@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 
-# One worker, so that the environment is made once.
-pytestmark = pytest.mark.xdist_group("base environment")
+pytestmark = pytest.mark.check
 
 ROOT = Path(__file__).parents[1]
 CORPUS = [
@@ -56,7 +55,7 @@ def address(environment: Path, index: Path) -> Iterator[str]:
         yield next(lines).split("listening on ")[1].strip()
         server.terminate()
         server.stderr.read()
-        assert server.wait(timeout=30) == 0
+        assert server.wait(timeout=100) == 0
 
 
 def test_the_environment_has_nothing_of_the_extras(environment: Path) -> None:
@@ -66,6 +65,23 @@ def test_the_environment_has_nothing_of_the_extras(environment: Path) -> None:
         environment,
     )  # fmt: skip
     assert found.strip() == "[]"
+
+
+@pytest.mark.parametrize(
+    ("address", "client", "extra"),
+    [
+        ("milvus://localhost:1/papers", "grpc", "milvus"),
+        ("postgresql://localhost:1/library/papers", "psycopg", "postgres"),
+    ],
+)
+def test_an_address_names_the_extra_with_the_client_of_its_server(
+    environment: Path, address: str, client: str, extra: str
+) -> None:
+    command = [environment / "swiftlet", "search", address, "tea"]
+    found = subprocess.run(command, check=False, capture_output=True, text=True, env=clean())
+    assert found.returncode == 2
+    assert f"the package '{client}' is not installed" in found.stderr
+    assert f"'.[{extra}]'" in found.stderr
 
 
 def test_it_searches_in_the_terminal(environment: Path, index: Path) -> None:

@@ -17,6 +17,7 @@ from swiftlet.index.building.build import BuildSettings, build_index
 from swiftlet.index.building.shard_writer import write_shard
 from swiftlet.index.building.shards import Shard, Shards
 from swiftlet.index.lexical.analysis import DEFAULT_LANGUAGE
+from swiftlet.index.query_encoder import query_encoder_of
 from swiftlet.index.snapshot import snapshot as write_snapshot
 from swiftlet.index.updates.opening import open_writer
 from swiftlet.index.updates.writer import Writer
@@ -27,7 +28,6 @@ from swiftlet.search.searcher import Searcher
 
 if TYPE_CHECKING:
     from swiftlet.servers.push import Pushed
-    from swiftlet.servers.target import IndexType
 
 StrPath = str | os.PathLike[str]
 
@@ -156,8 +156,7 @@ def open_searcher(
 ) -> Searcher:
     """Open an index for searching; every file of a directory is verified.
 
-    :param index: A directory, or an address: milvus://HOST:PORT/COLLECTION or
-        postgresql://HOST:PORT/DATABASE/TABLE.
+    :param index: A directory, or the address of an index on a server, SCHEME://HOST:PORT/….
     :param encoder: The directory of a query encoder of the index's embedding space; None takes the
         index's own encoder, or the encoder that ships for it, or the document encoder's pair.
     :param precision: The encoder's model; None takes the encoder's default.
@@ -170,7 +169,7 @@ def open_searcher(
     """
     readers = whole_number("readers", readers, least=1)
     place = place_of("index", index)
-    found = _encoder(encoder) or encoders.of_index(place)
+    found = _encoder(encoder) or query_encoder_of(place)
     loaded = None if reranker is None else OnnxReranker.load(path_of("reranker", reranker))
     return Searcher.open(place, found, precision=precision, reranker=loaded, readers=readers)
 
@@ -198,12 +197,12 @@ def push(
     encoder: StrPath | None = None,
     language: str | None = DEFAULT_LANGUAGE,
     facets: Sequence[str] = (),
-    index_type: "IndexType | None" = None,
+    index_type: str | None = None,
     bulk_insert: StrPath | None = None,
     overwrite: bool = False,
     progress: Progress | None = None,
 ) -> "Pushed":
-    """Write an index, with its changes, to a Milvus or PostgreSQL server, without encoding.
+    """Write an index, with its changes, to a server, without encoding.
 
     As `swiftlet.servers.push.push`.
 
@@ -214,9 +213,9 @@ def push(
     :param language: That of the words of shards; None pushes no words. An index has its own.
     :param facets: Those of shards: fields that the server indexes for filters. An index has its
         own.
-    :param index_type: FLAT or HNSW, on Milvus IVF_FLAT or IVF_SQ8, too; None depends on the number
-        of passages.
-    :param bulk_insert: A folder or an address as s3://BUCKET/PATH that a Milvus server reads, too;
+    :param index_type: One of the types that the server has, such as FLAT or HNSW; None depends on
+        the number of passages.
+    :param bulk_insert: A folder or an address as s3://BUCKET/PATH that the server reads, too;
         passages go there as Parquet files, which the server inserts.
     :raises RetrievalError: When the index is bad, another one is there, or the server refuses.
     """

@@ -21,13 +21,13 @@ from swiftlet.index.building.sample_queries import span_of
 from swiftlet.index.building.shards import Shards
 from swiftlet.index.documents.passages import encoder_text
 from swiftlet.index.lexical.analysis import DEFAULT_LANGUAGE
+from swiftlet.index.server import server_at
 from swiftlet.index.updates.preparation import load_encoder
 from swiftlet.index.vectors.tuning import NEAR, TARGET
 from swiftlet.progress import Progress, Silence
 from swiftlet.servers.sources import Source, source_of
 from swiftlet.servers.state import COMPLETE, WRONG, manifest_text
-from swiftlet.servers.target import IndexType, Target
-from swiftlet.servers.writing import target_at
+from swiftlet.servers.target import Target
 from swiftlet.types import Embeddings
 
 _ENCODED_AGAIN = 20
@@ -62,7 +62,7 @@ def push(
     *,
     language: str | None = DEFAULT_LANGUAGE,
     facets: Sequence[str] = (),
-    index_type: IndexType | None = None,
+    index_type: str | None = None,
     bulk_insert: str | None = None,
     overwrite: bool = False,
     progress: Progress | None = None,
@@ -86,7 +86,9 @@ def push(
     :raises IndexServerError: When the server is away or refuses; the same call goes on.
     """
     progress = progress or Silence()
-    engine = target_at(address)
+    engine: type[Target] | None = server_at(address).target
+    if engine is None:
+        raise InvalidArgumentError(f"indexes cannot be pushed to {address.server}")
     engine.check_index_type(index_type)
     source = source_of(index, language, facets)
     if source.manifest.vectors > 1:
@@ -118,9 +120,7 @@ def push(
     return Pushed(total, recall, without_words)
 
 
-def _done(
-    target: Target, source: Source, index_type: IndexType | None, *, overwrite: bool
-) -> int | None:
+def _done(target: Target, source: Source, index_type: str | None, *, overwrite: bool) -> int | None:
     """How many passages an interrupted push of this source has written; None if there was none.
 
     :raises InvalidArgumentError: When there is another collection and `overwrite` is not set.

@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 
-from loadtests.processes import get
-from tests.loadtests.counters import counted
+from measuring.processes import get
+from tests.measuring.counters import counted
 from tests.service.conftest import Server, running
 
 HOOKS = Path(__file__).with_name("contract_hooks.py")
@@ -60,6 +60,7 @@ def server_of_its_own(
         yield server
 
 
+@pytest.mark.check
 def test_hundreds_of_requests_right_and_wrong_are_answered_as_documented(
     server_of_its_own: Any, tmp_path: Path
 ) -> None:

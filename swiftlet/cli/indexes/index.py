@@ -110,6 +110,7 @@ def index(
     from swiftlet.extras import extra
     from swiftlet.index.building.assembly import FOUND
     from swiftlet.index.building.shards import Shards
+    from swiftlet.index.document_encoder import document_encoder_of
     from swiftlet.library.indexes import build
 
     if (student is not None or queries) and not adapt_queries:
@@ -130,16 +131,18 @@ def index(
             source: Corpus | Shards
             if not corpus:
                 source = Shards(from_shards or ())
-                encoder = encoder or encoders.of_documents(source.details)
+                encoder = encoder or document_encoder_of(source.details)
             else:
                 source = documents_with(corpus, skipped, *fields)
                 encoder = encoder or encoders.DEFAULT_ENCODER
             if adapt_queries:
                 with extra("export"):
-                    from swiftlet.cli.models.adaptation import Adaptation
+                    from export.encoder_directory import export_encoder
+                    from training.adaptation.adaptation import Adaptation
                 finish = Adaptation(
                     encoders.find(student or encoders.LOOKUP_QUERY_ENCODER),
                     encoders.find(encoder),
+                    export_encoder,
                     queries=queries or (),
                     progress=progress,
                 )

@@ -5,13 +5,12 @@ from typing import Annotated
 
 import typer
 
-from swiftlet.address import ADDRESSES
 from swiftlet.cli.options import Overwrite, RememberedEncoderOption, Threads
 from swiftlet.cli.terminal import ProgressBars, count, output
 
 
 def pull(
-    address: Annotated[str, typer.Argument(help=f"{ADDRESSES}.")],
+    address: Annotated[str, typer.Argument(help="The index on a server: SCHEME://HOST:PORT/….")],
     out: Annotated[Path, typer.Option(help="Index directory to write.")],
     encoder: RememberedEncoderOption = None,
     threads: Threads = None,

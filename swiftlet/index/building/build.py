@@ -14,6 +14,7 @@ from swiftlet.index.building.embeddings import encode_corpus
 from swiftlet.index.building.encoded import EncodedCorpus
 from swiftlet.index.columns.columns import COLUMNS_FOLDER, Columns
 from swiftlet.index.columns.facets import check_facets
+from swiftlet.index.document_encoder import with_place
 from swiftlet.index.documents.passages import PassageSplitter
 from swiftlet.index.documents.writer import Splitter, StoredCorpus
 from swiftlet.index.lexical.analysis import DEFAULT_LANGUAGE, analysis_of
@@ -124,7 +125,7 @@ def build_index(
         embeddings_of = partial(encode_corpus, encoder=encoder, threads=threads, index=out)
         embeddings_file = _EMBEDDINGS_FILE
     if encoder_directory is not None:
-        details = encoders.with_place(details, encoder_directory)
+        details = with_place(details, encoder_directory)
     if settings.factory is not None:
         FaissIndex.create(settings.factory, encoder.dim)  # refused before the corpus is read
     if settings.language is not None:

@@ -5,9 +5,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from swiftlet import encoders
 from swiftlet.encoders.encoder import OnnxEncoder
 from swiftlet.errors import ArtefactError
+from swiftlet.index.document_encoder import document_encoder_of
 from swiftlet.index.documents.split import SplitBefore, SplitDocument
 from swiftlet.index.documents.writer import StoredCorpus
 from swiftlet.index.vectors.embeddings_file import EmbeddingsFile
@@ -50,7 +50,7 @@ class EncodedCorpus(SplitBefore, ABC):
 
         :raises ArtefactError: When it is another one, or damaged.
         """
-        directory = directory or encoders.of_documents(self.details)
+        directory = directory or document_encoder_of(self.details)
         encoder = OnnxEncoder.load(directory, precision=self.details["precision"], role="passage")
         if encoder.manifest.fingerprint != self.details["encoder_fingerprint"]:
             raise ArtefactError(

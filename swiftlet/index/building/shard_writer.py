@@ -9,13 +9,13 @@ from pathlib import Path
 
 import numpy as np
 
-from swiftlet import encoders
 from swiftlet.encoders.encoder import OnnxEncoder
 from swiftlet.errors import InvalidArgumentError
 from swiftlet.index.building.build import BuildSettings
 from swiftlet.index.building.embeddings import encode_corpus
 from swiftlet.index.building.shards import EMBEDDINGS_FILE, KIND, Shard
 from swiftlet.index.directory import DOCUMENTS_FILE
+from swiftlet.index.document_encoder import with_place
 from swiftlet.index.documents.writer import write_documents
 from swiftlet.index.vectors.embeddings_file import EmbeddingsFile
 from swiftlet.manifest import Manifest, describe_files, write_manifest
@@ -107,7 +107,7 @@ def write_shard(
                 files=describe_files(artefact, [DOCUMENTS_FILE, EMBEDDINGS_FILE]),
                 created_by=f"swiftlet {version('swiftlet-retrieval')}",
                 details={
-                    **encoders.with_place(settings.details(encoder), encoder_directory),
+                    **with_place(settings.details(encoder), encoder_directory),
                     "number": shard.number,
                     "of": shard.of,
                     "corpus": part.corpus,

@@ -3,10 +3,10 @@
 from pathlib import Path
 
 from swiftlet.address import Address
+from swiftlet.index.server import server_at
 from swiftlet.index.updates.directory_writer import IndexWriter
 from swiftlet.index.updates.preparation import Preparation
 from swiftlet.index.updates.writer import Writer
-from swiftlet.servers.writing import writer_at
 
 
 def open_writer(
@@ -21,4 +21,4 @@ def open_writer(
     """
     if isinstance(place, Path):
         return IndexWriter(place, encoder, threads=threads)
-    return writer_at(place, Preparation(encoder, threads))
+    return server_at(place).writer(place, Preparation(encoder, threads))

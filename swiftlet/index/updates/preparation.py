@@ -6,11 +6,11 @@ from threading import Lock
 
 import numpy as np
 
-from swiftlet import encoders
 from swiftlet.encoders.encoder import OnnxEncoder
 from swiftlet.encoders.encoding import encode_texts
 from swiftlet.errors import ArtefactError
 from swiftlet.index.changes.log import Change
+from swiftlet.index.document_encoder import document_encoder_of
 from swiftlet.index.documents.passages import PassageSplitter, encoder_text
 from swiftlet.manifest import Manifest
 from swiftlet.types import Document
@@ -78,7 +78,7 @@ def load_encoder(directory: Path | None, manifest: Manifest) -> OnnxEncoder:
     :raises ArtefactError: When the encoder is damaged, is not there, or is another one.
     """
     details = manifest.details
-    directory = directory or encoders.of_documents(details)
+    directory = directory or document_encoder_of(details)
     encoder = OnnxEncoder.load(directory, precision=details["precision"], role="passage")
     if encoder.manifest.fingerprint != details["encoder_fingerprint"]:
         raise ArtefactError(

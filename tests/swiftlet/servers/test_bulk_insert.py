@@ -7,7 +7,6 @@ import pytest
 from pyarrow.fs import FileSelector, FileSystem
 
 import swiftlet
-from loadtests.milvus_server import MilvusServer
 from swiftlet.address import TOKEN_VARIABLE
 from swiftlet.encoders import DEFAULT_ENCODER
 from swiftlet.errors import IndexServerError, InvalidArgumentError
@@ -16,10 +15,13 @@ from swiftlet.servers.milvus.bulk_insert import BulkInsert
 from swiftlet.servers.push import push
 from tests.command_line import refusal
 from tests.command_line import swiftlet as swiftlet_command
+from tests.milvus_server import MilvusServer
 from tests.swiftlet.servers.conftest import (
     BUCKET,
+    LITE,
     LOOKUP,
     OBJECTS,
+    POSTGRESQL,
     WHOLE,
     Interrupted,
     Server,
@@ -30,7 +32,7 @@ from tests.swiftlet.servers.conftest import (
 
 READERS = pytest.mark.parametrize("server", [WHOLE, OBJECTS], indirect=True, scope="session")
 WITH_OBJECTS = pytest.mark.parametrize("server", [OBJECTS], indirect=True, scope="session")
-OTHERS = pytest.mark.parametrize("server", ["lite", "postgres"], indirect=True, scope="session")
+OTHERS = pytest.mark.parametrize("server", [LITE, POSTGRESQL], indirect=True, scope="session")
 NUMBERS = count()
 
 
