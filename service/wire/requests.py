@@ -166,8 +166,7 @@ class SearchFields(RequestModel):
 
         :raises InvalidRequestError: When two fields exclude each other.
         """
-        own = type(self).model_fields.keys() & OPTIONS.keys() - {"query"}
-        values = {name: getattr(self, name) for name in own}
+        values = {name: value for name, value in self if name in OPTIONS and name != "query"}
         if values.get("rerank") is not None:
             values["rerank"] = values["rerank"].top_n
         try:
