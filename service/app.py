@@ -13,23 +13,21 @@ from service.live.reload import Reloader
 from service.live.state import Service, ServiceState
 from service.live.writing import Writing
 from service.middleware import RequestContextMiddleware
-from service.routes import documents, health
-from service.routes.admin import admin_router
+from service.routes import documents, operation
 from service.routes.documentation import documentation_router
 from service.routes.embeddings import embeddings_router
-from service.routes.facets import facets_router
+from service.routes.operation import admin_router
 from service.routes.page import page_router
 from service.routes.rerank import rerank_router
 from service.routes.search import batch_router, search_router
-from service.routes.suggest import suggest_router
 from service.routes.writes import writes_router
 from service.sight.metrics import CLIENT_LEFT, UNKNOWN_ROUTE, Metrics
 from service.wire.connection import UnreadAnswers
-from service.wire.error_handlers import add_problem_handlers
 from service.wire.keys import ApiKey
-from service.wire.limits import Limits
 from service.wire.openapi import openapi_of, problems
 from service.wire.problems import MissingKeyError, WrongKeyError
+from service.wire.refusals import add_problem_handlers
+from service.wire.requests import Limits
 
 if TYPE_CHECKING:  # its packages come with an extra
     from service.sight.tracing import Tracing
@@ -84,11 +82,9 @@ def create_app(
         embeddings_router(service),
         rerank_router(service),
         documents.router,
-        facets_router(limits),
-        suggest_router(limits),
     ):
         _include(app, router, search_key)
-    for router in (health.router, page_router(), documentation_router(app)):
+    for router in (operation.router, page_router(), documentation_router(app)):
         app.include_router(router)
     if reloader is not None:
         key = admin_key or ApiKey([], variable="SWIFTLET_ADMIN_KEYS")

@@ -2,6 +2,9 @@
 
 import asyncio
 import logging
+import re
+from random import getrandbits
+from time import perf_counter
 from typing import TYPE_CHECKING
 
 from starlette.requests import ClientDisconnect
@@ -9,7 +12,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from service.live.state import ServiceState
 from service.sight.metrics import CLIENT_LEFT, UNKNOWN_ROUTE, Metrics
-from service.wire.context import RequestContext, begin_request
+from service.wire.context import RequestContext
 from service.wire.problems import NotReadyError, problem_response
 
 if TYPE_CHECKING:  # its packages come with an extra
@@ -21,6 +24,8 @@ _SECURITY_HEADERS = [
     (b"x-frame-options", b"DENY"),
     (b"referrer-policy", b"no-referrer"),
 ]
+
+_SANE_REQUEST_ID = re.compile(rb"[A-Za-z0-9._:/+=@~-]{1,128}")
 
 _ENDED = "the service has ended before there was an answer; ask another one"
 
@@ -54,7 +59,12 @@ class RequestContextMiddleware:
         if method == "HEAD":
             # Every GET route answers it; the server sends no body to it.
             scope = {**scope, "method": "GET"}
-        context = begin_request(scope)
+        context = RequestContext("", perf_counter())
+        for name, value in scope["headers"]:
+            if name == b"x-request-id" and _SANE_REQUEST_ID.fullmatch(value):
+                context.request_id = value.decode()  # the client's own
+        context.request_id = context.request_id or f"{getrandbits(64):016x}"
+        scope["state"] = {**scope.get("state", {}), "context": context}
         status = 0
 
         async def send_with_headers(message: Message) -> None:
@@ -101,10 +111,10 @@ class RequestContextMiddleware:
 
     def _record(self, scope: Scope, method: str, status: int, context: RequestContext) -> None:
         route = getattr(scope.get("route"), "path_format", UNKNOWN_ROUTE)
-        seconds = context.seconds
+        seconds = perf_counter() - context.began
         self._metrics.record(route, status, seconds, context)
         if self._tracing is not None:
-            self._tracing.record(scope, method, route, status, context)
+            self._tracing.record(scope, method, route, status, seconds, context)
         if self._access_log:
             # The route, never the path or the parameters, so that no query is logged.
             logger.info(

@@ -24,9 +24,10 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from service.admission.executor import SearchExecutor
 from service.admission.memory_limit import check_memory_limit, memory_limit
 from service.app import create_app
-from service.live.reload import Reloader, open_searcher, warm_up
+from service.live.reload import Reloader
 from service.live.state import ServiceState
 from service.live.writing import Writing
+from service.opening import open_searcher, warm_up
 from service.settings import Settings, listed
 from service.sight.logs import begin_log
 from service.sight.metrics import Metrics
@@ -81,11 +82,11 @@ def serve(settings: Settings, *, on_ready: Callable[[str], None] | None = None) 
     # First, so that a taken port is reported before the index is read.
     with listen(settings.host, settings.port) as listener:
         address = _address(settings.host, listener)
-        state, registry = ServiceState(cache_bytes=settings.cache_bytes), CollectorRegistry()
+        registry = CollectorRegistry()
         with ExitStack() as stack:
             tracing = stack.enter_context(_tracing()) if settings.tracing else None
             searcher = open_searcher(settings)
-            state.publish(searcher)
+            state = ServiceState(searcher, cache_bytes=settings.cache_bytes)
             stack.callback(_close_searcher, state)
             executor = SearchExecutor(settings.threads, max_queued=settings.max_queued_queries)
             stack.callback(executor.close)
@@ -275,7 +276,6 @@ def _api_key(keys: SecretStr, variable: str) -> ApiKey | None:
 
 def _close_searcher(state: ServiceState) -> None:
     """Close the searcher in use by then."""
-    assert state.loaded is not None  # noqa: S101 - published at the start
     state.loaded.suggestions.close()
     state.loaded.searcher.close()
 

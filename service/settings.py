@@ -20,7 +20,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict, SettingsError
 
 from service.admission.executor import DEFAULT_MAX_QUEUED
 from service.sight.logs import LogFormat
-from service.wire.limits import Limits
+from service.wire.requests import Limits
 from swiftlet import encoders
 from swiftlet.address import ADDRESSES, Address
 from swiftlet.arguments import place_of

@@ -29,12 +29,12 @@ def check_query(query: str) -> CheckedQuery:
         return query
     if not isinstance(query, str):
         raise QueryError(f"the query is {shown(query)}, but a string is expected")
-    text = normalise(query)
+    text = query.translate(_SPACES)
     if not text or text.isspace():
         raise QueryError("the query is empty: at least one character that is not blank is expected")
     if "\0" in query:
         raise QueryError("the query holds a NUL character")
-    if has_lone_surrogate(query):
+    if _SURROGATE.search(query):
         raise QueryError("the query holds a lone surrogate, which is no character")
     return CheckedQuery(text)
 

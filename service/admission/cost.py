@@ -28,23 +28,18 @@ class SearchCost:
 
     last_pair: float = 0.05
     """A pair of query and passage may take the re-ranker longer than expected: a search that was
-    found is answered so much later."""
+    found may be answered this much later."""
 
-    def expected_seconds(self, asked: SearchRequest, searcher: Searcher) -> float:
-        """About how long a search takes beyond an ordinary one."""
+    def of(self, asked: SearchRequest, searcher: Searcher) -> tuple[float, float]:
+        """The seconds of a search beyond an ordinary one, and for which it may be late."""
         seconds = (asked.offset + asked.top_k) * self.per_hit + searcher.parts.waiting_seconds
         if asked.group_by is not None:
             seconds *= self.searches_per_group * asked.group_size
         if asked.highlight == "sentence":
             seconds += asked.top_k * self.per_sentence
-        if asked.rerank is not None and searcher.reranker is not None:
-            seconds += asked.rerank * searcher.reranker.seconds
-        return seconds
-
-    def grace_seconds(self, asked: SearchRequest, searcher: Searcher) -> float:
-        """How long after its deadline a search is still answered."""
-        is_reranked = asked.rerank is not None and searcher.reranker is not None
-        return self.last_pair if is_reranked else 0.0
+        if asked.rerank is None or searcher.reranker is None:
+            return seconds, 0.0
+        return seconds + asked.rerank * searcher.reranker.seconds, self.last_pair
 
 
 COST = SearchCost()

@@ -1,24 +1,26 @@
-"""Runs searches on the event loop and on other threads, one at a time on each."""
+"""A bounded fair queue of calls, and the threads that run them, one at a time on each."""
 
 import asyncio
+import heapq
 import math
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import count
 from threading import Barrier, Lock
 from time import perf_counter
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from starlette.requests import ClientDisconnect
 from starlette.types import Message, Receive
 
-from service.admission.fair_queue import FairQueue, NextCall, QueuedRequest
-from service.wire.problems import DeadlineError
+from service.wire.problems import DeadlineError, QueueFullError
 
 Argument = TypeVar("Argument")
 Result = TypeVar("Result")
+RequestT = TypeVar("RequestT", bound="QueuedRequest")
 
 DEFAULT_MAX_QUEUED = 256
 
@@ -27,6 +29,93 @@ _PATIENCE_SECONDS = 0.05
 
 _SHORTEST_SHARE_SECONDS, _LONGEST_SHARE_SECONDS = 0.005, 0.02
 """How long the event loop searches, if there is so much to do, before it reads requests again."""
+
+
+@dataclass(slots=True, eq=False)
+class QueuedRequest:
+    """A request with `calls` calls, each of which takes about `expected_seconds`.
+
+    `deadline` and `waiting_since` are readings of `perf_counter` in seconds.
+    """
+
+    calls: int
+    deadline: float = math.inf
+    expected_seconds: float = 0.0
+    begun: int = 0
+    waiting_since: float = 0.0
+
+
+class NextCall(NamedTuple, Generic[RequestT]):
+    """The next call: its request, its number in that request, and how long it waited."""
+
+    request: RequestT
+    number: int
+    queue_seconds: float
+
+
+class FairQueue(Generic[RequestT]):
+    """First come, first served, one call of each request at a time. Thread-safe.
+
+    A request goes back to the end after each of its calls, so a batch delays a single query by one
+    call. The place of a call is its arrival plus its expected duration. So cheap searches overtake
+    expensive ones that arrived shortly before, but cannot delay them for ever.
+    """
+
+    def __init__(self, max_waiting: int) -> None:
+        """Make a queue in which at most `max_waiting` calls wait."""
+        self.max_waiting = max_waiting
+        self.waiting = 0
+        self._heap: list[tuple[float, int, RequestT]] = []
+        self._arrivals = count()
+        self._lock = Lock()
+
+    def put(self, request: RequestT) -> None:
+        """Add all calls of `request`.
+
+        :raises QueueFullError: When not all of them fit.
+        """
+        with self._lock:
+            if self.waiting + request.calls > self.max_waiting:
+                raise QueueFullError(
+                    f"{self.waiting} queries are waiting and {request.calls} more were requested; "
+                    f"at most {self.max_waiting} may wait"
+                )
+            self.waiting += request.calls
+            request.waiting_since = now = perf_counter()
+            place = now + request.expected_seconds
+            heapq.heappush(self._heap, (place, next(self._arrivals), request))
+
+    def next(self) -> NextCall[RequestT] | None:
+        """Take the next call, or None if none waits. Expired requests are dropped."""
+        with self._lock:
+            while self._heap:
+                _, _, request = heapq.heappop(self._heap)
+                if request.begun == request.calls:
+                    continue  # removed meanwhile
+                now = perf_counter()
+                if request.deadline <= now:
+                    self._drop(request)
+                    continue
+                call = NextCall(request, request.begun, now - request.waiting_since)
+                request.begun += 1
+                self.waiting -= 1
+                if request.begun < request.calls:
+                    request.waiting_since = now
+                    place = now + request.expected_seconds
+                    heapq.heappush(self._heap, (place, next(self._arrivals), request))
+                return call
+        return None
+
+    def remove(self, request: RequestT) -> None:
+        """Drop all calls of `request` that have not begun."""
+        with self._lock:
+            self._drop(request)
+
+    def _drop(self, request: RequestT) -> None:
+        self.waiting -= request.calls - request.begun
+        request.begun = request.calls
+        if not self.waiting:
+            self._heap.clear()  # removed requests, and what they refer to
 
 
 async def _never() -> Message:
@@ -52,18 +141,22 @@ class _Job(QueuedRequest):
     results: dict[int, Completed[Any]] = field(default_factory=dict)
     error: BaseException | None = None
 
-    def run(self, call: "NextCall[_Job]") -> Callable[[], None]:
-        """Run `call` on this thread; returns the function to call on the event loop."""
-        began = perf_counter()
+    def run(self, call: NextCall["_Job"], *, on_loop: bool) -> None:
+        """Run `call` on this thread, and end on the event loop."""
+        began, tell = perf_counter(), self.expire
         try:
             result = self.function(self.arguments[call.number])
         except BaseException as error:  # noqa: BLE001 - raised again by `SearchExecutor.map`
             # Other threads must not begin further calls of this job.
             self.error, self.deadline = error, -math.inf
-            return partial(self.fail, error)
-        if self.deadline <= perf_counter():
-            return self.expire
-        return partial(self._complete, call.number, Completed(result, began, call.queue_seconds))
+        if self.deadline > perf_counter():
+            completed = Completed(result, began, call.queue_seconds)
+            tell = partial(self._complete, call.number, completed)
+        if on_loop:
+            tell()
+        else:
+            with suppress(RuntimeError):  # the event loop has ended
+                self.answer.get_loop().call_soon_threadsafe(tell)
 
     def fail(self, error: BaseException) -> None:
         """End with `error`, unless it has ended."""
@@ -164,10 +257,10 @@ class SearchExecutor:
             together.wait()
             function()
 
-        others = [self._pool.submit(run) for _ in range(self.threads - 1)]
+        runs = [self._pool.submit(run) for _ in range(self.threads - 1)]
         run()
-        for other in others:
-            other.result()
+        for each in runs:
+            each.result()
 
     def close(self) -> None:
         """Finish the calls under way and end the threads."""
@@ -176,7 +269,7 @@ class SearchExecutor:
 
     def _run_on_thread(self) -> None:
         while (call := self.queue.next()) is not None:
-            _run(call)
+            call.request.run(call, on_loop=False)
             del call  # an index that was replaced is freed with the last of them
         # A request that comes between the last look and this is run by the event loop.
         with self._lock:
@@ -196,7 +289,7 @@ class SearchExecutor:
                 loop = asyncio.get_running_loop()
                 self._instead_of_loop.submit(self._run_instead, call, loop)
                 return
-            call.request.run(call)()
+            call.request.run(call, on_loop=True)
             self._share_ended = perf_counter()
             if self._share_ended >= end:
                 break
@@ -204,7 +297,7 @@ class SearchExecutor:
 
     def _run_instead(self, call: NextCall[_Job], loop: asyncio.AbstractEventLoop) -> None:
         """Run a long call on this thread; until it ends, the event loop runs none."""
-        _run(call)
+        call.request.run(call, on_loop=False)
         with suppress(RuntimeError):  # the event loop has ended
             loop.call_soon_threadsafe(self._go_on)
 
@@ -213,13 +306,6 @@ class SearchExecutor:
         self._loop_is_scheduled = self.queue.waiting > 0
         if self._loop_is_scheduled:
             asyncio.get_running_loop().call_soon(self._run_on_loop)
-
-
-def _run(call: NextCall[_Job]) -> None:
-    """Run a call on this thread, and tell the event loop."""
-    tell = call.request.run(call)
-    with suppress(RuntimeError):  # the event loop has ended
-        call.request.answer.get_loop().call_soon_threadsafe(tell)
 
 
 async def _end_without_answer(job: _Job, receive: Receive) -> None:

@@ -4,12 +4,10 @@ import asyncio
 import ctypes
 import gc
 import logging
-import os
 import weakref
 from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
-from pathlib import Path
 from queue import Empty, SimpleQueue
 from threading import Event, Thread
 
@@ -17,9 +15,7 @@ from prometheus_client import CollectorRegistry, Counter
 
 from service.live.state import LoadedIndex, ServiceState
 from service.live.suggestions import Suggestions
-from service.settings import Settings
 from service.wire.problems import ReloadRefusedError
-from swiftlet.encoders.reranker import OnnxReranker
 from swiftlet.errors import (
     ArtefactError,
     CorruptArtefactError,
@@ -28,17 +24,12 @@ from swiftlet.errors import (
     ManifestError,
     RetrievalError,
 )
-from swiftlet.manifest import Manifest, read_manifest
 from swiftlet.search.searcher import Searcher
-
-# Of several lengths, because the first text of a length allocates memory.
-_WARM_UP_QUERIES = ["warm up", "how long does the first answer take " * 4, "many words " * 200]
 
 _LOADED = "loaded"
 _FAILED = "failed"
 _SECONDS_UNTIL_COLLECTION = 1.0
 _SECONDS_UNTIL_GIVEN_UP = 10
-_ATTEMPTS = 3
 
 logger = logging.getLogger(__name__)
 
@@ -55,55 +46,6 @@ _REASONS: dict[type[Exception], str] = {
     InvalidArgumentError: "wrong_setting",
 }
 """The outcomes of refused reloads in the metric; all other errors count as "failed"."""
-
-
-def open_searcher(settings: Settings) -> Searcher:
-    """The searcher that the settings name, verified and warm.
-
-    Links are followed once, so that all files come from the directories that they lead to now. If
-    one is replaced meanwhile, as by a merge, the new one is opened.
-
-    :raises ArtefactError: When the index or the encoder cannot be trusted.
-    :raises InvalidArgumentError: When the encoder has no model of the precision that is set.
-    """
-    for _ in range(_ATTEMPTS - 1):
-        with suppress(ReplacedError):
-            return _opened(settings)
-    return _opened(settings)
-
-
-def _opened(settings: Settings) -> Searcher:
-    index, encoder = settings.index, _target(settings.query_encoder)
-    if isinstance(index, Path):
-        index = _target(index)
-    reranker = None if settings.reranker is None else OnnxReranker.load(_target(settings.reranker))
-    if reranker is not None and reranker.weight == 0:
-        logger.warning(
-            "the re-ranker %s has the weight 0: it takes time, but never changes an order",
-            settings.reranker,
-        )
-    searcher = Searcher.open(
-        index,
-        encoder,
-        precision=settings.precision,
-        reranker=reranker,
-        readers=settings.threads,
-    )
-    try:
-        if isinstance(settings.index, Path):
-            _check_not_replaced(settings.index, searcher.index_manifest)
-        _check_not_replaced(settings.query_encoder, searcher.encoder_manifest)
-        warm_up(searcher)
-    except BaseException:
-        searcher.close()
-        raise
-    return searcher
-
-
-def warm_up(searcher: Searcher) -> None:
-    """Run a few searches, so that no client waits for first-time allocations."""
-    for query in _WARM_UP_QUERIES:
-        searcher.search(query)
 
 
 class Reloader:
@@ -180,17 +122,16 @@ class Reloader:
         self._reloads[_LOADED].inc()
         outcome.set_result(loaded)
         del searcher, loaded, outcome
-        if earlier is not None:
-            unused = Event()
-            weakref.finalize(earlier, unused.set)
-            parts: list[Suggestions | Searcher] = [earlier.searcher, earlier.suggestions]
-            del earlier
-            # A failed search may keep a reference to it, in a cycle of frames and their exception.
-            while not unused.wait(_SECONDS_UNTIL_COLLECTION):
-                gc.collect()
-            while parts:
-                parts.pop().close()
-            _give_memory_back()
+        unused = Event()
+        weakref.finalize(earlier, unused.set)
+        parts: list[Suggestions | Searcher] = [earlier.searcher, earlier.suggestions]
+        del earlier
+        # A failed search may keep a reference to it, in a cycle of frames and their exception.
+        while not unused.wait(_SECONDS_UNTIL_COLLECTION):
+            gc.collect()
+        while parts:
+            parts.pop().close()
+        _give_memory_back()
 
     def _refusal(self, error: Exception) -> Exception:
         reason = next((_REASONS[base] for base in type(error).__mro__ if base in _REASONS), _FAILED)
@@ -199,19 +140,9 @@ class Reloader:
         logger.error("reload refused, nothing has changed: %s", error, exc_info=not known)
         if not known:
             return error
-        in_use = self._state.loaded.generation if self._state.loaded else "none"
-        return ReloadRefusedError(f"{error}; the index {in_use} stays in use")
-
-
-def _check_not_replaced(directory: Path, opened: Manifest) -> None:
-    if read_manifest(directory, opened.kind).fingerprint != opened.fingerprint:
-        raise ReplacedError(
-            f"{directory} was replaced {_ATTEMPTS} times while it was read: load it once more"
+        return ReloadRefusedError(
+            f"{error}; the index {self._state.loaded.generation} stays in use"
         )
-
-
-def _target(directory: Path) -> Path:
-    return Path(os.path.realpath(directory))
 
 
 def _give_memory_back() -> None:

@@ -1,18 +1,64 @@
-"""The state that all routes share: the index in use, the executor, the limits and the metrics."""
+"""The state that all routes share: the index in use, the executor and the limits."""
 
+import sys
+from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass
+from threading import Lock
 from typing import Annotated
 
-from fastapi import Depends, Request
+from fastapi import Depends, Request, Response
 
-from service.admission.executor import SearchExecutor
-from service.live.query_cache import QueryCache
+from service.admission.executor import Argument, SearchExecutor
 from service.live.suggestions import Suggestions
 from service.wire.connection import UnreadAnswers
-from service.wire.limits import Limits
 from service.wire.problems import NotReadyError, QueueFullError
+from service.wire.requests import Limits
 from swiftlet.encoders.encoder import OnnxEncoder
 from swiftlet.search.searcher import Searcher
+from swiftlet.types import Embeddings
+
+_ENTRY_BYTES = 250
+"""The bytes of an entry besides its text and its numbers: the array and its place in the order."""
+
+
+class QueryCache:
+    """Normalised query to embedding (dim,); evicts the least recently used. Thread-safe.
+
+    A cache belongs to one encoder: after a reload there is a new cache.
+    """
+
+    def __init__(self, max_bytes: int) -> None:
+        """Make a cache that takes up about `max_bytes` at most."""
+        self._free_bytes = max_bytes
+        self._embeddings: OrderedDict[str, Embeddings] = OrderedDict()
+        self._lock = Lock()
+
+    def __len__(self) -> int:
+        return len(self._embeddings)
+
+    def get(self, query: str) -> Embeddings | None:
+        """The embedding of a query, or None if it is not in the cache."""
+        with self._lock:
+            embedding = self._embeddings.get(query)
+            if embedding is not None:
+                self._embeddings.move_to_end(query)
+            return embedding
+
+    def put(self, query: str, embedding: Embeddings) -> None:
+        """Keep an embedding, which becomes read-only."""
+        embedding.flags.writeable = False
+        with self._lock:
+            if query in self._embeddings:
+                return  # another thread was faster
+            self._embeddings[query] = embedding
+            self._free_bytes -= _size_bytes(query, embedding)
+            while self._free_bytes < 0:
+                self._free_bytes += _size_bytes(*self._embeddings.popitem(last=False))
+
+
+def _size_bytes(query: str, embedding: Embeddings) -> int:
+    return sys.getsizeof(query) + embedding.nbytes + _ENTRY_BYTES
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True, eq=False)
@@ -42,13 +88,14 @@ class LoadedIndex:
 class ServiceState:
     """The one reference to the index in use, and whether the service is draining."""
 
-    def __init__(self, searcher: Searcher | None = None, *, cache_bytes: int = 0) -> None:
-        """Begin with `searcher`, if there is one; the cache of embeddings takes `cache_bytes`."""
+    loaded: LoadedIndex
+    """Read it after the body of a request: a slow client must not keep an earlier index."""
+
+    def __init__(self, searcher: Searcher, *, cache_bytes: int = 0) -> None:
+        """Begin with `searcher`; the cache of embeddings takes `cache_bytes`."""
         self.draining = False
-        self.loaded: LoadedIndex | None = None
         self._cache_bytes = cache_bytes
-        if searcher is not None:
-            self.publish(searcher)
+        self.publish(searcher)
 
     def publish(self, searcher: Searcher) -> LoadedIndex:
         """Answer with `searcher` from now on."""
@@ -74,13 +121,13 @@ class Service:
     def check(self, *, refuses_overload: bool = False) -> None:
         """Refuse a request that cannot be answered now, before its body is read.
 
-        :raises NotReadyError: When the index is still loading, or the service is about to stop.
+        :raises NotReadyError: When the service is about to stop, or its index is unfit.
         :raises QueueFullError: With `refuses_overload`, when the queue is full, or when clients do
             not read their answers.
         """
         if self.state.draining:
             raise NotReadyError("the service is about to stop and takes no more searches")
-        if problem := self.loaded.searcher.problem:
+        if problem := self.state.loaded.searcher.problem:
             raise NotReadyError(problem)
         if not refuses_overload:
             return
@@ -97,15 +144,19 @@ class Service:
                 f"{self.limits.max_unread_bytes} may wait"
             )
 
-    @property
-    def loaded(self) -> LoadedIndex:
-        """The index in use. Read it after the body: a slow client must not keep an earlier index.
+    def deadline(self, request: Request) -> float:
+        """The time of `perf_counter` at which the answer to a request is due."""
+        began: float = request.state.context.began
+        return began + self.limits.timeout_ms / 1000
 
-        :raises NotReadyError: When there is none.
-        """
-        if self.state.loaded is None:
-            raise NotReadyError("the index is still loading")
-        return self.state.loaded
+    async def answer(
+        self, request: Request, write: Callable[[Argument], bytes], argument: Argument
+    ) -> Response:
+        """The JSON that `write` makes of `argument`, on a thread of the executor, in time."""
+        (completed,) = await self.executor.map(
+            write, [argument], deadline=self.deadline(request), receive=request.receive
+        )
+        return Response(completed.result, media_type="application/json")
 
 
 async def ready_service(request: Request) -> Service:

@@ -18,7 +18,7 @@ from service.admission.low_priority import LowPriorityProcess
 from service.live.state import ServiceState
 from service.wire.problems import QueueFullError, WriteRefusedError
 from swiftlet.address import Address
-from swiftlet.corpora.rows import documents_of
+from swiftlet.corpora.rows import documents_of_rows
 from swiftlet.errors import (
     ArtefactError,
     ReadOnlyStorageError,
@@ -92,17 +92,25 @@ class Writing:
         self._merge_bytes = Counter(
             "swiftlet_merge_bytes", "Bytes of the bases that merges wrote.", registry=registry
         )
-        for name, help_text, value in (
-            ("segments", "Parts that a search looks into: 2 with changes, else 1.", self._segments),
+        for name, about, value in (
+            (
+                "segments",
+                "Parts that a search looks into: 2 with changes, else 1.",
+                lambda: 1 + (state.loaded.searcher.num_changed_passages > 0),
+            ),
             (
                 "changed_passages",
                 "Passages that have been put since the last merge.",
-                self._changed_passages,
+                lambda: state.loaded.searcher.num_changed_passages,
             ),
-            ("tombstones", "Passages that are not found any more.", self._tombstones),
+            (
+                "tombstones",
+                "Passages that are not found any more.",
+                lambda: state.loaded.searcher.num_tombstones,
+            ),
             ("changes_bytes", "Size of the changes on the disk.", self._changes_bytes),
         ):
-            Gauge(f"swiftlet_{name}", help_text, registry=registry).set_function(value)
+            Gauge(f"swiftlet_{name}", about, registry=registry).set_function(value)
         self._follower.start()
 
     async def put(self, documents: Sequence[Mapping[str, Any]]) -> Changed:
@@ -114,9 +122,10 @@ class Writing:
         :raises StorageError: When the file system refuses.
         """
         with self._turn():
-            manifest = await self._run(methodcaller("manifest"))
+            manifest = await self._on(self._thread, self._use, methodcaller("manifest"))
             changes = await self._on(self._encodings, self._prepared, documents, manifest)
-            changed = await self._run(lambda writer: writer.append(changes, manifest))
+            append = methodcaller("append", changes, manifest)
+            changed: Changed = await self._on(self._thread, self._use, append)
         self._documents.labels("put").inc(changed.num_documents)
         return changed
 
@@ -135,16 +144,17 @@ class Writing:
 
         def run(writer: Writer) -> Changed:
             ids = [*document_ids]
-            if filter_ is not None and (loaded := self._state.loaded) is not None:
-                loaded.searcher.refresh()
-                ids += loaded.searcher.ids_to_delete(filter_)
+            if filter_ is not None:
+                searcher = self._state.loaded.searcher
+                searcher.refresh()
+                ids += searcher.ids_to_delete(filter_)
             changed = writer.delete(ids)
             if changed.unknown and not missing_ok:
                 raise UnknownDocumentError(changed.unknown[0])
             return changed
 
         with self._turn():
-            changed = await self._run(run)
+            changed: Changed = await self._on(self._thread, self._use, run)
         self._documents.labels("deleted").inc(changed.num_documents)
         return changed
 
@@ -182,13 +192,10 @@ class Writing:
         except ArtefactError as error:  # such as another document encoder
             raise WriteRefusedError(str(error)) from error
 
-    async def _run(self, use: Callable[[Writer], Result]) -> Result:
-        return await self._on(self._thread, self._use, use)
-
     def _prepared(
         self, documents: Sequence[Mapping[str, Any]], manifest: Manifest
     ) -> Sequence[Change]:
-        found = [*documents_of(documents)]
+        found = [*documents_of_rows(documents)]
         place = self._document_encoder, self._threads
         changes: Sequence[Change] = self._encoder.call(_prepare, *place, found, manifest)
         return changes
@@ -205,8 +212,7 @@ class Writing:
             ) from error
         if not isinstance(result, Changed):
             return result
-        if (loaded := self._state.loaded) is not None:
-            loaded.searcher.refresh()
+        self._state.loaded.searcher.refresh()
         if (
             writer.needs_merge
             and perf_counter() > self._no_merge_before
@@ -217,10 +223,9 @@ class Writing:
 
     def _opened(self) -> Writer:
         """The writer of the index that is in use, which may be another one since a reload."""
-        loaded = self._state.loaded
-        if loaded is None or loaded.searcher.place is None:
+        target = self._state.loaded.searcher.place
+        if target is None:
             raise WriteRefusedError("there is no index directory to write to")
-        target = loaded.searcher.place
         if isinstance(target, Path):
             # Not where the link leads now: until the next reload, searches use this one.
             target = target.resolve()
@@ -233,17 +238,6 @@ class Writing:
             self._writer = None
         self._writer = open_writer(target, self._document_encoder, threads=self._threads)
         return self._writer
-
-    def _segments(self) -> int:
-        return 1 + (self._changed_passages() > 0)
-
-    def _changed_passages(self) -> int:
-        loaded = self._state.loaded
-        return loaded.searcher.num_changed_passages if loaded else 0
-
-    def _tombstones(self) -> int:
-        loaded = self._state.loaded
-        return loaded.searcher.num_tombstones if loaded else 0
 
     def _changes_bytes(self) -> int:
         size_bytes = 0
@@ -284,7 +278,7 @@ class Writing:
         problem, next_look = "", 0.0
         while not self._closed.wait(_SECONDS_BETWEEN_LOOKS):
             loaded = self._state.loaded
-            if loaded is None or perf_counter() < next_look:
+            if perf_counter() < next_look:
                 continue
             next_look = perf_counter() + loaded.searcher.seconds_between_looks
             try:

@@ -1,28 +1,38 @@
-"""Stored documents, and a description of the index."""
+"""What the index holds: its documents, their titles and facets, and a description of it."""
 
 from functools import partial
 from importlib.metadata import version
 from platform import python_version
+from typing import Annotated
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Depends, Query, Request
+from pydantic import Field
 from pydantic_core import to_json
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
 from service.live.state import LoadedIndex, ReadyService
-from service.wire.context import STAGES
-from service.wire.openapi import problems
-from service.wire.problems import DeadlineError, QueueFullError
-from service.wire.schemas import (
+from service.routes.search import check_query_string
+from service.wire.answers import (
     DocumentAnswer,
     EncoderAnswer,
+    FacetsAnswer,
     IndexAnswer,
     InfoAnswer,
     RerankerAnswer,
+    SuggestAnswer,
 )
-from swiftlet.errors import UnknownDocumentError
+from service.wire.context import STAGES
+from service.wire.openapi import problems
+from service.wire.problems import DeadlineError, QueueFullError
+from service.wire.requests import SEARCHABLE, FilterText, LinkModel, Searchable
+from swiftlet.errors import InvalidArgumentError, UnknownDocumentError
+from swiftlet.index.columns.filters import Filter
+from swiftlet.index.lexical.titles import TitleIndex
 from swiftlet.search.searcher import Searcher
 
+_REFUSALS = (InvalidArgumentError, QueueFullError, DeadlineError)
+_LONGEST, _MOST = 200, 20
 _TITLES, _LONGEST_TITLE, _EXAMPLES = 20, 80, 5
 
 _VERSIONS = {
@@ -36,6 +46,28 @@ _VERSIONS = {
 router = APIRouter()
 
 
+class FacetParameters(LinkModel):
+    """The query string of `GET /facets`."""
+
+    filter: FilterText = None
+
+
+class SuggestParameters(LinkModel):
+    """The query string of `GET /suggest`."""
+
+    q: Annotated[
+        str,
+        Field(
+            min_length=1,
+            max_length=_LONGEST,
+            description=f"a text of 1 to {_LONGEST} characters, not all blank",
+            json_schema_extra={"pattern": SEARCHABLE},
+        ),
+        Searchable,
+    ]
+    limit: int = Field(8, ge=1, le=_MOST, description=f"a whole number from 1 to {_MOST}")
+
+
 @router.get(
     "/documents/{document_id:path}",
     response_model=DocumentAnswer,
@@ -43,37 +75,40 @@ router = APIRouter()
 )
 async def document(document_id: str, request: Request, service: ReadyService) -> Response:
     """Give a stored document."""
-    (completed,) = await service.executor.map(
-        partial(_document, service.loaded),
-        [document_id],
-        deadline=request.state.context.began + service.limits.timeout_ms / 1000,
-        receive=request.receive,
-    )
-    return Response(completed.result, media_type="application/json")
+    return await service.answer(request, partial(_document, service.state.loaded), document_id)
 
 
-def _document(loaded: LoadedIndex, document_id: str) -> bytes:
-    found = loaded.searcher.document(document_id)
-    answer = {
-        "document_id": found.document_id,
-        "title": found.title,
-        "text": found.text,
-        "metadata": found.metadata,
-    }
-    return to_json(answer, inf_nan_mode="null")
+@router.get(
+    "/facets",
+    response_model=FacetsAnswer,
+    responses=problems(*_REFUSALS),
+    dependencies=[Depends(check_query_string)],
+)
+async def facets(
+    asked: Annotated[FacetParameters, Query()], request: Request, service: ReadyService
+) -> Response:
+    """Count the values of the facets, for all documents or for those that pass a filter."""
+    return await service.answer(request, partial(_count, service.state.loaded), asked.filter)
 
 
-def _examples(searcher: Searcher) -> list[str]:
-    """Short titles, from all parts of the corpus."""
-    titles = dict.fromkeys(map(str.strip, searcher.parts.store.titles(_TITLES).values()))
-    short = [title for title in titles if 0 < len(title) <= _LONGEST_TITLE]
-    return short[:: -(-len(short) // _EXAMPLES) or 1]
+@router.get(
+    "/suggest",
+    response_model=SuggestAnswer,
+    responses=problems(*_REFUSALS),
+    dependencies=[Depends(check_query_string)],
+)
+async def suggest(
+    asked: Annotated[SuggestParameters, Query()], request: Request, service: ReadyService
+) -> Response:
+    """Give the titles that have the typed words, the last one as a beginning, with typos."""
+    titles = await service.state.loaded.suggestions.titles(service.deadline(request))
+    return await service.answer(request, partial(_suggest, titles, asked.limit), asked.q)
 
 
 @router.get("/info", responses=problems())
 async def info(service: ReadyService) -> InfoAnswer:
     """The index and the encoder in use, and the limits."""
-    loaded = service.loaded
+    loaded = service.state.loaded
     searcher = loaded.searcher
     reranker = searcher.reranker
     index, encoder = searcher.index_manifest, searcher.encoder_manifest
@@ -108,3 +143,34 @@ async def info(service: ReadyService) -> InfoAnswer:
         stages=list(STAGES),
         versions=_VERSIONS,
     )
+
+
+def _document(loaded: LoadedIndex, document_id: str) -> bytes:
+    found = loaded.searcher.document(document_id)
+    answer = {
+        "document_id": found.document_id,
+        "title": found.title,
+        "text": found.text,
+        "metadata": found.metadata,
+    }
+    return to_json(answer, inf_nan_mode="null")
+
+
+def _count(loaded: LoadedIndex, chosen: Filter | None) -> bytes:
+    facets = {
+        field: [{"value": value, "count": count} for value, count in values]
+        for field, values in loaded.searcher.facets(chosen).items()
+    }
+    return to_json({"facets": facets, "index": loaded.generation})
+
+
+def _suggest(titles: TitleIndex | None, limit: int, text: str) -> bytes:
+    found = [] if titles is None else titles.find(text, limit)
+    return to_json({"suggestions": [suggestion._asdict() for suggestion in found]})
+
+
+def _examples(searcher: Searcher) -> list[str]:
+    """Short titles, from all parts of the corpus."""
+    titles = dict.fromkeys(map(str.strip, searcher.parts.store.titles(_TITLES).values()))
+    short = [title for title in titles if 0 < len(title) <= _LONGEST_TITLE]
+    return short[:: -(-len(short) // _EXAMPLES) or 1]

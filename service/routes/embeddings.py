@@ -13,8 +13,9 @@ from starlette.responses import Response
 
 from service.admission.executor import Completed
 from service.live.state import LoadedIndex, Service
+from service.wire.answers import EmbeddingsAnswer, ModelAnswer, ModelsAnswer
 from service.wire.body import json_route
-from service.wire.context import STAGES, SearchTimes
+from service.wire.context import SearchTimes
 from service.wire.openapi import problems
 from service.wire.problems import (
     DeadlineError,
@@ -22,14 +23,7 @@ from service.wire.problems import (
     QueueFullError,
     TooManyQueriesError,
 )
-from service.wire.schemas import (
-    EmbeddingsAnswer,
-    ModelAnswer,
-    ModelsAnswer,
-    RequestFields,
-    RequestModel,
-    Searchable,
-)
+from service.wire.requests import RequestFields, RequestModel, Searchable
 from swiftlet.encoders.encoder import OnnxEncoder, Role
 from swiftlet.errors import InvalidArgumentError
 from swiftlet.search.stages.query import Encode, Tokenise
@@ -39,8 +33,7 @@ from swiftlet.types import Embeddings
 class _Encoded(NamedTuple):
     embedding: Embeddings
     num_tokens: int
-    tokenise_seconds: float
-    encode_seconds: float
+    seconds: dict[str, float]
 
 
 def embeddings_router(service: Service) -> APIRouter:
@@ -82,7 +75,7 @@ def embeddings_router(service: Service) -> APIRouter:
     )
     async def embeddings(asked: EmbeddingRequest, request: Request) -> Response:
         """Embed texts with the query encoder, as OpenAI's route of this name does."""
-        loaded, context = service.loaded, request.state.context
+        loaded, context = service.state.loaded, request.state.context
         dim = loaded.searcher.encoder.dim
         if asked.dimensions not in (None, dim):
             raise InvalidRequestError(
@@ -96,7 +89,10 @@ def embeddings_router(service: Service) -> APIRouter:
             deadline=context.began + limits.timeout_ms / 1000,
             receive=request.receive,
         )
-        context.searches += map(_times, completed)
+        context.searches += (
+            SearchTimes.of(each.began, each.queue_seconds, **each.result.seconds)
+            for each in completed
+        )
         return Response(
             to_json(_answer(loaded, completed, as_base64=asked.encoding_format == "base64")),
             media_type="application/json",
@@ -105,7 +101,7 @@ def embeddings_router(service: Service) -> APIRouter:
     @router.get("/v1/models", responses=problems())
     async def models() -> ModelsAnswer:
         """The one model that `/v1/embeddings` has, as OpenAI's route of this name lists models."""
-        name = service.loaded.searcher.encoder_manifest.details.get("name", "")
+        name = service.state.loaded.searcher.encoder_manifest.details.get("name", "")
         return ModelsAnswer(data=[ModelAnswer(id=name)])
 
     return router
@@ -123,19 +119,9 @@ def _encode(loaded: LoadedIndex, role: Role, text: str) -> _Encoded:
     token_ids = encoder.tokenise(text)
     tokenised = perf_counter()
     embedding = encoder.embed(token_ids)
-    return _Encoded(embedding, len(token_ids), tokenised - began, perf_counter() - tokenised)
-
-
-def _times(completed: Completed[_Encoded]) -> SearchTimes:
-    seconds = {
-        "queue": completed.queue_seconds,
-        Tokenise.name: completed.result.tokenise_seconds,
-        Encode.name: completed.result.encode_seconds,
-    }
-    return SearchTimes(
-        completed.began - completed.queue_seconds,
-        tuple(seconds.get(stage, 0.0) for stage in STAGES),
-    )
+    encoding_seconds = perf_counter() - tokenised
+    seconds = {Tokenise.name: tokenised - began, Encode.name: encoding_seconds}
+    return _Encoded(embedding, len(token_ids), seconds)
 
 
 def _answer(

@@ -10,10 +10,10 @@ from pydantic import BeforeValidator, Field
 from pydantic_core import to_json
 from starlette.responses import Response
 
-from service.admission.executor import Completed
 from service.live.state import Service
+from service.wire.answers import RerankAnswer, TextScore
 from service.wire.body import json_route
-from service.wire.context import STAGES, SearchTimes
+from service.wire.context import SearchTimes
 from service.wire.openapi import problems
 from service.wire.problems import (
     DeadlineError,
@@ -21,7 +21,7 @@ from service.wire.problems import (
     QueueFullError,
     TooManyQueriesError,
 )
-from service.wire.schemas import RequestFields, RequestModel, RerankAnswer, Searchable, TextScore
+from service.wire.requests import RequestFields, RequestModel, Searchable
 from swiftlet.errors import InvalidArgumentError
 from swiftlet.search.stages.hits import Rerank
 
@@ -66,8 +66,8 @@ def rerank_router(service: Service) -> APIRouter:
     @router.post("/v1/rerank", include_in_schema=False)
     @router.post("/v2/rerank", include_in_schema=False)
     async def rerank(asked: RerankRequest, request: Request) -> Response:
-        """Score texts for a query: the answer to `documents` is Cohere's, that to `texts` TEI's."""
-        reranker, context = service.loaded.searcher.reranker, request.state.context
+        """Score texts for a query: the answer to `documents` is Cohere's, to `texts` TEI's."""
+        reranker, context = service.state.loaded.searcher.reranker, request.state.context
         given = [each for each in (asked.documents, asked.texts) if each is not None]
         if len(given) != 1:
             raise InvalidRequestError("documents", "give either documents or texts")
@@ -86,7 +86,10 @@ def rerank_router(service: Service) -> APIRouter:
             expected_seconds=len(texts) / num_parts * reranker.seconds,
             receive=request.receive,
         )
-        context.searches += map(_times, completed)
+        context.searches += (
+            SearchTimes.of(each.began, each.queue_seconds, **{Rerank.name: each.result[1]})
+            for each in completed
+        )
         scores = [0.0] * len(texts)
         for first, each in enumerate(completed):
             scores[first::num_parts] = each.result[0]
@@ -127,11 +130,3 @@ def _scores(
             raise DeadlineError("the deadline passed before all texts had a score")
         scores.append(score(text))
     return scores, perf_counter() - began
-
-
-def _times(completed: Completed[tuple[list[float], float]]) -> SearchTimes:
-    seconds = {"queue": completed.queue_seconds, Rerank.name: completed.result[1]}
-    return SearchTimes(
-        completed.began - completed.queue_seconds,
-        tuple(seconds.get(stage, 0.0) for stage in STAGES),
-    )

@@ -14,11 +14,10 @@ from pydantic_core import to_json
 from starlette.responses import Response
 
 from service.admission.cost import COST
-from service.admission.executor import Completed
 from service.live.state import LoadedIndex, Service
+from service.wire.answers import BatchAnswer, SearchAnswer
 from service.wire.body import json_route
 from service.wire.context import SearchTimes
-from service.wire.limits import Limits
 from service.wire.openapi import problems
 from service.wire.problems import (
     DeadlineError,
@@ -26,9 +25,8 @@ from service.wire.problems import (
     QueueFullError,
     TooManyQueriesError,
 )
-from service.wire.schemas import BatchAnswer, SearchAnswer
-from service.wire.search_models import SearchFields, search_model
-from service.wire.validation import shown
+from service.wire.refusals import shown
+from service.wire.requests import Limits, SearchFields, search_model
 from swiftlet.errors import InvalidArgumentError
 from swiftlet.search.groups import GroupedResult
 from swiftlet.search.request import SearchRequest
@@ -139,7 +137,7 @@ async def _answer(service: Service, request: Request, asked: SearchFields, name:
         _check_groups(search, asked.model_fields_set, limits)
     if asked.cursor is not None:
         offset, expected_generation = _position(
-            search, asked.cursor, limits, service.loaded.searcher
+            search, asked.cursor, limits, service.state.loaded.searcher
         )
         search = replace(search, offset=offset)
     _, (found,) = await _find_each(service, request, [search], asked.timeout_ms)
@@ -158,7 +156,7 @@ async def _answer(service: Service, request: Request, asked: SearchFields, name:
     elif found.num_hits == search.top_k and search.fusion == "weighted":
         following = search.offset + search.top_k
         if following <= limits.max_offset:
-            digest = _digest(search, service.loaded.searcher)
+            digest = _digest(search, service.state.loaded.searcher)
             cursor = f"{following}.{digest}.{found.generation}"
             parts.append(b'"next":"%b"' % cursor.encode())
     parts.append(b'"index":"%b"' % found.generation.encode())
@@ -228,7 +226,7 @@ async def _find_each(
     service: Service, request: Request, searches: Sequence[SearchRequest], timeout_ms: int
 ) -> tuple[LoadedIndex, list[_Found]]:
     """On the event loop: the index that answered, and the hits of searches for several queries."""
-    loaded, context, asked = service.loaded, request.state.context, searches[0]
+    loaded, context, asked = service.state.loaded, request.state.context, searches[0]
     if asked.highlight == "sentence":
         wanted = len(searches) * asked.top_k
         if asked.group_by is not None:
@@ -241,14 +239,18 @@ async def _find_each(
                 '"words"',
             )
     deadline = context.began + timeout_ms / 1000
+    expected_seconds, grace_seconds = COST.of(asked, loaded.searcher)
     completed = await service.executor.map(
         partial(_find_on_thread, loaded, deadline),
         searches,
-        deadline=deadline + COST.grace_seconds(asked, loaded.searcher),
-        expected_seconds=COST.expected_seconds(asked, loaded.searcher),
+        deadline=deadline + grace_seconds,
+        expected_seconds=expected_seconds,
         receive=request.receive,
     )
-    context.searches += map(_times, completed)
+    for each in completed:
+        found, waited = each.result, each.queue_seconds
+        times = SearchTimes(each.began - waited, (waited, *found.stage_seconds), found.cached)
+        context.searches.append(times)
     return loaded, [each.result for each in completed]
 
 
@@ -277,11 +279,6 @@ def _find_on_thread(loaded: LoadedIndex, deadline: float, asked: SearchRequest) 
         found.stage_seconds,
         None if loaded.cache is None or asked.mode == "lexical" else found.cached,
     )
-
-
-def _times(completed: Completed[_Found]) -> SearchTimes:
-    found, waited = completed.result, completed.queue_seconds
-    return SearchTimes(completed.began - waited, (waited, *found.stage_seconds), found.cached)
 
 
 def _hit_fields(hit: Hit, asked: SearchRequest) -> dict[str, Any]:

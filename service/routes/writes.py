@@ -7,8 +7,8 @@ from pydantic import ConfigDict, Field, WithJsonSchema
 
 from service.live.state import ReadyService
 from service.live.writing import Writing
+from service.wire.answers import WriteAnswer
 from service.wire.body import json_route
-from service.wire.limits import Limits
 from service.wire.openapi import problems
 from service.wire.problems import (
     InvalidRequestError,
@@ -16,7 +16,7 @@ from service.wire.problems import (
     TooManyQueriesError,
     WriteRefusedError,
 )
-from service.wire.schemas import GivenFilter, RequestModel, WriteAnswer
+from service.wire.requests import GivenFilter, Limits, RequestModel
 from swiftlet.corpora.identifiers import LONGEST_ID
 from swiftlet.errors import (
     CollectionError,
@@ -102,9 +102,7 @@ def writes_router(limits: Limits, writing: Writing) -> APIRouter:
         try:
             return _answer(await writing.put(asked.documents))
         except CollectionError as error:
-            # Without the options that leave bad documents out, which a build has.
-            bad = error.__cause__ if isinstance(error.__cause__, CollectionError) else error
-            raise _refused_document(bad, asked.documents) from error
+            raise _refused_document(error, asked.documents) from error
 
     @router.post("/documents/delete", responses=problems(*_REFUSALS, body=True))
     async def delete(asked: DeleteRequest) -> WriteAnswer:

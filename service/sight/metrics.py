@@ -103,8 +103,6 @@ class Metrics:
         """Bring the gauges up to date: the queue, and the index and encoder in use."""
         self._queue_depth.set(service.executor.queue.waiting)
         loaded = service.state.loaded
-        if loaded is None:
-            return
         index, encoder = loaded.searcher.index_manifest, loaded.searcher.encoder_manifest
         self._index.clear()
         self._index.labels(

@@ -38,7 +38,13 @@ class Tracing:
         self._epoch_nanoseconds = time_ns() - perf_counter_ns()
 
     def record(
-        self, scope: Scope, method: str, route: str, status: int, context: RequestContext
+        self,
+        scope: Scope,
+        method: str,
+        route: str,
+        status: int,
+        seconds: float,
+        context: RequestContext,
     ) -> None:
         """Make the spans of a request that has just ended; no span has the query."""
         carrier = {
@@ -64,12 +70,12 @@ class Tracing:
         inside = set_span_in_context(span)
         for search in context.searches:
             began = search.began
-            for stage, seconds in zip(STAGES, search.stage_seconds, strict=True):
-                if seconds:
+            for stage, stage_seconds in zip(STAGES, search.stage_seconds, strict=True):
+                if stage_seconds:
                     child = self._tracer.start_span(stage, inside, start_time=self._at(began))
-                    began += seconds
+                    began += stage_seconds
                     child.end(self._at(began))
-        span.end(self._at(context.began + context.seconds))
+        span.end(self._at(context.began + seconds))
 
     def close(self) -> None:
         """Send the remaining spans."""

@@ -47,63 +47,56 @@ def json_route(
     :param empty: The JSON that replaces an empty body, if the body may be empty.
     """
 
-    class JsonRequest(Request):
-        async def body(self) -> bytes:
-            """All bytes of the body.
-
-            :raises TooLargeError: When it is over the limit; it is not read to its end.
-            :raises BodyTimeoutError: When it has not arrived in time.
-            """
-            if hasattr(self, "_body"):
-                return self._body
-            body = bytearray()
-            too_large = int(self.headers.get("content-length", 0)) > max_bytes
-            try:
-                async with asyncio.timeout(timeout_ms / 1000):
-                    while not too_large:
-                        message = await self.receive()
-                        if message["type"] == "http.disconnect":
-                            raise ClientDisconnect
-                        body += message.get("body", b"")
-                        too_large = len(body) > max_bytes
-                        if not message.get("more_body"):
-                            break
-            except TimeoutError:
-                raise BodyTimeoutError(
-                    f"the body had not come after {timeout_ms} ms, which is the limit"
-                ) from None
-            if too_large:
-                raise TooLargeError(f"the body has more than {max_bytes} bytes, which is the limit")
-            self._body = bytes(body) or empty
-            return self._body
-
-        async def json(self) -> Any:
-            """The value of the body.
-
-            :raises MalformedBodyError: When the body is not JSON.
-            :raises TooLargeError: When it holds too many values.
-            """
-            body = await self.body()
-            if len(body) <= SMALL_BODY_BYTES:
-                value = parse(body)
-            else:
-                loop = asyncio.get_running_loop()
-                value = await loop.run_in_executor(_parser, parse_large, body, most_values)
-            return [] if value is None else value  # FastAPI would take null for an empty body
-
     class JsonRoute(APIRoute):
         def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-            handle = super().get_route_handler()
+            handle, has_body = super().get_route_handler(), self.body_field is not None
 
             async def check_and_handle(request: Request) -> Response:
                 request.app.state.service.check(refuses_overload=refuses_overload)
-                # FastAPI reads JSON from bodies of this type only, and takes the first such header.
-                request.scope["headers"].insert(0, _CONTENT_TYPE)
-                return await handle(JsonRequest(request.scope, request.receive))
+                if has_body:
+                    body = await _read(request, max_bytes, timeout_ms) or empty
+                    value = None
+                    if len(body) > SMALL_BODY_BYTES:
+                        loop = asyncio.get_running_loop()
+                        value = await loop.run_in_executor(_parser, parse_large, body, most_values)
+                    elif body:
+                        value = parse(body)
+                    # FastAPI would take null for an empty body. It reads JSON only from bodies of
+                    # this type, and takes the first such header.
+                    request._body, request._json = body, [] if value is None else value  # noqa: SLF001
+                    request.scope["headers"].insert(0, _CONTENT_TYPE)
+                return await handle(request)
 
             return check_and_handle
 
     return JsonRoute
+
+
+async def _read(request: Request, max_bytes: int, timeout_ms: int) -> bytes:
+    """All bytes of the body.
+
+    :raises TooLargeError: When it is over the limit; it is not read to its end.
+    :raises BodyTimeoutError: When it has not arrived in time.
+    """
+    body = bytearray()
+    too_large = int(request.headers.get("content-length", 0)) > max_bytes
+    try:
+        async with asyncio.timeout(timeout_ms / 1000):
+            while not too_large:
+                message = await request.receive()
+                if message["type"] == "http.disconnect":
+                    raise ClientDisconnect
+                body += message.get("body", b"")
+                too_large = len(body) > max_bytes
+                if not message.get("more_body"):
+                    break
+    except TimeoutError:
+        raise BodyTimeoutError(
+            f"the body had not come after {timeout_ms} ms, which is the limit"
+        ) from None
+    if too_large:
+        raise TooLargeError(f"the body has more than {max_bytes} bytes, which is the limit")
+    return bytes(body)
 
 
 def parse(body: bytes) -> Any:

@@ -1,15 +1,50 @@
-"""Limits of connections: the time and size of request heads, and the time to read answers."""
+"""Connections: limits of request heads and of unread answers, and answers in one system call."""
 
-from asyncio import TimerHandle
+from asyncio import TimerHandle, Transport
 from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
-from service.wire.joined_writes import JoinedWrites
-
 MAX_HEAD_BYTES = 65_536
 MAX_PIPELINED = 512
 """Requests of one connection that may wait for the answer to an earlier one."""
+
+_HEAD, _INTERIM_HEAD = b"HTTP/1.1 ", b"HTTP/1.1 1"
+"""The first bytes of every head, and of interim heads, which another head follows."""
+
+
+class JoinedWrites:
+    """Holds back the head of an answer until its body comes, so that one system call sends both.
+
+    uvicorn writes the two one after the other, each in a system call of its own.
+    docs/results/smaller.md#the-cost-of-fastapi-and-of-each-part-of-the-service has the difference.
+    """
+
+    def __init__(self, transport: Transport) -> None:
+        self._write, self._close = transport.write, transport.close
+        self.is_closing, self.abort = transport.is_closing, transport.abort
+        self.get_write_buffer_size = transport.get_write_buffer_size
+        self._head = b""
+
+    def write(self, data: bytes) -> None:
+        """Send `data` and the head that was held back, or hold `data` back if it is a head."""
+        if data.startswith(_HEAD) and not data.startswith(_INTERIM_HEAD):
+            self.flush()
+            self._head = data
+        else:
+            self._write(self._head + data)
+            self._head = b""
+
+    def flush(self) -> None:
+        """Send the head of an answer that has no body."""
+        if self._head:
+            self._write(self._head)
+            self._head = b""
+
+    def close(self) -> None:
+        """Send what was held back, and close."""
+        self.flush()
+        self._close()
 
 
 class UnreadAnswers:
@@ -45,22 +80,20 @@ class BoundedConnection(HttpToolsProtocol):
     head_timeout_ms: int
     write_timeout_ms: int
     unread: UnreadAnswers
-
-    def __init__(self, *arguments: Any, **options: Any) -> None:
-        super().__init__(*arguments, **options)
-        self._head_bytes = 0
-        self._head_timer: TimerHandle | None = None
-        self._write_timer: TimerHandle | None = None
+    _head_bytes = 0
+    _is_in_head = False
+    _head_timer: TimerHandle | None = None
+    _write_timer: TimerHandle | None = None
 
     def connection_made(self, transport: Any) -> None:
         """Wait for the first request; uvicorn bounds the wait for later ones."""
-        self._joined = JoinedWrites(transport)
-        super().connection_made(self._joined)  # type: ignore[arg-type]
-        self._start_head_timer()
+        super().connection_made(transport)
+        self.transport = self._joined = JoinedWrites(transport)  # type: ignore[assignment]
+        self._limit_head(is_waiting=True)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Stop both timers."""
-        self._stop_head_timer()
+        self._limit_head(is_waiting=False)
         super().connection_lost(exc)  # calls `resume_writing`
         self._stop_write_timer()
 
@@ -88,10 +121,13 @@ class BoundedConnection(HttpToolsProtocol):
         if self.transport.is_closing():
             return
         super().data_received(data)
+        self._is_in_head = self.scope is not None and (
+            self.cycle is None or self.cycle.scope is not self.scope
+        )
         if not self._is_in_head:
             self._head_bytes = 0
             if self._head_timer is not None and self.scope is not None:
-                self._stop_head_timer()
+                self._limit_head(is_waiting=False)
         elif not self.transport.is_closing():
             # Of a head that begins in the middle of some data, this data is not counted.
             if self.cycle is cycle and not in_body:
@@ -99,7 +135,7 @@ class BoundedConnection(HttpToolsProtocol):
             if self._head_bytes >= MAX_HEAD_BYTES:
                 self._refuse(431, f"the head of the request is longer than {MAX_HEAD_BYTES} bytes")
             elif self._head_timer is None:
-                self._start_head_timer()
+                self._limit_head(is_waiting=True)
 
     def on_headers_complete(self) -> None:
         """Begin or queue a request, or end a connection with too many of them.
@@ -123,15 +159,11 @@ class BoundedConnection(HttpToolsProtocol):
         if not self.transport.is_closing():
             super().send_400_response(msg)
 
-    @property
-    def _is_in_head(self) -> bool:
-        return self.scope is not None and (self.cycle is None or self.cycle.scope is not self.scope)
-
-    def _start_head_timer(self) -> None:
-        self._head_timer = self.loop.call_later(self.head_timeout_ms / 1000, self._time_out)
-
-    def _stop_head_timer(self) -> None:
-        if self._head_timer is not None:
+    def _limit_head(self, *, is_waiting: bool) -> None:
+        """Begin to wait for a head, or end."""
+        if is_waiting:
+            self._head_timer = self.loop.call_later(self.head_timeout_ms / 1000, self._time_out)
+        elif self._head_timer is not None:
             self._head_timer.cancel()
             self._head_timer = None
 

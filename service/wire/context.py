@@ -1,12 +1,8 @@
 """The context of a request while it is answered: its id, its times and its problem."""
 
-import re
 from dataclasses import dataclass, field
-from random import getrandbits
 from time import perf_counter
 from typing import NamedTuple
-
-from starlette.types import Scope
 
 from swiftlet.search.stages import STAGE_NAMES
 
@@ -15,7 +11,6 @@ STAGES = ("queue", *STAGE_NAMES)
 
 _TOTAL_TIMING = "total;dur=%.3f"
 _SEARCH_TIMING = ", ".join([*(f"{stage};dur=%.3f" for stage in STAGES), _TOTAL_TIMING])
-_SANE_REQUEST_ID = re.compile(rb"[A-Za-z0-9._:/+=@~-]{1,128}")
 
 
 class SearchTimes(NamedTuple):
@@ -28,6 +23,13 @@ class SearchTimes(NamedTuple):
     stage_seconds: tuple[float, ...]
     cached: bool | None = None
 
+    @classmethod
+    def of(cls, began: float, queue_seconds: float, **seconds: float) -> "SearchTimes":
+        """The times of work with only some stages, which began after its wait in the queue."""
+        seconds["queue"] = queue_seconds
+        stages = tuple(seconds.get(stage, 0.0) for stage in STAGES)
+        return cls(began - queue_seconds, stages)
+
 
 @dataclass(slots=True)
 class RequestContext:
@@ -38,29 +40,10 @@ class RequestContext:
     searches: list[SearchTimes] = field(default_factory=list)
     problem: str = ""
 
-    @property
-    def seconds(self) -> float:
-        """Time since the request began."""
-        return perf_counter() - self.began
-
     def server_timing(self) -> str:
         """The `Server-Timing` header: milliseconds of each stage, summed over all searches."""
+        total = 1000 * (perf_counter() - self.began)
         if not self.searches:
-            return _TOTAL_TIMING % (1000 * self.seconds)
+            return _TOTAL_TIMING % total
         totals = map(sum, zip(*(search.stage_seconds for search in self.searches), strict=True))
-        return _SEARCH_TIMING % (*(1000 * seconds for seconds in totals), 1000 * self.seconds)
-
-
-def begin_request(scope: Scope) -> RequestContext:
-    """Make the context of a request, for `request.state.context`.
-
-    The client's own request id is kept if it is well formed.
-    """
-    context = RequestContext("", perf_counter())
-    for name, value in scope["headers"]:
-        if name == b"x-request-id" and _SANE_REQUEST_ID.fullmatch(value):
-            context.request_id = value.decode()
-    if not context.request_id:
-        context.request_id = f"{getrandbits(64):016x}"
-    scope["state"] = {**scope.get("state", {}), "context": context}
-    return context
+        return _SEARCH_TIMING % (*(1000 * seconds for seconds in totals), total)

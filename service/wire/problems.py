@@ -23,25 +23,16 @@ from swiftlet.errors import (
 MEDIA_TYPE = "application/problem+json"
 
 
-class MalformedBodyError(HTTPException):
+class MalformedBodyError(RetrievalError):
     """The body of a request is not JSON."""
 
-    def __init__(self, sentence: str) -> None:
-        super().__init__(400, sentence)
 
-
-class BodyTimeoutError(HTTPException):
+class BodyTimeoutError(RetrievalError):
     """The body of a request did not arrive in time."""
 
-    def __init__(self, sentence: str) -> None:
-        super().__init__(408, sentence)
 
-
-class TooLargeError(HTTPException):
+class TooLargeError(RetrievalError):
     """The body of a request is over the limit."""
-
-    def __init__(self, sentence: str) -> None:
-        super().__init__(413, sentence)
 
 
 class UnknownRouteError(RetrievalError):

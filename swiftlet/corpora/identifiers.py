@@ -64,7 +64,7 @@ class SeenIds:
 
     def __init__(self) -> None:
         self._size = 0
-        self._table = _empty_table(1 << 10)
+        self._table = array("Q", bytes(8 << 10))
 
     def add(self, value: str) -> bool:
         """Add `value`; true when it is new."""
@@ -77,15 +77,11 @@ class SeenIds:
         return True
 
     def _grow(self) -> None:
-        larger = _empty_table(2 * len(self._table))
+        larger = array("Q", bytes(16 * len(self._table)))
         for key in self._table:
             if key:
                 _insert(larger, key)
         self._table = larger
-
-
-def _empty_table(places: int) -> "array[int]":
-    return array("Q", bytes(8 * places))
 
 
 def _insert(table: "array[int]", key: int) -> bool:

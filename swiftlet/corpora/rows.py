@@ -68,8 +68,29 @@ def documents_of(
         paths = [path_of("corpus", each) for each in corpus]
         documents = read_documents(paths, skipped=skipped, fields=fields)
     else:
-        documents = _documents(_rows(corpus), skipped)
+        documents = documents_of_rows(_rows(corpus), skipped)
     return _with_the_way_out(documents)
+
+
+def documents_of_rows(
+    rows: Iterable[object], skipped: SkippedLines | None = None
+) -> Iterator[Document]:
+    """The documents of rows, as `documents_of` takes them.
+
+    :raises CollectionError: As `documents_of`.
+    """
+    seen = SeenIds()
+    for number, row in enumerate(rows, start=1):
+        try:
+            document = document_from_row(row)
+        except LineError as error:
+            refuse(CollectionError(_CORPUS, str(error), number), skipped)
+            continue
+        if seen.add(document.document_id):
+            yield document
+        else:
+            problem = f"the document id {shown(document.document_id)} came before"
+            refuse(CollectionError(_CORPUS, problem, number), skipped)
 
 
 def _are_paths(corpus: object) -> TypeGuard[Sequence[str | os.PathLike[str]]]:
@@ -186,21 +207,3 @@ def _with_the_way_out(documents: Iterator[Document]) -> Iterator[Document]:
             "skipped=swiftlet.SkippedLines()) leaves it out"
         )
         raise CollectionError(error.path, problem, error.line_number) from error
-
-
-def _documents(rows: Iterable[Any], skipped: SkippedLines | None) -> Iterator[Document]:
-    seen = SeenIds()
-    for number, row in enumerate(rows, start=1):
-        try:
-            document = _new_document(row, seen)
-        except LineError as error:
-            refuse(CollectionError(_CORPUS, str(error), number), skipped)
-            continue
-        yield document
-
-
-def _new_document(row: object, seen: SeenIds) -> Document:
-    document = document_from_row(row)
-    if not seen.add(document.document_id):
-        raise LineError(f"the document id {shown(document.document_id)} came before")
-    return document

@@ -7,8 +7,7 @@ from contextlib import closing
 from pathlib import Path
 
 from swiftlet.errors import ArtefactError, InvalidArgumentError, StorageError
-from swiftlet.index.changes.log import CHANGES_FILE, Changes, connect_changes
-from swiftlet.index.changes.writer import make_changes
+from swiftlet.index.changes.log import CHANGES_FILE, Changes, connect_changes, make_changes
 from swiftlet.manifest import FILE_NAME, Manifest, load_manifest, read_manifest
 from swiftlet.publication import discard, locked_working_directory, storage_errors
 

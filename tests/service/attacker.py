@@ -11,8 +11,8 @@ from urllib.parse import urlsplit
 
 import httpx
 
+from service.wire.answers import BatchAnswer, EmbeddingsAnswer, ReloadAnswer, SearchAnswer
 from service.wire.problems import Problem
-from service.wire.schemas import BatchAnswer, EmbeddingsAnswer, ReloadAnswer, SearchAnswer
 
 SEARCH = b'{"query":"bread"}'
 ANSWERS = {

@@ -20,7 +20,7 @@ from service.app import create_app
 from service.live.reload import Reloader
 from service.live.state import ServiceState
 from service.sight.metrics import Metrics
-from service.wire.limits import Limits
+from service.wire.requests import Limits
 from swiftlet.encoders import DEFAULT_ENCODER
 from swiftlet.encoders.encoder import Encoder
 from swiftlet.index.parts import FixedIndex
@@ -178,7 +178,7 @@ def make_application() -> Iterator[Callable[..., Application]]:
     closing = ExitStack()
 
     def make(
-        searcher: Searcher | None,
+        searcher: Searcher,
         limits: Limits | None = None,
         *,
         threads: int = 2,

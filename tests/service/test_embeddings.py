@@ -7,8 +7,8 @@ import numpy as np
 import openai
 import pytest
 
-from service.wire.limits import Limits
-from service.wire.schemas import EmbeddingsAnswer
+from service.wire.answers import EmbeddingsAnswer
+from service.wire.requests import Limits
 from swiftlet.search.searcher import Searcher
 
 TEXTS = ["how is bread baked", "ICE ❄ café", "who dances\tfor honey?"]

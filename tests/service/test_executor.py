@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 from starlette.requests import ClientDisconnect
 
-from service.admission.executor import Completed, SearchExecutor
-from service.admission.fair_queue import FairQueue
+from service.admission.executor import Completed, FairQueue, SearchExecutor
 from service.wire.problems import DeadlineError, QueueFullError
 
 

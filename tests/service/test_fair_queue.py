@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.admission.fair_queue import FairQueue, QueuedRequest
+from service.admission.executor import FairQueue, QueuedRequest
 from service.wire.problems import QueueFullError
 
 

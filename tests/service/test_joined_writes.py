@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 import uvloop
 
-from service.wire.joined_writes import JoinedWrites
+from service.wire.connection import JoinedWrites
 
 HEAD = b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\n"
 

@@ -9,8 +9,8 @@ import pytest
 
 from service.routes.documentation import BODIES
 from service.wire.keys import ApiKey
-from service.wire.limits import Limits
 from service.wire.problems import PROBLEMS
+from service.wire.requests import Limits
 from swiftlet.errors import QueryError
 from swiftlet.search.searcher import Searcher
 from swiftlet.text import check_query

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from service.live.query_cache import QueryCache
+from service.live.state import QueryCache
 from swiftlet.encoders import DEFAULT_ENCODER
 from swiftlet.encoders.encoder import OnnxEncoder
 from swiftlet.search.searcher import Searcher

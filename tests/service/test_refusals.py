@@ -9,8 +9,8 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 
-from service.wire.limits import Limits
 from service.wire.problems import PROBLEMS, kind_of
+from service.wire.requests import Limits
 from swiftlet.encoders import DEFAULT_ENCODER
 from swiftlet.encoders.encoder import OnnxEncoder
 from swiftlet.errors import CorruptIndexError
@@ -329,21 +329,10 @@ def test_a_connection_without_a_request_in_time_is_closed(
     assert answer.endswith(b"the head of the request had not come after 300 ms, which is the limit")
 
 
-def test_before_the_index_is_there_only_searching_has_to_wait(
+def test_a_service_about_to_stop_is_not_ready(
     make_application: Callable[..., Any], small_searcher: Searcher
 ) -> None:
-    application = make_application(None)
-    asks = [("POST", "/search"), ("GET", "/search"), ("POST", "/search/batch")]
-    asks += [
-        ("GET", "/documents/x"),
-        ("GET", "/facets"),
-        ("GET", "/info"),
-        ("GET", "/health/ready"),
-    ]
-    for method, path in asks:
-        check(application.ask(method, path), 503, None, "the index is still loading")
-    assert application.ask("GET", "/health/live").json() == {"status": "alive"}
-    application.state.publish(small_searcher)
+    application = make_application(small_searcher)
     assert application.ask("GET", "/health/ready").json() == {"status": "ready"}
     application.state.drain()
     check(application.ask("GET", "/health/ready"), 503, None, "about to stop")

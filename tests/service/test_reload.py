@@ -18,8 +18,9 @@ import httpx
 import pytest
 from prometheus_client import CollectorRegistry
 
-from service.live.reload import Reloader, ReplacedError, open_searcher
+from service.live.reload import Reloader, ReplacedError
 from service.live.state import ServiceState
+from service.opening import open_searcher
 from service.settings import Settings
 from service.wire.keys import ApiKey
 from swiftlet.encoders import DEFAULT_ENCODER, DEFAULT_QUERY_ENCODER, LOOKUP_QUERY_ENCODER

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from service.wire.limits import Limits
-from service.wire.schemas import RerankAnswer, SearchAnswer
+from service.wire.answers import RerankAnswer, SearchAnswer
+from service.wire.requests import Limits
 from swiftlet.encoders.reranker import OnnxReranker
 from swiftlet.library.evaluation import evaluate
 from swiftlet.manifest import change_details

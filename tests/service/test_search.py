@@ -8,7 +8,7 @@ from urllib.parse import quote
 import httpx
 import pytest
 
-from service.wire.schemas import BatchAnswer, DocumentAnswer, FacetsAnswer, InfoAnswer, SearchAnswer
+from service.wire.answers import BatchAnswer, DocumentAnswer, FacetsAnswer, InfoAnswer, SearchAnswer
 from swiftlet.encoders import DEFAULT_ENCODER
 from swiftlet.index.building.build import build_index
 from swiftlet.search.searcher import Searcher

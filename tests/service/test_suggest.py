@@ -11,10 +11,10 @@ import httpx
 import pytest
 
 from service.live import suggestions
-from service.live.reload import open_searcher
+from service.opening import open_searcher
 from service.settings import Settings
 from service.wire.keys import ApiKey
-from service.wire.limits import Limits
+from service.wire.requests import Limits
 from swiftlet.encoders import DEFAULT_ENCODER
 from swiftlet.index.building.build import build_index
 from swiftlet.index.documents.store import DocumentStore

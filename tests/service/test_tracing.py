@@ -55,9 +55,13 @@ def test_a_request_is_a_span_with_one_for_each_stage_inside(
 
 
 def test_a_failure_of_the_service_is_one_of_its_span_too(
-    make_application: Callable[..., Any], spans: InMemorySpanExporter, tracing: Tracing
+    make_application: Callable[..., Any],
+    small_searcher: Searcher,
+    spans: InMemorySpanExporter,
+    tracing: Tracing,
 ) -> None:
-    application = make_application(None, tracing=tracing)
+    application = make_application(small_searcher, tracing=tracing)
+    application.state.drain()
     application.ask("GET", "/search?q=bread")
     (not_ready,) = spans.get_finished_spans()
     assert not_ready.status.status_code is StatusCode.ERROR

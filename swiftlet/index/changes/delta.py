@@ -97,7 +97,7 @@ class Delta:
         self._passages: list[ChangedPassage] = []
         self._owners: list[int] = []
         self._embeddings: list[Embeddings] = []
-        self._index = self._new_index()
+        self._index: VectorIndex = base.index.empty_exact()
         self._newest: dict[str, int | None] = {}
         # By id: the number of the replaced document; for a new one, of the document before it.
         self._replaced: dict[str, float] = {}
@@ -173,14 +173,11 @@ class Delta:
         base = self._base.index
         if self._index.size < len(alive):
             # Searches under way go on with the earlier one.
-            self._index = self._new_index()
+            self._index = base.empty_exact()
             self._embeddings = [np.concatenate(self._embeddings)]
             self._index.add(self._embeddings[0])
         survivors = base if base_alive.all() else SurvivingRows(base, base_alive)
         return JointIndex((survivors, SurvivingRows(self._index, alive)), (base, self._index))
-
-    def _new_index(self) -> VectorIndex:
-        return self._base.index.empty_exact()
 
     def _joint_words(
         self, texts: Sequence[str], base_alive: Mask, alive: Mask

@@ -13,8 +13,7 @@ from swiftlet.errors import (
     ArtefactError,
     RetrievalError,
 )
-from swiftlet.index.changes.log import Change, Changes
-from swiftlet.index.changes.writer import ChangesWriter
+from swiftlet.index.changes.log import Change, Changes, ChangesWriter
 from swiftlet.index.directory import DOCUMENTS_FILE
 from swiftlet.index.documents.store import DocumentStore
 from swiftlet.index.updates.merge import EMBEDDINGS_FILE, merge_changes

@@ -16,7 +16,7 @@ from service.admission.executor import SearchExecutor
 from service.app import create_app
 from service.live.state import ServiceState
 from service.sight.metrics import Metrics
-from service.wire.limits import Limits
+from service.wire.requests import Limits
 from swiftlet.client import Client
 from swiftlet.errors import InvalidArgumentError, ServiceError
 from swiftlet.evaluation.errors import EvaluationError

@@ -1,16 +1,30 @@
-"""From a request that Pydantic refuses to one sentence that names the field and its bounds."""
+"""From an error of a route, or of FastAPI, to the problem that answers the request."""
 
 import json
 from functools import cache
+from http import HTTPStatus
 from typing import Any
 
-from fastapi import Request
+from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.routing import APIRoute
+from fastapi.routing import APIRoute, iter_route_contexts
 from pydantic import BaseModel
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
+from starlette.responses import Response
 
-from service.wire.problems import InvalidRequestError, MalformedBodyError, TooManyQueriesError
-from swiftlet.errors import FilterError
+from service.wire.problems import (
+    PROBLEMS,
+    InternalError,
+    InvalidRequestError,
+    MalformedBodyError,
+    MethodNotAllowedError,
+    TooManyQueriesError,
+    UnknownRouteError,
+    kind_of,
+    problem_response,
+)
+from swiftlet.errors import FilterError, RetrievalError
 
 _LONGEST_SHOWN = 24
 _PLAIN_MISTAKES = {
@@ -22,11 +36,57 @@ _PLAIN_MISTAKES = {
 _JSON_TYPES: dict[type, str] = {str: "a text", list: "a list", dict: "an object"}
 
 
-def refusal(request: Request, error: RequestValidationError) -> Exception:
+def add_problem_handlers(app: FastAPI) -> None:
+    """Answer every error of `app` with a problem."""
+    for error in (RetrievalError, HTTPException, RequestValidationError):
+        app.add_exception_handler(error, _answer_error)
+
+
+async def _answer_error(request: Request, error: Exception) -> Response:
+    if isinstance(error, RequestValidationError):
+        error = _refusal(request, error)
+    elif isinstance(error, HTTPException):
+        error = _cause_of(request, error)
+    if kind_of(error) is PROBLEMS[InternalError]:
+        raise error  # the middleware logs and answers it
+    response = problem_response(error, request.state.context)
+    if isinstance(error, MethodNotAllowedError):
+        response.headers["Allow"] = ", ".join(_allowed_methods(request))
+    return response
+
+
+def _cause_of(request: Request, error: HTTPException) -> Exception:
+    """The error that an exception of FastAPI's stands for; one of a route stands for itself."""
+    if isinstance(error.__cause__, ClientDisconnect):
+        return error.__cause__
+    if error.detail != HTTPStatus(error.status_code).phrase:
+        return error
+    if error.status_code == 404:
+        return UnknownRouteError("no route has this path; /docs lists the routes")
+    if error.status_code == 405:
+        allowed = " or ".join(_allowed_methods(request))
+        return MethodNotAllowedError(f"the method is {request.method}; {allowed} is expected")
+    return error
+
+
+def _allowed_methods(request: Request) -> list[str]:
+    path = request.scope["path"]
+    routes = [*iter_route_contexts(request.app.routes)]
+    # A path of its own, such as /documents/delete, comes before those with an id in their place.
+    found = [route for route in routes if route.path_format == path]
+    found = found or [route for route in routes if route.path_regex.match(path)]
+    return sorted({method for route in found for method in _with_head(route.methods or set())})
+
+
+def _with_head(methods: set[str]) -> set[str]:
+    return methods | {"HEAD"} if "GET" in methods else methods
+
+
+def _refusal(request: Request, error: RequestValidationError) -> Exception:
     """One sentence about the first mistake."""
     mistake = error.errors()[0]
     where, *location = mistake["loc"]
-    if mistake["type"] == "json_invalid":
+    if mistake["type"] == "json_invalid":  # of a route that reads its body as FastAPI does
         return MalformedBodyError(f"the body is not JSON: {mistake['ctx']['error']}")
     if mistake["type"] == "string_unicode" and not location:
         return InvalidRequestError("", "a field's name holds half of a surrogate pair")

@@ -1,0 +1,79 @@
+"""Opens the searcher that the settings name, verified and warm."""
+
+import logging
+import os
+from contextlib import suppress
+from pathlib import Path
+
+from service.live.reload import ReplacedError
+from service.settings import Settings
+from swiftlet.encoders.reranker import OnnxReranker
+from swiftlet.manifest import Manifest, read_manifest
+from swiftlet.search.searcher import Searcher
+
+# Of several lengths, because the first text of a length allocates memory.
+_WARM_UP_QUERIES = ["warm up", "how long does the first answer take " * 4, "many words " * 200]
+
+_ATTEMPTS = 3
+
+logger = logging.getLogger(__name__)
+
+
+def open_searcher(settings: Settings) -> Searcher:
+    """The searcher that the settings name, verified and warm.
+
+    Links are followed once, so that all files come from the directories that they lead to now. If
+    one is replaced meanwhile, as by a merge, the new one is opened.
+
+    :raises ArtefactError: When the index or the encoder cannot be trusted.
+    :raises InvalidArgumentError: When the encoder has no model of the precision that is set.
+    """
+    for _ in range(_ATTEMPTS - 1):
+        with suppress(ReplacedError):
+            return _opened(settings)
+    return _opened(settings)
+
+
+def _opened(settings: Settings) -> Searcher:
+    index, encoder = settings.index, _target(settings.query_encoder)
+    if isinstance(index, Path):
+        index = _target(index)
+    reranker = None if settings.reranker is None else OnnxReranker.load(_target(settings.reranker))
+    if reranker is not None and reranker.weight == 0:
+        logger.warning(
+            "the re-ranker %s has the weight 0: it takes time, but never changes an order",
+            settings.reranker,
+        )
+    searcher = Searcher.open(
+        index,
+        encoder,
+        precision=settings.precision,
+        reranker=reranker,
+        readers=settings.threads,
+    )
+    try:
+        if isinstance(settings.index, Path):
+            _check_not_replaced(settings.index, searcher.index_manifest)
+        _check_not_replaced(settings.query_encoder, searcher.encoder_manifest)
+        warm_up(searcher)
+    except BaseException:
+        searcher.close()
+        raise
+    return searcher
+
+
+def warm_up(searcher: Searcher) -> None:
+    """Run a few searches, so that no client waits for first-time allocations."""
+    for query in _WARM_UP_QUERIES:
+        searcher.search(query)
+
+
+def _check_not_replaced(directory: Path, opened: Manifest) -> None:
+    if read_manifest(directory, opened.kind).fingerprint != opened.fingerprint:
+        raise ReplacedError(
+            f"{directory} was replaced {_ATTEMPTS} times while it was read: load it once more"
+        )
+
+
+def _target(directory: Path) -> Path:
+    return Path(os.path.realpath(directory))

@@ -1,0 +1,79 @@
+"""For operators: health, metrics, and reloading."""
+
+from fastapi import APIRouter, Depends, Request
+from fastapi.responses import PlainTextResponse
+from prometheus_client.exposition import choose_encoder
+from starlette.responses import Response
+
+from service.live.reload import Reloader
+from service.live.state import ready_service
+from service.sight.metrics import Metrics
+from service.wire.answers import HealthAnswer, ReloadAnswer
+from service.wire.body import json_route
+from service.wire.openapi import problems
+from service.wire.problems import ReloadRefusedError
+from service.wire.requests import Limits, RequestModel
+from swiftlet.errors import InvalidArgumentError
+
+router = APIRouter()
+
+
+@router.get("/health/live", responses=problems(ready=False))
+async def live() -> HealthAnswer:
+    """Answer while the process is alive."""
+    return HealthAnswer(status="alive")
+
+
+@router.get("/health/ready", responses=problems(), dependencies=[Depends(ready_service)])
+async def ready() -> HealthAnswer:
+    """Answer 200 while searches are answered."""
+    return HealthAnswer(status="ready")
+
+
+@router.get("/metrics", response_class=PlainTextResponse, responses=problems(ready=False))
+async def metrics(request: Request) -> Response:
+    """The metrics for Prometheus."""
+    figures: Metrics = request.app.state.metrics
+    figures.update(request.app.state.service)
+    try:
+        encode, media_type = choose_encoder(request.headers.get("accept", ""))
+    except (TypeError, ValueError):  # a version that is no number
+        encode, media_type = choose_encoder("")
+    return Response(encode(figures.registry), media_type=media_type)
+
+
+class ReloadRequest(RequestModel):
+    """The body of `POST /admin/reload`, which has no fields and may be left out."""
+
+
+_NOTHING = ReloadRequest()
+
+
+def admin_router(limits: Limits, reloader: Reloader) -> APIRouter:
+    """The route for reloading."""
+    router = APIRouter(
+        route_class=json_route(
+            max_bytes=limits.max_search_body_bytes,
+            timeout_ms=limits.body_timeout_ms,
+            empty=b"{}",
+            refuses_overload=False,
+        )
+    )
+
+    @router.post(
+        "/admin/reload",
+        responses=problems(InvalidArgumentError, ReloadRefusedError, body=True),
+    )
+    async def reload(
+        asked: ReloadRequest = _NOTHING,  # noqa: ARG001 - it has no fields
+    ) -> ReloadAnswer:
+        """Load the index and the encoder again from their paths; SIGHUP does the same."""
+        loaded = await reloader.reload()
+        return ReloadAnswer(
+            index=loaded.generation,
+            encoder=loaded.searcher.encoder_manifest.fingerprint,
+            num_documents=loaded.searcher.num_documents,
+            num_passages=loaded.searcher.num_passages,
+        )
+
+    return router

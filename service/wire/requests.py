@@ -1,0 +1,238 @@
+"""The limits, bodies and query strings of requests; searches have the fields of `SearchRequest`."""
+
+from contextlib import suppress
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    PlainValidator,
+    WithJsonSchema,
+    create_model,
+    model_validator,
+)
+from pydantic_core import from_json
+
+from service.wire.body import SMALL_BODY_BYTES
+from service.wire.problems import InvalidRequestError
+from swiftlet.index.columns.filters import Filter, parse_filter
+from swiftlet.search.request import OPTIONS, RequestConflictError, SearchRequest
+from swiftlet.text import check_query
+
+MEBIBYTE = 2**20
+
+SEARCHABLE = (
+    r"^[^\u0000]*[^\u0000-\u0020\u007f-\u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]"
+    r"[^\u0000]*$"
+)
+"""The texts that `check_query` accepts, in JSON Schema: no NUL, and not all blank."""
+
+_TYPES = get_type_hints(SearchRequest, localns={"Filter": Any})
+
+
+class Limits(BaseModel):
+    """The limits of one request."""
+
+    model_config = ConfigDict(frozen=True)
+
+    max_query_chars: int = 10_000
+    max_top_k: int = 1_000
+    max_reranked: int = 100
+    max_offset: int = 10_000
+    max_batch_queries: int = 64
+    max_batch_hits: int = 10_000
+    max_search_body_bytes: int = SMALL_BODY_BYTES
+    max_documents: int = 1_000
+    max_body_bytes: int = 4 * MEBIBYTE
+    max_unread_bytes: int = 64 * MEBIBYTE
+    body_timeout_ms: int = 5_000
+    timeout_ms: int = 5_000
+
+
+class RequestModel(BaseModel):
+    """A request. Types are strict: "10" is not 10."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+def _parsed_filter(value: object) -> Filter | None:
+    return None if value is None else parse_filter(value)
+
+
+_FILTER = (
+    'conditions on the metadata, such as {"kind": "report", "year": {"gte": 2020}}; '
+    "docs/search.md describes their language"
+)
+FilterObject = Annotated[
+    Filter | None,
+    PlainValidator(_parsed_filter),
+    WithJsonSchema(
+        {
+            "anyOf": [{"type": "object", "additionalProperties": True}, {"type": "null"}],
+            "description": _FILTER,
+        }
+    ),
+]
+"""A filter in a body."""
+
+GivenFilter = Annotated[
+    Filter,
+    PlainValidator(parse_filter),
+    WithJsonSchema({"type": "object", "additionalProperties": True, "description": _FILTER}),
+]
+"""A filter in a body that must not be null."""
+
+FilterText = Annotated[
+    Filter | None,
+    PlainValidator(_parsed_filter),
+    WithJsonSchema(
+        {
+            "type": "string",
+            "contentMediaType": "application/json",
+            "description": f"in JSON, {_FILTER}",
+        }
+    ),
+]
+"""A filter in a query string."""
+
+
+JSON_TEXT = WithJsonSchema({"type": "string", "contentMediaType": "application/json"})
+"""An object in a query string."""
+
+_TEXTS = frozenset({"q", "group_by", "cursor"})
+"""The parameters of a query string that are texts, so "10" is not 10."""
+
+
+class LinkModel(RequestModel):
+    """A query string: texts as they are, and other parameters as JSON writes them."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_json(cls, parameters: dict[str, object]) -> dict[str, object]:
+        return {
+            name: value if name in _TEXTS else _parsed(value) for name, value in parameters.items()
+        }
+
+
+class RequestFields:
+    """The bounds of fields within `limits`.
+
+    The sentence that refuses a value ends with the description: "… is expected".
+    """
+
+    def __init__(self, limits: Limits) -> None:
+        self.query: Any = Field(
+            min_length=1,
+            max_length=limits.max_query_chars,
+            description=f"a text of 1 to {limits.max_query_chars} characters, not all blank",
+            json_schema_extra={"pattern": SEARCHABLE},
+        )
+        self.queries: Any = Field(
+            min_length=1,
+            max_length=limits.max_batch_queries,
+            description=f"a list of 1 to {limits.max_batch_queries} texts",
+        )
+        self.timeout_ms: Any = _whole(1, limits.timeout_ms, "a whole number of milliseconds")
+
+
+def _whole(least: int, most: int, what: str = "a whole number") -> Any:
+    return Field(ge=least, le=most, description=f"{what} from {least} to {most}")
+
+
+def _parsed(text: object) -> object:
+    if isinstance(text, str):
+        with suppress(ValueError):
+            return from_json(text, allow_inf_nan=False)
+    return text
+
+
+Searchable = AfterValidator(check_query)
+"""Checks that a text can be a query."""
+
+
+class SearchFields(RequestModel):
+    """A request to search, within the limits of a service."""
+
+    if TYPE_CHECKING:  # `search_model` adds them, with all fields of `SearchRequest`
+        queries: list[str]
+        top_k: int
+        cursor: str | None
+        timeout_ms: int
+
+    def request(self, query: str) -> SearchRequest:
+        """The search that is asked for.
+
+        :raises InvalidRequestError: When two fields exclude each other.
+        """
+        values = {name: value for name, value in self if name in OPTIONS and name != "query"}
+        if values.get("rerank") is not None:
+            values["rerank"] = values["rerank"].top_n
+        try:
+            return SearchRequest(query, **values)
+        except RequestConflictError as error:
+            raise InvalidRequestError(error.field, str(error)) from error
+
+
+def search_model(
+    name: str, limits: Limits, about: str, *, of_link: bool = False, of_batch: bool = False
+) -> Any:
+    """The model of a request to search: a class below `SearchFields`.
+
+    :param about: Its description.
+    :param of_link: Whether it is a query string, in which objects are JSON.
+    :param of_batch: Whether it has several queries.
+    """
+    bounded = RequestFields(limits)
+    query: Any = Annotated[str, bounded.query, Searchable]
+    first: dict[str, Any]
+    if of_batch:
+        first = {"queries": (Annotated[list[query], bounded.queries], ...)}
+    else:
+        first = {"q" if of_link else "query": (query, ...)}
+    rerank: Any = create_model(
+        "BoundedRerank",
+        __base__=RequestModel,
+        __doc__="What a re-ranker orders.",
+        top_n=(Annotated[int, _whole(1, limits.max_reranked)], ...),
+    )
+    counted = Annotated[int, _whole(1, limits.max_top_k)]
+    within_limits: dict[str, Any] = {
+        "query": None,
+        "top_k": (counted, min(_default("top_k"), limits.max_top_k)),
+        "offset": (Annotated[int, _whole(0, limits.max_offset)], 0),
+        "filter": (FilterText if of_link else FilterObject, None),
+        "rerank": (
+            Annotated[rerank | None, JSON_TEXT] if of_link else rerank | None,
+            Field(
+                None,
+                description='null or {"top_n": 20}, with the number of documents that a re-ranker '
+                f"orders, from 1 to {limits.max_reranked},",
+            ),
+        ),
+        "group_size": (counted, _default("group_size")),
+    }
+    further: dict[str, Any] = {
+        option: within_limits.get(option) or _field(option)
+        for option, about in OPTIONS.items()
+        if option != "query" and not (of_batch and about.single)
+    }
+    if not of_batch:
+        further["cursor"] = (
+            str | None,
+            Field(None, max_length=100, description="the `next` of an answer to the same search"),
+        )
+    further["timeout_ms"] = (Annotated[int, bounded.timeout_ms], limits.timeout_ms)
+    bases: Any = (SearchFields, LinkModel) if of_link else SearchFields
+    model: Any = create_model(name, __base__=bases, __doc__=about, **first, **further)
+    return model
+
+
+def _field(name: str) -> tuple[Any, Any]:
+    option = OPTIONS[name]
+    return _TYPES[name], Field(_default(name), description=option.expected, **option.bounds)
+
+
+def _default(name: str) -> Any:
+    return SearchRequest.__dataclass_fields__[name].default
