@@ -32,8 +32,9 @@ from loadtests.results import RESULTS, Figures, bound, write
 from swiftlet.address import Address
 from swiftlet.encoders import DEFAULT_ENCODER, DEFAULT_QUERY_ENCODER
 from swiftlet.evaluation.machine import describe_machine
-from swiftlet.index.building.build import BuildSettings, build_index
-from swiftlet.index.building.encoded import EncodedCorpus
+from swiftlet.index.building.build import build_index
+from swiftlet.index.building.settings import BuildSettings
+from swiftlet.index.contents import EncodedCorpus
 from swiftlet.index.directory import DOCUMENTS_FILE
 from swiftlet.index.documents.split import SplitDocument, stored_documents
 from swiftlet.index.parts import SearchParts

@@ -15,7 +15,8 @@ from export.encoder_directory import export_encoder
 from swiftlet.cli.terminal import ProgressBars
 from swiftlet.corpora.collections import read_documents, read_qrels, read_queries
 from swiftlet.encoders import torch_weights
-from swiftlet.index.building.build import BuildSettings, build_index
+from swiftlet.index.building.build import build_index
+from swiftlet.index.building.settings import BuildSettings
 from swiftlet.types import Qrels, Query
 
 SETTINGS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text())

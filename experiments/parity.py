@@ -27,7 +27,8 @@ from swiftlet.evaluation.experiment import run_queries
 from swiftlet.evaluation.machine import describe_machine
 from swiftlet.evaluation.metrics import evaluate
 from swiftlet.evaluation.retrievers import SearcherRetriever
-from swiftlet.index.building.build import BuildSettings, build_index
+from swiftlet.index.building.build import build_index
+from swiftlet.index.building.settings import BuildSettings
 from swiftlet.index.documents.passages import encoder_text
 from swiftlet.manifest import Manifest, read_manifest
 from swiftlet.processors import available_processors

@@ -18,6 +18,7 @@ from swiftlet.address import (
 from swiftlet.errors import InvalidArgumentError, shown
 
 T = TypeVar("T", bound=str)
+StrPath = str | os.PathLike[str]
 
 
 def whole_number(name: str, value: object, *, least: int) -> int:

@@ -1,9 +1,8 @@
 """Arguments and options that several commands share."""
 
-from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -11,10 +10,6 @@ from swiftlet import encoders
 from swiftlet.address import ADDRESSES
 from swiftlet.errors import FilterError, shown
 from training.model.poolings import POOLINGS
-
-if TYPE_CHECKING:
-    from swiftlet.corpora.lines import SkippedLines
-    from swiftlet.corpora.rows import Corpus
 
 
 class Precision(StrEnum):
@@ -76,12 +71,6 @@ PoolingOption = Annotated[
 RerankerOption = Annotated[
     Path | None, typer.Option(help="Directory of a re-ranker.", show_default="none")
 ]
-PassageTokens = Annotated[int, typer.Option(help="Longest passage, in tokens, title included.")]
-OverlapTokens = Annotated[int, typer.Option(help="Tokens that neighbouring passages share.")]
-Truncate = Annotated[
-    bool,
-    typer.Option("--truncate", help="One passage per document: as much as the encoder reads."),
-]
 IndexPlace = Annotated[str, typer.Argument(help=f"Index directory, {ADDRESSES}.", metavar="INDEX")]
 IndexDirectory = Annotated[Path, typer.Argument(help="Index directory.", metavar="INDEX")]
 FromShards = Annotated[
@@ -90,28 +79,6 @@ FromShards = Annotated[
         help="Shards that `swiftlet encode` wrote, or folders of them; may be repeated.",
         show_default="none",
     ),
-]
-IdField = Annotated[
-    str | None,
-    typer.Option(help="The field of JSON lines or tables with the id.", show_default="_id or id"),
-]
-TitleField = Annotated[
-    str | None, typer.Option(help="The field with the title.", show_default="title")
-]
-TextField = Annotated[
-    list[str] | None,
-    typer.Option(help="The field with the text; may be repeated.", show_default="text"),
-]
-MetadataField = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--metadata",
-        help="A field to keep as metadata; may be repeated.",
-        show_default="all further ones",
-    ),
-]
-SkipBadLines = Annotated[
-    bool, typer.Option("--skip-bad-lines", help="List bad lines and files instead of stopping.")
 ]
 Threads = Annotated[
     int | None, typer.Option(min=1, help="Encoding threads.", show_default="all cores")
@@ -147,21 +114,3 @@ def filter_of(option: str | None) -> Any:
 def value_of(option: StrEnum | None) -> Any:
     """The plain text of a choice, or None."""
     return None if option is None else option.value
-
-
-def documents_with(
-    corpus: Sequence[Path],
-    skipped: "SkippedLines | None",
-    id_field: str | None,
-    title_field: str | None,
-    text_field: Sequence[str] | None,
-    metadata: Sequence[str] | None,
-) -> "Corpus":
-    """The corpus, or its documents if fields are named."""
-    from swiftlet.corpora.fields import Fields
-    from swiftlet.corpora.rows import documents_of
-
-    if not (id_field or title_field or text_field or metadata):
-        return corpus
-    fields = Fields(id_field, title_field, tuple(text_field or ()), tuple(metadata or ()))
-    return documents_of(corpus, skipped=skipped, fields=fields)

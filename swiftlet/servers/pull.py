@@ -9,8 +9,9 @@ from typing import IO
 import numpy as np
 
 from swiftlet.address import Address
-from swiftlet.index.building.build import BuildSettings, build_index
-from swiftlet.index.building.encoded import EncodedCorpus
+from swiftlet.index.building.build import build_index
+from swiftlet.index.building.settings import BuildSettings
+from swiftlet.index.contents import EncodedCorpus
 from swiftlet.index.documents.split import SplitDocument
 from swiftlet.manifest import Manifest
 from swiftlet.progress import Progress
@@ -30,10 +31,8 @@ def pull(
     threads: int | None = None,
     progress: Progress | None = None,
 ) -> Manifest:
-    """Build the index directory `out` from a collection.
+    """`swiftlet.pull`, whose arguments are checked.
 
-    :param encoder: The directory of the document encoder, which measures the recall of the index;
-        None takes the one that the collection remembers.
     :raises RetrievalError: When the server, the collection, the encoder or the storage is bad.
     """
     corpus = corpus_at(address)

@@ -20,7 +20,7 @@ from swiftlet.errors import (
 from swiftlet.index.building.sample_queries import span_of
 from swiftlet.index.building.shards import Shards
 from swiftlet.index.documents.passages import encoder_text
-from swiftlet.index.lexical.analysis import DEFAULT_LANGUAGE
+from swiftlet.index.lexical import DEFAULT_LANGUAGE
 from swiftlet.index.updates.preparation import load_encoder
 from swiftlet.index.vectors.tuning import NEAR, TARGET
 from swiftlet.progress import Progress, Silence
@@ -67,19 +67,11 @@ def push(
     overwrite: bool = False,
     progress: Progress | None = None,
 ) -> Pushed:
-    """Write the passages of `index`, with its changes, to a collection, and make it searchable.
+    """`swiftlet.push`, whose arguments are checked.
 
-    Embeddings are as precise as the index keeps them. An interrupted push goes on where it was.
-    The collection can be searched when this returns, and not before.
+    Embeddings are as precise as the index keeps them. The collection can be searched when this
+    returns, and not before.
 
-    :param index: An index directory, or the shards of a corpus.
-    :param encoder: The directory of the document encoder, which measures the recall of searches;
-        None takes the one that the index or the shards remember.
-    :param language: That of the words of shards; None pushes no words. An index has its own.
-    :param facets: Those of shards: Milvus indexes these fields for filters. An index has its own.
-    :param index_type: How the server indexes embeddings; None depends on the number of passages.
-    :param bulk_insert: A folder or an address as s3://BUCKET/PATH that a Milvus server reads, too;
-        passages go there as Parquet files, which the server inserts. None sends them in requests.
     :raises ArtefactError: When the index or the encoder is damaged, or they do not fit together.
     :raises InvalidArgumentError: When the collection exists and `overwrite` is not set, or is not
         of Swiftlet; or a document has more than the server can hold.

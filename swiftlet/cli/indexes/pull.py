@@ -18,7 +18,7 @@ def pull(
     overwrite: Overwrite = False,
 ) -> None:
     """Build an index directory from an index on a server, without encoding anything again."""
-    from swiftlet.library.indexes import pull as build
+    from swiftlet.servers.transfer import pull as build
 
     with ProgressBars() as progress:
         manifest = build(

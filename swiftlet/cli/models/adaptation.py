@@ -22,7 +22,6 @@ from swiftlet.evaluation.significance import SIGNIFICANT, PairedTest, paired_t_t
 from swiftlet.index.changes.log import Changes
 from swiftlet.index.query_encoder import put_query_encoder
 from swiftlet.index.updates.preparation import load_encoder
-from swiftlet.library.indexes import open_searcher
 from swiftlet.manifest import FILE_NAME as MANIFEST
 from swiftlet.manifest import Manifest, change_details, read_manifest
 from swiftlet.publication import (
@@ -31,6 +30,7 @@ from swiftlet.publication import (
     locked_working_directory,
     publish,
 )
+from swiftlet.search.opening import open_searcher
 from training.distillation.adaptation_texts import (
     AdaptationTexts,
     judged_queries,

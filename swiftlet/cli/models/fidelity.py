@@ -48,9 +48,9 @@ def fidelity(
 
     A learned encoder may need fewer, since it chooses what to keep.
     """
+    from swiftlet.evaluation.fidelity import fidelity as measure
     from swiftlet.evaluation.plots.fidelity import plot_fidelity
     from swiftlet.evaluation.plots.figures import check_figure_path, save_figure
-    from swiftlet.library.fidelity import fidelity as measure
 
     if plot is not None:
         check_figure_path(plot)
