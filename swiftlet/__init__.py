@@ -1,4 +1,4 @@
-"""Swiftlet: dense retrieval that is fast on CPUs.
+"""Swiftlet: Search by meaning and by words on ordinary CPUs.
 
     import swiftlet
 
@@ -13,6 +13,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from swiftlet.client import Client
     from swiftlet.corpora.lines import SkippedLines
     from swiftlet.encoders.encoder import OnnxEncoder, load_encoder
     from swiftlet.errors import (
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
 __all__ = [
     "ArtefactError",
     "Changed",
+    "Client",
     "CollectionError",
     "CorruptArtefactError",
     "Document",
@@ -91,6 +93,7 @@ __all__ = [
 ]
 
 _MODULES = {
+    "swiftlet.client": ("Client",),
     "swiftlet.corpora.lines": ("SkippedLines",),
     "swiftlet.encoders.encoder": ("OnnxEncoder", "load_encoder"),
     "swiftlet.evaluation.evaluate": ("evaluate",),

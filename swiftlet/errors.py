@@ -75,7 +75,7 @@ class UnknownDocumentError(RetrievalError, KeyError):
 class CollectionError(RetrievalError):
     """A corpus, queries, qrels or run is bad; names its file and, where known, the line.
 
-    A text as the `path` stands for what is in memory, where `line_number` is that of the row.
+    A text as the `path` stands for a corpus in memory; `line_number` is then its row.
     """
 
     def __init__(self, path: Path | str, problem: str, line_number: int | None = None) -> None:

@@ -8,6 +8,7 @@ from swiftlet.errors import MissingExtraError
 
 Extra = Literal[
     "arrow",
+    "client",
     "evaluation",
     "export",
     "files",

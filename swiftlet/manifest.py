@@ -12,7 +12,12 @@ from typing import Any
 
 from blake3 import blake3
 
-from swiftlet.errors import ArtefactError, CorruptArtefactError, ManifestError
+from swiftlet.errors import (
+    ArtefactError,
+    CorruptArtefactError,
+    EmbeddingSpaceMismatch,
+    ManifestError,
+)
 from swiftlet.publication import flush_directory, storage_errors
 
 FORMAT_VERSION = 3
@@ -71,10 +76,10 @@ class FileEntry:
 class Manifest:
     """The description of an artefact directory.
 
-    `kind` is "encoder", "index", "shard" (a part of a corpus, encoded), "model" (the result of
-    training) or "checkpoint" (from which a run resumes). The names of `files` are relative to the
-    directory. `embedding_space` is the fingerprint of the document encoder that defines the space.
-    `details` are the fields of this kind alone.
+    `kind` is "encoder", "reranker", "index", "shard" (a part of a corpus, encoded), "model" (the
+    result of training) or "checkpoint" (from which a run resumes). The names of
+    `files` are relative to the directory. `embedding_space` is the fingerprint of the document
+    encoder that defines the space. `details` are the fields of this kind alone.
     """
 
     kind: str
@@ -237,6 +242,35 @@ def load_manifest(directory: Path, kind: str) -> Manifest:
     manifest = read_manifest(directory, kind)
     verify_files(directory, manifest)
     return manifest
+
+
+def check_embedding_spaces(encoder: Manifest, index: Manifest) -> None:
+    """Refuse an encoder of another embedding space: its results would be random.
+
+    :raises EmbeddingSpaceMismatch: When their embedding spaces or dimensions differ, or the encoder
+        gives a text several vectors.
+    """
+    name = f"the query encoder {encoder.details.get('name', '')!r}"
+    if encoder.vectors > 1:
+        raise EmbeddingSpaceMismatch(
+            f"{name} gives a text {encoder.vectors} vectors, which is for documents; a query has "
+            "one: name the query encoder that was trained with it"
+        )
+    check_embedding_space(name, encoder.embedding_space, encoder.dim, index)
+
+
+def check_embedding_space(name: str, embedding_space: str, dim: int, index: Manifest) -> None:
+    """Refuse another embedding space than the index has; `name` is the subject of the error.
+
+    :raises EmbeddingSpaceMismatch: When the embedding spaces or the dimensions differ.
+    """
+    if (embedding_space, dim) != (index.embedding_space, index.dim):
+        raise EmbeddingSpaceMismatch(
+            f"{name} is of the embedding space {embedding_space[:12]} with {dim} dimensions, but "
+            f"the documents are in {index.embedding_space[:12]} with {index.dim} (by the encoder "
+            f"{index.details.get('encoder', index.details.get('name', ''))!r}): name one that is "
+            "trained for this space"
+        )
 
 
 def _check_is_file(status: os.stat_result, error: ArtefactError) -> None:

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from swiftlet.cli.main import app
+
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
 DOCUMENTS = {
@@ -44,11 +46,18 @@ def corpus(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_the_readme_begins_with_exactly_two_commands_that_the_makefile_has() -> None:
-    first = [line.split("#")[0].strip() for line in blocks("sh")[0].splitlines()]
-    assert first == ["make demo", "make test"]
+def test_the_makefile_has_its_demo_and_its_tests() -> None:
+    assert [command[1] for command in commands_of("make")] == ["demo", "test", "image"]
     makefile = (ROOT / "Makefile").read_text()
-    assert all(f"\n{line.split()[1]}:" in makefile for line in first)
+    assert all(f"\n{command[1]}:" in makefile for command in commands_of("make"))
+
+
+def test_there_is_one_tagline() -> None:
+    tagline = re.findall(r"\*\*(.+?)\.\*\*", README)[0]
+    files = ["pyproject.toml", "CITATION.cff", "Dockerfile", "docs/README.md"]
+    for name in [*files, "swiftlet/__init__.py", "deploy/helm/swiftlet/Chart.yaml"]:
+        assert (ROOT / name).read_text().count(tagline) == 1, name
+    assert app.info.help == f"{tagline}."
 
 
 @pytest.mark.parametrize(

@@ -94,7 +94,7 @@ def load_data(
 
 
 def notes_of(data: TrainingData, recipe: Recipe) -> tuple[str, ...]:
-    """The notes of the data, and those of encoders and batches that hardly suit them."""
+    """Notes on the data, and on encoders and batches that hardly suit them."""
     notes, pairs, batch_size = list(data.notes), len(data.pairs), recipe.optimiser.batch_size
     if pairs < batch_size:
         notes.append(
@@ -111,8 +111,8 @@ def notes_of(data: TrainingData, recipe: Recipe) -> tuple[str, ...]:
         )
     if recipe.dual_encoder.sharing == "token_embeddings" and models[0] != models[1]:
         notes.append(
-            f"the token embeddings of {models[0]} are replaced by those of {models[1]}: "
-            "dual_encoder.sharing is 'token_embeddings'"
+            f"the token embeddings of {models[0]} are replaced by the token embeddings of "
+            f"{models[1]}: dual_encoder.sharing is 'token_embeddings'"
         )
     return tuple(notes)
 

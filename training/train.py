@@ -43,7 +43,7 @@ _MAY_CHANGE = {
 }
 """Settings that may change when a run is resumed.
 
-Some of them help after a diverging loss or a lack of memory; the others do not change the result.
+Some settings help after a diverging loss or a lack of memory; the rest keep the result.
 """
 
 
@@ -169,7 +169,7 @@ def train(
         if accelerator.is_main_process:
             _publish(out, recipe, dual_encoder, log, best, quality, len(validation.queries))
         accelerator.wait_for_everyone()
-    chosen = f"the best checkpoint is that of step {best.step} of stage {best.stage}"
+    chosen = f"the best checkpoint is of step {best.step} of stage {best.stage}"
     first, *_ = read_training_log(log.path).of_kind("evaluation")
     return Outcome(chosen, quality, len(validation.queries), first.values["ndcg@10"])
 

@@ -31,8 +31,9 @@ html_copy_source = html_show_copyright = False
 
 
 def add_toctrees(_: Sphinx, page: str, source: list[str]) -> None:
-    """The sections of the start page, and the last one of the results, are the navigation."""
-    sections = {"docs/README": slice(1, None), "docs/results/README": slice(-1, None)}
+    """The sections of the start page, and the last ones of two other pages, are the navigation."""
+    last = slice(-1, None)
+    sections = {"docs/README": slice(1, None), "docs/decisions": last, "docs/results/README": last}
     for section in source[0].split("\n## ")[sections.get(page, slice(0))]:
         title = section.partition("\n")[0]
         links = re.findall(r"\]\((.+?\.md)\)", section)

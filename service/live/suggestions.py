@@ -10,7 +10,7 @@ from swiftlet.index.lexical.titles import TitleIndex
 from swiftlet.search.searcher import Searcher
 
 MOST_DOCUMENTS = 1_000_000
-"""In larger indexes no titles are suggested; docs/decisions.md has what this many take."""
+"""In larger indexes no titles are suggested; docs/decisions/service.md has what this many take."""
 
 logger = logging.getLogger(__name__)
 

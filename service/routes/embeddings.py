@@ -32,7 +32,7 @@ from service.wire.schemas import (
 )
 from swiftlet.encoders.encoder import OnnxEncoder, Role
 from swiftlet.errors import InvalidArgumentError
-from swiftlet.search.stages.encode import Encode, Tokenise
+from swiftlet.search.stages.query import Encode, Tokenise
 from swiftlet.types import Embeddings
 
 

@@ -23,7 +23,7 @@ from service.wire.problems import (
 )
 from service.wire.schemas import RequestFields, RequestModel, RerankAnswer, Searchable, TextScore
 from swiftlet.errors import InvalidArgumentError
-from swiftlet.search.stages.rerank import Rerank
+from swiftlet.search.stages.hits import Rerank
 
 _REFUSALS = (InvalidArgumentError, TooManyQueriesError, QueueFullError, DeadlineError)
 _IGNORED = "any value, which is ignored"

@@ -30,7 +30,7 @@ from service.wire.schemas import BatchAnswer, SearchAnswer
 from service.wire.search_models import SearchFields, search_model
 from service.wire.validation import shown
 from swiftlet.errors import InvalidArgumentError
-from swiftlet.index.columns.grouping import GroupedResult
+from swiftlet.search.groups import GroupedResult
 from swiftlet.search.request import SearchRequest
 from swiftlet.search.searcher import Searcher
 from swiftlet.types import Hit, SearchResult

@@ -39,10 +39,9 @@ def demo(
     from service.server import listen, serve
     from service.settings import load_settings
     from swiftlet.demo import FACETS, NAME, read_standard_library
-    from swiftlet.embedding_space import check_embedding_spaces
     from swiftlet.encoders.encoder import OnnxEncoder
     from swiftlet.index.building.build import build
-    from swiftlet.manifest import read_manifest
+    from swiftlet.manifest import check_embedding_spaces, read_manifest
 
     index = (directory or encoders.user_cache() / "demo") / NAME
     # Those who set keys have one to write with.

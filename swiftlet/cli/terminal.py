@@ -42,7 +42,7 @@ class _PlainConsole(Console):
     def render(
         self, renderable: RenderableType, options: ConsoleOptions | None = None
     ) -> Iterable[Segment]:
-        """Replace control characters of texts by U+FFFD; those of styles are not in texts."""
+        """Replace control characters of texts by U+FFFD; styles are not in texts."""
         for segment in super().render(renderable, options):
             plain = _CONTROLS.sub("\ufffd", segment.text)
             yield segment if segment.control else Segment(plain, segment.style)

@@ -124,7 +124,7 @@ def read_documents(
     The .jsonl, .csv and .tsv files may be compressed (.gz, .zst).
 
     :param skipped: Collects the bad lines, which are then left out.
-    :param fields: The names of the fields of JSON lines and tables, if they are others. Then a .tsv
+    :param fields: Other names of the fields of JSON lines and tables. Then a .tsv
         file has a head.
     :raises CollectionError: When `path` is none of these or cannot be read (at once, before the
         first document); when there is no valid document; and, unless there is `skipped`, when a

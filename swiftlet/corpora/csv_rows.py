@@ -23,8 +23,8 @@ Row = dict[str, object]
 def csv_rows(file: Path, texts: Collection[str] = ()) -> Iterator[Row | LineError]:
     """The filled cells of each row by column, or what is wrong with the row.
 
-    Of a column that is not in `texts`, cells become numbers or booleans if those of the first
-    thousand rows all are; a number has no zeros before it, so that 007 stays a text.
+    In a column that is not in `texts`, cells become numbers or booleans if all cells of the first
+    thousand rows are; a number has no zeros before it, so that 007 stays a text.
 
     :raises CollectionError: When the file cannot be read, or has no good head.
     """

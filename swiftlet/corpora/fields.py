@@ -10,14 +10,14 @@ from swiftlet.options import Option
 
 _MOST_NAMES = 20
 ID_FIELDS = ("_id", "id", "document_id")
-"""The fields of which the first existing one is the id of a document."""
+"""The fields that may be the id of a document; the first existing field is."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fields:
     """The names of fields; those that are not given are as `document_from_fields` has them.
 
-    The text is that of several fields, one below the other. With `metadata`, other fields are left
+    The text is made of several fields, one below the other. With `metadata`, other fields are left
     out; without, all further fields are metadata.
     """
 

@@ -22,7 +22,7 @@ _JSON_TYPES |= {str: "a string", list: "an array", dict: "an object"}
 
 
 def document_from_json(line: str, fields: Fields | None = None) -> Document:
-    """A document from a JSON object with these fields, or with those of `document_from_fields`.
+    """A document from a JSON object with these fields, or the fields of `document_from_fields`.
 
     :raises LineError: When the line is no such object.
     """

@@ -30,9 +30,9 @@ def can_read(suffix: str) -> bool:
 
 
 def rich_parts(path: Path, content: bytes) -> Iterator[Part | CollectionError]:
-    """The document of an HTML or Word file, or those of the pages of a PDF.
+    """The document of an HTML or Word file, or the documents of the pages of a PDF.
 
-    An error stands for pages that have pictures and no text, in a PDF of which others have text.
+    An error stands for pages with pictures and no text, in a PDF with text on other pages.
 
     :raises CollectionError: When it is damaged or encrypted, or has no text.
     :raises MissingExtraError: When the package that reads it is not installed.

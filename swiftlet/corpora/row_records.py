@@ -23,7 +23,7 @@ from swiftlet.types import Document, Section
 def document_from_row(row: object, fields: Fields | None = None) -> Document:
     """The document of a row: a `Document`, or a mapping as `documents_of` takes it.
 
-    :param fields: The names of a mapping's fields, if they are others.
+    :param fields: The names of a mapping's fields, if they are not the usual names.
     :raises LineError: When it is neither, or has no valid id, or neither text nor title, or
         metadata that cannot be stored.
     """

@@ -29,7 +29,7 @@ _BETWEEN = " > "
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A document of a file; `place` distinguishes it from others of the same file."""
+    """A document of a file; `place` distinguishes it from other documents of the file."""
 
     text: str
     title: str
@@ -112,8 +112,7 @@ def _headings(text: str) -> Iterator[_Heading]:
 def _sections(text: str, title: str) -> tuple[Section, ...]:
     """The parts between headings; a short one, such as a heading alone, has the next one, too.
 
-    The heading of a part is its path, without that of the title: the first one, unless the title
-    is another.
+    The heading of a part is its path of headings, without the first heading if it is the title.
     """
     starts, paths, path = [0], [""], list[tuple[int, str]]()
     named, headings_alone, end = bool(title), True, 0

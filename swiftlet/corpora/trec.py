@@ -25,7 +25,7 @@ _Value = TypeVar("_Value", int, float)
 
 
 def read_qrels(path: Path) -> Qrels:
-    """Read qrels in BEIR's format or TREC's, plain or gzipped, or those of `irds:NAME`.
+    """Read qrels in BEIR's format or TREC's, plain or gzipped, or the qrels of `irds:NAME`.
 
     BEIR's has tab-separated columns under the header "query-id corpus-id score"; TREC's, which MS
     MARCO uses too, has four without a header: query, iteration, document, grade.

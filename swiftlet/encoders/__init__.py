@@ -113,7 +113,7 @@ def of_documents(details: Mapping[str, Any]) -> Path:
 def of_index(index: Path | Address) -> Path:
     """The query encoder of an index.
 
-    It is the index's own, if it has one; or that of the pair of the document encoder; or the one
+    It is the index's own, if it has one; or the pair of the document encoder; or the one
     that ships, if it is of the index's space; or the document encoder.
 
     :raises RetrievalError: When the index is bad, or its encoder is not there or reads no queries.

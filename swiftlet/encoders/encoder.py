@@ -78,7 +78,7 @@ class OnnxEncoder:
     same text has the same embedding, bit for bit, alone or under load. Thread-safe; to use more
     cores, call it from more threads.
 
-    The `prompt` stands before each text; `reading` gives an encoder with that of a role.
+    The `prompt` stands before each text; `reading` gives an encoder with the prompt of a role.
     """
 
     prompt = ""
@@ -117,7 +117,7 @@ class OnnxEncoder:
     ) -> "OnnxEncoder":
         """Open an encoder directory at `precision`, by default at the one that its manifest names.
 
-        If an older manifest has no default precision, int8 is used if there is such a model.
+        If an older manifest has no default precision, int8 is used if there is an int8 model.
 
         :param role: What its texts are; without, they have no prompt.
         :param verify: Whether to hash every file and encode the canonical texts again.

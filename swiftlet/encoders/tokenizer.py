@@ -122,7 +122,7 @@ class Tokenizer:
 
         Passages are cut between words, since a piece of a word gives other tokens. A character
         without a token, such as an accent that the tokenizer drops, belongs to the word before it.
-        So do tokens of white space, but not to its span. Positions are those of `text`.
+        So do tokens of white space, but not to its span. Positions are places in `text`.
         """
         while start < end:
             block_start, start = start, _block_end(text, start, end, _BLOCK_CHARACTERS)
@@ -155,7 +155,7 @@ class Tokenizer:
 def cleaning_for(tokenizer: tokenizers.Tokenizer) -> Callable[[str], str]:
     """What is done with a text before this tokenizer reads it.
 
-    BERT's tokenizer has no tokens for white space; others have one for the end of a line.
+    BERT's tokenizer has no tokens for white space; other tokenizers have one for a line's end.
     """
     normalizer = json.loads(tokenizer.to_str())["normalizer"] or {}
     return normalise if normalizer.get("type") == "BertNormalizer" else without_surrogates

@@ -99,7 +99,7 @@ def compare(
     Rows have the letters a, b, … in the order of `runs`; columns are in order of first occurrence.
     Each value lists the letters of the runs that it is significantly better than: with a two-sided
     p of at most `significance_level`, after `correction` over all pairs of runs in the column. The
-    default is that of the paper (001, Table 2): p <= 0.01 by Student's paired t-test, uncorrected.
+    default is as in the paper (001, Table 2): p <= 0.01 by Student's paired t-test, uncorrected.
 
     :param runs: Name -> collection -> the result of `evaluate_per_query`.
     :raises InvalidArgumentError: When there are no runs or more than 26, the runs of a column do

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from swiftlet.arguments import StrPath, one_of, path_of, whole_number
+from swiftlet.client import Client
 from swiftlet.corpora.rows import Judgements, Queries, qrels_of, queries_of
 from swiftlet.corpora.trec import read_run, write_run
 from swiftlet.encoders.encoder import Precision
@@ -17,7 +18,7 @@ from swiftlet.evaluation.experiment import Judgements as JudgedQueries
 from swiftlet.evaluation.experiment import match_judgements, run_queries
 from swiftlet.evaluation.metrics import DEFAULT_METRICS, Metric, largest_cutoff, load_ranx
 from swiftlet.evaluation.report import Report, make_report
-from swiftlet.evaluation.retrievers import Retriever, SearcherRetriever, ServiceRetriever
+from swiftlet.evaluation.retrievers import Retriever, SearcherRetriever
 from swiftlet.evaluation.significance import TESTS, TestName
 from swiftlet.progress import Progress, Silence
 from swiftlet.search.opening import open_searcher
@@ -89,7 +90,7 @@ def evaluate(
         run = asked.searched(retriever, judged, progress)
         if run_out is not None:
             write_run(Path(run_out), run, "swiftlet")
-        lengths = cache(retriever.num_tokens) if isinstance(retriever, SearcherRetriever) else None
+        lengths = None if _is_url(target) else cache(retriever.num_tokens)
         if lengths is not None:
             asked.check_depth(run, lengths)
         progress.begin("Computing metrics (longer the first time, when ranx is compiled)", None)
@@ -223,7 +224,7 @@ def _retriever(
     precision: Precision | None,
     fields: Mapping[str, Any],
     reranker: StrPath | None,
-) -> Iterator[Retriever]:
+) -> Iterator[SearcherRetriever]:
     is_index = not isinstance(target, Searcher) and not _is_url(target)
     if not is_index and any(each is not None for each in (encoder, precision, reranker)):
         raise InvalidArgumentError(
@@ -233,10 +234,9 @@ def _retriever(
     if isinstance(target, Searcher):
         yield SearcherRetriever(target, **fields)
     elif _is_url(target):
-        if "rerank" in fields:
-            fields = {**fields, "rerank": {"top_n": fields["rerank"]}}
-        with ServiceRetriever.connect(str(target), **fields) as retriever:
-            yield retriever
+        with Client(str(target)) as client:
+            client.info()  # a place that is no service is named before any search
+            yield SearcherRetriever(client, **fields)
     else:
         with open_searcher(
             target, encoder=encoder, precision=precision, reranker=reranker

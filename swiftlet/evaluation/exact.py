@@ -34,7 +34,7 @@ def exact_run(
     texts = [encoder_text(document.title, document.text) for document in documents]
     return rank(
         [query.query_id for query in queries],
-        # Of several vectors, a query has the first, that of the first token.
+        # Of several vectors, a query has the first one, from the first token.
         encode_texts(query_encoder, [each.text for each in queries], threads)[:, :dim],
         [document.document_id for document in documents],
         encode_texts(document_encoder, texts, threads),

@@ -122,7 +122,7 @@ def _counts(texts: Sequence[Sequence[str]], numbers: dict[str, int], *, grows: b
 
 @dataclass(frozen=True, slots=True)
 class LengthGroup:
-    """Texts of up to `most_words` words, and above those of the group before (figure 3).
+    """Texts of up to `most_words` words, and longer than the group before (figure 3).
 
     `margins` are the medians over the queries of the 10th, 100th and 1,000th smallest normalised
     margin; `dimensions` suffice for the recall, None if no number that was tried does.
@@ -183,9 +183,9 @@ def measure(
     seed: int = 0,
     advance: Callable[[int], object] = lambda _: None,
 ) -> Fidelity:
-    """Project texts and queries, and compare the rankings with those of the bags of words.
+    """Project texts and queries, and compare the rankings with the rankings of the bags of words.
 
-    :param num_groups: Texts are divided by their length into so many groups of equal size.
+    :param num_groups: Texts are divided by their length into this number of equal groups.
     :param advance: Called with the number of dimensions that are done since the last call.
     :raises InvalidArgumentError: When an argument is out of range, or there are too few texts.
     """
@@ -281,7 +281,7 @@ class _Selection:
         return cls(texts, best, margins, margins > 1e-9)
 
     def wrong(self, projected: Floats) -> NDArray[np.bool]:
-        """Whether the projected score of each text is at least that of the best, (m, n)."""
+        """Whether each text has at least the projected score of the best text, (m, n)."""
         scores = projected[:, self.texts]
         wrong: NDArray[np.bool] = scores >= np.take_along_axis(
             scores, self.best[:, np.newaxis], axis=1
@@ -381,7 +381,7 @@ def fidelity(
         section 5).
     :param model: The score of bags of words: "bm25", or "boolean", the number of common words.
     :param projection: "rademacher" or "gaussian".
-    :param language: As in `build`; None takes that of the index, else English.
+    :param language: As in `build`; None takes the language of the index, else English.
     :param error: The share of errors that is accepted.
     :param rank: The best text of a query counts as found among the first `rank`.
     :param num_texts: The most texts, and with `num_queries` the most queries; chance chooses.
@@ -419,7 +419,7 @@ def fidelity(
 def _texts(
     target: Corpus, most: int, random: np.random.Generator
 ) -> tuple[list[str], str | None, Tokenizer | None]:
-    """At most so many texts; their language and the tokenizer of word pieces, if known."""
+    """At most `most` texts; their language and the tokenizer of word pieces, if known."""
     if isinstance(target, str | Path) and (Path(target) / FILE_NAME).is_file():
         directory = path_of("target", target)
         manifest = read_manifest(directory, "index")
@@ -447,7 +447,7 @@ def _spans(texts: Sequence[str], count: int, random: np.random.Generator) -> lis
 
 
 def _chosen(count: int, most: int, random: np.random.Generator) -> list[int]:
-    """At most so many of the numbers below `count`, ascending."""
+    """At most `most` of the numbers below `count`, ascending."""
     if count <= most:
         return list(range(count))
     chosen: list[int] = np.sort(random.choice(count, most, replace=False)).tolist()

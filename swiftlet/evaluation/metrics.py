@@ -6,8 +6,8 @@ pytrec_eval and BEIR. Equal scores are ordered by document_id, as everywhere in 
 uses the reverse order).
 
 A cutoff in tokens, as in recall@400 tokens, makes collections of longer and shorter documents
-comparable (002, section 6): the best documents of at most so many tokens together count, and the
-best one in any case.
+comparable (002, section 6): the best documents with at most this number of tokens together count,
+and the best document in any case.
 
 Holes@k is the share of documents without a judgement among the k best (002, section 7). If it is
 high, the other metrics are unreliable. If a query has fewer than k results, they are the
@@ -70,7 +70,7 @@ _one_at_a_time = threading.Lock()
 class Metric:
     """A metric over the first `cutoff` results, or over all results without a cutoff.
 
-    With `tokens`, it is over the best results of so many tokens together. `name` is the name in
+    With `tokens`, it is over the best results with `tokens` tokens together. `name` is the name in
     ranx, or "holes".
     """
 

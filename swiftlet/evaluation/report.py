@@ -36,7 +36,7 @@ class LengthBin:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Means over the judged queries, compared with those of a baseline if there is one.
+    """Means over the judged queries, compared with the means of a baseline if there is one.
 
     `num_unanswered` of the judged queries have no results in the run, and count 0. `bins` divide
     the queries by the lengths of their relevant documents (002, figure 1).

@@ -73,8 +73,8 @@ def randomisation_test(
 
     If the runs are equally good, the sign of each query's difference is chance. The p-value is the
     share of sign assignments that bring the mean at least as far from 0 as it is. Queries without a
-    difference are left out. The n others have 2^n assignments: all are counted if these are at
-    most `rounds`; otherwise `rounds` are drawn with `seed`, and p = (count + 1) / (rounds + 1).
+    difference are left out. The other n queries have 2^n assignments: all are counted if these are
+    at most `rounds`; otherwise `rounds` are drawn with `seed`, and p = (count + 1) / (rounds + 1).
     Unlike the t-test this assumes no distribution.
 
     :raises InvalidArgumentError: When the queries of the two are not the same, or there are none;

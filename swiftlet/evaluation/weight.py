@@ -37,8 +37,8 @@ _FOLDS = 5
 class TunedWeight:
     """The best weight for judged queries, and the mean nDCG@10 that shows it.
 
-    `cross_validated` is that of weights chosen without the queries they are measured on (5 folds);
-    `before`, `dense` and `lexical` are those of the weight in use, and of weights 1 and 0.
+    `cross_validated` is the mean with weights chosen without the queries they are measured on (5
+    folds); `before`, `dense` and `lexical` are the means with the weight in use, with 1 and with 0.
     """
 
     weight: float
@@ -50,7 +50,7 @@ class TunedWeight:
 
     @property
     def is_better(self) -> bool:
-        """Whether weights that are tuned on some queries gain on others."""
+        """Whether weights that are tuned on some queries gain on other queries."""
         return self.cross_validated > self.before
 
     def details(self) -> dict[str, Any]:

@@ -157,7 +157,7 @@ class IndexDirectory:
         language = manifest.details.get("language")  # indexes had none at first
         columns = path / COLUMNS_FOLDER
         try:
-            # A plain array: its elements are read several times as fast as those of a memory map.
+            # A plain array: its elements are read several times as fast as a memory map.
             numbers = np.asarray(
                 np.load(path / PASSAGE_TO_DOCUMENT_FILE, mmap_mode="r", allow_pickle=False)
             )

@@ -31,7 +31,7 @@ MOST_FIELDS = 100
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """The passages that a search may find, and at least as many documents as they are of."""
+    """The passages that a search may find, and the number of their documents or more."""
 
     index: SearchedRows
     lexical: SearchedWords | None
@@ -251,7 +251,7 @@ class BaseParts(LocalParts):
         """As `SearchParts.check`.
 
         :raises CorruptIndexError: When they do not hold the same passages, or their embeddings and
-            those of the encoder differ in dimensions.
+            the encoder's embeddings differ in dimensions.
         """
         store, index, lexical = self.store, self.index, self.lexical
         words = store.num_passages if lexical is None else lexical.size

@@ -73,7 +73,7 @@ def _write(archive: Path, index: Path, manifest: Manifest, changes: Path) -> Non
                 copied.count()
             tar.add(changes, f"{name}/{CHANGES_FILE}")
             # Unpacked over the index, the archive replaces its later changes: these are in a log
-            # that SQLite would take for that of the file above.
+            # that SQLite would take for the log of the file above.
             tar.addfile(tarfile.TarInfo(f"{name}/{CHANGES_FILE}-wal"))
         file.flush()
         os.fsync(file.fileno())

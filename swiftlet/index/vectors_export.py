@@ -1,4 +1,4 @@
-"""The passages of an index and their embeddings as a Parquet file, for other engines."""
+"""The passages of an index and their embeddings as a Parquet file, for other programs."""
 
 import json
 from collections.abc import Iterator

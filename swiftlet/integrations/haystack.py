@@ -6,7 +6,7 @@ from typing import Any
 from haystack import Document, component, default_from_dict, default_to_dict
 
 from swiftlet.errors import InvalidArgumentError
-from swiftlet.integrations.finding import Place, finder
+from swiftlet.integrations.finding import Place, about, opened
 
 
 @component
@@ -30,7 +30,7 @@ class SwiftletRetriever:
         :param filters: In Swiftlet's own language.
         :raises RetrievalError: When the index cannot be opened.
         """
-        self._finder = finder(place, key)
+        self._searcher = opened(place, key)
         self._place, self._key = place, key
         self._top_k, self._filters, self._mode = top_k, filters, mode
 
@@ -39,11 +39,15 @@ class SwiftletRetriever:
         self, query: str, top_k: int | None = None, filters: dict[str, Any] | None = None
     ) -> dict[str, list[Document]]:
         """The documents for a query; `top_k` and `filters` are used instead of the own ones."""
-        found = self._finder.find(query, top_k or self._top_k, filters or self._filters, self._mode)
+        found = self._searcher.search(
+            query, top_k or self._top_k, filter=filters or self._filters, mode=self._mode
+        )
         return {
             "documents": [
-                Document(id=each.document_id, content=each.text, meta=each.about, score=each.score)
-                for each in found
+                Document(
+                    id=hit.document_id, content=hit.passage.text, meta=about(hit), score=hit.score
+                )
+                for hit in found
             ]
         }
 

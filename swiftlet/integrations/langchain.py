@@ -7,7 +7,9 @@ from langchain_core.documents import Document
 from langchain_core.retrievers import BaseRetriever
 from pydantic import ConfigDict, PrivateAttr
 
-from swiftlet.integrations.finding import Finder, Place, finder
+from swiftlet.client import Client
+from swiftlet.integrations.finding import Place, about, opened
+from swiftlet.search.searcher import Searcher
 
 
 class SwiftletRetriever(BaseRetriever):
@@ -22,16 +24,16 @@ class SwiftletRetriever(BaseRetriever):
     k: int = 5
     filter: dict[str, Any] | None = None
     mode: str | None = None
-    _finder: Finder = PrivateAttr()
+    _searcher: Searcher | Client = PrivateAttr()
 
     def __init__(self, place: Place, *, key: str = "", **fields: Any) -> None:
         """Open an index, or name a service, with its search key if it has one.
 
-        :param fields: Those above and those of LangChain, such as `tags`.
+        :param fields: The fields above, and LangChain's own, such as `tags`.
         :raises RetrievalError: When the index cannot be opened.
         """
         super().__init__(**fields)
-        self._finder = finder(place, key)
+        self._searcher = opened(place, key)
 
     def _get_relevant_documents(
         self,
@@ -39,8 +41,10 @@ class SwiftletRetriever(BaseRetriever):
         *,
         run_manager: CallbackManagerForRetrieverRun,  # noqa: ARG002
     ) -> list[Document]:
-        found = self._finder.find(query, self.k, self.filter, self.mode)
+        found = self._searcher.search(query, self.k, filter=self.filter, mode=self.mode)
         return [
-            Document(each.text, id=each.document_id, metadata={**each.about, "score": each.score})
-            for each in found
+            Document(
+                hit.passage.text, id=hit.document_id, metadata={**about(hit), "score": hit.score}
+            )
+            for hit in found
         ]

@@ -6,7 +6,7 @@ from typing import Any
 from llama_index.core.retrievers import BaseRetriever
 from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
 
-from swiftlet.integrations.finding import Place, finder
+from swiftlet.integrations.finding import Place, about, opened
 
 
 class SwiftletRetriever(BaseRetriever):
@@ -31,17 +31,17 @@ class SwiftletRetriever(BaseRetriever):
         :param options: Those of LlamaIndex, such as `callback_manager`.
         :raises RetrievalError: When the index cannot be opened.
         """
-        self._finder = finder(place, key)
+        self._searcher = opened(place, key)
         self._top_k, self._filter, self._mode = similarity_top_k, filter, mode
         super().__init__(**options)
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         query = query_bundle.query_str
-        found = self._finder.find(query, self._top_k, self._filter, self._mode)
+        found = self._searcher.search(query, self._top_k, filter=self._filter, mode=self._mode)
         return [
             NodeWithScore(
-                node=TextNode(id_=each.document_id, text=each.text, metadata=each.about),
-                score=each.score,
+                node=TextNode(id_=hit.document_id, text=hit.passage.text, metadata=about(hit)),
+                score=hit.score,
             )
-            for each in found
+            for hit in found
         ]

@@ -152,7 +152,7 @@ def _tokens(text: str) -> int:
 
 
 def _cut(text: str, max_tokens: int) -> str:
-    """As much of a text as has so many tokens, cut at a space if there is one."""
+    """The beginning of a text, up to `max_tokens` tokens, cut at a space if there is one."""
     if _tokens(text) <= max_tokens:
         return text
     part = text.encode()[: max(0, max_tokens) * _BYTES_OF_TOKEN].decode(errors="ignore")

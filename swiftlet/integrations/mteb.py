@@ -13,10 +13,10 @@ from mteb.types import PromptType
 import swiftlet
 from swiftlet import encoders
 from swiftlet.arguments import path_of
-from swiftlet.embedding_space import check_embedding_spaces
 from swiftlet.encoders.encoder import OnnxEncoder
 from swiftlet.encoders.encoding import encode_texts
 from swiftlet.errors import InvalidArgumentError
+from swiftlet.manifest import check_embedding_spaces
 from swiftlet.search.request import Mode
 from swiftlet.types import Embeddings
 
@@ -39,7 +39,7 @@ class SwiftletPair:
     ) -> None:
         """Open the encoders: directories, or names of encoders that ship.
 
-        :param name: That of the results, OWNER/NAME; by default that of the query encoder.
+        :param name: The name of the results, OWNER/NAME; by default the query encoder's name.
         :raises ArtefactError: When one of them is damaged.
         :raises EmbeddingSpaceMismatch: When they are not of one embedding space.
         """

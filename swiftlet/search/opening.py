@@ -20,7 +20,7 @@ def open_searcher(
     :param index: A directory, or an address: milvus://HOST:PORT/COLLECTION or
         postgresql://HOST:PORT/DATABASE/TABLE.
     :param encoder: The directory of a query encoder of the index's embedding space; None takes the
-        index's own, or the one that ships for it, or that of the document encoder's pair.
+        index's own encoder, or the encoder that ships for it, or the document encoder's pair.
     :param precision: The encoder's model; None takes the encoder's default.
     :param reranker: The directory of a re-ranker, for searches with `rerank`.
     :param readers: How many threads will search at once.

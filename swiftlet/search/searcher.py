@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from contextlib import suppress
 from copy import copy
-from dataclasses import replace
 from functools import partial
 from math import inf
 from pathlib import Path
@@ -13,7 +12,6 @@ from typing import Any, Self
 from swiftlet.address import Address
 from swiftlet.arguments import number, one_of
 from swiftlet.deadline import due_at
-from swiftlet.embedding_space import check_embedding_spaces
 from swiftlet.encoders.encoder import OnnxEncoder, Precision
 from swiftlet.encoders.reranker import Reranker
 from swiftlet.errors import (
@@ -24,15 +22,15 @@ from swiftlet.errors import (
 )
 from swiftlet.index.columns.columns import Value
 from swiftlet.index.columns.filters import Every, Filter, parse_filter
-from swiftlet.index.columns.grouping import (
+from swiftlet.index.directory import IndexDirectory
+from swiftlet.index.parts import IndexSource, SearchParts
+from swiftlet.manifest import Manifest, check_embedding_spaces, read_manifest
+from swiftlet.search.generation import Generation
+from swiftlet.search.groups import (
     GroupedResult,
     OneEmbedding,
     find_groups,
 )
-from swiftlet.index.directory import IndexDirectory
-from swiftlet.index.parts import IndexSource, SearchParts
-from swiftlet.manifest import Manifest, read_manifest
-from swiftlet.search.generation import Generation
 from swiftlet.search.request import DEFAULT_WEIGHT, MODES, Mode, SearchRequest
 from swiftlet.search.stages import STAGES
 from swiftlet.search.stages.state import (
@@ -118,7 +116,7 @@ class Searcher:
         Searches that run keep what they began with. If nothing is new, this takes microseconds.
 
         :raises ArtefactError: When the index is damaged, or its embedding space is another one now.
-            Searches of a directory go on as before; of others, `problem` says why they should not.
+            Searches of a directory go on; on a server, `problem` says why they should not.
         :raises IndexServerError: When the server that holds the index does not answer.
         :raises RetrievalError: When the searcher is closed.
         """
@@ -248,19 +246,12 @@ class Searcher:
         request = _request(query, top_k, options)
         if request.group_by is None:
             raise InvalidArgumentError("group_by is None, but the name of a field is expected")
-        passing = Every(()) if request.filter is None else request.filter
         # One generation for all searches: `refresh` does not change the generation of the copy.
         pinned = copy(self)
-        pinned.parts.check_groups(request.group_by, passing)
+        pinned.parts.check_groups(request.group_by, request.filter or Every(()))
         cache, deadline = OneEmbedding() if cache is None else cache, number("deadline", deadline)
-
-        def search(top_k: int, *, filter: Filter) -> SearchResult:  # noqa: A002 - as in a request
-            asked = replace(request, top_k=top_k, filter=filter, group_by=None)
-            return pinned._search(asked, deadline, cache)  # noqa: SLF001
-
-        return find_groups(
-            search, request.group_by, passing, count=request.top_k, size=request.group_size
-        )
+        search = partial(pinned._search, deadline=deadline, cache=cache)  # noqa: SLF001
+        return find_groups(search, request, request.group_by)
 
     def ranking(self, request: SearchRequest) -> str:
         """The JSON of what decides which documents a request finds, and in which order."""

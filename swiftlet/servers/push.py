@@ -151,7 +151,7 @@ def _check(target: Target, total: int, encoder: OnnxEncoder) -> None:
         texts = [encoder_text(passage.title, passage.text) for passage in sample]
         scores = encode_texts(encoder.reading("passage"), texts) @ stored.T
         if (scores.max(axis=1) - scores.diagonal() > _SAME).any():
-            problem = "embeddings that are not those of their texts: push the index"
+            problem = "embeddings that do not belong to their texts: push the index"
     if problem:
         target.set_state(WRONG)
         raise IndexServerError(f"{target.address} has {problem} again with --overwrite")

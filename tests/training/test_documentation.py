@@ -1,4 +1,4 @@
-"""docs/training.md agrees with the settings of recipes."""
+"""docs/recipes.md and docs/training.md agree with the settings of recipes."""
 
 import re
 import shlex
@@ -10,9 +10,10 @@ import pytest
 from pydantic import BaseModel
 
 from training.model.poolings import POOLINGS
-from training.recipes.settings import Recipe, parse_recipe, read_recipe
+from training.recipes.settings import Recipe, SamplerName, parse_recipe, read_recipe
 
 ROOT = Path(__file__).parents[2]
+REFERENCE = (ROOT / "docs" / "recipes.md").read_text("utf-8")
 PAGE = (ROOT / "docs" / "training.md").read_text("utf-8")
 
 Settings = dict[str, dict[str, Any]]
@@ -40,9 +41,9 @@ def is_table(kind: Any) -> bool:
 
 
 def documented() -> dict[str, dict[str, str]]:
-    """The page's settings and their default cells, by the tables of its headings."""
+    """The settings of docs/recipes.md and their default cells, by the tables of its headings."""
     found: dict[str, dict[str, str]] = {}
-    every_setting = PAGE.split("## Every setting")[1].split("\n## ")[0]
+    every_setting = REFERENCE.split("## Every setting")[1].split("\n## ")[0]
     for section in every_setting.split("\n### ")[1:]:
         heading, *lines = section.splitlines()
         rows = {}
@@ -73,8 +74,14 @@ def test_every_setting_is_documented_with_its_default() -> None:
 
 
 def test_every_pooling_is_on_the_page() -> None:
-    row = next(line for line in PAGE.splitlines() if line.startswith("| `pooling` |"))
+    row = next(line for line in REFERENCE.splitlines() if line.startswith("| `pooling` |"))
     assert set(re.findall(r'`"(\w+)"`', row)) == set(POOLINGS)
+
+
+def test_every_sampler_is_explained() -> None:
+    theory = (ROOT / "docs" / "training-theory.md").read_text("utf-8")
+    table = theory.split("| sampler |")[1].split("\n\n")[0]
+    assert set(re.findall(r"^\| `(\w+)`", table, re.MULTILINE)) == set(get_args(SamplerName))
 
 
 def test_the_recipes_on_the_page_are_valid() -> None:

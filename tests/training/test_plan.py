@@ -104,7 +104,10 @@ def test_token_embeddings_that_are_replaced_are_noted(
         models = {"query_encoder__model": model, "document_encoder__model": documents}
         return "".join(plan(**models, dual_encoder={"sharing": "token_embeddings"}).notes)
 
-    assert f"the token embeddings of {model} are replaced by those of {other}" in notes(f"{other}")
+    assert (
+        f"the token embeddings of {model} are replaced by the token embeddings of {other}"
+        in notes(f"{other}")
+    )
     assert "replaced" not in notes(model)
 
 

@@ -19,8 +19,8 @@ def split_by_documents(judgements: Judgements, advice: str = "") -> tuple[list[Q
     would measure what was learnt by heart. The parts depend on the texts alone.
 
     :param advice: The end of the error's sentence.
-    :raises TrainingDataError: When there are fewer than 50 queries, or so many have a document in
-        common that half of the test would be missing.
+    :raises TrainingDataError: When there are fewer than 50 queries, or when common documents leave
+        less than half of the test.
     """
     groups = _connected(judgements)
     count = sum(map(len, groups))

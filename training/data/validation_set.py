@@ -27,7 +27,7 @@ _LARGEST_SHARE = 5
 class ValidationSet:
     """Judged queries, and the ascending `rows` (r,) of `passages` that are searched for them.
 
-    `rows` include all passages of relevant documents. The document ids in `qrels` are those of
+    `rows` include all passages of relevant documents. The document ids in `qrels` are the ids of
     `passages.document_ids`. Each query has a relevant document.
     """
 
@@ -92,7 +92,7 @@ def validation_from(
 
     :param num_queries: The greatest number of queries, chosen by `seed`; None takes all.
     :param max_passages: The greatest number of passages; None takes all. Passages of relevant
-        documents are always taken, and `seed` chooses the others.
+        documents are always taken, and `seed` chooses the other passages.
     :raises RetrievalError: As `read_training_data`, except that any number of pairs is accepted.
     """
     passages, judged = read_sources(sources, directory, splitter, progress)

@@ -6,10 +6,9 @@ from pathlib import Path
 
 import torch
 
-from swiftlet.embedding_space import check_embedding_space
 from swiftlet.encoders.reranker import OnnxReranker
 from swiftlet.errors import InvalidArgumentError, ManifestError
-from swiftlet.manifest import read_manifest
+from swiftlet.manifest import check_embedding_space, read_manifest
 from training.distillation.judged import relevant_passages
 from training.distillation.overlap import IndexComparison, Overlap
 from training.distillation.relevance import RelevanceTerm, Relevant

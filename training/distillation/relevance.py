@@ -39,7 +39,7 @@ class RelevanceTerm:
         settings: Distillation,
     ) -> None:
         """
-        :param relevant: By text; others have no term.
+        :param relevant: By text; other texts have no term.
         :param passages: The embeddings (m, dim) of the `rows` (m,) of the index, ascending.
         """
         self._relevant = {
@@ -80,7 +80,7 @@ class RelevanceTerm:
     ) -> torch.Tensor:
         """The weighted mean of −log of the probability of relevant passages, a scalar.
 
-        :param student: Embeddings (n, dim) of `texts` of length 1, like those of the `teacher`.
+        :param student: Embeddings (n, dim) of `texts`, of length 1 like the `teacher`'s embeddings.
         """
         found = [(line, *self._relevant[t]) for line, t in enumerate(texts) if t in self._relevant]
         if not found:

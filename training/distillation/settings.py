@@ -37,7 +37,7 @@ def _folder(model: str) -> Path:
 class Judged(BaseModel):
     """The paths of queries and of qrels for documents of the index.
 
-    `weight` is that of the contrastive term for these queries. `sentences` says that they are
+    `weight` is the weight of the contrastive term for these queries. `sentences` says that they are
     sentences of the documents.
     """
 
@@ -65,7 +65,7 @@ class Distillation(BaseModel):
     :param freeze_token_embeddings: Keep the student's token embeddings as they are. With a large
         vocabulary, training takes less time and memory, and words that are in no text stay known.
     :param queries: Query logs, as `training.distillation.texts.read_query_texts` reads them.
-    :param corpora: Corpora or indexes, of which at most `sentences` sentences and titles are taken.
+    :param corpora: Corpora or indexes, for at most `sentences` sentences and titles.
     :param distance: The squared Euclidean distance to the teacher's output before normalisation
         (004, section 2.2), or one minus the cosine.
     :param ranking: Weight of the ranking loss on the documents of `index`.
@@ -79,8 +79,8 @@ class Distillation(BaseModel):
         `teacher_share` of its score of the best relevant passage: it may be relevant, too. The run
         takes its last step, since the cosine falls while documents are learnt.
     :param average: The share of the initial weights in the final ones, by which a student that is
-        trained further on few texts loses less on others (Wortsman et al., "Robust fine-tuning of
-        zero-shot models", 2022).
+        trained further on few texts loses less on other texts (Wortsman et al., "Robust fine-tuning
+        of zero-shot models", 2022).
     :param validation: The number of held-out texts. Their cosine is measured every `every` steps;
         training ends when it has not risen in `patience` evaluations.
     """

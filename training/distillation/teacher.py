@@ -34,7 +34,7 @@ def load_encoder(
 ) -> tuple[Encoder, Tower | None]:
     """Load a trained encoder, with its torch model unless `swiftlet export` wrote it.
 
-    If a training run made it, its space is that of the run.
+    If a training run made it, it has the run's space.
 
     :raises InvalidArgumentError: When there is no such model.
     :raises ModelError: When it cannot be loaded or needs its own code.
@@ -61,7 +61,7 @@ class Teacher:
     def __init__(
         self, encoder: Encoder, tower: Tower | None, directory: Path, accelerator: Accelerator
     ) -> None:
-        """Cache the outputs, those of `tower` in the precision of the run, in `directory`.
+        """Cache the outputs of `tower`, in the precision of the run, in `directory`.
 
         :raises InvalidArgumentError: When the encoder gives a text several vectors.
         """
@@ -88,7 +88,7 @@ class Teacher:
         return cls(*load_encoder(settings, accelerator.device), directory, accelerator)
 
     def outputs(self, mixture: TextMixture, indices: TextIndices) -> torch.Tensor:
-        """Outputs (n, width) as those of `encode`, at `indices`.
+        """Outputs (n, width) as `encode` gives them, at `indices`.
 
         :raises StorageError: When the file system refuses.
         """

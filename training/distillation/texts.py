@@ -123,7 +123,7 @@ def _documents(corpus: Path) -> Iterator[Document]:
 def read_query_texts(path: Path) -> Iterator[str]:
     """The texts of a query log, possibly with repetitions.
 
-    The formats are those of `read_queries`. Lines of JSON need no id, and the text may also have
+    The formats are as in `read_queries`. Lines of JSON need no id, and the text may also have
     the key "query".
 
     :raises CollectionError: When the log is bad or empty.

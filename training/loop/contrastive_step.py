@@ -37,7 +37,7 @@ class StepResult:
 class TrainingTexts:
     """Query texts by number, passages by row, and the known positives of each query.
 
-    With `false_negatives`, passages that may be relevant are no negatives either. The `teacher`
+    With `false_negatives`, a passage that may be relevant is not drawn as a negative. The `teacher`
     scores passages for the loss.
     """
 

@@ -34,7 +34,7 @@ def is_main_process() -> bool:
 def check_single_process(what: str) -> None:
     """Refuse to run in one of several processes, before they form a group.
 
-    A process that left a group which still forms would fail the others.
+    A process that left a group which still forms would fail the other processes.
 
     :param what: What runs in one process, as the start of a sentence.
     :raises InvalidArgumentError: When torchrun started several.

@@ -39,7 +39,7 @@ class FalseNegatives:
         """
         self._share, self._passages, self._encoder, self._cache = share, passages, encoder, cache
         progress.begin("Teacher", len(queries) + passages.num_passages)
-        # Of several vectors, a query has the first, that of the first token.
+        # Of several vectors, a query has the first one, from the first token.
         self._width = encoder.dual_encoder.document_tower.width
         outputs = encoder.document_outputs(queries)[:, : self._width]
         self._queries = normalize(outputs, dim=-1)

@@ -20,7 +20,7 @@ class DetachedEmbeddings:
 
 
 class Shares:
-    """Each process computes the outputs for its share of a batch and receives those of all."""
+    """Each process computes the outputs for its share of a batch and receives all outputs."""
 
     def __init__(self, accelerator: Accelerator) -> None:
         self._accelerator = accelerator
@@ -42,7 +42,7 @@ class Shares:
         return self.gathered(compute(own) if own else torch.empty(0, width), len(texts))
 
     def gathered(self, own: torch.Tensor, total: int) -> torch.Tensor:
-        """The outputs (total, width) of all processes; `own` (n, width) are those of this one."""
+        """The outputs (total, width) of all processes; `own` (n, width) are this process's."""
         if self._accelerator.num_processes == 1:
             return own
         padded = torch.zeros(

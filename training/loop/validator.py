@@ -13,7 +13,7 @@ from swiftlet.index.vectors import of_vectors
 from swiftlet.index.vectors.faiss_index import FaissIndex
 from swiftlet.index.vectors.tuning import exact_rows, tune
 from swiftlet.index.vectors.vector_index import VectorIndex, num_candidates_for
-from swiftlet.search.aggregation import best_passages
+from swiftlet.search.ranking import best_passages
 from swiftlet.types import Embeddings, Run
 from training.data.passages import Passages
 from training.data.validation_set import ValidationSet
@@ -56,7 +56,7 @@ class Validator:
     def divergence(self, encoder: BatchEncoder) -> float:
         """The KL estimate between the towers (001, eq. 9), each with half of the queries.
 
-        Of several vectors, the first counts: that of the first token, as for queries.
+        Of several vectors, the first one counts, from the first token, as for queries.
         """
         texts = self._sampled_queries()
         queries = encoder.queries(texts[1::2])

@@ -7,7 +7,7 @@ from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 # Up to this many tokens, training with fused attention is slower on CPUs than without. The backward
-# pass of the fused kernel is slow in bf16: see docs/decisions.md.
+# pass of the fused kernel is slow in bf16: see docs/decisions/training.md.
 _SHORT = {torch.float32: 64, torch.bfloat16: 256}
 
 

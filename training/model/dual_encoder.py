@@ -23,13 +23,13 @@ PARTS: tuple[Part, ...] = ("query_encoder", "document_encoder", "projection")
 class DualEncoder(nn.Module):
     """The encoders ζ and η: language model, projection, L2 norm (eqs 10 and 11).
 
-    The projection `shared` is that of the paper: both towers use the same W and b. If the towers
-    differ in width, a linear adapter first maps the output of the query tower to the width of the
-    document tower. With `separate` each tower has its own projection, and with `none` there is no
-    projection.
+    The projection `shared` is the projection of the paper: both towers use the same W and b. If the
+    towers differ in width, a linear adapter first maps the output of the query tower to the width
+    of the document tower. With `separate` each tower has its own projection, and with `none` there
+    is no projection.
 
-    The towers may share more (003, section 2): with `token_embeddings` these are trained as those
-    of both, with `frozen_token_embeddings` none are trained, and with `all` one tower is both.
+    The towers may share more (003, section 2): with `token_embeddings` one table is trained for
+    both, with `frozen_token_embeddings` no table is trained, and with `all` one tower is both.
     """
 
     def __init__(
@@ -139,7 +139,7 @@ class DualEncoder(nn.Module):
         return [(p, learning_rates[part]) for part, p in self.parts() if part in learning_rates]
 
     def train_only(self, parts: frozenset[Part]) -> None:
-        """Train `parts` and freeze the others. Dropout is off in frozen towers."""
+        """Train `parts` and freeze the other parts. Dropout is off in frozen towers."""
         for name, parameters in self.parts():
             for parameter in parameters:
                 parameter.requires_grad_(name in parts)

@@ -150,7 +150,7 @@ class _Graph:
     def bert(self) -> dict[str, Weights]:
         """The weights of a BERT by their names in transformers.
 
-        :raises KeyError: When it has others.
+        :raises KeyError: When it has other weights.
         """
         weights: dict[str, Weights] = {}
         for kind in ("word", "position"):
@@ -159,7 +159,7 @@ class _Graph:
             if found is None:
                 raise KeyError(gathered)
             weights[f"embeddings.{kind}_embeddings.weight"] = found
-        # The export has added the embedding of the only type of tokens to those of the words.
+        # The export has added the embedding of the only type of tokens to the embeddings of words.
         width = weights["embeddings.position_embeddings.weight"].shape[1]
         weights["embeddings.token_type_embeddings.weight"] = np.zeros((1, width), np.float32)
         normalisations = ["embeddings"]

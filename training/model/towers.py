@@ -46,7 +46,7 @@ class TowerSettings:
         With no layers, `()`, the tower averages non-contextual token embeddings: the ablation of
         self-attention (001, section 7.1).
     :param pooling: One of `POOLINGS`, such as the output of the first token, the mean of all
-        outputs, or the first `first_tokens` outputs as so many vectors; by default the model's own
+        outputs, or the first `first_tokens` outputs as one vector each; by default the model's own
         pooling, which a plain checkpoint lacks.
     :param max_tokens: Texts are truncated to this many tokens; by default the model's own setting.
     :param dropout: The probability of dropout everywhere; by default the model's own setting.

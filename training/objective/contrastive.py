@@ -44,10 +44,10 @@ class StandIns:
     """The gradient of cached negatives (Lindgren et al. 2021, "Efficient Training of Retrieval
     Models using Negative Cache").
 
-    The scores of the columns from `first` on have no gradient. `scores` (queries,) are those of one
-    re-encoded document for each query, drawn from the softmax over these columns. Its gradient,
-    times the softmax probability of all of them, has the gradient of all of them as its
-    expectation, if the cached embeddings are those of the current encoder.
+    The scores of the columns from `first` on have no gradient. `scores` (queries,) has the score of
+    one re-encoded document for each query, drawn from the softmax over these columns. Its gradient,
+    times the softmax probability of all columns, is their gradient in expectation, if the cached
+    embeddings are from the current encoder.
     """
 
     first: int

@@ -50,9 +50,9 @@ class Source(Table):
     """[[data]]: pairs of a query and a relevant document.
 
     `corpus` is a corpus as for `swiftlet index`, or `irds:NAME`. `queries` is the path of the
-    queries, by default that of the corpus. `qrels` is a split of the corpus's BEIR folder, a file,
-    or `irds:NAME`. `triples` of MS MARCO, with ids or with texts, replace qrels. A document is
-    relevant if its grade is at least `relevant_from`; a lower grade counts as 0.
+    queries, by default the path of the corpus. `qrels` is a split of the corpus's BEIR folder, a
+    file, or `irds:NAME`. `triples` of MS MARCO, with ids or with texts, replace qrels. A document
+    is relevant if its grade is at least `relevant_from`; a lower grade counts as 0.
     """
 
     corpus: str | None = None
@@ -75,7 +75,7 @@ class Source(Table):
 
 
 class PassagesTable(Table):
-    """[passages]: how documents are split into passages; tokens are those of the document tower.
+    """[passages]: how documents are split into passages; tokens are counted by the document tower.
 
     With `truncate` each document is one passage, and the tower reads its beginning. `positive`
     chooses the passage of a long relevant document that a query is paired with: the passage with
@@ -92,8 +92,8 @@ class Validation(Table):
     """[validation]: the queries that choose the best checkpoint and measure alignment.
 
     They are held out from the training data, or taken from `data` if there are such sources. Their
-    relevant passages and others, up to `max_passages`, are searched. `sample` limits the number of
-    texts that alignment and collapse are measured on.
+    relevant passages and other passages, up to `max_passages`, are searched. `sample` limits the
+    number of texts that alignment and collapse are measured on.
     """
 
     queries: Annotated[int, Field(ge=FEWEST_QUERIES)] = 500

@@ -1,4 +1,4 @@
-"""Queries with the documents that a search finds for them, relevant ones and others."""
+"""Queries with the documents that a search finds for them, relevant or not."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing

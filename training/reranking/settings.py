@@ -41,7 +41,8 @@ class Candidates(Table):
     """[candidates]: the documents of the index that are learnt from.
 
     Of the `depth` best documents of each query, found by meaning, by words or both, one relevant
-    and `negatives` others are drawn for each step. Validation re-ranks the `reranked` best.
+    and `negatives` other documents are drawn for each step. Validation re-ranks the `reranked`
+    best documents.
     """
 
     mode: Mode | None = None
@@ -51,7 +52,7 @@ class Candidates(Table):
 
 
 class Validation(Table):
-    """[validation]: so many queries, at most a fifth of all, re-ranked every so many steps."""
+    """[validation]: `queries`, at most a fifth of all, are re-ranked each `every` steps."""
 
     queries: Count = 200
     every: Annotated[int, Field(ge=0, description="steps; 0 for once an epoch")] = 0

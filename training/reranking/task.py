@@ -23,7 +23,7 @@ _WEIGHTS = [0.0, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0]
 
 
 class RerankingTask:
-    """Learns to score a relevant document above others that a search has found with it.
+    """Learns to score a relevant document above the others that the same search has found.
 
     The loss of a query is −log of the softmax probability of a relevant document among the drawn
     ones (Gao et al., "Rethink Training of BERT Rerankers in Multi-Stage Retrieval Pipeline", 2021).
@@ -132,7 +132,7 @@ class RerankingTask:
         """Nothing was kept."""
 
     def _drawn(self, group: Group, random: np.random.Generator) -> list[Pair]:
-        """The pair of a relevant document, and those of others."""
+        """The pair of a relevant document, and the pairs of other documents."""
         others = group.others
         count = min(self._recipe.candidates.negatives, len(others))
         places = [random.choice(group.relevant), *random.choice(others, count, replace=False)]
@@ -149,8 +149,8 @@ class RerankingTask:
 def smallest_of_the_best(of_weights: Mapping[float, NDArray[np.float64]]) -> float:
     """The smallest weight that is within one standard error of the best.
 
-    The search knows nothing of the training queries, so it is trusted more on others. With 0, the
-    re-ranker is no better than the search.
+    The search knows nothing of the training queries, so it is trusted more on other queries. With
+    0, the re-ranker is no better than the search.
 
     :param of_weights: The metric of each query, (n,), by weight, in ascending order.
     """

@@ -33,7 +33,7 @@ def _nothing(writer: "Writer") -> str:
 
 
 def compact_if_needed(writer: "Writer") -> None:
-    """Merge the changes if they are so many that searches would be faster.
+    """Merge the changes if searches would then be faster.
 
     They are on the disk already, so a merge that fails is a note and no refusal.
     """

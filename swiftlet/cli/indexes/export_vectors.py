@@ -1,4 +1,4 @@
-"""`swiftlet export-vectors`: the passages and embeddings of an index for other engines."""
+"""`swiftlet export-vectors`: the passages and embeddings of an index for other programs."""
 
 from pathlib import Path
 from typing import Annotated

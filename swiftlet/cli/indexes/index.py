@@ -105,7 +105,7 @@ def index(
     if corpus:
         print_unread(corpus)
     details = manifest.details
-    # Near ties count: of identical passages, an exact search has others among the first ten.
+    # Near ties count: of identical passages, an exact search may find other ones first.
     recall = details["recall"].get(FOUND, details["recall"]["recall@10"])
     ties = " (scores within 1% count)" if FOUND in details["recall"] else ""
     output.print(

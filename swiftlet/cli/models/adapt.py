@@ -36,7 +36,7 @@ def adapt(
         Path | None,
         typer.Option(
             help="The query encoder that is adapted.",
-            show_default="that of searches today",
+            show_default="the encoder of searches today",
             autocompletion=complete_encoder,
         ),
     ] = None,

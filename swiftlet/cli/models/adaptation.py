@@ -12,7 +12,6 @@ from pydantic import ValidationError
 from export.encoder_directory import export_encoder
 from swiftlet import encoders
 from swiftlet.corpora.collections import read_qrels, read_queries
-from swiftlet.embedding_space import check_embedding_space
 from swiftlet.encoders.encoder import OnnxEncoder, Precision
 from swiftlet.errors import CollectionError, InvalidArgumentError, RetrievalError
 from swiftlet.evaluation.experiment import Judgements, match_judgements, run_queries
@@ -23,7 +22,7 @@ from swiftlet.index.changes.log import Changes
 from swiftlet.index.query_encoder import put_query_encoder
 from swiftlet.index.updates.preparation import load_encoder
 from swiftlet.manifest import FILE_NAME as MANIFEST
-from swiftlet.manifest import Manifest, change_details, read_manifest
+from swiftlet.manifest import Manifest, change_details, check_embedding_space, read_manifest
 from swiftlet.publication import (
     check_target,
     discard,
@@ -57,7 +56,7 @@ _DECIDED = {
     "queries", "corpora", "sentences", "index", "judged", "patience",
 }  # fmt: skip
 _PRECISIONS: tuple[Precision, ...] = ("fp32", "int8")
-# The average loses less on queries unlike sentences (docs/decisions.md).
+# The average loses less on queries unlike sentences (docs/decisions/adaptation.md).
 SETTINGS: dict[str, Any] = {
     "project": False, "validation": 200, "warmup_steps": 20, "batch_size": 64, "average": 0.3,
 }  # fmt: skip
@@ -327,13 +326,13 @@ def _judgements(
     if not chosen:
         raise CollectionError(
             qrels,
-            "no query has a relevant document in the index: are the qrels those of its documents?",
+            "no query has a relevant document in the index: do the qrels name its documents?",
         )
     return Judgements(chosen, {each.query_id: known[each.query_id] for each in chosen}, "")
 
 
 def compare(before: Retriever, after: Retriever, judgements: Judgements) -> PairedTest:
-    """Test the nDCG@10 of the retriever `after` against that of `before`."""
+    """Test the nDCG@10 of the retriever `after` against the retriever `before`."""
     values = []
     for retriever in (after, before):
         run = run_queries(retriever, judgements.queries, top_k=10)

@@ -188,7 +188,7 @@ def distill(
 
 def _print_outcome(outcome: "DistillationResult", out: Path) -> None:
     output.print(
-        f"[bold]{out}[/]: the best checkpoint is that of step {outcome.best_step}; its mean cosine "
+        f"[bold]{out}[/]: the best checkpoint is of step {outcome.best_step}; its mean cosine "
         f"with the teacher on {outcome.num_held_out:,} texts held out is {outcome.cosine:.4f}",
         soft_wrap=True,
     )

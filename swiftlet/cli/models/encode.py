@@ -27,7 +27,7 @@ def encode(
     settings: dict[str, Any],
     fields: dict[str, Any],
 ) -> None:
-    """Encode a part of a corpus, of which `swiftlet index --from-shards` makes an index."""
+    """Encode a part of a corpus, for `swiftlet index --from-shards`."""
     from swiftlet.index.building.shard_writer import encode as encode_shard
 
     number, _, of = shard.partition("/")

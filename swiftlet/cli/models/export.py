@@ -78,7 +78,7 @@ def export(
         typer.Option(
             min=0,
             max=1,
-            help="Of a cross-encoder: the weight of its scores beside those of a search.",
+            help="Of a cross-encoder: the weight of its scores beside a search's scores.",
             show_default="as its training has chosen, or 1",
         ),
     ] = None,

@@ -36,7 +36,9 @@ def fidelity(
         typer.Option(help="The language of the words.", show_default="of the index, or english"),
     ] = None,
     error: Annotated[float, typer.Option(help="The share of errors that is accepted.")] = 0.05,
-    rank: Annotated[int, typer.Option(min=1, help="The best text must stay among so many.")] = 10,
+    rank: Annotated[
+        int, typer.Option(min=1, help="The best text must stay among this number of texts.")
+    ] = 10,
     num_texts: Annotated[int, typer.Option(min=2, help="Texts at most.")] = 10_000,
     num_queries: Annotated[int, typer.Option(min=1, help="Queries at most.")] = 200,
     seed: Annotated[int, typer.Option(min=0, help="Of the choice and of the matrix.")] = 0,

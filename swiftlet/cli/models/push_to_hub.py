@@ -20,7 +20,7 @@ def push_to_hub(
 ) -> None:
     """Upload an encoder or a re-ranker to the Hugging Face hub.
 
-    The token is that of `hf auth login` or of HF_TOKEN.
+    The access token comes from `hf auth login` or HF_TOKEN.
     """
     from swiftlet.encoders import hub
 

@@ -117,7 +117,7 @@ def _train_reranker(
             recipe, out, resume=resume, finish=finish, overwrite=overwrite, progress=progress
         )
     output.print(
-        f"[bold]{out}[/]: the best checkpoint is that of step {outcome.step}; on "
+        f"[bold]{out}[/]: the best checkpoint is of step {outcome.step}; on "
         f"{outcome.num_queries:,} validation queries nDCG@10 {outcome.ndcg:.4f} with weight "
         f"{outcome.weight}, of the search {outcome.searched_ndcg:.4f}",
         soft_wrap=True,

@@ -38,7 +38,7 @@ from swiftlet.types import Document, Embeddings
 _ADDED_ROWS = 65_536
 _SAMPLE_QUERIES = 1_000
 _SAMPLE_QUERIES_PER_PASSAGE = 4
-_NOISE = 0.0045  # of the share of 500 queries
+_NOISE = 0.0045  # the standard error of 99% of 500 queries
 _SEED = 0
 FOUND = "recall@10 within 1%"
 """The manifest's key of the share of the first ten passages found that are near enough."""
@@ -77,7 +77,7 @@ class Assembly:
     """How the parts of an index directory are made.
 
     `factory` is the type of index; None chooses by size. `language` None makes no lexical index.
-    Some document must have each of the `facets`. `details` are those of the manifest that do not
+    Some document must have each of the `facets`. `details` are the manifest's details that do not
     depend on the parts.
     """
 
@@ -193,7 +193,7 @@ class Assembly:
         size = len(embeddings)
         count = min(_SAMPLE_QUERIES, _SAMPLE_QUERIES_PER_PASSAGE * size)
         texts = sample_queries(corpus, count, np.random.default_rng(_SEED))
-        # The document encoder reads them; the first of several vectors is that of the [CLS] token.
+        # The document encoder reads them; of several vectors, the [CLS] token has the first.
         queries = np.ascontiguousarray(
             encode_texts(self.encoder.reading("query"), texts, self.threads)[:, : index.dim]
         )

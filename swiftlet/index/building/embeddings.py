@@ -69,7 +69,7 @@ class NewCorpus:
         return self._splitter.split(document)
 
     def embed(self, corpus: StoredCorpus, file: EmbeddingsFile, progress: Progress) -> None:
-        """Complete `file`, of which an interrupted run may have left a part.
+        """Complete `file`; an interrupted run may have left a part of it.
 
         If the run had the same encoder, its embeddings are kept for the passages that did not
         change; so are those of the index.

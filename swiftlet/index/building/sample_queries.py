@@ -6,7 +6,7 @@ from swiftlet.index.documents.writer import StoredCorpus
 
 _FEWEST_WORDS = 5
 _MOST_WORDS = 12
-# The encoder reads about so many characters of a truncated document.
+# The encoder reads about this number of characters of a truncated document.
 _LONGEST_CHARACTERS = 2_000
 
 

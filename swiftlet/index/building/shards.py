@@ -35,7 +35,7 @@ _OF_SHARD = {"number", "of", "corpus", "num_documents", "num_passages"}
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """The `number`th of so many shards, from 1: the documents at `number` - 1, + `of`, + 2 `of` …
+    """Shard `number` of `of`, from 1: the documents at `number` - 1, + `of`, + 2 `of` …
 
     :raises InvalidArgumentError: When there is no such shard.
     """

@@ -32,8 +32,8 @@ class LivingParts(LocalParts):
     """The parts of a base together with its changes; immutable.
 
     `base_alive` (documents,) is by document number. `documents` are all that were put, `alive`
-    (documents,) tells which were not replaced or deleted, and `owners` (passages,) are those of the
-    passages of the changes.
+    (documents,) tells which were not replaced or deleted, and `owners` (passages,) are the
+    documents of the passages of the changes.
     """
 
     base: BaseParts
@@ -99,7 +99,7 @@ class Delta:
         self._embeddings: list[Embeddings] = []
         self._index = self._new_index()
         self._newest: dict[str, int | None] = {}
-        # By id: the number of the document that it replaces, or of the one before a new one.
+        # By id: the number of the replaced document; for a new one, of the document before it.
         self._replaced: dict[str, float] = {}
         self._before: dict[str, float] = {}
 
@@ -152,7 +152,7 @@ class Delta:
         ]
 
     def _find(self, document_id: str) -> None:
-        """Find the place of an id among those of the base; a document with it is not found now."""
+        """Find the place of an id in the base; a base document with this id is not found now."""
         if (place := self._base.store.number_of(document_id)) is not None:
             self._replaced[document_id] = number = self._number_at[place]
             self._base_alive[number] = False

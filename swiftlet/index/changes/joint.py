@@ -1,7 +1,7 @@
 """The parts of a base and of the changes since then, as the parts of one index.
 
-The rows of the changes follow those of the base. What is deleted or replaced keeps its row, and is
-not found.
+The rows of the changes follow the rows of the base. A deleted or replaced passage keeps its row,
+and is not found.
 """
 
 from collections.abc import Sequence
@@ -54,7 +54,7 @@ class SurvivingRows(CountedRows):
 
 
 class JointIndex(CountedRows):
-    """The rows of a base and those of its changes, searched as one index. Thread-safe."""
+    """The rows of a base and the rows of its changes, searched as one index. Thread-safe."""
 
     def __init__(
         self, parts: tuple[SearchedRows, SearchedRows], whole: tuple[VectorIndex, VectorIndex]
@@ -84,7 +84,7 @@ class JointIndex(CountedRows):
 
 
 class JointLexical:
-    """The words of a base and those of its changes, searched as one index. Thread-safe."""
+    """The words of a base and the words of its changes, searched as one index. Thread-safe."""
 
     def __init__(self, base: LexicalIndex, changes: LexicalIndex) -> None:
         self._base, self._changes = base, changes
@@ -132,7 +132,7 @@ class JointQuery:
 
 
 class JointNumbers:
-    """The document numbers of all rows, those of the changes between those of the base."""
+    """The document numbers of all rows; changes have numbers between the base's numbers."""
 
     def __init__(self, base: DocumentNumbers, changes: DocumentNumbers) -> None:
         self._base, self._changes = base, changes
@@ -165,7 +165,7 @@ class JointStore:
         passages: Sequence[ChangedPassage],
         counts: tuple[int, int],
     ) -> None:
-        """Read `documents`, None where they are deleted, in preference to those of the base.
+        """Read `documents`, None where they are deleted, in preference to the base's documents.
 
         `counts` are the numbers of documents and passages that can be found.
         """
@@ -191,7 +191,7 @@ class JointStore:
         return found
 
     def titles(self, count: int) -> dict[str, str]:
-        """The titles of at most `count` documents by their ids, those of the changes first."""
+        """The titles of at most `count` documents by their ids, changed documents first."""
         put = ((name, each.title) for name, each in self.changed.items() if each is not None)
         base = self.base.titles(count).items()
         kept = ((name, title) for name, title in base if name not in self.changed)
@@ -224,6 +224,6 @@ def _joined(
 
 
 def _split(rows: Rows, end: int) -> tuple[Rows, Rows]:
-    """Ascending rows of the base, and those of the changes by their own numbers."""
+    """Ascending rows of the base, and rows of the changes by their own numbers."""
     at = int(np.searchsorted(rows, end))
     return rows[:at], rows[at:] - end

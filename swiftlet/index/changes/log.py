@@ -80,7 +80,7 @@ class Changes:
         return sum(1 for _ in self.after(self.first))
 
     def last(self) -> int:
-        """The number of the last change; that of the base if there is none. Errors as `after`."""
+        """The number of the last change, or the base's number without one. Errors as `after`."""
         connection = self._opened()
         if connection is None:
             return self.first

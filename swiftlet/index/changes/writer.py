@@ -107,7 +107,7 @@ def make_changes(directory: Path, content: str) -> None:
             connection.executescript(f"PRAGMA journal_mode = WAL; BEGIN; {_SCHEMA}")
             connection.execute("INSERT INTO base VALUES (?, ?)", (content, FORMAT))
             connection.commit()
-        # SQLite would take the log of a file that was removed for that of this one.
+        # SQLite would take a removed file's log for the log of this file.
         path.with_name(f"{CHANGES_FILE}-wal").unlink(missing_ok=True)
         made.replace(path)
 

@@ -52,7 +52,7 @@ def keys_with(prefix: bytes) -> KeyRange:
 
 
 def field_keys(path: str, kind: bytes = b"") -> KeyRange:
-    """The keys of all values of a field, or of those of one kind: n, s, b or d."""
+    """The keys of all values of a field, or of its values of one kind: n, s, b or d."""
     return keys_with(_field(path) + kind)
 
 
@@ -143,7 +143,7 @@ class Columns:
         :raises CorruptIndexError: When they cannot be read.
         """
         try:
-            # Plain arrays: their elements are read several times as fast as those of memory maps.
+            # Plain arrays: their elements are read several times as fast as memory maps.
             arrays = [
                 np.asarray(np.load(folder / name, mmap_mode="r", allow_pickle=False))
                 for name in COLUMN_FILES

@@ -139,7 +139,7 @@ def check_fields(tree: Filter, parts: Iterable[Columns]) -> None:
 
 
 def unknown_field(condition: Condition, fields: Iterable[str]) -> FilterError:
-    """The refusal of a filter on a field that is not among those of the documents."""
+    """The refusal of a filter on a field that no document has."""
     names = sorted(fields)
     return FilterError(
         f"the filter names {shown(condition.path)}, but "

@@ -24,7 +24,7 @@ class PassageSplitter:
 
     The passages of a section are equally long and overlap by about `overlap_tokens`; the stride is
     their length minus the overlap. A block of code between fences, as in Markdown, stays whole if a
-    passage can hold it. With `truncate`, a document is one passage, of which the encoder
+    passage can hold it. With `truncate`, a document is one passage, and the encoder
     reads the first `max_tokens` tokens.
     """
 

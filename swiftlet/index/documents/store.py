@@ -70,7 +70,7 @@ class Store(Protocol):
 
     @property
     def changed(self) -> Mapping[str, Document | None]:
-        """By their ids, the documents that are not those of `base`; None where one is deleted."""
+        """By their ids, the documents that differ from `base`; None where one is deleted."""
         ...
 
     def passages(self, rows: Sequence[int], *, include_text: bool = True) -> list[StoredPassage]:

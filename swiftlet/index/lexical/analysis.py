@@ -94,7 +94,7 @@ def check_language(language: str) -> None:
 
 
 def analysis_of(language: str, tokenizer: Tokenizer | None = None) -> Analysis:
-    """The analysis in a language; word pieces are those of the `tokenizer`.
+    """The analysis in a language; word pieces come from the `tokenizer`.
 
     :raises InvalidArgumentError: When the language is not known, or needs a tokenizer.
     """

@@ -1,6 +1,6 @@
-"""BM25 as the product of two sparse vectors: that of a passage and that of a query.
+"""BM25 as the product of two sparse vectors: a passage's and a query's.
 
-The scores are those of tantivy, so that an engine with sparse vectors ranks as a lexical index.
+The scores are as in tantivy, so that an engine with sparse vectors ranks as a lexical index.
 """
 
 from collections import Counter
@@ -11,7 +11,7 @@ from hashlib import blake2b
 from swiftlet.index.lexical.index import Words
 
 SparseVector = Mapping[int, float]
-"""Values by place; all others are 0."""
+"""Values by place; all other values are 0."""
 
 NO_WORD = 0
 """The place that passages without words have, since some engines refuse an empty vector."""

@@ -52,7 +52,7 @@ class LexicalIndex:
     each word once, for any query and any corpus.
 
     Words in more than a quarter of all passages, and in more than 1,000, are not searched if a
-    query has others. Of a long query, the 64 rarest words are searched.
+    query has other words. The 64 rarest words of a long query are searched.
     """
 
     def __init__(self, index: Any, analysis: Analysis) -> None:
@@ -108,7 +108,7 @@ class LexicalIndex:
     def words(self, text: str, *others: "LexicalIndex") -> "Words":
         """The words of a text.
 
-        :param others: Indexes of the same collection, the passages of which count, too.
+        :param others: Indexes of the same collection; their passages count, too.
         """
         searchers = [self.searcher, *(other.searcher for other in others)]
         size = self.num_rows + sum(other.num_rows for other in others)
@@ -232,7 +232,7 @@ class LexicalQuery:
             kept = allowed[rows]
             if len(rows) < wanted or np.count_nonzero(kept) >= num_candidates:
                 return scores[kept][:num_candidates], rows[kept][:num_candidates]
-            # The words are rarer in the allowed passages than in the others.
+            # The words are rarer in the allowed passages than in the other passages.
             if filtered or compiled is None:
                 wanted *= _WIDENING
             else:
@@ -277,7 +277,7 @@ class LexicalQuery:
 
 
 def inverse_frequency(passages_with: int, size: int) -> float:
-    """The inverse document frequency of a word that so many of `size` passages have."""
+    """The inverse document frequency of a word in `passages_with` of `size` passages."""
     return log1p((size - passages_with + 0.5) / (passages_with + 0.5))
 
 
@@ -301,7 +301,7 @@ def _schema() -> Any:
 
 
 def indexed_passage(analysis: Analysis, row: int, text: str, codes: Sequence[int] = ()) -> Any:
-    """A passage as the lexical index takes it; `codes` are those of its document's metadata."""
+    """A passage as the lexical index takes it, with the `codes` of its document's metadata."""
     passage = tantivy.Document()
     passage.add_text(_TEXT, analysis.indexed(text))
     passage.add_unsigned(_ROW, row)

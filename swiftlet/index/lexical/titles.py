@@ -11,7 +11,7 @@ from swiftlet.index.lexical.analysis import NO_LANGUAGE, Analysis
 from swiftlet.types import Document, Span
 
 EXACT_BELOW = 4
-"""Shorter words must be typed without an error: with one, they are too many others."""
+"""Shorter words must be typed without an error: with one, they match too many words."""
 
 _WRITER_BYTES = 50_000_000
 _DEPTH = 100
@@ -82,7 +82,7 @@ class TitleIndex:
 
         A word of `EXACT_BELOW` letters or more may have one wrong, missing or further letter, or
         two that are exchanged. Titles with fewer errors come first, then those that are the text,
-        then those that begin with it, then the shorter ones of the first hundred. Titles that
+        then titles that begin with it, then the shorter titles of the first hundred. Titles that
         differ only in capital letters are one.
         """
         words = self._analysis.words(text)

@@ -30,7 +30,7 @@ def write_lexical_index(
     """Write the lexical index of passages in row order; the files' names.
 
     :param passages: The text of each, and the codes of its document's metadata.
-    :param tokenizer: Gives the word pieces, if the language is that of word pieces.
+    :param tokenizer: Gives the word pieces, if word pieces are the language.
     :raises InvalidArgumentError: When the language is not known.
     :raises StorageError: When the file system refuses.
     """

@@ -138,7 +138,7 @@ class IndexWriter(Writer):
 
     @property
     def needs_merge(self) -> bool:  # type: ignore[override]
-        """Whether the changes are so many that searches would be faster after `compact`."""
+        """Whether `compact` would make searches faster."""
         most = max(_FEWEST_PASSAGES, _PASSAGES_SHARE * self._store.num_passages)
         touched = self._num_touched > _DELETED_SHARE * self._store.num_documents
         return (self._num_passages > most or touched) and self.num_documents > 0
@@ -197,7 +197,7 @@ class IndexWriter(Writer):
         ]
         if self._manifest.format_version < CHANGEABLE_FORMAT_VERSION:
             # An earlier Swiftlet would not see the changes, and find what is deleted.
-            manifest = read_manifest(self.index, "index")  # its details may be others by now
+            manifest = read_manifest(self.index, "index")  # its details may have changed
             self._manifest = replace(manifest, format_version=CHANGEABLE_FORMAT_VERSION)
             write_manifest(self.index, self._manifest)
         self._file.append(numbered)

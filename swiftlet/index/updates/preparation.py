@@ -67,7 +67,7 @@ class Preparation:
 
 
 def encoder_details(manifest: Manifest) -> tuple[object, ...]:
-    """What the embeddings of an index depend on: those of equal details fit together."""
+    """What embeddings depend on: embeddings with equal details fit together."""
     details = manifest.details
     return details["encoder_fingerprint"], details["precision"], details["splitting"]
 

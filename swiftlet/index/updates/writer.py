@@ -49,7 +49,7 @@ class Writer(ABC):
     """The number of the last change."""
 
     needs_merge = False
-    """Whether the changes are so many that searches would be faster after `compact`."""
+    """Whether `compact` would make searches faster."""
 
     def __init__(self, preparation: Preparation) -> None:
         """Split and encode documents by `preparation`."""
@@ -118,7 +118,7 @@ class Writer(ABC):
         :param skipped: Collects bad rows or lines, which are left out; None refuses them.
         :param progress: Shows how many documents are written; None shows nothing.
         :raises CollectionError: When a document is bad, or an id comes twice.
-        :raises ArtefactError: When the encoder is damaged, or is not that of the index.
+        :raises ArtefactError: When the encoder is damaged, or is not the encoder of the index.
         :raises StorageError: When the file system refuses.
         """
         rest = documents_of(documents, skipped=skipped)

@@ -1,20 +1,17 @@
-"""Some rows of a FAISS index, searched as if there were no others."""
+"""Some rows of a FAISS index, searched without the other rows."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from swiftlet.index.vectors.faiss_library import faiss
-from swiftlet.index.vectors.faiss_search import kept_parameters, nearest_rows
-from swiftlet.index.vectors.vector_index import Mask, RestrictedIndex, Rows
+from swiftlet.index.vectors.faiss_search import FaissParameters, kept_parameters, nearest_rows
+from swiftlet.index.vectors.vector_index import Mask, RestrictedIndex, Rows, VectorIndex
 from swiftlet.types import Embeddings
-
-if TYPE_CHECKING:
-    from swiftlet.index.vectors.faiss_index import FaissIndex
 
 _WIDENING = 4
 
@@ -23,7 +20,7 @@ _WIDENING = 4
 class Lists:
     """Inverted lists: centroids (l, d), numbers of rows (l,), and the list of each row (n,).
 
-    `transform` gives the embeddings (q, d) of which the lists are for those of queries (q, dim).
+    `transform` turns embeddings of queries (q, dim) into the embeddings (q, d) of the lists.
     """
 
     centroids: Embeddings
@@ -62,7 +59,7 @@ def _transformed(index: Any, embeddings: Embeddings) -> Embeddings:
 class CopiedRows(RestrictedIndex):
     """Rows that are copied to an exact index, which is smaller and faster in half precision."""
 
-    def __init__(self, whole: "FaissIndex", allowed: Mask) -> None:
+    def __init__(self, whole: VectorIndex, allowed: Mask) -> None:
         super().__init__(whole, allowed)
         self._copied_rows = np.flatnonzero(allowed)
         self._copy = whole.empty_exact()
@@ -77,13 +74,22 @@ class CopiedRows(RestrictedIndex):
 class SelectedRows(RestrictedIndex):
     """Rows that FAISS selects while it searches."""
 
-    def __init__(self, whole: "FaissIndex", allowed: Mask, index: Any, selector: Any) -> None:
-        """Search `index`, which is that of `whole` or its finest codes, with the `selector`."""
+    def __init__(
+        self,
+        whole: VectorIndex,
+        allowed: Mask,
+        index: Any,
+        selector: Any,
+        *,
+        parameters: FaissParameters,
+        most_probes: int,
+        lists: Lists | None,
+    ) -> None:
+        """Search `index`, the FAISS index of `whole` or of its finest codes, by the `selector`."""
         super().__init__(whole, allowed)
-        self._index, self._most_probes = index, whole.most_probes
+        self._index, self._most_probes = index, most_probes
         self._parameters_of = kept_parameters(index, selector)
-        self._given = whole.parameters
-        self._lists = whole.lists
+        self._given, self._lists = parameters, lists
         if self._lists is not None:
             self._counts = np.bincount(
                 self._lists.of_rows[allowed], minlength=len(self._lists.centroids)

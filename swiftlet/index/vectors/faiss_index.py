@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from swiftlet.errors import CorruptIndexError, InvalidArgumentError
 from swiftlet.index.vectors.faiss_filter import CopiedRows, Lists, SelectedRows, find_lists
 from swiftlet.index.vectors.faiss_library import faiss
 from swiftlet.index.vectors.faiss_search import (
+    FaissParameters,
     kept_parameters,
     most_probes,
     nearest_rows,
@@ -24,7 +24,6 @@ from swiftlet.index.vectors.vector_index import (
     Mask,
     RestrictedIndex,
     Rows,
-    SearchParameters,
 )
 from swiftlet.publication import storage_errors
 from swiftlet.types import Embeddings
@@ -50,17 +49,6 @@ of the nearest lists have none of them."""
 # FAISS accepts these and then ends the process or never returns: a number that is zero, and graphs
 # with too few neighbours.
 _FATAL = re.compile(r"(?:[A-Za-z_]+0+|HNSW1|NSG[1-9])(?![0-9])")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FaissParameters(SearchParameters):
-    """`probes`: the number of inverted lists to visit; for HNSW, efSearch.
-
-    `refine_factor` · `num_candidates` candidates are scored again with finer codes.
-    """
-
-    probes: int = 1
-    refine_factor: int = 1
 
 
 class FaissIndex(Engine):
@@ -242,7 +230,15 @@ class FaissIndex(Engine):
                     nearest_rows(index, np.zeros(self.dim, np.float32), 1, parameters)
                 except RuntimeError:
                     continue
-                return SelectedRows(self, allowed, index, selector)
+                return SelectedRows(
+                    self,
+                    allowed,
+                    index,
+                    selector,
+                    parameters=self.parameters,
+                    most_probes=self.most_probes,
+                    lists=self.lists,
+                )
         return RestrictedIndex(self, allowed)
 
     def embeddings(self, rows: Rows) -> Embeddings:

@@ -1,16 +1,28 @@
 """Searches of FAISS indexes of any type, each with parameters of its own."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
 
 from swiftlet.index.vectors.faiss_library import faiss
-from swiftlet.index.vectors.vector_index import Rows
+from swiftlet.index.vectors.vector_index import Rows, SearchParameters
 from swiftlet.types import Embeddings
 
 _MOST_PARAMETERS = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FaissParameters(SearchParameters):
+    """`probes`: the number of inverted lists to visit; for HNSW, efSearch.
+
+    `refine_factor` · `num_candidates` candidates are scored again with finer codes.
+    """
+
+    probes: int = 1
+    refine_factor: int = 1
 
 
 def nearest_rows(

@@ -64,7 +64,7 @@ def near_recall(
 ) -> float:
     """The share of the first ten rows found that are near enough: recall@10 within 1%.
 
-    So a row counts if another one of the same embedding is among the nearest. Scores are those of
+    So a row counts if a row with the same embedding is among the nearest. Scores come from
     `embeddings` for `queries`, as in `exact_rows`. `nearest` (q, at least 10) has the nearest rows
     of each query in order; fewer if there are fewer.
     """

@@ -49,8 +49,8 @@ class SearchParameters:
     def growth(self, num_candidates: int) -> float:
         """How many times as much a search for `num_candidates` candidates visits, at least 1.
 
-        The first hybrid search for ten documents visits no more than a dense one: it asks for more
-        candidates to have more to fuse, and the ten nearest are among them all the more.
+        A hybrid search fetches more candidates than a dense search, to have more to fuse. Up to
+        `FEWEST_HYBRID_CANDIDATES`, this makes no search larger: the ten nearest need no more.
         """
         return max(1.0, num_candidates / max(self.num_candidates, FEWEST_HYBRID_CANDIDATES))
 
@@ -72,7 +72,7 @@ class SearchedRows(Protocol):
         ...
 
     def has_all(self, asked: int, found: int) -> bool:
-        """Whether a search for `asked` candidates, which `found` so many, has found every row."""
+        """Whether every row was found, if `found` rows came back for `asked` candidates."""
         ...
 
 
@@ -96,7 +96,7 @@ class SearchedWords(Protocol):
     """The words of passages: of all, of some, or of several indexes."""
 
     def has_all(self, asked: int, found: int) -> bool:
-        """Whether a search for `asked` passages, which found so many, has found every one."""
+        """Whether every passage was found, if `found` came back for `asked` candidates."""
         ...
 
     def parse(self, text: str) -> WordQuery:
@@ -105,7 +105,7 @@ class SearchedWords(Protocol):
 
 
 class CountedRows:
-    """Rows of which the number is known."""
+    """Rows with a known number."""
 
     def has_all(self: SearchedRows, asked: int, found: int) -> bool:  # noqa: ARG002
         """As `SearchedRows.has_all`."""
@@ -252,7 +252,7 @@ class Engine(VectorIndex):
 
 
 class RestrictedIndex(CountedRows):
-    """Some rows of a vector index, searched as if there were no others. Thread-safe."""
+    """Some rows of a vector index, searched without the other rows. Thread-safe."""
 
     def __init__(self, index: VectorIndex, allowed: Mask) -> None:
         """Restrict `index` to the `allowed` rows (size,)."""

@@ -1,11 +1,8 @@
 """The stages of a search. This list is the only place that names and orders them."""
 
 from swiftlet.search.stages.candidates import Aggregate, Dense, Fuse, Lexical
-from swiftlet.search.stages.encode import Encode, Tokenise
-from swiftlet.search.stages.fetch import Fetch
-from swiftlet.search.stages.filter import Filter
-from swiftlet.search.stages.highlight import Highlight
-from swiftlet.search.stages.rerank import Rerank
+from swiftlet.search.stages.hits import Fetch, Highlight, Rerank
+from swiftlet.search.stages.query import Encode, Filter, Tokenise
 from swiftlet.search.stages.state import Stage
 
 STAGES: tuple[type[Stage], ...] = (

@@ -5,15 +5,15 @@ from numpy.typing import NDArray
 
 from swiftlet.index.parts import SearchParts
 from swiftlet.index.vectors.vector_index import Rows
-from swiftlet.search.aggregation import best_passages
-from swiftlet.search.fusion import reciprocal_ranks, weighted_sum
-from swiftlet.search.stages.state import Ranking, SearchState
+from swiftlet.search.ranking import Ranking, best_passages, reciprocal_ranks, weighted_sum
+from swiftlet.search.stages.state import SearchState
 from swiftlet.types import Embeddings
 
 _UNKNOWN_SCORE = np.float32(2)  # above every cosine
 _DECIMALS = 6  # further ones depend on the index that a score comes from
 _ROUNDING = 10.0**-_DECIMALS
-_RELIABLE = 4  # 0.1 passages that an approximate search missed are above its best quarter
+# An approximate search misses 0.1 passages above the best quarter of its candidates.
+_RELIABLE = 4
 _LOWEST_SCORE = np.float32(-np.inf)
 
 
@@ -121,7 +121,8 @@ class Fuse:
 def _scores_at(rows: Rows, found: Ranking) -> tuple[Embeddings, NDArray[np.bool]]:
     """The scores (n,) at `rows` (n,) as far as they are known, and whether they are.
 
-    The others are those of the best unseen passage. If none is unseen, they are 0, and known.
+    An unknown score is the score of the best unseen passage. If no passage is unseen, it is 0, and
+    counts as known.
     """
     highest_unseen = found.highest_unseen
     scores = np.full(len(rows), highest_unseen or 0, dtype=np.float32)
@@ -132,7 +133,7 @@ def _scores_at(rows: Rows, found: Ranking) -> tuple[Embeddings, NDArray[np.bool]
 
 
 class Aggregate:
-    """Reduces passages to documents: a document's score is that of its best passage (maxP)."""
+    """Reduces passages to documents: a document has the score of its best passage (maxP)."""
 
     name = "aggregate"
     repeats = True

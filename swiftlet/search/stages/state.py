@@ -3,17 +3,14 @@
 from dataclasses import dataclass, field
 from typing import Protocol
 
-import numpy as np
-from numpy.typing import NDArray
-
 from swiftlet.encoders.reranker import Reranker
 from swiftlet.index.parts import SearchParts, Selection
 from swiftlet.index.vectors.vector_index import (
     FEWEST_HYBRID_CANDIDATES,
-    Rows,
     WordQuery,
     num_candidates_for,
 )
+from swiftlet.search.ranking import Ranking
 from swiftlet.search.request import Mode, SearchRequest
 from swiftlet.types import Embeddings, Hit
 
@@ -30,27 +27,6 @@ class EmbeddingCache(Protocol):
     def put(self, query: str, embedding: Embeddings) -> None:
         """Keep the embedding (dim,) of a normalised query."""
         ...
-
-
-@dataclass(frozen=True, slots=True)
-class Ranking:
-    """Passages and their scores, best first: `scores` (k,) and `rows` (k,) of the index.
-
-    A stage replaces both together, so no row keeps the score of another one. No passage outside the
-    ranking has a score above `highest_unseen`; it is None when there is no other passage.
-    """
-
-    scores: Embeddings
-    rows: Rows
-    highest_unseen: np.float32 | None = None
-
-    def __post_init__(self) -> None:
-        if len(self.scores) != len(self.rows):
-            raise ValueError(f"{len(self.scores)} scores do not fit {len(self.rows)} rows")
-
-    def at(self, places: NDArray[np.integer] | NDArray[np.bool]) -> "Ranking":
-        """The passages at `places`: numbers in their new order, or a mask (k,) of those to keep."""
-        return Ranking(self.scores[places], self.rows[places], self.highest_unseen)
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from swiftlet.servers.milvus.rows import Row
 
 _FILE_ROWS = 50_000
 _BATCH_ROWS = 1_000
-_MOST_WAITING = 2  # so many files the server reads while the next one is written
+_MOST_WAITING = 2  # files that the server reads while the next one is written
 _POLL_SECONDS = 0.5
 _PATIENCE_SECONDS = 30
 _FAILED, _COMPLETED = (1, 7), 6  # states of Milvus
@@ -147,7 +147,7 @@ class BulkInsert:
 
 
 def await_tasks(collection: Collection, progress: Progress) -> None:
-    """Wait until the server inserts no file, since dropping a collection then stops all others."""
+    """Wait until the server inserts no file: dropping a collection meanwhile stops all inserts."""
     noted = ""
     while tasks := [task for task in _tasks(collection) if task.state != _COMPLETED]:
         if not noted:

@@ -165,7 +165,7 @@ class Collection:
     def rows(
         self, rows: Sequence[int], fields: list[str], *, key: str = ROW, exactly: bool = False
     ) -> dict[int, dict[str, Any]]:
-        """The fields of those of the `rows` that exist.
+        """The fields of the `rows` that exist.
 
         :param key: The field of the primary key.
         :param exactly: See everything that was written before, which takes 0.2 s.

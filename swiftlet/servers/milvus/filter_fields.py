@@ -11,7 +11,7 @@ from swiftlet.servers.milvus.schema import FILTER_FIELDS, NAMES, integer_of, nam
 
 @dataclass(frozen=True, slots=True)
 class FilterFields:
-    """Which fields the server has indexed, and how many values the others have.
+    """Which fields the server has indexed, and how many values the other fields have.
 
     `facets` are the fields with columns of their own, each in its place. None stands for one that
     a document has several values of: its columns are not used. `most_values` is the number of

@@ -13,10 +13,10 @@ from swiftlet.servers.milvus.collection import Collection
 from swiftlet.servers.milvus.schema import DOCUMENT_ID, OF_HITS, ROW
 
 MOST_CANDIDATES = 16_384
-"""A request to Milvus gives at most so many rows."""
+"""The most rows that a request to Milvus gives."""
 
 _MOST_WHOLE = 100
-"""Up to so many candidates, a search gets their passages, too: that is faster than asking twice."""
+"""Up to this number of candidates, a search gets their passages, too: faster than asking twice."""
 
 _MOST_IDS, _MOST_PASSAGES = 200_000, 20_000
 

@@ -106,7 +106,7 @@ def rows_without_embeddings(document: Document, spans: Sequence[Span]) -> list[R
 
 
 def with_rows(fields: FilterFields, rows: Iterable[Row]) -> FilterFields:
-    """The fields that filters compare, with those of other documents."""
+    """The fields that filters compare, with the values of `rows` added."""
     for row in rows:
         if row[NUMBER] == 0:
             fields = fields.with_keys(row[KEYS])

@@ -54,8 +54,8 @@ def row_of(document_id: str, number: int) -> int:
 def keys_field(metadata: Mapping[str, Any]) -> dict[str, list[str]]:
     """What filters compare of a document's metadata.
 
-    For each field and kind of values, the sorted keys of `keys_of` in hexadecimal: their order is
-    that of the values. `names` lists the fields.
+    For each field and kind of values, the sorted keys of `keys_of` in hexadecimal: they are
+    ordered as the values are. `names` lists the fields.
     """
     found: dict[str, list[str]] = {}
     names = set()
@@ -84,8 +84,8 @@ def facet_columns(place: int) -> tuple[str, str, str]:
     """The columns of a facet: its value if it is a text or a boolean, a number, or a date.
 
     A text that is a date is in two. The first has the kind and the key of the value in hexadecimal,
-    the others have what `integer_of` makes of the key, so the order is that of the keys. A document
-    without such a value has the one of `NO_VALUES`.
+    the other columns have the integer that `integer_of` makes of the key, in the order of the keys.
+    A document without a value has the value of `NO_VALUES`.
     """
     return f"facet_{place}", f"facet_{place}_number", f"facet_{place}_date"
 

@@ -1,4 +1,4 @@
-"""An index on a Milvus server, followed while others write to it."""
+"""An index on a Milvus server, followed while other programs write."""
 
 from collections.abc import Mapping
 from time import monotonic
@@ -95,7 +95,7 @@ class MilvusIndex:
         2.3.5, it found nothing for 12 s.
 
         :raises IndexServerError: While the same collection has fewer passages than before, for a
-            minute at most, since others may have deleted some meanwhile.
+            minute at most, since other programs may have deleted passages.
         """
         self.collection.call("load_collection", slow=True)
         collection_id, properties, size = self._look()

@@ -123,7 +123,7 @@ class MilvusTarget(Target):
         facets = declared[:_MOST_FACETS]
         if more := declared[_MOST_FACETS:]:
             progress.note(
-                f"the server indexes {_MOST_FACETS} facets; filters on the others are slower: "
+                f"the server indexes {_MOST_FACETS} facets; filters on further facets are slower: "
                 f"{', '.join(map(shown, more))}"
             )
         fields, missing, hashes = FilterFields(facets), {*source.new_facets}, array("q")

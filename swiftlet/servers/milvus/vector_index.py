@@ -38,7 +38,7 @@ class VectorIndexPlan:
 
 
 def plan_index(size: int, index_type: IndexType | None) -> VectorIndexPlan:
-    """The index of so many passages; without a type, the default one for their number."""
+    """The index of `size` passages; without a type, the default one for this size."""
     if index_type is None:
         index_type = "FLAT" if size <= EXACT_UP_TO else "IVF_SQ8"
     if index_type == "FLAT":
@@ -51,7 +51,7 @@ def plan_index(size: int, index_type: IndexType | None) -> VectorIndexPlan:
 
 
 def make_index(collection: Collection, plan: VectorIndexPlan, *, facets: int, hybrid: bool) -> None:
-    """Have the server index the embeddings, so many facets, and words if it is `hybrid`.
+    """Have the server index the embeddings, the facets, and words if it is `hybrid`.
 
     What it has indexed already, before an interruption, stays.
     """

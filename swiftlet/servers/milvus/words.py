@@ -48,7 +48,7 @@ class WordCounts:
     """How many passages have the word at each place. Thread-safe."""
 
     def __init__(self, passages: Address) -> None:
-        """Connect to the collection beside that of the passages."""
+        """Connect to the collection beside the collection of the passages."""
         name = f"{passages.collection}_words"
         self.collection = Collection(replace(passages, collection=name))
         self._kept: dict[int, int] = {}
@@ -72,7 +72,7 @@ class WordCounts:
 class MilvusWords:
     """Finds the passages of an expression, or of all, that share words with a query. Thread-safe.
 
-    Scores are those of `LexicalIndex`, with the counts of the moment in which the index was pushed.
+    Scores are as in `LexicalIndex`, with the counts of the moment in which the index was pushed.
     """
 
     def __init__(

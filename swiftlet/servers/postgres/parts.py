@@ -73,7 +73,7 @@ WITH RECURSIVE found (key) AS (
 class PostgresRows:
     """The passages of some documents, or of all, searched by the server. Thread-safe.
 
-    A row is the number of a document, and in the last 20 bits that of the passage.
+    A row is the number of a document, and in the last 20 bits the passage's number.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""An index on a PostgreSQL server, followed while others write to it."""
+"""An index on a PostgreSQL server, followed while other programs write."""
 
 from swiftlet.address import Address
 from swiftlet.encoders.encoder import Encoder

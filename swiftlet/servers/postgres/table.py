@@ -37,7 +37,7 @@ from swiftlet.servers.reading import Description
 from swiftlet.servers.state import LONGEST_SECONDS, manifest_in
 
 TABLES = ("documents", "keys", "postings", "words", "index")
-"""The tables beside that of the passages; their names follow on its name."""
+"""The tables beside the table of the passages; their names follow on its name."""
 
 MOST_PASSAGES = (1 << 20) - 1
 """The passages of a document, so that a row is a number of 64 bits."""
@@ -65,9 +65,9 @@ _OF_USERS = ("password", "role", "authentication", "pg_hba")
 class State:
     """The only row of the table `index`.
 
-    `manifest` and `state` are as `manifest_in` reads them, `width` is that of embeddings, and
+    `manifest` and `state` are as `manifest_in` reads them, `width` is the width of embeddings, and
     `source` says what was pushed. `ef_search` is how much of the graph a search visits; None if
-    there is none. `mean_length` is that of passages in words, None without words. The documents
+    there is none. `mean_length` is the mean of passages in words, None without words. The documents
     are numbered up to `last_document`, and no number is used again. `change` counts the changes.
     """
 
@@ -153,7 +153,7 @@ class Table:
 
     @contextmanager
     def connection(self, longest: float) -> Iterator[Connection]:
-        """A connection for statements that take at most so many seconds; errors as in `rows`."""
+        """A connection for statements of at most `longest` seconds; errors as in `rows`."""
         due = perf_counter() + min(longest, seconds_left())
         if due <= perf_counter():
             raise IndexServerTimeoutError("the deadline passed before the index was searched")

@@ -24,7 +24,7 @@ USING (word) {condition} GROUP BY document, number
 class PostgresWords:
     """Finds the passages of some documents, or of all, that share words with a query. Thread-safe.
 
-    Scores are those of `LexicalIndex`, with the mean length of passages when the index was pushed.
+    Scores are as in `LexicalIndex`, with the mean length of passages when the index was pushed.
     """
 
     def __init__(self, table: Table, analysis: Analysis, size: int, where: Predicate) -> None:

@@ -38,7 +38,7 @@ def run(write: Write, tmp_path_factory: pytest.TempPathFactory) -> Path:
     recipe = write(folder / "recipe.toml")
     result = swiftlet("train", recipe, "--out", folder / "words", "--set", "seed=4")
     assert result.exit_code == 0, result.output
-    assert "the best checkpoint is that of step " in result.stdout
+    assert "the best checkpoint is of step " in result.stdout
     assert "on 8 validation queries nDCG@10 0." in result.stdout
     assert "; nDCG@10 before the training 0." in result.stdout
     return folder / "words"

@@ -17,11 +17,12 @@ from service.app import create_app
 from service.live.state import ServiceState
 from service.sight.metrics import Metrics
 from service.wire.limits import Limits
+from swiftlet.client import Client
 from swiftlet.errors import InvalidArgumentError, ServiceError
 from swiftlet.evaluation.errors import EvaluationError
 from swiftlet.evaluation.experiment import match_judgements, run_queries
 from swiftlet.evaluation.metrics import evaluate
-from swiftlet.evaluation.retrievers import SearcherRetriever, ServiceRetriever
+from swiftlet.evaluation.retrievers import SearcherRetriever
 from swiftlet.types import Qrels, Query
 
 
@@ -58,8 +59,8 @@ class AwkwardService:
             case ["endless"]:
                 await request.receive()  # returns when the client disconnects
         assert body == {"query": query, "top_k": body["top_k"], "include_text": False}
-        hits = [{"document_id": f"d{n}", "score": 1 - n / 100} for n in range(body["top_k"])]
-        return Response(json.dumps({"hits": hits}), media_type="application/json")
+        hits = [hit(f"d{n}", 1 - n / 100) for n in range(body["top_k"])]
+        return Response(json.dumps({"hits": hits, "index": "i"}), media_type="application/json")
 
     def document(self, document_id: str) -> Response:
         if document_id in {"d0", "a/b?c", "ü", ".."}:
@@ -72,6 +73,13 @@ class AwkwardService:
 
     def info(self) -> dict[str, object]:
         return {"limits": {"max_top_k": 1000}}
+
+
+def hit(document_id: str, score: object) -> dict[str, object]:
+    passage = {"passage_id": f"{document_id}#0", "start": 0, "end": 0}
+    return {
+        "document_id": document_id, "score": score, "title": "", "passage": passage, "metadata": {}
+    }  # fmt: skip
 
 
 def problem(status: int, kind: str, detail: str) -> Response:
@@ -104,14 +112,19 @@ def service() -> Iterator[AwkwardService]:
 
 
 @pytest.fixture
-def retriever(service: AwkwardService) -> Iterator[ServiceRetriever]:
-    with ServiceRetriever.connect(service.url) as retriever:
-        yield retriever
+def client(service: AwkwardService) -> Iterator[Client]:
+    with Client(service.url) as client:
+        yield client
 
 
-def test_a_service_gives_ids_and_scores_over_persistent_connections(service, retriever):
+@pytest.fixture
+def retriever(client: Client) -> SearcherRetriever:
+    return SearcherRetriever(client)
+
+
+def test_a_service_gives_ids_and_scores_over_persistent_connections(service, client, retriever):
     assert retriever.retrieve("plain", 3) == [("d0", 1.0), ("d1", 0.99), ("d2", 0.98)]
-    assert retriever.info()["limits"] == {"max_top_k": 1000}
+    assert client.info()["limits"] == {"max_top_k": 1000}
     service.connections.clear()
     queries = [Query(f"q{number}", f"query {number}") for number in range(40)]
     run = run_queries(retriever, queries, top_k=2, threads=3)
@@ -141,7 +154,8 @@ def test_a_pause_that_a_busy_service_asks_for_is_kept(retriever):
 
 
 def test_a_service_that_stays_busy_is_given_up(service):
-    with ServiceRetriever.connect(service.url, patience_seconds=0.2) as retriever:
+    with Client(service.url, patience_seconds=0.2) as client:
+        retriever = SearcherRetriever(client)
         with pytest.raises(ServiceError, match=r"busy: it still answers 429 .* at most 0.2 s"):
             retriever.retrieve("busy/0/1000", 1)
         assert 2 <= service.requests["busy/0/1000"] <= 4
@@ -159,7 +173,10 @@ def test_a_service_that_stays_busy_is_given_up(service):
         ("odd/[]", "/search gave an unknown answer"),
         ("odd/<html>", "/search gave an unknown answer"),
         ('odd/{"hits": [{"document_id": "a"}]}', "/search gave an unknown answer"),
-        ('odd/{"hits": [{"document_id": "a", "score": "high"}]}', "/search gave an unknown answer"),
+        (
+            f"odd/{json.dumps({'hits': [hit('a', 'high')], 'index': 'i'})}",
+            "/search gave an unknown answer",
+        ),
     ],
 )
 def test_a_refusal_of_a_service_is_one_sentence_with_the_query(retriever, query, message):
@@ -176,24 +193,24 @@ def test_a_document_that_cannot_be_requested_is_not_reported_as_unknown(retrieve
 
 def test_a_service_that_does_not_answer_in_time_is_named(service):
     with (
-        ServiceRetriever.connect(service.url, timeout_seconds=0.2) as retriever,
+        Client(service.url, timeout_seconds=0.2) as client,
         pytest.raises(ServiceError, match="did not answer /search in time"),
     ):
-        retriever.retrieve("endless", 1)
+        client.search("endless", 1, include_text=False)
 
 
 def test_an_address_without_a_service_is_named():
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
     with pytest.raises(ServiceError, match=f"127.0.0.1:{port} cannot be reached: .*refused"):
-        ServiceRetriever.connect(f"http://127.0.0.1:{port}")
+        Client(f"http://127.0.0.1:{port}").info()
 
 
 def test_a_server_that_is_no_swiftlet_service_is_told_apart(service):
     with pytest.raises(
         ServiceError, match=r"/elsewhere.* is not a Swiftlet service: .* gave the status 404"
     ):
-        ServiceRetriever.connect(f"{service.url}/elsewhere/")
+        Client(f"{service.url}/elsewhere/").info()
 
 
 @pytest.mark.parametrize(
@@ -201,7 +218,7 @@ def test_a_server_that_is_no_swiftlet_service_is_told_apart(service):
 )
 def test_a_bad_url_is_refused(url):
     with pytest.raises(InvalidArgumentError, match="is no"):
-        ServiceRetriever.connect(url)
+        Client(url)
 
 
 def test_the_real_service_finds_the_same_as_its_searcher(small_searcher, tmp_path):
@@ -215,7 +232,8 @@ def test_the_real_service_finds_the_same_as_its_searcher(small_searcher, tmp_pat
     queries = [Query("lava", "Where does lava come from?"), Query("loaf", "How is bread made?")]
     qrels: Qrels = {"lava": {"volcano-1": 1}, "loaf": {"bread-1": 1, "no/such document": 1}}
     path = tmp_path / "qrels.tsv"
-    with running(app) as url, ServiceRetriever.connect(url) as retriever:
+    with running(app) as url, Client(url) as client:
+        retriever = SearcherRetriever(client)
         judgements = match_judgements(
             queries, qrels, retriever.holds, qrels_path=path, allow_unknown=True
         )

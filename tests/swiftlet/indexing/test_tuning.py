@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from swiftlet.index.vectors.faiss_index import FaissIndex, FaissParameters
+from swiftlet.index.vectors.faiss_index import FaissIndex
+from swiftlet.index.vectors.faiss_search import FaissParameters
 from swiftlet.index.vectors.tuning import (
     TARGET,
     TUNED_CANDIDATES,

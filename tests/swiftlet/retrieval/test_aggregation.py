@@ -2,7 +2,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from swiftlet.search.aggregation import best_passages
+from swiftlet.search.ranking import best_passages
 
 
 @given(

@@ -26,12 +26,14 @@ from swiftlet.index.documents.passages import PassageSplitter
 from swiftlet.index.documents.store import DocumentStore
 from swiftlet.index.documents.writer import write_documents
 from swiftlet.index.parts import BaseParts, FixedIndex, SearchParts
-from swiftlet.index.vectors.faiss_index import FaissIndex, FaissParameters
+from swiftlet.index.vectors.faiss_index import FaissIndex
+from swiftlet.index.vectors.faiss_search import FaissParameters
 from swiftlet.manifest import Manifest, describe_files, read_manifest, write_manifest
 from swiftlet.progress import Silence
+from swiftlet.search.ranking import Ranking
 from swiftlet.search.searcher import Searcher
 from swiftlet.search.stages import STAGE_NAMES, STAGES
-from swiftlet.search.stages.state import Ranking, SearchState
+from swiftlet.search.stages.state import SearchState
 from swiftlet.text import check_query, normalise
 from swiftlet.types import Document, Embeddings
 

@@ -300,7 +300,7 @@ def test_rows_with_the_embeddings_of_others_are_found(server, long_index, monkey
         with pytest.raises(KeyboardInterrupt):
             push(long_index, address, **LOOKUP)
     exchange_embeddings(server, address)
-    with pytest.raises(IndexServerError, match="not those of their texts: push"):
+    with pytest.raises(IndexServerError, match="do not belong to their texts: push"):
         push(long_index, address, **LOOKUP)
     with pytest.raises(InvalidArgumentError, match="has wrong passages; choose"):
         push(long_index, address, **LOOKUP)

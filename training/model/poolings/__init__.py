@@ -36,7 +36,7 @@ def check_pooling(name: str) -> str:
 def make_pooling(name: str, width: int, **settings: Any) -> Any:
     """A new pooling of token embeddings (batch, tokens, width).
 
-    :param settings: Settings of the tower, of which the pooling takes those that it knows.
+    :param settings: Settings of the tower; the pooling takes the settings that it knows.
     :raises InvalidArgumentError: When there is no such pooling, or it needs another setting.
     """
     from sentence_transformers.sentence_transformer.modules import Pooling

@@ -10,8 +10,8 @@ from torch.nn import functional
 class FirstTokensPooling(Module):  # type: ignore[misc]
     """The outputs of the first `first_tokens` tokens, special tokens included (002, section 3).
 
-    A text has as many vectors. If it has fewer tokens, the first output stands for the others: the
-    best of the vectors is the same.
+    Each output is a vector. If a text has fewer tokens, the first output stands for the missing
+    outputs: the best of the vectors is the same.
     """
 
     config_keys = ["embedding_dimension", "first_tokens"]  # noqa: RUF012 - as its base declares it

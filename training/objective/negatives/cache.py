@@ -131,7 +131,7 @@ class NegativeCache(SeededSampler):
         self._write(slots[slots >= 0], embeddings[torch.from_numpy(firsts[slots >= 0])])
 
     def refresh(self, encode: EncodeDocuments) -> None:
-        """Replace the oldest embeddings by those of the next passages."""
+        """Replace the oldest embeddings by embeddings of the next passages."""
         self._advance(self.num_refreshed, encode)
 
     def cached(self, rows: Rows) -> torch.Tensor:

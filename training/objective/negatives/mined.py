@@ -1,4 +1,4 @@
-"""Hard negatives from an index that is rebuilt every so many steps."""
+"""Hard negatives from an index that is rebuilt at regular steps."""
 
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -9,7 +9,8 @@ import torch
 from numpy.typing import NDArray
 
 from swiftlet.index.vectors import of_vectors
-from swiftlet.index.vectors.faiss_index import FaissIndex, FaissParameters
+from swiftlet.index.vectors.faiss_index import FaissIndex
+from swiftlet.index.vectors.faiss_search import FaissParameters
 from swiftlet.index.vectors.vector_index import VectorIndex
 from swiftlet.processors import available_processors
 from swiftlet.types import Embeddings
@@ -107,7 +108,7 @@ class MinedSampler(SeededSampler):
 def passage_index(
     encode: EncodeDocuments, num_passages: int, vectors: int, depth: int, seed: Seed
 ) -> VectorIndex:
-    """An index of all passages, each of which is encoded once, for searches of `depth` passages.
+    """An index of all passages, each encoded once, for searches of `depth` passages.
 
     :param vectors: How many vectors a passage has.
     """

@@ -1,0 +1,92 @@
+"""Documents grouped by a field of their metadata."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from swiftlet.index.columns.columns import Value, keys_of, one_key, value_of
+from swiftlet.index.columns.filters import Condition, Every, Filter, Without
+from swiftlet.index.columns.grouping import values_of
+from swiftlet.search.request import SearchRequest
+from swiftlet.types import Embeddings, Hit, SearchResult
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """The best documents with one value of a field, the best one first."""
+
+    value: Value | None
+    hits: list[Hit]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupedResult:
+    """The groups that a search found, the one with the best document first.
+
+    `stage_seconds` are summed over the searches that it took; the rest is as in `SearchResult`.
+    """
+
+    groups: list[Group]
+    stage_seconds: tuple[float, ...]
+    cached: bool
+    generation: str
+
+
+class OneEmbedding:
+    """Keeps the embedding of the query of several searches."""
+
+    def __init__(self) -> None:
+        self._embedding: Embeddings | None = None
+
+    def get(self, query: str) -> Embeddings | None:  # noqa: ARG002 - there is only one
+        """The embedding (dim,), once there is one."""
+        return self._embedding
+
+    def put(self, query: str, embedding: Embeddings) -> None:  # noqa: ARG002
+        """Keep the embedding (dim,)."""
+        self._embedding = embedding
+
+
+def find_groups(
+    search: Callable[[SearchRequest], SearchResult], asked: SearchRequest, path: str
+) -> GroupedResult:
+    """The `top_k` best groups by the values at `path`, each with its `group_size` best documents.
+
+    There are fewer groups if the index has fewer. The group with the best document comes first; a
+    smaller group has all of its documents. Searches with filters find them, so the result is as
+    exact as these searches: each leaves out the groups that are known, and once there are enough
+    groups, a search in each group completes it.
+    """
+    count, size = asked.top_k, asked.group_size
+    passing = Every(()) if asked.filter is None else asked.filter
+    some = values_of(path)
+
+    def search_for(wanted: int, *conditions: Filter) -> SearchResult:
+        chosen = Every((passing, *conditions))
+        return search(replace(asked, top_k=wanted, filter=chosen, group_by=None))
+
+    hits_of: dict[bytes, list[Hit]] = {}
+    results = []
+    while len(hits_of) < count:
+        known = Condition(path, tuple(map(one_key, hits_of)))
+        wanted = size * (count - len(hits_of))
+        results.append(search_for(wanted, some, Without(known)))
+        for hit in results[-1].hits:
+            hits_of.setdefault(_key(path, hit), []).append(hit)
+        if len(results[-1].hits) < wanted:
+            break
+    groups = []
+    for key, hits in [*hits_of.items()][:count]:
+        if len(hits) < size:
+            results.append(search_for(size, Condition(path, (one_key(key),))))
+            hits = results[-1].hits  # noqa: PLW2901
+        groups.append(Group(value_of(key), hits[:size]))
+    seconds = tuple(map(sum, zip(*(result.stage_seconds for result in results), strict=True)))
+    return GroupedResult(groups, seconds, results[0].cached, results[0].generation)
+
+
+def _key(path: str, hit: Hit) -> bytes:
+    ranges = values_of(path).keys
+    (key,) = (
+        key for key in keys_of(hit.metadata) if any(first <= key < end for first, end in ranges)
+    )
+    return key

@@ -1,0 +1,120 @@
+"""After the best documents are known: their order by a re-ranker, their texts, their marks."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from math import inf
+from time import perf_counter
+
+import numpy as np
+
+from swiftlet.encoders.reranker import order_by, score_of
+from swiftlet.index.documents.passages import encoder_text
+from swiftlet.index.parts import SearchParts
+from swiftlet.search.stages.state import SearchState
+from swiftlet.types import Hit, Span
+
+# Time kept for the answer: at least these seconds, and at least this share of the time left.
+_SECONDS_FOR_THE_ANSWER, _SHARE_FOR_THE_ANSWER = 0.002, 0.1
+
+
+class Rerank:
+    """Scores the winning passages of the best documents, as many as the time allows."""
+
+    name = "rerank"
+    repeats = False
+
+    def __init__(self, parts: SearchParts) -> None:
+        self._store = parts.store
+
+    def run(self, search: SearchState) -> bool:
+        """Order the scored documents by both scores; documents without a score follow."""
+        asked = search.reranking
+        if asked is None:
+            return False
+        rows = search.documents.rows[: asked.top_n].tolist()
+        began, longest = perf_counter(), asked.reranker.seconds
+        left = asked.deadline - began
+        end = asked.deadline
+        if left < inf:
+            end -= max(_SECONDS_FOR_THE_ANSWER, _SHARE_FOR_THE_ANSWER * left)
+        logits = []
+        for passage, title, _ in self._store.passages(rows, include_text=True):
+            if began + longest > end:
+                break
+            text = encoder_text(title, passage.text)
+            logits.append(asked.reranker.logit(search.request.query, text))
+            began, longest = (now := perf_counter()), max(longest, now - began)
+        both = order_by(search.documents.scores, logits, asked.reranker.weight)
+        best_first = np.argsort(-both, kind="stable")
+        search.rerank_scores = [score_of(logits[place]) for place in best_first]
+        others = np.arange(len(logits), len(search.documents.rows))
+        search.documents = search.documents.at(np.concatenate((best_first, others)))
+        return True
+
+
+class Fetch:
+    """Reads the winning passages and their documents' titles and metadata from the store."""
+
+    name = "fetch"
+    repeats = False
+
+    def __init__(self, parts: SearchParts) -> None:
+        self._store = parts.store
+
+    def run(self, search: SearchState) -> bool:
+        """Set the hits."""
+        asked = slice(search.request.offset, search.num_wanted)
+        scores = search.documents.scores[asked].tolist()
+        rows = search.documents.rows[asked].tolist()
+        found = self._store.passages(rows, include_text=search.request.include_text)
+        new = search.rerank_scores[asked]
+        search.hits = [
+            Hit(passage.document_id, score, title, passage, metadata, rerank_score=rerank_score)
+            for score, rerank_score, (passage, title, metadata) in zip(
+                scores, [*new, *[None] * (len(rows) - len(new))], found, strict=True
+            )
+        ]
+        return True
+
+
+_SENTENCE = re.compile(r"\S.*?(?:[.!?…](?=\s|$)|[\u3002\uff01\uff1f]|(?=\n\s*\n)|$)", re.DOTALL)
+
+
+class Highlight:
+    """Marks the words of the query in each passage, or its sentence that is nearest in meaning."""
+
+    name = "highlight"
+    repeats = False
+
+    def __init__(self, parts: SearchParts) -> None:
+        self._encoder = parts.encoder
+        self._lexical = parts.lexical
+
+    def run(self, search: SearchState) -> bool:
+        """Set the highlights of the hits, if they are asked for."""
+        if search.request.highlight is None:
+            return False
+        marks = self._sentence if search.request.highlight == "sentence" else self._words
+        search.hits = [
+            replace(hit, highlights=spans)
+            for hit, spans in zip(search.hits, marks(search), strict=True)
+        ]
+        return True
+
+    def _words(self, search: SearchState) -> Iterator[tuple[Span, ...]]:
+        query = search.lexical_query
+        if query is None and self._lexical is not None:
+            query = self._lexical.parse(search.request.query)
+        for hit in search.hits:
+            yield () if query is None else query.highlights(hit.passage.text)
+
+    def _sentence(self, search: SearchState) -> Iterator[tuple[Span, ...]]:
+        asked = self._encoder.encode([search.request.query])[0]
+        for hit in search.hits:
+            spans = [found.span() for found in _SENTENCE.finditer(hit.passage.text)]
+            if not spans:
+                yield ()
+                continue
+            texts = [hit.passage.text[start:end] for start, end in spans]
+            yield (spans[int((self._encoder.encode(texts) @ asked).argmax())],)

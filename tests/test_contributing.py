@@ -1,0 +1,24 @@
+"""What CONTRIBUTING says of the rooms is what import-linter checks."""
+
+import re
+import tomllib
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+PAGE = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
+
+
+def test_the_table_of_rooms_has_the_floors_of_the_contract() -> None:
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+    contracts = settings["tool"]["importlinter"]["contracts"]
+    (floors,) = (each["layers"] for each in contracts if each["name"].startswith("One folder"))
+    rooms = [room.strip() for floor in floors for room in re.split("[|:]", floor)]
+    named = re.findall(r"^\| `([a-z_/]+)/` \|", PAGE, re.MULTILINE)
+    found = [name.replace("/", ".") for name in named]
+    assert found == [room for room in rooms if room != "swiftlet.__main__"]
+
+
+def test_each_folder_of_the_packages_is_a_room() -> None:
+    named = set(re.findall(r"^\| `([a-z_/]+)/` \|", PAGE, re.MULTILINE))
+    folders = {f"swiftlet/{each.parent.name}" for each in ROOT.glob("swiftlet/*/__init__.py")}
+    assert folders | {"service", "training", "export"} == named
