@@ -22,7 +22,7 @@ from swiftlet.index.vectors.embeddings_file import EmbeddingsFile
 from swiftlet.manifest import load_manifest
 from swiftlet.processors import available_processors
 from swiftlet.progress import Progress
-from swiftlet.types import Document, Embeddings, Passage
+from swiftlet.types import Document, Embeddings
 
 _STATE_FILE, _HASHES_FILE, _EARLIER_FILE = "build.json", "hashes.u64", "earlier.f32"
 _BLOCK_ROWS = 32
@@ -46,16 +46,17 @@ class NewCorpus:
         """
         self._documents, self._encoder, self._index = documents, encoder, index
         self._threads = settings.threads or available_processors()
-        self._splitter = settings.splitter(encoder)
+        splitter = settings.splitter(encoder)
+        self.split = splitter.split
         vectors = encoder.manifest.vectors
         self.details: dict[str, Any] = {
             "encoder": encoder.manifest.details.get("name", ""),
             "encoder_fingerprint": encoder.manifest.fingerprint,
             "precision": encoder.precision,
             "splitting": {
-                "max_tokens": self._splitter.max_tokens,
-                "overlap_tokens": self._splitter.overlap_tokens,
-                "truncate": self._splitter.truncate,
+                "max_tokens": splitter.max_tokens,
+                "overlap_tokens": splitter.overlap_tokens,
+                "truncate": splitter.truncate,
             },
             **({"vectors": vectors} if vectors > 1 else {}),
         }
@@ -63,10 +64,6 @@ class NewCorpus:
     def documents(self) -> Iterable[Document]:
         """All documents in order."""
         return self._documents
-
-    def split(self, document: Document) -> Iterator[Passage]:
-        """The passages of a document in order."""
-        return self._splitter.split(document)
 
     def embed(self, corpus: StoredCorpus, file: EmbeddingsFile, progress: Progress) -> None:
         """Complete `file`; an interrupted run may have left a part of it.

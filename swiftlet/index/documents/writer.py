@@ -5,7 +5,7 @@ import json
 import sqlite3
 from array import array
 from collections.abc import Iterable, Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import blake2b
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from swiftlet.errors import CollectionError, StorageError
 from swiftlet.index.documents.numbers import DocumentNumbers
 from swiftlet.index.documents.passages import encoder_text
-from swiftlet.index.documents.store import SCHEMA, connect_read_only
+from swiftlet.index.documents.store import SCHEMA
 from swiftlet.progress import Progress
 from swiftlet.publication import storage_errors
 from swiftlet.types import Document, Passage
@@ -42,13 +42,13 @@ class Splitter(Protocol):
 
 @dataclass(frozen=True)
 class StoredCorpus:
-    """A written document store, which is read through one connection until it is closed.
+    """A written document store, whose connection reads it until it is closed.
 
     `content_sha256` is the hash of the encoder's input, passage by passage: two stores with the
     same hash have the same embeddings. `hashes` (n,) are those of each passage.
     """
 
-    path: Path
+    connection: sqlite3.Connection
     num_documents: int
     num_passages: int
     content_sha256: str
@@ -56,7 +56,7 @@ class StoredCorpus:
 
     def encoder_texts(self, first_row: int = 0) -> Iterator[str]:
         """The encoder's input for each passage, in row order from `first_row` on."""
-        found = self._connection.execute(
+        found = self.connection.execute(
             f"SELECT {_TEXTS} WHERE passage >= ? ORDER BY passage",
             (first_row,),
         )
@@ -64,7 +64,7 @@ class StoredCorpus:
 
     def encoder_texts_at(self, rows: Iterable[int]) -> Iterator[str]:
         """The encoder's input for the passages at `rows`, in that order."""
-        found = self._connection.execute(
+        found = self.connection.execute(
             f"SELECT {_TEXTS} JOIN json_each(?) AS wanted ON passage = wanted.value "
             "ORDER BY wanted.key",
             (json.dumps([*map(int, rows)]),),
@@ -73,28 +73,26 @@ class StoredCorpus:
 
     def metadata(self) -> Iterator[dict[str, Any]]:
         """The metadata of each document, in the order of ids."""
-        found = self._connection.execute("SELECT metadata FROM documents ORDER BY document_id")
+        found = self.connection.execute("SELECT metadata FROM documents ORDER BY document_id")
         return (json.loads(text) for (text,) in found)
 
     @cached_property
     def passage_to_document(self) -> DocumentNumbers:
         """The document number of each passage row; documents are numbered in the order of ids."""
-        order = self._numbers("documents ORDER BY document_id", self.num_documents)
+        order, documents = (
+            np.fromiter((number for (number,) in self.connection.execute(rows)), np.int32)
+            for rows in (
+                "SELECT document FROM documents ORDER BY document_id",
+                "SELECT document FROM passages ORDER BY passage",
+            )
+        )
         numbers = np.empty_like(order)
         numbers[order] = np.arange(self.num_documents, dtype=np.int32)
-        return numbers[self._numbers("passages ORDER BY passage", self.num_passages)]
-
-    def _numbers(self, rows: str, count: int) -> NDArray[np.int32]:
-        found = self._connection.execute(f"SELECT document FROM {rows}")  # noqa: S608
-        return np.fromiter((number for (number,) in found), np.int32, count)
-
-    @cached_property
-    def _connection(self) -> sqlite3.Connection:
-        return connect_read_only(self.path)
+        return numbers[documents]
 
     def close(self) -> None:
         """Close the connection; nothing may be read any more."""
-        self._connection.close()
+        self.connection.close()
 
 
 def hash_of(text: str) -> int:
@@ -112,24 +110,25 @@ def write_documents(
     """
     with storage_errors(path):
         path.unlink(missing_ok=True)
-    try:
-        with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+    with ExitStack() as opened:
+        try:
+            connection = opened.enter_context(closing(sqlite3.connect(path, isolation_level=None)))
             # The file is only read when it is complete; after a kill it is written again.
             connection.execute("PRAGMA journal_mode = OFF")
             connection.execute("PRAGMA synchronous = OFF")
             connection.executescript(SCHEMA)
             connection.execute("BEGIN")
-            stored = _write(path, connection, documents, splitter, progress)
+            stored = _write(connection, documents, splitter, progress)
             connection.execute("COMMIT")
-    except sqlite3.OperationalError as error:
-        raise StorageError(f"cannot write {path}: {error}") from error
-    if not stored.num_documents:
-        raise CollectionError("the corpus", "it has no documents")
+        except sqlite3.OperationalError as error:
+            raise StorageError(f"cannot write {path}: {error}") from error
+        if not stored.num_documents:
+            raise CollectionError("the corpus", "it has no documents")
+        opened.pop_all()  # the caller closes it
     return stored
 
 
 def _write(
-    path: Path,
     connection: sqlite3.Connection,
     documents: Iterable[Document],
     splitter: Splitter,
@@ -168,4 +167,4 @@ def _write(
             hashes.append(hash_of(read))
             row += 1
         progress.advance(1)
-    return StoredCorpus(path, number, row, content.hexdigest(), np.array(hashes, np.uint64))
+    return StoredCorpus(connection, number, row, content.hexdigest(), np.array(hashes, np.uint64))
