@@ -9,7 +9,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-SOURCES := swiftlet service training export deploy experiments benchmarks loadtests docs/site tests
+SOURCES := swiftlet service training export deploy experiments benchmarks loadtests measuring docs/site tests
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 PORT ?= 8080
 # For `make loadtest`: INDEX may name several indexes; LOADTEST takes options of `python -m loadtests`.

@@ -19,11 +19,11 @@ from typing import Any
 import numpy as np
 
 import swiftlet
-from loadtests.command_line import script_options
-from loadtests.results import RESULTS, Figures, alternating, write
+from measuring.command_line import script_options
+from measuring.machine import describe_machine
+from measuring.results import RESULTS, Figures, alternating, write
 from swiftlet.corpora.collections import read_documents, read_queries
 from swiftlet.encoders import DEFAULT_QUERY_ENCODER
-from swiftlet.evaluation.machine import describe_machine
 from swiftlet.evaluation.plots.figures import save_figure
 from swiftlet.evaluation.plots.lines import Curve, Level, LinePanel, plot_lines
 

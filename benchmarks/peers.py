@@ -14,8 +14,8 @@ import onnxruntime
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.backend import export_dynamic_quantized_onnx_model
 
+from measuring.machine import processor_kind
 from swiftlet.encoders import torch_weights
-from swiftlet.evaluation.machine import processor_kind
 from swiftlet.types import Embeddings
 from training.model.towers import Tower, TowerSettings
 

@@ -26,17 +26,15 @@ from typing import Any
 os.environ["OMP_NUM_THREADS"] = "1"
 
 from benchmarks.peers import INT8_FILE, int8_directories
-from loadtests.command_line import script_options
-from loadtests.figures import TOTAL, Figures
-from loadtests.http_client import Exchange, stage_times
-from loadtests.processes import Service, pinned, running
-from loadtests.resilience.__main__ import PAGE, TITLE
-from loadtests.resilience.testbed import CLIENTS, Testbed, one_by_one
-from loadtests.results import alternating, at_most, bound, spread, write_section
-from loadtests.systems import demo_index
-from loadtests.traffic import sample_of
+from measuring.command_line import script_options
+from measuring.http_client import Exchange, stage_times
+from measuring.load_figures import TOTAL, Figures
+from measuring.machine import describe_machine, processor_kind
+from measuring.processes import Service, pinned, running
+from measuring.results import alternating, at_most, bound, spread, write_section
+from measuring.testbed import CLIENTS, PAGE, TITLE, Testbed, demo_index, one_by_one
+from measuring.traffic import sample_of
 from swiftlet import encoders
-from swiftlet.evaluation.machine import describe_machine, processor_kind
 from swiftlet.manifest import read_manifest
 from swiftlet.search.searcher import Searcher
 

@@ -2,84 +2,70 @@
 
     python -m experiments.adaptation --data DATA
 
-DATA and --work are as for experiments/hybrid.py; its indexes are used again, and finished figures
-are kept there. Writes docs/results/adaptation.json and its page. On one core, the look-up encoder
-takes half an hour, and two layers take some hours. First run experiments/tiers.py with `--students
-narrower`: it trains the encoder with one layer.
+On one core, the look-up encoder takes half an hour, and two layers take some hours.
 """
 
-from collections.abc import Callable, Mapping
-from functools import partial
+from argparse import Namespace
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from statistics import fmean, median
 from tempfile import TemporaryDirectory
-from time import perf_counter
 
-import torch
-
-from experiments import hybrid
-from experiments.runs import kept
-from export.quality import Collection
-from loadtests.command_line import script_options
-from loadtests.results import RESULTS, Figures, write
-from swiftlet.cli.models.adaptation import Adaptation
+from experiments.indexes import LEARNT, collections, folder_of, index_of, values_of
+from export.encoder_directory import export_encoder
+from measuring.experiment import Experiment, Found, Run, Stages
+from measuring.results import Figures
 from swiftlet.encoders import DEFAULT_ENCODER, DEFAULT_QUERY_ENCODER, LOOKUP_QUERY_ENCODER
-from swiftlet.evaluation.machine import describe_machine
-from swiftlet.processors import available_processors
-from swiftlet.progress import Silence
+from training.adaptation.adaptation import Adaptation
 
-SEEDS = (0, 1, 2)
-STUDENTS = {
-    "look-up": LOOKUP_QUERY_ENCODER,
-    "one layer": hybrid.WORK.with_name("tiers") / "encoders" / "one layer",
-    "two layers": DEFAULT_QUERY_ENCODER,
-}
+STUDENTS = {"look-up": LOOKUP_QUERY_ENCODER, "two layers": DEFAULT_QUERY_ENCODER}
+ENCODERS = {"big": DEFAULT_ENCODER, "two": DEFAULT_QUERY_ENCODER}
 # Collections that a student's settings were chosen with; the goals are not judged on them.
-CHOSE = {"look-up": (), "one layer": (), "two layers": ("scifact", "stackfaq")}
-# One layer does not ship, so fewer collections are enough.
-FEWER = {"one layer": ("covid-qa", "wikiqa", "lisa")}
+CHOSE: dict[str, Sequence[str]] = {"look-up": (), "two layers": ("scifact", "stackfaq")}
 MODES = ("dense", "hybrid")
 TIMED = {"teacher": "The teacher's embeddings", "training": "Stage 1: distillation"}
+NEW = ("scifact", "covid-qa", "wikiqa", "stackfaq", "lisa")
+EXPERIMENT = Experiment("adaptation", __doc__, NEW, ["onnxruntime", "faiss-cpu", "torch"], seeds=3)
 
 
-class Stages(Silence):
-    """Keeps when each stage began."""
-
-    def __init__(self) -> None:
-        self.began: list[tuple[str, float]] = []
-
-    def begin(self, name: str, total: int | None, done: int = 0) -> None:  # noqa: ARG002
-        self.began.append((name, perf_counter()))
-
-    def describe(self, text: str) -> None:
-        pass
+def runs(options: Namespace) -> list[list[Run]]:
+    names = [name for name in collections(options.data) if name not in LEARNT]
+    return [[(student, name) for student in STUDENTS for name in names]]
 
 
-def main() -> None:
-    raw = RESULTS / "adaptation.json"
-    options = script_options(__doc__, data=Path, work=hybrid.WORK, raw=raw)
-    print(write(options.raw, measure(options.data, options.work)))
+def figures_of(options: Namespace, student: str, name: str) -> Figures:
+    """The nDCG@10 before and after, and for each seed the seconds and the held-out figures."""
+    found = collections(options.data)[name]()
+    if not found.documents:
+        return {}
+    index = index_of(folder_of(options, name), found)
+
+    def ndcg(encoder: Path) -> dict[str, float]:
+        values = {mode: values_of(index, encoder, found, mode=mode) for mode in MODES}
+        return {mode: fmean(each.values()) for mode, each in values.items()}
+
+    encoders = ENCODERS | {"before": STUDENTS[student]}
+    figures: Figures = {name: ndcg(encoder) for name, encoder in encoders.items()} | {"seeds": []}
+    for seed in range(options.seeds):
+        with TemporaryDirectory() as working:
+            stages = Stages()
+            adaptation = Adaptation(
+                STUDENTS[student], DEFAULT_ENCODER, export_encoder, progress=stages, seed=seed
+            )
+            adapted, held_out = adaptation.adapt(index, Path(working))
+            seconds = {a: end - begin for (a, begin), (_, end) in pairwise(stages.began)}
+            row = {"seconds": {name: seconds[stage] for name, stage in TIMED.items()}}
+            figures["seeds"].append({**held_out, **row, "ndcg": ndcg(adapted)})
+    return figures
 
 
-def measure(data: Path, work: Path) -> Figures:
-    unseen = {
-        name: read
-        for name, read in hybrid.collections(data).items()
-        if name not in hybrid.SETTINGS["learnt"]["names"]
-    }
-    rows: dict[str, Figures] = {}
-    for student, encoder in STUDENTS.items():
-        for name in FEWER.get(student, unseen):
-            measured = partial(figures_of, work / name, unseen[name], encoder)
-            if row := kept(work / f"{name}, {student} adapted.json", measured):
-                rows.setdefault(student, {})[name] = row
-                print(name, student, row, flush=True)
-    threads = f"{torch.get_num_threads()} to train, {available_processors()} to encode"
-    packages = ["onnxruntime", "faiss-cpu", "torch"]
+def collected(_options: Namespace, found: Found) -> Figures:
+    rows: dict[str, Figures] = {student: {} for student in STUDENTS}
+    for (student, name), row in found.items():
+        if row:
+            rows[student][name] = row
     return {
-        "template": "experiments/adaptation.md.j2",
-        "machine": describe_machine(packages, threads=threads),
         "rows": rows,
         "chose": CHOSE,
         "means": {
@@ -117,28 +103,8 @@ def summary(rows: Mapping[str, Figures]) -> Figures:
     }
 
 
-def figures_of(folder: Path, read: Callable[[], Collection], student: Path) -> Figures:
-    """The nDCG@10 before and after, and for each seed the seconds and the held-out figures."""
-    found = read()
-    if not found.documents:
-        return {}
-    index = hybrid.index_of(folder, found)
-
-    def ndcg(encoder: Path) -> dict[str, float]:
-        values = {m: hybrid.values_of(index, encoder, found, "nDCG@10", mode=m) for m in MODES}
-        return {mode: fmean(each.values()) for mode, each in values.items()}
-
-    encoders = {"big": DEFAULT_ENCODER, "two": DEFAULT_QUERY_ENCODER, "before": student}
-    figures: Figures = {name: ndcg(encoder) for name, encoder in encoders.items()} | {"seeds": []}
-    for seed in SEEDS:
-        with TemporaryDirectory() as working:
-            stages = Stages()
-            adaptation = Adaptation(student, DEFAULT_ENCODER, progress=stages, seed=seed)
-            adapted, held_out = adaptation.adapt(index, Path(working))
-            seconds = {a: end - begin for (a, begin), (_, end) in pairwise(stages.began)}
-            row = {"seconds": {name: seconds[stage] for name, stage in TIMED.items()}}
-            figures["seeds"].append({**held_out, **row, "ndcg": ndcg(adapted)})
-    return figures
+def main() -> None:
+    EXPERIMENT.main(runs, figures_of, collected)
 
 
 if __name__ == "__main__":

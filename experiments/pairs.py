@@ -1,19 +1,23 @@
-"""Pairs of small encoders that an experiment trains, exports and evaluates by exact search."""
+"""Small encoders that experiments train, export and evaluate by exact search."""
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from experiments.adaptation import Stages
 from export.encoder_directory import export_encoder
 from export.quality import Collection
+from measuring.experiment import Stages
 from swiftlet.encoders.encoder import OnnxEncoder, Precision
 from swiftlet.encoders.encoding import encode_texts
 from swiftlet.evaluation.exact import rank
 from swiftlet.index.documents.passages import encoder_text
-from swiftlet.types import Embeddings, Run
+from swiftlet.types import Embeddings, Qrels, Run
+from training.distillation.distill import distill
+from training.distillation.settings import Distillation
+from training.model.towers import Tower, TowerSettings
 from training.recipes.settings import parse_recipe
 from training.train import train
 
@@ -23,6 +27,17 @@ def run_of(name: str, recipe: Mapping[str, Any], folder: Path) -> Path:
     if not (folder / "manifest.json").exists():
         train(parse_recipe(dict(recipe), name), folder, resume=True, progress=Stages())
     return folder
+
+
+def distilled(settings: Mapping[str, Any], run: Path, cache: Path | None = None) -> Distillation:
+    """The settings of a distillation, which is trained, or goes on, unless it is finished.
+
+    :param cache: Where the teacher's embeddings are kept, which other runs can share.
+    """
+    recipe = Distillation.model_validate_json(json.dumps(settings))
+    if not (run / "manifest.json").exists():
+        distill(recipe, run, teacher_embeddings=cache, resume=True, progress=Stages())
+    return recipe
 
 
 @dataclass(frozen=True)
@@ -69,3 +84,18 @@ class Embedded:
         queries = [query.query_id for query in self.collection.queries]
         documents = [document.document_id for document in self.collection.documents]
         return rank(queries, self.queries, documents, self.documents, 100)
+
+
+def shortened(encoder: Path, tokens: int, precision: Precision) -> OnnxEncoder:
+    """An encoder that reads so many tokens of a text."""
+    with TemporaryDirectory() as working:
+        model, exported = Path(working, "model"), Path(working, "exported")
+        Tower.load(TowerSettings(encoder, max_tokens=tokens)).save(model)
+        export_encoder(model, exported, precisions=[precision])
+        return OnnxEncoder.load(exported)
+
+
+def write_qrels(qrels: Qrels, path: Path) -> None:
+    """Write judgements as a file with a head."""
+    rows = [f"{q}\t{d}\t{grade}" for q, grades in qrels.items() for d, grade in grades.items()]
+    path.write_text("\n".join(["query-id\tcorpus-id\tscore", *rows]), "utf-8")

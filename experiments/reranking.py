@@ -2,14 +2,12 @@
 
     python -m experiments.reranking --data DATA
 
-DATA and --work are as for experiments/hybrid.py; its indexes are used again. Runs are kept in
---runs, and an interrupted one goes on. With --seeds 1, only the first seed is run. Writes
-docs/results/reranking.json and its page. A seed takes about an hour and a half of one core.
+A seed takes about an hour and a half of one core.
 """
 
 import json
+from argparse import Namespace
 from collections.abc import Sequence
-from functools import partial
 from itertools import islice
 from math import inf
 from pathlib import Path
@@ -18,84 +16,40 @@ from time import perf_counter, process_time
 from typing import Any
 
 import swiftlet
-from experiments import hybrid
-from experiments.adaptation import Stages
-from experiments.runs import kept, measured
-from export.quality import Collection
+from experiments.indexes import METRIC, collections, folder_of, index_of, values_of
 from export.reranker_directory import export_reranker
-from loadtests.command_line import script_options
-from loadtests.results import RESULTS, Figures, write
-from swiftlet.evaluation.experiment import run_queries
-from swiftlet.evaluation.machine import describe_machine
-from swiftlet.evaluation.metrics import evaluate_per_query
-from swiftlet.evaluation.retrievers import SearcherRetriever
+from measuring.experiment import Experiment, Found, Run, Stages, name_of, settings_beside
+from measuring.results import ROOT, Figures, by_query, over_seeds
 from swiftlet.evaluation.significance import paired_t_test
 from training.model.trained import MODEL
 from training.recipes.settings import parse_tables, read_tables
 from training.reranking.settings import RerankerRecipe
 from training.reranking.train import train_reranker
 
-# They have 6,105 and about 650 queries that the search answers, to learn from. The re-ranker of
-# each begins with that of the one before it, the first with the encoder that ships.
-TARGETS: dict[str, dict[str, Any]] = {
-    "squad-dev-v1.1": {"epochs": 1},
-    "qmsum": {"epochs": 2, "optimiser.learning_rate": 2e-5, "average": 0.5},
-}
-RECIPE = Path(__file__).parents[1] / "training" / "recipes" / "reranker.toml"
-SETTINGS = {"optimiser.precision": "bf16"}
-METRIC, TOP_N, DEADLINE_SECONDS, MOST = "nDCG@10", 20, 0.05, 100
-GOAL = 0.03
-TIMED_QUERIES = 50
+# The re-ranker of each target begins with that of the one before it, the first with the encoder
+# that ships.
+TARGETS: dict[str, dict[str, Any]] = settings_beside(__file__)["targets"]
+SETTINGS: dict[str, Any] = settings_beside(__file__)["settings"]
+RECIPE = ROOT / "training" / "recipes" / "reranker.toml"
+TOP_N, DEADLINE_SECONDS, MOST, GOAL, TIMED_QUERIES = 20, 0.05, 100, 0.03, 50
+EXPERIMENT = Experiment(
+    "reranking", __doc__, [*TARGETS], ["torch", "onnxruntime", "tantivy"], seeds=3, jobs=2
+)
 
 
-def main() -> None:
-    raw, runs = RESULTS / "reranking.json", hybrid.WORK.with_name("reranking")
-    options = script_options(
-        __doc__, data=Path, work=hybrid.WORK, runs=runs, seeds=3, jobs=2, raw=raw
-    )
-    seeds = [(seed,) for seed in range(options.seeds)]
-    measure = partial(figures_of, options.data.resolve(), options.work, options.runs.resolve())
-    found = measured(measure, seeds, options.runs, options.jobs)
-    print(write(options.raw, collected([*found.values()], options.jobs)))
+def runs(options: Namespace) -> list[list[Run]]:
+    return [[(target, seed) for seed in range(options.seeds)] for target in TARGETS]
 
 
-def collected(found: Sequence[Figures], jobs: int) -> Figures:
-    """The figures of a page from those of the seeds."""
-    threads = f"1 for each of {jobs} runs at a time"
-    return {
-        "template": "experiments/reranking.md.j2",
-        "machine": describe_machine(["torch", "onnxruntime", "tantivy"], threads=threads),
-        "targets": {target: _of_target([each[target] for each in found]) for target in TARGETS},
-        "recipe": RECIPE.name,
-        "of_targets": TARGETS,
-        "settings": SETTINGS,
-        "top_n": TOP_N,
-        "goal": GOAL,
-        "deadline_ms": 1000 * DEADLINE_SECONDS,
-        "most": MOST,
-    }
-
-
-def figures_of(data: Path, work: Path, runs: Path, seed: int) -> Figures:
-    """Train, export and measure the re-ranker of each target."""
-    figures: Figures = {}
-    start: dict[str, Path] = {}
-    for target in TARGETS:
-        folder = runs / f"{target}, {seed}"
-        measure = partial(_figures_of, data / target, work, folder, seed, start)
-        figures[target] = kept(folder / "figures.json", measure)
-        start = {"cross_encoder.model": folder / "run" / MODEL}
-    return figures
-
-
-def _figures_of(
-    corpus: Path, work: Path, folder: Path, seed: int, start: dict[str, Path]
-) -> Figures:
-    test = hybrid.collections(corpus.parent)[corpus.name]()
-    index = hybrid.index_of(work / corpus.name, test)
-    given = {"index": index, "data.0.queries": corpus, "seed": seed, **SETTINGS, **start}
-    given |= TARGETS[corpus.name]
+def figures_of(options: Namespace, target: str, seed: int) -> Figures:
+    """Train, export and measure the re-ranker of a target."""
+    corpus, folder = options.data / target, options.work / name_of((target, seed))
+    test = collections(options.data)[target]()
+    index = index_of(folder_of(options, target), test)
+    given = {"index": index, "data.0.queries": corpus, "seed": seed, **SETTINGS, **TARGETS[target]}
     given["data.0.qrels"] = corpus / "qrels" / "train.tsv"
+    if before := [*TARGETS][: [*TARGETS].index(target)]:
+        given["cross_encoder.model"] = options.work / name_of((before[-1], seed)) / "run" / MODEL
     tables = read_tables(RECIPE, [f"{name}={value}" for name, value in given.items()])
     if not (folder / "run" / "manifest.json").exists():
         recipe = parse_tables(RerankerRecipe, tables, RECIPE.name)
@@ -107,57 +61,67 @@ def _figures_of(
     held_out = {name: ended[name] for name in ("weight", "ndcg@10", "searched_ndcg@10")}
     reranker = folder / "reranker"
     export_reranker(folder / "run" / MODEL, reranker, precisions=["int8"], overwrite=True)
-    values = {"hybrid": values_of(index, None, test), "re-ranked": values_of(index, reranker, test)}
-    cost = cost_of(index, reranker, test)
+    values = {
+        "hybrid": values_of(index, None, test, METRIC),
+        "re-ranked": values_of(index, None, test, METRIC, reranker=reranker, rerank=TOP_N),
+    }
+    cost = cost_of(index, reranker, [query.text for query in test.queries])
     return {"seconds": evaluated["seconds"], "held_out": held_out, "values": values, **cost}
 
 
-def values_of(index: Path, reranker: Path | None, test: Collection) -> dict[str, float]:
-    """The nDCG@10 of each query."""
-    fields = {} if reranker is None else {"rerank": TOP_N}
-    with swiftlet.open(index, reranker=reranker) as searcher:
-        run = run_queries(SearcherRetriever(searcher, **fields), test.queries, top_k=10)
-    return evaluate_per_query(run, test.qrels, [METRIC])[METRIC]
-
-
-def cost_of(index: Path, reranker: Path, test: Collection) -> Figures:
+def cost_of(index: Path, reranker: Path, queries: Sequence[str]) -> Figures:
     """Milliseconds a pair on one thread, and the pairs that are scored within the deadline."""
     searches: list[float] = []
     pairs: list[int] = []
     with swiftlet.open(index, reranker=reranker) as searcher:
-        for query in islice(test.queries, TIMED_QUERIES):
+        for query in islice(queries, TIMED_QUERIES):
             began = process_time()
-            searcher.search(query.text, TOP_N)
+            searcher.search(query, TOP_N)
             between = process_time()
-            searcher.search(query.text, TOP_N, rerank=TOP_N, deadline=inf)
+            searcher.search(query, TOP_N, rerank=TOP_N, deadline=inf)
             searches.append((process_time() - between) - (between - began))
             deadline = perf_counter() + DEADLINE_SECONDS
-            pairs.append(
-                searcher.search(query.text, MOST, rerank=MOST, deadline=deadline).num_reranked
-            )
+            pairs.append(searcher.search(query, MOST, rerank=MOST, deadline=deadline).num_reranked)
     return {"ms_a_pair": 1000 * median(searches) / TOP_N, "pairs": median(pairs)}
+
+
+def collected(_options: Namespace, found: Found) -> Figures:
+    targets = {
+        target: _of_target([each for (name, _), each in found.items() if name == target])
+        for target in TARGETS
+    }
+    return {
+        "targets": targets,
+        "recipe": RECIPE.name,
+        "of_targets": TARGETS,
+        "settings": SETTINGS,
+        "top_n": TOP_N,
+        "goal": GOAL,
+        "deadline_ms": 1000 * DEADLINE_SECONDS,
+        "most": MOST,
+    }
 
 
 def _of_target(runs: Sequence[Figures]) -> Figures:
     """Means over the seeds, and a test of the mean of each query against the search."""
     before = runs[0]["values"]["hybrid"]
-    means = [fmean(each["values"]["re-ranked"].values()) for each in runs]
-    after = {query: fmean(each["values"]["re-ranked"][query] for each in runs) for query in before}
+    after = [each["values"]["re-ranked"] for each in runs]
+    held_out = [each["held_out"] for each in runs]
     return {
         "queries": len(before),
         "seeds": len(runs),
         "hybrid": fmean(before.values()),
-        "mean": fmean(means),
-        "half": (max(means) - min(means)) / 2,
-        "p": paired_t_test(after, before).p_value,
-        "weights": [each["held_out"]["weight"] for each in runs],
-        "held_out_gain": fmean(
-            each["held_out"]["ndcg@10"] - each["held_out"]["searched_ndcg@10"] for each in runs
-        ),
+        **over_seeds([fmean(each.values()) for each in after]),
+        "p": paired_t_test(by_query(after), before).p_value,
+        "weights": [each["weight"] for each in held_out],
+        "held_out_gain": fmean(each["ndcg@10"] - each["searched_ndcg@10"] for each in held_out),
         "minutes": fmean(each["seconds"] for each in runs) / 60,
-        "ms_a_pair": fmean(each["ms_a_pair"] for each in runs),
-        "pairs": fmean(each["pairs"] for each in runs),
+        **{name: fmean(each[name] for each in runs) for name in ("ms_a_pair", "pairs")},
     }
+
+
+def main() -> None:
+    EXPERIMENT.main(runs, figures_of, collected)
 
 
 if __name__ == "__main__":

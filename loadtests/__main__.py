@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from loadtests.arguments import parse_arguments
-from loadtests.command_line import LoadTestError, Stopped, held_back, refuse, stop_on_signals
 from loadtests.measure import Measurement, measure
 from loadtests.report import REPORT_FILE, REQUESTS_FOLDER, write_report, write_requests
 from loadtests.systems import systems_under_test
-from swiftlet.evaluation.machine import describe_machine
+from measuring.command_line import LoadTestError, Stopped, held_back, refuse, stop_on_signals
+from measuring.machine import describe_machine
 
 PACKAGES = (
     "swiftlet-retrieval", "onnxruntime", "faiss-cpu", "tokenizers", "fastapi", "uvicorn", "uvloop",

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from loadtests.command_line import LoadTestError, Parser, number
-from loadtests.traffic import Mix, add_mix_options, mix_of, read_queries
+from measuring.command_line import LoadTestError, Parser, number
+from measuring.traffic import Mix, add_mix_options, mix_of, read_queries
 
 DEMO_QUERIES = Path(__file__).with_name("demo-queries.txt")
 PERCENTS = (20.0, 50.0, 80.0, 95.0, 150.0)

@@ -19,10 +19,10 @@ from locust import FastHttpUser, events, task
 from locust.argument_parser import LocustArgumentParser
 from locust.env import Environment
 
-from loadtests.command_line import LoadTestError, number, refuse
-from loadtests.http_client import OK, REJECTIONS, Request, stage_times
-from loadtests.processes import READY_PATH, get
-from loadtests.traffic import add_mix_options, mix_of, read_queries, traffic
+from measuring.command_line import LoadTestError, number, refuse
+from measuring.http_client import OK, REJECTIONS, Request, stage_times
+from measuring.processes import READY_PATH, get
+from measuring.traffic import add_mix_options, mix_of, read_queries, traffic
 
 
 def three_digits(milliseconds: float) -> float:

@@ -16,12 +16,12 @@ import numpy as np
 import psutil
 
 from loadtests.arguments import Plan
-from loadtests.command_line import LoadTestError
-from loadtests.figures import Figures, fewest_requests, find_saturation, unsteadiness
-from loadtests.loads import closed_loop, open_loop, poisson_arrivals
-from loadtests.processes import Service, pinned
 from loadtests.systems import SystemUnderTest
-from loadtests.traffic import SEARCH_PATH, traffic
+from measuring.command_line import LoadTestError
+from measuring.load_figures import Figures, fewest_requests, find_saturation, unsteadiness
+from measuring.loads import closed_loop, open_loop, poisson_arrivals
+from measuring.processes import Service, pinned
+from measuring.traffic import SEARCH_PATH, traffic
 
 FULL = 100.0
 _WARM_UP_CLIENTS = 8

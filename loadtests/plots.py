@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from matplotlib.ticker import LogLocator, NullFormatter
 
-from loadtests.figures import TOTAL, Figures, fewest_requests
-from loadtests.http_client import NO_ANSWER, OK, REJECTIONS
 from loadtests.measure import FULL, Measurement
+from measuring.http_client import NO_ANSWER, OK, REJECTIONS
+from measuring.load_figures import TOTAL, Figures, fewest_requests
 from swiftlet.evaluation.plots.figures import COLOURS, GREYS, INK, new_figure, save_figure
 
 if TYPE_CHECKING:

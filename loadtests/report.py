@@ -8,9 +8,12 @@ from typing import Any
 import pandas as pd
 import psutil
 
-from loadtests import results
 from loadtests.arguments import Plan
-from loadtests.figures import (
+from loadtests.measure import Measurement
+from loadtests.plots import draw_all
+from loadtests.systems import file_name
+from measuring import results
+from measuring.load_figures import (
     BUSY_SHARE,
     CHANGED,
     GROWTH,
@@ -21,9 +24,6 @@ from loadtests.figures import (
     fewest_requests,
     unsteadiness,
 )
-from loadtests.measure import Measurement
-from loadtests.plots import draw_all
-from loadtests.systems import file_name
 
 REPORT_FILE, RAW_FILE, REQUESTS_FOLDER = "report.md", "report.json", "requests"
 TEMPLATE = "loadtests/report.md.j2"

@@ -3,7 +3,6 @@
 import argparse
 import json
 import re
-import shlex
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
@@ -12,14 +11,12 @@ from functools import partial
 from itertools import product
 from pathlib import Path
 
-from loadtests.command_line import LoadTestError
-from loadtests.processes import READY_PATH, Service, get, running, swiftlet_command, words_of
-from swiftlet.errors import RetrievalError
+from measuring.command_line import LoadTestError
+from measuring.processes import READY_PATH, Service, get, running, swiftlet_command, words_of
+from measuring.testbed import demo_index, num_passages
 from swiftlet.manifest import read_manifest
 
 CACHE_SETTING = "SWIFTLET_CACHE_BYTES"
-DEMO_FOLDER = Path(".demo")
-_LONGEST_BUILD_SECONDS = 600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,27 +65,6 @@ def systems_under_test(
     for name, command in named:
         ready = options.service_ready
         yield SystemUnderTest(name, command, ready, partial(start, command, ready_path=ready))
-
-
-def demo_index(cores: Sequence[int], start_timeout: float = 0.0) -> Path:
-    """The index of `swiftlet demo`, built if it does not exist."""
-    words = [sys.executable, "-m", "swiftlet", "demo", "--directory", str(DEMO_FOLDER)]
-    timeout = max(_LONGEST_BUILD_SECONDS, start_timeout)
-    with running(f"{shlex.join(words)} --port {{port}}", cores=cores, start_timeout=timeout):
-        pass
-    manifests = DEMO_FOLDER.glob("*/manifest.json")
-    return max(manifests, key=lambda manifest: manifest.stat().st_mtime).parent
-
-
-def num_passages(index: Path) -> int:
-    """The passages of an index.
-
-    :raises LoadTestError: When the directory is no index.
-    """
-    try:
-        return int(read_manifest(index, "index").details["num_passages"])
-    except RetrievalError as error:
-        raise LoadTestError(str(error)) from error
 
 
 def file_name(name: str) -> str:

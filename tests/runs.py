@@ -161,6 +161,16 @@ def collection(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
+def tiny_encoder(checkpoints: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tiny BERT in ONNX; read only."""
+    from export.encoder_directory import export_encoder
+
+    out = tmp_path_factory.mktemp("tiny") / "encoder"
+    export_encoder(checkpoints["bert"], out, pooling="mean", precisions=["fp32"])
+    return out
+
+
+@pytest.fixture(scope="session")
 def narrow(checkpoints: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A checkpoint less wide than the others; read only."""
     folder = tmp_path_factory.mktemp("narrow") / "bert"

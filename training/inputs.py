@@ -1,33 +1,32 @@
-"""Creates the encoders, the data and the sampler that a recipe describes."""
+"""Creates the encoders, the data, the step and the loss that a recipe describes."""
 
 from dataclasses import replace
 from pathlib import Path
 
-import torch
-
 from swiftlet.encoders.encoder import Role
 from swiftlet.encoders.tokenizer import Tokenizer
-from swiftlet.errors import InvalidArgumentError
 from swiftlet.index.documents.passages import PassageSplitter
 from swiftlet.progress import Progress
+from training.companions import sharing
+from training.companions.late_interaction import LateInteraction, TaughtLoss
+from training.companions.permutation import permute
+from training.companions.several_vectors import check_passages
+from training.companions.sharing import Sharing, share
 from training.data.training_data import TrainingData, read_training_data
 from training.data.validation_set import FEWEST_QUERIES, ValidationSet, hold_out, validation_from
 from training.errors import TrainingDataError
 from training.loop.batch_encoder import BatchEncoder
+from training.loop.candidates import CandidateSource, TrainingTexts
+from training.loop.contrastive_step import ContrastiveStep
+from training.loop.false_negatives import FalseNegatives
 from training.model.dual_encoder import DualEncoder
 from training.model.loading import truncating_tokenizer
 from training.model.towers import Tower
 from training.model.trained import recorded_space
-from training.objective.negatives.bm25 import Bm25Sampler
-from training.objective.negatives.cache import NegativeCache
-from training.objective.negatives.dynamic import DynamicSampler
-from training.objective.negatives.given import GivenSampler
-from training.objective.negatives.in_batch import InBatchSampler
-from training.objective.negatives.mined import MinedSampler
-from training.objective.negatives.mixed import MixedSampler
-from training.objective.negatives.sampler import NegativeSampler
-from training.objective.negatives.uniform import UniformSampler
-from training.recipes.settings import Recipe, SamplerName, TowerTable
+from training.objective.contrastive import Loss
+from training.objective.negatives.sampler import SamplerInputs
+from training.recipes.registry import LOSSES
+from training.recipes.settings import Recipe, TowerTable
 
 
 def make_dual_encoder(recipe: Recipe) -> DualEncoder:
@@ -38,14 +37,18 @@ def make_dual_encoder(recipe: Recipe) -> DualEncoder:
 
     def load(settings: TowerTable, role: Role) -> Tower:
         tower = Tower.load(replace(settings.settings(), role=role))
+        permute(tower, settings)
         if settings.gradient_checkpointing:
             tower.set_gradient_checkpointing(True)
         return tower
 
+    table = recipe.dual_encoder
     of_queries = load(recipe.query_encoder, "query")
-    is_one = recipe.dual_encoder.sharing == "all"
-    of_documents = of_queries if is_one else load(recipe.document_encoder, "passage")
-    return DualEncoder(of_queries, of_documents, **recipe.dual_encoder.model_dump())
+    of_documents = of_queries if table.is_one else load(recipe.document_encoder, "passage")
+    share(table, of_queries, of_documents)
+    return DualEncoder(
+        of_queries, of_documents, **table.model_dump(exclude={*Sharing.model_fields})
+    )
 
 
 def load_data(
@@ -59,11 +62,7 @@ def load_data(
     """
     tokenizer = Tokenizer(truncating_tokenizer(document_tower.encoder, document_tower.max_tokens))
     settings, validation = recipe.passages, recipe.validation
-    if document_tower.vectors > settings.tokens and not settings.truncate:
-        raise InvalidArgumentError(
-            f"document_encoder.first_tokens is {document_tower.vectors}, but passages have at most "
-            f"{settings.tokens} tokens: lower it or raise passages.tokens"
-        )
+    check_passages(document_tower.vectors, settings)
     splitter = PassageSplitter(
         tokenizer, settings.tokens, settings.overlap_tokens, settings.truncate
     )
@@ -109,91 +108,57 @@ def notes_of(data: TrainingData, recipe: Recipe) -> tuple[str, ...]:
             "aligned: take one that was distilled from it, or set dual_encoder.projection to "
             "'shared'"
         )
-    if recipe.dual_encoder.sharing == "token_embeddings" and models[0] != models[1]:
-        notes.append(
-            f"the token embeddings of {models[0]} are replaced by the token embeddings of "
-            f"{models[1]}: dual_encoder.sharing is 'token_embeddings'"
-        )
-    return tuple(notes)
+    return (*notes, *sharing.notes_of(recipe))
 
 
-def make_sampler(
-    recipe: Recipe, data: TrainingData, encoder: BatchEncoder, stage: int = 0
-) -> NegativeSampler:
-    """The negative sampler of a stage. Several samplers are combined into one.
+def make_step(
+    recipe: Recipe,
+    data: TrainingData,
+    encoder: BatchEncoder,
+    loss: Loss,
+    false_negatives: FalseNegatives | None,
+    stage: int = 0,
+) -> ContrastiveStep:
+    """The step of a stage, with its sampler of negatives.
 
-    :raises InvalidArgumentError: When the settings contradict each other or the data.
+    :raises InvalidArgumentError: When the settings contradict the data.
     """
-    settings, loss, dual_encoder = recipe.negatives, recipe.loss, encoder.dual_encoder
-    known, num_passages = data.known, data.passages.num_passages
+    towers, negatives = encoder.dual_encoder, recipe.negatives
+    inputs = SamplerInputs(
+        known=data.known,
+        queries=data.queries,
+        passages=data.passages,
+        pairs=data.pairs,
+        given_negatives=data.given_negatives,
+        encode_queries=lambda numbers: encoder.queries([data.queries[each] for each in numbers]),
+        encode_passages=lambda rows: encoder.passages(data.passages, rows),
+        vectors=towers.document_tower.vectors,
+        width=towers.document_width,
+        scale=recipe.loss.scale,
+        device=encoder.accelerator.device,
+        seed=(recipe.seed + stage,),
+    )
+    source = CandidateSource(
+        TrainingTexts(data.queries, data.passages, data.known),
+        negatives.make(inputs),
+        shared=negatives.shared,
+        false_negatives=false_negatives,
+        re_encodes=negatives.gradient == "re-encoded",
+        scale=recipe.loss.scale,
+        num_processes=encoder.accelerator.num_processes,
+    )
+    return ContrastiveStep(encoder, source, loss)
 
-    def make(name: SamplerName, place: int) -> NegativeSampler:
-        own_seed = (recipe.seed + stage, place)  # samplers must draw different random numbers
-        match name:
-            case "in_batch":
-                return InBatchSampler(known)
-            case "uniform":
-                return UniformSampler(
-                    known, num_passages=num_passages, per_query=settings.per_query, seed=own_seed
-                )
-            case "bm25":
-                return Bm25Sampler(
-                    known,
-                    query_texts=data.queries,
-                    passages=data.passages,
-                    per_query=settings.per_query,
-                    depth=settings.depth,
-                    seed=own_seed,
-                )
-            case "mined":
-                return MinedSampler(
-                    known,
-                    encode_queries=lambda numbers: encoder.queries(
-                        [data.queries[number] for number in numbers]
-                    ),
-                    num_passages=num_passages,
-                    vectors=dual_encoder.document_tower.vectors,
-                    per_query=settings.per_query,
-                    depth=settings.depth,
-                    refresh_every=settings.refresh_every,
-                    seed=own_seed,
-                )
-            case "dynamic":
-                return DynamicSampler(
-                    known,
-                    encode=lambda rows: encoder.passages(data.passages, rows),
-                    num_passages=num_passages,
-                    vectors=dual_encoder.document_tower.vectors,
-                    per_query=settings.per_query,
-                    seed=own_seed,
-                )
-            case "given":
-                if data.given_negatives is None:
-                    raise InvalidArgumentError(
-                        "negatives.samplers has 'given', but the data have no triples"
-                    )
-                return GivenSampler(
-                    known,
-                    pairs=data.pairs,
-                    given=data.given_negatives,
-                    per_query=settings.per_query,
-                    seed=own_seed,
-                )
-            case "cache":
-                return NegativeCache(
-                    known,
-                    num_passages=num_passages,
-                    width=dual_encoder.document_width,
-                    per_query=settings.per_query,
-                    fraction=settings.cache_fraction,
-                    refresh_fraction=settings.refresh_fraction,
-                    seed=own_seed,
-                    score_factor=loss.score_factor,
-                    temperature=loss.temperature,
-                    takes_best=settings.gradient == "re-encoded",
-                    device=encoder.accelerator.device,
-                    dtype=getattr(torch, settings.cache_precision),
-                )
 
-    samplers = [make(name, place) for place, name in enumerate(settings.samplers)]
-    return samplers[0] if len(samplers) == 1 else MixedSampler(samplers)
+def make_loss(recipe: Recipe, data: TrainingData, encoder: BatchEncoder) -> Loss:
+    """The loss of a run, while the document model is untrained.
+
+    :raises InvalidArgumentError: When a teacher is wanted that there cannot be.
+    """
+    settings = recipe.loss
+    loss = LOSSES[settings.kind](settings)
+    if not settings.teacher_weight:
+        return loss
+    size = recipe.optimiser.texts_at_once
+    teacher = LateInteraction(encoder.dual_encoder.document_tower, encoder.accelerator, size)
+    return TaughtLoss(loss, teacher, data.passages, settings, settings.scale)

@@ -1,85 +1,85 @@
-"""The methods that a recipe can name, each as a list of stages."""
+"""The protocol of methods, and plain contrastive training."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+# Methods without an alignment ignore the size of embeddings.
+
+from collections.abc import Callable
+from typing import Annotated, Any, Protocol
+
+from pydantic import Field
+from typing_extensions import override
 
 from training.loop.contrastive_stage import ContrastiveStage
+from training.loop.optimisation import Optimiser
 from training.model.dual_encoder import PARTS, Part
-from training.recipes.settings import Recipe
+from training.tables import Count, Positive, Table
 
 ALL: frozenset[Part] = frozenset(PARTS)
 
 
-def daft(recipe: Recipe, dim: int) -> list[ContrastiveStage]:
-    """Align the query encoder, then fine-tune both encoders (001, algorithm 1)."""
-    alignment = recipe.alignment
-    trained: set[Part] = {"query_encoder"}
-    if alignment.train_projection:
-        trained.add("projection")
-    rates = _learning_rates(recipe, alignment.learning_rate)
-    return [
-        ContrastiveStage(
-            name="alignment",
-            epochs=alignment.max_epochs,
-            trains=lambda _step: frozenset(trained),
-            learning_rates={part: rates[part] for part in PARTS if part in trained},
-            stopping=alignment.stopping(dim),
-        ),
-        _fine_tuning(recipe, "fine-tuning", lambda _step: ALL),
-    ]
+class FineTuning(Table):
+    """[fine_tuning]: the second stage, both towers (section 5.3.1).
+
+    It has `epochs`, but at most `max_steps`. `average` is the share of the initial weights in the
+    final ones.
+    """
+
+    epochs: Positive = 10
+    max_steps: Count | None = None
+    average: Annotated[float, Field(ge=0, lt=1)] = 0.0
 
 
-def contrastive(recipe: Recipe, dim: int) -> list[ContrastiveStage]:  # noqa: ARG001
+class Schedule(Table):
+    """The tables of a recipe that every method has."""
+
+    optimiser: Optimiser = Optimiser()
+    fine_tuning: FineTuning = FineTuning()
+
+    def fine_tuning_stage(
+        self, name: str, trains: Callable[[int], frozenset[Part]]
+    ) -> ContrastiveStage:
+        """The stage of [fine_tuning].
+
+        :param trains: The parts that are trained in a step.
+        """
+        return ContrastiveStage(
+            name=name,
+            epochs=self.fine_tuning.epochs,
+            trains=trains,
+            learning_rates=self.optimiser.rates(),
+            chooses_best=True,
+            most_steps=self.fine_tuning.max_steps,
+        )
+
+
+class Method(Protocol):
+    """A way to train a pair, as a list of stages."""
+
+    keeps_documents: bool = False
+    """Whether the embeddings of documents stay as they are, unless there is a projection."""
+
+    def stages(self, recipe: Any, dim: int) -> list[ContrastiveStage]:
+        """The stages for embeddings of this size; a recipe has the settings of all methods."""
+        ...
+
+
+class Contrastive(Method):
     """Fine-tune both encoders from the start; heterogeneous ones collapse (001, section 3.2)."""
-    return [_fine_tuning(recipe, "fine-tuning", lambda _step: ALL)]
+
+    @override
+    def stages(self, recipe: Schedule, dim: int) -> list[ContrastiveStage]:
+        return [recipe.fine_tuning_stage("fine-tuning", lambda _step: ALL)]
 
 
-def alternating(recipe: Recipe, dim: int) -> list[ContrastiveStage]:  # noqa: ARG001
+class Alternating(Method):
     """Train one encoder per batch, the query encoder first (001, section 4).
 
     The projection is trained in every batch.
     """
-    turns: tuple[frozenset[Part], ...] = (
-        frozenset({"query_encoder", "projection"}),
-        frozenset({"document_encoder", "projection"}),
-    )
-    return [_fine_tuning(recipe, "alternating", lambda step: turns[step % 2])]
 
-
-def adore(recipe: Recipe, dim: int) -> list[ContrastiveStage]:  # noqa: ARG001
-    """Train the query encoder alone; documents stay as they are (Zhan et al. 2021, section 4.2)."""
-    trained: frozenset[Part] = frozenset({"query_encoder"})
-    stage = _fine_tuning(recipe, "adore", lambda _step: trained)
-    rates = {part: rate for part, rate in stage.learning_rates.items() if part in trained}
-    return [replace(stage, learning_rates=rates)]
-
-
-METHODS: Mapping[str, Callable[[Recipe, int], list[ContrastiveStage]]] = {
-    "daft": daft,
-    "contrastive": contrastive,
-    "alternating": alternating,
-    "adore": adore,
-}
-
-
-def _fine_tuning(
-    recipe: Recipe, name: str, trains: Callable[[int], frozenset[Part]]
-) -> ContrastiveStage:
-    return ContrastiveStage(
-        name=name,
-        epochs=recipe.fine_tuning.epochs,
-        trains=trains,
-        learning_rates=_learning_rates(recipe),
-        chooses_best=True,
-        most_steps=recipe.fine_tuning.max_steps,
-    )
-
-
-def _learning_rates(recipe: Recipe, override: float | None = None) -> dict[Part, float]:
-    settings = recipe.optimiser
-    rate = override or settings.learning_rate
-    return {
-        "query_encoder": rate,
-        "document_encoder": settings.document_learning_rate or rate,
-        "projection": settings.projection_learning_rate or rate,
-    }
+    @override
+    def stages(self, recipe: Schedule, dim: int) -> list[ContrastiveStage]:
+        turns: tuple[frozenset[Part], ...] = (
+            frozenset({"query_encoder", "projection"}),
+            frozenset({"document_encoder", "projection"}),
+        )
+        return [recipe.fine_tuning_stage("alternating", lambda step: turns[step % 2])]

@@ -8,7 +8,6 @@ from typing import Any
 from swiftlet.progress import Progress
 from training.inputs import load_data, make_dual_encoder, notes_of
 from training.loop.devices import make_accelerator
-from training.methods import METHODS
 from training.model.dual_encoder import DualEncoder
 from training.model.lookup import is_lookup
 from training.model.towers import Tower
@@ -80,8 +79,8 @@ def make_plan(recipe: Recipe, progress: Progress) -> Plan:
     with tempfile.TemporaryDirectory() as folder:
         data, validation = load_data(recipe, dual_encoder.document_tower, Path(folder), progress)
         lengths = {
-            stage.name: stage.length(data, recipe)
-            for stage in METHODS[recipe.recipe](recipe, dual_encoder.dim)
+            stage.name: stage.length(len(data.pairs), recipe.optimiser.batch_size)
+            for stage in recipe.method.stages(recipe, dual_encoder.dim)
         }
         length = next(iter(lengths.values()))
         cached, num_refreshed = _cached(recipe, data.passages.num_passages)

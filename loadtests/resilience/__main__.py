@@ -14,20 +14,19 @@ from pathlib import Path
 from typing import Any
 
 from loadtests.arguments import DEMO_QUERIES
-from loadtests.command_line import LoadTestError, Parser, Stopped, number, refuse, stop_on_signals
-from loadtests.processes import pinned
 from loadtests.resilience.attacks import attacks
 from loadtests.resilience.churn import churn
 from loadtests.resilience.memory import memory, starts
 from loadtests.resilience.overload import overload
 from loadtests.resilience.reloads import reloads
 from loadtests.resilience.stops import stops
-from loadtests.resilience.testbed import Testbed
-from loadtests.results import RESULTS, write_section
-from loadtests.systems import demo_index, num_passages
-from loadtests.traffic import sample_of
+from measuring.command_line import LoadTestError, Parser, Stopped, number, refuse, stop_on_signals
+from measuring.machine import describe_machine
+from measuring.processes import pinned
+from measuring.results import write_section
+from measuring.testbed import PAGE, TITLE, Testbed, demo_index, num_passages
+from measuring.traffic import sample_of
 from swiftlet.encoders import DEFAULT_QUERY_ENCODER
-from swiftlet.evaluation.machine import describe_machine
 
 RUNS: dict[str, tuple[str, Callable[[Testbed, Any], dict[str, Any]], str, Any, float]] = {
     "starts": ("Start", starts, "starts", number(1, 1000, int), 20),
@@ -41,8 +40,6 @@ RUNS: dict[str, tuple[str, Callable[[Testbed, Any], dict[str, Any]], str, Any, f
 """Each run: its heading, its function, and the option with its length or number."""
 
 ALL = "all"
-PAGE = RESULTS / "service.json"
-TITLE = "The service"
 TEMPLATES = "loadtests/resilience/templates"
 PACKAGES = ["onnxruntime", "faiss-cpu", "tokenizers", "uvicorn", "uvloop", "httptools"]
 HEADINGS = {1: "", 2: " on two cores"}

@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from loadtests.figures import percentile
-from loadtests.http_client import OK, Request, search
-from loadtests.loads import Load, closed_loop, open_loop
-from loadtests.resilience.testbed import Testbed
-from loadtests.results import at_most, milliseconds
+from measuring.http_client import OK, Request, search
+from measuring.load_figures import percentile
+from measuring.loads import Load, closed_loop, open_loop
+from measuring.results import at_most, milliseconds
+from measuring.testbed import Testbed
 
 LIVENESS_SECONDS = 0.1
 PROBES_PER_SECOND = 20.0

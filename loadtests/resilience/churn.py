@@ -20,12 +20,12 @@ import numpy as np
 import psutil
 
 import swiftlet
-from loadtests.command_line import LoadTestError
-from loadtests.figures import percentile
-from loadtests.http_client import OK
-from loadtests.processes import Service, call, pinned
-from loadtests.resilience.testbed import Testbed, by_outcome, wait_until
-from loadtests.results import at_most, growth, milliseconds, none_of, spread
+from measuring.command_line import LoadTestError
+from measuring.http_client import OK
+from measuring.load_figures import percentile
+from measuring.processes import Service, call, pinned
+from measuring.results import at_most, growth, milliseconds, none_of, spread
+from measuring.testbed import Testbed, by_outcome, wait_until
 from swiftlet.encoders import DEFAULT_QUERY_ENCODER
 from swiftlet.index.directory import DOCUMENTS_FILE
 from swiftlet.index.documents.store import DocumentStore

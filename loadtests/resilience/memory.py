@@ -10,10 +10,10 @@ from itertools import cycle, islice
 from threading import Event
 from typing import Any, NamedTuple
 
-from loadtests.http_client import OK, search
-from loadtests.processes import Service, call
-from loadtests.resilience.testbed import Testbed, one_by_one, statuses
-from loadtests.results import at_most, bound, growth, megabytes, none_of, spread
+from measuring.http_client import OK, search
+from measuring.processes import Service, call
+from measuring.results import at_most, bound, growth, megabytes, none_of, spread
+from measuring.testbed import Testbed, one_by_one, statuses
 
 MOST_SECONDS = 2.0
 MOST_BYTES = 250e6

@@ -7,12 +7,12 @@ from math import inf
 from multiprocessing import get_context
 from typing import Any
 
-from loadtests.figures import Figures, percentile
-from loadtests.http_client import OK, REJECTIONS, Request
-from loadtests.loads import open_loop
-from loadtests.processes import READY_PATH, call
-from loadtests.resilience.testbed import Testbed, arrivals, one_by_one, statuses
-from loadtests.results import at_most, bound, milliseconds, only
+from measuring.http_client import OK, REJECTIONS, Request
+from measuring.load_figures import Figures, percentile
+from measuring.loads import open_loop
+from measuring.processes import READY_PATH, call
+from measuring.results import at_most, bound, milliseconds, only
+from measuring.testbed import Testbed, arrivals, one_by_one, statuses
 
 DEADLINE_SECONDS = 5.0
 RECOVERY_SECONDS = 2.0

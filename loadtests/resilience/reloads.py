@@ -14,11 +14,11 @@ from statistics import median
 from threading import Event
 from typing import Any, NamedTuple
 
-from loadtests.command_line import LoadTestError
-from loadtests.http_client import OK
-from loadtests.processes import READY_PATH, Service, call
-from loadtests.resilience.testbed import Testbed, by_outcome, statuses, wait_until
-from loadtests.results import bound, growth, none_of
+from measuring.command_line import LoadTestError
+from measuring.http_client import OK
+from measuring.processes import READY_PATH, Service, call
+from measuring.results import bound, growth, none_of
+from measuring.testbed import Testbed, by_outcome, statuses, wait_until
 from swiftlet.manifest import FILE_NAME, read_manifest, write_manifest
 
 SHARE = 0.25

@@ -13,11 +13,11 @@ from itertools import cycle
 from threading import Event
 from typing import Any
 
-from loadtests.http_client import NO_ANSWER, OK, search
-from loadtests.loads import Load, closed_loop
-from loadtests.processes import Service
-from loadtests.resilience.testbed import CLIENTS, Testbed
-from loadtests.results import bound, none_of, only, spread
+from measuring.http_client import NO_ANSWER, OK, search
+from measuring.loads import Load, closed_loop
+from measuring.processes import Service
+from measuring.results import bound, none_of, only, spread
+from measuring.testbed import CLIENTS, Testbed
 
 CLOSED_EVERY = 4
 _LOAD_SECONDS = (0.5, 1.5)

@@ -84,7 +84,7 @@ class SearchExecutor:
     """Runs calls in the order of a fair queue, on `threads` - 1 threads and on the event loop.
 
     Idle threads take calls first; while all are busy, the event loop runs calls itself, and on one
-    core it runs them all. docs/results/service-ablation.md has the effect of each part. A call that
+    core it runs them all. docs/results/smaller.md has the effect of each part. A call that
     would hold up the event loop for too long runs on one more thread, in its place.
     """
 

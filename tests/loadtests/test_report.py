@@ -5,12 +5,12 @@ from pathlib import Path
 import pytest
 
 from loadtests.arguments import Plan
-from loadtests.figures import CHANGED, Figures, fewest_requests
 from loadtests.measure import Measurement
 from loadtests.report import write_report
 from loadtests.systems import SystemUnderTest
-from loadtests.traffic import Mix
-from tests.loadtests.test_figures import load_of
+from measuring.load_figures import CHANGED, Figures, fewest_requests
+from measuring.traffic import Mix
+from tests.measuring.test_load_figures import load_of
 
 PLAN = Plan(Path("queries.txt"), ["a"], Mix(), [50.0], 1.0, 0.1, 1.0, 0, [0], [1])
 

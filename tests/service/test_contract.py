@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 
-from loadtests.processes import get
-from tests.loadtests.counters import counted
+from measuring.processes import get
+from tests.measuring.counters import counted
 from tests.service.conftest import Server, running
 
 HOOKS = Path(__file__).with_name("contract_hooks.py")

@@ -7,10 +7,10 @@ import pytest
 import torch
 
 from tests.checkpoints import checkpoints
-from tests.runs import Make, collection, narrow, recipe
+from tests.runs import Make, collection, narrow, recipe, tiny_encoder
 from training.recipes.settings import Recipe
 
-__all__ = ["checkpoints", "collection", "narrow"]
+__all__ = ["checkpoints", "collection", "narrow", "tiny_encoder"]
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -3,8 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-
-import torch
+from typing import Unpack
 
 from swiftlet.encoders.reranker import OnnxReranker
 from swiftlet.errors import InvalidArgumentError, ManifestError
@@ -19,11 +18,8 @@ from training.distillation.task import DistillationTask, OnIndex
 from training.distillation.teacher import Teacher
 from training.distillation.texts import TextIndices, TextMixture, read_texts
 from training.distillation.torch_encoder import TorchEncoder
-from training.loop.devices import make_accelerator, memory_errors
-from training.loop.log import TrainingLog, TrainingProgress
-from training.loop.loop import TrainingLoop
-from training.loop.run_directory import publish_run, run_directory
-from training.loop.state_files import weight_errors
+from training.loop.log import TrainingProgress
+from training.loop.run import Start, training_run
 from training.model.trained import QUERY_ENCODER
 
 _COMPARED_ON = 500
@@ -50,39 +46,34 @@ def distill(
     teacher_embeddings: Path | None = None,
     test: Judged | None = None,
     compare: bool = True,
-    resume: bool = False,
-    finish: bool = False,
-    overwrite: bool = False,
     progress: TrainingProgress,
+    **start: Unpack[Start],
 ) -> DistillationResult:
     """Train a student in the directory `out`.
 
-    During the run, `out` has `recipe.json`, `metrics.jsonl` and `checkpoint/`. At the end it has
-    the Sentence Transformers directory `query_encoder/`. `manifest.json` is written last: without
-    it, `out` is not a valid artefact.
+    At the end `out` has the Sentence Transformers directory `query_encoder/`.
 
     :param teacher_embeddings: The directory of the embedding cache, which other runs can share; by
         default `teacher-embeddings` beside `out`.
     :param test: Queries and judgements to measure nDCG@10 with at the end; needs an index.
     :param compare: Compare the documents that teacher and student find in the index at the end.
-    :param resume: Continue from the checkpoint of an earlier process, if there is one.
-    :param finish: End the run of an earlier process with its best evaluation so far.
-    :param overwrite: Remove an earlier run first.
     :raises RetrievalError: When the settings, a model, a text, the index or `out` are invalid, or
         the run cannot continue: see `training.errors`.
     """
     if test is not None and settings.index is None:
         raise InvalidArgumentError("judgements are for the documents of an index: name the index")
     kept = teacher_embeddings or out.parent / "teacher-embeddings"
-    advice = f"start again with a batch size below {settings.batch_size}"
-    with (
-        run_directory(
-            out, settings, settings.may_change(), resume=resume, finish=finish, overwrite=overwrite
-        ),
-        memory_errors(advice, out),
-    ):
-        accelerator = make_accelerator(settings.precision, settings.batch_size)
-        torch.manual_seed(settings.seed)
+    with training_run(
+        settings,
+        out,
+        settings.optimiser(),
+        seed=settings.seed,
+        may_change=settings.may_change(),
+        advice=f"start again with a batch size below {settings.batch_size}",
+        progress=progress,
+        **start,
+    ) as run:
+        accelerator = run.accelerator
         teacher = Teacher.load(settings.teacher_tower(), kept, accelerator)
         comparison = None if settings.index is None else _open(Path(settings.index), teacher)
         on_index: OnIndex = {}
@@ -97,19 +88,7 @@ def distill(
         served = TorchEncoder(student.tower, student, teacher.width, teacher.embedding_space)
         if comparison is not None and relevant:
             on_index["relevance"] = _relevance(settings, comparison, relevant, teacher, mixture)
-        log = TrainingLog(out)
-        loop = TrainingLoop(
-            student,
-            dim=teacher.width,
-            optimiser=settings.optimiser(),
-            directory=out,
-            accelerator=accelerator,
-            log=log,
-            progress=progress,
-            average=settings.average,
-            resume=resume,
-            finish=finish,
-        )
+        loop = run.loop(student, teacher.width, average=settings.average)
         task = DistillationTask(
             settings,
             teacher=teacher,
@@ -121,31 +100,28 @@ def distill(
         loop.train(lambda _: task.stage())
         best = loop.take_best()
         student.eval()
-        final = task.evaluate(best.step).metrics
+        final = {"step": best.step, "cosine": task.evaluate(best.step).metrics["cosine"]}
         overlaps = []
         if accelerator.is_main_process:
             if comparison is not None and compare:
                 texts = mixture.texts(mixture.held_out)[:_COMPARED_ON]
                 overlaps = comparison.measure(teacher.encoder, served, texts, test, progress)
-            log.write("end", step=best.step, cosine=final["cosine"])
-            with weight_errors(out):
-                student.save(out / QUERY_ENCODER)
             details = {
                 "distillation": settings.model_dump(mode="json"),
                 "texts": {source.name: len(source.lines) for source in mixture.sources},
-                "best": {"step": best.step, "cosine": final["cosine"]},
+                "best": final,
                 "num_held_out": len(mixture.held_out),
                 "seconds": round(loop.state.seconds, 1),
                 "overlap": [each.as_details() for each in overlaps],
             }
-            publish_run(
-                out,
-                [QUERY_ENCODER],
+            run.publish(
+                loop,
+                lambda folder: student.save(folder / QUERY_ENCODER),
+                final,
                 dim=teacher.width,
                 embedding_space=teacher.embedding_space,
                 details=details,
             )
-        accelerator.wait_for_everyone()
     return DistillationResult(best.step, final["cosine"], len(mixture.held_out), overlaps)
 
 

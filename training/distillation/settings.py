@@ -6,14 +6,14 @@ from typing import Annotated, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from swiftlet import encoders
+from training.loop.optimisation import Optimiser
 from training.model.exported import is_exported, is_exported_lookup
 from training.model.towers import TowerSettings
-from training.recipes.settings import FloatingPoint, Optimiser, PoolingName
+from training.recipes.settings import PoolingName
+from training.tables import Count, FloatingPoint, Positive
 
 Distance = Literal["euclidean", "cosine"]
 RankingLoss = Literal["kl", "margin_mse"]
-Count = Annotated[int, Field(ge=1)]
-Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 LOOKUP = "lookup"
 """The student that is a table of token vectors, which starts from the teacher's."""

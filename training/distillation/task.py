@@ -21,6 +21,7 @@ from training.distillation.student import Student
 from training.distillation.teacher import Teacher
 from training.distillation.texts import TextIndices, TextMixture
 from training.errors import NotFiniteError
+from training.loop.devices import backward
 from training.loop.shares import Shares
 from training.loop.stage import Evaluation, Stage, StageLength
 
@@ -107,8 +108,7 @@ class DistillationTask:
         )
         losses = self._losses(texts, student.embeddings, teacher)
         loss = torch.stack(list(losses.values())).sum()
-        scaler = self._accelerator.scaler
-        (loss if scaler is None else scaler.scale(loss)).backward()
+        backward(self._accelerator, loss)
         student.backward()
         return {name: value.item() for name, value in losses.items()}
 

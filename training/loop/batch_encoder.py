@@ -1,12 +1,7 @@
-"""Encodes batches of texts with all processes, with or without gradient.
-
-Batches with gradient may be larger than memory allows at once. They are encoded by GradCache (Gao
-et al., "Scaling Deep Contrastive Learning Batch Size under Memory Limited Setup", 2021): embeddings
-are computed in micro-batches without a graph, the loss gives the gradient of the embeddings, and a
-second pass over each micro-batch carries it into the tower.
-"""
+"""Encodes batches of texts with all processes, with or without gradient."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
 import torch
@@ -14,6 +9,7 @@ from accelerate import Accelerator
 
 from training.data.passages import PassageTexts
 from training.loop.embedding_cache import EmbeddingCache
+from training.loop.grad_cache import GradCache
 from training.loop.shares import DetachedEmbeddings, Shares, backward_through
 from training.model.dual_encoder import DualEncoder, Features
 from training.model.towers import Tower
@@ -69,7 +65,7 @@ class BatchEncoder:
     def queries_with_gradient(self, texts: Sequence[str]) -> DetachedEmbeddings:
         """Embeddings of `texts` by the query encoder, for a loss."""
         dual = self.dual_encoder
-        return self._grad_cache(dual.query_tower, dual.project_queries, texts)
+        return self._with_gradient(dual.query_tower, dual.project_queries, texts)
 
     def passages_with_gradient(self, passages: PassageTexts, rows: Rows) -> DetachedEmbeddings:
         """Embeddings of passage rows by the document encoder, for a loss.
@@ -78,7 +74,7 @@ class BatchEncoder:
         """
         dual = self.dual_encoder
         if self.embedding_cache is None:
-            return self._grad_cache(
+            return self._with_gradient(
                 dual.document_tower, dual.project_documents, passages.texts(rows)
             )
         # Every process has all rows here, so only one process may add their gradient.
@@ -117,32 +113,17 @@ class BatchEncoder:
         tower.train(training)
         return outputs
 
-    def _grad_cache(self, tower: Tower, head: Head, texts: Sequence[str]) -> DetachedEmbeddings:
+    def _with_gradient(self, tower: Tower, head: Head, texts: Sequence[str]) -> DetachedEmbeddings:
         own = list(texts[self._shares.of(len(texts))])
         size = self._micro_batch_size
         batches = [self._features(tower, own[i : i + size]) for i in range(0, len(own), size)]
-        if len(batches) == 1:
-            return self._shares.detached(self._encode(tower, head, batches[0]), len(texts))
-        states, pieces = (
-            [],
-            [torch.empty(0, tower.vectors * self.dual_encoder.dim, device=self.accelerator.device)],
-        )
-        with torch.no_grad():
-            for features in batches:
-                states.append(_random_state(self.accelerator.device))
-                pieces.append(self._encode(tower, head, features))
-
-        def backward(gradient: torch.Tensor) -> None:
-            after = _random_state(self.accelerator.device)
-            # Without texts, `split` would still give one part.
-            parts = torch.split(gradient, size) if batches else ()
-            for features, state, part in zip(batches, states, parts, strict=True):
-                # Dropout must be the same as in the first pass.
-                _restore_random_state(self.accelerator.device, state)
-                backward_through(self._encode(tower, head, features), part)
-            _restore_random_state(self.accelerator.device, after)
-
-        return self._shares.detached(torch.cat(pieces), len(texts), backward)
+        encode = partial(self._encode, tower, head)
+        if len(batches) > 1:
+            cached = GradCache(encode, batches)
+            return self._shares.detached(cached.embeddings, len(texts), cached.backward)
+        width = tower.vectors * self.dual_encoder.dim
+        nothing = torch.empty(0, width, device=self.accelerator.device)  # more processes than texts
+        return self._shares.detached(encode(batches[0]) if batches else nothing, len(texts))
 
     def _encode(self, tower: Tower, head: Head, features: Features) -> torch.Tensor:
         with self.accelerator.autocast():
@@ -165,14 +146,3 @@ def _detached_from(embeddings: torch.Tensor, *, counts: bool) -> DetachedEmbeddi
 
 def _identity(outputs: torch.Tensor) -> torch.Tensor:
     return outputs
-
-
-def _random_state(device: torch.device) -> list[torch.Tensor]:
-    state = [torch.get_rng_state()]
-    return [*state, torch.cuda.get_rng_state(device)] if device.type == "cuda" else state
-
-
-def _restore_random_state(device: torch.device, state: list[torch.Tensor]) -> None:
-    torch.set_rng_state(state[0])
-    if device.type == "cuda":
-        torch.cuda.set_rng_state(state[1], device)

@@ -3,9 +3,12 @@
 import math
 from collections.abc import Collection
 from dataclasses import asdict, dataclass, field
-from typing import Literal
+from typing import Annotated, Literal
 
 import torch
+from pydantic import Field
+
+from training.tables import Count, Fraction, Table
 
 Verdict = Literal["none", "dimensional", "complete", "retrieval"]
 TowerName = Literal["query", "document"]
@@ -81,6 +84,21 @@ class CollapseMetrics:
             f"effective rank {self.queries.effective_rank:.1f} and "
             f"{self.documents.effective_rank:.1f}, nDCG@10 {self.ndcg:.3f}"
         )
+
+
+class Collapse(Table):
+    """[collapse]: when a run counts as collapsed, and whether it then stops."""
+
+    stop: bool = True
+    cosine: Fraction = 0.95
+    effective_rank: Annotated[float, Field(ge=1)] = 3.0
+    loss_share: Fraction = 0.9
+    ndcg_share: Fraction = 0.5
+    patience: Count = 2
+
+    def monitor(self, trained: Collection[TowerName]) -> "CollapseMonitor":
+        """The monitor of a stage that trains these towers."""
+        return CollapseMonitor(**self.model_dump(exclude={"stop"}), trained=trained)
 
 
 @dataclass(slots=True)

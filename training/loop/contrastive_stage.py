@@ -10,20 +10,14 @@ import torch
 from accelerate.utils import broadcast_object_list
 from numpy.typing import NDArray
 
-from training.data.training_data import TrainingData
 from training.errors import NotFiniteError
-from training.loop.batch_encoder import BatchEncoder
-from training.loop.collapse import CollapseMetrics, CollapseMonitor, TowerName, Verdict
-from training.loop.contrastive_step import StepResult, TrainingTexts, loss_and_gradient
-from training.loop.false_negatives import FalseNegatives
-from training.loop.late_interaction import LateInteraction
+from training.loop.collapse import Collapse, CollapseMetrics, TowerName, Verdict
+from training.loop.contrastive_step import ContrastiveStep, StepResult
 from training.loop.stage import Evaluation, Stage, StageLength
 from training.loop.validator import Validator
 from training.model.dual_encoder import Part
-from training.objective.contrastive import LossSettings
 from training.objective.divergence import AlignmentStopping
-from training.objective.negatives.sampler import NegativeSampler, Rows
-from training.recipes.settings import Recipe
+from training.objective.negatives.sampler import Rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,10 +38,9 @@ class ContrastiveStage:
     chooses_best: bool = False
     most_steps: int | None = None
 
-    def length(self, data: TrainingData, recipe: Recipe) -> StageLength:
-        """The number of its steps on these data."""
-        size = recipe.optimiser.batch_size
-        return StageLength(len(data.pairs), size, self.epochs, self.most_steps)
+    def length(self, num_pairs: int, batch_size: int) -> StageLength:
+        """The number of its steps."""
+        return StageLength(num_pairs, batch_size, self.epochs, self.most_steps)
 
     @property
     def trained_towers(self) -> frozenset[TowerName]:
@@ -66,46 +59,26 @@ class ContrastiveTask:
     def __init__(
         self,
         settings: ContrastiveStage,
-        recipe: Recipe,
-        number: int,
-        *,
-        data: TrainingData,
-        false_negatives: FalseNegatives | None,
-        teacher: LateInteraction | None,
-        encoder: BatchEncoder,
-        sampler: NegativeSampler,
+        step: ContrastiveStep,
+        pairs: NDArray[np.int64],
         validator: Validator,
+        *,
+        batch_size: int,
+        evaluate_every: int,
+        collapse: Collapse,
+        seed: tuple[int, ...],
     ) -> None:
-        """Prepare stage `number` of a run of `recipe`."""
-        self._settings = settings
-        self._length = settings.length(data, recipe)
-        self._evaluate_every = recipe.validation.every or self._length.steps_per_epoch
-        self._seed = (recipe.seed, number)
-        self._texts = TrainingTexts(
-            data.queries, data.passages, data.known, false_negatives, teacher
-        )
-        self._pairs = data.pairs
-        self._encoder = encoder
-        self._sampler = sampler
+        """Train on `pairs` (n, 2) of a query number and a positive row, by this step.
+
+        :param evaluate_every: In steps; 0 for once an epoch.
+        """
+        self._settings, self._step, self._pairs, self._seed = settings, step, pairs, seed
+        self._encoder, self._sampler = step.encoder, step.source.sampler
         self._validator = validator
-        self._stops_on_collapse = recipe.collapse.stop
-        self._loss_settings = LossSettings(
-            kind=recipe.loss.kind,
-            score_factor=recipe.loss.score_factor,
-            temperature=recipe.loss.temperature,
-            gradient=recipe.negatives.gradient,
-            shared=recipe.negatives.shared,
-            teacher_weight=recipe.loss.teacher_weight,
-            teacher_temperature=recipe.loss.teacher_temperature,
-        )
-        self._monitor = CollapseMonitor(
-            cosine=recipe.collapse.cosine,
-            effective_rank=recipe.collapse.effective_rank,
-            loss_share=recipe.collapse.loss_share,
-            ndcg_share=recipe.collapse.ndcg_share,
-            patience=recipe.collapse.patience,
-            trained=settings.trained_towers,
-        )
+        self._length = settings.length(len(pairs), batch_size)
+        self._evaluate_every = evaluate_every or self._length.steps_per_epoch
+        self._monitor = collapse.monitor(settings.trained_towers)
+        self._stops_on_collapse = collapse.stop
         self._results: list[StepResult] = []
 
     def stage(self) -> Stage:
@@ -136,13 +109,7 @@ class ContrastiveTask:
         self._encoder.dual_encoder.train_only(parts)
         if "document_encoder" in parts:
             self._encoder.embedding_cache = None
-        result = loss_and_gradient(
-            self._encoder,
-            self._texts,
-            self._sampler,
-            self._pairs[batch],
-            self._loss_settings,
-        )
+        result = self._step(self._pairs[batch])
         self._results.append(result)
         return {"loss": result.loss}
 
@@ -215,7 +182,7 @@ class ContrastiveTask:
             stopping.best, stopping.best_epoch = state["stopping"]
 
     def _encode(self, rows: Rows) -> torch.Tensor:
-        return self._encoder.passages(self._texts.passages, rows)
+        return self._encoder.passages(self._step.source.texts.passages, rows)
 
     def _reason_to_stop(self, step: int, kl: float, ndcg: float, verdict: Verdict) -> str | None:
         # The KL estimate of collapsed towers is small although they are not aligned.

@@ -14,7 +14,7 @@ from accelerate.utils import parse_flag_from_env
 from swiftlet.errors import InvalidArgumentError
 from training.errors import RecipeError, TrainingStoppedError
 from training.loop.checkpoints import last_checkpoint
-from training.recipes.settings import FloatingPoint
+from training.tables import FloatingPoint
 
 _NO_MEMORY = re.compile("out of memory|allocate memory|STATUS_ALLOC_FAILED|bad_alloc")
 
@@ -59,6 +59,12 @@ def make_accelerator(precision: FloatingPoint, batch_size: int) -> Accelerator:
             f"the batch size is {batch_size}, fewer than the {accelerator.num_processes} processes"
         )
     return accelerator
+
+
+def backward(accelerator: Accelerator, loss: torch.Tensor) -> None:
+    """Compute the gradient of a loss, which is scaled where the precision needs it."""
+    scaler = accelerator.scaler
+    (loss if scaler is None else scaler.scale(loss)).backward()
 
 
 @contextmanager

@@ -1,20 +1,33 @@
 """Passages that may be relevant without a judgement, by the scores of the untrained model."""
 
 from collections.abc import Sequence
+from typing import Annotated
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from pydantic import Field
 from torch.nn.functional import normalize
 
 from swiftlet.progress import Progress
 from training.data.passages import PassageTexts
+from training.errors import TrainingDataError
 from training.loop.batch_encoder import BatchEncoder
 from training.loop.embedding_cache import EmbeddingCache
 from training.objective.negatives.sampler import Rows
 from training.objective.scores import paired_scores, scores
+from training.tables import Table
 
 _BLOCK = 4096
+
+
+class TeacherShare(Table):
+    """A passage is no negative if the untrained document model finds it as relevant.
+
+    It is then scored above `teacher_share` of the score of the positive.
+    """
+
+    teacher_share: Annotated[float, Field(gt=0, le=1)] | None = None
 
 
 class FalseNegatives:
@@ -48,6 +61,21 @@ class FalseNegatives:
             rows = np.arange(start, min(start + _BLOCK, passages.num_passages))
             self._outputs(rows)
             progress.advance(len(rows))
+
+    def removed(
+        self, negatives: torch.Tensor, queries: NDArray[np.int64], positives: Rows, rows: Rows
+    ) -> torch.Tensor:
+        """The `negatives` (n, m) that cannot be relevant; other arguments as for `mask`.
+
+        :raises TrainingDataError: When there are none.
+        """
+        left = negatives & ~self.mask(queries, positives, rows)
+        if not left.any():
+            raise TrainingDataError(
+                "negatives.teacher_share leaves no negative of any query in a batch: raise it or "
+                "leave it out"
+            )
+        return left
 
     def mask(self, queries: NDArray[np.int64], positives: Rows, rows: Rows) -> torch.Tensor:
         """Whether row j may be relevant to query i, (n, m).

@@ -25,9 +25,8 @@ from training.loop.checkpoints import (
     write_checkpoint,
 )
 from training.loop.log import TrainingLog, TrainingProgress
-from training.loop.optimisation import Optimisation
+from training.loop.optimisation import Optimisation, Optimiser
 from training.loop.stage import Stage
-from training.recipes.settings import Optimiser
 
 
 @dataclass(slots=True)
@@ -83,7 +82,7 @@ class TrainingLoop:
         self._optimiser = optimiser
         self._directory = directory
         self._accelerator = accelerator
-        self._log = log
+        self.log = log
         self._progress = progress
         self._average = average
         self._initial = [each.detach().clone() for each in model.parameters()] if average else []
@@ -206,7 +205,7 @@ class TrainingLoop:
                 "train_state": asdict(state),
                 "optimisation": optimisation.state(),
                 "task": stage.task.state(),
-                "log_size": self._log.size(),
+                "log_size": self.log.size(),
             },
         )
 
@@ -235,7 +234,7 @@ class TrainingLoop:
         if self._accelerator.is_main_process:
             step = self.state.step
             epoch = round(step / stage.length.steps_per_epoch, 4)
-            self._log.write(kind, stage=stage.name, step=step, epoch=epoch, **values)
+            self.log.write(kind, stage=stage.name, step=step, epoch=epoch, **values)
 
 
 def _batches(stage: Stage, first_step: int) -> Iterator[NDArray[np.int64]]:

@@ -1,20 +1,51 @@
 """AdamW with a learning rate per parameter group, and a learning rate schedule."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import torch
 from accelerate import Accelerator
 from accelerate.optimizer import AcceleratedOptimizer
+from pydantic import Field
 from torch import nn
 from transformers import get_scheduler
 
-from training.recipes.settings import Optimiser
+from training.model.dual_encoder import Part
+from training.tables import Count, FloatingPoint, Positive, Table
 
 ParameterGroup = tuple[Sequence[nn.Parameter], float]
 """Parameters and their learning rate."""
 
 _NOT_DECAYED = 1  # biases and the weights of norms have one dimension
+
+
+class Optimiser(Table):
+    """[optimiser]: AdamW and its learning rate schedule; each stage starts both again."""
+
+    learning_rate: Positive = 1e-5
+    document_learning_rate: Positive | None = None
+    projection_learning_rate: Positive | None = None
+    weight_decay: Annotated[float, Field(ge=0)] = 0.01
+    warmup_steps: Annotated[int, Field(ge=0)] = 1000
+    schedule: Literal["linear", "cosine", "constant"] = "linear"
+    batch_size: Annotated[int, Field(ge=2)] = 48
+    micro_batch_size: Count | None = None
+    max_gradient_norm: Positive | None = 1.0
+    precision: FloatingPoint = "fp32"
+
+    @property
+    def texts_at_once(self) -> int:
+        """The texts that a tower encodes at once; by default a positive and a negative a query."""
+        return self.micro_batch_size or 2 * self.batch_size
+
+    def rates(self, override: float | None = None) -> dict[Part, float]:
+        """The learning rate of each part of a dual encoder; `override` replaces `learning_rate`."""
+        rate = override or self.learning_rate
+        return {
+            "query_encoder": rate,
+            "document_encoder": self.document_learning_rate or rate,
+            "projection": self.projection_learning_rate or rate,
+        }
 
 
 class Optimisation:

@@ -18,7 +18,7 @@ from training.errors import RecipeError, TrainingDataError
 from training.loop.checkpoints import BEST, CHECKPOINT
 from training.loop.devices import is_main_process, processes
 from training.loop.log import FILE_NAME as LOG_FILE
-from training.model.trained import KIND
+from training.model.trained import KIND, MODEL, TOWERS
 
 RECIPE_FILE = "recipe.json"
 
@@ -29,9 +29,9 @@ def run_directory(
     recipe: BaseModel,
     may_change: AbstractSet[str],
     *,
-    resume: bool,
+    resume: bool = False,
     finish: bool = False,
-    overwrite: bool,
+    overwrite: bool = False,
     temporary: Sequence[str] = (),
 ) -> Iterator[None]:
     """Create `out` with the recipe in it, and lock it.
@@ -94,7 +94,6 @@ def run_directory(
 
 def publish_run(
     out: Path,
-    encoders: Sequence[str],
     *,
     dim: int,
     embedding_space: str,
@@ -103,11 +102,10 @@ def publish_run(
 ) -> None:
     """Write the manifest of a finished run, and then remove its checkpoints.
 
-    :param encoders: The directories of the trained encoders in `out`.
     :param temporary: Other directories in `out` to remove.
     """
     files = [LOG_FILE, RECIPE_FILE]
-    for encoder in encoders:
+    for encoder in (*TOWERS, MODEL):
         paths = (path for path in (out / encoder).rglob("*") if path.is_file())
         files += [path.relative_to(out).as_posix() for path in paths]
     packages = ("torch", "transformers", "sentence-transformers", "accelerate")

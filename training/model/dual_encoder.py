@@ -14,7 +14,6 @@ from training.model.towers import NormalisedLinear, Tower
 Features = Mapping[str, torch.Tensor]
 Part = Literal["query_encoder", "document_encoder", "projection"]
 Projection = Literal["shared", "separate", "none"]
-Sharing = Literal["none", "token_embeddings", "frozen_token_embeddings", "all"]
 Start = Literal["random", "orthogonal"]
 
 PARTS: tuple[Part, ...] = ("query_encoder", "document_encoder", "projection")
@@ -28,8 +27,7 @@ class DualEncoder(nn.Module):
     of the document tower. With `separate` each tower has its own projection, and with `none` there
     is no projection.
 
-    The towers may share more (003, section 2): with `token_embeddings` one table is trained for
-    both, with `frozen_token_embeddings` no table is trained, and with `all` one tower is both.
+    The towers may share parameters, or be one. Parameters that are frozen at first stay frozen.
     """
 
     def __init__(
@@ -40,7 +38,6 @@ class DualEncoder(nn.Module):
         projection: Projection = "shared",
         dim: int | None = None,
         start: Start = "random",
-        sharing: Sharing = "none",
         layer_norm: bool = False,
     ) -> None:
         """Join two towers, or one as both.
@@ -52,8 +49,8 @@ class DualEncoder(nn.Module):
             models have learnt.
         :param layer_norm: Normalise the projected outputs over their dimensions (002, section 4.1).
         :raises InvalidArgumentError: When there is no projection although the widths differ, or
-            `dim` differs from the width; or the towers cannot share token embeddings, a query has
-            several vectors, or `dim` is above the width of the document tower.
+            `dim` differs from the width; or a query has several vectors, or `dim` is above the
+            width of the document tower.
         """
         super().__init__()
         if query_tower.vectors > 1:
@@ -62,14 +59,8 @@ class DualEncoder(nn.Module):
                 f"the query encoder gives {query_tower.vectors} vectors, but a query has one: set "
                 "query_encoder.pooling to 'cls'" + (", and share less than 'all'" if one else "")
             )
-        if sharing == "token_embeddings":
-            document_tower.share_token_embeddings(query_tower)
-        self._untrained: set[torch.Tensor] = set()
-        if sharing == "frozen_token_embeddings":
-            towers = query_tower, document_tower
-            self._untrained = {tower.token_embeddings.weight for tower in towers}
-        for parameter in self._untrained:
-            parameter.requires_grad_(False)
+        towers = nn.ModuleList([query_tower, document_tower])
+        self._untrained = {each for each in towers.parameters() if not each.requires_grad}
         widths = query_tower.width, document_tower.width
         if projection == "none" and widths[0] != widths[1]:
             raise InvalidArgumentError(
@@ -105,14 +96,6 @@ class DualEncoder(nn.Module):
             for each in self._linear_maps():
                 nn.init.orthogonal_(each.weight)
                 nn.init.zeros_(each.bias)
-
-    def encode_queries(self, features: Features) -> torch.Tensor:
-        """ζ: embeddings (n, dim) of tokenised texts, of length 1."""
-        return self.project_queries(self.query_tower(features))
-
-    def encode_documents(self, features: Features) -> torch.Tensor:
-        """η: embeddings (n, document_width) of tokenised texts, with vectors of length 1."""
-        return self.project_documents(self.document_tower(features))
 
     def project_queries(self, outputs: torch.Tensor) -> torch.Tensor:
         """Project and normalise the query language model's outputs (n, width)."""

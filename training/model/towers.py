@@ -22,7 +22,6 @@ from training.model.loading import (
     truncating_tokenizer,
 )
 from training.model.lookup import bags, is_lookup, table_of
-from training.model.permutation import permute_basis
 from training.model.poolings import POOLINGS, make_pooling, pooling_of, unit_length, vectors_of
 from training.model.quiet import quiet
 
@@ -50,7 +49,6 @@ class TowerSettings:
         pooling, which a plain checkpoint lacks.
     :param max_tokens: Texts are truncated to this many tokens; by default the model's own setting.
     :param dropout: The probability of dropout everywhere; by default the model's own setting.
-    :param permute_basis: Seed of a permutation of the hidden basis (`training.model.permutation`).
     :param random_weights: Initialise all weights with torch's random generator: the ablation of
         pre-training (001, section 7.1).
     :param trust_remote_code: Allow code that comes with the model to run.
@@ -63,7 +61,6 @@ class TowerSettings:
     first_tokens: int = 8
     max_tokens: int | None = None
     dropout: float | None = None
-    permute_basis: int | None = None
     random_weights: bool = False
     trust_remote_code: bool = False
     role: Role | None = None
@@ -113,7 +110,7 @@ class Tower(nn.Module):
         :raises InvalidArgumentError: When there is no such model, a setting is out of range, or
             the pooling is missing.
         :raises ModelError: When the model cannot be loaded, needs its own code, lacks weights,
-            has no fast tokenizer or one without the needed tokens, or cannot be cut or permuted.
+            has no fast tokenizer or one without the needed tokens, or cannot be cut.
         """
         check_ranges(settings)
         folder = find_model(settings.model)
@@ -139,8 +136,6 @@ class Tower(nn.Module):
         if getattr(encoder[0].auto_model, "pooler", None) is not None:
             # It is not used, and weights without a gradient block distributed training.
             encoder[0].auto_model.pooler = None
-        if settings.permute_basis is not None:
-            permute_basis(encoder, settings.permute_basis)
         return cls(encoder, max_tokens, prompts, settings.role)
 
     def tokenise(self, texts: Sequence[str]) -> dict[str, Tensor]:
@@ -181,27 +176,6 @@ class Tower(nn.Module):
             )
         embeddings: nn.Embedding = self.encoder[0].auto_model.get_input_embeddings()
         return embeddings
-
-    def share_token_embeddings(self, other: "Tower") -> None:
-        """Give `other` the token embeddings of this tower.
-
-        :raises InvalidArgumentError: When their vocabularies or widths differ.
-        """
-        own, others = self.token_embeddings, other.token_embeddings
-        vocabularies = [tower.encoder.tokenizer.get_vocab() for tower in (other, self)]
-        differing = ""
-        if own.embedding_dim != others.embedding_dim:
-            differing = f"{others.embedding_dim} and {own.embedding_dim} numbers a token"
-        elif len(own.weight) != len(others.weight):
-            differing = f"{len(others.weight):,} and {len(own.weight):,} tokens"
-        elif vocabularies[0] != vocabularies[1]:
-            differing = "other tokens of the same number"
-        if differing:
-            raise InvalidArgumentError(
-                f"the encoders cannot share token embeddings, since they have {differing}: set "
-                "dual_encoder.sharing to 'none'"
-            )
-        other.encoder[0].auto_model.set_input_embeddings(own)
 
     def set_gradient_checkpointing(self, enabled: bool) -> None:
         """Enable or disable gradient checkpointing.
@@ -280,7 +254,7 @@ def check_ranges(settings: TowerSettings) -> None:
 
 
 def _check_lookup_settings(settings: TowerSettings, folder: Path) -> None:
-    for name in ("layers", "pooling", "dropout", "permute_basis"):
+    for name in ("layers", "pooling", "dropout"):
         value = getattr(settings, name)
         if value is not None and (name, value) != ("dropout", 0):
             raise InvalidArgumentError(f"{folder} is a look-up encoder, which has no {name}")

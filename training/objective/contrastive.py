@@ -1,41 +1,29 @@
-"""The contrastive loss of 001, eq. 5."""
+"""The contrastive loss of 001, eq. 5, and the protocol of losses."""
 
+# The default method ignores its argument.
+# ruff: noqa: ARG003
+
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Protocol
 
 import torch
 from torch.nn import functional
+from typing_extensions import override
 
-NegativeGradient = Literal["re-encoded", "cached"]
-LossKind = Literal["softmax", "lambda"]
+from training.objective.negatives.sampler import Rows
+from training.tables import Positive, Table
 
 
-@dataclass(frozen=True, slots=True)
-class LossSettings:
-    """The settings of the contrastive loss.
+class Scale(Table):
+    """The factor of Φ(q, d) in eq. 5 is `score_factor` / `temperature`."""
 
-    Negatives that a cache keeps count with their cached embeddings. With the `gradient`
-    "re-encoded", one of them for each query is encoded again, and its gradient stands for theirs
-    (`StandIns`). With "cached" they are constants: this costs no encoding, but only the query
-    encoder learns from them. All other negatives, and passages that are positives in the batch, are
-    encoded and have a gradient. With `shared`, each query has the negatives of all queries in the
-    batch.
-
-    The `kind` "softmax" is eq. 5, and "lambda" a pairwise loss by ranks (`lambda_loss`). A share of
-    the loss is by the scores of a teacher (`teacher_loss`).
-    """
-
-    kind: LossKind = "softmax"
-    score_factor: float = 20.0
-    temperature: float = 1.0
-    gradient: NegativeGradient = "re-encoded"
-    shared: bool = False
-    teacher_weight: float = 0.0
-    teacher_temperature: float = 0.25
+    score_factor: Positive = 20.0
+    temperature: Positive = 1.0
 
     @property
     def scale(self) -> float:
-        """The factor of Φ(q, d) in eq. 5."""
+        """The factor."""
         return self.score_factor / self.temperature
 
 
@@ -52,6 +40,73 @@ class StandIns:
 
     first: int
     scores: torch.Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class ScoredBatch:
+    """Queries, and the scores of the documents that each of them has.
+
+    `scores` (queries, documents) are Φ(q, d), and `positives` (queries,) the column of each query's
+    d⁺. `negatives` (queries, documents) says whether a document is in D⁻ of a query. With
+    `stand_ins`, the last columns have no gradient of their own. `queries` are the texts of the
+    queries, and `rows` the passage rows of the first columns; the other columns are cached.
+    """
+
+    scores: torch.Tensor
+    positives: torch.Tensor
+    negatives: torch.Tensor
+    stand_ins: StandIns | None
+    queries: Sequence[str]
+    rows: Rows
+
+
+class Loss(Protocol):
+    """A loss over scored batches."""
+
+    def __call__(self, batch: ScoredBatch) -> torch.Tensor:
+        """The mean loss of the queries, a scalar."""
+        ...
+
+    def collapsed(self, batch: ScoredBatch) -> float:
+        """The loss if all documents had the same embedding."""
+        ...
+
+
+class NamedLoss(Loss, Protocol):
+    """A loss that a recipe can name."""
+
+    def __init__(self, settings: Any) -> None:
+        """Make the loss with the settings of [loss], in which it has a table of its own."""
+        ...
+
+    @classmethod
+    def check(cls, recipe: Any) -> None:
+        """Check that the loss goes together with the other settings of a recipe.
+
+        :raises ValueError: When it does not.
+        """
+        return
+
+
+class SoftmaxLoss(NamedLoss):
+    """Eq. 5."""
+
+    def __init__(self, settings: Scale) -> None:
+        self._scale = settings.scale
+
+    @override
+    def __call__(self, batch: ScoredBatch) -> torch.Tensor:
+        return contrastive_loss(
+            batch.scores,
+            batch.positives,
+            batch.negatives,
+            scale=self._scale,
+            stand_ins=batch.stand_ins,
+        )
+
+    @override
+    def collapsed(self, batch: ScoredBatch) -> float:
+        return collapsed_loss(batch.negatives)
 
 
 def contrastive_loss(
@@ -81,49 +136,6 @@ def contrastive_loss(
     shares = logits.detach().softmax(1)[:, stand_ins.first :].sum(1)
     drawn = stand_ins.scores.float()
     return loss + (shares * scale * (drawn - drawn.detach())).mean()
-
-
-def lambda_loss(
-    scores: torch.Tensor, positives: torch.Tensor, negatives: torch.Tensor, *, scale: float = 20.0
-) -> torch.Tensor:
-    """The pairwise loss of ADORE: Σ Δ · log(1 + exp(s⁻ − s⁺)) over the negatives of a query.
-
-    Δ is how much nDCG would change if the positive and the negative changed places in the ranking
-    of both and all other negatives (Zhan et al. 2021, section 4.2; LambdaRank). Negatives that rank
-    high, and positives that rank low, weigh most. Arguments as for `contrastive_loss`.
-    """
-    counted = negatives.scatter(1, positives.unsqueeze(1), value=True)
-    logits = (scores.float() * scale).masked_fill(~counted, -torch.inf)
-    ranks = logits.detach().argsort(dim=1, descending=True, stable=True).argsort(dim=1) + 1
-    gains = 1 / torch.log2(ranks + 1.0)
-    changes = (gains.gather(1, positives.unsqueeze(1)) - gains).abs()
-    margins = logits.masked_fill(~negatives, 0.0) - logits.gather(1, positives.unsqueeze(1))
-    losses = changes * functional.softplus(margins) * negatives
-    return losses.sum(1).mean()
-
-
-def teacher_loss(
-    scores: torch.Tensor,
-    positives: torch.Tensor,
-    negatives: torch.Tensor,
-    teacher: torch.Tensor,
-    *,
-    scale: float = 20.0,
-    temperature: float = 0.25,
-) -> torch.Tensor:
-    """KL(teacher ‖ student) of the softmaxes over each query's positive and negatives, the mean.
-
-    These are the in-batch scores of TCT-ColBERT (Lin et al., "In-Batch Negatives for Knowledge
-    Distillation with Tightly-Coupled Teachers for Dense Retrieval", 2021, section 3).
-
-    :param teacher: The teacher's scores (queries, documents), which are divided by `temperature`.
-        Other arguments as for `contrastive_loss`.
-    """
-    left_out = ~negatives.scatter(1, positives.unsqueeze(1), value=True)
-    found = (scores.float() * scale).masked_fill(left_out, -torch.inf).log_softmax(1)
-    wanted = (teacher.float() / temperature).masked_fill(left_out, -torch.inf).log_softmax(1)
-    differences = (wanted - found).masked_fill(left_out, 0.0)
-    return (wanted.exp() * differences).sum(1).mean()
 
 
 def collapsed_loss(negatives: torch.Tensor) -> float:

@@ -29,8 +29,10 @@ def _describe(error: Any, model: type[BaseModel], name: Callable[[str], str]) ->
     message = error["msg"].removeprefix("Value error, ").removeprefix("Input should be ")
     match error["type"]:
         case "extra_forbidden":
-            known = ", ".join(_table(model, error["loc"][:-1]).model_fields)
-            return f"{place} is not a setting; the settings are {known}"
+            table = _table(model, error["loc"][:-1])
+            # Those of the table itself first, and then those that it has from others.
+            known = dict.fromkeys([*table.__annotations__, *table.model_fields])
+            return f"{place} is not a setting; the settings are {', '.join(known)}"
         case "missing":
             return f"{name(place)} is missing"
         case "too_short":

@@ -5,8 +5,9 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from swiftlet.search.request import Mode
+from training.loop.optimisation import Optimiser
 from training.model.towers import TowerSettings
-from training.recipes.settings import Count, Optimiser, Positive, Seed, Table
+from training.tables import Count, Positive, Seed, Table
 
 CROSS_ENCODER = "cross-encoder"
 """The name of the recipe."""

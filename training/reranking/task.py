@@ -13,6 +13,7 @@ from torch.nn import functional
 from swiftlet.encoders.reranker import order_by
 from swiftlet.evaluation.metrics import evaluate_per_query
 from training.errors import NotFiniteError
+from training.loop.devices import backward
 from training.loop.stage import Evaluation, Stage, StageLength
 from training.model.cross_encoder import CrossEncoder, Pair
 from training.reranking.groups import Group
@@ -75,8 +76,7 @@ class RerankingTask:
             )
             losses = [-functional.log_softmax(each.float(), dim=0)[0] for each in scores]
             loss = torch.stack(losses).sum() / len(drawn)
-            scaler = self._accelerator.scaler
-            (loss if scaler is None else scaler.scale(loss)).backward()
+            backward(self._accelerator, loss)
             total += loss.item()
         return {"loss": total}
 

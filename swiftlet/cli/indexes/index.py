@@ -83,12 +83,14 @@ def index(
         source = documents if corpus else Shards(from_shards or ())
         if adapt_queries:
             with extra("export"):
-                from swiftlet.cli.models.adaptation import Adaptation
+                from export.encoder_directory import export_encoder
+                from training.adaptation.adaptation import Adaptation
             if encoder is None and isinstance(source, Shards):
                 encoder = encoders.of_documents(source.details)
             finish = Adaptation(
                 encoders.find(student or encoders.LOOKUP_QUERY_ENCODER),
                 encoders.find(encoder or encoders.DEFAULT_ENCODER),
+                export_encoder,
                 queries=queries or (),
                 progress=progress,
             )

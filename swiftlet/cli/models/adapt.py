@@ -58,7 +58,8 @@ def adapt(
     from swiftlet.extras import extra
 
     with extra("export"):
-        from swiftlet.cli.models.adaptation import adapt_to_index
+        from export.encoder_directory import export_encoder
+        from training.adaptation.adaptation import adapt_to_index
     if qrels is not None and len(queries or ()) != 1:
         raise InvalidArgumentError(
             "--qrels judge the queries of one file: pass exactly one --queries"
@@ -67,6 +68,7 @@ def adapt(
         tests = adapt_to_index(
             index,
             out,
+            export_encoder,
             queries=queries or [],
             qrels=qrels,
             student=student,

@@ -1,7 +1,7 @@
 """FAISS, loaded so that its threads sleep while they wait for each other.
 
 By default they spin. On cores that other programs keep busy, they then take the time of those that
-compute: training an index takes up to ten times as long (docs/results/busy-training.md).
+compute: training an index takes up to ten times as long (docs/results/smaller.md).
 """
 
 import os

@@ -118,7 +118,7 @@ def test_an_interrupted_adaptation_goes_on(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("swiftlet.cli.models.adaptation.export_encoder", interrupt)
+        patch.setattr("export.encoder_directory.export_encoder", interrupt)
         result = swiftlet(*command)
     assert result.exit_code == INTERRUPTED
     assert "run the same command again to continue" in result.output

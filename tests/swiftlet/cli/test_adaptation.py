@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from swiftlet.cli.main import INTERRUPTED
-from swiftlet.cli.models import adaptation
 from swiftlet.encoders import DEFAULT_QUERY_ENCODER, LOOKUP_QUERY_ENCODER
 from swiftlet.manifest import load_manifest, read_manifest, write_manifest
 from tests.command_line import refusal, swiftlet
+from training.adaptation import adaptation
 
 NAME = "all-MiniLM-L6-v2-query-lookup-adapted"
 
@@ -73,7 +73,7 @@ def test_an_interrupted_adaptation_goes_on_with_what_was_encoded(
         raise KeyboardInterrupt("run the same command with --resume")
 
     with monkeypatch.context() as patch:
-        patch.setattr("training.distillation.distill.TrainingLoop.train", interrupt)
+        patch.setattr("training.loop.loop.TrainingLoop.train", interrupt)
         result = swiftlet(*command)
     assert result.exit_code == INTERRUPTED
     assert "--resume" not in result.stderr

@@ -236,7 +236,7 @@ def test_bad_arguments_are_refused_in_one_sentence(
         ("index docs --ou x", "Possible options: --out", ["--out index", "index --help"]),
         ("serach index tea", "Did you mean 'search'?", ["--help"]),
         ("--verbose", "Possible options: --version", ["--help"]),
-        ("encoders get", "Missing argument", ["get multilingual-e5-small", "get --help"]),
+        ("encoders get", "Missing argument", ["get OWNER/NAME", "get --help"]),
         ("encoders list", "No such command 'list'.", ["encoders --help"]),
         ("serve", "SWIFTLET_INDEX is not set; the path of an index", []),
     ],

@@ -9,9 +9,6 @@ import swiftlet.evaluation.experiment
 import swiftlet.evaluation.metrics
 import swiftlet.evaluation.report
 import swiftlet.evaluation.significance
-import swiftlet.evaluation.comparison_rendering
-import swiftlet.evaluation.plots.embeddings
-import swiftlet.evaluation.plots.quality
 swiftlet.evaluation.metrics.Metric.parse("nDCG@10")
 heavy = {"ranx", "numba", "scipy", "httpx", "matplotlib", "sklearn", "pandas", "tabulate", "jinja2"}
 print(*heavy & sys.modules.keys())

@@ -201,4 +201,4 @@ def test_what_cannot_be_uploaded_or_found_is_named(
     assert "owner/damaged" not in hub.files
     assert "hf auth login" in refusal("push-to-hub", LOOKUP_QUERY_ENCODER, "a/b", token="hf_wrong")
     assert "the hub refuses nobody/nothing" in refusal("encoders", "get", "nobody/nothing")
-    assert "multilingual-e5-small is expected" in refusal("encoders", "get", "e6")
+    assert "is 'e6'; OWNER/NAME on the hub is expected" in refusal("encoders", "get", "e6")

@@ -9,9 +9,6 @@ from moto.server import ThreadedMotoServer
 from pyarrow.fs import FileSystem
 from pymilvus import DataType
 
-from loadtests import milvus_server, postgres_server
-from loadtests.milvus_server import MilvusServer
-from loadtests.postgres_server import PostgresServer
 from swiftlet.address import Address
 from swiftlet.encoders import LOOKUP_QUERY_ENCODER
 from swiftlet.index.building.build import build_index
@@ -21,6 +18,9 @@ from swiftlet.servers.postgres.table import TABLES
 from swiftlet.servers.push import Pushed, push
 from swiftlet.servers.writing import target_at
 from swiftlet.types import Document
+from tests import milvus_server, postgres_server
+from tests.milvus_server import MilvusServer
+from tests.postgres_server import PostgresServer
 
 # A machine has one whole server of Milvus at most, so one process runs all of its tests.
 _ALONE = [pytest.mark.soak, pytest.mark.xdist_group("milvus")]

@@ -7,7 +7,6 @@ import pytest
 from pyarrow.fs import FileSelector, FileSystem
 
 import swiftlet
-from loadtests.milvus_server import MilvusServer
 from swiftlet.address import TOKEN_VARIABLE
 from swiftlet.encoders import DEFAULT_ENCODER
 from swiftlet.errors import IndexServerError, InvalidArgumentError
@@ -16,6 +15,7 @@ from swiftlet.servers.milvus.bulk_insert import BulkInsert
 from swiftlet.servers.push import push
 from tests.command_line import refusal
 from tests.command_line import swiftlet as swiftlet_command
+from tests.milvus_server import MilvusServer
 from tests.swiftlet.servers.conftest import (
     BUCKET,
     LOOKUP,

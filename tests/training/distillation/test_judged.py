@@ -14,8 +14,8 @@ from swiftlet.evaluation.experiment import Judgements
 from swiftlet.index.building.build import build
 from swiftlet.types import Query
 from tests.runs import Listener, records
+from training.adaptation.texts import known_items
 from training.data.judged_split import split_by_documents
-from training.distillation.adaptation_texts import known_items
 from training.distillation.distill import distill
 from training.distillation.judged import relevant_passages
 from training.distillation.overlap import IndexComparison
@@ -89,7 +89,7 @@ def test_with_judged_queries_the_last_step_is_taken(index: Path, tmp_path: Path)
         index=str(index),
         judged=(judged,),
         batch_size=6,
-        epochs=3.0,
+        epochs=1.6,
         every=4,
         patience=1,
         learning_rate=0.5,  # each step unlearns what was known

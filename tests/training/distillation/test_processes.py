@@ -13,7 +13,7 @@ from tests.runs import records
 NUM_JUDGED = 12
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def on_index(teacher: Path, log: Path, tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     """Options for a ranking loss and judged queries on an index of the teacher; read only."""
     folder = tmp_path_factory.mktemp("on-index")

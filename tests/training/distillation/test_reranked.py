@@ -11,7 +11,7 @@ from swiftlet.encoders.reranker import OnnxReranker
 from swiftlet.errors import InvalidArgumentError
 from swiftlet.index.building.build import build
 from tests.runs import Listener
-from training.distillation.adaptation_texts import known_items
+from training.adaptation.texts import known_items
 from training.distillation.distill import distill
 from training.distillation.overlap import IndexComparison
 from training.distillation.reranked import RerankedTargets

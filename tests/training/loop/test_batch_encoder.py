@@ -23,6 +23,10 @@ def make(checkpoints: dict[str, Path], micro_batch_size: int, dropout: float = 0
     return BatchEncoder(dual_encoder, plain_accelerator(), micro_batch_size=micro_batch_size)
 
 
+def queries_of(pair: DualEncoder, texts: list[str]) -> torch.Tensor:
+    return pair.project_queries(pair.query_tower(pair.query_tower.tokenise(texts)))
+
+
 @pytest.mark.parametrize("micro_batch_size", [1, 3, 7, 100])
 def test_embeddings_stand_in_the_order_of_their_texts(
     micro_batch_size: int, checkpoints: dict[str, Path]
@@ -30,9 +34,7 @@ def test_embeddings_stand_in_the_order_of_their_texts(
     encoder = make(checkpoints, micro_batch_size)
     dual_encoder = encoder.dual_encoder
     with torch.no_grad():
-        one_by_one = [
-            dual_encoder.encode_queries(dual_encoder.query_tower.tokenise([text])) for text in TEXTS
-        ]
+        one_by_one = [queries_of(dual_encoder, [text]) for text in TEXTS]
     expected = torch.cat(one_by_one)
     torch.testing.assert_close(encoder.queries(TEXTS), expected, atol=1e-5, rtol=0)
     with_gradient = encoder.queries_with_gradient(TEXTS).embeddings
@@ -68,9 +70,7 @@ def test_dropout_is_the_same_in_both_passes(
     batches = [
         TEXTS[start : start + micro_batch_size] for start in range(0, len(TEXTS), micro_batch_size)
     ]
-    embeddings = torch.cat(
-        [dual_encoder.encode_queries(dual_encoder.query_tower.tokenise(batch)) for batch in batches]
-    )
+    embeddings = torch.cat([queries_of(dual_encoder, batch) for batch in batches])
     torch.testing.assert_close(encoded.embeddings.detach(), embeddings.detach())
     (embeddings * direction).sum().backward()
     expected = gradients(dual_encoder)

@@ -1,25 +1,28 @@
 """The gradient of a step is that of eq. 5 by plain autograd."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from numpy.typing import NDArray
 from torch.nn import functional
 
 from swiftlet.progress import Silence
 from tests.checkpoints import WORDS
 from tests.runs import ListedPassages, gradients, plain_accelerator, tower
+from tests.samplers import made
 from training.data.positives import KnownPositives
 from training.errors import TrainingDataError
 from training.loop.batch_encoder import BatchEncoder
-from training.loop.contrastive_step import StepResult, TrainingTexts, loss_and_gradient
+from training.loop.candidates import CandidateSource, TrainingTexts
+from training.loop.contrastive_step import ContrastiveStep, StepResult
 from training.loop.embedding_cache import EmbeddingCache
 from training.loop.false_negatives import FalseNegatives
 from training.model.dual_encoder import DualEncoder
-from training.objective.contrastive import LossSettings
+from training.objective.contrastive import Scale, SoftmaxLoss
 from training.objective.negatives.cache import NegativeCache
 from training.objective.negatives.in_batch import InBatchSampler
 from training.objective.negatives.mixed import MixedSampler
@@ -50,39 +53,33 @@ def make(
 
 
 def uniform() -> UniformSampler:
-    return UniformSampler(KNOWN, num_passages=len(PASSAGES), per_query=3, seed=5)
+    return made(UniformSampler, KNOWN, len(PASSAGES), settings={"per_query": 3}, seed=5)
 
 
 def mixed() -> MixedSampler:
-    return MixedSampler([InBatchSampler(KNOWN), uniform()])
+    return MixedSampler([made(InBatchSampler, KNOWN), uniform()])
 
 
 def cache(encoder: BatchEncoder) -> MixedSampler:
     """A cache of embeddings that the encoders have since left behind, and in-batch negatives."""
-    kept = NegativeCache(
-        KNOWN,
-        num_passages=len(PASSAGES),
-        width=16,
-        per_query=3,
-        fraction=1.0,
-        refresh_fraction=0.0,
-        seed=5,
-    )
+    settings = {"per_query": 3, "refresh_fraction": 0.0, "gradient": "cached"}
+    kept = made(NegativeCache, KNOWN, len(PASSAGES), settings=settings, seed=5, width=16)
     kept.prepare(lambda rows: encoder.passages(TEXTS.passages, rows))
     with torch.no_grad():
         for parameter in encoder.dual_encoder.parameters():
             parameter.add_(0.02 * torch.randn_like(parameter))
-    return MixedSampler([kept, InBatchSampler(KNOWN)])
+    return MixedSampler([kept, made(InBatchSampler, KNOWN)])
 
 
 def step(
     encoder: BatchEncoder,
     sampler: NegativeSampler,
-    settings: LossSettings,
-    texts: TrainingTexts = TEXTS,
+    pairs: NDArray[np.int64] = PAIRS,
+    **settings: Any,
 ) -> tuple[StepResult, dict[str, torch.Tensor]]:
     encoder.dual_encoder.zero_grad()
-    result = loss_and_gradient(encoder, texts, sampler, PAIRS, settings)
+    source = CandidateSource(TEXTS, sampler, **settings)
+    result = ContrastiveStep(encoder, source, SoftmaxLoss(Scale()))(pairs)
     return result, gradients(encoder.dual_encoder)
 
 
@@ -98,14 +95,13 @@ def reference(
     def document(row: int) -> torch.Tensor:
         if constants is not None and row in constants:
             return constants[row]
-        return dual_encoder.encode_documents(
-            dual_encoder.document_tower.tokenise([PASSAGES[row]])
-        ).squeeze(0)
+        tower = dual_encoder.document_tower
+        return dual_encoder.project_documents(tower(tower.tokenise([PASSAGES[row]]))).squeeze(0)
 
     losses = []
     for (number, positive), rows in zip(PAIRS.tolist(), negatives, strict=True):
         features = dual_encoder.query_tower.tokenise([QUERIES[number]])
-        query = dual_encoder.encode_queries(features).squeeze(0)
+        query = dual_encoder.project_queries(dual_encoder.query_tower(features)).squeeze(0)
         documents = torch.stack([document(positive), *map(document, rows)])
         losses.append(-functional.log_softmax(20 * documents @ query, dim=0)[0])
     loss = torch.stack(losses).mean()
@@ -135,7 +131,7 @@ def test_the_gradient_is_that_of_a_plain_pass_for_every_micro_batch_size(
     micro_batch_size: int, checkpoints: dict[str, Path]
 ) -> None:
     encoder = make(checkpoints, micro_batch_size)
-    result, found = step(encoder, mixed(), LossSettings())
+    result, found = step(encoder, mixed())
     negatives = lines(drawn_by(encoder, mixed()))
     loss, expected = reference(encoder, negatives)
     assert result.loss == pytest.approx(loss.item(), rel=1e-5)
@@ -145,17 +141,16 @@ def test_the_gradient_is_that_of_a_plain_pass_for_every_micro_batch_size(
     assert len(found) == len(list(encoder.dual_encoder.parameters()))
 
 
-def with_teacher(encoder: BatchEncoder, share: float, cache: Path) -> TrainingTexts:
+def with_teacher(encoder: BatchEncoder, share: float, cache: Path) -> FalseNegatives:
     outputs = EmbeddingCache(cache, "untrained", encoder.dual_encoder.document_tower.width)
-    found = FalseNegatives(share, QUERIES, TEXTS.passages, encoder, outputs, Silence())
-    return replace(TEXTS, false_negatives=found)
+    return FalseNegatives(share, QUERIES, TEXTS.passages, encoder, outputs, Silence())
 
 
 def test_a_passage_that_the_untrained_document_model_finds_relevant_is_no_negative(
     checkpoints: dict[str, Path], tmp_path: Path
 ) -> None:
     encoder = make(checkpoints)
-    texts = with_teacher(encoder, 0.9, tmp_path)
+    false_negatives = with_teacher(encoder, 0.9, tmp_path)
     before = [encoder.document_outputs(each) for each in (QUERIES, PASSAGES)]
     scores = functional.cosine_similarity(before[0][:, None], before[1], dim=-1)
     with torch.no_grad():
@@ -167,7 +162,7 @@ def test_a_passage_that_the_untrained_document_model_finds_relevant_is_no_negati
         for (number, positive), line in zip(PAIRS.tolist(), drawn, strict=True)
     ]
     assert 0 < sum(map(len, left)) < sum(map(len, drawn))
-    result, found = step(encoder, mixed(), LossSettings(), texts)
+    result, found = step(encoder, mixed(), false_negatives=false_negatives)
     loss, expected = reference(encoder, left)
     assert result.loss == pytest.approx(loss.item(), rel=1e-5)
     assert_same(found, expected)
@@ -178,14 +173,14 @@ def test_a_share_that_leaves_no_negative_is_refused(
 ) -> None:
     encoder = make(checkpoints)
     with pytest.raises(TrainingDataError, match=r"teacher_share leaves no negative .*: raise it"):
-        step(encoder, mixed(), LossSettings(), with_teacher(encoder, 1e-9, tmp_path))
+        step(encoder, mixed(), false_negatives=with_teacher(encoder, 1e-9, tmp_path))
 
 
 def test_shared_negatives_count_for_every_query_that_they_are_not_relevant_to(
     checkpoints: dict[str, Path],
 ) -> None:
     encoder = make(checkpoints, 4)
-    result, found = step(encoder, uniform(), LossSettings(shared=True))
+    result, found = step(encoder, uniform(), shared=True)
     drawn = {row for line in lines(drawn_by(encoder, uniform())) for row in line}
     negatives = [sorted(drawn - set(KNOWN.of(number).tolist())) for number in PAIRS[:, 0]]
     assert len(drawn) > 3
@@ -206,7 +201,7 @@ def test_cached_negatives_are_constants(checkpoints: dict[str, Path]) -> None:
     kept = sampler.cached(rows)
     assert kept is not None
     constants = dict(zip(rows.tolist(), kept, strict=True))
-    result, found = step(encoder, sampler, LossSettings(gradient="cached"))
+    result, found = step(encoder, sampler, re_encodes=False)
     loss, expected = reference(encoder, lines(drawn), constants)
     assert result.loss == pytest.approx(loss.item(), rel=1e-5)
     assert_same(found, expected)
@@ -224,7 +219,7 @@ def test_one_re_encoded_negative_a_query_has_the_gradient_of_all_on_average(
     found = []
     for _ in range(200):
         sampler.restore(state)
-        result, gradient = step(encoder, sampler, LossSettings(gradient="re-encoded"))
+        result, gradient = step(encoder, sampler, re_encodes=True)
         found.append(torch.cat([each.flatten() for each in gradient.values()]))
     loss, expected = reference(encoder, negatives)
     assert result.loss == pytest.approx(loss.item(), rel=1e-4)
@@ -243,7 +238,7 @@ def test_the_re_encoded_negative_updates_the_cache_and_the_others_stay(
     sampler = cache(encoder)
     rows = np.arange(len(PASSAGES))
     before, fresh = sampler.cached(rows), encoder.passages(TEXTS.passages, rows)
-    step(encoder, sampler, LossSettings(gradient="re-encoded"))
+    step(encoder, sampler, re_encodes=True)
     after = sampler.cached(rows)
     assert before is not None
     assert after is not None
@@ -264,7 +259,7 @@ def test_embeddings_of_a_step_update_the_cache(
     before = sampler.cached(rows)
     assert before is not None
     assert not torch.allclose(before, fresh, atol=1e-3)
-    step(encoder, sampler, LossSettings(gradient="cached"))
+    step(encoder, sampler, re_encodes=False)
     after = sampler.cached(rows)
     assert after is not None
     torch.testing.assert_close(after, fresh, atol=1e-5, rtol=0)
@@ -272,8 +267,8 @@ def test_embeddings_of_a_step_update_the_cache(
 
 def test_negatives_that_no_cache_keeps_have_a_gradient(checkpoints: dict[str, Path]) -> None:
     encoder = make(checkpoints)
-    _, expected = step(encoder, mixed(), LossSettings(gradient="re-encoded"))
-    _, found = step(encoder, mixed(), LossSettings(gradient="cached"))
+    _, expected = step(encoder, mixed(), re_encodes=True)
+    _, found = step(encoder, mixed(), re_encodes=False)
     assert_same(found, expected)
 
 
@@ -284,7 +279,7 @@ def test_alignment_with_cached_outputs_is_the_same_as_without(
     for frozen in (None, EmbeddingCache(tmp_path, "weights", 32)):
         encoder = make(checkpoints, 3, frozen)
         encoder.dual_encoder.train_only(frozenset({"query_encoder", "projection"}))
-        found.append(step(encoder, mixed(), LossSettings()))
+        found.append(step(encoder, mixed()))
     (result, expected), (known_result, known) = found
     assert known_result.loss == pytest.approx(result.loss, rel=1e-5)
     assert_same(known, expected)
@@ -293,10 +288,10 @@ def test_alignment_with_cached_outputs_is_the_same_as_without(
 
 def test_gradient_checkpointing_changes_no_gradient(checkpoints: dict[str, Path]) -> None:
     encoder = make(checkpoints, 4)
-    _, expected = step(encoder, mixed(), LossSettings())
+    _, expected = step(encoder, mixed())
     for part in (encoder.dual_encoder.query_tower, encoder.dual_encoder.document_tower):
         part.set_gradient_checkpointing(True)
-    _, found = step(encoder, mixed(), LossSettings())
+    _, found = step(encoder, mixed())
     assert_same(found, expected, tolerance=1e-7)
 
 
@@ -305,7 +300,7 @@ def test_a_batch_with_one_shared_document_learns_from_other_negatives(
 ) -> None:
     encoder = make(checkpoints)
     pairs = np.array([[4, 4], [5, 4]])
-    result = loss_and_gradient(encoder, TEXTS, InBatchSampler(KNOWN), pairs, LossSettings())
+    result, _ = step(encoder, made(InBatchSampler, KNOWN), pairs)
     assert (result.loss, result.collapsed_loss) == (0, 0)
-    result = loss_and_gradient(encoder, TEXTS, mixed(), pairs, LossSettings())
+    result, _ = step(encoder, mixed(), pairs)
     assert result.loss > 0

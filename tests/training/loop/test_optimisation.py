@@ -8,9 +8,8 @@ import pytest
 import torch
 
 from tests.runs import plain_accelerator, tower
-from training.loop.optimisation import Optimisation
+from training.loop.optimisation import Optimisation, Optimiser
 from training.model.dual_encoder import PARTS, DualEncoder, Part
-from training.recipes.settings import Optimiser
 
 
 def make(

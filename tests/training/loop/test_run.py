@@ -10,9 +10,8 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 import swiftlet
 from export.encoder_directory import export_encoder
-from swiftlet.encoders import DEFAULT_ENCODER, DEFAULT_QUERY_ENCODER
 from tests.checkpoints import ARCHITECTURES
-from tests.runs import Listener, Make, recipe, records, run
+from tests.runs import Listener, Make, records, run
 from training.errors import RecipeError
 from training.inputs import make_dual_encoder
 from training.loop.checkpoints import read_checkpoint
@@ -297,15 +296,13 @@ def test_adore_trains_the_query_encoder_alone(make: Make, tmp_path: Path) -> Non
 
 
 def test_an_index_can_be_searched_by_what_adore_has_trained(
-    collection: Path, tmp_path: Path
+    make: Make, collection: Path, tiny_encoder: Path, tmp_path: Path
 ) -> None:
-    index = tmp_path / "index"
-    swiftlet.build(collection, index, truncate=True)
-    weights = DEFAULT_QUERY_ENCODER, DEFAULT_ENCODER
-    towers = {f"{tower}_encoder__pooling": None for tower in ("query", "document")}
-    settings = recipe(collection, *weights, **ADORE | towers, dual_encoder__projection="none")
-    run(settings, tmp_path / "run")
-    export_encoder(tmp_path / "run" / "query_encoder", tmp_path / "encoder", precisions=["int8"])
+    index, tower = tmp_path / "index", {"model": f"{tiny_encoder}"}
+    swiftlet.build(collection, index, encoder=tiny_encoder, truncate=True, language=None)
+    towers = {"query_encoder": tower, "document_encoder": tower}
+    run(make(**ADORE | towers, dual_encoder__projection="none"), tmp_path / "run")
+    export_encoder(tmp_path / "run" / "query_encoder", tmp_path / "encoder", precisions=["fp32"])
     with swiftlet.open(index, encoder=tmp_path / "encoder") as searcher:
         assert len(searcher.search("kalo mine", 5, mode="dense").hits) == 5
 

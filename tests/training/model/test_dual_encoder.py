@@ -7,12 +7,10 @@ import torch
 from sentence_transformers import SentenceTransformer
 from torch import nn
 
-from swiftlet.encoders import LOOKUP_QUERY_ENCODER
 from swiftlet.errors import InvalidArgumentError
 from tests.runs import tower
 from training.model.dual_encoder import DualEncoder, Projection
 from training.model.quiet import quiet
-from training.model.towers import Tower, TowerSettings
 
 TEXTS = ["kalo", "mine pura soti", "kalo " * 30, "tira, (lomi) 12"]
 
@@ -20,6 +18,10 @@ TEXTS = ["kalo", "mine pura soti", "kalo " * 30, "tira, (lomi) 12"]
 def pair(query_model: Path, document_model: Path, **settings: object) -> DualEncoder:
     torch.manual_seed(3)
     return DualEncoder(tower(query_model), tower(document_model), **settings).eval()
+
+
+def queries_of(pair: DualEncoder) -> torch.Tensor:
+    return pair.project_queries(pair.query_tower(pair.query_tower.tokenise(TEXTS)))
 
 
 def part_sizes(dual_encoder: DualEncoder) -> dict[str, int]:
@@ -32,7 +34,7 @@ def test_one_projection_serves_both_towers(checkpoints: dict[str, Path]) -> None
     assert dual_encoder.adapter is None
     assert part_sizes(dual_encoder)["projection"] == 32 * 16 + 16
     with torch.no_grad():
-        queries = dual_encoder.encode_queries(dual_encoder.query_tower.tokenise(TEXTS))
+        queries = queries_of(dual_encoder)
         outputs = dual_encoder.query_tower(dual_encoder.query_tower.tokenise(TEXTS))
         projection = dual_encoder.document_projection
         assert projection is not None
@@ -48,7 +50,7 @@ def test_a_narrower_query_tower_is_widened_before_the_shared_projection(
     assert part_sizes(dual_encoder)["projection"] == (24 * 32 + 32) + (32 * 16 + 16)
     wider = pair(checkpoints["bert"], narrow)
     assert wider.dim == 24
-    assert wider.encode_queries(wider.query_tower.tokenise(TEXTS)).shape == (4, 24)
+    assert queries_of(wider).shape == (4, 24)
 
 
 def test_separate_projections_take_towers_of_any_width(
@@ -86,8 +88,10 @@ def test_saved_encoders_compute_the_same(
     dual_encoder = pair(query_model, checkpoints["bert"], projection=projection)
     dual_encoder.save(tmp_path)
     with torch.no_grad():
-        queries = dual_encoder.encode_queries(dual_encoder.query_tower.tokenise(TEXTS))
-        documents = dual_encoder.encode_documents(dual_encoder.document_tower.tokenise(TEXTS))
+        queries = queries_of(dual_encoder)
+        documents = dual_encoder.project_documents(
+            dual_encoder.document_tower(dual_encoder.document_tower.tokenise(TEXTS))
+        )
     for name, expected in (("query_encoder", queries), ("document_encoder", documents)):
         with quiet():
             model = SentenceTransformer(str(tmp_path / name), device="cpu")
@@ -108,52 +112,6 @@ def test_frozen_parts_have_no_gradient_and_no_dropout(checkpoints: dict[str, Pat
     dual_encoder.train_only(frozenset({"query_encoder", "document_encoder", "projection"}))
     assert all(parameter.requires_grad for parameter in dual_encoder.parameters())
     assert dual_encoder.document_tower.training
-
-
-def test_shared_token_embeddings_are_trained_with_the_document_encoder(
-    checkpoints: dict[str, Path], tmp_path: Path
-) -> None:
-    dual_encoder = pair(checkpoints["bert"], checkpoints["bert"], sharing="token_embeddings")
-    weight = dual_encoder.document_tower.token_embeddings.weight
-    assert dual_encoder.query_tower.token_embeddings.weight is weight
-    parts = dict(dual_encoder.parts())
-    assert any(parameter is weight for parameter in parts["document_encoder"])
-    assert not any(parameter is weight for parameter in parts["query_encoder"])
-    dual_encoder.train_only(frozenset({"query_encoder"}))
-    assert not weight.requires_grad
-    dual_encoder.save(tmp_path)
-    for name in ("query_encoder", "document_encoder"):
-        assert torch.equal(tower(tmp_path / name).token_embeddings.weight, weight)
-
-
-def test_frozen_token_embeddings_are_never_trained(checkpoints: dict[str, Path]) -> None:
-    dual_encoder = pair(
-        checkpoints["roberta"], checkpoints["bert"], sharing="frozen_token_embeddings"
-    )
-    dual_encoder.train_only(frozenset({"query_encoder", "document_encoder", "projection"}))
-    towers = dual_encoder.query_tower, dual_encoder.document_tower
-    weights = [tower.token_embeddings.weight for tower in towers]
-    assert [weight.requires_grad for weight in weights] == [False, False]
-    trained = [parameter for _, parameters in dual_encoder.parts() for parameter in parameters]
-    assert len(trained) == len(list(dual_encoder.parameters())) - 2
-
-
-def test_token_embeddings_of_another_vocabulary_or_width_cannot_be_shared(
-    checkpoints: dict[str, Path], narrow: Path
-) -> None:
-    differing = {
-        checkpoints["roberta"]: r"[\d,]+ and [\d,]+ tokens: set dual_encoder.sharing to 'none'",
-        narrow: "24 and 32 numbers a token: set",
-    }
-    for other, problem in differing.items():
-        with pytest.raises(InvalidArgumentError, match=f"since they have {problem}"):
-            pair(other, checkpoints["bert"], sharing="token_embeddings")
-    with pytest.raises(InvalidArgumentError, match="a look-up encoder has token embeddings of its"):
-        DualEncoder(
-            Tower.load(TowerSettings(model=LOOKUP_QUERY_ENCODER)),
-            tower(checkpoints["bert"]),
-            sharing="token_embeddings",
-        )
 
 
 def test_one_tower_for_both_is_trained_and_saved_once(

@@ -19,6 +19,7 @@ from swiftlet.encoders.encoder import OnnxEncoder
 from swiftlet.encoders.tokenizer import Tokenizer
 from swiftlet.errors import InvalidArgumentError, RetrievalError
 from tests.checkpoints import ARCHITECTURES
+from training.companions.permutation import Permutation, permute
 from training.model.errors import ModelError
 from training.model.fingerprint import embedding_space
 from training.model.quiet import quiet
@@ -229,7 +230,8 @@ def test_a_saved_tower_gives_the_same_embeddings_everywhere(
 
 
 def test_a_saved_tower_becomes_a_tower_again(encoder_directory, tmp_path):
-    tower = Tower.load(TowerSettings(encoder_directory, layers=(1,), permute_basis=4))
+    tower = Tower.load(TowerSettings(encoder_directory, layers=(1,)))
+    permute(tower, Permutation(permute_basis=4))
     tower.save(tmp_path / "saved")
     again = Tower.load(TowerSettings(tmp_path / "saved"))
     assert again.max_tokens == tower.max_tokens == 20

@@ -6,18 +6,17 @@ import pytest
 import torch
 
 from training.objective.contrastive import (
-    LossSettings,
+    Scale,
     StandIns,
     collapsed_loss,
     contrastive_loss,
-    lambda_loss,
 )
 
 
 def test_the_loss_of_a_row_is_minus_the_log_of_its_positives_share() -> None:
     scores = torch.tensor([[0.9, 0.1, 0.3]])
     negatives = torch.tensor([[False, True, True]])
-    scale = LossSettings(score_factor=20.0, temperature=2.0).scale
+    scale = Scale(score_factor=20.0, temperature=2.0).scale
     loss = contrastive_loss(scores, torch.tensor([0]), negatives, scale=scale)
     weights = [math.exp(20 * score / 2) for score in (0.9, 0.1, 0.3)]
     assert loss.item() == pytest.approx(-math.log(weights[0] / sum(weights)), rel=1e-3)
@@ -80,26 +79,3 @@ def test_a_query_without_negatives_has_no_loss_and_a_finite_gradient() -> None:
     loss.backward()
     assert loss.item() == 0
     assert torch.isfinite(scores.grad).all()
-
-
-def test_the_pairwise_loss_weighs_pairs_by_what_an_exchange_would_change() -> None:
-    scores = torch.tensor([[0.5, 0.9, 0.1, 0.7]], requires_grad=True)
-    negatives = torch.tensor([[False, True, True, False]])  # the last one does not count
-    loss = lambda_loss(scores, torch.tensor([0]), negatives, scale=2.0)
-    # The positive has rank 2, between its two negatives.
-    gains = [1 / math.log2(1 + rank) for rank in (1, 2, 3)]
-    above = (gains[0] - gains[1]) * math.log1p(math.exp(2 * (0.9 - 0.5)))
-    below = (gains[1] - gains[2]) * math.log1p(math.exp(2 * (0.1 - 0.5)))
-    assert loss.item() == pytest.approx(above + below, rel=1e-5)
-    loss.backward()
-    assert scores.grad is not None
-    positive, first, second, other = scores.grad[0].tolist()
-    assert positive < 0 < second < first
-    assert other == 0
-
-
-def test_the_pairwise_loss_is_finite_without_negatives() -> None:
-    scores = torch.tensor([[0.5, 0.9]], requires_grad=True)
-    loss = lambda_loss(scores, torch.tensor([0]), torch.zeros(1, 2, dtype=torch.bool))
-    loss.backward()
-    assert (loss.item(), scores.grad.tolist()) == (0, [[0, 0]])

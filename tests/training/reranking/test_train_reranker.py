@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 import swiftlet
-from export.reranker_directory import export_reranker
 from swiftlet.encoders import DEFAULT_ENCODER, DEFAULT_QUERY_ENCODER
 from swiftlet.encoders.reranker import OnnxReranker
 from swiftlet.errors import (
@@ -22,6 +21,7 @@ from tests.command_line import refusal
 from tests.command_line import swiftlet as command
 from tests.runs import Listener, records, write_collection, write_recipe
 from training.errors import RecipeError, TrainingDataError
+from training.model.cross_encoder import CrossEncoder, Pair
 from training.model.towers import Tower, TowerSettings
 from training.recipes.settings import parse_tables
 from training.reranking.settings import RerankerRecipe
@@ -57,38 +57,64 @@ def recipe(place: Path, model: Path, **settings: Any) -> RerankerRecipe:
     return parse_tables(RerankerRecipe, tables(place, model, **settings), "the recipe")
 
 
-def test_it_learns_and_goes_on_to_search(
-    place: Path, checkpoints: dict[str, Path], tmp_path: Path
-) -> None:
-    path = write_recipe(tmp_path / "recipe.toml", tables(place, checkpoints["bert"], epochs=30))
-    result = command("train", path, "--out", tmp_path / "run")
+@pytest.fixture(scope="module")
+def trained(
+    place: Path, checkpoints: dict[str, Path], tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Path, str]:
+    """A finished run, and what the command printed; read only."""
+    folder = tmp_path_factory.mktemp("trained")
+    path = write_recipe(folder / "recipe.toml", tables(place, checkpoints["bert"], epochs=30))
+    result = command("train", path, "--out", folder / "run")
     assert result.exit_code == 0, result.output
-    losses = [each["loss"] for each in records(tmp_path / "run", "step")]
+    return folder / "run", result.stdout
+
+
+@pytest.fixture(scope="module")
+def exported(trained: tuple[Path, str]) -> tuple[Path, str]:
+    """The re-ranker in ONNX, and what the command printed; read only."""
+    run, _ = trained
+    result = command("export", run / "cross_encoder", "--out", run.with_name("reranker"))
+    assert result.exit_code == 0, result.output
+    return run.with_name("reranker"), result.stdout
+
+
+def test_it_learns(trained: tuple[Path, str]) -> None:
+    run, printed = trained
+    losses = [each["loss"] for each in records(run, "step")]
     assert losses[-1] < 0.8 * losses[0]
-    best = read_manifest(tmp_path / "run", "model").details["best"]
-    evaluations = records(tmp_path / "run", "evaluation")
+    best = read_manifest(run, "model").details["best"]
+    evaluations = records(run, "evaluation")
     assert best["mean_ndcg@10"] == max(each["mean_ndcg@10"] for each in evaluations)
     assert evaluations[0]["searched_ndcg@10"] == best["searched_ndcg@10"]
-    assert f"nDCG@10 {best['ndcg@10']:.4f} with weight {best['weight']}" in result.stdout
-    advice = f"Next: swiftlet serve INDEX --reranker {tmp_path}/run/onnx/cross_encoder"
-    assert (advice if best["weight"] else "It is no better than the search") in result.stdout
-    exported = command("export", tmp_path / "run" / "cross_encoder", "--out", tmp_path / "reranker")
-    assert exported.exit_code == 0, exported.output
-    assert f"a re-ranker of weight {best['weight']:g}" in exported.stdout
-    assert OnnxReranker.load(tmp_path / "reranker").weight == best["weight"]
-    refused = command(
-        "export", tmp_path / "run" / "cross_encoder", "--out", tmp_path / "o", "--dim", 8
-    )
-    assert "is a cross-encoder, which takes no --dim" in refused.output
+    assert f"nDCG@10 {best['ndcg@10']:.4f} with weight {best['weight']}" in printed
+    advice = f"Next: swiftlet serve INDEX --reranker {run}/onnx/cross_encoder"
+    assert (advice if best["weight"] else "It is no better than the search") in printed
     with pytest.raises(InvalidArgumentError, match="is a cross-encoder, which gives no embeddings"):
-        Tower.load(TowerSettings(model=f"{tmp_path}/run/cross_encoder", pooling="mean"))
-    with swiftlet.open(place / "index", reranker=tmp_path / "reranker") as searcher:
+        Tower.load(TowerSettings(model=f"{run}/cross_encoder", pooling="mean"))
+
+
+def test_its_weight_goes_on_to_search(
+    place: Path, trained: tuple[Path, str], exported: tuple[Path, str], tmp_path: Path
+) -> None:
+    run, _ = trained
+    reranker, printed = exported
+    weight = read_manifest(run, "model").details["best"]["weight"]
+    assert f"a re-ranker of weight {weight:g}" in printed
+    assert OnnxReranker.load(reranker).weight == weight
+    refused = command("export", run / "cross_encoder", "--out", tmp_path / "o", "--dim", 8)
+    assert "is a cross-encoder, which takes no --dim" in refused.output
+    with swiftlet.open(place / "index", reranker=reranker) as searcher:
         query = json.loads((place / "queries.jsonl").read_text().splitlines()[0])["text"]
         assert searcher.search(query, rerank=5).num_reranked == 5
-    arguments = "export", tmp_path / "run" / "cross_encoder", "--out", tmp_path / "none"
-    assert command(*arguments, "--weight", 0).exit_code == 0
-    reranking = "--reranker", tmp_path / "none", "--rerank", 5
-    searched = command("search", place / "index", query, *reranking)
+
+
+def test_a_weight_of_0_does_not_change_the_order(
+    place: Path, trained: tuple[Path, str], tmp_path: Path
+) -> None:
+    run, _ = trained
+    out = tmp_path / "none"
+    assert command("export", run / "cross_encoder", "--out", out, "--weight", 0).exit_code == 0
+    searched = command("search", place / "index", "kalo", "--reranker", out, "--rerank", 5)
     assert "has the weight 0, so it does not change the order" in searched.output
 
 
@@ -115,12 +141,15 @@ def test_the_same_seed_gives_the_same_run_in_any_micro_batches(
     assert runs[0] == pytest.approx(runs[1], rel=1e-4)
 
 
-def test_the_weights_that_ship_are_a_start(place: Path, tmp_path: Path) -> None:
-    settings = recipe(place, DEFAULT_QUERY_ENCODER, epochs=0.2)
-    outcome = train_reranker(settings, tmp_path / "run", progress=Listener())
-    assert outcome.num_queries == NUM_PAIRS // 5
-    manifest = export_reranker(tmp_path / "run" / "cross_encoder", tmp_path / "reranker")
-    assert manifest.details["max_tokens"] == 32
+def test_the_weights_that_ship_are_a_start(tmp_path: Path) -> None:
+    begun = CrossEncoder.load(TowerSettings(DEFAULT_QUERY_ENCODER, max_tokens=32)).eval()
+    begun.save(tmp_path / "saved")
+    again = CrossEncoder.load(TowerSettings(tmp_path / "saved")).eval()
+    assert again.max_tokens == 32
+    assert again.model.config.type_vocab_size == 2  # the exported encoder has one
+    pairs = [Pair("what do bees eat", "Bees eat nectar."), Pair("rivers", "A bridge of steel.")]
+    found, expected = (each(each.tokenise(pairs)).detach() for each in (again, begun))
+    np.testing.assert_allclose(found, expected, atol=1e-6)
 
 
 def test_queries_without_a_relevant_document_among_the_best_are_left_out(

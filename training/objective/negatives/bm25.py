@@ -1,16 +1,23 @@
 """Lexical negatives: passages that share words with a query but are not relevant to it."""
 
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from typing_extensions import override
 
 from swiftlet.extras import extra
-from training.data.passages import PassageTexts
-from training.data.positives import KnownPositives
 from training.errors import TrainingDataError
-from training.objective.negatives.sampler import NO_ROW, EncodeDocuments, QueryBatch, Rows
-from training.objective.negatives.seeded import Seed, SeededSampler, at_least, choose
+from training.objective.negatives.sampler import (
+    NO_ROW,
+    Depth,
+    EncodeDocuments,
+    QueryBatch,
+    Rows,
+    SamplerInputs,
+    check_depth,
+)
+from training.objective.negatives.seeded import SeededSampler, choose
 
 if TYPE_CHECKING:
     import bm25s
@@ -26,30 +33,20 @@ class Bm25Sampler(SeededSampler):
     built. Texts are read in blocks.
     """
 
-    def __init__(
-        self,
-        known: KnownPositives,
-        *,
-        query_texts: Sequence[str],
-        passages: PassageTexts,
-        per_query: int,
-        depth: int,
-        seed: Seed,
-    ) -> None:
-        """Draw `per_query` of the best `depth` passages without the known positives.
-
-        :param query_texts: The text of each query number.
-        :raises InvalidArgumentError: When `per_query` is below 1 or `depth` below `per_query`.
-        """
-        super().__init__(known, per_query=per_query, seed=seed)
-        at_least("depth", depth, per_query)
-        self.query_texts = query_texts
-        self.passages = passages
-        self.depth = depth
+    def __init__(self, settings: Depth, inputs: SamplerInputs) -> None:
+        """Draw of the best `depth` passages without the known positives."""
+        super().__init__(settings, inputs)
+        self.depth, self.passages = settings.depth, inputs.passages
         self._index: bm25s.BM25 | None = None
         self._candidates: dict[int, Rows] = {}
 
-    def prepare(self, encode: EncodeDocuments) -> None:  # noqa: ARG002
+    @classmethod
+    @override
+    def check(cls, recipe: Any) -> None:
+        check_depth(recipe)
+
+    @override
+    def prepare(self, encode: EncodeDocuments) -> None:
         """Build the BM25 index. A resumed run builds it at the first draw.
 
         :raises TrainingDataError: When no passage has a word to match.
@@ -57,6 +54,7 @@ class Bm25Sampler(SeededSampler):
         """
         self._index = self._index or self._build()
 
+    @override
     def _draw(self, batch: QueryBatch, random: np.random.Generator) -> Rows:
         candidates = np.full((len(batch.queries), self.depth), NO_ROW, dtype=np.int64)
         for line, query in zip(candidates, batch.queries.tolist(), strict=True):
@@ -71,7 +69,7 @@ class Bm25Sampler(SeededSampler):
         with extra("training"):
             import bm25s
         self._index = self._index or self._build()
-        words = bm25s.tokenize(self.query_texts[query], return_ids=False, show_progress=False)[0]
+        words = bm25s.tokenize(self.inputs.queries[query], return_ids=False, show_progress=False)[0]
         scores = self._index.get_scores_from_ids(self._index.get_tokens_ids(words))
         scores[self.known.of(query)] = 0
         best = np.argpartition(-scores, min(self.depth, len(scores)) - 1)[: self.depth]

@@ -2,92 +2,84 @@
 
 import math
 from collections.abc import Mapping
-from fractions import Fraction
-from typing import Any
+from fractions import Fraction as Exact
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from pydantic import Field
+from typing_extensions import override
 
-from swiftlet.errors import InvalidArgumentError
-from training.data.positives import KnownPositives
 from training.objective.negatives.gumbel import gumbel_top_k
-from training.objective.negatives.sampler import NO_ROW, EncodeDocuments, QueryBatch, Rows
-from training.objective.negatives.seeded import Seed, SeededSampler
+from training.objective.negatives.sampler import (
+    NO_ROW,
+    EncodeDocuments,
+    PerQuery,
+    QueryBatch,
+    Rows,
+    SamplerInputs,
+)
+from training.objective.negatives.seeded import SeededSampler
 from training.objective.scores import scores
+from training.tables import Fraction
 
 _ENCODED_ROWS = 8192
 _CONVERTED_SLOTS = 65_536
 _SCORES_AT_ONCE = 2**25
 
 
+class Cache(PerQuery):
+    """The cache of negatives, and their gradient.
+
+    `cache_fraction` is α and `refresh_fraction` ρ of section 4.1. With the `gradient` "re-encoded",
+    the cache gives the best passages and one of them for each query is encoded again, and its
+    gradient stands for theirs. With "cached", it draws them, and they are constants: this costs no
+    encoding, but only the query encoder learns from them.
+    """
+
+    gradient: Literal["re-encoded", "cached"] = "re-encoded"
+    cache_fraction: Annotated[float, Field(gt=0, le=1)] = 1.0
+    refresh_fraction: Fraction = 0.001
+    cache_precision: Literal["float32", "float16"] = "float32"
+
+
 class NegativeCache(SeededSampler):
     """Draws from the softmax over the scores of cached document embeddings, or takes the best.
 
-    The cache is a window of ⌈`fraction` · `num_passages`⌉ passages that moves over all passages in
+    The cache is a window of ⌈`cache_fraction` · passages⌉ passages that moves over all passages in
     a shuffled order, again and again. After each step it moves by ⌈`refresh_fraction` · size⌉
     passages: the oldest are replaced by the next ones. If the cache has all passages, the oldest
     are encoded again. Embeddings that a step computes replace the cached ones (`update`) without a
     change of the order, so frequently drawn passages do not stay longer.
 
-    Cached embeddings are up to 1 / `refresh_fraction` steps old. Memory: size · `width` values of
-    `dtype` on `device`, and 16 bytes per passage of the collection on the CPU.
+    Cached embeddings are up to 1 / `refresh_fraction` steps old. Memory: size · width values of
+    `cache_precision` on the device, and 16 bytes per passage of the collection on the CPU.
     """
 
-    def __init__(
-        self,
-        known: KnownPositives,
-        *,
-        num_passages: int,
-        width: int,
-        per_query: int,
-        fraction: float,
-        refresh_fraction: float,
-        seed: Seed,
-        score_factor: float = 20.0,
-        temperature: float = 1.0,
-        takes_best: bool = False,
-        device: torch.device | str = "cpu",
-        dtype: torch.dtype = torch.float32,
-    ) -> None:
-        """Make an empty cache. Call `prepare` or `restore` before the first draw.
-
-        :param width: The numbers of a document's embedding: dim for each of its vectors.
-        :param fraction: Alpha (001), the share of the passages that are cached, in (0, 1].
-        :param refresh_fraction: Rho (001), the share of the cache renewed after a step, in [0, 1].
-        :param score_factor: The factor of inner products, as in the loss (001, 4.1).
-        :param temperature: Tau of the softmax (001, eq. 5).
-        :param takes_best: Take the passages with the highest scores, without chance.
-        :param dtype: float32, or float16 for half the memory; scores are always float32.
-        :raises InvalidArgumentError: When `per_query`, a fraction or the temperature is out of
-            range.
-        """
-        super().__init__(known, per_query=per_query, seed=seed)
-        if not 0 < fraction <= 1:
-            raise InvalidArgumentError(
-                f"the cache fraction is {fraction}: more than 0 and at most 1 is expected"
-            )
-        if not 0 <= refresh_fraction <= 1:
-            raise InvalidArgumentError(
-                f"the refresh fraction is {refresh_fraction}: 0 to 1 is expected"
-            )
-        if not temperature > 0:
-            raise InvalidArgumentError(f"the temperature is {temperature}: it must be positive")
-        self.size, self.num_refreshed = cache_sizes(num_passages, fraction, refresh_fraction)
-        self._scale = score_factor / temperature
-        self._takes_best = takes_best
-        self._embeddings = torch.zeros((self.size, width), dtype=dtype, device=device)
+    def __init__(self, settings: Cache, inputs: SamplerInputs) -> None:
+        """Make an empty cache. Call `prepare` or `restore` before the first draw."""
+        super().__init__(settings, inputs)
+        num_passages = inputs.passages.num_passages
+        self.size, self.num_refreshed = cache_sizes(
+            num_passages, settings.cache_fraction, settings.refresh_fraction
+        )
+        self._scale = inputs.scale
+        self._takes_best = settings.gradient == "re-encoded"
+        dtype = getattr(torch, settings.cache_precision)
+        self._embeddings = torch.zeros((self.size, inputs.width), dtype=dtype, device=inputs.device)
         # Passages enter in the order of `_order`. The n-th entry goes into slot n modulo the size,
         # so the slot of a row follows from the number of entries so far.
-        self._order = np.random.default_rng(seed).permutation(num_passages)
+        self._order = np.random.default_rng(self.seed).permutation(num_passages)
         self._places = np.empty_like(self._order)
         self._places[self._order] = np.arange(num_passages)
         self._entered = 0
 
+    @override
     def prepare(self, encode: EncodeDocuments) -> None:
-        """Fill the cache."""
         self._advance(self.size, encode)
 
+    @override
     def _draw(self, batch: QueryBatch, random: np.random.Generator) -> Rows:
         queries = batch.embeddings.detach().to(self._embeddings.device, torch.float32)
         num_lines = max(1, _SCORES_AT_ONCE // self.size)
@@ -122,6 +114,7 @@ class NegativeCache(SeededSampler):
         blocks = torch.split(filled, _CONVERTED_SLOTS)
         return torch.cat([scores(scaled, block.float()) for block in blocks], dim=1)
 
+    @override
     def update(self, rows: Rows, embeddings: torch.Tensor) -> None:
         """Replace the cached embeddings of `rows` (m,) by `embeddings` (m, width).
 
@@ -130,28 +123,28 @@ class NegativeCache(SeededSampler):
         slots, firsts = np.unique(self._slots(rows), return_index=True)
         self._write(slots[slots >= 0], embeddings[torch.from_numpy(firsts[slots >= 0])])
 
+    @override
     def refresh(self, encode: EncodeDocuments) -> None:
-        """Replace the oldest embeddings by embeddings of the next passages."""
         self._advance(self.num_refreshed, encode)
 
+    @override
     def cached(self, rows: Rows) -> torch.Tensor:
-        """The cached embeddings (m, width) of `rows` (m,), NaN for those that are not cached."""
         slots = self._slots(rows)
         device = self._embeddings.device
         found = self._embeddings[torch.from_numpy(np.maximum(slots, 0)).to(device)].float()
         found[torch.from_numpy(slots < 0).to(device)] = torch.nan
         return found
 
+    @override
     def state(self) -> Mapping[str, Any]:
-        """The cached embeddings, and the number of entries so far."""
         return {
             **super().state(),
             "entered": self._entered,
             "embeddings": self._embeddings.to("cpu", copy=True),
         }
 
+    @override
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Continue with the same embeddings."""
         super().restore(state)
         self._entered = int(state["entered"])
         self._embeddings.copy_(state["embeddings"])
@@ -199,4 +192,4 @@ def cache_sizes(num_passages: int, fraction: float, refresh_fraction: float) -> 
 
 def _ceil_of(fraction: float, whole: int) -> int:
     """⌈fraction · whole⌉ of the decimal fraction, without rounding errors: ⌈0.1 · 30⌉ is 3."""
-    return math.ceil(Fraction(str(fraction)) * whole)
+    return math.ceil(Exact(str(fraction)) * whole)

@@ -1,18 +1,27 @@
 """In-batch negatives: the positives of the other queries in a batch."""
 
+from typing import Any
+
 import numpy as np
+from typing_extensions import override
 
-from training.data.positives import KnownPositives
 from training.objective.negatives.mixed import without_repetition
-from training.objective.negatives.sampler import NO_ROW, NegativeSampler, QueryBatch, Rows
+from training.objective.negatives.sampler import (
+    NO_ROW,
+    NamedSampler,
+    QueryBatch,
+    Rows,
+    SamplerInputs,
+)
 
 
-class InBatchSampler(NegativeSampler):
+class InBatchSampler(NamedSampler):
     """Takes the positives of the other queries (Karpukhin et al., 2020). They cost no encoding."""
 
-    def __init__(self, known: KnownPositives) -> None:
-        self.known = known
+    def __init__(self, settings: Any, inputs: SamplerInputs) -> None:  # noqa: ARG002
+        self.known = inputs.known
 
+    @override
     def draw(self, batch: QueryBatch) -> Rows:
         """The positives of the batch for each query, (n, n).
 

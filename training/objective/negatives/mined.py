@@ -1,12 +1,14 @@
 """Hard negatives from an index that is rebuilt at regular steps."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from pydantic import Field
+from typing_extensions import override
 
 from swiftlet.index.vectors import of_vectors
 from swiftlet.index.vectors.faiss_index import FaissIndex
@@ -14,16 +16,26 @@ from swiftlet.index.vectors.faiss_search import FaissParameters
 from swiftlet.index.vectors.vector_index import VectorIndex
 from swiftlet.processors import available_processors
 from swiftlet.types import Embeddings
-from training.data.positives import KnownPositives
-from training.objective.negatives.sampler import NO_ROW, EncodeDocuments, QueryBatch, Rows
-from training.objective.negatives.seeded import Seed, SeededSampler, at_least, choose
-
-EncodeQueries = Callable[[NDArray[np.int64]], torch.Tensor]
-"""Embeddings (n, dim) of query numbers (n,) by the current query encoder, without gradient."""
+from training.objective.negatives.sampler import (
+    NO_ROW,
+    Depth,
+    EncodeDocuments,
+    QueryBatch,
+    Rows,
+    SamplerInputs,
+    check_depth,
+)
+from training.objective.negatives.seeded import SeededSampler, choose
 
 _BLOCK = 8192
 _PROBES = 64
 _REFINE_FACTOR = 16
+
+
+class Mined(Depth):
+    """Passages are searched again every `refresh_every` steps."""
+
+    refresh_every: Annotated[int, Field(ge=0, description="steps; 0 for never")] = 1000
 
 
 class MinedSampler(SeededSampler):
@@ -36,60 +48,45 @@ class MinedSampler(SeededSampler):
     the sample that it is trained on, and 8 bytes per candidate.
     """
 
-    def __init__(
-        self,
-        known: KnownPositives,
-        *,
-        encode_queries: EncodeQueries,
-        num_passages: int,
-        vectors: int = 1,
-        per_query: int,
-        depth: int,
-        refresh_every: int,
-        seed: Seed,
-    ) -> None:
-        """Draw `per_query` of the `depth` nearest passages. Call `prepare` or `restore` first.
-
-        :param vectors: How many vectors a passage has.
-        :raises InvalidArgumentError: When `per_query` is below 1, `refresh_every` below 0, or
-            `depth` below `per_query`.
-        """
-        super().__init__(known, per_query=per_query, seed=seed)
-        at_least("depth", depth, per_query)
-        at_least("refresh_every", refresh_every, 0)
-        self.encode_queries = encode_queries
-        self.num_passages, self.vectors = num_passages, vectors
-        self.depth = depth
-        self.refresh_every = refresh_every
+    def __init__(self, settings: Mined, inputs: SamplerInputs) -> None:
+        """Draw of the `depth` nearest passages. Call `prepare` or `restore` first."""
+        super().__init__(settings, inputs)
+        self.depth, self.refresh_every = settings.depth, settings.refresh_every
         self._steps = 0
-        self._candidates = np.full((len(known), 0), NO_ROW, dtype=np.int64)
+        self._candidates = np.full((len(self.known), 0), NO_ROW, dtype=np.int64)
 
+    @classmethod
+    @override
+    def check(cls, recipe: Any) -> None:
+        check_depth(recipe)
+
+    @override
     def prepare(self, encode: EncodeDocuments) -> None:
-        """Search the candidates of every query."""
         self._candidates = self._mine(encode)
 
+    @override
     def _draw(self, batch: QueryBatch, random: np.random.Generator) -> Rows:
         return choose(self._candidates[batch.queries], self.per_query, random)
 
+    @override
     def refresh(self, encode: EncodeDocuments) -> None:
-        """Search the candidates again every `refresh_every` steps."""
         self._steps += 1
         if self.refresh_every and self._steps % self.refresh_every == 0:
             self._candidates = self._mine(encode)
 
+    @override
     def state(self) -> Mapping[str, Any]:
-        """The number of steps so far, and the candidates of every query."""
         return {**super().state(), "steps": self._steps, "candidates": self._candidates.copy()}
 
+    @override
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Continue with the same candidates."""
         super().restore(state)
         self._steps = int(state["steps"])
         self._candidates = np.array(state["candidates"], dtype=np.int64)
 
     def _mine(self, encode: EncodeDocuments) -> Rows:
         """The nearest rows of all queries, (len(known), depth)."""
-        index = passage_index(encode, self.num_passages, self.vectors, self.depth, self.seed)
+        index = passage_index(encode, self.inputs, self.depth)
         candidates = np.full((len(self.known), self.depth), NO_ROW, dtype=np.int64)
 
         def search(query: int, embedding: Embeddings) -> None:
@@ -100,22 +97,20 @@ class MinedSampler(SeededSampler):
 
         with ThreadPoolExecutor(available_processors()) as pool:
             for queries in _blocks(len(self.known)):
-                for _ in pool.map(search, queries.tolist(), _array(self.encode_queries(queries))):
+                for _ in pool.map(
+                    search, queries.tolist(), _array(self.inputs.encode_queries(queries))
+                ):
                     pass
         return candidates
 
 
-def passage_index(
-    encode: EncodeDocuments, num_passages: int, vectors: int, depth: int, seed: Seed
-) -> VectorIndex:
-    """An index of all passages, each encoded once, for searches of `depth` passages.
-
-    :param vectors: How many vectors a passage has.
-    """
-    threads = available_processors()
+def passage_index(encode: EncodeDocuments, inputs: SamplerInputs, depth: int) -> VectorIndex:
+    """An index of all passages, each of which is encoded once, for searches of `depth` passages."""
+    threads, vectors = available_processors(), inputs.vectors
+    num_passages = inputs.passages.num_passages
     count = num_passages * vectors
     size = -(-FaissIndex.training_size(count) // vectors)
-    random = np.random.default_rng(seed)
+    random = np.random.default_rng(inputs.seed)
     sample = np.sort(random.choice(num_passages, size, replace=False))
     parts = [_array(encode(sample[start : start + _BLOCK])) for start in range(0, size, _BLOCK)]
     sampled = np.concatenate(parts)

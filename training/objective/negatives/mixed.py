@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from typing_extensions import override
 
 from training.objective.negatives.sampler import (
     NO_ROW,
@@ -21,28 +22,28 @@ class MixedSampler(NegativeSampler):
     def __init__(self, samplers: Sequence[NegativeSampler]) -> None:
         self.samplers = tuple(samplers)
 
+    @override
     def prepare(self, encode: EncodeDocuments) -> None:
-        """Prepare all samplers."""
         for sampler in self.samplers:
             sampler.prepare(encode)
 
+    @override
     def draw(self, batch: QueryBatch) -> Rows:
-        """The negatives of all samplers, (n, sum of their widths), in their order."""
         drawn = [sampler.draw(batch) for sampler in self.samplers]
         return without_repetition(np.concatenate(drawn, axis=1))
 
+    @override
     def update(self, rows: Rows, embeddings: torch.Tensor) -> None:
-        """Update all samplers with the current embeddings (m, dim) of `rows` (m,)."""
         for sampler in self.samplers:
             sampler.update(rows, embeddings)
 
+    @override
     def refresh(self, encode: EncodeDocuments) -> None:
-        """Refresh all samplers after an optimiser step."""
         for sampler in self.samplers:
             sampler.refresh(encode)
 
+    @override
     def cached(self, rows: Rows) -> torch.Tensor | None:
-        """The embedding of each row in the first sampler that keeps it, (m, dim), else NaN."""
         known = [found for sampler in self.samplers if (found := sampler.cached(rows)) is not None]
         if not known:
             return None
@@ -51,12 +52,12 @@ class MixedSampler(NegativeSampler):
             merged = torch.where(merged.isnan(), found.to(merged.device), merged)
         return merged
 
+    @override
     def state(self) -> Mapping[str, Any]:
-        """The states of all samplers."""
         return {"samplers": [sampler.state() for sampler in self.samplers]}
 
+    @override
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Continue from the states of all samplers."""
         for sampler, own in zip(self.samplers, state["samplers"], strict=True):
             sampler.restore(own)
 

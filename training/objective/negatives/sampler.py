@@ -1,15 +1,19 @@
 """The protocol of negative samplers."""
 
 # The default methods ignore their arguments.
-# ruff: noqa: ARG002
+# ruff: noqa: ARG002, ARG003
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+
+from training.data.passages import PassageTexts
+from training.data.positives import KnownPositives
+from training.tables import Count, Table
 
 Rows = NDArray[np.int64]
 """Passage rows. NO_ROW marks an empty place."""
@@ -18,6 +22,64 @@ NO_ROW = -1
 
 EncodeDocuments = Callable[[Rows], torch.Tensor]
 """Embeddings (n, dim) of passage rows (n,) by the current document encoder, without gradient."""
+
+EncodeQueries = Callable[[NDArray[np.int64]], torch.Tensor]
+"""Embeddings (n, dim) of query numbers (n,) by the current query encoder, without gradient."""
+
+Seed = int | tuple[int, ...]
+"""One number, or several numbers that form a seed together."""
+
+
+class PerQuery(Table):
+    """|D⁻|: how many negatives a sampler draws for a query."""
+
+    per_query: Count = 64
+
+
+class Depth(PerQuery):
+    """Negatives are drawn from the `depth` best passages of a query."""
+
+    depth: Count = 200
+
+
+def check_depth(recipe: Any) -> None:
+    """Refuse a recipe whose samplers draw more passages than they search.
+
+    :raises ValueError: When `depth` is below `per_query`.
+    """
+    depth, per_query = recipe.negatives.depth, recipe.negatives.per_query
+    if depth < per_query:
+        raise ValueError(
+            f"negatives.depth is {depth}: at least per_query, {per_query}, is expected"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class SamplerInputs:
+    """The data and the encoders that samplers are made of.
+
+    `known` has the known positives of each query number. `pairs` (p, 2) are query numbers and
+    positive rows, and `given_negatives` (p,) the rows that come with them, if any do. A passage has
+    `vectors` vectors, `width` numbers in all. `scale` is the factor of scores in the loss, and
+    `device` the device of embeddings.
+    """
+
+    known: KnownPositives
+    queries: Sequence[str]
+    passages: PassageTexts
+    pairs: NDArray[np.int64]
+    given_negatives: Rows | None
+    encode_queries: EncodeQueries
+    encode_passages: EncodeDocuments
+    vectors: int
+    width: int
+    scale: float
+    device: torch.device
+    seed: tuple[int, ...]
+
+    def with_seed(self, number: int) -> "SamplerInputs":
+        """The same with a number more in the seed."""
+        return replace(self, seed=(*self.seed, number))
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,4 +134,23 @@ class NegativeSampler(Protocol):
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Continue from the state of a sampler that was made with the same arguments."""
+        return
+
+
+class NamedSampler(NegativeSampler, Protocol):
+    """A sampler that a recipe can name. It has a table of its own in [negatives]."""
+
+    def __init__(self, settings: Any, inputs: SamplerInputs) -> None:
+        """Make the sampler with the settings of [negatives].
+
+        :raises InvalidArgumentError: When the settings contradict the data.
+        """
+        ...
+
+    @classmethod
+    def check(cls, recipe: Any) -> None:
+        """Check that the sampler goes together with the other settings of a recipe.
+
+        :raises ValueError: When it does not.
+        """
         return

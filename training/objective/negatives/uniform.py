@@ -1,30 +1,25 @@
 """Random negatives."""
 
 import numpy as np
+from typing_extensions import override
 
-from training.data.positives import KnownPositives
-from training.objective.negatives.sampler import NO_ROW, QueryBatch, Rows
-from training.objective.negatives.seeded import Seed, SeededSampler
+from training.objective.negatives.sampler import (
+    NO_ROW,
+    QueryBatch,
+    Rows,
+)
+from training.objective.negatives.seeded import SeededSampler
 
 
 class UniformSampler(SeededSampler):
     """Draws uniformly from all passages without the known positives of the query."""
 
-    def __init__(
-        self, known: KnownPositives, *, num_passages: int, per_query: int, seed: Seed
-    ) -> None:
-        """Draw `per_query` different passages of `num_passages` for each query.
-
-        :raises InvalidArgumentError: When `per_query` is not at least 1.
-        """
-        super().__init__(known, per_query=per_query, seed=seed)
-        self.num_passages = num_passages
-
+    @override
     def _draw(self, batch: QueryBatch, random: np.random.Generator) -> Rows:
         drawn = np.full((len(batch.queries), self.per_query), NO_ROW, dtype=np.int64)
         for line, query in zip(drawn, batch.queries, strict=True):
             positives = self.known.of(query)
-            available = self.num_passages - len(positives)
+            available = self.inputs.passages.num_passages - len(positives)
             ranks = random.choice(available, min(self.per_query, available), replace=False)
             # The number of non-positives below each positive maps a rank to its row.
             below = positives - np.arange(len(positives))

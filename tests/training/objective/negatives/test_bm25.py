@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import torch
 
-from swiftlet.errors import InvalidArgumentError
+from tests.samplers import made
 from training.data.positives import KnownPositives
 from training.errors import TrainingDataError
 from training.objective.negatives import bm25
@@ -33,14 +33,13 @@ class Texts:
 
 
 def sampler(texts: list[str], depth: int = 5, per_query: int = 3) -> Bm25Sampler:
-    return Bm25Sampler(
-        KNOWN, query_texts=QUERIES, passages=Texts(texts), per_query=per_query, depth=depth, seed=0
-    )
+    settings = {"per_query": per_query, "depth": depth}
+    return made(Bm25Sampler, KNOWN, settings=settings, queries=QUERIES, passages=Texts(texts))
 
 
-def drawn(made: Bm25Sampler) -> list[set[int]]:
+def drawn(sampler: Bm25Sampler) -> list[set[int]]:
     queries = np.arange(len(QUERIES))
-    rows = made.draw(QueryBatch(queries, queries, torch.zeros(len(queries), 1)))
+    rows = sampler.draw(QueryBatch(queries, queries, torch.zeros(len(queries), 1)))
     return [set(line.tolist()) - {NO_ROW} for line in rows]
 
 
@@ -55,17 +54,16 @@ def test_only_the_best_ranked_are_drawn_after_positives_have_been_set_aside():
 
 def test_all_of_the_best_are_drawn_equally_often():
     texts = ["volcano " * count + "rock" for count in range(1, 9)]
-    made = Bm25Sampler(
+    sampled = made(
+        Bm25Sampler,
         KnownPositives([[0, 7]]),
-        query_texts=["volcano"],
+        settings={"per_query": 2, "depth": 4},
+        queries=["volcano"],
         passages=Texts(texts),
-        per_query=2,
-        depth=4,
-        seed=0,
     )
     zeros = np.zeros(2000, np.int64)
     counts = np.bincount(
-        made.draw(QueryBatch(zeros, zeros, torch.zeros(1, 1))).ravel(), minlength=8
+        sampled.draw(QueryBatch(zeros, zeros, torch.zeros(1, 1))).ravel(), minlength=8
     )
     assert np.flatnonzero(counts).tolist() == [3, 4, 5, 6]
     # The standard deviation of each is √500.
@@ -74,20 +72,15 @@ def test_all_of_the_best_are_drawn_equally_often():
 
 def test_texts_are_read_in_blocks_and_once(monkeypatch):
     monkeypatch.setattr(bm25, "_READ_PASSAGES", 4)
-    made = sampler(TEXTS)
-    made.prepare(lambda rows: torch.zeros(len(rows), 1))
-    drawn(made)
-    drawn(made)
-    assert made.passages.asked == [4, 2]
-    assert drawn(made)[0] == {0, 4}
+    reading = sampler(TEXTS)
+    reading.prepare(lambda rows: torch.zeros(len(rows), 1))
+    drawn(reading)
+    drawn(reading)
+    assert reading.passages.asked == [4, 2]
+    assert drawn(reading)[0] == {0, 4}
 
 
 @pytest.mark.parametrize("texts", [["", "  ", "?"], ["the", "of A", "Is?"]])
 def test_passages_without_words_are_refused(texts):
     with pytest.raises(TrainingDataError, match="none of the 3 passages has a word"):
         sampler(texts).prepare(lambda rows: torch.zeros(len(rows), 1))
-
-
-def test_a_depth_that_cannot_give_so_many_is_refused():
-    with pytest.raises(InvalidArgumentError, match="depth is 2: at least 3"):
-        sampler(TEXTS, depth=2)

@@ -1,9 +1,8 @@
 import numpy as np
-import pytest
 import torch
 
-from swiftlet.errors import InvalidArgumentError
 from swiftlet.index.vectors.faiss_index import EXACT_UP_TO
+from tests.samplers import made
 from training.data.positives import KnownPositives
 from training.objective.negatives.mined import MinedSampler
 from training.objective.negatives.sampler import NO_ROW, QueryBatch, Rows
@@ -28,30 +27,22 @@ def encode(rows: Rows) -> torch.Tensor:
     return DOCUMENTS[rows]
 
 
-def sampler(
-    per_query: int = 4, depth: int = 4, refresh_every: int = 3, num_passages: int = 300
-) -> MinedSampler:
-    return MinedSampler(
-        KNOWN,
-        encode_queries=lambda queries: QUERIES[queries],
-        num_passages=num_passages,
-        per_query=per_query,
-        depth=depth,
-        refresh_every=refresh_every,
-        seed=0,
-    )
+def sampler(num_passages: int = 300, **settings: int) -> MinedSampler:
+    settings = {"per_query": 4, "depth": 4, "refresh_every": 3, **settings}
+    queries = {"encode_queries": lambda queries: QUERIES[queries]}
+    return made(MinedSampler, KNOWN, num_passages, settings=settings, **queries)
 
 
 def test_negatives_are_the_nearest_irrelevant_passages():
-    made = sampler()
-    made.prepare(encode)
-    assert (np.sort(made.draw(BATCH), axis=1) == np.sort(NEAREST[:, [1, 3, 4, 5]], axis=1)).all()
+    mined = sampler()
+    mined.prepare(encode)
+    assert (np.sort(mined.draw(BATCH), axis=1) == np.sort(NEAREST[:, [1, 3, 4, 5]], axis=1)).all()
 
 
 def test_all_of_the_nearest_are_drawn_equally_often():
-    made = sampler(per_query=2)
-    made.prepare(encode)
-    rows = np.concatenate([made.draw(BATCH)[0] for _ in range(1000)])
+    mined = sampler(per_query=2)
+    mined.prepare(encode)
+    rows = np.concatenate([mined.draw(BATCH)[0] for _ in range(1000)])
     counts = [int((rows == row).sum()) for row in NEAREST[0, [1, 3, 4, 5]]]
     assert sum(counts) == 2000
     # The standard deviation of each is √250.
@@ -59,14 +50,14 @@ def test_all_of_the_nearest_are_drawn_equally_often():
 
 
 def test_passages_are_searched_again_every_so_many_steps():
-    made = sampler()
-    made.prepare(encode)
-    before = np.sort(made.draw(BATCH), axis=1)
+    mined = sampler()
+    mined.prepare(encode)
+    before = np.sort(mined.draw(BATCH), axis=1)
     opposite = np.sort(NEAREST[:, [-1, -2, -3, -4]], axis=1)
     changes = []
     for _ in range(7):
-        made.refresh(lambda rows: -DOCUMENTS[rows])
-        drawn = np.sort(made.draw(BATCH), axis=1)
+        mined.refresh(lambda rows: -DOCUMENTS[rows])
+        drawn = np.sort(mined.draw(BATCH), axis=1)
         assert (drawn == before).all() or (drawn == opposite).all()
         changes.append((drawn == opposite).all())
     assert changes == [False, False, True, True, True, True, True]
@@ -80,11 +71,11 @@ def test_a_run_that_resumes_mines_when_the_uninterrupted_one_would():
         encoded += len(rows)
         return DOCUMENTS[rows]
 
-    made = sampler()
-    made.prepare(encode)
-    made.refresh(counting)
+    mined = sampler()
+    mined.prepare(encode)
+    mined.refresh(counting)
     resumed = sampler()
-    resumed.restore(made.state())
+    resumed.restore(mined.state())
     resumed.refresh(counting)
     assert encoded == 0
     resumed.refresh(counting)
@@ -105,37 +96,24 @@ def test_an_approximate_index_finds_most_of_the_nearest_and_encodes_each_passage
         encoded[rows] += 1
         return documents[rows]
 
-    made = sampler(per_query=40, depth=40, num_passages=size)
-    made.prepare(counting)
+    mined = sampler(per_query=40, depth=40, num_passages=size)
+    mined.prepare(counting)
     assert (encoded == 1).all()
-    found = [np.isin(*pair).mean() for pair in zip(made.draw(BATCH), nearest, strict=True)]
+    found = [np.isin(*pair).mean() for pair in zip(mined.draw(BATCH), nearest, strict=True)]
     assert np.mean(found) > 0.8
 
 
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"depth": 3}, "depth is 3: at least 4"),
-        ({"refresh_every": -1}, "refresh_every is -1: at least 0"),
-        ({"per_query": 0}, "per_query is 0: at least 1"),
-    ],
-)
-def test_settings_out_of_range_are_refused(settings, message):
-    with pytest.raises(InvalidArgumentError, match=message):
-        sampler(**settings)
-
-
 def test_static_negatives_are_searched_once():
-    made = sampler(refresh_every=0)
+    mined = sampler(refresh_every=0)
     encoded = []
 
     def counted(rows):
         encoded.append(len(rows))
         return encode(rows)
 
-    made.prepare(counted)
-    before, drawn = len(encoded), np.sort(made.draw(BATCH), axis=1)
+    mined.prepare(counted)
+    before, drawn = len(encoded), np.sort(mined.draw(BATCH), axis=1)
     for _ in range(5):
-        made.refresh(counted)
+        mined.refresh(counted)
     assert len(encoded) == before
-    assert (np.sort(made.draw(BATCH), axis=1) == drawn).all()
+    assert (np.sort(mined.draw(BATCH), axis=1) == drawn).all()

@@ -1,6 +1,7 @@
 import numpy as np
 import torch
 
+from tests.samplers import made
 from training.data.positives import KnownPositives
 from training.objective.negatives.in_batch import InBatchSampler
 from training.objective.negatives.mixed import MixedSampler, without_repetition
@@ -18,12 +19,12 @@ def test_in_batch_negatives_are_the_others_positives_where_irrelevant():
         [10, 11, NO_ROW, NO_ROW],
         [NO_ROW, 11, 12, NO_ROW],
     ]
-    assert InBatchSampler(KNOWN).draw(BATCH).tolist() == expected
+    assert made(InBatchSampler, KNOWN).draw(BATCH).tolist() == expected
 
 
 def test_a_batch_of_one_has_no_in_batch_negatives():
     batch = QueryBatch(np.array([0]), np.array([10]), torch.zeros(1, 1))
-    assert InBatchSampler(KNOWN).draw(batch).tolist() == [[NO_ROW]]
+    assert made(InBatchSampler, KNOWN).draw(batch).tolist() == [[NO_ROW]]
 
 
 def test_a_repeated_row_stays_where_it_stands_first():
@@ -35,10 +36,10 @@ def test_a_repeated_row_stays_where_it_stands_first():
 
 def test_a_mixture_has_the_rows_of_all_in_order():
     def uniform() -> UniformSampler:
-        return UniformSampler(KNOWN, num_passages=13, per_query=12, seed=4)
+        return made(UniformSampler, KNOWN, 13, settings={"per_query": 12}, seed=4)
 
-    rows = MixedSampler([InBatchSampler(KNOWN), uniform()]).draw(BATCH)
-    assert (rows[:, :4] == InBatchSampler(KNOWN).draw(BATCH)).all()
+    rows = MixedSampler([made(InBatchSampler, KNOWN), uniform()]).draw(BATCH)
+    assert (rows[:, :4] == made(InBatchSampler, KNOWN).draw(BATCH)).all()
     alone = uniform().draw(BATCH)
     for line, own, in_batch in zip(rows[:, 4:], alone, rows[:, :4], strict=True):
         assert (line == np.where(np.isin(own, in_batch), NO_ROW, own)).all()

@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 import torch
 
+from tests.samplers import made
+from training.companions.adore import DynamicSampler
 from training.data.positives import KnownPositives
 from training.objective.negatives.bm25 import Bm25Sampler
 from training.objective.negatives.cache import NegativeCache
-from training.objective.negatives.dynamic import DynamicSampler
 from training.objective.negatives.given import GivenSampler
 from training.objective.negatives.in_batch import InBatchSampler
 from training.objective.negatives.mined import MinedSampler
@@ -66,54 +67,42 @@ Make = Callable[..., NegativeSampler]
 
 
 def in_batch(known: KnownPositives, seed: int, per_query: int = PER_QUERY) -> NegativeSampler:
-    return InBatchSampler(known)
+    return made(InBatchSampler, known)
 
 
 def uniform(known: KnownPositives, seed: int, per_query: int = PER_QUERY) -> NegativeSampler:
-    return UniformSampler(known, num_passages=NUM_PASSAGES, per_query=per_query, seed=seed)
+    settings = {"per_query": per_query}
+    return made(UniformSampler, known, NUM_PASSAGES, settings=settings, seed=seed)
 
 
 def bm25(known: KnownPositives, seed: int, per_query: int = PER_QUERY) -> NegativeSampler:
-    return Bm25Sampler(
-        known, query_texts=QUERY_TEXTS, passages=PASSAGES, per_query=per_query, depth=70, seed=seed
-    )
+    settings = {"per_query": per_query, "depth": 70}
+    inputs = {"queries": QUERY_TEXTS, "passages": PASSAGES}
+    return made(Bm25Sampler, known, settings=settings, seed=seed, **inputs)
 
 
 def mined(known: KnownPositives, seed: int, per_query: int = PER_QUERY) -> NegativeSampler:
-    return MinedSampler(
-        known,
-        encode_queries=lambda queries: QUERIES[queries],
-        num_passages=NUM_PASSAGES,
-        per_query=per_query,
-        depth=max(20, per_query),
-        refresh_every=2,
-        seed=seed,
-    )
+    settings = {"per_query": per_query, "depth": max(20, per_query), "refresh_every": 2}
+    queries = {"encode_queries": lambda queries: QUERIES[queries]}
+    return made(MinedSampler, known, NUM_PASSAGES, settings=settings, seed=seed, **queries)
 
 
 def dynamic(known: KnownPositives, seed: int, per_query: int = PER_QUERY) -> NegativeSampler:
-    return DynamicSampler(
-        known,
-        encode=lambda rows: DOCUMENTS[rows],
-        num_passages=NUM_PASSAGES,
-        per_query=per_query,
-        seed=seed,
+    settings = {"per_query": per_query}
+    return made(
+        DynamicSampler, known, NUM_PASSAGES, settings=settings, seed=seed, encode_passages=encode
     )
 
 
 def cache(
     known: KnownPositives, seed: int, per_query: int = PER_QUERY, fraction: float = 0.5
 ) -> NegativeSampler:
-    return NegativeCache(
-        known,
-        num_passages=NUM_PASSAGES,
-        width=DIM,
-        per_query=per_query,
-        fraction=fraction,
-        refresh_fraction=0.2,
-        score_factor=5.0,
-        seed=seed,
-    )
+    settings = {
+        "per_query": per_query, "cache_fraction": fraction, "refresh_fraction": 0.2,
+        "gradient": "cached",
+    }  # fmt: skip
+    inputs = {"width": DIM, "scale": 5.0}
+    return made(NegativeCache, known, NUM_PASSAGES, settings=settings, seed=seed, **inputs)
 
 
 def full_cache(known: KnownPositives, seed: int, per_query: int = PER_QUERY) -> NegativeSampler:
@@ -123,7 +112,8 @@ def full_cache(known: KnownPositives, seed: int, per_query: int = PER_QUERY) -> 
 def given(known: KnownPositives, seed: int, per_query: int = PER_QUERY) -> NegativeSampler:
     pairs = [(query, row) for query in range(len(known)) for row in range(-1, NUM_PASSAGES, 2)]
     rows = np.array([row for _, row in pairs])
-    return GivenSampler(known, pairs=np.array(pairs), given=rows, per_query=per_query, seed=seed)
+    inputs = {"pairs": np.array(pairs), "given_negatives": rows}
+    return made(GivenSampler, known, settings={"per_query": per_query}, seed=seed, **inputs)
 
 
 def mixed(known: KnownPositives, seed: int, per_query: int = PER_QUERY) -> NegativeSampler:
@@ -283,7 +273,7 @@ def test_every_sampler_returns_the_kept_embeddings_of_drawn_rows(make):
 def test_samplers_that_are_mixed_draw_by_random_numbers_of_their_own():
     known = KnownPositives(POSITIVES)
     first, second, alone = (
-        UniformSampler(known, num_passages=NUM_PASSAGES, per_query=5, seed=seed)
+        made(UniformSampler, known, NUM_PASSAGES, settings={"per_query": 5}, seed=seed)
         for seed in ((3, 0), (3, 1), 3)
     )
     (batch,) = batches(1)

@@ -3,7 +3,7 @@ import pytest
 import torch
 from scipy import stats
 
-from swiftlet.errors import InvalidArgumentError
+from tests.samplers import made
 from training.data.positives import KnownPositives
 from training.objective.negatives.sampler import QueryBatch
 from training.objective.negatives.uniform import UniformSampler
@@ -16,7 +16,7 @@ def batch(queries: list[int]) -> QueryBatch:
 @pytest.mark.parametrize("positives", [[], [0], [19], [0, 1, 2, 7, 18, 19]])
 def test_every_non_positive_is_equally_likely(positives):
     known = KnownPositives([positives])
-    sampler = UniformSampler(known, num_passages=20, per_query=5, seed=1)
+    sampler = made(UniformSampler, known, 20, settings={"per_query": 5}, seed=1)
     counts = np.bincount(sampler.draw(batch([0] * 4000)).ravel(), minlength=20)
     assert (counts[positives] == 0).all()
     others = np.delete(counts, positives)
@@ -29,12 +29,7 @@ def test_every_non_positive_is_equally_likely(positives):
 
 def test_a_draw_does_not_depend_on_how_many_passages_there_are():
     known = KnownPositives([[3, 10**12]])
-    sampler = UniformSampler(known, num_passages=10**13, per_query=64, seed=1)
+    sampler = made(UniformSampler, known, 10**13, settings={"per_query": 64}, seed=1)
     rows = sampler.draw(batch([0]))
     assert len(np.unique(rows)) == 64
     assert rows.max() > 10**12
-
-
-def test_no_negatives_at_all_are_refused():
-    with pytest.raises(InvalidArgumentError, match="per_query is 0: at least 1"):
-        UniformSampler(KnownPositives([[]]), num_passages=20, per_query=0, seed=1)

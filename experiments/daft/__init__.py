@@ -1,0 +1,1 @@
+"""DAFT (001) on a small scale."""

@@ -1,0 +1,73 @@
+"""Systems that DAFT is compared with: the encoders that ship, and BM25."""
+
+from argparse import Namespace
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import bm25s
+import torch
+
+from experiments.daft.tests import EMBEDDED, Bench
+from swiftlet.encoders import DEFAULT_QUERY_ENCODER
+from swiftlet.encoders.encoder import OnnxEncoder
+from swiftlet.encoders.encoding import encode_texts
+from swiftlet.evaluation.metrics import evaluate
+from swiftlet.progress import Silence
+from swiftlet.types import Run
+from training.data.passages import Passages
+from training.data.validation_set import ValidationSet
+from training.inputs import load_data
+from training.loop.batch_encoder import BatchEncoder
+from training.loop.validator import METRICS, Encoders, Validator
+from training.model.dual_encoder import DualEncoder
+from training.objective.negatives.sampler import Rows
+from training.recipes.settings import Recipe
+
+
+@dataclass(frozen=True, slots=True)
+class _WithStudent:
+    """The teacher's documents, and the queries of an exported student."""
+
+    student: OnnxEncoder
+    teacher: BatchEncoder
+
+    def queries(self, texts: Sequence[str]) -> torch.Tensor:
+        return torch.from_numpy(encode_texts(self.student, texts))
+
+    def passages(self, passages: Passages, rows: Rows) -> torch.Tensor:
+        return self.teacher.passages(passages, rows)
+
+
+def baselines(options: Namespace, recipe: Recipe) -> dict[str, dict[str, Any]]:
+    """The encoders that ship and BM25, on the tests and on the validation queries of a seed."""
+    bench = Bench(options, recipe)
+    tower = bench.dual_encoder.document_tower
+    validation = load_data(recipe, tower, bench.store, Silence())[1]
+    both = DualEncoder(tower, tower, projection="none")
+    teacher = bench.encoder_of(both, embedding_cache=bench.frozen)
+    student = OnnxEncoder.load(DEFAULT_QUERY_ENCODER)
+    systems: dict[str, Encoders] = {
+        "teacher for both": teacher,
+        "teacher, distilled student": _WithStudent(student, teacher),
+    }
+    found: dict[str, dict[str, Any]] = {name: {} for name in (*systems, "BM25")}
+    for title, collection in {"validation": validation, **bench.collections}.items():
+        for name, system in systems.items():
+            found[name][title] = Validator(collection, EMBEDDED).quality(system)
+        found["BM25"][title] = evaluate(_bm25(collection), collection.qrels, METRICS)
+    return found
+
+
+def _bm25(collection: ValidationSet) -> Run:
+    index = bm25s.BM25()
+    texts = collection.passages.texts(collection.rows)
+    index.index(bm25s.tokenize(texts, show_progress=False), show_progress=False)
+    words = bm25s.tokenize(collection.queries, show_progress=False)
+    rows, scores = index.retrieve(words, k=min(100, len(texts)), show_progress=False)
+    owners = collection.passages.passage_to_document[collection.rows]
+    ids = collection.passages.document_ids
+    return {
+        query: {ids[owners[row]]: float(score) for row, score in zip(*found, strict=True)}
+        for query, *found in zip(collection.query_ids, rows, scores, strict=True)
+    }

@@ -1,0 +1,164 @@
+"""The raw figures of docs/results/daft.md, from the records of finished runs."""
+
+from argparse import Namespace
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from scipy.stats import spearmanr
+
+from experiments.daft.runs import EXPERIMENTS, directory
+from experiments.daft.tests import TITLES
+from export.encoder_directory import export_encoder
+from measuring.experiment import settings_beside
+from measuring.results import Figures, over_seeds
+from measuring.runs import query_latencies
+from training.objective.divergence import AlignmentStopping, PlateauFigure
+
+DELTA_PER_DIMENSION = 250 / 512
+LONGEST_ALIGNMENT = "document-frozen"
+SETTINGS = settings_beside(__file__)
+BEFORE = ["kl_per_dimension", "query_cosine", "document_cosine", "ndcg@10"]
+AFTER = [
+    "ndcg@10", "query_cosine", "document_cosine", "query_effective_rank",
+    "document_effective_rank", "loss", "collapsed_loss",
+]  # fmt: skip
+
+Records = Mapping[str, Mapping[str, Figures]]
+"""Run -> seed -> its record."""
+
+
+def collect(options: Namespace, runs: Records, baselines: Figures) -> Figures:
+    """The figures of all experiments that have all their runs, with one seed or more."""
+    done = {n: each for n, each in EXPERIMENTS.items() if each and all(run in runs for run in each)}
+    each_run = {name: list(each.values()) for name, each in runs.items()}
+    figures: Figures = {
+        "delta_per_dimension": DELTA_PER_DIMENSION,
+        "experiments": done,
+        "collections": TITLES,
+        "courses": {name: across([*map(_course, each)]) for name, each in each_run.items()},
+        "collapses": {name: [r["collapse"] for r in each] for name, each in each_run.items()},
+        "tested": _baselines(baselines) | _tested(runs),
+        "latencies": latencies(options, done["layers"]) if "layers" in done else {},
+        "baselines": baselines,
+        "runs": runs,
+    }
+    if LONGEST_ALIGNMENT in runs:
+        figures["stopping"] = stopping(runs[LONGEST_ALIGNMENT]["0"]["stages"]["alignment"])
+    if "map" in done:
+        figures["correlations"] = _correlations([each_run[name] for name in done["map"]])
+    return figures
+
+
+def across(rows: Sequence[Any]) -> Any:
+    """Mappings of one shape as one, with the mean of each number and half of its range."""
+    if isinstance(rows[0], dict):
+        return {key: across([row[key] for row in rows]) for key in rows[0]}
+    return {name: over_seeds(rows)[name] for name in ("mean", "half")}
+
+
+def _last(record: Figures) -> list[Figures]:
+    """The evaluations of the last stage. Both towers train in it, unless the run ended earlier."""
+    *_, stage = record["stages"].values()
+    evaluations: list[Figures] = stage["evaluations"]
+    return evaluations
+
+
+def _course(record: Figures) -> Figures:
+    """The validation figures of a run before and after its last stage."""
+    evaluations, stages = _last(record), [*record["stages"].values()]
+    steps = [stage["evaluations"][-1]["step"] for stage in stages]
+    paces = [stage["seconds_a_step"] or 0.0 for stage in stages]
+    return {
+        "before": {key: evaluations[0][key] for key in BEFORE},
+        "best": max(each["ndcg@10"] for each in evaluations),
+        "after": {key: evaluations[-1][key] or 0.0 for key in AFTER},
+        "steps": sum(steps),
+        "minutes": sum(pace * count for pace, count in zip(paces, steps, strict=True)) / 60,
+        "seconds_a_step": paces[-1],
+    }
+
+
+def _tested(runs: Records) -> Figures:
+    """Title of a run and its state -> the figures on the tests, and their mean nDCG@10."""
+    tested: Figures = {}
+    for name, records in runs.items():
+        for state in records["0"]["tests"] if "0" in records else ():
+            rows = [
+                {**r["tests"][state], "mean": _mean(r["tests"][state])} for r in records.values()
+            ]
+            if state == "ended":
+                for row, record in zip(rows, records.values(), strict=True):
+                    row["validation"] = max(
+                        e["ndcg@10"] for s in record["stages"].values() for e in s["evaluations"]
+                    )
+            title = name if state == "ended" else f"{name}, {state}"
+            tested[title] = {"seeds": len(rows), **across(rows)}
+    return tested
+
+
+def _mean(tests: Mapping[str, Mapping[str, float]]) -> float:
+    return fmean(tests[title]["nDCG@10"] for title in TITLES)
+
+
+def _baselines(measured: Figures) -> Figures:
+    """The same of systems that are not trained here."""
+    return {
+        name: {
+            "seeds": 1,
+            **across([{title: tests[title] for title in TITLES} | {"mean": _mean(tests)}]),
+            "validation": across(tests["validation"]),
+        }
+        for name, tests in measured.items()
+    }
+
+
+def latencies(options: Namespace, names: Sequence[str]) -> Figures:
+    """Milliseconds of a query by run; measured once and kept."""
+    directories = {name: directory(options, (name, 0)) / "query-encoder" for name in names}
+    kept: Path = options.work / "latency.json"
+    for out in () if kept.is_file() else directories.values():
+        if not out.is_dir():
+            export_encoder(out.with_name("run") / "query_encoder", out, precisions=["int8"])
+    return query_latencies(directories, kept)
+
+
+def stopping(alignment: Figures) -> list[Figures]:
+    """For each criterion, the end of the longest alignment, and the quality reached."""
+    evaluations = alignment["evaluations"]
+    criteria = {
+        f"δ = {delta:.3f} a dimension": AlignmentStopping(1, delta, None, None)
+        for delta in (0.6, DELTA_PER_DIMENSION, 0.4, 0.3)
+    }
+    plateaus: list[tuple[PlateauFigure, str]] = [("kl", "the KL estimate"), ("ndcg@10", "nDCG@10")]
+    for figure, name in plateaus:
+        for patience in (35, 70, 105):
+            criterion = AlignmentStopping(1, None, None, patience, figure, 0.01)
+            criteria[f"plateau of {name}, {patience} steps"] = criterion
+    rows = []
+    for name, criterion in criteria.items():
+        ends = (
+            each
+            for each in evaluations
+            if criterion.reason_to_stop(each["step"], each["kl_per_dimension"], each["ndcg@10"])
+        )
+        found = next(ends, None)
+        reached = {key: (found or evaluations[-1])[key] for key in ("kl_per_dimension", "ndcg@10")}
+        rows.append({"criterion": name, "step": found["step"] if found else None, **reached})
+    return rows
+
+
+def _correlations(runs: Sequence[Sequence[Figures]]) -> list[Figures]:
+    """Rank correlation of each figure before both towers train with nDCG@10 at the end.
+
+    A run is the mean of its seeds: they are no independent runs.
+    """
+    stages = [[_last(record) for record in records] for records in runs]
+    kept = [fmean(each[-1]["ndcg@10"] for each in of_run) for of_run in stages]
+    rows = []
+    for key, name in SETTINGS["predictors"].items():
+        before = [fmean(each[0][key] for each in of_run) for of_run in stages]
+        test = spearmanr(before, kept)
+        rows.append({"name": name, "correlation": float(test.statistic), "p": float(test.pvalue)})
+    return rows

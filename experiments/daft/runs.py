@@ -1,0 +1,140 @@
+"""Runs of DAFT: each a recipe with some settings changed, trained and tested once with each seed.
+
+A run is a process of `swiftlet train`. An interrupted one goes on where it was.
+"""
+
+import hashlib
+import json
+import shutil
+from argparse import Namespace
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from experiments.daft.tests import tested
+from measuring.experiment import Run, settings_beside
+from measuring.results import Figures
+from measuring.runs import run_swiftlet
+from swiftlet.encoders import torch_weights
+from swiftlet.manifest import FILE_NAME as MANIFEST
+from training.logged_run import LoggedRun, read_training_log
+from training.loop.checkpoints import BEST, CHECKPOINT, STAGES
+from training.loop.log import FILE_NAME as LOG_FILE
+
+BASE = Path(__file__).with_name("recipe.toml")
+TABLE = settings_beside(__file__)
+EXPERIMENTS: dict[str, list[str]] = TABLE["experiments"]
+NAMES = list(dict.fromkeys(chain(*EXPERIMENTS.values())))
+REFUSED = 2
+EVALUATED = [
+    "step", "kl_per_dimension", "ndcg@10", "query_cosine", "document_cosine",
+    "query_effective_rank", "document_effective_rank", "loss", "collapsed_loss", "collapse",
+]  # fmt: skip
+
+
+def settings_of(name: str) -> dict[str, Any]:
+    """The settings of recipe.toml that a run changes."""
+    own = dict(TABLE["settings"][name])
+    shared = [settings_of(other).items() for other in own.pop("like", [])]
+    return dict(chain(*shared)) | own
+
+
+def states_of(name: str) -> list[str]:
+    """The states in which a run is tested; those of the map are not."""
+    return [] if name.startswith("map-") else TABLE["tested"].get(name, ["ended"])
+
+
+def identity(name: str) -> str:
+    """A hash of all that a record depends on."""
+    parts = [BASE.read_text("utf-8"), json.dumps([settings_of(name), states_of(name)])]
+    return hashlib.sha256("".join(parts).encode()).hexdigest()[:12]
+
+
+def overrides(options: Namespace, name: str, seed: int) -> list[str]:
+    """The settings of a run that differ from recipe.toml, as `--set` takes them."""
+    weights = str(torch_weights())
+    settings = {
+        "seed": seed,
+        "query_encoder.model": weights,
+        "document_encoder.model": weights,
+        "embedding_cache": str(options.work / "frozen"),
+        "keep_stages": bool(states_of(name)),
+    } | settings_of(name)
+    sources = [
+        f"{{corpus = {str(options.data / corpus)!r}, qrels = {split!r}}}"
+        for corpus, split in TABLE["training"]
+    ]
+    # JSON's numbers, strings and lists are TOML's.
+    return [f"data=[{', '.join(sources)}]", *TABLE["changes"]] + [
+        f"{key}={json.dumps(value) if value != '' else ''}" for key, value in settings.items()
+    ]
+
+
+def directory(options: Namespace, run: Run) -> Path:
+    """The folder of a run."""
+    return Path(options.work) / "{}-{}".format(*run)
+
+
+def record_of(options: Namespace, name: str, seed: int) -> Figures:
+    """Train a run and test its encoders; a collapse is an outcome, too."""
+    folder = directory(options, (name, seed))
+    words = [word for each in overrides(options, name, seed) for word in ("--set", each)]
+    status, written = 0, ""
+    # An earlier process may have been stopped right after the training.
+    if not (folder / "run" / MANIFEST).is_file():
+        command = ["train", str(BASE), "--out", str(folder / "run"), "--resume", *words]
+        status, written = run_swiftlet(*command, output=folder / "output.txt")
+    if status not in (0, REFUSED):
+        raise SystemExit(f"{name} failed: {written.strip().splitlines()[-1]}")
+    log = read_training_log(folder / "run" / LOG_FILE)
+    if status and verdict(log) is None:
+        raise SystemExit(f"{name} failed: {written.strip().splitlines()[-1]}")
+    tests, mixtures = tested(options, folder, states_of(name))
+    record = {
+        "settings": identity(name),
+        "collapse": verdict(log),
+        "stages": stages_of(log),
+        "tests": tests,
+        "mixtures": mixtures,
+    }
+    # All weights of all runs would fill a disk. The query encoder's are kept for the latencies.
+    for each in (CHECKPOINT, BEST, STAGES, "document_encoder", "onnx"):
+        shutil.rmtree(folder / "run" / each, ignore_errors=True)
+    return dict(rounded(record))
+
+
+def verdict(log: LoggedRun) -> str | None:
+    """The kind of collapse in the last evaluation of a run; None if there is none."""
+    kind: str = log.of_kind("evaluation")[-1].values["collapse"]
+    return None if kind == "none" else kind
+
+
+def stages_of(log: LoggedRun) -> Figures:
+    """The evaluations, losses and speed of each stage."""
+    stages: Figures = {}
+    for record in log.of_kind("evaluation"):
+        values = {"step": record.step, **record.values}
+        stage = stages.setdefault(record.stage, {"evaluations": [], "losses": [[], []]})
+        stage["evaluations"].append({name: values[name] for name in EVALUATED})
+    for name, stage in stages.items():
+        steps = [record for record in log.of_kind("step") if record.stage == name]
+        passed = [each.step for each in steps]
+        stage["losses"] = [passed, [each.values["loss"] for each in steps]]
+        # The median, since the machine may have been stopped meanwhile.
+        paces = np.diff([each.values["seconds"] for each in steps]) / np.diff(passed)
+        stage["seconds_a_step"] = float(np.median(paces)) if len(paces) else None
+    return stages
+
+
+def rounded(value: Any) -> Any:
+    """Five digits of each number: more would be noise, and the file is kept."""
+    match value:
+        case float():
+            return float(f"{value:.5g}")
+        case dict():
+            return {key: rounded(each) for key, each in value.items()}
+        case list() | tuple():
+            return [rounded(each) for each in value]
+    return value

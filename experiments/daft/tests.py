@@ -1,0 +1,121 @@
+"""What the encoders of DAFT's runs find, in each state of a run, and what other systems find."""
+
+import json
+from argparse import Namespace
+from collections.abc import Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from measuring.results import Figures
+from swiftlet.encoders.tokenizer import Tokenizer
+from swiftlet.index.documents.passages import PassageSplitter
+from training.data.sources import DataSource
+from training.data.validation_set import ValidationSet, validation_from
+from training.inputs import make_dual_encoder
+from training.loop.batch_encoder import BatchEncoder
+from training.loop.checkpoints import CHECKPOINT, STAGES, read_checkpoint
+from training.loop.devices import make_accelerator
+from training.loop.embedding_cache import EmbeddingCache
+from training.loop.run_directory import RECIPE_FILE
+from training.loop.validator import Validator
+from training.model.dual_encoder import DualEncoder
+from training.model.loading import truncating_tokenizer
+from training.model.towers import Tower, TowerSettings
+from training.model.trained import TOWERS
+from training.recipes.settings import Recipe, parse_recipe
+from training.train import output_key
+
+TESTS = [("squad-dev-v1.1", "test"), ("boolq", "test_disjoint"), ("scifact", "test")]
+TITLES = [f"{name} {split}" for name, split in TESTS]
+EMBEDDED = 400
+
+
+class Bench:
+    """A pair of encoders by a recipe, before training, and the collections that test it."""
+
+    def __init__(self, options: Namespace, recipe: Recipe) -> None:
+        torch.manual_seed(recipe.seed)
+        self.dual_encoder = make_dual_encoder(recipe)
+        tower, passages = self.dual_encoder.document_tower, recipe.passages
+        self.store = options.work / "tests"
+        splitter = PassageSplitter(
+            Tokenizer(truncating_tokenizer(tower.encoder, tower.max_tokens)), passages.tokens,
+            passages.overlap_tokens, truncate=passages.truncate,
+        )  # fmt: skip
+        self.collections = {
+            f"{name} {split}": validation_from(
+                [DataSource(corpus=str(options.data / name), qrels=split)], self.store, splitter
+            )
+            for name, split in TESTS
+        }
+        accelerator = make_accelerator(recipe.optimiser.precision, recipe.optimiser.batch_size)
+        self.dual_encoder.to(accelerator.device)
+        outputs = options.work / "frozen"
+        self.frozen = EmbeddingCache(outputs, output_key(tower, recipe), tower.width)
+        self.encoder_of = partial(BatchEncoder, accelerator=accelerator, micro_batch_size=32)
+
+
+def tested(options: Namespace, folder: Path, states: Sequence[str]) -> tuple[Figures, Figures]:
+    """The quality of a run's encoders in some states, and how mixed the embeddings are in all.
+
+    The embeddings are kept in the folder of the run.
+    """
+    recipe = parse_recipe(
+        json.loads((folder / "run" / RECIPE_FILE).read_text("utf-8")), f"{folder}"
+    )
+    bench, found, mixtures = Bench(options, recipe), Figures(), Figures()
+    embeddings: dict[str, Any] = {}
+    for state, encoder in _states(folder / "run", bench):
+        queries, documents = _embeddings(encoder, next(iter(bench.collections.values())))
+        embeddings |= {f"{state} queries": queries, f"{state} documents": documents}
+        mixtures[state] = mixture(queries, documents)
+        if state in states:
+            found[state] = {
+                title: Validator(collection, EMBEDDED).quality(encoder)
+                for title, collection in bench.collections.items()
+            }
+    np.savez(folder / "embeddings.npz", **embeddings)
+    return found, mixtures
+
+
+def mixture(queries: NDArray[np.float32], documents: NDArray[np.float32]) -> float:
+    """The share of the points whose nearest other point is of the other kind."""
+    points = np.concatenate((queries, documents))
+    scores = points @ points.T
+    np.fill_diagonal(scores, -np.inf)
+    kinds = np.arange(len(points)) < len(queries)
+    return float((kinds[scores.argmax(1)] != kinds).mean())
+
+
+def _states(run: Path, bench: Bench) -> Iterator[tuple[str, BatchEncoder]]:
+    """The encoders before training, "aligned" if there was such a stage, and "ended"."""
+    pair = bench.dual_encoder
+    encoder = bench.encoder_of(pair, embedding_cache=bench.frozen)
+    yield "start", encoder
+    # The untrained document encoder alone.
+    alone = DualEncoder(pair.document_tower, pair.document_tower, dim=pair.dim)
+    alone.document_projection = alone.query_projection = pair.document_projection
+    both = bench.encoder_of(alone, embedding_cache=bench.frozen)
+    yield "start, document encoder for both", both
+    if (run / STAGES / "alignment").is_dir():
+        pair.load_state_dict(read_checkpoint(run / STAGES / "alignment")["model"])
+        yield "aligned", encoder
+    if (run / "query_encoder").is_dir():
+        towers = [Tower.load(TowerSettings(model=run / name)) for name in TOWERS]
+        pair = DualEncoder(*towers, projection="none")
+    else:  # collapsed
+        pair.load_state_dict(read_checkpoint(run / CHECKPOINT)["model"])
+    yield "ended", bench.encoder_of(pair.to(encoder.accelerator.device))
+
+
+def _embeddings(encoder: BatchEncoder, collection: ValidationSet) -> list[NDArray[np.float32]]:
+    relevant = list(dict.fromkeys(document for q in collection.qrels.values() for document in q))
+    rows = [collection.passages.document_ids.index(document) for document in relevant[:EMBEDDED]]
+    chosen = collection.queries[:: max(1, len(collection.queries) // EMBEDDED)][:EMBEDDED]
+    found = encoder.queries(chosen), encoder.passages(collection.passages, np.array(rows))
+    return [each.float().cpu().numpy() for each in found]

@@ -1,0 +1,1 @@
+"""The query encoders that ship: what they learn from, and what they keep."""

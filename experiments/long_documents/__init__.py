@@ -1,0 +1,1 @@
+"""Passages of several lengths: models and BM25 (002, section 5)."""

@@ -1,0 +1,138 @@
+"""Command lines and signals; bad arguments are refused in one sentence, with status 2."""
+
+import argparse
+import math
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Any, NoReturn
+
+from typing_extensions import override
+
+REFUSED = 2
+_ASKED_TO_END = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class LoadTestError(Exception):
+    """A load test cannot run; the message names the culprit and the bound."""
+
+
+class Parser(argparse.ArgumentParser):
+    """Refuses bad arguments in one sentence, without the usage before it."""
+
+    @override
+    def error(self, message: str) -> NoReturn:
+        refuse(message, program=self.prog)
+
+
+def script_parser(description: str | None, **options: Any) -> Parser:
+    """The parser of a script that measures, `python -m FOLDER.SCRIPT`.
+
+    An option has its default, or a tuple of choices, of which the first is the default; `False` is
+    a flag. Or an option is a path: `Path` if it is required and must exist, None if it is not. A
+    list of choices is for an argument without a name.
+    """
+    spec = getattr(sys.modules["__main__"], "__spec__", None)
+    parser = Parser(
+        prog=spec.name.removesuffix(".__main__") if spec else None, description=description,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )  # fmt: skip
+    for name, default in options.items():
+        flag = f"--{name.replace('_', '-')}"
+        if isinstance(default, list):
+            parser.add_argument(name, choices=default)
+            continue
+        if default is False:
+            parser.add_argument(flag, action="store_true")
+            continue
+        choices = default if isinstance(default, tuple) else None
+        value = choices[0] if choices else None if default is Path else default
+        words: dict[str, Any] = {"default": value, "choices": choices}
+        words["type"] = existing if default is Path else Path if value is None else type(value)
+        parser.add_argument(flag, required=default is Path, help=f"default: {value}", **words)
+    return parser
+
+
+def script_options(description: str | None, **options: Any) -> argparse.Namespace:
+    """The options of a script that measures, by name, as `script_parser` reads them."""
+    return script_parser(description, **options).parse_args()
+
+
+def existing(text: str) -> Path:
+    """The type of an argument that is a file or a folder.
+
+    :raises ArgumentTypeError: When there is none.
+    """
+    if not (path := Path(text)).exists():
+        raise argparse.ArgumentTypeError(f"{path}: there is no such file or folder")
+    return path
+
+
+def refuse(
+    reason: Exception | str, status: int = REFUSED, *, program: str = "loadtests"
+) -> NoReturn:
+    """End the process with the sentence and the status."""
+    print(f"{program.partition('.')[0]}: {reason}", file=sys.stderr, flush=True)
+    sys.exit(status)
+
+
+def number(
+    least: float, most: float, kind: type[int] | type[float] = float
+) -> Callable[[str], float]:
+    """The type of an argument that is a number within bounds."""
+    expected = "a whole number" if kind is int else "a number"
+
+    def parse(text: str) -> float:
+        try:
+            value = kind(text)
+        except ValueError:
+            value = math.nan
+        if not least <= value <= most:
+            bounds = f"{expected} from {least:g} to {most:g}"
+            raise argparse.ArgumentTypeError(f"{text!r} is given; {bounds} is expected")
+        return value
+
+    return parse
+
+
+class Stopped(KeyboardInterrupt):
+    """The process received a signal; asyncio lets only children of KeyboardInterrupt pass."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.signal = signal.Signals(number)
+
+
+def stop_on_signals() -> None:
+    """Raise `Stopped` on these signals from now on; ignored ones stay ignored."""
+    for number in _ASKED_TO_END:
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, _stop)
+
+
+@contextmanager
+def held_back() -> Iterator[None]:
+    """Delay signals within the block until its end; outside the main thread none arrives."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    came: list[int] = []
+    handlers = {
+        number: signal.signal(number, lambda number, _frame: came.append(number))
+        for number in _ASKED_TO_END
+    }
+    try:
+        yield
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+        if came:
+            signal.raise_signal(came[0])
+
+
+def _stop(number: int, _frame: FrameType | None) -> None:
+    raise Stopped(number)

@@ -1,0 +1,185 @@
+"""What all experiments share: options, settings, runs that are measured once, and a page."""
+
+import json
+import os
+import shutil
+import sys
+import tomllib
+from argparse import Namespace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import dataclass
+from multiprocessing import get_context
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+from measuring.command_line import Parser, script_parser
+from measuring.machine import describe_machine
+from measuring.results import RESULTS, ROOT, Figures, write
+from measuring.runs import kept
+from measuring.small_collections import MissingCollectionError, check_collections, small_copy
+from swiftlet.errors import RetrievalError
+from swiftlet.progress import Silence
+
+RUNS = ROOT / "runs"
+"""Where experiments keep their runs; git ignores it."""
+
+SMOKE = "--smoke"
+Run = tuple[Any, ...]
+Found = Mapping[Run, Figures]
+
+
+def settings_beside(script: str) -> dict[str, Any]:
+    """The TOML beside a script; with --smoke, its table `smoke` is laid over the others.
+
+    Processes that an experiment starts have its arguments, so they read the same settings.
+    """
+    found = tomllib.loads(Path(script).with_suffix(".toml").read_text("utf-8"))
+    smoke = found.pop("smoke", {})
+    return laid_over(found, smoke) if SMOKE in sys.argv else found
+
+
+def laid_over(tables: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """The tables with some values changed; what is not named in `changes` stays."""
+    return {**tables} | {
+        name: laid_over(tables[name], value)
+        if isinstance(value, dict) and isinstance(tables.get(name), dict)
+        else value
+        for name, value in changes.items()
+    }
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A page of docs/results, and all that its script measures.
+
+    `collections` are the folders of DATA that it reads, `packages` those that its page names.
+    """
+
+    name: str
+    about: str | None
+    collections: Sequence[str]
+    packages: Sequence[str]
+    seeds: int = 0
+    jobs: int = 1
+
+    def options(self, **more: Any) -> Namespace:
+        """The options of this process. With --smoke, all that is written is below `runs/smoke`."""
+        given: dict[str, Any] = {"data": Path, "work": RUNS / self.name, "jobs": self.jobs}
+        given |= {"seeds": self.seeds} if self.seeds else {}
+        given |= {"raw": RESULTS / f"{self.name}.json", "again": False, "smoke": False}
+        parser = script_parser(self.about, **given, **more)
+        options = parser.parse_args()
+        options.data, options.work = options.data.resolve(), options.work.resolve()
+        try:
+            check_collections(options.data, self.collections)
+            if options.smoke:
+                self._make_small(options, parser)
+        except (MissingCollectionError, RetrievalError) as error:
+            parser.error(f"{error}")
+        os.environ["OMP_NUM_THREADS"] = "1"  # also in the processes that are started
+        options.work.mkdir(parents=True, exist_ok=True)
+        return options
+
+    def main(
+        self,
+        runs: Callable[[Namespace], Sequence[Sequence[Run]]],
+        measure: Callable[..., Figures],
+        collect: Callable[[Namespace, Found], Figures],
+        draw: Callable[[Path, Figures, Path], None] | None = None,
+        **more: Any,
+    ) -> None:
+        """Measure all runs, and write their page.
+
+        :param runs: The runs of each stage, which is finished before the next one begins.
+        :param measure: Called with the options and the parts of a run, in a process of its own.
+        :param collect: The figures of the page from those of the runs.
+        :param draw: Called with `work`, the figures and a folder, draws the pictures of the page.
+        """
+        options = self.options(**more)
+        try:
+            figures = collect(options, self.measured(options, runs(options), measure))
+        except RetrievalError as error:
+            raise SystemExit(f"experiments: {error}") from error
+        threads = f"1 a run, {options.jobs} runs at a time"
+        figures = {
+            "template": f"experiments/{self.name}.md.j2",
+            "machine": describe_machine(self.packages, threads=threads),
+            **figures,
+        }
+        options.raw.parent.mkdir(parents=True, exist_ok=True)
+        if draw:
+            draw(options.work, figures, options.raw.parent)
+        print(write(options.raw, figures))
+
+    def measured(
+        self, options: Namespace, stages: Sequence[Sequence[Run]], measure: Callable[..., Figures]
+    ) -> dict[Run, Figures]:
+        """The figures of each run, measured in processes of one thread, or read from `work`."""
+        every = list(dict.fromkeys(run for stage in stages for run in stage))
+        if options.again:
+            for run in every:
+                file_of(options.work, run).unlink(missing_ok=True)
+        left = [run for run in every if not file_of(options.work, run).is_file()]
+        if not left:
+            print(
+                f"nothing to measure: all {len(every)} runs of {self.name} are in {options.work}. "
+                "The page is written from them; --again measures them anew"
+            )
+        began, done = monotonic(), 0
+        for stage in stages:
+            wanted = [run for run in stage if run in left]
+            for run in self._each(options, wanted, measure):
+                done += 1
+                minutes = (monotonic() - began) / 60
+                print(f"{done} of {len(left)}, after {minutes:.1f} min: {name_of(run)}", flush=True)
+        return {run: json.loads(file_of(options.work, run).read_text("utf-8")) for run in every}
+
+    @staticmethod
+    def _each(
+        options: Namespace, runs: Sequence[Run], measure: Callable[..., Figures]
+    ) -> Iterator[Run]:
+        if runs:
+            with ProcessPoolExecutor(options.jobs, get_context("spawn")) as executor:
+                waiting = {executor.submit(_measured, measure, options, run): run for run in runs}
+                for each in as_completed(waiting):
+                    each.result()
+                    yield waiting[each]
+
+    def _make_small(self, options: Namespace, parser: Parser) -> None:
+        folder = RUNS / "smoke"
+        data = small_copy(options.data, self.collections, folder / "data")
+        changes = {"data": data, "work": folder / self.name, "seeds": 1}
+        for name, value in (changes | {"raw": folder / "results" / options.raw.name}).items():
+            if name != "raw" or options.raw == parser.get_default("raw"):
+                setattr(options, name, value)
+        shutil.rmtree(options.work, ignore_errors=True)
+
+
+def _measured(measure: Callable[..., Figures], options: Namespace, run: Run) -> None:
+    kept(file_of(options.work, run), lambda: measure(options, *run))
+
+
+def name_of(run: Run) -> str:
+    """The name of a run, as its files have it."""
+    return ", ".join(map(str, run))
+
+
+def file_of(work: Path, run: Run) -> Path:
+    """The file of the figures of a run."""
+    return work / f"{name_of(run)}.json"
+
+
+class Stages(Silence):
+    """The stages of a training that have begun, and when."""
+
+    def __init__(self) -> None:
+        self.began: list[tuple[str, float]] = []
+
+    def begin(self, name: str, total: int | None, done: int = 0) -> None:  # noqa: ARG002
+        """Note a stage."""
+        self.began.append((name, monotonic()))
+
+    def describe(self, text: str) -> None:
+        """Part of the protocol of progress; nothing is shown."""

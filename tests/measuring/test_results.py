@@ -1,0 +1,86 @@
+"""Pages that are made of raw figures."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from jinja2 import UndefinedError
+
+from measuring.results import (
+    RESULTS,
+    ROOT,
+    bound,
+    megabytes,
+    milliseconds,
+    page_of,
+    spread,
+    table,
+    write,
+    write_section,
+)
+
+STARTS = {
+    "template": "loadtests/resilience/templates/starts.md.j2",
+    "made_by": "Made by hand.",
+    "times": 3,
+    "seconds": spread([1.0, 3.0, 2.0]),
+    "queries": 1000,
+    "resident_bytes": {"ready": 1e6, "after": 2_500_000, "index": 0},
+    "bounds": [bound("start to ready", "3.00 s", "2 s", kept=False)],
+}
+
+
+def test_a_page_is_made_again_from_its_raw_figures_alone(tmp_path: Path) -> None:
+    raw = tmp_path / "service.json"
+    page = write_section(raw, "The service", "Start", STARTS)
+    before = page.read_text()
+    assert "median 2.00 s" in before
+    assert "2.5 MB afterwards" in before
+    page.unlink()
+    command = [sys.executable, "-m", "measuring.results", raw]
+    subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
+    assert page.read_text() == before
+
+
+def test_a_section_takes_the_place_of_an_earlier_one(tmp_path: Path) -> None:
+    raw = tmp_path / "service.json"
+    write_section(raw, "The service", "Start", STARTS)
+    write_section(raw, "The service", "Start on two cores", STARTS)
+    page = write_section(raw, "The service", "Start", STARTS | {"times": 7}).read_text()
+    assert page.startswith("# The service\n\n## Start\n\nMade by hand.\n\n7 starts")
+    assert page.index("## Start\n") < page.index("## Start on two cores\n")
+    assert page.count("## ") == 2
+
+
+def test_a_verdict_follows_from_the_bound(tmp_path: Path) -> None:
+    kept = STARTS | {"bounds": [bound("start to ready", "1.00 s", "2 s", kept=True)]}
+    assert "**missed**" in page_of(tmp_path / "x.json", STARTS)
+    assert "**missed**" not in page_of(tmp_path / "x.json", kept)
+
+
+def test_a_figure_that_is_missing_is_an_error_and_no_gap(tmp_path: Path) -> None:
+    with pytest.raises(UndefinedError, match="resident_bytes"):
+        write(tmp_path / "x.json", {k: v for k, v in STARTS.items() if k != "resident_bytes"})
+
+
+def test_verdicts_of_pages_follow_from_their_figures(tmp_path: Path) -> None:
+    figures = json.loads((RESULTS / "query-encoding.json").read_text())
+    paper = figures["kinds"]["AVX-512 VNNI"]["paper_ms"]
+    paper["torch"]["12"]["10"] = 41 * paper["int8"]["2"]["10"]
+    assert "41.0 times as long as 2 layers in int8. The\ntarget of 40 times is kept." in page_of(
+        tmp_path / "x.json", figures
+    )
+
+
+def test_figures_are_shown_with_enough_digits() -> None:
+    assert [milliseconds(s) for s in (0.00123, 0.0999, 0.77, 1.281, float("inf"))] == [
+        "1.2 ms", "99.9 ms", "770 ms", "1,281 ms", "never",
+    ]  # fmt: skip
+    assert megabytes(191_400_000) == "191.4 MB"
+
+
+def test_a_table_has_a_dash_where_a_row_has_no_cell() -> None:
+    lines = table([{"a": "x", "b": 1234}, {"a": "y"}]).splitlines()
+    assert [line.replace(" ", "") for line in lines[2:]] == ["|x|1,234|", "|y|-|"]

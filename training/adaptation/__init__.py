@@ -1,0 +1,1 @@
+"""Adapts a query encoder to the documents of an index."""

@@ -1,0 +1,345 @@
+"""Adapts a query encoder to an index."""
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from swiftlet import encoders
+from swiftlet.corpora.collections import read_qrels, read_queries
+from swiftlet.encoders.encoder import OnnxEncoder, Precision
+from swiftlet.errors import CollectionError, InvalidArgumentError, RetrievalError
+from swiftlet.evaluation.experiment import Judgements, match_judgements, run_queries
+from swiftlet.evaluation.metrics import evaluate_per_query
+from swiftlet.evaluation.retrievers import Retriever, SearcherRetriever
+from swiftlet.evaluation.significance import SIGNIFICANT, PairedTest, paired_t_test
+from swiftlet.index.changes.log import Changes
+from swiftlet.index.query_encoder import put_query_encoder
+from swiftlet.index.updates.preparation import load_encoder
+from swiftlet.manifest import FILE_NAME as MANIFEST
+from swiftlet.manifest import Manifest, change_details, check_embedding_space, read_manifest
+from swiftlet.publication import (
+    check_target,
+    discard,
+    locked_working_directory,
+    publish,
+)
+from training.adaptation.texts import (
+    AdaptationTexts,
+    judged_queries,
+    known_items,
+)
+from training.distillation.distill import distill
+from training.distillation.overlap import NDCG, IndexComparison
+from training.distillation.settings import Distillation
+from training.distillation.teacher import load_encoder as load_query_encoder
+from training.distillation.texts import read_query_texts
+from training.errors import TrainingStoppedError
+from training.loop.checkpoints import CHECKPOINT
+from training.loop.devices import check_single_process
+from training.loop.log import TrainingProgress
+from training.model.exported import is_exported, is_exported_lookup
+from training.model.towers import Tower, TowerSettings
+from training.model.trained import QUERY_ENCODER, trained_encoder
+from training.recipes.overrides import apply_override
+from training.recipes.validation_errors import describe_errors
+
+Export = Callable[..., object]
+"""Writes an encoder in ONNX: `export.encoder_directory.export_encoder`."""
+
+_AGAIN = "interrupted: run the same command again to continue"
+_DECIDED = {
+    "teacher", "student", "layers", "pooling", "project", "max_tokens", "trust_remote_code",
+    "queries", "corpora", "sentences", "index", "judged", "patience",
+}  # fmt: skip
+_PRECISIONS: tuple[Precision, ...] = ("fp32", "int8")
+# The average loses less on queries unlike sentences (docs/decisions/adaptation.md).
+SETTINGS: dict[str, Any] = {
+    "project": False, "validation": 200, "warmup_steps": 20, "batch_size": 64, "average": 0.3,
+}  # fmt: skip
+OF_LOOKUP: dict[str, Any] = {"learning_rate": 3e-3, "epochs": 5.0, "every": 200}
+OF_LAYERS: dict[str, Any] = {"learning_rate": 3e-4, "epochs": 2.0, "every": 50}
+
+
+class Adaptation:
+    """Adapts a query encoder to an index by its sentences, and by judged queries if there are any.
+
+    The encoder imitates the document encoder, and learns to find the document of each sentence
+    (the inverse cloze task: Lee et al. 2019, "Latent Retrieval for Weakly Supervised Open Domain
+    Question Answering", section 3).
+    """
+
+    def __init__(
+        self,
+        student: Path,
+        document_encoder: Path,
+        export: Export,
+        *,
+        queries: Sequence[Path] = (),
+        progress: TrainingProgress,
+        seed: int = 0,
+        settings: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Check what is given before any work.
+
+        :param student: An exported encoder, or the query encoder of a training run.
+        :param queries: Query logs to imitate the document encoder on, too.
+        :param settings: Other settings of the distillation.
+        :raises ModelError: When the student cannot be trained.
+        :raises EmbeddingSpaceMismatch: When it is of another space than the document encoder.
+        :raises CollectionError: When a query log is bad or empty.
+        """
+        check_single_process("an adaptation runs")
+        self._student, self._teacher, self._queries = student, document_encoder, tuple(queries)
+        self._export = export
+        self._progress, self._seed, self._settings = progress, seed, dict(settings or {})
+        self._name = _name(student)
+        teacher = read_manifest(document_encoder, "encoder")
+        Tower.load(TowerSettings(model=student))
+        self._before, _ = load_query_encoder(TowerSettings(model=student))
+        check_embedding_space(
+            f"the query encoder {self._name!r}",
+            self._before.embedding_space,
+            self._before.dim,
+            teacher,
+        )
+        for log in queries:
+            list(read_query_texts(log))
+
+    def __call__(self, index: Path, working: Path) -> Manifest | None:
+        """Put the adapted encoder into an unpublished index if it is significantly better.
+
+        :returns: The index's new manifest, or None.
+
+        :raises InvalidArgumentError: When the index has too few sentences.
+        :raises RetrievalError: When training or export fails.
+        """
+        encoder, figures = self.adapt(index, working / "adaptation")
+        before, after = figures["ndcg@10"]["before"], figures["ndcg@10"]["after"]
+        better = after > before and figures["p"] <= SIGNIFICANT
+        self._progress.note(
+            f"the query encoder {self._name} is {'' if better else 'not '}adapted: nDCG@10 of "
+            f"{figures['held_out']} held-out sentences, each a query for its document, was "
+            f"{before:.3f}, and adapted {after:.3f} (p = {figures['p']:.1g})"
+            + (": searches of this index use it; hybrid search was not tested" if better else "")
+        )
+        return put_query_encoder(encoder, index, {"query_encoder": figures}) if better else None
+
+    def adapt(self, index: Path, working: Path) -> tuple[Path, dict[str, Any]]:
+        """The directory of the adapted encoder in `working`, and what the index's manifest says."""
+        texts = known_items(index, working, self._seed)
+        encoder = self.train(index, texts, working)
+        comparison = IndexComparison(index)
+        before, after = (
+            comparison.retriever(each)
+            for each in (self._before, OnnxEncoder.load(encoder, role="query"))
+        )
+        test = compare(before, after, comparison.judgements(texts.test))
+        return encoder, {
+            "name": self._adapted_name,
+            "held_out": test.num_queries,
+            "ndcg@10": {"before": round(test.baseline_mean, 4), "after": round(test.mean, 4)},
+            "p": test.p_value,
+        }
+
+    def train(self, index: Path, texts: AdaptationTexts, working: Path) -> Path:
+        """Train and export the encoder; an interrupted training goes on if the texts are the same.
+
+        It runs in the precision of the one that it begins with.
+
+        :returns: The encoder directory, in `working`.
+        :raises RetrievalError: When training or export fails.
+        """
+        adapted = working / "encoder"
+        settings = self._distillation(index, texts)
+        key = f"{texts.key}{settings.model_dump_json()}".encode()
+        run = working / f"run-{hashlib.sha256(key).hexdigest()[:12]}"
+        if not (run / MANIFEST).is_file():
+            try:
+                distill(settings, run, resume=True, compare=False, progress=self._progress)
+            except KeyboardInterrupt:
+                raise KeyboardInterrupt(_AGAIN) from None
+            except TrainingStoppedError as error:
+                discard(run)
+                reason = str(error).partition(":")[0]
+                lower = f"pass --set learning_rate=… below {settings.learning_rate:g}"
+                raise TrainingStoppedError(f"{reason}: {lower}") from error
+        self._progress.begin("Exporting", None)
+        self._export(
+            run / QUERY_ENCODER,
+            adapted,
+            name=self._adapted_name,
+            origin=f"{self._name}, adapted to an index",
+            precisions=_PRECISIONS,
+            overwrite=True,
+        )
+        # A test on held-out queries judges it, so that it need not be as close to torch as int8
+        # must be otherwise.
+        if (precision := getattr(self._before, "precision", None)) in _PRECISIONS:
+            change_details(adapted, {"default_precision": precision})
+        self._progress.begin("Comparing query encoders", None)
+        return adapted
+
+    @property
+    def _adapted_name(self) -> str:
+        return f"{self._name.removesuffix('-adapted')}-adapted"
+
+    def _distillation(self, index: Path, texts: AdaptationTexts) -> Distillation:
+        of_kind = OF_LOOKUP if is_exported_lookup(self._student) else OF_LAYERS
+        settings = {
+            "teacher": str(self._teacher),
+            "student": str(self._student),
+            "queries": tuple(map(str, self._queries)),
+            "index": str(index),
+            "judged": texts.training,
+            "seed": self._seed,
+            **SETTINGS,
+            **of_kind,
+            **self._settings,
+        }
+        try:
+            return Distillation.model_validate(settings)
+        except ValidationError as error:
+            found = describe_errors(error, Distillation, lambda name: f"--set {name}")
+            raise InvalidArgumentError(found) from error
+
+
+def _name(encoder: Path) -> str:
+    trained = trained_encoder(encoder)
+    if trained is not None:
+        return trained.name
+    found = encoders.find_shipped(encoder)
+    details = read_manifest(found, "encoder").details if is_exported(found) else {}
+    return str(details.get("name", encoder.name))
+
+
+def adapt_to_index(
+    index: Path,
+    out: Path,
+    export: Export,
+    *,
+    queries: Sequence[Path],
+    qrels: Path | None,
+    student: Path | None,
+    document_encoder: Path | None,
+    settings: Sequence[str],
+    allow_unknown: bool,
+    overwrite: bool,
+    progress: TrainingProgress,
+) -> dict[str, PairedTest]:
+    """Write an encoder that is adapted to `index`, and test it against the one of searches today.
+
+    :returns: By mode of search, the default first, the test of the adapted encoder's nDCG@10.
+    :raises RetrievalError: When an argument, the index, an encoder or the storage is bad, or there
+        is too little to learn from.
+    """
+    manifest = read_manifest(index, "index")
+    if index.resolve() in {out.resolve(), *out.resolve().parents}:
+        raise InvalidArgumentError(f"{out} is the index or in it: choose a place outside")
+    check_target(out, overwrite=overwrite, kind="encoder")
+    document_encoder = document_encoder or encoders.of_documents(manifest.details)
+    load_encoder(document_encoder, manifest)
+    with closing(Changes(index, manifest)) as changes:
+        if changes.count():
+            raise InvalidArgumentError(
+                f"{index} has changes that are not merged: run swiftlet compact {index} first"
+            )
+    today = encoders.of_index(index)
+    start = today if student is None else encoders.find(student)
+    if read_manifest(today, "encoder").embedding_space != manifest.embedding_space:
+        today = start
+    adaptation = Adaptation(
+        start,
+        document_encoder,
+        export,
+        queries=[] if qrels else queries,
+        progress=progress,
+        settings=_settings(settings),
+    )
+    with locked_working_directory(out) as working:
+        try:
+            with open_searcher(index, encoder=today) as searcher:
+                retriever = SearcherRetriever(searcher)
+                if qrels is None:
+                    texts = known_items(index, working)
+                else:
+                    judgements = _judgements(queries[0], qrels, retriever, allow_unknown, progress)
+                    texts = judged_queries(index, judgements, working)
+                encoder = adaptation.train(index, texts, working)
+                test = Path(texts.test.queries), Path(texts.test.qrels)
+                judgements = _judgements(*test, retriever, False, progress)
+                with open_searcher(index, encoder=encoder) as adapted:
+                    # The words of a sentence find its document, whatever the encoder.
+                    modes = ("dense",) if qrels is None else searcher.modes
+                    tests: dict[str, PairedTest] = {
+                        mode: compare(
+                            SearcherRetriever(searcher, mode=mode),
+                            SearcherRetriever(adapted, mode=mode),
+                            judgements,
+                        )
+                        for mode in modes
+                        if mode != "lexical"
+                    }
+            tested = {mode: asdict(test) for mode, test in tests.items()}
+            change_details(encoder, {"adaptation": tested})
+            publish(encoder, out)
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt(_AGAIN) from None
+        except RetrievalError:
+            if not any(working.glob(f"run-*/{CHECKPOINT}")):
+                discard(working)
+            raise
+        discard(working)
+    return tests
+
+
+def _settings(overrides: Sequence[str]) -> dict[str, Any]:
+    given: dict[str, Any] = {}
+    for override in overrides:
+        apply_override(given, override)
+    known = sorted(Distillation.model_fields.keys() - _DECIDED)
+    if others := sorted(given.keys() - set(known)):
+        raise InvalidArgumentError(f"--set {others[0]}: the settings are {', '.join(known)}")
+    return given
+
+
+def _judgements(
+    queries: Path,
+    qrels: Path,
+    retriever: Retriever,
+    allow_unknown: bool,
+    progress: TrainingProgress,
+) -> Judgements:
+    found = match_judgements(
+        read_queries(queries),
+        read_qrels(qrels),
+        retriever.holds,
+        qrels_path=qrels,
+        allow_unknown=allow_unknown,
+    )
+    if found.warning:
+        progress.note(found.warning)
+    known = {
+        query_id: {d: grade for d, grade in grades.items() if retriever.holds(d)}
+        for query_id, grades in found.qrels.items()
+    }
+    chosen = [each for each in found.queries if max(known[each.query_id].values(), default=0) > 0]
+    if not chosen:
+        raise CollectionError(
+            qrels,
+            "no query has a relevant document in the index: do the qrels name its documents?",
+        )
+    return Judgements(chosen, {each.query_id: known[each.query_id] for each in chosen}, "")
+
+
+def compare(before: Retriever, after: Retriever, judgements: Judgements) -> PairedTest:
+    """Test the nDCG@10 of the retriever `after` against the retriever `before`."""
+    values = []
+    for retriever in (after, before):
+        run = run_queries(retriever, judgements.queries, top_k=10)
+        values.append(evaluate_per_query(run, judgements.qrels, [NDCG])[NDCG])
+    return paired_t_test(*values)

@@ -1,0 +1,1 @@
+"""Methods of the papers that brought no gain here: one file for each, beside the main path."""
