@@ -28,6 +28,7 @@ from swiftlet.publication import (
     locked_working_directory,
     publish,
 )
+from swiftlet.search.opening import open_searcher
 from training.adaptation.texts import (
     AdaptationTexts,
     judged_queries,
