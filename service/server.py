@@ -32,9 +32,9 @@ from service.sight.logs import begin_log
 from service.sight.metrics import Metrics
 from service.wire.connection import UnreadAnswers, bounded_connection
 from service.wire.keys import ApiKey
-from swiftlet import encoders
 from swiftlet.errors import ArtefactError, InvalidArgumentError
 from swiftlet.extras import extra
+from swiftlet.index.document_encoder import document_encoder_of
 from swiftlet.manifest import read_manifest
 
 if TYPE_CHECKING:  # its packages come with an extra
@@ -260,7 +260,7 @@ def _document_encoder(settings: Settings) -> Path | None:
     if settings.document_encoder is not None or not isinstance(settings.index, Path):
         return settings.document_encoder
     with suppress(ArtefactError):
-        return encoders.of_documents(read_manifest(settings.index, "index").details)
+        return document_encoder_of(read_manifest(settings.index, "index").details)
     return None
 
 

@@ -26,6 +26,7 @@ from swiftlet.address import ADDRESSES, Address
 from swiftlet.arguments import place_of
 from swiftlet.encoders.encoder import Precision
 from swiftlet.errors import InvalidArgumentError
+from swiftlet.index.query_encoder import query_encoder_of
 from swiftlet.processors import available_processors
 
 PREFIX = "SWIFTLET_"
@@ -129,7 +130,7 @@ class Settings(BaseSettings):
     @property
     def query_encoder(self) -> Path:
         """The directory of the query encoder; if none is set, that of the index as it is now."""
-        return self.encoder or encoders.of_index(self.index)
+        return self.encoder or query_encoder_of(self.index)
 
     @property
     def limits(self) -> Limits:

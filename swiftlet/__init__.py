@@ -45,7 +45,8 @@ if TYPE_CHECKING:
     from swiftlet.progress import ProgressLine
     from swiftlet.search.opening import open_searcher as open  # noqa: A004 - as swiftlet.open
     from swiftlet.search.searcher import Searcher
-    from swiftlet.servers.transfer import pull, push
+    from swiftlet.servers.pull import pull
+    from swiftlet.servers.push import push
     from swiftlet.types import Document, Hit, Passage, Query, SearchResult
 
     __version__: str
@@ -110,7 +111,8 @@ _MODULES = {
     "swiftlet.progress": ("ProgressLine",),
     "swiftlet.search.opening": ("open",),
     "swiftlet.search.searcher": ("Searcher",),
-    "swiftlet.servers.transfer": ("pull", "push"),
+    "swiftlet.servers.pull": ("pull",),
+    "swiftlet.servers.push": ("push",),
     "swiftlet.types": ("Document", "Hit", "Passage", "Query", "SearchResult"),
 }
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}

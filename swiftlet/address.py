@@ -1,58 +1,69 @@
-"""The address of an index on a server."""
+"""The address of an index on a server, and the plugin for the servers of its scheme."""
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cache
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-from swiftlet.errors import InvalidArgumentError, shown
+from swiftlet.errors import InvalidArgumentError, RetrievalError, shown
+from swiftlet.extras import extra
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 TOKEN_VARIABLE = "SWIFTLET_INDEX_TOKEN"  # noqa: S105 - a name
 """The variable with the token of the server, or with USER:PASSWORD."""
 
-ADDRESSES = "milvus://HOST:PORT/COLLECTION, or postgresql://HOST:PORT/DATABASE/TABLE"
-"""How addresses are written, as help shows it."""
+ADDRESSES = "or SCHEME://HOST:PORT/… of an index on a server"
+"""How addresses are written, as help shows it after another place."""
+
+ENTRY_POINTS = "swiftlet.servers"
+"""The group of entry points: the name is a scheme, and the object is a `ServerPlugin`."""
+
+NAME = "[A-Za-z_][A-Za-z0-9_]"
+"""The beginning of a name in an address, as a regular expression."""
+
+NAME_CHARACTERS = "characters of A-Z, a-z, 0-9 and _, the first of which is no digit"
 
 _PLACE = r"://(?P<host>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):(?P<port>[0-9]{1,5})"
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9.-]+)(?:\+[A-Za-z]+)?:/")
 _SECRET = re.compile("//.*@")
-_NAME = r"[A-Za-z_][A-Za-z0-9_]"
-_CHARACTERS = "characters of A-Z, a-z, 0-9 and _, the first of which is no digit"
 
 
 @dataclass(frozen=True, slots=True)
-class _Form:
-    """How the addresses of an engine are written."""
+class ServerPlugin:
+    """A kind of server: how its addresses are written, and the module that knows its indexes.
 
-    pattern: re.Pattern[str]
-    expected: str
+    An address has one of the `schemes`, and after the port what the regular expression `path`
+    matches. Its group `collection` is the name of the index, and its group `database`, if it has
+    one, the database. `shape` shows an address, and `details` continue the sentence. The `module`
+    imports the server's client, and its `SERVER` is a `swiftlet.index.server.Server`. `extra` is
+    that of Swiftlet with the client; a plugin of another package requires its client itself.
+    """
 
+    schemes: tuple[str, ...]
+    path: str
+    shape: str
+    details: str
+    module: str
+    extra: str | None = None
 
-_FORMS = {
-    "milvus": _Form(
-        re.compile(
-            rf"(?P<scheme>milvus(\+tls)?){_PLACE}"
-            rf"(?:/(?P<database>{_NAME}{{0,254}}))?/(?P<collection>{_NAME}{{0,254}})"
-        ),
-        "milvus://HOST:PORT/COLLECTION is expected, such as milvus://localhost:19530/papers, with "
-        f"a port up to 65535 and a name of at most 255 {_CHARACTERS}",
-    ),
-    # A server cuts names off after 63 bytes; those of indexes are longer than that of their table.
-    "postgresql": _Form(
-        re.compile(
-            rf"(?P<scheme>postgresql){_PLACE}"
-            rf"/(?P<database>[A-Za-z0-9_-]{{1,63}})/(?P<collection>{_NAME}{{0,39}})"
-        ),
-        "postgresql://HOST:PORT/DATABASE/TABLE is expected, such as "
-        "postgresql://localhost:5432/library/papers, with a port up to 65535 and a table of at "
-        f"most 40 {_CHARACTERS}",
-    ),
-}
-_ENGINES = {
-    "milvus": "milvus", "postgresql": "postgresql", "postgres": "postgresql", "pg": "postgresql"
-}  # fmt: skip
+    def server(self) -> Any:
+        """The `SERVER` of the module.
+
+        :raises MissingExtraError: When the server's client is not installed.
+        """
+        if self.extra is None:
+            return import_module(self.module).SERVER
+        with extra(self.extra):
+            return import_module(self.module).SERVER
 
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """A collection of a server (in PostgreSQL, a table), and the token that opens it."""
+    """A collection of a server (on some servers, a table), and the token that opens it."""
 
     scheme: str
     host: str
@@ -60,11 +71,6 @@ class Address:
     database: str
     collection: str
     token: str = field(default="", repr=False, compare=False)
-
-    @property
-    def engine(self) -> str:
-        """What the server is: "milvus" or "postgresql"."""
-        return _ENGINES[self.scheme.partition("+")[0]]
 
     @property
     def server(self) -> str:
@@ -77,30 +83,65 @@ class Address:
 
 
 def is_address(text: str) -> bool:
-    """Whether a text is meant as an address rather than as a path."""
-    return ":" in text and _engine(text) is not None
-
-
-def _engine(text: str) -> str | None:
-    return _ENGINES.get(text.partition(":")[0].partition("+")[0].lower())
+    """Whether a text, or a path that was made of one, begins with the scheme of a plugin."""
+    found = _SCHEME.match(text)
+    return found is not None and found[1].lower() in _entry_points()
 
 
 def parse_address(text: str) -> Address:
-    """The address that a text is: milvus://HOST:PORT/COLLECTION, for example.
+    """The address that a text is: SCHEME://HOST:PORT/COLLECTION, for example.
 
-    :raises InvalidArgumentError: When it is none.
+    :raises InvalidArgumentError: When it is none, or there is no plugin for its scheme.
     """
-    if (engine := _engine(text)) is None:
-        raise InvalidArgumentError(f"the address is {shown(text)}, but {ADDRESSES} is expected")
-    form = _FORMS[engine]
-    found = form.pattern.fullmatch(text)
+    expected, found = "", None
+    if (scheme := _SCHEME.match(text)) is not None and is_address(text):
+        plugin = plugin_of(scheme[1].lower())
+        schemes = "|".join(map(re.escape, plugin.schemes))
+        found = re.fullmatch(f"(?P<scheme>{schemes}){_PLACE}{plugin.path}", text)
+        expected = f"{plugin.shape} is expected, {plugin.details}"
     if found is None or int(found["port"]) > 65_535:
         hint = ""
         if "@" in text:
             text = _SECRET.sub("//…@", text)
             hint = f"; set {TOKEN_VARIABLE} to what stands before @"
-        raise InvalidArgumentError(f"the address is {shown(text)}, but {form.expected}{hint}")
+        raise InvalidArgumentError(
+            f"the address is {shown(text)}, but {expected or _expected()}{hint}"
+        )
+    parts = found.groupdict()
     return Address(
-        found["scheme"], found["host"], int(found["port"]), found["database"] or "",
-        found["collection"],
+        parts["scheme"], parts["host"], int(parts["port"]), parts.get("database") or "",
+        parts["collection"],
     )  # fmt: skip
+
+
+def plugin_of(scheme: str) -> ServerPlugin:
+    """The plugin for the servers of a scheme, of which the part after a plus sign does not count.
+
+    :raises InvalidArgumentError: When none is installed.
+    :raises RetrievalError: When it cannot be imported.
+    """
+    if (entry := _entry_points().get(scheme.partition("+")[0])) is None:
+        raise InvalidArgumentError(
+            f"the scheme of the address is {shown(scheme)}, but {_expected()}"
+        )
+    try:
+        found: ServerPlugin = entry.load()
+    except (ImportError, AttributeError) as error:
+        raise RetrievalError(f"the plugin {entry.value} cannot be loaded: {error}") from error
+    return found
+
+
+@cache
+def _entry_points() -> "Mapping[str, EntryPoint]":
+    # This reads the metadata of every installed package, so only an address needs it.
+    from importlib.metadata import entry_points
+
+    return {each.name: each for each in entry_points(group=ENTRY_POINTS)}
+
+
+def _expected() -> str:
+    shapes = [plugin_of(scheme).shape for scheme in sorted(_entry_points())]
+    return (
+        f"{', or '.join(shapes) or 'an address'} is expected; for another kind of server, install "
+        "a package with a plugin for its scheme"
+    )

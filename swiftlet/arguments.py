@@ -69,7 +69,7 @@ def place_of(name: str, value: object) -> Path | Address:
     """
     if isinstance(value, Address):
         return value
-    if isinstance(value, str) and is_address(value):
+    if isinstance(value, str) and "://" in value:
         token = os.environ.get(TOKEN_VARIABLE, "")
         if not token.isprintable():
             raise InvalidArgumentError(
@@ -78,6 +78,15 @@ def place_of(name: str, value: object) -> Path | Address:
             )
         return replace(parse_address(value), token=token)
     return path_of(name, value)
+
+
+def address_of(name: str, value: object) -> Address:
+    """The value of the argument `name` as an address, with the token that is set.
+
+    :raises InvalidArgumentError: When it is none.
+    """
+    found = place_of(name, value)
+    return found if isinstance(found, Address) else parse_address(f"{value}")
 
 
 def path_of(name: str, value: object) -> Path:

@@ -2,28 +2,12 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Literal
 
 from swiftlet.errors import MissingExtraError
 
-Extra = Literal[
-    "arrow",
-    "client",
-    "evaluation",
-    "export",
-    "files",
-    "irds",
-    "mcp",
-    "milvus",
-    "postgres",
-    "tensorboard",
-    "tracing",
-    "training",
-]
-
 
 @contextmanager
-def extra(name: Extra) -> Iterator[None]:
+def extra(name: str) -> Iterator[None]:
     """Turn a missing package of the extra `name` into one sentence.
 
     :raises MissingExtraError: When the block imports a package that is not installed.
@@ -36,6 +20,6 @@ def extra(name: Extra) -> Iterator[None]:
         ) from error
 
 
-def way_to(name: Extra) -> str:
+def way_to(name: str) -> str:
     """How an extra is installed, as the part of a sentence."""
     return f"pip install --constraint constraints.txt '.[{name}]' in Swiftlet's source"

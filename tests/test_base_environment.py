@@ -68,6 +68,23 @@ def test_the_environment_has_nothing_of_the_extras(environment: Path) -> None:
     assert found.strip() == "[]"
 
 
+@pytest.mark.parametrize(
+    ("address", "client", "extra"),
+    [
+        ("milvus://localhost:1/papers", "grpc", "milvus"),
+        ("postgresql://localhost:1/library/papers", "psycopg", "postgres"),
+    ],
+)
+def test_an_address_names_the_extra_with_the_client_of_its_server(
+    environment: Path, address: str, client: str, extra: str
+) -> None:
+    command = [environment / "swiftlet", "search", address, "tea"]
+    found = subprocess.run(command, check=False, capture_output=True, text=True, env=clean())
+    assert found.returncode == 2
+    assert f"the package '{client}' is not installed" in found.stderr
+    assert f"'.[{extra}]'" in found.stderr
+
+
 def test_it_searches_in_the_terminal(environment: Path, index: Path) -> None:
     found = run([environment / "swiftlet", "search", index, "a hot drink", "-k", "1"], index)
     assert found.split()[2] == "tea"

@@ -15,6 +15,7 @@ from swiftlet.demo import FACETS, read_standard_library
 from swiftlet.errors import RetrievalError
 from swiftlet.index.building.build import build_index
 from swiftlet.index.building.settings import BuildSettings
+from swiftlet.index.query_encoder import query_encoder_of
 from swiftlet.manifest import read_manifest
 from swiftlet.search.searcher import Searcher
 
@@ -34,7 +35,7 @@ def main() -> None:
             shutil.copytree(encoder, out / "encoder")
             encoder = out / "encoder"
         else:
-            encoder = encoders.of_index(out / "index")
+            encoder = query_encoder_of(out / "index")
         Searcher.open(out / "index", encoder).close()
     except RetrievalError as error:
         sys.exit(f"artefacts.py: {error}")

@@ -57,9 +57,9 @@ def _show(manifest: "Manifest") -> None:
 
 def _show_collection(address: "Address") -> None:
     """Print the manifest of a collection, how much it has, and how it is searched."""
-    from swiftlet.servers.reading import description_at
+    from swiftlet.index.server import server_at
 
-    found = description_at(address)
+    found = server_at(address).description(address)
     _show(found.manifest)
     modes = "by meaning and by words" if found.has_words else "by meaning alone"
     lists = "compares every passage"

@@ -9,9 +9,6 @@ from typing import Any
 import numpy as np
 from typing_extensions import override
 
-from swiftlet import encoders
-from swiftlet.encoders.encoder import OnnxEncoder
-from swiftlet.errors import ArtefactError
 from swiftlet.index.changes.log import Changes
 from swiftlet.index.directory import DOCUMENTS_FILE
 from swiftlet.index.documents.split import SplitBefore, SplitDocument, stored_documents
@@ -52,20 +49,6 @@ class EncodedCorpus(SplitBefore, ABC):
         progress.begin("Copying embeddings", corpus.num_passages)
         for count in file.append(self.embeddings()):
             progress.advance(count)
-
-    def load_encoder(self, directory: Path | None) -> OnnxEncoder:
-        """The encoder in `directory`, which must be the one that encoded the corpus; None finds it.
-
-        :raises ArtefactError: When it is another one, or damaged.
-        """
-        directory = directory or encoders.of_documents(self.details)
-        encoder = OnnxEncoder.load(directory, precision=self.details["precision"], role="passage")
-        if encoder.manifest.fingerprint != self.details["encoder_fingerprint"]:
-            raise ArtefactError(
-                f"{self.name} were encoded by {self.details['encoder']!r}, and not by {directory}: "
-                "name that encoder with --encoder (in Python encoder=)"
-            )
-        return encoder
 
 
 class Contents(EncodedCorpus):

@@ -1,9 +1,9 @@
 """Opens an index for searching."""
 
 from swiftlet.arguments import StrPath, path_of, place_of, whole_number
-from swiftlet.encoders import of_index
 from swiftlet.encoders.encoder import Precision, directory_of
 from swiftlet.encoders.reranker import OnnxReranker
+from swiftlet.index.query_encoder import query_encoder_of
 from swiftlet.search.searcher import Searcher
 
 
@@ -31,6 +31,6 @@ def open_searcher(
     """
     readers = whole_number("readers", readers, least=1)
     place = place_of("index", index)
-    found = directory_of(encoder) or of_index(place)
+    found = directory_of(encoder) or query_encoder_of(place)
     loaded = None if reranker is None else OnnxReranker.load(path_of("reranker", reranker))
     return Searcher.open(place, found, precision=precision, reranker=loaded, readers=readers)

@@ -24,6 +24,7 @@ from swiftlet.index.columns.columns import Value
 from swiftlet.index.columns.filters import Every, Filter, parse_filter
 from swiftlet.index.directory import IndexDirectory
 from swiftlet.index.parts import IndexSource, SearchParts
+from swiftlet.index.server import server_at
 from swiftlet.manifest import Manifest, check_embedding_spaces, read_manifest
 from swiftlet.search.generation import Generation
 from swiftlet.search.groups import (
@@ -40,7 +41,6 @@ from swiftlet.search.stages.state import (
     candidates_of,
     depth_of,
 )
-from swiftlet.servers.reading import source_at
 from swiftlet.types import Document, SearchResult
 
 _ATTEMPTS = 3
@@ -105,7 +105,7 @@ class Searcher:
         if isinstance(index, Path):
             source = IndexDirectory(index, encoder, readers=readers)
         else:
-            source = source_at(index, encoder)
+            source = server_at(index).source(index, encoder)
         searcher = cls(source, encoder.manifest, reranker)
         searcher.place = index
         return searcher
@@ -268,7 +268,7 @@ class Searcher:
         if request.highlight == "words" and "lexical" not in self.modes:
             raise InvalidArgumentError(
                 "highlight is 'words', but the index has no words: build it again with a language, "
-                "on Milvus 2.4 or later, or ask for 'sentence'"
+                "push it to a server that searches words, or ask for 'sentence'"
             )
         depth = depth_of(request.offset, request.top_k)
         reranking = self._reranking(request.rerank, deadline)
@@ -309,8 +309,8 @@ class Searcher:
         found = one_of("mode", mode, MODES)
         if found not in self.modes:
             raise InvalidArgumentError(
-                f"mode is {mode!r}, but the index has no words: build it again with a language, on "
-                "Milvus 2.4 or later, or search it with the mode 'dense'"
+                f"mode is {mode!r}, but the index has no words: build it again with a language, "
+                "push it to a server that searches words, or search it with the mode 'dense'"
             )
         return found
 

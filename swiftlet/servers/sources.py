@@ -5,8 +5,10 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from importlib.metadata import version
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
+
+import numpy as np
 
 from swiftlet.index.building.shards import Shards
 from swiftlet.index.changes.log import Changes
@@ -29,6 +31,16 @@ class Source:
     documents: Callable[[], Iterator[SplitDocument]]
     embeddings: Callable[[], Iterator[Embeddings]]
     new_facets: Sequence[str] = ()
+
+    def encoded(self, done: int = 0) -> Iterator[tuple[SplitDocument, Embeddings]]:
+        """The documents after the first `done` passages, with the embeddings (n, dim) of theirs."""
+        embeddings = islice(self.embeddings(), done, None)
+        for document in self.documents():
+            count = len(document.passages)
+            if done > 0:
+                done -= count
+            else:
+                yield document, np.stack([*islice(embeddings, count)])
 
 
 def source_of(index: Path | Shards, language: str | None, facets: Sequence[str]) -> Source:

@@ -1,6 +1,7 @@
 """What a server keeps of an index beside its passages: the manifest, and how far it was pushed."""
 
 import json
+from dataclasses import dataclass
 
 from swiftlet.address import Address
 from swiftlet.errors import InvalidArgumentError
@@ -23,28 +24,45 @@ def manifest_text(manifest: Manifest) -> str:
     return json.dumps(fields)
 
 
-def manifest_in(address: Address, state: str, text: str, width: int) -> Manifest:
-    """The manifest that `manifest_text` wrote, of an index with embeddings of this width.
+@dataclass(frozen=True, slots=True)
+class PushState:
+    """The manifest and the source of what is pushed, and how far the push is.
 
-    :raises InvalidArgumentError: When it has not been pushed completely, is of a newer format, or
-        has embeddings of another width.
+    `state` is `COMPLETE`, `WRONG`, or a number of passages. `width` is that of the embeddings.
+    `index_type` is None if the server has not begun the index yet.
     """
-    if state == WRONG:
-        raise InvalidArgumentError(f"{address} has wrong passages: push it again with --overwrite")
-    if state != COMPLETE:
-        raise InvalidArgumentError(
-            f"{address} is not complete ({int(state):,} passages written): run the same swiftlet "
-            "push again, which goes on"
-        )
-    try:
-        manifest = Manifest(files={}, **json.loads(text))
-    except (ValueError, TypeError) as error:
-        raise InvalidArgumentError(
-            f"{address} was made by another version of Swiftlet: {error}"
-        ) from error
-    if width != manifest.dim:
-        raise InvalidArgumentError(
-            f"{address} has embeddings of {width} numbers, but its manifest says {manifest.dim}: "
-            "push the index again with --overwrite"
-        )
-    return manifest
+
+    manifest: str
+    source: str
+    state: str
+    width: int
+    index_type: str | None
+
+    def manifest_at(self, address: Address) -> Manifest:
+        """The manifest of the index at an address.
+
+        :raises InvalidArgumentError: When it has not been pushed completely, is of a newer format,
+            or has embeddings of another width.
+        """
+        problem = ""
+        if self.state == WRONG:
+            problem = "has wrong passages: push it again with --overwrite"
+        elif self.state != COMPLETE:
+            problem = (
+                f"is not complete ({int(self.state):,} passages written): run the same swiftlet "
+                "push again, which goes on"
+            )
+        if problem:
+            raise InvalidArgumentError(f"{address} {problem}")
+        try:
+            manifest = Manifest(files={}, **json.loads(self.manifest))
+        except (ValueError, TypeError) as error:
+            raise InvalidArgumentError(
+                f"{address} was made by another version of Swiftlet: {error}"
+            ) from error
+        if self.width != manifest.dim:
+            raise InvalidArgumentError(
+                f"{address} has embeddings of {self.width} numbers, but its manifest says "
+                f"{manifest.dim}: push the index again with --overwrite"
+            )
+        return manifest

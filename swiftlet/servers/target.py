@@ -3,29 +3,17 @@
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 from swiftlet.address import Address
 from swiftlet.errors import InvalidArgumentError, shown
+from swiftlet.index.columns.columns import field_of, keys_of
+from swiftlet.index.documents.split import SplitDocument
 from swiftlet.progress import Progress
 from swiftlet.servers.sources import Source
+from swiftlet.servers.state import PushState
 from swiftlet.servers.words import reason_against_words
 from swiftlet.types import Embeddings
-
-IndexType = Literal["FLAT", "IVF_FLAT", "IVF_SQ8", "HNSW"]
-
-
-@dataclass(frozen=True, slots=True)
-class Begun:
-    """What an earlier push has left: how far it came, what it wrote, and its type of index.
-
-    The type is None if the server has not begun the index yet.
-    """
-
-    state: str
-    manifest: str
-    source: str
-    index_type: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +29,7 @@ class Target(ABC):
     """A collection that is being pushed."""
 
     engine: ClassVar[str]
-    index_types: ClassVar[Sequence[IndexType]]
+    index_types: ClassVar[Sequence[str]]
 
     def __init__(self, address: Address) -> None:
         """Connect to the server.
@@ -75,18 +63,36 @@ class Target(ABC):
         return reason_against_words(language)
 
     @abstractmethod
-    def begun(self) -> Begun | None:
+    def begun(self) -> PushState | None:
         """What is there; None if nothing is.
 
         :raises InvalidArgumentError: When it is of another program.
         """
 
-    @abstractmethod
     def check(self, source: Source, progress: Progress) -> int:
         """The number of passages, after each document was checked.
 
         :raises InvalidArgumentError: When the server cannot hold a document, or no document has one
             of the new facets.
+        """
+        progress.begin("Checking documents", None)
+        missing, total = {*source.new_facets}, 0
+        for document in source.documents():
+            self.check_document(document)
+            if missing:
+                missing -= {*map(field_of, keys_of(document.metadata))}
+            total += len(document.passages)
+        if missing:
+            raise InvalidArgumentError(
+                f"the facet is {shown(min(missing))}, but no document has a value of it"
+            )
+        return total
+
+    @abstractmethod
+    def check_document(self, document: SplitDocument) -> None:
+        """Look at a document before the collection is made.
+
+        :raises InvalidArgumentError: When the server cannot hold it.
         """
 
     @abstractmethod
@@ -98,7 +104,7 @@ class Target(ABC):
         """Write the passages after the first `done` ones of `total`."""
 
     @abstractmethod
-    def index(self, total: int, index_type: IndexType | None, progress: Progress) -> None:
+    def index(self, total: int, index_type: str | None, progress: Progress) -> None:
         """Have the server index all passages, as far as it has not done so before."""
 
     @abstractmethod
@@ -128,8 +134,3 @@ def reads_no_files(engine: str) -> InvalidArgumentError:
     return InvalidArgumentError(
         f"{engine} reads no files: leave out --bulk-insert (in Python bulk_insert)"
     )
-
-
-def missing_facet(facet: str) -> InvalidArgumentError:
-    """The refusal of a new facet that no document has."""
-    return InvalidArgumentError(f"the facet is {shown(facet)}, but no document has a value of it")

@@ -18,8 +18,8 @@ from swiftlet.evaluation.metrics import evaluate_per_query
 from swiftlet.evaluation.retrievers import Retriever, SearcherRetriever
 from swiftlet.evaluation.significance import SIGNIFICANT, PairedTest, paired_t_test
 from swiftlet.index.changes.log import Changes
-from swiftlet.index.query_encoder import put_query_encoder
-from swiftlet.index.updates.preparation import load_encoder
+from swiftlet.index.document_encoder import document_encoder_of, load_document_encoder
+from swiftlet.index.query_encoder import put_query_encoder, query_encoder_of
 from swiftlet.manifest import FILE_NAME as MANIFEST
 from swiftlet.manifest import Manifest, change_details, check_embedding_space, read_manifest
 from swiftlet.publication import (
@@ -242,14 +242,14 @@ def adapt_to_index(
     if index.resolve() in {out.resolve(), *out.resolve().parents}:
         raise InvalidArgumentError(f"{out} is the index or in it: choose a place outside")
     check_target(out, overwrite=overwrite, kind="encoder")
-    document_encoder = document_encoder or encoders.of_documents(manifest.details)
-    load_encoder(document_encoder, manifest)
+    document_encoder = document_encoder or document_encoder_of(manifest.details)
+    load_document_encoder(manifest.details, document_encoder)
     with closing(Changes(index, manifest)) as changes:
         if changes.count():
             raise InvalidArgumentError(
                 f"{index} has changes that are not merged: run swiftlet compact {index} first"
             )
-    today = encoders.of_index(index)
+    today = query_encoder_of(index)
     start = today if student is None else encoders.find(student)
     if read_manifest(today, "encoder").embedding_space != manifest.embedding_space:
         today = start

@@ -61,6 +61,7 @@ def index(
     from swiftlet.index.building.assembly import FOUND
     from swiftlet.index.building.build import build
     from swiftlet.index.building.shards import Shards
+    from swiftlet.index.document_encoder import document_encoder_of
 
     if (student is not None or queries) and not adapt_queries:
         raise typer.BadParameter("--student and --queries are for --adapt-queries: pass it, too")
@@ -86,7 +87,7 @@ def index(
                 from export.encoder_directory import export_encoder
                 from training.adaptation.adaptation import Adaptation
             if encoder is None and isinstance(source, Shards):
-                encoder = encoders.of_documents(source.details)
+                encoder = document_encoder_of(source.details)
             finish = Adaptation(
                 encoders.find(student or encoders.LOOKUP_QUERY_ENCODER),
                 encoders.find(encoder or encoders.DEFAULT_ENCODER),

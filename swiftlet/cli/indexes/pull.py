@@ -5,20 +5,19 @@ from typing import Annotated
 
 import typer
 
-from swiftlet.address import ADDRESSES
 from swiftlet.cli.options import Overwrite, RememberedEncoderOption, Threads
 from swiftlet.cli.terminal import ProgressBars, count, output
 
 
 def pull(
-    address: Annotated[str, typer.Argument(help=f"{ADDRESSES}.")],
+    address: Annotated[str, typer.Argument(help="The index on a server: SCHEME://HOST:PORT/….")],
     out: Annotated[Path, typer.Option(help="Index directory to write.")],
     encoder: RememberedEncoderOption = None,
     threads: Threads = None,
     overwrite: Overwrite = False,
 ) -> None:
     """Build an index directory from an index on a server, without encoding anything again."""
-    from swiftlet.servers.transfer import pull as build
+    from swiftlet.servers.pull import pull as build
 
     with ProgressBars() as progress:
         manifest = build(

@@ -1,23 +1,19 @@
 """`swiftlet push`: publishes an index to a server."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, cast
+from typing import Annotated
 
 import typer
 
-from swiftlet.address import ADDRESSES
 from swiftlet.cli.options import FromShards, RememberedEncoderOption
 from swiftlet.cli.terminal import ProgressBars, count, output, print_note
-
-if TYPE_CHECKING:
-    from swiftlet.servers.target import IndexType
 
 
 def push(
     index: Annotated[
         Path | None, typer.Argument(help="Index directory.", metavar="INDEX", show_default=False)
     ] = None,
-    to: Annotated[str, typer.Option(help=f"Where to write it: {ADDRESSES}.")] = ...,  # type: ignore[assignment]
+    to: Annotated[str, typer.Option(help="Where to write it: SCHEME://HOST:PORT/….")] = ...,  # type: ignore[assignment]
     from_shards: FromShards = None,
     encoder: RememberedEncoderOption = None,
     language: Annotated[
@@ -31,7 +27,7 @@ def push(
     index_type: Annotated[
         str | None,
         typer.Option(
-            help="FLAT or HNSW; on Milvus IVF_FLAT or IVF_SQ8, too.",
+            help="One of the types that the server has, such as FLAT or HNSW.",
             show_default="by the number of passages",
         ),
     ] = None,
@@ -39,7 +35,7 @@ def push(
         str | None,
         typer.Option(
             help="Send passages as Parquet files instead of in requests, through a folder or "
-            "s3://BUCKET/PATH that the Milvus server reads.",
+            "s3://BUCKET/PATH that the server reads, too.",
             metavar="PLACE",
         ),
     ] = None,
@@ -47,10 +43,10 @@ def push(
         bool, typer.Option("--overwrite", help="Replace an existing index there.")
     ] = False,
 ) -> None:
-    """Write an index to a Milvus or PostgreSQL server, without encoding anything again."""
+    """Write an index to a server, without encoding anything again."""
     from swiftlet.index.building.shards import Shards
     from swiftlet.index.lexical import DEFAULT_LANGUAGE
-    from swiftlet.servers.transfer import push as write
+    from swiftlet.servers.push import push as write
 
     if (index is None) is (not from_shards):
         raise typer.BadParameter("name either an index or --from-shards")
@@ -65,7 +61,7 @@ def push(
             encoder=encoder,
             language=language or DEFAULT_LANGUAGE,
             facets=facet or (),
-            index_type=cast("IndexType | None", index_type),
+            index_type=index_type,
             bulk_insert=bulk_insert,
             overwrite=overwrite,
             progress=progress,

@@ -15,6 +15,7 @@ from swiftlet.index.building.embeddings import NewCorpus
 from swiftlet.index.building.settings import BuildSettings
 from swiftlet.index.building.shards import Shards
 from swiftlet.index.contents import EncodedCorpus
+from swiftlet.index.document_encoder import load_document_encoder, with_place
 from swiftlet.index.lexical.analysis import analysis_of
 from swiftlet.index.vectors.faiss_index import FaissIndex
 from swiftlet.manifest import Manifest
@@ -93,14 +94,15 @@ def build_index(
     check_target(out, overwrite=overwrite, kind="index")
     corpus: EncodedCorpus | NewCorpus
     if isinstance(documents, EncodedCorpus):
-        corpus, encoder = documents, documents.load_encoder(encoder_directory)
+        corpus, made = documents, f"{documents.name} were encoded"
+        encoder = load_document_encoder(corpus.details, encoder_directory, made=made)
     else:
         encoder_directory = encoder_directory or encoders.DEFAULT_ENCODER
         encoder = OnnxEncoder.load(encoder_directory, precision=settings.precision, role="passage")
         corpus = NewCorpus(documents, encoder, settings, index=out)
     details = {**corpus.details, "facets": list(settings.facets)}
     if encoder_directory is not None:
-        details = encoders.with_place(details, encoder_directory)
+        details = with_place(details, encoder_directory)
     if settings.factory is not None:
         FaissIndex.create(settings.factory, encoder.dim)  # refused before the corpus is read
     if settings.language is not None:

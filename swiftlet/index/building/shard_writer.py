@@ -19,6 +19,7 @@ from swiftlet.index.building.embeddings import NewCorpus
 from swiftlet.index.building.settings import OPTIONS, BuildSettings
 from swiftlet.index.building.shards import EMBEDDINGS_FILE, KIND, Shard
 from swiftlet.index.directory import DOCUMENTS_FILE
+from swiftlet.index.document_encoder import with_place
 from swiftlet.index.documents.writer import write_documents
 from swiftlet.manifest import Manifest
 from swiftlet.progress import Progress, Silence
@@ -102,7 +103,7 @@ def encode(
         kept[:] = rows
         kept.flush()
         details = {
-            **encoders.with_place(new.details, directory),
+            **with_place(new.details, directory),
             "number": part.shard.number,
             "of": part.shard.of,
             "corpus": part.corpus,

@@ -8,8 +8,8 @@ from swiftlet.encoders.encoder import OnnxEncoder
 from swiftlet.index.building.assembly import FOUND, Assembly, Trained
 from swiftlet.index.changes.log import FIRST_CHANGE
 from swiftlet.index.contents import Contents
+from swiftlet.index.document_encoder import load_document_encoder
 from swiftlet.index.query_encoder import put_query_encoder
-from swiftlet.index.updates.preparation import load_encoder
 from swiftlet.index.vectors import engine_of, of_vectors
 from swiftlet.index.vectors.embeddings_file import EmbeddingsFile
 from swiftlet.index.vectors.tuning import TARGET
@@ -63,7 +63,9 @@ def merge_changes(
         return Trained(of_vectors(found, vectors), factory, trained_on, share)
 
     assembly = Assembly(
-        encoder=encoder if isinstance(encoder, OnnxEncoder) else load_encoder(encoder, manifest),
+        encoder=(
+            encoder if isinstance(encoder, OnnxEncoder) else load_document_encoder(details, encoder)
+        ),
         engine=engine,
         factory=None if by_size else factory,
         language=details.get("language"),

@@ -5,10 +5,10 @@ from pathlib import Path
 from swiftlet.address import Address
 from swiftlet.arguments import StrPath, place_of, whole_number
 from swiftlet.encoders.encoder import directory_of
+from swiftlet.index.server import server_at
 from swiftlet.index.updates.directory_writer import IndexWriter
 from swiftlet.index.updates.preparation import Preparation
 from swiftlet.index.updates.writer import Writer
-from swiftlet.servers.writing import writer_at
 
 
 def open_writer(
@@ -23,7 +23,7 @@ def open_writer(
     """
     if isinstance(place, Path):
         return IndexWriter(place, encoder, threads=threads)
-    return writer_at(place, Preparation(encoder, threads))
+    return server_at(place).writer(place, Preparation(encoder, threads))
 
 
 def write(index: StrPath, *, encoder: StrPath | None = None, threads: int | None = None) -> Writer:

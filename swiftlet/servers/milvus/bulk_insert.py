@@ -11,6 +11,8 @@ from math import inf
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from pymilvus import DataType
+
 from swiftlet.errors import IndexServerError, InvalidArgumentError, StorageError
 from swiftlet.extras import extra
 from swiftlet.progress import Progress
@@ -172,7 +174,6 @@ def _file_of(task: Any) -> str:
 def _schema(description: Mapping[str, Any]) -> tuple[Any, list[str]]:
     """The columns of files for a collection, and which of them have JSON."""
     import pyarrow
-    from pymilvus import DataType
 
     types = {
         DataType.INT64: pyarrow.int64(),

@@ -6,6 +6,15 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+import grpc
+from pymilvus import MilvusClient, MilvusException
+from pymilvus.client.call_context import CallContext
+from pymilvus.exceptions import (
+    ConnectError,
+    ConnectionNotExistException,
+    MilvusUnavailableException,
+)
+
 from swiftlet.address import TOKEN_VARIABLE, Address
 from swiftlet.deadline import seconds_left
 from swiftlet.errors import (
@@ -14,17 +23,9 @@ from swiftlet.errors import (
     IndexServerTimeoutError,
     InvalidArgumentError,
 )
-from swiftlet.extras import extra
 from swiftlet.manifest import Manifest
-from swiftlet.servers.milvus.schema import (
-    EMBEDDING,
-    MANIFEST,
-    OF_DOCUMENTS,
-    PARAMETERS,
-    ROW,
-    STATE,
-)
-from swiftlet.servers.state import LONGEST_SECONDS, manifest_in
+from swiftlet.servers.milvus import schema
+from swiftlet.servers.state import LONGEST_SECONDS, PushState
 
 SLOW_SECONDS = 600.0
 """How long it may take to load, flush or index a collection."""
@@ -33,6 +34,8 @@ METRIC = "IP"
 """What embeddings are compared by: the inner product, which is the cosine of unit vectors."""
 
 _SCHEMES = {"milvus": "http", "milvus+tls": "https"}
+_ERRORS = grpc.RpcError, MilvusException
+_AWAY = ConnectError, MilvusUnavailableException, ConnectionNotExistException
 _CONNECT_SECONDS = 3.0
 _MOST_ROWS = 1_000
 _NOT_FOUND = 100
@@ -53,16 +56,8 @@ class Collection:
 
         :raises IndexServerError: When it does not answer.
         :raises InvalidArgumentError: When it refuses the token, or lacks the database.
-        :raises MissingExtraError: When Milvus's client is not installed.
         """
-        with extra("milvus"):
-            import grpc
-            import pymilvus.client.call_context
         self.address = address
-        self._errors = grpc.RpcError, pymilvus.MilvusException
-        away = "ConnectError", "MilvusUnavailableException", "ConnectionNotExistException"
-        self._away = tuple(getattr(pymilvus.exceptions, name) for name in away)
-        self._call_context = pymilvus.client.call_context.CallContext
         self._had = set[str]()
         self.is_open = False
         self._connected: Any = None
@@ -72,8 +67,6 @@ class Collection:
     def client(self) -> Any:
         """The client of Milvus, connected."""
         if (client := self._connected) is None:
-            from pymilvus import MilvusClient
-
             try:
                 client = MilvusClient(
                     uri=f"{_SCHEMES[self.address.scheme]}://{self.address.host}:{self.address.port}",
@@ -82,7 +75,7 @@ class Collection:
                     timeout=min(_CONNECT_SECONDS, seconds_left()),
                     dedicated=True,
                 )
-            except self._errors as error:
+            except _ERRORS as error:
                 raise self._error("connect", error) from error
             self._connected = client
             # Errors are raised; the client would also log them, each with a traceback.
@@ -105,13 +98,13 @@ class Collection:
             if not hasattr(client, method):
                 # The client has no bulk inserts, but its connection has.
                 client = client._get_connection()  # noqa: SLF001
-                arguments["context"] = self._call_context(self.address.database)
+                arguments["context"] = CallContext(self.address.database)
             return getattr(client, method)(
                 collection_name=self.address.collection,
                 timeout=min(longest, seconds),
                 **arguments,
             )
-        except self._errors as error:
+        except _ERRORS as error:
             found = self._error(method, error)
             if isinstance(found, IndexServerAwayError):
                 # A new connection is there sooner than the old one works again.
@@ -139,7 +132,10 @@ class Collection:
         """
         found: Mapping[str, Any] = self.call("describe_collection")
         fields = {field["name"] for field in found["fields"]}
-        if MANIFEST not in found["properties"] or not {*OF_DOCUMENTS, EMBEDDING} <= fields:
+        if (
+            schema.MANIFEST not in found["properties"]
+            or not {*schema.OF_DOCUMENTS, schema.EMBEDDING} <= fields
+        ):
             raise InvalidArgumentError(
                 f"{self.address} was not made by Swiftlet: choose another collection"
             )
@@ -163,7 +159,12 @@ class Collection:
         return True
 
     def rows(
-        self, rows: Sequence[int], fields: list[str], *, key: str = ROW, exactly: bool = False
+        self,
+        rows: Sequence[int],
+        fields: list[str],
+        *,
+        key: str = schema.ROW,
+        exactly: bool = False,
     ) -> dict[int, dict[str, Any]]:
         """The fields of the `rows` that exist.
 
@@ -213,7 +214,7 @@ class Collection:
             return InvalidArgumentError(refusal)
         if status == "DEADLINE_EXCEEDED":
             return IndexServerTimeoutError(f"{self.address.server} has not answered in time")
-        is_away = isinstance(error, self._away) or "Fail connecting" in f"{error}"
+        is_away = isinstance(error, _AWAY) or "Fail connecting" in f"{error}"
         if status == "UNAVAILABLE" or is_away or method == "connect":
             hint = _CHECK if method == "connect" else ""
             return IndexServerAwayError(f"{self.address.server} does not answer{hint}")
@@ -245,27 +246,31 @@ def _status(error: BaseException | None) -> str:
     return str(getattr(code() if callable(code) else code, "name", ""))
 
 
+def state_of(description: Mapping[str, Any], index_type: str | None = None) -> PushState:
+    """The manifest in a collection, and how far it was pushed."""
+    get = description["properties"].get
+    (found,) = (each for each in description["fields"] if each["name"] == schema.EMBEDDING)
+    width, state = int(found["params"]["dim"]), get(schema.STATE) or "0"
+    return PushState(get(schema.MANIFEST), get(schema.SOURCE, ""), state, width, index_type)
+
+
 def manifest_of(description: Mapping[str, Any], address: Address) -> Manifest:
     """The manifest of the index in a collection.
 
-    :raises InvalidArgumentError: When it has not been pushed completely, is of a newer format, or
-        has embeddings of another width.
+    :raises InvalidArgumentError: As `PushState.manifest_at`.
     """
-    properties = description["properties"]
-    (found,) = (each for each in description["fields"] if each["name"] == EMBEDDING)
-    state, manifest, width = properties.get(STATE), properties[MANIFEST], found["params"]["dim"]
-    return manifest_in(address, state or "0", manifest, int(width))
+    return state_of(description).manifest_at(address)
 
 
 def index_of(collection: Collection) -> Mapping[str, Any]:
     """What the server says of the index of the embeddings; empty if there is none yet."""
-    if not collection.call("list_indexes", field_name=EMBEDDING):
+    if not collection.call("list_indexes", field_name=schema.EMBEDDING):
         return {}
-    found: Mapping[str, Any] = collection.call("describe_index", index_name=EMBEDDING)
+    found: Mapping[str, Any] = collection.call("describe_index", index_name=schema.EMBEDDING)
     return found
 
 
 def parameters_of(description: Mapping[str, Any]) -> dict[str, Any]:
     """The `FAST` and `THOROUGH` parameters of searches; none if every search is thorough."""
-    found: dict[str, Any] = json.loads(description["properties"].get(PARAMETERS, "{}"))
+    found: dict[str, Any] = json.loads(description["properties"].get(schema.PARAMETERS, "{}"))
     return found

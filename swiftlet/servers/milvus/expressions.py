@@ -4,16 +4,15 @@ from collections.abc import Iterator
 
 from swiftlet.index.columns.columns import KeyRange, field_keys, one_key
 from swiftlet.index.columns.filters import Condition, Filter, fold, inner_keys
-from swiftlet.servers.milvus.filter_fields import FilterFields
-from swiftlet.servers.milvus.schema import (
-    KEYS,
+from swiftlet.servers.milvus.filter_fields import (
     NAMES,
     NO_VALUES,
-    ROW,
+    FilterFields,
     facet_columns,
     integer_of,
     name_of,
 )
+from swiftlet.servers.milvus.schema import KEYS, ROW
 
 ALL = f"{ROW} >= 0"
 """All rows."""

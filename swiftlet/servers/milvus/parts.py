@@ -2,25 +2,22 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 from sys import maxsize
-from types import MappingProxyType
-from typing import Any
+from threading import Lock
+from typing import Any, Self
 
 import numpy as np
+from typing_extensions import override
 
-from swiftlet.errors import (
-    ChangedMeanwhileError,
-    CorruptIndexError,
-    FilterError,
-    UnknownDocumentError,
-    shown,
-)
+from swiftlet.errors import FilterError, shown
 from swiftlet.index.columns.filters import Condition, Filter, first_without_values
 from swiftlet.index.columns.grouping import check_values
 from swiftlet.index.documents.store import StoredPassage
-from swiftlet.index.parts import Counts, SearchParts, Selection
+from swiftlet.index.parts import Counts, Selection
 from swiftlet.index.vectors.vector_index import Rows, SearchParameters
+from swiftlet.servers.milvus import schema
 from swiftlet.servers.milvus.collection import Collection
 from swiftlet.servers.milvus.expressions import (
     ALL,
@@ -29,80 +26,94 @@ from swiftlet.servers.milvus.expressions import (
     with_values,
 )
 from swiftlet.servers.milvus.filter_fields import FilterFields
-from swiftlet.servers.milvus.found_rows import MOST_CANDIDATES, FoundRows
-from swiftlet.servers.milvus.schema import (
-    AFTER,
-    BEFORE,
-    DOCUMENT_ID,
-    EMBEDDING,
-    END,
-    FAST,
-    HEADING,
-    METADATA,
-    NUMBER,
-    OF_DOCUMENTS,
-    PASSAGES,
-    ROW,
-    SECTIONS,
-    START,
-    TEXT,
-    THOROUGH,
-    TITLE,
-    row_of,
-)
-from swiftlet.servers.milvus.words import MilvusWords
+from swiftlet.servers.milvus.rows import Row, read_documents
+from swiftlet.servers.parts import ServerParts, ServerPassages, gone
+from swiftlet.servers.words import ServerWords
 from swiftlet.types import Document, Embeddings, Passage
 
+MOST_CANDIDATES = 16_384
+"""The most rows that a request to Milvus gives."""
 
-class MilvusRows:
-    """The rows of an expression, or all, searched by the server. Thread-safe."""
+_MOST_WHOLE = 100
+"""Up to this number of candidates, a search gets their passages, too: faster than asking twice."""
 
-    size = maxsize  # only the server knows
+_MOST_IDS, _MOST_PASSAGES = 200_000, 20_000
+
+
+class MilvusPassages(ServerPassages):
+    """The passages of a collection, or of an expression.
+
+    The latest rows that searches have found are kept. A row is always of the same document. Its
+    passage may change, so a search replaces what earlier ones have found.
+    """
 
     def __init__(
-        self,
-        collection: Collection,
-        found_rows: FoundRows,
-        parameters: dict[str, Any],
-        expression: str = "",
+        self, collection: Collection, parameters: dict[str, Any], counts: tuple[int, int]
     ) -> None:
-        """Search with these parameters, as `parameters_of` gives them."""
-        self._collection, self._found_rows = collection, found_rows
-        self._parameters, self._expression = parameters, expression
+        """Search with these parameters, as `parameters_of` gives them.
 
-    def search(self, embedding: Embeddings, num_candidates: int) -> tuple[Embeddings, Rows]:
-        """Scores (k,) and rows (k,), best first, as `VectorIndex.search`.
-
-        k is less than `num_candidates` only if there are no more rows.
+        :param counts: The numbers of documents and passages.
         """
-        asked = embedding, EMBEDDING, self._expression, num_candidates
-        most, growth = self._parameters.get(THOROUGH, {}), SearchParameters().growth(num_candidates)
+        self.collection, self.where, self._parameters = collection, "", parameters
+        self.num_documents, self.num_passages = counts
+        self._lock = Lock()
+        self._ids: dict[int, str] = {}
+        self._passages: dict[int, Row] = {}
+
+    def restricted_to(self, expression: str) -> Self:
+        """The passages of an expression alone; only the server knows how many there are."""
+        found = copy(self)
+        found.where = expression
+        return found
+
+    @override
+    def search(self, embedding: Embeddings, num_candidates: int) -> tuple[Embeddings, Rows]:
+        asked = embedding, schema.EMBEDDING, self.where, num_candidates
+        most = self._parameters.get(schema.THOROUGH, {})
+        growth = SearchParameters().growth(num_candidates)
         fast = {
             name: min(int(growth * value), most[name])
-            for name, value in self._parameters.get(FAST, {}).items()
+            for name, value in self._parameters.get(schema.FAST, {}).items()
         }
         if "ef" in fast:  # a search visits at least as many nodes of the graph as it finds
             fast = {"ef": max(fast["ef"], min(num_candidates, MOST_CANDIDATES))}
-        found = self._found_rows.search(*asked, fast)
+        found = self.find_rows(*asked, fast)
         if len(found) < num_candidates and self._parameters:
             # The lists that were visited have too few of these rows: visit all.
-            found = self._found_rows.search(*asked, most)
+            found = self.find_rows(*asked, most)
         scores = np.array([hit.distance for hit in found], np.float32)
         rows = np.array([hit.id for hit in found], np.int64)
         if len(rows) < num_candidates:
             return self._with_missed(embedding, scores, rows)
         return scores, rows
 
-    def scores(self, embedding: Embeddings, rows: Rows) -> Embeddings:
-        """The scores (n,) at `rows` (n,), as `VectorIndex.scores`."""
-        found = self._collection.rows(rows.tolist(), [ROW, EMBEDDING])
-        vectors = np.array([found[row][EMBEDDING] for row in rows.tolist()], np.float32)
-        scores: Embeddings = np.einsum("ij,j->i", vectors, embedding)
-        return scores
+    def find_rows(
+        self, vector: Any, field: str, expression: str, wanted: int, parameters: dict[str, Any]
+    ) -> list[Any]:
+        """The hits of the best rows of an expression by the product of a field with `vector`.
 
-    def has_all(self, asked: int, found: int) -> bool:
-        """As `SearchedRows.has_all`."""
-        return found < asked
+        There are fewer than `wanted` only if the search has found no more.
+        """
+        hits: list[Any] = []
+        while True:
+            asked = min(wanted - len(hits), MOST_CANDIDATES)
+            whole = asked <= _MOST_WHOLE
+            conditions = [f"({expression})"] if expression else []
+            if hits:
+                conditions.append(f"{schema.ROW} not in {[hit.id for hit in hits]}")
+            (found,) = self.collection.call(
+                "search",
+                data=[vector],
+                anns_field=field,
+                limit=asked,
+                filter=" and ".join(conditions),
+                output_fields=schema.OF_HITS if whole else [schema.DOCUMENT_ID],
+                search_params={"params": parameters},
+            )
+            self._note({hit.id: hit.fields for hit in found}, whole=whole)
+            hits += found
+            if len(found) < asked or len(hits) == wanted:
+                return sorted(hits, key=lambda hit: -hit.distance)
 
     def _with_missed(
         self, embedding: Embeddings, scores: Embeddings, rows: Rows
@@ -111,167 +122,114 @@ class MilvusRows:
 
         Servers have an approximate index of their own for what was written a moment ago.
         """
-        if not len(rows) < self._collection.count(self._expression) <= MOST_CANDIDATES:
+        if not len(rows) < self.collection.count(self.where) <= MOST_CANDIDATES:
             return scores, rows
-        expression = self._expression or ALL
-        pages = self._collection.pages(expression, [DOCUMENT_ID])
-        ids = {row[ROW]: {DOCUMENT_ID: row[DOCUMENT_ID]} for page in pages for row in page}
-        missed = np.setdiff1d(np.array([*ids], np.int64), rows)
-        self._found_rows.note({row: ids[row] for row in missed.tolist()}, whole=False)
+        pages = self.collection.pages(self.where or ALL, [schema.DOCUMENT_ID])
+        found = {row[schema.ROW]: row for page in pages for row in page}
+        missed = np.setdiff1d(np.array([*found], np.int64), rows)
+        self._note({row: found[row] for row in missed.tolist()}, whole=False)
         scores = np.concatenate((scores, self.scores(embedding, missed)))
         best_first = np.argsort(-scores, kind="stable")
         return scores[best_first], np.concatenate((rows, missed))[best_first]
 
+    @override
+    def scores(self, embedding: Embeddings, rows: Rows) -> Embeddings:
+        found = self.collection.rows(rows.tolist(), [schema.ROW, schema.EMBEDDING])
+        vectors = np.array([found[row][schema.EMBEDDING] for row in rows.tolist()], np.float32)
+        scores: Embeddings = np.einsum("ij,j->i", vectors, embedding)
+        return scores
 
-class MilvusStore:
-    """The documents and passages of a collection. Thread-safe."""
+    @override
+    def ids_at(self, rows: Rows) -> list[str]:
+        ids = {row: self._ids.get(row) for row in rows.tolist()}
+        if missing := [row for row, document_id in ids.items() if document_id is None]:
+            found = self.collection.rows(missing, [schema.ROW, schema.DOCUMENT_ID])
+            ids |= {row: fields[schema.DOCUMENT_ID] for row, fields in found.items()}
+        return [ids[row] or "" for row in rows.tolist()]
 
-    base = None
-    changed: Mapping[str, Document | None] = MappingProxyType({})
-
-    def __init__(
-        self, collection: Collection, found_rows: FoundRows, counts: tuple[int, int]
-    ) -> None:
-        """`counts` are the numbers of documents and passages."""
-        self._collection, self._found_rows = collection, found_rows
-        self.num_documents, self.num_passages = counts
-
+    @override
     def passages(self, rows: Sequence[int], *, include_text: bool = True) -> list[StoredPassage]:
-        """As `Store.passages`.
+        found = {row: self._passages.get(row) for row in rows}
+        if missing := [row for row, fields in found.items() if fields is None]:
+            found |= self.collection.rows(missing, schema.OF_HITS)
+        if None in found.values():
+            raise gone()
+        return [_passage(fields, include_text) for row in rows if (fields := found[row])]
 
-        :raises ChangedMeanwhileError: When one is gone.
-        """
-        return [_passage(fields, include_text) for fields in self._found_rows.passages(rows)]
+    @override
+    def find(self, document_id: str) -> Document | None:
+        found = read_documents(self.collection, [document_id])
+        return found[document_id][0] if document_id in found else None
 
-    def document(self, document_id: str) -> Document:
-        """As `Store.document`."""
-        documents = read_documents(self._collection, [document_id])
-        if document_id not in documents:
-            raise UnknownDocumentError(document_id)
-        return documents[document_id][0]
+    @override
+    def titles(self, count: int) -> dict[str, str]:
+        return {}  # the server is not asked
 
-    def titles(self, count: int) -> dict[str, str]:  # noqa: ARG002
-        """As `Store.titles`; the server is not asked."""
-        return {}
+    def _note(self, found: Mapping[int, Row], *, whole: bool) -> None:
+        """Keep the rows that a search has found, with their passages if they are `whole`."""
+        with self._lock:
+            for row, fields in found.items():
+                self._ids[row] = fields[schema.DOCUMENT_ID]
+                self._passages.pop(row, None)
+                if whole:
+                    self._passages[row] = fields
+            for kept, most in ((self._ids, _MOST_IDS), (self._passages, _MOST_PASSAGES)):
+                while len(kept) > most:
+                    del kept[next(iter(kept))]
 
-    def close(self) -> None:
-        """As `Store.close`; the connection is shared, and ends with the process."""
+
+def _passage(row: Row, include_text: bool) -> StoredPassage:
+    document_id, text = row[schema.DOCUMENT_ID], row[schema.TEXT] if include_text else ""
+    place = row[schema.START], row[schema.END], row[schema.HEADING]
+    passage = Passage(f"{document_id}#{row[schema.NUMBER]}", document_id, text, *place)
+    return StoredPassage(passage, row[schema.TITLE], json.loads(row[schema.METADATA]))
 
 
 @dataclass(frozen=True, kw_only=True)
-class MilvusParts(SearchParts):
-    """The parts of an index on a server."""
+class MilvusParts(ServerParts):
+    """The parts of an index on a Milvus server."""
 
-    collection: Collection
-    index: MilvusRows
-    passage_to_document: FoundRows
-    store: MilvusStore
-    lexical: MilvusWords | None = None
-    parameters: dict[str, Any]
-    dim: int
+    store: MilvusPassages
+    lexical: ServerWords | None = None
     filter_fields: FilterFields
 
     waiting_seconds = 0.03
 
-    @property
-    def num_rows(self) -> int:
-        """As `SearchParts.num_rows`; the server hides what is deleted."""
-        return self.store.num_passages
-
-    def check(self) -> None:
-        """As `SearchParts.check`."""
-        if self.dim != self.encoder.dim:
-            raise CorruptIndexError(
-                f"{self.collection.address} has embeddings of {self.dim} dimensions, but the "
-                f"encoder gives {self.encoder.dim}"
-            )
-
+    @override
     def selection(self, tree: Filter | None) -> Selection:
-        """As `SearchParts.selection`; only the server knows how many documents pass."""
         if tree is None:
             return Selection(self.index, self.lexical, maxsize)
         expression = self._expression(tree)
-        parts = self.collection, self.passage_to_document, self.parameters
         words = self.lexical and self.lexical.restricted_to(expression)
-        return Selection(MilvusRows(*parts, expression), words, maxsize)
+        return Selection(self.store.restricted_to(expression), words, maxsize)
 
+    @override
     def document_ids(self, tree: Filter) -> list[str]:
-        """As `SearchParts.document_ids`."""
-        expression = f"{NUMBER} == 0 and ({self._expression(tree)})"
-        pages = self.collection.pages(expression, [DOCUMENT_ID])
-        return [row[DOCUMENT_ID] for page in pages for row in page]
+        expression = f"{schema.NUMBER} == 0 and ({self._expression(tree)})"
+        pages = self.store.collection.pages(expression, [schema.DOCUMENT_ID])
+        return [row[schema.DOCUMENT_ID] for page in pages for row in page]
 
+    @override
     def fields(self) -> tuple[str, ...]:
-        """As `SearchParts.fields`; the server cannot list them."""
-        return ()
+        return ()  # the server cannot list them
 
-    def facets(self, fields: Sequence[str], tree: Filter) -> Counts:  # noqa: ARG002
-        """As `SearchParts.facets`; the server cannot count values."""
-        return {}
+    @override
+    def facets(self, fields: Sequence[str], tree: Filter) -> Counts:
+        return {}  # the server cannot count values
 
+    @override
     def check_groups(self, path: str, tree: Filter) -> None:
-        """As `SearchParts.check_groups`."""
-        exists = self.collection.has(with_values(path, self.filter_fields))
-        several = (
-            f"({with_several_values(path, self.filter_fields)}) and ({self._expression(tree)})"
-        )
-        check_values(path, exists=exists, several=exists and self.collection.has(several))
+        has, fields = self.store.collection.has, self.filter_fields
+        exists = has(with_values(path, fields))
+        several = f"({with_several_values(path, fields)}) and ({self._expression(tree)})"
+        check_values(path, exists=exists, several=exists and has(several))
 
     def _expression(self, tree: Filter) -> str:
         def exists(condition: Condition) -> bool:
-            return self.collection.has(expression_of(condition, self.filter_fields))
+            return self.store.collection.has(expression_of(condition, self.filter_fields))
 
         if (condition := first_without_values(tree, exists)) is not None:
             raise FilterError(
                 f"the filter names {shown(condition.path)}, but no document has this field"
             )
         return expression_of(tree, self.filter_fields)
-
-
-def read_documents(
-    collection: Collection, document_ids: Sequence[str], extra_fields: Sequence[str] = ()
-) -> dict[str, tuple[Document, list[dict[str, Any]]]]:
-    """The documents with these ids, each with the rows of its passages in order.
-
-    :raises CorruptIndexError: When a passage is missing.
-    """
-    firsts = collection.rows(
-        [row_of(document_id, 0) for document_id in document_ids], [DOCUMENT_ID, PASSAGES]
-    )
-    wanted = {
-        row[DOCUMENT_ID]: [row_of(row[DOCUMENT_ID], number) for number in range(row[PASSAGES])]
-        for row in firsts.values()
-        if row[DOCUMENT_ID] in set(document_ids)
-    }
-    found = collection.rows(
-        [row for rows in wanted.values() for row in rows], [*OF_DOCUMENTS, *extra_fields]
-    )
-    documents = {}
-    for document_id, rows in wanted.items():
-        if any(row not in found for row in rows):
-            raise ChangedMeanwhileError(f"the document {shown(document_id)} has just changed")
-        passages = [found[row] for row in rows]
-        documents[document_id] = _document(passages), passages
-    return documents
-
-
-def _document(passages: Sequence[dict[str, Any]]) -> Document:
-    """A document from its passages, which overlap, and the texts between them."""
-    text = ""
-    for passage in passages:
-        text += passage[BEFORE]
-        text += passage[TEXT][len(text) - passage[START] :]
-    first = passages[0]
-    return Document(
-        first[DOCUMENT_ID],
-        text + passages[-1][AFTER],
-        first[TITLE],
-        json.loads(first[METADATA]),
-        json.loads(first[SECTIONS]),
-    )
-
-
-def _passage(row: dict[str, Any], include_text: bool) -> StoredPassage:
-    passage_id, text = f"{row[DOCUMENT_ID]}#{row[NUMBER]}", row[TEXT] if include_text else ""
-    passage = Passage(passage_id, row[DOCUMENT_ID], text, row[START], row[END], row[HEADING])
-    return StoredPassage(passage, row[TITLE], json.loads(row[METADATA]))

@@ -1,37 +1,20 @@
-"""Documents as rows of a collection."""
+"""Documents as rows of a collection, and rows as documents."""
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from typing import Any
 
-import numpy as np
-
-from swiftlet.errors import InvalidArgumentError, shown
-from swiftlet.servers.milvus.filter_fields import FilterFields, facet_values
-from swiftlet.servers.milvus.schema import (
-    AFTER,
-    BEFORE,
-    DOCUMENT_ID,
-    EMBEDDING,
-    END,
-    HEADING,
-    KEYS,
-    LONGEST_ID,
-    LONGEST_TEXT,
-    METADATA,
+from swiftlet.errors import ChangedMeanwhileError, InvalidArgumentError, shown
+from swiftlet.servers.milvus import schema
+from swiftlet.servers.milvus.collection import Collection
+from swiftlet.servers.milvus.filter_fields import (
     NAMES,
     NO_VALUES,
-    NUMBER,
-    PASSAGES,
-    ROW,
-    SECTIONS,
-    START,
-    TEXT,
-    TITLE,
-    WORDS,
+    FilterFields,
     facet_columns,
+    facet_values,
     keys_field,
-    row_of,
 )
 from swiftlet.servers.words import WordVectors
 from swiftlet.types import Document, Embeddings, Span
@@ -40,7 +23,6 @@ Row = dict[str, Any]
 
 _MOST_VALUES = 64
 _MOST_BYTES = 4  # of a character
-_NO_EMBEDDING = np.empty(0, np.float32)
 _WAY_OUT = ": shorten it, or take the document out of the index"
 
 
@@ -61,11 +43,11 @@ def rows_of(
     """
     keys = keys_field(document.metadata)
     of_all = {
-        DOCUMENT_ID: document.document_id,
-        PASSAGES: len(spans),
-        TITLE: document.title,
-        METADATA: json.dumps(document.metadata, ensure_ascii=False),
-        KEYS: keys,
+        schema.DOCUMENT_ID: document.document_id,
+        schema.PASSAGES: len(spans),
+        schema.TITLE: document.title,
+        schema.METADATA: json.dumps(document.metadata, ensure_ascii=False),
+        schema.KEYS: keys,
     }
     _check_metadata(document, keys)
     for place, path in enumerate(facets):
@@ -79,37 +61,29 @@ def rows_of(
         ends.append(max(ends[-1], end))
     for number, ((start, end), embedding) in enumerate(zip(spans, embeddings, strict=True)):
         row = {
-            ROW: row_of(document.document_id, number),
+            schema.ROW: schema.row_of(document.document_id, number),
             **of_all,
-            NUMBER: number,
-            START: start,
-            END: end,
-            TEXT: document.text[start:end],
-            BEFORE: document.text[ends[number] : start],
-            AFTER: document.text[ends[-1] :] if number == len(spans) - 1 else "",
-            SECTIONS: json.dumps(document.sections) if number == 0 else "[]",
-            HEADING: document.heading_at(start),
-            EMBEDDING: embedding,
+            schema.NUMBER: number,
+            schema.START: start,
+            schema.END: end,
+            schema.TEXT: document.text[start:end],
+            schema.BEFORE: document.text[ends[number] : start],
+            schema.AFTER: document.text[ends[-1] :] if number == len(spans) - 1 else "",
+            schema.SECTIONS: json.dumps(document.sections) if number == 0 else "[]",
+            schema.HEADING: document.heading_at(start),
+            schema.EMBEDDING: embedding,
         }
         if words is not None:
-            row[WORDS] = words.of(document.title, row[TEXT])
+            row[schema.WORDS] = words.of(document.title, row[schema.TEXT])
         _check_sizes(document, row)
         yield row
-
-
-def rows_without_embeddings(document: Document, spans: Sequence[Span]) -> list[Row]:
-    """The rows of a document that is not encoded yet.
-
-    :raises InvalidArgumentError: When the document has more than a row can hold.
-    """
-    return [*rows_of(document, spans, [_NO_EMBEDDING] * len(spans))]
 
 
 def with_rows(fields: FilterFields, rows: Iterable[Row]) -> FilterFields:
     """The fields that filters compare, with the values of `rows` added."""
     for row in rows:
-        if row[NUMBER] == 0:
-            fields = fields.with_keys(row[KEYS])
+        if row[schema.NUMBER] == 0:
+            fields = fields.with_keys(row[schema.KEYS])
     return fields
 
 
@@ -125,8 +99,8 @@ def _check_metadata(document: Document, keys: dict[str, list[str]]) -> None:
 
 def _check_sizes(document: Document, row: Row) -> None:
     limits = {
-        DOCUMENT_ID: LONGEST_ID,
-        **dict.fromkeys((TITLE, METADATA, TEXT, BEFORE, AFTER, SECTIONS, HEADING), LONGEST_TEXT),
+        schema.DOCUMENT_ID: schema.LONGEST_ID,
+        **dict.fromkeys(schema.TEXTS, schema.LONGEST_TEXT),
     }
     for name, most in limits.items():
         if _MOST_BYTES * len(row[name]) <= most:
@@ -134,18 +108,58 @@ def _check_sizes(document: Document, row: Row) -> None:
         size = len(row[name].encode(errors="surrogatepass"))
         if size > most:
             what = {
-                BEFORE: "text outside its passages",
-                AFTER: "text outside its passages",
-                TEXT: "text of a passage",
-                DOCUMENT_ID: "id",
+                schema.BEFORE: "text outside its passages",
+                schema.AFTER: "text outside its passages",
+                schema.TEXT: "text of a passage",
+                schema.DOCUMENT_ID: "id",
             }.get(name, name)
             raise InvalidArgumentError(
                 f"the document {shown(document.document_id)} has {size:,} bytes of {what}; on "
                 f"Milvus at most {most:,} are expected"
-                + (": build the index without --truncate" if name in (BEFORE, AFTER) else _WAY_OUT)
+                + (": build the index without --truncate" if "outside" in what else _WAY_OUT)
             )
-    if len(json.dumps(row[KEYS])) > LONGEST_TEXT:
+    if len(json.dumps(row[schema.KEYS])) > schema.LONGEST_TEXT:
         raise InvalidArgumentError(
             f"the document {shown(document.document_id)} has more metadata than the "
-            f"{LONGEST_TEXT:,} bytes that Milvus keeps for filters{_WAY_OUT}"
+            f"{schema.LONGEST_TEXT:,} bytes that Milvus keeps for filters{_WAY_OUT}"
         )
+
+
+def read_documents(
+    collection: Collection, document_ids: Sequence[str], extra_fields: Sequence[str] = ()
+) -> dict[str, tuple[Document, list[Row]]]:
+    """The documents with these ids, each with the rows of its passages in order.
+
+    :raises ChangedMeanwhileError: When a passage is missing.
+    """
+    numbers = [schema.DOCUMENT_ID, schema.PASSAGES]
+    firsts = collection.rows([schema.row_of(each, 0) for each in document_ids], numbers)
+    wanted = {
+        document_id: [schema.row_of(document_id, number) for number in range(row[schema.PASSAGES])]
+        for row in firsts.values()
+        if (document_id := row[schema.DOCUMENT_ID]) in {*document_ids}
+    }
+    found = collection.rows([*chain(*wanted.values())], [*schema.OF_DOCUMENTS, *extra_fields])
+    documents = {}
+    for document_id, rows in wanted.items():
+        if any(row not in found for row in rows):
+            raise ChangedMeanwhileError(f"the document {shown(document_id)} has just changed")
+        passages = [found[row] for row in rows]
+        documents[document_id] = _document(passages), passages
+    return documents
+
+
+def _document(passages: Sequence[Row]) -> Document:
+    """A document from its passages, which overlap, and the texts between them."""
+    text = ""
+    for passage in passages:
+        text += passage[schema.BEFORE]
+        text += passage[schema.TEXT][len(text) - passage[schema.START] :]
+    first = passages[0]
+    return Document(
+        first[schema.DOCUMENT_ID],
+        text + passages[-1][schema.AFTER],
+        first[schema.TITLE],
+        json.loads(first[schema.METADATA]),
+        json.loads(first[schema.SECTIONS]),
+    )

@@ -8,9 +8,9 @@ from typing import Any
 from swiftlet.errors import IndexServerError
 from swiftlet.progress import Progress
 from swiftlet.servers.milvus.collection import METRIC, Collection
-from swiftlet.servers.milvus.schema import EMBEDDING, WORDS, facet_columns
+from swiftlet.servers.milvus.filter_fields import facet_columns
+from swiftlet.servers.milvus.schema import EMBEDDING, WORDS
 from swiftlet.servers.state import EXACT_UP_TO
-from swiftlet.servers.target import IndexType
 
 _WORDS_TYPE = "SPARSE_INVERTED_INDEX"
 _FACETS_TYPES = ("INVERTED", "INVERTED", "INVERTED")
@@ -30,14 +30,14 @@ class VectorIndexPlan:
     `parameter` is what says how many; it is empty if every passage is compared.
     """
 
-    index_type: IndexType
+    index_type: str
     parameters: dict[str, int]
     parameter: str = ""
     least: int = 1
     most: int = 1
 
 
-def plan_index(size: int, index_type: IndexType | None) -> VectorIndexPlan:
+def plan_index(size: int, index_type: str | None) -> VectorIndexPlan:
     """The index of `size` passages; without a type, the default one for this size."""
     if index_type is None:
         index_type = "FLAT" if size <= EXACT_UP_TO else "IVF_SQ8"

@@ -4,26 +4,33 @@ The passages' vectors stand beside their embeddings. The counts have a collectio
 """
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import islice
 from threading import Lock
 from typing import Any, Self
 
-import numpy as np
+from pymilvus import DataType
+from typing_extensions import override
 
 from swiftlet.address import Address
-from swiftlet.index.lexical.analysis import Analysis
-from swiftlet.index.lexical.bm25 import query_vector, word_place
-from swiftlet.index.lexical.index import Words, counted_words
+from swiftlet.errors import InvalidArgumentError
+from swiftlet.index.documents.split import SplitDocument
+from swiftlet.index.lexical.analysis import analysis_of
+from swiftlet.index.lexical.bm25 import SparseVector, word_place
 from swiftlet.index.vectors.vector_index import Rows
+from swiftlet.progress import Progress
+from swiftlet.servers.milvus import schema
 from swiftlet.servers.milvus.collection import Collection
-from swiftlet.servers.milvus.found_rows import FoundRows
-from swiftlet.servers.milvus.schema import PLACE, ROW, WITH_WORD, WORD_STATISTICS, WORDS
-from swiftlet.servers.words import MarkedWords
-from swiftlet.types import Embeddings
+from swiftlet.servers.milvus.parts import MilvusPassages
+from swiftlet.servers.milvus.rows import Row
+from swiftlet.servers.words import ServerWords, WordVectors, words_of
 
 _MOST_KEPT = 200_000
 _SCORED_TOGETHER = 1_000
+_BATCH_ROWS = 5_000
+_UNUSED = [0.0, 1.0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,12 +43,21 @@ class WordStatistics:
     @classmethod
     def of(cls, properties: Mapping[str, str]) -> Self | None:
         """The statistics in the properties of a collection, if it has words."""
-        found = properties.get(WORD_STATISTICS)
+        found = properties.get(schema.WORD_STATISTICS)
         return None if found is None else cls(**json.loads(found))
 
     def as_property(self) -> str:
         """What `of` reads."""
         return json.dumps(asdict(self))
+
+
+def word_vectors(description: Mapping[str, Any]) -> WordVectors | None:
+    """What gives the words of passages for a collection, if it has words."""
+    properties = description["properties"]
+    if (statistics := WordStatistics.of(properties)) is None:
+        return None
+    language = json.loads(properties[schema.MANIFEST])["details"]["language"]
+    return WordVectors(language, statistics.mean_length)
 
 
 class WordCounts:
@@ -59,8 +75,8 @@ class WordCounts:
         with self._lock:
             found = {place: self._kept.get(place, 0) for place in places}
         if missing := [place for place, count in found.items() if not count]:
-            known = self.collection.rows(missing, [WITH_WORD], key=PLACE)
-            new = {place: int(row[WITH_WORD]) for place, row in known.items()}
+            known = self.collection.rows(missing, [schema.WITH_WORD], key=schema.PLACE)
+            new = {place: int(row[schema.WITH_WORD]) for place, row in known.items()}
             found |= new
             with self._lock:
                 if len(self._kept) > _MOST_KEPT:
@@ -68,70 +84,94 @@ class WordCounts:
                 self._kept |= new
         return found
 
+    def note_new(self, rows: Sequence[Row]) -> None:
+        """Count the words that no passage had before; the other counts stay as they are."""
+        known = self.of({place for row in rows for place in row[schema.WORDS]})
+        if new := [_row(place, 1) for place, count in known.items() if not count]:
+            self.collection.call("upsert", data=new)
 
-class MilvusWords:
-    """Finds the passages of an expression, or of all, that share words with a query. Thread-safe.
+    def push(
+        self, documents: Iterable[SplitDocument], language: str, progress: Progress
+    ) -> WordStatistics:
+        """Count the words of all passages, and write the counts in the place of earlier ones.
 
-    Scores are as in `LexicalIndex`, with the counts of the moment in which the index was pushed.
-    """
+        :raises InvalidArgumentError: When a collection of another program has the name.
+        """
+        self.drop()
+        found, size, length = Counter[int](), 0, 0
+        analysis = analysis_of(language)
+        for document in documents:
+            for start, end in document.passages:
+                words = words_of(analysis, document.title, document.text[start:end])
+                found.update({word_place(word) for word in words})
+                size, length = size + 1, length + len(words)
+                progress.advance(1)
+        statistics = WordStatistics(size, max(1.0, length / max(1, size)))
+        self._create(statistics)
+        rows = (_row(place, count) for place, count in found.items())
+        while batch := [*islice(rows, _BATCH_ROWS)]:
+            self.collection.call("insert", slow=True, data=batch)
+        self.collection.call("flush", slow=True)
+        self.collection.call("load_collection", slow=True)
+        return statistics
+
+    def drop(self) -> None:
+        """Remove the counts of an earlier push, if there are any.
+
+        :raises InvalidArgumentError: When they are of another program.
+        """
+        if not self.collection.exists():
+            return
+        properties = self.collection.call("describe_collection")["properties"]
+        if schema.WORD_STATISTICS not in properties:
+            raise InvalidArgumentError(
+                f"{self.collection.address}, where the counts of words are kept, was not made by "
+                "Swiftlet: choose another name for the collection of passages"
+            )
+        self.collection.call("drop_collection", slow=True)
+
+    def _create(self, statistics: WordStatistics) -> None:
+        client, call = self.collection.client, self.collection.call
+        fields = client.create_schema(auto_id=False, enable_dynamic_field=False)
+        fields.add_field(schema.PLACE, DataType.INT64, is_primary=True)
+        fields.add_field(schema.WITH_WORD, DataType.INT64)
+        fields.add_field(schema.UNUSED, DataType.FLOAT_VECTOR, dim=len(_UNUSED))
+        properties = {schema.WORD_STATISTICS: statistics.as_property()}
+        call("create_collection", slow=True, schema=fields, properties=properties)
+        parameters = client.prepare_index_params()
+        parameters.add_index(field_name=schema.UNUSED, index_type="FLAT", metric_type="IP")
+        call("create_index", slow=True, index_params=parameters, sync=False)
+
+
+def _row(place: int, count: int) -> Row:
+    return {schema.PLACE: place, schema.WITH_WORD: count, schema.UNUSED: _UNUSED}
+
+
+class MilvusWords(ServerWords):
+    """The words of passages, with the counts of the moment of the push."""
+
+    where: str
 
     def __init__(
-        self,
-        collection: Collection,
-        found_rows: FoundRows,
-        analysis: Analysis,
-        statistics: WordStatistics,
-        counts: WordCounts,
-        expression: str = "",
+        self, passages: MilvusPassages, language: str, size: int, counts: WordCounts
     ) -> None:
-        self.collection, self.found_rows, self.analysis = collection, found_rows, analysis
-        self._statistics, self._counts = statistics, counts
-        self.expression = expression
+        super().__init__(language, size, "")
+        self._passages, self._counts = passages, counts
 
-    def restricted_to(self, expression: str) -> "MilvusWords":
-        """The passages of an expression alone."""
-        parts = self.collection, self.found_rows, self.analysis, self._statistics, self._counts
-        return MilvusWords(*parts, expression)
+    @override
+    def counts(self, places: Sequence[int]) -> Mapping[int, int]:
+        return self._counts.of(places)
 
-    def has_all(self, asked: int, found: int) -> bool:
-        """As `SearchedWords.has_all`."""
-        return found < asked
+    @override
+    def best(self, vector: SparseVector, count: int) -> Sequence[tuple[int, float]]:
+        return self._found(vector, self.where, count)
 
-    def parse(self, text: str) -> "MilvusWordQuery":
-        """As `SearchedWords.parse`."""
-
-        def passages(words: Sequence[str]) -> dict[str, int]:
-            found = self._counts.of([word_place(word) for word in words])
-            return {word: found[word_place(word)] for word in words}
-
-        words = counted_words(text, self.analysis, self._statistics.size, passages)
-        return MilvusWordQuery(self, words)
-
-
-class MilvusWordQuery(MarkedWords):
-    """The words of a query, to be searched by the server."""
-
-    def __init__(self, index: MilvusWords, words: Words) -> None:
-        super().__init__(index.analysis, words)
-        self._index = index
-        self._vector = query_vector(words)
-
-    def search(self, num_candidates: int) -> tuple[Embeddings, Rows]:
-        """As `WordQuery.search`."""
-        found = self._found(self._index.expression, num_candidates)
-        scores = np.array([hit.distance for hit in found], np.float32)
-        return scores, np.array([hit.id for hit in found], np.int64)
-
-    def scores(self, rows: Rows) -> Embeddings:
-        """As `WordQuery.scores`."""
-        scores = np.zeros(len(rows), np.float32)
+    @override
+    def scored(self, vector: SparseVector, rows: Rows) -> Iterable[tuple[int, float]]:
         for start in range(0, len(rows), _SCORED_TOGETHER):
             part = rows[start : start + _SCORED_TOGETHER].tolist()
-            for hit in self._found(f"{ROW} in {part}", len(part)):
-                scores[np.searchsorted(rows, hit.id)] = hit.distance
-        return scores
+            yield from self._found(vector, f"{schema.ROW} in {part}", len(part))
 
-    def _found(self, expression: str, wanted: int) -> list[Any]:
-        if not self._vector:
-            return []
-        return self._index.found_rows.search(self._vector, WORDS, expression, wanted, {})
+    def _found(self, vector: SparseVector, where: str, count: int) -> list[tuple[int, float]]:
+        hits = self._passages.find_rows(vector, schema.WORDS, where, count, {})
+        return [(hit.id, hit.distance) for hit in hits]

@@ -6,13 +6,15 @@ from math import inf
 from typing import IO
 
 import numpy as np
+from typing_extensions import override
 
 from swiftlet.address import Address
 from swiftlet.index.columns.columns import field_keys
 from swiftlet.index.documents.split import SplitDocument
+from swiftlet.servers.corpus import ServerCorpus
 from swiftlet.servers.postgres.filters import keys_in
+from swiftlet.servers.postgres.parts import has_keys
 from swiftlet.servers.postgres.table import Table
-from swiftlet.servers.pull import ServerCorpus
 from swiftlet.types import Embeddings
 
 _BATCH_DOCUMENTS = 100
@@ -32,26 +34,17 @@ class PostgresCorpus(ServerCorpus):
     """The documents of an index at one moment."""
 
     def __init__(self, address: Address, embeddings: IO[bytes]) -> None:
-        """Connect to the server; `embeddings` is an empty file.
-
-        :raises RetrievalError: When the server or the index is bad.
-        """
         self._table = Table(address)
         super().__init__(self._table.seen()[1].manifest_at(address), embeddings)
 
+    @override
     def facets(self) -> tuple[str, ...]:
-        """As `ServerCorpus.facets`."""
+        declared = self.manifest.details.get("facets", ())
+        table = self._table
+        return tuple(x for x in declared if has_keys(table, keys_in((field_keys(x),))))
 
-        def exists(field: str) -> bool:
-            where, values = keys_in((field_keys(field),))
-            statement = "SELECT EXISTS (SELECT FROM {keys} WHERE {where})"
-            ((found,),) = self._table.rows(self._table.sql(statement, where=where), values)
-            return bool(found)
-
-        return tuple(filter(exists, self.manifest.details.get("facets", ())))
-
+    @override
     def pulled(self) -> Iterator[tuple[SplitDocument, Embeddings]]:
-        """As `ServerCorpus.pulled`."""
         statement, last = self._table.sql(_DOCUMENTS), 0
         with self._table.transaction(inf) as connection:
             connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")

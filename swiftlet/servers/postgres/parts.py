@@ -1,34 +1,25 @@
 """The parts of an index on a PostgreSQL server, as the stages of a search use them."""
 
 import json
-from collections.abc import Mapping, Sequence, Sized
+from collections.abc import Sequence, Sized
+from copy import copy
 from dataclasses import dataclass
 from functools import cache
-from types import MappingProxyType
-from typing import Any, LiteralString
+from typing import Any, LiteralString, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from psycopg.sql import SQL
+from typing_extensions import override
 
-from swiftlet.errors import (
-    ChangedMeanwhileError,
-    CorruptIndexError,
-    UnknownDocumentError,
-)
 from swiftlet.index.columns.columns import LONGEST_KEY, Value, field_keys, field_of
 from swiftlet.index.columns.facets import MOST_FACET_VALUES, shown_values
-from swiftlet.index.columns.filters import (
-    Condition,
-    Filter,
-    first_without_values,
-    unknown_field,
-)
+from swiftlet.index.columns.filters import Condition, Filter, first_without_values, unknown_field
 from swiftlet.index.columns.grouping import check_values, values_of
 from swiftlet.index.documents.store import StoredPassage
-from swiftlet.index.parts import MOST_FIELDS, Counts, SearchParts, Selection
+from swiftlet.index.parts import MOST_FIELDS, Counts, Selection
 from swiftlet.index.vectors.vector_index import Rows
-from swiftlet.servers.postgres.filters import Predicate, both, keys_in, predicate_of
+from swiftlet.servers.parts import ServerParts, ServerPassages, gone
+from swiftlet.servers.postgres.filters import EVERYTHING, Predicate, both, keys_in, predicate_of
 from swiftlet.servers.postgres.table import State, Table, can_keep, numbers_of
 from swiftlet.servers.postgres.words import PostgresWords
 from swiftlet.servers.state import EXACT_UP_TO
@@ -70,98 +61,66 @@ WITH RECURSIVE found (key) AS (
 """
 
 
-class PostgresRows:
-    """The passages of some documents, or of all, searched by the server. Thread-safe.
+class PostgresPassages(ServerPassages):
+    """The passages of an index, or of some of its documents.
 
-    A row is the number of a document, and in the last 20 bits the passage's number.
+    A row is the number of a document, and in the last 20 bits the passage's number. A row is always
+    of the same document.
     """
 
-    def __init__(
-        self, table: Table, ids: "DocumentIds", size: int, where: Predicate, width: int | None
-    ) -> None:
-        """Search `size` passages, by the graph of embeddings of this width if there is one."""
-        self.size = size
-        self._table, self._ids, self._where, self._width = table, ids, where, width
+    def __init__(self, table: Table, state: State) -> None:
+        self.table, self.state = table, state
+        self.size = self.num_passages = state.num_passages
+        self.num_documents = state.num_documents
+        self.where, self.width = EVERYTHING, state.graph_width
+        self._ids: dict[int, str] = {}
 
+    def restricted_to(self, where: Predicate, size: int) -> Self:
+        """The `size` passages of some documents alone; of few ones without the graph."""
+        found = copy(self)
+        found.where, found.size = where, size
+        found.width = self.width if size > EXACT_UP_TO else None
+        return found
+
+    @override
     def search(self, embedding: Embeddings, num_candidates: int) -> tuple[Embeddings, Rows]:
-        """Scores (k,) and rows (k,), best first, as `VectorIndex.search`.
-
-        k is less than `num_candidates` only if there are no more rows.
-        """
-        where, values = self._where
+        where, values = self.where
         found = []
-        if self._width is not None:
-            order = _BY_GRAPH.format(self._width)
-            statement = self._table.sql(_NEAREST, where=where, order=order)
+        if self.width is not None:
+            order = _BY_GRAPH.format(self.width)
+            statement = self.table.sql(_NEAREST, where=where, order=order)
             asked = [embedding, *values, embedding, num_candidates]
-            found = self._table.rows(statement, asked)
+            found = self.table.rows(statement, asked)
         if len(found) < min(num_candidates, self.size):  # the graph has too few of these rows
-            statement = self._table.sql(_NEAREST, where=where, order=SQL("distance"))
-            found = self._table.rows(statement, [embedding, *values, num_candidates])
+            statement = self.table.sql(_NEAREST, where=where, order=SQL("distance"))
+            found = self.table.rows(statement, [embedding, *values, num_candidates])
         scores = -np.array([distance for _, distance, _ in found], np.float32)
         rows = np.array([row for row, _, _ in found], np.int64)
-        self._ids.note({row >> 20: document_id for row, _, document_id in found})
+        self._note({row >> 20: document_id for row, _, document_id in found})
         best_first = np.argsort(-scores, kind="stable")
         return scores[best_first], rows[best_first]
 
+    @override
     def scores(self, embedding: Embeddings, rows: Rows) -> Embeddings:
-        """The scores (n,) at `rows` (n,), as `VectorIndex.scores`.
-
-        :raises ChangedMeanwhileError: When one is gone.
-        """
-        found = dict(self._table.rows(self._table.sql(_AT), [embedding, *numbers_of(rows)]))
+        found = dict(self.table.rows(self.table.sql(_AT), [embedding, *numbers_of(rows)]))
         _check_all(found, rows)
         return -np.array([found[row] for row in rows.tolist()], np.float32)
 
-    def has_all(self, asked: int, found: int) -> bool:
-        """As `SearchedRows.has_all`."""
-        return found < asked
-
-
-class DocumentIds:
-    """The documents of rows, by their ids. Thread-safe; a row is always of the same document."""
-
-    def __init__(self, table: Table) -> None:
-        self._table = table
-        self._kept: dict[int, str] = {}
-
-    def note(self, found: dict[int, str]) -> None:
-        """Keep the ids of documents by their numbers."""
-        if len(self._kept) > _MOST_KEPT:
-            self._kept = {}
-        self._kept |= found
-
-    def __getitem__(self, rows: Rows) -> NDArray[np.int32]:
-        """Numbers (k,) of the documents at `rows` (k,), in the order of the ids among these."""
+    @override
+    def ids_at(self, rows: Rows) -> list[str]:
         documents, _ = numbers_of(rows)
-        ids = {document: self._kept.get(document) for document in documents}
+        ids = {document: self._ids.get(document) for document in documents}
         if missing := [document for document, found in ids.items() if found is None]:
             statement = "SELECT document, document_id FROM {documents} WHERE document = ANY(%s)"
-            found = dict(self._table.rows(self._table.sql(statement), [missing]))
-            self.note(found)
-            ids |= {document: found.get(document, "") for document in missing}
-        named = np.array([ids[document] for document in documents], dtype=object)
-        _, numbers = np.unique(named, return_inverse=True)
-        return numbers.astype(np.int32)
+            found = dict(self.table.rows(self.table.sql(statement), [missing]))
+            self._note(found)
+            ids |= {document: found.get(document) for document in missing}
+        return [ids[document] or "" for document in documents]
 
-
-class PostgresStore:
-    """The documents and passages of an index. Thread-safe."""
-
-    base = None
-    changed: Mapping[str, Document | None] = MappingProxyType({})
-
-    def __init__(self, table: Table, state: State) -> None:
-        self._table, self._last = table, state.last_document
-        self.num_documents, self.num_passages = state.num_documents, state.num_passages
-
+    @override
     def passages(self, rows: Sequence[int], *, include_text: bool = True) -> list[StoredPassage]:
-        """As `Store.passages`.
-
-        :raises ChangedMeanwhileError: When one is gone.
-        """
-        statement = self._table.sql(_PASSAGES, shown=_TEXTS[include_text])
-        found = self._table.rows(statement, numbers_of(np.array(rows, np.int64)))
+        statement = self.table.sql(_PASSAGES, shown=_TEXTS[include_text])
+        found = self.table.rows(statement, numbers_of(np.array(rows, np.int64)))
         _check_all(found, rows)
         return [
             StoredPassage(
@@ -172,88 +131,75 @@ class PostgresStore:
             for document_id, title, metadata, number, start, end, heading, text in found
         ]
 
-    def document(self, document_id: str) -> Document:
-        """As `Store.document`."""
+    @override
+    def find(self, document_id: str) -> Document | None:
+        if not isinstance(document_id, str) or not can_keep(document_id):
+            return None
         statement = "SELECT text, title, metadata, sections FROM {documents} WHERE document_id = %s"
-        found = []
-        if isinstance(document_id, str) and can_keep(document_id):
-            found = self._table.rows(self._table.sql(statement), [document_id])
-        if not found:
-            raise UnknownDocumentError(document_id)
-        ((text, title, metadata, sections),) = found
-        return Document(document_id, text, title, json.loads(metadata), json.loads(sections))
+        for text, title, *parts in self.table.rows(self.table.sql(statement), [document_id]):
+            return Document(document_id, text, title, *map(json.loads, parts))
+        return None
 
+    @override
     def titles(self, count: int) -> dict[str, str]:
-        """As `Store.titles`."""
-        numbers = [*range(1, self._last + 1, -(-self._last // count) or 1)]
+        last = self.state.last_document
+        numbers = [*range(1, last + 1, -(-last // count) or 1)]
         statement = "SELECT document_id, title FROM {documents} WHERE document = ANY(%s::bigint[])"
-        return dict(self._table.rows(self._table.sql(statement), [numbers]))
+        return dict(self.table.rows(self.table.sql(statement), [numbers]))
 
+    @override
     def close(self) -> None:
-        """As `Store.close`."""
-        self._table.close()
+        self.table.close()
+
+    def _note(self, found: dict[int, str]) -> None:
+        """Keep the ids of documents by their numbers."""
+        if len(self._ids) > _MOST_KEPT:
+            self._ids.clear()
+        self._ids.update(found)
 
 
 @dataclass(frozen=True, kw_only=True)
-class PostgresParts(SearchParts):
-    """The parts of an index on a server."""
+class PostgresParts(ServerParts):
+    """The parts of an index on a PostgreSQL server."""
 
-    table: Table
-    state: State
-    index: PostgresRows
-    passage_to_document: DocumentIds
-    store: PostgresStore
+    store: PostgresPassages
     lexical: PostgresWords | None = None
 
     waiting_seconds = 0.01
 
     @property
+    @override
     def counts_values(self) -> bool:
-        """As `SearchParts.counts_values`."""
         return True
 
-    @property
-    def num_rows(self) -> int:
-        """As `SearchParts.num_rows`; what is deleted is gone."""
-        return self.state.num_passages
-
-    def check(self) -> None:
-        """As `SearchParts.check`."""
-        if self.state.width != self.encoder.dim:
-            raise CorruptIndexError(
-                f"{self.table.address} has embeddings of {self.state.width} dimensions, but the "
-                f"encoder gives {self.encoder.dim}"
-            )
-
+    @override
     def selection(self, tree: Filter | None) -> Selection:
-        """As `SearchParts.selection`."""
         if tree is None:
             return Selection(self.index, self.lexical, self.store.num_documents)
         where = self._predicate(tree)
         statement = "SELECT count(*), coalesce(sum(passages), 0) FROM {documents} WHERE {where}"
         ((documents, passages),) = self._rows(statement, where)
-        graph = self.state.graph_width if passages > EXACT_UP_TO else None
-        ids = self.passage_to_document
-        index = PostgresRows(self.table, ids, int(passages), where, graph)
+        index = self.store.restricted_to(where, int(passages))
         return Selection(index, self.lexical and self.lexical.restricted_to(where), documents)
 
+    @override
     def document_ids(self, tree: Filter) -> list[str]:
-        """As `SearchParts.document_ids`."""
         statement = "SELECT document_id FROM {documents} WHERE {where}"
         return [found for (found,) in self._rows(statement, self._predicate(tree))]
 
+    @override
     def fields(self) -> tuple[str, ...]:
-        """As `SearchParts.fields`."""
-        found = self.table.rows(self.table.sql(_FIELDS), [MOST_FIELDS])
+        table = self.store.table
+        found = table.rows(table.sql(_FIELDS), [MOST_FIELDS])
         return tuple(sorted(field_of(key) for (key,) in found))
 
+    @override
     def facets(self, fields: Sequence[str], tree: Filter) -> Counts:
-        """As `SearchParts.facets`."""
         where = self._predicate(tree)
         return {field: self._facet(field, where) for field in fields}
 
+    @override
     def check_groups(self, path: str, tree: Filter) -> None:
-        """As `SearchParts.check_groups`."""
         values, where = keys_in(values_of(path).keys), self._predicate(tree)
         statement = """
             SELECT EXISTS (
@@ -261,7 +207,8 @@ class PostgresParts(SearchParts):
             )
         """
         ((several,),) = self._rows(statement, both(values, where))
-        check_values(path, exists=self._exists(values), several=several)
+        exists = has_keys(self.store.table, values)
+        check_values(path, exists=exists, several=several)
 
     def _facet(self, field: str, where: Predicate) -> list[tuple[Value, int]]:
         # Kinds of values are ordered in their keys as facets have them.
@@ -277,21 +224,25 @@ class PostgresParts(SearchParts):
     def _predicate(self, tree: Filter) -> Predicate:
         @cache
         def exists(condition: Condition) -> bool:
-            return self._exists(keys_in(condition.keys))
+            return has_keys(self.store.table, keys_in(condition.keys))
 
         if (condition := first_without_values(tree, exists)) is not None:
             raise unknown_field(condition, self.fields())
-        return predicate_of(self.table, tree)
-
-    def _exists(self, keys: Predicate) -> bool:
-        ((found,),) = self._rows("SELECT EXISTS (SELECT FROM {keys} WHERE {where})", keys)
-        return bool(found)
+        return predicate_of(self.store.table, tree)
 
     def _rows(self, text: LiteralString, where: Predicate, *values: int) -> list[tuple[Any, ...]]:
-        condition, keys = where
-        return self.table.rows(self.table.sql(text, where=condition), [*keys, *values])
+        (condition, keys), table = where, self.store.table
+        return table.rows(table.sql(text, where=condition), [*keys, *values])
+
+
+def has_keys(table: Table, keys: Predicate) -> bool:
+    """Whether a document has one of some keys."""
+    where, values = keys
+    statement = table.sql("SELECT EXISTS (SELECT FROM {keys} WHERE {where})", where=where)
+    ((found,),) = table.rows(statement, values)
+    return bool(found)
 
 
 def _check_all(found: Sized, rows: Sized) -> None:
     if len(found) < len(rows):
-        raise ChangedMeanwhileError("documents were deleted during the search: search again")
+        raise gone()

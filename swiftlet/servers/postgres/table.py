@@ -31,10 +31,8 @@ from swiftlet.errors import (
     InvalidArgumentError,
 )
 from swiftlet.index.vectors.vector_index import Rows
-from swiftlet.manifest import Manifest
 from swiftlet.servers.postgres.connection import Connection, connect
-from swiftlet.servers.reading import Description
-from swiftlet.servers.state import LONGEST_SECONDS, manifest_in
+from swiftlet.servers.state import LONGEST_SECONDS, PushState
 
 TABLES = ("documents", "keys", "postings", "words", "index")
 """The tables beside the table of the passages; their names follow on its name."""
@@ -62,20 +60,14 @@ _OF_USERS = ("password", "role", "authentication", "pg_hba")
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class State(PushState):
     """The only row of the table `index`.
 
-    `manifest` and `state` are as `manifest_in` reads them, `width` is the width of embeddings, and
-    `source` says what was pushed. `ef_search` is how much of the graph a search visits; None if
-    there is none. `mean_length` is the mean of passages in words, None without words. The documents
-    are numbered up to `last_document`, and no number is used again. `change` counts the changes.
+    `ef_search` is how much of the graph a search visits; None if there is none. `mean_length` is
+    the mean of passages in words, None without words. The documents are numbered up to
+    `last_document`, and no number is used again. `change` counts the changes.
     """
 
-    manifest: str
-    source: str
-    state: str
-    width: int
-    index_type: str | None
     ef_search: int | None
     mean_length: float | None
     num_documents: int = 0
@@ -87,13 +79,6 @@ class State:
     def graph_width(self) -> int | None:
         """The width of the embeddings in the graph, if there is one."""
         return None if self.ef_search is None else self.width
-
-    def manifest_at(self, address: Address) -> Manifest:
-        """The manifest of a complete index.
-
-        :raises InvalidArgumentError: As `manifest_in`.
-        """
-        return manifest_in(address, self.state, self.manifest, self.width)
 
 
 _COLUMNS = SQL(", ").join(Identifier(field.name) for field in fields(State))
@@ -299,16 +284,3 @@ def numbers_of(rows: Rows) -> tuple[list[int], list[int]]:
 def can_keep(text: str) -> bool:
     """Whether a server can keep a text: it has no character of the number 0, and no half of one."""
     return "\0" not in text and not _HALVES.search(text)
-
-
-def describe(address: Address) -> Description:
-    """As `description_at`."""
-    _, state = Table(address).seen()
-    visited = {} if state.ef_search is None else {"passages of a graph": state.ef_search}
-    return Description(
-        state.manifest_at(address),
-        state.num_documents,
-        state.num_passages,
-        state.mean_length is not None,
-        visited,
-    )

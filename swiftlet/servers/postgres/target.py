@@ -1,31 +1,24 @@
 """The tables of an index that is being pushed to a PostgreSQL server."""
 
 from collections.abc import Iterator
-from itertools import islice
+from dataclasses import replace
 from math import inf
 
-import numpy as np
 from psycopg.errors import FeatureNotSupported
 from psycopg.sql import SQL, Identifier
+from typing_extensions import override
 
 from swiftlet.address import Address
 from swiftlet.errors import InvalidArgumentError
-from swiftlet.index.columns.columns import field_of, keys_of
-from swiftlet.index.lexical.analysis import analysis_of
+from swiftlet.index.documents.split import SplitDocument
+from swiftlet.index.lexical.analysis import Analysis, analysis_of
 from swiftlet.progress import Progress
-from swiftlet.servers.postgres.filters import EVERYTHING
-from swiftlet.servers.postgres.parts import DocumentIds, PostgresRows
+from swiftlet.servers.postgres.parts import PostgresPassages
 from swiftlet.servers.postgres.rows import COLUMNS, Numbered, check_document, words_in, write
 from swiftlet.servers.postgres.table import TABLES, State, Table
 from swiftlet.servers.sources import Source
-from swiftlet.servers.state import EXACT_UP_TO, manifest_text
-from swiftlet.servers.target import (
-    Begun,
-    IndexType,
-    SamplePassage,
-    Target,
-    missing_facet,
-)
+from swiftlet.servers.state import EXACT_UP_TO, PushState, manifest_text
+from swiftlet.servers.target import SamplePassage, Target
 from swiftlet.servers.words import words_of
 from swiftlet.types import Embeddings
 
@@ -75,40 +68,36 @@ class PostgresTarget(Target):
     index_types = "FLAT", "HNSW"
 
     def __init__(self, address: Address) -> None:
-        """As `Target`."""
         super().__init__(address)
         self.table = Table(address)
-        self._mean_length = 1.0
+        self._analysis: Analysis | None = None
+        self._num_words = self._num_passages = 0
 
-    def begun(self) -> Begun | None:
-        """As `Target.begun`."""
-        if (found := self.table.find()) is None:
-            return None
-        _, state = found
-        return Begun(state.state, state.manifest, state.source, state.index_type)
+    @override
+    def reason_against_words(self, language: str | None) -> str:
+        reason = super().reason_against_words(language)
+        if language is not None and not reason:
+            self._analysis = analysis_of(language)
+        return reason
 
-    def check(self, source: Source, progress: Progress) -> int:
-        """As `Target.check`; words are counted, too."""
-        progress.begin("Checking documents", None)
-        language = source.manifest.details.get("language", "")
-        analysis = None if self.reason_against_words(language or None) else analysis_of(language)
-        missing, total, length = {*source.new_facets}, 0, 0
-        for document in source.documents():
-            check_document(document, len(document.passages))
-            if missing:
-                missing -= set(map(field_of, keys_of(document.metadata)))
-            total += len(document.passages)
-            if analysis is not None:
-                texts = (document.text[start:end] for start, end in document.passages)
-                length += sum(len(words_of(analysis, document.title, text)) for text in texts)
-        if missing:
-            raise missing_facet(min(missing))
-        self._mean_length = max(1.0, length / max(1, total))
-        return total
+    @override
+    def begun(self) -> PushState | None:
+        found = self.table.find()
+        return found and found[1]
 
-    def create(self, source: Source, progress: Progress, *, hybrid: bool) -> None:  # noqa: ARG002
-        """As `Target.create`; if it fails, an earlier index is as it was."""
+    @override
+    def check_document(self, document: SplitDocument) -> None:
+        check_document(document, len(document.passages))
+        self._num_passages += len(document.passages)
+        if self._analysis is not None:
+            texts = (document.text[start:end] for start, end in document.passages)
+            words = (words_of(self._analysis, document.title, text) for text in texts)
+            self._num_words += sum(map(len, words))
+
+    @override
+    def create(self, source: Source, progress: Progress, *, hybrid: bool) -> None:
         manifest, table = source.manifest, self.table
+        mean_length = max(1.0, self._num_words / max(1, self._num_passages))
         exists = table.find() is not None
         with table.transaction(inf) as connection:
             ((encoding,),) = connection.execute("SHOW server_encoding").fetchall()
@@ -143,13 +132,13 @@ class PostgresTarget(Target):
                 connection,
                 State(
                     manifest_text(manifest), source.identity, "0", manifest.dim, None, None,
-                    self._mean_length if hybrid else None,
+                    mean_length if hybrid else None,
                 ),
             )  # fmt: skip
         table.close()  # idle connections do not know the types of the extension
 
+    @override
     def write(self, source: Source, total: int, done: int, progress: Progress) -> None:
-        """As `Target.write`; a batch and the number of its passages are one transaction."""
         table, (_, state) = self.table, self.table.seen()
         words = words_in(state, source.manifest)
         progress.begin("Pushing passages", total, done)
@@ -170,8 +159,8 @@ class PostgresTarget(Target):
                 write(table, connection, batch, words)
             progress.advance(size)
 
-    def index(self, total: int, index_type: IndexType | None, progress: Progress) -> None:
-        """As `Target.index`."""
+    @override
+    def index(self, total: int, index_type: str | None, progress: Progress) -> None:
         progress.begin("Indexing on the server", None)
         table, (_, state) = self.table, self.table.seen()
         chosen = state.index_type or index_type or ("FLAT" if total <= EXACT_UP_TO else "HNSW")
@@ -191,35 +180,34 @@ class PostgresTarget(Target):
             for each in ("documents", "passages", "keys", "postings", "words"):
                 connection.execute(SQL("VACUUM (ANALYZE) {}").format(table.names[each]))
 
+    @override
     def count(self) -> int:
-        """As `Target.count`."""
         statement = self.table.sql("SELECT count(*) FROM {passages}")
         ((found,),) = self.table.rows(statement, longest=inf)
         return int(found)
 
+    @override
     def sample(self, count: int) -> list[SamplePassage]:
-        """As `Target.sample`."""
         last = self.table.seen()[1].last_document
         numbers = [*range(1, last + 1, -(-last // count) or 1)]
         found = self.table.rows(self.table.sql(_SAMPLE), [numbers], longest=inf)
         return [SamplePassage(*row) for row in found]
 
     @property
+    @override
     def efforts(self) -> tuple[int, int] | None:
-        """As `Target.efforts`."""
         _, state = self.table.seen()
         return (_LEAST_EF, _MOST_EF) if state.index_type == "HNSW" else None
 
+    @override
     def search(self, queries: Embeddings, count: int, effort: int) -> list[list[float]]:
-        """As `Target.search`."""
         _, state = self.table.seen()
         self.table.use(effort)
-        ids = DocumentIds(self.table)
-        rows = PostgresRows(self.table, ids, state.num_passages, EVERYTHING, state.width)
+        rows = PostgresPassages(self.table, replace(state, ef_search=effort))
         return [rows.search(query, count)[0].tolist() for query in queries]
 
+    @override
     def set_state(self, state: str, effort: int | None = None) -> None:
-        """As `Target.set_state`."""
         update = self.table.sql("UPDATE {index} SET state = %s, ef_search = %s")
         with self.table.connection(inf) as connection:
             connection.execute(update, [state, effort])
@@ -227,16 +215,11 @@ class PostgresTarget(Target):
 
 def _batches(source: Source, done: int, last: int) -> Iterator[list[Numbered]]:
     """The documents after the first `done` passages, numbered from `last` + 1 on."""
-    embeddings, batch, size = islice(source.embeddings(), done, None), [], 0
-    for document in source.documents():
-        count = len(document.passages)
-        if done > 0:
-            done -= count
-            continue
-        last += 1
-        of_document = np.stack([*islice(embeddings, count)])
-        batch.append(Numbered(last, document, document.passages, of_document))
-        size += count
+    batch: list[Numbered] = []
+    size = 0
+    for number, (document, embeddings) in enumerate(source.encoded(done), last + 1):
+        batch.append(Numbered(number, document, document.passages, embeddings))
+        size += len(document.passages)
         if size >= _BATCH_PASSAGES:
             yield batch
             batch, size = [], 0

@@ -3,16 +3,17 @@
 from collections.abc import Iterable, Sequence
 
 from psycopg.sql import SQL
+from typing_extensions import override
 
 from swiftlet.address import Address
-from swiftlet.errors import ArtefactError, RetrievalError
 from swiftlet.index.changes.log import Change
-from swiftlet.index.updates.preparation import Preparation, encoder_details
-from swiftlet.index.updates.writer import Changed, Writer, checked_ids
+from swiftlet.index.updates.preparation import Preparation
+from swiftlet.index.updates.writer import Changed, checked_ids
 from swiftlet.manifest import Manifest
 from swiftlet.servers.postgres.connection import Connection
 from swiftlet.servers.postgres.rows import COLUMNS, Numbered, check_document, words_in, write
 from swiftlet.servers.postgres.table import State, Table, can_keep
+from swiftlet.servers.writer import ServerWriter
 
 _LONGEST_SECONDS = 60.0
 _FIND = """
@@ -36,55 +37,34 @@ last_document = last_document + %s, change = change + %s
 """
 
 
-class PostgresWriter(Writer):
-    """Changes the tables of an index. Thread-safe; any number of writers may change it at a time.
+class PostgresWriter(ServerWriter):
+    """Changes the tables of an index.
 
     Each call is a transaction: searches of other clients see all of it within a second, or nothing.
     """
 
     def __init__(self, address: Address, preparation: Preparation) -> None:
-        """Connect to the server.
-
-        :raises IndexServerError: When it does not answer.
-        :raises InvalidArgumentError: When there is no such table, or not one of Swiftlet.
-        """
-        super().__init__(preparation)
+        super().__init__(address, preparation)
         self._table = Table(address)
-        self._closed = False
         self.manifest()
         self.change = self._table.seen()[1].change
 
     @property
-    def place(self) -> Address:
-        """As `Writer.place`."""
-        return self._table.address
-
-    @property
+    @override
     def num_documents(self) -> int:
-        """As `Writer.num_documents`."""
         return self._table.seen()[1].num_documents
 
-    def manifest(self) -> Manifest:
-        """As `Writer.manifest`.
-
-        :raises IndexServerError: When the server does not answer.
-        """
-        if self._closed:
-            raise RetrievalError("the writer is closed: open the index again")
+    @override
+    def _manifest_now(self) -> Manifest:
         return self._table.seen()[1].manifest_at(self.place)
 
+    @override
     def append(self, changes: Sequence[Change], prepared_for: Manifest) -> Changed:
-        """As `Writer.append`.
-
-        :raises IndexServerError: When the server refuses.
-        :raises InvalidArgumentError: When it cannot hold a document.
-        """
         table = self._table
         with table.transaction(_LONGEST_SECONDS) as connection:
             state = table.lock(connection)
             manifest = state.manifest_at(self.place)
-            if encoder_details(manifest) != encoder_details(prepared_for):
-                raise ArtefactError(f"{self.place} was replaced meanwhile: write once more")
+            self._check_fit(manifest, prepared_for)
             new: list[Numbered] = []
             passages = 0
             for change in changes:
@@ -100,8 +80,8 @@ class PostgresWriter(Writer):
             self._note(connection, state, *counts, new=len(new), changed=len(new))
         return Changed(len(new), self.change)
 
+    @override
     def delete(self, document_ids: Iterable[str]) -> Changed:
-        """As `Writer.delete`."""
         ids = checked_ids(document_ids)
         with self._table.transaction(_LONGEST_SECONDS) as connection:
             state = self._table.lock(connection)
@@ -111,9 +91,9 @@ class PostgresWriter(Writer):
         unknown = tuple(each for each in ids if each not in gone)
         return Changed(len(gone), self.change, unknown)
 
+    @override
     def close(self) -> None:
-        """As `Writer.close`."""
-        self._closed = True
+        super().close()
         self._table.close()
 
     def _delete(self, connection: Connection, document_ids: Sequence[str]) -> dict[str, int]:

@@ -12,11 +12,11 @@ from pymilvus import DataType
 from swiftlet.address import Address
 from swiftlet.encoders import LOOKUP_QUERY_ENCODER
 from swiftlet.index.building.build import build_index
+from swiftlet.index.server import server_at
 from swiftlet.progress import Silence
 from swiftlet.servers.milvus.collection import Collection
 from swiftlet.servers.postgres.table import TABLES
 from swiftlet.servers.push import Pushed, push
-from swiftlet.servers.writing import target_at
 from swiftlet.types import Document
 from tests import milvus_server, postgres_server
 from tests.milvus_server import MilvusServer
@@ -107,7 +107,7 @@ def small_collection(server: Server, small_index: Path) -> Address:
 
 def exists(address: Address) -> bool:
     """Whether the server has the collection."""
-    return target_at(address)(address).begun() is not None
+    return server_at(address).target(address).begun() is not None
 
 
 def drop(server: Server, address: Address) -> None:

@@ -14,7 +14,7 @@ from swiftlet.servers.push import push
     "text",
     [
         "milvus://localhost:19530", "milvus://localhost/papers", "milvus://localhost:0x1/papers",
-        "milvus://localhost:70000/papers", "milvus://localhost:1/2/3/4", "milvus:papers",
+        "milvus://localhost:70000/papers", "milvus://localhost:1/2/3/4",
         "milvus://localhost:1/pa-pers", "milvus://user:secret@localhost:1/papers",
         "postgresql://localhost:5432/library", "postgresql://localhost/library/papers",
         "postgres://localhost:5432/library/papers", "postgresql://localhost:70000/library/papers",

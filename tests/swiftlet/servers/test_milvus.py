@@ -10,12 +10,12 @@ from swiftlet.address import Address
 from swiftlet.encoders import DEFAULT_ENCODER, LOOKUP_QUERY_ENCODER
 from swiftlet.errors import InvalidArgumentError
 from swiftlet.search.searcher import Searcher
-from swiftlet.servers.milvus import found_rows, parts
+from swiftlet.servers.milvus import parts, schema
 from swiftlet.servers.milvus import target as milvus_target
 from swiftlet.servers.milvus.collection import Collection
-from swiftlet.servers.milvus.filter_fields import FilterFields
+from swiftlet.servers.milvus.filter_fields import FilterFields, name_of
 from swiftlet.servers.milvus.rows import rows_of
-from swiftlet.servers.milvus.schema import name_of, row_of
+from swiftlet.servers.milvus.schema import row_of
 from swiftlet.servers.milvus.vector_index import plan_index
 from swiftlet.servers.push import push
 from swiftlet.types import Document
@@ -28,8 +28,7 @@ def test_a_search_finds_more_passages_than_the_server_gives_at_once(
     small_collection, small_searcher, monkeypatch, condition
 ):
     # As if the server gave no more than 20 of the 89 passages.
-    for module in (found_rows, parts):
-        monkeypatch.setattr(module, "MOST_CANDIDATES", 20)
+    monkeypatch.setattr(parts, "MOST_CANDIDATES", 20)
     with Searcher.open(small_collection, DEFAULT_ENCODER) as remote:
         for mode in remote.modes:
             found, expected = (
@@ -113,8 +112,7 @@ def test_passages_of_one_hash_are_refused(server, long_index, monkeypatch):
     def colliding(document_id: str, number: int) -> int:
         return 7 if document_id in ("0001", "0002") else row_of(document_id, number)
 
-    monkeypatch.setattr("swiftlet.servers.milvus.rows.row_of", colliding)
-    monkeypatch.setattr(milvus_target, "row_of", colliding)
+    monkeypatch.setattr(schema, "row_of", colliding)
     refused = r"the documents \['0001', '0002'\] have the same hash: give one another id"
     with pytest.raises(InvalidArgumentError, match=refused):
         push(long_index, server.address("hashes"), LOOKUP_QUERY_ENCODER)

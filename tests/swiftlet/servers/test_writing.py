@@ -17,6 +17,7 @@ from swiftlet.errors import (
     InvalidArgumentError,
     RetrievalError,
 )
+from swiftlet.index.server import server_at
 from swiftlet.manifest import read_manifest, write_manifest
 from swiftlet.search.searcher import Searcher
 from swiftlet.servers import push as push_module
@@ -24,7 +25,6 @@ from swiftlet.servers.milvus import target as milvus_target
 from swiftlet.servers.postgres import target as postgres_target
 from swiftlet.servers.pull import pull
 from swiftlet.servers.push import push
-from swiftlet.servers.writing import target_at
 from swiftlet.types import Document, Section
 from tests.swiftlet.servers.conftest import (
     LOOKUP,
@@ -312,12 +312,12 @@ def test_rows_with_the_embeddings_of_others_are_found(server, long_index, monkey
 def test_an_index_is_tuned_and_a_search_that_needs_more_visits_all(server, long_index, index_type):
     address = server.address("lists")
     again = {"index_type": index_type, "overwrite": True, **LOOKUP}
-    if index_type not in target_at(address).index_types:
+    if index_type not in server_at(address).target.index_types:
         with pytest.raises(InvalidArgumentError, match="but one of FLAT, HNSW is expected"):
             push(long_index, address, **again)
         return
     pushed = push(long_index, address, **again)
-    assert target_at(address)(address).begun().index_type == index_type
+    assert server_at(address).target(address).begun().index_type == index_type
     assert pushed.num_passages == 700
     assert pushed.recall >= 0.99
     with swiftlet.open(address, **LOOKUP) as remote, swiftlet.open(long_index, **LOOKUP) as local:

@@ -1,14 +1,16 @@
-"""An index on a Milvus server, followed while other programs write."""
+"""What is done with indexes on a Milvus server; one is followed while other programs write."""
 
 from collections.abc import Mapping
 from time import monotonic
 from typing import Any
 
+from typing_extensions import override
+
 from swiftlet.address import Address
 from swiftlet.encoders.encoder import Encoder
 from swiftlet.errors import IndexServerError, InvalidArgumentError
-from swiftlet.index.lexical.analysis import analysis_of
 from swiftlet.index.parts import SearchParts
+from swiftlet.index.server import Description, Server
 from swiftlet.manifest import Manifest
 from swiftlet.servers.milvus.collection import (
     METRIC,
@@ -17,42 +19,23 @@ from swiftlet.servers.milvus.collection import (
     manifest_of,
     parameters_of,
 )
+from swiftlet.servers.milvus.corpus import MilvusCorpus
 from swiftlet.servers.milvus.filter_fields import FilterFields
-from swiftlet.servers.milvus.found_rows import FoundRows
-from swiftlet.servers.milvus.parts import MilvusParts, MilvusRows, MilvusStore
+from swiftlet.servers.milvus.parts import MilvusParts, MilvusPassages
 from swiftlet.servers.milvus.schema import FAST, MANIFEST, NUMBER
+from swiftlet.servers.milvus.target import MilvusTarget
 from swiftlet.servers.milvus.words import MilvusWords, WordCounts, WordStatistics
-from swiftlet.servers.reading import Description
+from swiftlet.servers.milvus.writer import MilvusWriter
+from swiftlet.servers.parts import ServerIndex
 
 _SECONDS_TO_LOAD = 60.0
 _VISITED = {"nprobe": "lists", "ef": "passages of a graph"}
 
 
-def describe(address: Address) -> Description:
-    """As `description_at`."""
-    collection = Collection(address)
-    found = collection.description()
-    manifest = manifest_of(found, address)
-    collection.call("load_collection", slow=True)
-    documents, passages = (collection.count(each, exactly=True) for each in (f"{NUMBER} == 0", ""))
-    has_words = WordStatistics.of(found["properties"]) is not None
-    fast = {_VISITED[name]: value for name, value in parameters_of(found).get(FAST, {}).items()}
-    return Description(manifest, documents, passages, has_words, fast)
-
-
-class MilvusIndex:
-    """The parts of a collection as it is now; `refresh` follows it. Not thread-safe."""
-
-    keeps_state = False
-    seconds_between_looks = 1.0
+class MilvusIndex(ServerIndex):
+    """The parts of a collection as it is now, which the server loads into its memory."""
 
     def __init__(self, address: Address, encoder: Encoder) -> None:
-        """Connect to the server, and load the collection into its memory.
-
-        :raises IndexServerError: When the server does not answer.
-        :raises InvalidArgumentError: When the collection does not exist, was not made by Swiftlet
-            or not completely, or the server refuses the token.
-        """
         self._encoder = encoder
         self.collection = Collection(address)
         self._failed = False
@@ -62,13 +45,13 @@ class MilvusIndex:
         self._open()
 
     @property
+    @override
     def state(self) -> tuple[SearchParts, Manifest, int, str]:
-        """As `IndexSource.state`; the name has the number of passages."""
         name = f"{self.manifest.short_fingerprint}.{self._parts.store.num_passages}"
         return self._parts, self.manifest, 0, name
 
+    @override
     def refresh(self) -> bool:
-        """As `IndexSource.refresh`."""
         # After it was away, the server may have to load the collection again.
         failed, self._failed = self._failed, True
         changed = failed or self._look() != self._seen
@@ -78,9 +61,6 @@ class MilvusIndex:
             self._open()
         self._failed, self._answers_since = False, None
         return changed
-
-    def close(self) -> None:
-        """As `IndexSource.close`."""
 
     def _look(self) -> tuple[int, Mapping[str, str], int]:
         """What changes when the collection does."""
@@ -115,39 +95,61 @@ class MilvusIndex:
     def _open(self) -> None:
         collection = self.collection
         description = collection.description()
-        manifest = manifest_of(description, collection.address)
+        self.manifest = manifest_of(description, collection.address)
         if (metric := index_of(collection)["metric_type"]) != METRIC:
             raise InvalidArgumentError(
                 f"{collection.address} is searched by {metric}, but by {METRIC} is expected: push "
                 "the index again with --overwrite"
             )
         collection.call("load_collection", slow=True)
-        parameters = parameters_of(description)
-        found = FoundRows(collection)
         counts = collection.count(f"{NUMBER} == 0"), collection.count()
+        passages = MilvusPassages(collection, parameters_of(description), counts)
         self._parts = MilvusParts(
             encoder=self._encoder,
-            index=MilvusRows(collection, found, parameters),
-            passage_to_document=found,
-            store=MilvusStore(collection, found, counts),
-            lexical=self._words(description, found, manifest),
-            collection=collection,
-            parameters=parameters,
-            dim=manifest.dim,
+            index=passages,
+            passage_to_document=passages,
+            store=passages,
+            lexical=self._words(description["properties"], passages),
+            address=collection.address,
+            dim=self.manifest.dim,
             filter_fields=FilterFields.of(description["properties"]),
         )
-        self.manifest = manifest
         self._seen = self._look()
         collection.is_open = True
 
-    def _words(
-        self, description: Mapping[str, Any], found: FoundRows, manifest: Manifest
-    ) -> MilvusWords | None:
+    def _words(self, properties: Mapping[str, Any], passages: MilvusPassages) -> MilvusWords | None:
         """The words of the passages, if the collection has them."""
-        if (statistics := WordStatistics.of(description["properties"])) is None:
+        if (statistics := WordStatistics.of(properties)) is None:
             return None
         if self._statistics != statistics or self._counts is None:  # a push has counted again
             self._statistics, self._counts = statistics, WordCounts(self.collection.address)
         self._counts.collection.call("load_collection", slow=True)
-        analysis = analysis_of(manifest.details["language"])
-        return MilvusWords(self.collection, found, analysis, statistics, self._counts)
+        language = self.manifest.details["language"]
+        return MilvusWords(passages, language, statistics.size, self._counts)
+
+
+def manifest_at(address: Address) -> Manifest:
+    """The manifest of the index at an address."""
+    return manifest_of(Collection(address).description(), address)
+
+
+def describe(address: Address) -> Description:
+    """What there is at an address."""
+    collection = Collection(address)
+    found = collection.description()
+    manifest = manifest_of(found, address)
+    collection.call("load_collection", slow=True)
+    documents, passages = (collection.count(each, exactly=True) for each in (f"{NUMBER} == 0", ""))
+    has_words = WordStatistics.of(found["properties"]) is not None
+    fast = {_VISITED[name]: value for name, value in parameters_of(found).get(FAST, {}).items()}
+    return Description(manifest, documents, passages, has_words, fast)
+
+
+SERVER = Server(
+    source=MilvusIndex,
+    manifest=manifest_at,
+    description=describe,
+    writer=MilvusWriter,
+    target=MilvusTarget,
+    corpus=MilvusCorpus,
+)

@@ -1,0 +1,78 @@
+"""A plugin as another package has it: its "server" is a dictionary of index directories."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO
+
+from swiftlet.address import Address, ServerPlugin
+from swiftlet.encoders.encoder import Encoder
+from swiftlet.errors import InvalidArgumentError
+from swiftlet.index.contents import Contents
+from swiftlet.index.directory import IndexDirectory
+from swiftlet.index.documents.split import SplitDocument
+from swiftlet.index.server import Description, Server
+from swiftlet.index.updates.directory_writer import IndexWriter
+from swiftlet.index.updates.preparation import Preparation
+from swiftlet.manifest import Manifest, read_manifest
+from swiftlet.servers.corpus import ServerCorpus
+from swiftlet.types import Embeddings
+
+PLUGIN = ServerPlugin(
+    schemes=("memory",),
+    path="/(?P<collection>[a-z]+)",
+    shape="memory://HOST:PORT/NAME",
+    details="with a name of small letters",
+    module=__name__,
+)
+MEMORY: dict[str, Path] = {}
+
+
+def directory_at(address: Address) -> Path:
+    if address.collection not in MEMORY:
+        raise InvalidArgumentError(f"there is no {address}")
+    return MEMORY[address.collection]
+
+
+def source(address: Address, encoder: Encoder) -> IndexDirectory:
+    return IndexDirectory(directory_at(address), encoder)
+
+
+def manifest(address: Address) -> Manifest:
+    return read_manifest(directory_at(address), "index")
+
+
+def description(address: Address) -> Description:
+    found = manifest(address)
+    counts = found.details["num_documents"], found.details["num_passages"]
+    return Description(found, *counts, has_words=True, visited={})
+
+
+def writer(address: Address, _: Preparation) -> IndexWriter:
+    return IndexWriter(directory_at(address), None)
+
+
+class MemoryCorpus(ServerCorpus):
+    def __init__(self, address: Address, embeddings: IO[bytes]) -> None:
+        super().__init__(manifest(address), embeddings)
+        self._contents = Contents(directory_at(address), self.manifest, 0)
+
+    def facets(self) -> tuple[str, ...]:
+        return ()
+
+    def pulled(self) -> Iterator[tuple[SplitDocument, Embeddings]]:
+        documents = [*self._contents.documents()]
+        (embeddings,) = self._contents.embeddings()
+        first = 0
+        for document in documents:
+            last = first + len(document.passages)
+            yield document, embeddings[first:last]
+            first = last
+
+
+SERVER = Server(
+    source=source,
+    manifest=manifest,
+    description=description,
+    writer=writer,
+    corpus=MemoryCorpus,
+)
