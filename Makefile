@@ -2,9 +2,10 @@
 # make loadtest   measure how many searches a second the service answers, and their latency
 # make image  build the service as a Docker image; make test-image builds and tests one
 # make dist   build and check the sdist and the wheel; make release VERSION=0.2.0 makes a release
-# make test   lint, types, layers and tests
+# make test   lint, types, layers and the tests that are cheap
+# make check  the tests that are dear: pages, servers, environments, load; CI runs them too
 # make docs   build the documentation as a site in build/site
-# make soak   the tests that take minutes; CI runs them after `make test`
+# make soak   the tests that take minutes; CI runs them after both
 # make explore   property tests with new random examples
 PYTHON ?= python3
 VENV := .venv
@@ -30,7 +31,7 @@ DOCKER_BUILD ?=
 VERSION ?=
 RELEASE ?=
 
-.PHONY: image test-image sbom dist release demo docs test loadtest lint format tests soak explore constraints clean
+.PHONY: image test-image sbom dist release demo docs test check loadtest lint format tests soak explore constraints clean
 
 demo: $(VENV)/base
 	@$(BIN)/swiftlet demo --directory .demo --port $(PORT)
@@ -48,13 +49,17 @@ lint: $(VENV)/dev
 	$(BIN)/lint-imports
 
 tests: $(VENV)/dev
-	$(BIN)/python -m pytest -n 2 --dist loadgroup
+	$(BIN)/python -m pytest -n 2
+
+check: $(VENV)/dev
+	$(BIN)/python -m pytest -n 2 -m 'check and not soak'
 
 soak: $(VENV)/dev
-	$(BIN)/python -m pytest -n 2 --dist loadgroup -m soak
+	$(BIN)/python -m pytest -n 2 -m soak
 
 explore: $(VENV)/dev
-	$(BIN)/python -m pytest -n 2 --hypothesis-profile explore $(shell grep -rl hypothesis tests --include='test_*.py')
+	$(BIN)/python -m pytest -n 2 -p no:tests.lanes -m 'not soak' --hypothesis-profile explore \
+		$(shell grep -rl hypothesis tests --include='test_*.py')
 
 format: $(VENV)/dev
 	$(BIN)/ruff check --fix $(SOURCES)
@@ -64,7 +69,7 @@ image:
 	@deploy/image/build $(TAG) $(BASE_IMAGE) "$(NETWORK)" $(DOCKER_BUILD)
 
 test-image: $(VENV)/dev image
-	IMAGE=$(TAG) BASE_IMAGE=$(BASE_IMAGE) $(BIN)/python -m pytest tests/deploy/image \
+	IMAGE=$(TAG) BASE_IMAGE=$(BASE_IMAGE) $(BIN)/python -m pytest -p no:tests.lanes tests/deploy/image \
 		tests/deploy/test_in_docker.py
 
 # The bill of materials that the image has.

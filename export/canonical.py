@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Mapping
-from pathlib import Path
 
 from swiftlet.encoders.encoder import Encoder, Precision
 from swiftlet.encoders.tokenizer import Tokenizer
@@ -14,11 +13,11 @@ SENTENCES = (
     "On 14 March 2021, 3,141 of 59,265 samples (5.3%) were positive; see table 2-b.",
     "def search(query: str, top_k: int = 10) -> list[Hit]: return sorted(hits)[:top_k]",
 )
+DECIMALS = 6
 _SENTENCE = (
     "Swiftlets nest in caves so dark that eyes are of no use, and find their place on the wall by "
     "the echo of their own clicks. "
 )
-_DECIMALS = 6
 
 
 def canonical_texts(tokenizer: Tokenizer) -> list[str]:
@@ -27,13 +26,13 @@ def canonical_texts(tokenizer: Tokenizer) -> list[str]:
     return [*SENTENCES, (_SENTENCE * repetitions).strip()]
 
 
-def write_canonical(path: Path, texts: list[str], encoders: Mapping[Precision, Encoder]) -> None:
-    """Write `texts` and their embeddings by each of `encoders`."""
+def canonical_json(texts: list[str], encoders: Mapping[Precision, Encoder]) -> bytes:
+    """The file of `texts` and their embeddings by each of `encoders`."""
     embeddings = {
         precision: [
-            [round(float(value), _DECIMALS) for value in row] for row in encoder.encode(texts)
+            [round(float(value), DECIMALS) for value in row] for row in encoder.encode(texts)
         ]
         for precision, encoder in encoders.items()
     }
     content = {"texts": texts, "embeddings": embeddings}
-    path.write_text(json.dumps(content, ensure_ascii=False, separators=(",", ":")) + "\n", "utf-8")
+    return (json.dumps(content, ensure_ascii=False, separators=(",", ":")) + "\n").encode()

@@ -63,7 +63,7 @@ def torch_reference(source: Source, tokenizer: Tokenizer) -> Reference:
     texts += [prompt + text for prompt in filter(None, source.prompts.values()) for text in texts]
     texts = [normalise(text).strip() for text in texts]
     rows, num_tokens = [], []
-    with quiet(), _one_thread():
+    with quiet(), one_thread():
         for text in texts:
             expected = source.model.tokenize([text])["input_ids"].flatten().tolist()
             token_ids = tokenizer.encode(text)
@@ -100,7 +100,7 @@ def measure_parity(encoder: Encoder, reference: Reference) -> Parity:
 
 
 @contextmanager
-def _one_thread() -> Iterator[None]:
+def one_thread() -> Iterator[None]:
     """One thread, because more do not help with short texts and are slower on a busy machine."""
     import torch
 

@@ -1,25 +1,24 @@
 """Exports a torch cross-encoder to a re-ranker's directory."""
 
 import json
-import tempfile
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from importlib.metadata import version
+from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-import onnx
 import torch
 
-from export.canonical import SENTENCES
-from export.encoder_directory import Progress
+from export.artefact import write_artefact
+from export.canonical import DECIMALS, SENTENCES
 from export.errors import ExportError
 from export.graphs.edits import OPSET
-from export.graphs.quantisation import prepare, quantise_dynamically
-from export.graphs.tracing import LARGEST_BYTES, candidates, keep_one_output
+from export.graphs.quantisation import quantised
+from export.graphs.tracing import traced
+from export.parity import one_thread
 from export.sample_texts import lengths_to_sample, sample_texts
-from swiftlet.arguments import number
+from export.settings import Progress, RerankerSettings, silent
 from swiftlet.encoders.encoder import (
     CANONICAL_FILE,
     MODEL_FILES,
@@ -27,21 +26,20 @@ from swiftlet.encoders.encoder import (
     Precision,
     open_session,
 )
-from swiftlet.encoders.reranker import KIND, OnnxReranker, open_tokenizer
-from swiftlet.errors import InvalidArgumentError
-from swiftlet.manifest import Manifest, describe_files, write_manifest
+from swiftlet.encoders.reranker import KIND, OnnxReranker
+from swiftlet.manifest import Manifest
 from swiftlet.publication import check_target, published
 from training.model.cross_encoder import CrossEncoder, Pair
-from training.model.loading import find_model
-from training.model.quiet import quiet
+from training.model.errors import ModelError
+from training.model.loading import find_model, is_cross_encoder
 from training.model.towers import TowerSettings
 
-PRECISIONS: tuple[Precision, ...] = ("fp32", "int8")
 LARGEST_FP32_CHANGE = 1e-3
 """An fp32 graph with a greater change of a score does not compute the same function."""
 SMALLEST_CORRELATION = 0.99
 """With a smaller one between int8 and torch, fp32 is the default."""
-_DECIMALS = 6
+
+_CANONICAL = [*pairwise(SENTENCES), (SENTENCES[0], " ".join(SENTENCES * 20))]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,92 +51,111 @@ class ScoreParity:
     correlation: float
 
 
+@dataclass(frozen=True, slots=True)
+class _Candidate:
+    """The graph of a re-ranker in one precision, open, and its parity."""
+
+    graph: bytes
+    reranker: OnnxReranker
+    parity: ScoreParity
+
+
 def export_reranker(
     model: str | Path,
     out: Path,
+    settings: RerankerSettings | None = None,
     *,
-    name: str | None = None,
-    max_tokens: int | None = None,
-    precisions: Sequence[Precision] | None = None,
-    weight: float | None = None,
     overwrite: bool = False,
-    progress: Progress = lambda _work: None,
+    progress: Progress = silent,
+    **options: Any,
 ) -> Manifest:
     """Export a cross-encoder and write the directory `out`, completely or not at all.
 
     :param model: A cross-encoder of Hugging Face or Sentence Transformers with one score for a
         pair: a directory, or its name on the hub.
-    :param name: The name of the re-ranker; by default that of its directory or on the hub.
-    :param max_tokens: Pairs are truncated to this many tokens; by default the model's own setting.
-    :param precisions: "fp32", "int8" or both, which is the default.
-    :param weight: The weight of its scores beside those of a search, from 0 to 1; by default the
-        one that its training has chosen, or else 1.
+    :param options: Fields of the settings, which may be given so.
     :raises InvalidArgumentError: When an argument is out of range, or `out` must not be written.
     :raises ModelError: When `model` cannot be loaded, or is no cross-encoder of this kind.
     :raises ExportError: When it cannot be exported, or no graph computes the same as torch.
     :raises StorageError: When the file system refuses.
     """
-    wanted = tuple(precisions or PRECISIONS)
-    if unknown := [each for each in wanted if each not in PRECISIONS]:
-        raise InvalidArgumentError(
-            f"a re-ranker has no {unknown[0]} model: choose among {', '.join(PRECISIONS)}"
-        )
-    if weight is not None:
-        number("weight", weight, least=0, most=1)
+    chosen = replace(settings or RerankerSettings(), **options)
     check_target(out, overwrite=overwrite, kind=KIND)
     progress("Loading the model")
     folder = find_model(model)
+    if not is_cross_encoder(folder):
+        raise ModelError(f"{folder} is no cross-encoder: export it as an encoder")
     # The optimiser of ONNX Runtime recognises only eager attention.
-    settings = TowerSettings(model=folder, max_tokens=max_tokens)
-    source = CrossEncoder.load(settings, attention="eager").eval()
-    pairs = _sample(source)
-    progress("Scoring with torch")
-    expected = _torch_scores(source, pairs)
+    loaded = TowerSettings(model=folder, max_tokens=chosen.max_tokens)
+    source = CrossEncoder.load(loaded, attention="eager").eval()
     with published(out, overwrite=overwrite, kind=KIND) as directory:
-        (directory / TOKENIZER_FILE).write_text(source.tokenizer.to_str(), "utf-8")
-        progress("Exporting the graph")
-        parity = {"fp32": _write_fp32(source, directory, pairs, expected)}
-        if "int8" in wanted:
-            progress("Quantising")
-            fp32 = _open(directory, "fp32")
-            inputs = [fp32.inputs(pair.query, pair.text) for pair in pairs]
-            prepared = prepare(directory / MODEL_FILES["fp32"], inputs)
-            quantise_dynamically(prepared, directory / MODEL_FILES["int8"])
-            parity["int8"] = _parity(_open(directory, "int8"), pairs, expected)
-        if "fp32" not in wanted:
-            (directory / MODEL_FILES["fp32"]).unlink()
-        canonical = [*pairwise(SENTENCES), (SENTENCES[0], " ".join(SENTENCES * 20))]
-        scores = {
-            precision: [
-                round(_open(directory, precision).logit(*pair), _DECIMALS) for pair in canonical
-            ]
-            for precision in wanted
-        }
-        (directory / CANONICAL_FILE).write_text(
-            json.dumps({"pairs": canonical, "scores": scores}, ensure_ascii=False), "utf-8"
+        precisions = chosen.chosen_precisions
+        candidates = _make_candidates(source, precisions, progress)
+        is_close = "int8" in precisions and (
+            precisions == ("int8",) or candidates["int8"].parity.correlation >= SMALLEST_CORRELATION
         )
-        is_close = "int8" in wanted and parity["int8"].correlation >= SMALLEST_CORRELATION
-        manifest = Manifest(
+        scores = {
+            each: [round(candidates[each].reranker.logit(*pair), DECIMALS) for pair in _CANONICAL]
+            for each in precisions
+        }
+        canonical = {"pairs": _CANONICAL, "scores": scores}
+        return write_artefact(
+            directory,
+            {
+                TOKENIZER_FILE: source.tokenizer.to_str().encode(),
+                **{MODEL_FILES[each]: candidates[each].graph for each in precisions},
+                CANONICAL_FILE: json.dumps(canonical, ensure_ascii=False).encode(),
+            },
             kind=KIND,
             dim=1,
             embedding_space="",
-            files=describe_files(
-                directory,
-                [TOKENIZER_FILE, CANONICAL_FILE, *(MODEL_FILES[each] for each in wanted)],
-            ),
-            created_by=f"swiftlet {version('swiftlet-retrieval')}",
             details={
-                "name": name or (folder.resolve().name if Path(model).is_dir() else str(model)),
+                "name": chosen.name
+                or (folder.resolve().name if Path(model).is_dir() else str(model)),
                 "max_tokens": source.max_tokens,
-                "weight": source.weight if weight is None else weight,
+                "weight": source.weight if chosen.weight is None else chosen.weight,
                 "opset": OPSET,
-                "precisions": list(wanted),
-                "default_precision": "int8" if is_close or wanted == ("int8",) else "fp32",
-                "parity": {each: asdict(parity[each]) for each in wanted},
+                "precisions": list(precisions),
+                "default_precision": "int8" if is_close else "fp32",
+                "parity": {each: asdict(candidates[each].parity) for each in precisions},
             },
         )
-        write_manifest(directory, manifest)
-    return manifest
+
+
+def _make_candidates(
+    source: CrossEncoder, precisions: Sequence[Precision], progress: Progress
+) -> dict[Precision, _Candidate]:
+    """The fp32 graph, with as many operators fused as keep the scores of torch, and int8."""
+    pairs = _sample(source)
+    progress("Scoring with torch")
+    with torch.no_grad(), one_thread():
+        expected = np.array([source(source.tokenise([pair])).item() for pair in pairs])
+    unwritten = Manifest(KIND, 1, "", {}, "")
+
+    def measured(precision: Precision, graph: bytes) -> _Candidate:
+        session = open_session(graph, 1)
+        reranker = OnnxReranker(session, source.tokenizer, unwritten, precision)
+        return _Candidate(graph, reranker, _parity(reranker, pairs, expected))
+
+    progress("Exporting the graph")
+    forms = traced(
+        source.model, source.model, task="text-classification", exported="logits", output="score"
+    )
+    for graph in forms:
+        fp32 = measured("fp32", graph)
+        if fp32.parity.largest_change <= LARGEST_FP32_CHANGE:
+            break
+    else:
+        raise ExportError(
+            f"the exported {type(source.model).__name__} does not compute the same as torch: a "
+            f"score differs by {fp32.parity.largest_change:.4f}, at most {LARGEST_FP32_CHANGE} is "
+            "expected"
+        )
+    if "int8" not in precisions:
+        return {"fp32": fp32}
+    progress("Quantising")
+    inputs = [fp32.reranker.inputs(pair.query, pair.text) for pair in pairs]
+    return {"fp32": fp32, "int8": measured("int8", quantised(graph, inputs))}
 
 
 def _sample(source: CrossEncoder) -> list[Pair]:
@@ -150,57 +167,6 @@ def _sample(source: CrossEncoder) -> list[Pair]:
     queries = sample_texts(content, [special + 1 + length % 16 for length in lengths] + [8], seed=1)
     pairs = [Pair(*each) for each in zip(queries, texts, strict=True)]
     return [*pairs, *(Pair(*each) for each in pairwise(SENTENCES)), Pair(SENTENCES[0], "")]
-
-
-def _torch_scores(source: CrossEncoder, pairs: Sequence[Pair]) -> np.ndarray:
-    with torch.no_grad():
-        return np.array([source(source.tokenise([pair])).item() for pair in pairs])
-
-
-def _write_fp32(
-    source: CrossEncoder, directory: Path, pairs: Sequence[Pair], expected: np.ndarray
-) -> ScoreParity:
-    """Write the graph with as many operators fused as keep the scores of torch."""
-    from optimum.exporters.onnx import onnx_export_from_model
-
-    size_bytes = sum(weight.nelement() * 4 for weight in source.parameters())
-    name = type(source.model).__name__
-    if size_bytes > LARGEST_BYTES:
-        raise ExportError(
-            f"the model has {size_bytes / 1e9:.1f} GB of weights, but one ONNX file holds "
-            f"{LARGEST_BYTES / 1e9:.0f} GB"
-        )
-    with tempfile.TemporaryDirectory() as folder, quiet():
-        try:
-            onnx_export_from_model(
-                source.model,
-                Path(folder),
-                opset=OPSET,
-                task="text-classification",
-                do_validation=False,
-            )
-            exported = onnx.load_model(Path(folder) / "model.onnx")
-        except Exception as error:  # torch, optimum and onnx raise many types
-            reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-            raise ExportError(f"a {name} cannot be exported to ONNX: {reason}") from error
-        keep_one_output(exported, "logits", "score")
-        plain = Path(folder) / "plain.onnx"
-        onnx.save_model(exported, plain)
-        for graph in candidates(plain, source.model.config):
-            onnx.save_model(graph, directory / MODEL_FILES["fp32"])
-            parity = _parity(_open(directory, "fp32"), pairs, expected)
-            if parity.largest_change <= LARGEST_FP32_CHANGE:
-                return parity
-    raise ExportError(
-        f"the exported {name} does not compute the same as torch: a score differs by "
-        f"{parity.largest_change:.4f}, at most {LARGEST_FP32_CHANGE} is expected"
-    )
-
-
-def _open(directory: Path, precision: Precision) -> OnnxReranker:
-    unnamed = Manifest(KIND, 1, "", {}, "")
-    session = open_session(directory / MODEL_FILES[precision], 1)
-    return OnnxReranker(session, open_tokenizer(directory / TOKENIZER_FILE), unnamed, precision)
 
 
 def _parity(reranker: OnnxReranker, pairs: Sequence[Pair], expected: np.ndarray) -> ScoreParity:

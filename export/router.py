@@ -5,13 +5,15 @@ The two may have different architectures and tokenizers.
 
 import json
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from export.encoder_directory import export_encoder
 from export.errors import ExportError
+from export.settings import EncoderSettings, Progress, silent
 from export.source import load_source
 from swiftlet.encoders.encoder import Role
 from swiftlet.manifest import Manifest
@@ -36,48 +38,44 @@ def is_router(folder: Path) -> bool:
 def export_router(
     model: str | Path,
     out: Path,
+    settings: EncoderSettings | None = None,
     *,
-    name: str | None = None,
     overwrite: bool = False,
-    progress: Callable[[str], None],
+    progress: Progress = silent,
     **options: Any,
 ) -> dict[str, Manifest]:
     """Write the encoders `query_encoder` and `document_encoder` of a Router into the folder `out`.
 
+    :param options: Fields of the settings, which may be given so.
     :returns: The manifest of each.
-    :param options: Others of `export_encoder`.
-    :raises ModelError: When the Router has other sides.
+    :raises ModelError: When the model is no Router, or has other sides.
     :raises ExportError: When the sides differ in width.
     :raises RetrievalError: As `export_encoder`.
     """
+    chosen = replace(settings or EncoderSettings(), **options)
     folder = find_model(model)
-    name = name or folder.resolve().name
+    if not is_router(folder):
+        raise ModelError(f"{folder} is no Router of two encoders: export it as an encoder")
+    name = chosen.name or folder.resolve().name
     for tower in TOWERS:
         check_target(out / tower, overwrite=overwrite, kind="encoder")
     with _sides(folder) as sides:
-        widths = [load_source(side, dim=options.get("dim")).dim for side in sides]
+        widths = [load_source(side, dim=chosen.dim).dim for side in sides]
         if widths[0] != widths[1]:
             raise ExportError(
                 f"{folder} gives {widths[0]} numbers for a query, but {widths[1]} for a document: "
                 "add a Dense module to one of its sides"
             )
         manifests: dict[str, Manifest] = {}
-        space = None
+        chosen = replace(chosen, origin=name)
         # The document encoder comes first: its space is that of both.
         for tower, side, role in [*zip(TOWERS, sides, _ROLES, strict=True)][::-1]:
             progress(f"The {tower.replace('_', ' ')}")
+            own = replace(chosen, name=f"{name}-{tower.replace('_', '-')}", role=role)
             manifests[tower] = export_encoder(
-                side,
-                out / tower,
-                name=f"{name}-{tower.replace('_', '-')}",
-                origin=name,
-                role=role,
-                space=space,
-                overwrite=overwrite,
-                progress=progress,
-                **options,
+                side, out / tower, own, overwrite=overwrite, progress=progress
             )
-            space = manifests[tower].embedding_space
+            chosen = replace(chosen, space=manifests[tower].embedding_space)
     return manifests
 
 

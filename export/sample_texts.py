@@ -1,5 +1,7 @@
 """Random texts of given lengths, made of words in a tokenizer's vocabulary."""
 
+from functools import lru_cache
+
 import numpy as np
 from tokenizers import Tokenizer
 
@@ -24,10 +26,7 @@ def sample_texts(tokenizer_json: str, lengths: list[int], *, seed: int = 0) -> l
 
     The texts are random words of the vocabulary, not sentences. They depend on `seed`.
     """
-    tokenizer = Tokenizer.from_str(tokenizer_json)
-    tokenizer.no_truncation()
-    special = tokenizer.num_special_tokens_to_add(is_pair=False)
-    words = _words(tokenizer)
+    special, words = _special_and_words(tokenizer_json)
     generator = np.random.default_rng(seed)
     texts = []
     for length in lengths:
@@ -36,8 +35,11 @@ def sample_texts(tokenizer_json: str, lengths: list[int], *, seed: int = 0) -> l
     return texts
 
 
-def _words(tokenizer: Tokenizer) -> list[str]:
-    """The words of letters or digits that are a single token."""
+@lru_cache(maxsize=2)
+def _special_and_words(tokenizer_json: str) -> tuple[int, list[str]]:
+    """How many special tokens a text has, and the words of letters or digits of one token."""
+    tokenizer = Tokenizer.from_str(tokenizer_json)
+    tokenizer.no_truncation()
     numbers = range(tokenizer.get_vocab_size())
     spelled = {tokenizer.decode([number]).strip() for number in numbers}
     candidates = sorted(word for word in spelled if word.isalnum())
@@ -46,4 +48,4 @@ def _words(tokenizer: Tokenizer) -> list[str]:
         [f"{word} {word}" for word in candidates], add_special_tokens=False
     )
     whole = [w for w, e in zip(candidates, encodings, strict=True) if len(e.ids) == 2]
-    return whole or candidates or ["a"]
+    return tokenizer.num_special_tokens_to_add(is_pair=False), whole or candidates or ["a"]

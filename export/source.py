@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from swiftlet.encoders.encoder import Role
 from swiftlet.errors import InvalidArgumentError
@@ -45,6 +45,21 @@ class Source:
     def is_lookup(self) -> bool:
         """Whether it is a table of token vectors, without a transformer."""
         return is_lookup(self.model)
+
+    @property
+    def network(self) -> Any:
+        """The transformer, or the table of token vectors."""
+        return self.model[0] if self.is_lookup else self.model[0].auto_model
+
+    @property
+    def details(self) -> dict[str, Any]:
+        """The fields of the manifest that few models have."""
+        found: dict[str, Any] = {}
+        if self.vectors > 1:
+            found["vectors"] = self.vectors
+        if any(self.prompts.values()):
+            found["prompts"] = dict(self.prompts)
+        return found
 
 
 def load_source(

@@ -1,17 +1,18 @@
 """Measures an encoder directory again, against the model that it was exported from."""
 
-import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from export.encoder_directory import Progress, export_encoder
+from export.candidates import make_candidates
 from export.latency import measure_latencies, texts_of_length
 from export.parity import measure_parity, torch_reference
 from export.quality import Collection, QualityChange, exact_quality
 from export.report import EncoderReport, VariantReport
+from export.settings import Progress, silent
 from export.source import Source, load_source
-from swiftlet.encoders.encoder import MODEL_FILES, OnnxEncoder, Precision
+from swiftlet.encoders.encoder import MODEL_FILES, OnnxEncoder, Precision, choose_precision
 from swiftlet.errors import EmbeddingSpaceMismatch, InvalidArgumentError
 from swiftlet.manifest import Manifest, read_manifest
 from swiftlet.processors import available_processors
@@ -29,7 +30,7 @@ def verify_encoder(
     precisions: Sequence[Precision] | None = None,
     collection: Path | None = None,
     split: str = "test",
-    progress: Progress | None = None,
+    progress: Progress = silent,
 ) -> EncoderReport:
     """Measure the models in `directory` against `model` without a change to any file.
 
@@ -48,60 +49,59 @@ def verify_encoder(
     :raises ExportError: When the tokens of a text differ.
     :raises CollectionError: When the collection is bad.
     """
-    report = progress or (lambda _work: None)
     manifest = read_manifest(directory, "encoder")
-    settings = _settings(directory, manifest, pooling=pooling, max_tokens=max_tokens)
+    pooling = _setting(directory, manifest, "pooling", pooling)
+    max_tokens = _setting(directory, manifest, "max_tokens", max_tokens)
     chosen = precisions or [name for name, file in MODEL_FILES.items() if file in manifest.files]
     encoders = {name: OnnxEncoder.load(directory, precision=name) for name in chosen}
-    default = OnnxEncoder.load(directory, verify=False).precision
-    judged = None if collection is None else Collection.read(collection, split)
-    report("Loading the model")
-    source = load_source(model, **settings)
+    judged = collection and Collection.read(collection, split)
+    progress("Loading the model")
+    # The model defines any other pooling.
+    own = pooling if pooling in POOLINGS else None
+    source = load_source(model, pooling=own, max_tokens=max_tokens)
     _check_space(model, source, directory, manifest)
-    report("Encoding with torch")
+    progress("Encoding with torch")
     reference = torch_reference(source, next(iter(encoders.values())).tokenizer)
-    parities = {name: measure_parity(encoder, reference) for name, encoder in encoders.items()}
-    qualities = {}
+    variants = {
+        name: VariantReport(
+            precision=name,
+            size_bytes=manifest.files[MODEL_FILES[name]].size_bytes,
+            parity=measure_parity(encoder, reference),
+        )
+        for name, encoder in encoders.items()
+    }
     if judged is not None:
-        report(f"Comparing int8 with fp32 on {judged.name}")
-        qualities = _qualities(encoders, model, settings, judged)
-    seconds: dict[Precision, dict[int, dict[int, float]]] = {name: {} for name in encoders}
+        progress(f"Comparing int8 with fp32 on {judged.name}")
+        exact = encoders.get("fp32")
+        if exact is None:
+            made = make_candidates(source, manifest.embedding_space, ["fp32"], None, silent)
+            exact = made["fp32"].encoder
+        fp32 = exact_quality(exact, judged)
+        for name in variants.keys() - {"fp32"}:
+            found = exact_quality(encoders[name], judged)
+            quality = QualityChange(judged.name, judged.split, fp32, found)
+            variants[name] = replace(variants[name], quality=quality)
     texts = texts_of_length(source.tokenizer_json)
     for threads in dict.fromkeys((1, available_processors())):
-        report(f"Measuring latency on {threads} thread{'s' * (threads > 1)}")
+        progress(f"Measuring latency on {threads} thread{'s' * (threads > 1)}")
         threaded = {
             name: OnnxEncoder.load(directory, precision=name, verify=False, threads=threads)
             for name in encoders
         }
         for name, of_length in measure_latencies(threaded, texts).items():
-            seconds[name][threads] = of_length
-    variants = (
-        VariantReport(
-            precision=name,
-            size_bytes=manifest.files[MODEL_FILES[name]].size_bytes,
-            parity=parities[name],
-            quality=qualities.get(name),
-            seconds=seconds[name],
+            seconds = {**variants[name].seconds, threads: of_length}
+            variants[name] = replace(variants[name], seconds=seconds)
+    return EncoderReport(tuple(variants.values()), choose_precision(directory, manifest, None))
+
+
+def _setting(directory: Path, manifest: Manifest, name: str, wanted: Any) -> Any:
+    """A setting of the export; refuses another one."""
+    found = manifest.details.get(name)
+    if wanted is not None and found is not None and wanted != found:
+        raise InvalidArgumentError(
+            f"{name} {wanted!r} contradicts {directory}, which was exported with {found!r}"
         )
-        for name in encoders
-    )
-    return EncoderReport(tuple(variants), default)
-
-
-def _settings(directory: Path, manifest: Manifest, **requested: Any) -> dict[str, Any]:
-    """The settings of the export; refuses other settings."""
-    settings = {}
-    for name, wanted in requested.items():
-        found = manifest.details.get(name)
-        if wanted is not None and found is not None and wanted != found:
-            raise InvalidArgumentError(
-                f"{name} {wanted!r} contradicts {directory}, which was exported with {found!r}"
-            )
-        settings[name] = wanted or found
-    if settings["pooling"] not in POOLINGS:
-        # The model defines any other pooling.
-        settings["pooling"] = None
-    return settings
+    return wanted or found
 
 
 def _check_space(model: str | Path, source: Source, directory: Path, manifest: Manifest) -> None:
@@ -113,22 +113,3 @@ def _check_space(model: str | Path, source: Source, directory: Path, manifest: M
             f"{manifest.dim} dimensions, but {model} of {space[:12]} with {source.dim}: name the "
             "model that it was exported from"
         )
-
-
-def _qualities(
-    encoders: Mapping[Precision, OnnxEncoder],
-    model: str | Path,
-    settings: Mapping[str, Any],
-    judged: Collection,
-) -> dict[Precision, QualityChange]:
-    quantised = {name: encoder for name, encoder in encoders.items() if name != "fp32"}
-    if "fp32" in encoders:
-        fp32 = exact_quality(encoders["fp32"], judged)
-    else:
-        with tempfile.TemporaryDirectory() as folder:
-            export_encoder(model, Path(folder) / "fp32", precisions=["fp32"], **settings)
-            fp32 = exact_quality(OnnxEncoder.load(Path(folder) / "fp32"), judged)
-    return {
-        name: QualityChange(judged.name, judged.split, fp32, exact_quality(encoder, judged))
-        for name, encoder in quantised.items()
-    }

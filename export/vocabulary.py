@@ -1,21 +1,58 @@
 """Leaves out the tokens that no text of the user has."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from itertools import islice
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from export.source import Source
+from swiftlet.corpora.collections import read_documents, read_queries
+from swiftlet.corpora.irds import is_dataset
+from swiftlet.corpora.text_files import TEXT_SUFFIXES
+from swiftlet.errors import CollectionError
+from swiftlet.index.documents.passages import encoder_text
 from swiftlet.types import Embeddings
 from training.model.errors import ModelError
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
+_MOST_TEXTS = 200_000
 _TEXTS_AT_ONCE, _COMPARED, _LEAST_COSINE = 1000, 8, 0.9999
 _CONTINUES = "##"  # the beginning of a word piece inside a word
 _SPACE = "\u2581"
+
+
+def first_texts(path: Path) -> list[str]:
+    """At most 200,000 texts of `path`.
+
+    It has queries, in any form that `read_queries` reads, or else a corpus, in any form that
+    `read_documents` reads. In a BEIR folder, the queries are taken.
+
+    :raises CollectionError: When `path` has neither, or one of the lines that are read is bad.
+    """
+    readers: list[Callable[[Path], Iterable[str]]] = [_documents, _queries]
+    # Most files of queries can also be read as documents, which are not all kept in memory.
+    if path.is_dir() or is_dataset(path) or path.suffix.lower() in TEXT_SUFFIXES:
+        readers.reverse()
+    refusals = []
+    for read in readers:
+        try:
+            return list(islice(read(path), _MOST_TEXTS))
+        except CollectionError as error:
+            refusals.append(error)
+    # The reader that accepted more lines probably fits the format of the file.
+    raise max(refusals, key=lambda error: error.line_number or 0)
+
+
+def _documents(path: Path) -> Iterable[str]:
+    return (encoder_text(document.title, document.text) for document in read_documents(path))
+
+
+def _queries(path: Path) -> Iterable[str]:
+    return (query.text for query in read_queries(path))
 
 
 def with_vocabulary_of(source: Source, texts: Sequence[str]) -> Source:

@@ -111,8 +111,9 @@ def writer_lock(target: Path) -> Iterator[Path]:
         try:
             yield directory
         finally:
-            if len([*directory.iterdir()]) == 1:
-                discard(directory)
+            with suppress(FileNotFoundError):  # it was removed, perhaps with the artefact
+                if len([*directory.iterdir()]) == 1:
+                    discard(directory)
 
 
 def publish(artefact: Path, target: Path) -> None:

@@ -32,7 +32,7 @@ def search_through_a_stop(
     with ThreadPoolExecutor() as pool:
         searching = [pool.submit(search) for _ in range(8)]
         for _ in range(100):
-            assert under_way.acquire(timeout=20)
+            assert under_way.acquire(timeout=100)
         stop()
         return sum((each.result() for each in searching), Counter[int]())
 

@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 
-# One worker, so that the environment is made once.
-pytestmark = pytest.mark.xdist_group("base environment")
+pytestmark = pytest.mark.check
 
 ROOT = Path(__file__).parents[1]
 CORPUS = [
@@ -56,7 +55,7 @@ def address(environment: Path, index: Path) -> Iterator[str]:
         yield next(lines).split("listening on ")[1].strip()
         server.terminate()
         server.stderr.read()
-        assert server.wait(timeout=30) == 0
+        assert server.wait(timeout=100) == 0
 
 
 def test_the_environment_has_nothing_of_the_extras(environment: Path) -> None:

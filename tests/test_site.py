@@ -13,8 +13,7 @@ from playwright.sync_api import Browser, expect
 import swiftlet
 from swiftlet.cli.main import app
 
-# One worker, so that the site is built once.
-pytestmark = pytest.mark.xdist_group("site")
+pytestmark = pytest.mark.check
 
 ROOT = Path(__file__).parents[1]
 

@@ -46,6 +46,7 @@ def test_its_commands_index_distil_and_serve(tmp_path: Path) -> None:
     assert found["hits"][0]["document_id"] == "image.md"
 
 
+@pytest.mark.check
 def test_its_packages_are_those_of_the_tests() -> None:
     command = [sys.executable, "-m", *shlex.split(INSTALL)]
     offline = ["--no-index", "--no-build-isolation", "--dry-run", "--quiet"]

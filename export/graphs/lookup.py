@@ -1,7 +1,6 @@
 """The graph of a look-up encoder: the vectors of all tokens, their sum, and its direction."""
 
 import numpy as np
-import onnx
 from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
@@ -10,7 +9,7 @@ from export.graphs.edits import OPSET, OUTPUT_NAME
 _IR_VERSION = 8
 
 
-def lookup_graph(table: NDArray[np.float32]) -> onnx.ModelProto:
+def lookup_graph(table: NDArray[np.float32]) -> bytes:
     """The graph from token ids (batch, tokens) to embeddings (batch, width).
 
     :param table: The vector of each token, (tokens, width).
@@ -30,6 +29,7 @@ def lookup_graph(table: NDArray[np.float32]) -> onnx.ModelProto:
         [numpy_helper.from_array(values, name) for name, values in weights.items()],
     )
     opsets = [helper.make_opsetid("", OPSET)]
-    return helper.make_model(
+    model: bytes = helper.make_model(
         graph, opset_imports=opsets, ir_version=_IR_VERSION, producer_name="swiftlet"
-    )
+    ).SerializeToString()
+    return model

@@ -4,14 +4,13 @@ Quantisation uses one scale for all tokens and channels of an activation, so a f
 little resolution for all other values. Transformers have outliers in two known places.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 import onnx
 from numpy.typing import NDArray
 from onnx import helper
 
-from export.graphs.activations import Inputs, observe
 from export.graphs.edits import (
     Weights,
     add_weights,
@@ -20,6 +19,9 @@ from export.graphs.edits import (
     replace_nodes,
     replace_weights,
 )
+
+Inputs = Mapping[str, NDArray[np.int64]]
+"""The inputs of a graph for one text: name -> (1, tokens)."""
 
 # A neuron is an outlier if its largest outgoing weight is this many times the median neuron's.
 _OUTLIER_RATIO = 8.0
@@ -109,11 +111,33 @@ def _ranges(
 ) -> dict[str, Weights]:
     """The largest magnitude of each channel (last axis) of `names` over the sample."""
     ranges: dict[str, Weights] = {}
-    for activations in observe(model, names, sample):
-        for name, values in activations.items():
+    for activations in _observed(model, names, sample):
+        for name, values in zip(names, activations, strict=True):
             largest = np.abs(values).reshape(-1, values.shape[-1]).max(axis=0)
             ranges[name] = np.maximum(ranges.get(name, largest), largest)
     return ranges
+
+
+def _observed(
+    model: onnx.ModelProto, names: list[str], sample: Sequence[Inputs]
+) -> Iterator[list[Weights]]:
+    """The intermediate values of `names`, (1, tokens, channels) each, for each text."""
+    import onnxruntime
+
+    if not names:  # without names a session would return all outputs
+        return
+    tapped = onnx.ModelProto()
+    tapped.CopyFrom(model)
+    tapped.graph.output.extend(helper.make_empty_tensor_value_info(name) for name in names)
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3
+    # More threads do not help with short texts, and slow them down on a busy machine.
+    options.intra_op_num_threads = 1
+    session = onnxruntime.InferenceSession(
+        tapped.SerializeToString(), options, providers=["CPUExecutionProvider"]
+    )
+    for feed in sample:
+        yield session.run(names, dict(feed))
 
 
 def _used(values: Weights) -> Weights:

@@ -6,7 +6,6 @@ without VNNI, and embeddings would depend on the machine.
 
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +13,8 @@ import numpy as np
 import onnx
 from onnx import helper
 
-from export.graphs.activations import Inputs
 from export.graphs.edits import PRODUCTS, add_weights, drop_unused, float_weights, replace_nodes
-from export.graphs.outliers import balance_channels, separate_outlier_neurons
+from export.graphs.outliers import Inputs, balance_channels, separate_outlier_neurons
 from training.model.quiet import quiet
 
 _SMALLEST_TABLE = 1 << 16
@@ -25,54 +23,36 @@ _INPUTS_OF_QATTENTION = 4
 _UNKNOWN_TO_QATTENTION = {"qkv_hidden_sizes", "rotary_embedding_dim"}
 
 
-@dataclass(frozen=True, slots=True)
-class Prepared:
-    """An fp32 graph that is ready for int8.
-
-    The nodes named in `kept_in_float` stay float: those of the outliers, and attention that has no
-    integer operator.
-    """
-
-    model: onnx.ModelProto
-    kept_in_float: tuple[str, ...]
-
-
-def prepare(source: Path, sample: Sequence[Inputs]) -> Prepared:
-    """Prepare the graph in `source` for int8.
+def quantised(graph: bytes, sample: Sequence[Inputs], **other: Any) -> bytes:
+    """The int8 form of an fp32 graph, which computes the scales of activations for each text.
 
     :param sample: Texts that the ranges of channels are measured on.
+    :param other: Other arguments for `quantize_dynamic`, to compare them.
     """
-    model = onnx.load_model(source)
+    model = onnx.ModelProto.FromString(graph)
     balance_channels(model, sample)
     outliers = separate_outlier_neurons(model)
     attention = [node.name for node in model.graph.node if _is_float_attention(node)]
-    return Prepared(model, (*outliers, *attention))
-
-
-def quantise_dynamically(prepared: Prepared, target: Path, **other: Any) -> None:
-    """Write the int8 graph that computes the scales of activations for each text.
-
-    :param other: Other arguments for `quantize_dynamic`, to compare them.
-    """
     with tempfile.TemporaryDirectory() as folder, quiet():
         from onnxruntime.quantization import QuantType, quantize_dynamic
 
-        source = Path(folder) / "prepared.onnx"
-        onnx.save_model(prepared.model, source)
+        source, target = Path(folder) / "prepared.onnx", Path(folder) / "quantised.onnx"
+        onnx.save_model(model, source)
         settings = {
             "op_types_to_quantize": list(PRODUCTS),
             "per_channel": True,
             "reduce_range": True,
             "weight_type": QuantType.QInt8,
-            "nodes_to_exclude": list(prepared.kept_in_float),
+            "nodes_to_exclude": [*outliers, *attention],
             # ONNX cannot infer the types of fused operators, which are all float.
             "extra_options": {"DefaultTensorType": onnx.TensorProto.FLOAT},
         }
         quantize_dynamic(source, target, **(settings | other))
-    quantised = onnx.load_model(target)
-    quantise_tables(quantised)
-    drop_unused(quantised)
-    onnx.save_model(quantised, target)
+        found = onnx.load_model(target)
+    _quantise_tables(found)
+    drop_unused(found)
+    content: bytes = found.SerializeToString()
+    return content
 
 
 def _is_float_attention(node: onnx.NodeProto) -> bool:
@@ -83,7 +63,7 @@ def _is_float_attention(node: onnx.NodeProto) -> bool:
     )
 
 
-def quantise_tables(model: onnx.ModelProto) -> None:
+def _quantise_tables(model: onnx.ModelProto) -> None:
     """Store embedding tables in 8 bits, with a scale for each row.
 
     The ranges of rows differ much, above all for rare words.

@@ -1,92 +1,59 @@
-"""Traces a torch encoder as one ONNX graph, from token ids and mask to normalised embeddings."""
+"""Traces a torch model as one ONNX graph, with as many operators fused as it may have."""
 
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import onnx
 
 from export.errors import ExportError
-from export.graphs.edits import OPSET, OUTPUT_NAME, drop_unused
-from export.graphs.lookup import lookup_graph
-from training.model.lookup import is_lookup
+from export.graphs.edits import OPSET, drop_unused
 from training.model.quiet import quiet
-
-if TYPE_CHECKING:
-    from sentence_transformers import SentenceTransformer
 
 LARGEST_BYTES = 2_000_000_000
 """The limit of one ONNX file, minus some room for the graph."""
 
-# The name of the output in the exporter and in Sentence Transformers.
-_EXPORTED_OUTPUT = "sentence_embedding"
 
-
-def export_graph(
-    model: "SentenceTransformer", path: Path, *, is_right: Callable[[Path], bool]
-) -> list[str]:
-    """Write `model` as a single fp32 file, with as many operators fused as `is_right` allows.
+def traced(model: Any, network: Any, *, task: str, exported: str, output: str) -> Iterator[bytes]:
+    """The fp32 graph of `model` in several forms, of which the first ones are faster.
 
     The inputs are input_ids, attention_mask and token_type_ids, as far as the graph uses them,
-    int64 (batch, tokens). The one output is "embedding", float32 (batch, dim), pooled, projected
-    and normalised.
+    int64 (batch, tokens).
 
-    :returns: The names of the inputs.
-    :raises ExportError: When the exporter does not support the architecture, the weights do not fit
-        one file, or no form of the graph computes the same as torch.
+    :param network: The transformer of the model.
+    :param task: What optimum exports the model for.
+    :param exported: The name of the output in optimum.
+    :param output: The name of the one output in the graph.
+    :raises ExportError: When the exporter does not support the architecture, or the weights do not
+        fit one file.
     """
+    from optimum.exporters.onnx import onnx_export_from_model
+
     size_bytes = sum(weight.nelement() * 4 for weight in model.parameters())
     if size_bytes > LARGEST_BYTES:
         raise ExportError(
             f"the model has {size_bytes / 1e9:.1f} GB of weights, but one ONNX file holds "
             f"{LARGEST_BYTES / 1e9:.0f} GB"
         )
-    if is_lookup(model):
-        onnx.save_model(lookup_graph(model[0].embedding.weight.detach().numpy()), path)
-        if is_right(path):
-            return ["input_ids"]
-        raise ExportError("the graph of the look-up encoder does not compute the same as torch")
     with tempfile.TemporaryDirectory() as folder, quiet():
+        place = Path(folder) / "exported"
+        try:
+            onnx_export_from_model(model, place, opset=OPSET, task=task, do_validation=False)
+            graph = onnx.load_model(place / "model.onnx")
+        except Exception as error:  # torch, optimum and onnx raise many types
+            reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+            raise ExportError(
+                f"a {type(network).__name__} cannot be exported to ONNX: {reason}"
+            ) from error
+        _keep_one_output(graph, exported, output)
         plain = Path(folder) / "plain.onnx"
-        onnx.save_model(_export(model, Path(folder)), plain)
-        for candidate in candidates(plain, model[0].auto_model.config):
-            onnx.save_model(candidate, path)
-            if is_right(path):
-                return [node.name for node in candidate.graph.input]
-    raise ExportError(
-        f"the exported {type(model[0].auto_model).__name__} does not compute the same as torch"
-    )
+        onnx.save_model(graph, plain)
+        yield from _forms(plain, network.config)
 
 
-def _export(model: "SentenceTransformer", folder: Path) -> onnx.ModelProto:
-    from optimum.exporters.onnx import onnx_export_from_model
-
-    from export.graphs.simplification import simplified
-
-    try:
-        onnx_export_from_model(
-            simplified(model),
-            folder / "exported",
-            opset=OPSET,
-            task="feature-extraction",
-            do_validation=False,
-        )
-        exported = onnx.load_model(folder / "exported" / "model.onnx")
-    except Exception as error:  # torch, optimum and onnx raise many types
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise ExportError(
-            f"a {type(model[0].auto_model).__name__} cannot be exported to ONNX: {reason}"
-        ) from error
-    keep_one_output(exported, _EXPORTED_OUTPUT, OUTPUT_NAME)
-    return exported
-
-
-def keep_one_output(model: onnx.ModelProto, exported: str, name: str) -> None:
-    """Remove all outputs but one, and name the inputs, this output and the dimensions.
-
-    :raises ExportError: When there is no output of the name `exported`.
-    """
+def _keep_one_output(model: onnx.ModelProto, exported: str, name: str) -> None:
+    """Remove all outputs but one, and name the inputs, this output and the dimensions."""
     graph = model.graph
     outputs = [output for output in graph.output if output.name == exported]
     if len(outputs) != 1:
@@ -107,7 +74,7 @@ def keep_one_output(model: onnx.ModelProto, exported: str, name: str) -> None:
         batch.dim_param, tokens.dim_param = "batch", "tokens"
 
 
-def candidates(plain: Path, config: Any) -> Iterator[onnx.ModelProto]:
+def _forms(plain: Path, config: Any) -> Iterator[bytes]:
     """The graph with all of BERT's fusions, with all but attention's, and without fusions."""
     from onnxruntime.transformers.fusion_options import FusionOptions
     from onnxruntime.transformers.optimizer import optimize_model
@@ -135,5 +102,5 @@ def candidates(plain: Path, config: Any) -> Iterator[onnx.ModelProto]:
             continue
         fused.model.producer_name = "swiftlet"
         drop_unused(fused.model)
-        yield fused.model
-    yield onnx.load_model(plain)
+        yield fused.model.SerializeToString()
+    yield plain.read_bytes()

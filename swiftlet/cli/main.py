@@ -26,7 +26,7 @@ from swiftlet.cli.models.adapt import adapt
 from swiftlet.cli.models.distill import distill
 from swiftlet.cli.models.encode import encode
 from swiftlet.cli.models.encoders import app as encoders
-from swiftlet.cli.models.export import export
+from swiftlet.cli.models.export import app as export
 from swiftlet.cli.models.fidelity import fidelity
 from swiftlet.cli.models.push_to_hub import push_to_hub
 from swiftlet.cli.models.train import train
@@ -134,11 +134,11 @@ _EXAMPLES: dict[Callable[..., None], str] = {
     adapt: "swiftlet adapt index --out encoder",
     train: "swiftlet train recipe.toml --out run",
     distill: "swiftlet distill --teacher model/ --student lookup --queries queries.txt --out run",
-    export: "swiftlet export model/ --out encoder",
     push_to_hub: "swiftlet push-to-hub encoder OWNER/NAME",
     inspect: "swiftlet inspect index",
 }
 # Each command imports its own packages when it runs, so that `search` never waits for torch.
 for command, example in _EXAMPLES.items():
     app.command(epilog=f"Example: {example}")(command)
+app.add_typer(export, name="export")
 app.add_typer(encoders, name="encoders")

@@ -24,7 +24,10 @@ from swiftlet.manifest import Manifest, load_manifest, read_manifest
 from swiftlet.types import Embeddings
 
 Precision = Literal["fp32", "int8", "int8_static"]
-"""int8 takes the scales of activations from each text, int8_static has them from calibration."""
+"""int8 takes the scales of activations from each text; int8_static has fixed ones.
+
+Exports no longer write int8_static.
+"""
 
 MODEL_FILES: dict[Precision, str] = {
     "fp32": "model.onnx",
@@ -267,9 +270,10 @@ def choose_precision(directory: Path, manifest: Manifest, precision: Precision |
     return precision
 
 
-def open_session(path: Path, threads: int) -> onnxruntime.InferenceSession:
+def open_session(model: Path | bytes, threads: int) -> onnxruntime.InferenceSession:
     """A model in ONNX Runtime, which uses `threads` threads.
 
+    :param model: Its file, or the content of one.
     :raises CorruptArtefactError: When it cannot be used.
     """
     options = onnxruntime.SessionOptions()
@@ -287,11 +291,13 @@ def open_session(path: Path, threads: int) -> onnxruntime.InferenceSession:
         "session.model_external_initializers_file_folder_path", os.devnull
     )
     try:
+        content = model.read_bytes() if isinstance(model, Path) else model
         return onnxruntime.InferenceSession(
-            path.read_bytes(), sess_options=options, providers=["CPUExecutionProvider"]
+            content, sess_options=options, providers=["CPUExecutionProvider"]
         )
     except Exception as error:  # the base class of onnxruntime's errors
-        raise CorruptArtefactError(f"{path} is not a usable ONNX model: {error}") from error
+        name = model if isinstance(model, Path) else "the exported graph"
+        raise CorruptArtefactError(f"{name} is not a usable ONNX model: {error}") from error
 
 
 def directory_of(encoder: StrPath | None) -> Path | None:

@@ -85,11 +85,11 @@ def scraping(target: str, folder: Path) -> Iterator[Prometheus]:
         yield prometheus
     finally:
         process.terminate()
-        process.wait(timeout=30)
+        process.wait(timeout=100)
 
 
 def _is_ready(address: str) -> bool:
     try:
-        return httpx.get(f"http://{address}/-/ready").is_success
+        return httpx.get(f"http://{address}/-/ready", timeout=100).is_success
     except httpx.TransportError:
         return False

@@ -12,8 +12,7 @@ from tests.deploy.test_prometheus import metrics_of, served_by
 from tests.deploy.tools import DEPLOY
 from tests.service.conftest import Server
 
-# One worker, so that one service and one Prometheus are started.
-pytestmark = pytest.mark.xdist_group("deploy")
+pytestmark = pytest.mark.check
 
 GRAFANA = DEPLOY / "grafana"
 DASHBOARD = json.loads((GRAFANA / "dashboards" / "swiftlet.json").read_text())

@@ -44,7 +44,7 @@ class Deployment:
 
     def search(self, query: str) -> set[str]:
         """The documents that it finds."""
-        answer = httpx.get(f"{self.url}/search", params={"q": query, "top_k": 10})
+        answer = httpx.get(f"{self.url}/search", params={"q": query, "top_k": 10}, timeout=100)
         return {hit["document_id"] for hit in answer.raise_for_status().json()["hits"]}
 
     def remove(self) -> None:
@@ -53,7 +53,7 @@ class Deployment:
     def _is_ready(self) -> bool:
         assert docker("inspect", "--format", "{{.State.Running}}", self.container) == "true\n"
         try:
-            return httpx.get(f"{self.url}/health/ready").is_success
+            return httpx.get(f"{self.url}/health/ready", timeout=100).is_success
         except httpx.TransportError:
             return False
 
@@ -107,7 +107,7 @@ def test_an_incomplete_version_is_refused_and_the_previous_one_stays_in_use(
     lead_current(versions, "2026-11-21")
     deployment.compose(WITH_VOLUME, "kill", "-s", "SIGHUP", "swiftlet")
     refused = 'swiftlet_reloads_total{outcome="corrupt_file"} 1.0'
-    poll(lambda: refused in httpx.get(f"{deployment.url}/metrics").text)
+    poll(lambda: refused in httpx.get(f"{deployment.url}/metrics", timeout=100).text)
     assert deployment.search("tea") == {"0", "1"}
 
 

@@ -13,8 +13,7 @@ from tests.deploy.prometheus import TIMEOUT_SECONDS, Prometheus, poll
 from tests.deploy.tools import DEPLOY, ROOT, output_of
 from tests.service.conftest import Server
 
-# One worker, so that one service and one Prometheus are started.
-pytestmark = pytest.mark.xdist_group("deploy")
+pytestmark = pytest.mark.check
 
 RULES = [
     rule

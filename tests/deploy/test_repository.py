@@ -47,5 +47,5 @@ def targets_of(workflow: Path) -> Iterator[str]:
 
 def test_the_workflows_call_the_targets_of_ci_and_only_such_as_exist() -> None:
     called = {target for workflow in WORKFLOWS for target in targets_of(workflow)}
-    assert {"lint", "tests", "soak", "test-image", "dist", "image", "sbom"} == called
+    assert {"lint", "tests", "check", "soak", "test-image", "dist", "image", "sbom"} == called
     output_of("make", "--dry-run", "--directory", ROOT, *called)

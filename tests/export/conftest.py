@@ -1,6 +1,9 @@
 """Models and exported encoders for the tests."""
 
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 import torch
@@ -12,6 +15,14 @@ from tests.checkpoints import checkpoints
 from training.model.quiet import quiet
 
 __all__ = ["checkpoints"]
+
+
+class Exported(NamedTuple):
+    """An encoder directory, and the model that it was made from."""
+
+    model: Path
+    pooling: str | None
+    directory: Path
 
 
 @pytest.fixture(scope="session")
@@ -29,10 +40,26 @@ def projecting(checkpoints: dict[str, Path], tmp_path_factory: pytest.TempPathFa
 
 
 @pytest.fixture(scope="session")
-def exported_bert(checkpoints: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The encoder directory of the tiny BERT in all precisions, int8 by default; read only."""
-    out = tmp_path_factory.mktemp("encoders") / "bert"
-    assert export_encoder(checkpoints["bert"], out, pooling="mean").details["precisions"] == [
-        "fp32", "int8", "int8_static"
-    ]  # fmt: skip
-    return out
+def exported(
+    checkpoints: dict[str, Path], projecting: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Callable[[str], Exported]:
+    """The encoder directory of a tiny model in both precisions, made once; read only.
+
+    The kind is an architecture, "cls" for a BERT of that pooling, or "projecting".
+    """
+    folder = tmp_path_factory.mktemp("encoders")
+
+    @cache
+    def make(kind: str) -> Exported:
+        others = {"cls": (checkpoints["bert"], "cls"), "projecting": (projecting, None)}
+        model, pooling = others.get(kind) or (checkpoints[kind], "mean")
+        export_encoder(model, folder / kind, pooling=pooling)
+        return Exported(model, pooling, folder / kind)
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def exported_bert(exported: Callable[[str], Exported]) -> Path:
+    """The encoder directory of the tiny BERT in both precisions, int8 by default; read only."""
+    return exported("bert").directory

@@ -11,9 +11,10 @@ import torch
 
 from export.encoder_directory import export_encoder
 from export.errors import ExportError
+from export.settings import EncoderSettings
 from export.source import load_source
 from swiftlet.encoders.encoder import OnnxEncoder
-from swiftlet.manifest import read_manifest
+from swiftlet.manifest import FileEntry, read_manifest
 from training.model.fingerprint import embedding_space
 from training.model.quiet import quiet
 
@@ -26,30 +27,12 @@ def torch_embeddings(folder: Path, pooling: str | None) -> np.ndarray:
         return np.stack([model.encode([text], show_progress_bar=False)[0] for text in TEXTS])
 
 
-@pytest.fixture(scope="module")
-def exported(
-    checkpoints: dict[str, Path], projecting: Path, tmp_path_factory: pytest.TempPathFactory
-) -> dict[str, tuple[Path, str | None, Path]]:
-    """Encoder directories by kind: (model, pooling, encoder directory)."""
-    folder = tmp_path_factory.mktemp("encoders")
-    sources = {
-        **{name: (path, "mean") for name, path in checkpoints.items()},
-        "cls": (checkpoints["bert"], "cls"),
-        "projecting": (projecting, None),
-    }
-    result = {}
-    for name, (path, pooling) in sources.items():
-        export_encoder(path, folder / name, pooling=pooling)
-        result[name] = (path, pooling, folder / name)
-    return result
-
-
 KINDS = ["bert", "distilbert", "electra", "mpnet", "roberta", "cls", "projecting"]
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_kind_of_model_gives_the_embeddings_of_torch(kind, exported):
-    model, pooling, directory = exported[kind]
+    model, pooling, directory = exported(kind)
     expected = torch_embeddings(model, pooling)
     encoder = OnnxEncoder.load(directory, precision="fp32")
     embeddings = encoder.encode(TEXTS)
@@ -59,25 +42,26 @@ def test_every_kind_of_model_gives_the_embeddings_of_torch(kind, exported):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("precision", ["int8", "int8_static"])
-def test_int8_stays_near_and_its_parity_stands_in_the_manifest(precision, kind, exported):
-    _, _, directory = exported[kind]
+def test_int8_is_the_default_and_near_with_its_parity_in_the_manifest(kind, exported):
+    directory = exported(kind).directory
     details = read_manifest(directory, "encoder").details
     fp32 = OnnxEncoder.load(directory, precision="fp32").encode(TEXTS)
-    int8 = OnnxEncoder.load(directory, precision=precision).encode(TEXTS)
+    int8 = OnnxEncoder.load(directory).encode(TEXTS)
+    assert details["precisions"] == ["fp32", "int8"]
+    assert details["default_precision"] == "int8"
     cosines = (fp32 * int8).sum(axis=1)
     assert cosines.min() > 0.98
     assert not np.array_equal(fp32, int8)
     assert details["parity"]["fp32"]["min_cosine"] >= 0.99999
-    assert 0.98 < details["parity"][precision]["min_cosine"] < 1
-    assert details["parity"][precision]["shortest_tokens"] <= 3
-    assert details["parity"][precision]["longest_tokens"] == details["max_tokens"]
+    assert 0.98 < details["parity"]["int8"]["min_cosine"] < 1
+    assert details["parity"]["int8"]["shortest_tokens"] <= 3
+    assert details["parity"]["int8"]["longest_tokens"] == details["max_tokens"]
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("file", ["model.onnx", "model_int8.onnx", "model_int8_static.onnx"])
+@pytest.mark.parametrize("file", ["model.onnx", "model_int8.onnx"])
 def test_the_graph_is_one_file_with_one_output_and_free_axes(kind, file, exported):
-    _, _, directory = exported[kind]
+    directory = exported(kind).directory
     model = onnx.load_model(directory / file, load_external_data=False)
     (output,) = model.graph.output
     assert output.name == "embedding"
@@ -89,14 +73,13 @@ def test_the_graph_is_one_file_with_one_output_and_free_axes(kind, file, exporte
         assert [dim.dim_param for dim in node.type.tensor_type.shape.dim] == ["batch", "tokens"]
     assert not [t for t in model.graph.initializer if t.data_location == t.EXTERNAL]
     assert {entry.name for entry in directory.iterdir()} == {
-        "manifest.json", "model.onnx", "model_int8.onnx", "model_int8_static.onnx",
-        "tokenizer.json", "canonical.json",
+        "manifest.json", "model.onnx", "model_int8.onnx", "tokenizer.json", "canonical.json",
     }  # fmt: skip
 
 
 @pytest.mark.parametrize("kind", ["bert", "roberta", "mpnet"])
 def test_neither_padding_nor_neighbours_change_an_fp32_embedding(kind, exported):
-    _, _, directory = exported[kind]
+    directory = exported(kind).directory
     encoder = OnnxEncoder.load(directory, precision="fp32")
     ids = encoder.tokenise("kalo mine pura")
     padding = 1 if kind in {"roberta", "mpnet"} else 0
@@ -108,12 +91,24 @@ def test_neither_padding_nor_neighbours_change_an_fp32_embedding(kind, exported)
     np.testing.assert_allclose(batch[0], encoder.embed(ids), atol=1e-5)
 
 
-def test_an_export_is_the_same_to_the_byte_each_time(exported, tmp_path):
-    model, pooling, directory = exported["bert"]
+def test_an_export_is_the_same_to_the_byte_each_time_and_hashes_each_file_once(
+    exported, tmp_path, monkeypatch
+):
+    model, pooling, directory = exported("bert")
     stages: list[str] = []
-    export_encoder(model, tmp_path / "again", pooling=pooling, progress=stages.append)
+    hashed: list[str] = []
+    of = FileEntry.of
+
+    def counted(path: Path, algorithm: str = "blake3") -> FileEntry:
+        hashed.append(path.name)
+        return of(path, algorithm)
+
+    monkeypatch.setattr(FileEntry, "of", counted)
+    settings = EncoderSettings(pooling=pooling)
+    export_encoder(model, tmp_path / "again", settings, progress=stages.append)
     assert read_manifest(tmp_path / "again") == read_manifest(directory)
     assert "Quantising" in stages
+    assert sorted(hashed) == sorted(read_manifest(directory).files)
 
 
 def test_the_tokenizer_truncates_to_the_max_tokens_of_the_export(checkpoints, tmp_path, capfd):
@@ -129,21 +124,21 @@ def test_the_tokenizer_truncates_to_the_max_tokens_of_the_export(checkpoints, tm
 
 
 def test_a_graph_that_differs_from_torch_is_refused(checkpoints, tmp_path, monkeypatch):
-    monkeypatch.setattr("export.variants.SMALLEST_FP32_COSINE", 1.5)
+    monkeypatch.setattr("export.candidates.SMALLEST_FP32_COSINE", 1.5)
     with pytest.raises(ExportError, match=r"smallest cosine is 1\.0.*at least 1\.5"):
         export_encoder(checkpoints["bert"], tmp_path / "out", pooling="mean")
     assert not list(tmp_path.iterdir())
 
 
 def test_the_embedding_space_is_that_of_the_weights_not_of_their_files(exported, tmp_path):
-    model, pooling, directory = exported["bert"]
+    model, pooling, directory = exported("bert")
     source = load_source(model, pooling=pooling)
     with quiet():
         source.model.save(str(tmp_path / "saved"))
     again = export_encoder(tmp_path / "saved", tmp_path / "out", precisions=["fp32"])
     assert again.embedding_space == read_manifest(directory).embedding_space
-    spaces = {read_manifest(directory).embedding_space for _, _, directory in exported.values()}
-    assert len(spaces) == len(exported)
+    spaces = {read_manifest(exported(kind).directory).embedding_space for kind in KINDS}
+    assert len(spaces) == len(KINDS)
     before = embedding_space(source.model)
     with torch.no_grad():
         source.model[0].auto_model.encoder.layer[1].output.dense.bias[3] += 1e-3

@@ -9,6 +9,7 @@ import pytest
 import torch
 from sentence_transformers import CrossEncoder as Reference
 
+from export.errors import ExportError
 from export.reranker_directory import export_reranker
 from swiftlet.encoders import DEFAULT_ENCODER, DEFAULT_QUERY_ENCODER, LOOKUP_QUERY_ENCODER
 from swiftlet.encoders.reranker import OnnxReranker
@@ -23,6 +24,7 @@ from training.model.cross_encoder import CrossEncoder, Pair
 from training.model.errors import ModelError
 from training.model.towers import TowerSettings
 
+MAX_TOKENS = 32
 PAIRS = [
     ("how do bees dance?", "Bees tell others where flowers are by a dance."),
     ("how do bees dance?", "Steel bridges expand in summer. " * 60),
@@ -31,17 +33,23 @@ PAIRS = [
 ]
 
 
-def made(folder: Path, **settings: object) -> Path:
+def made(folder: Path, model: Path) -> Path:
+    """A cross-encoder with a random head."""
     torch.manual_seed(0)
-    settings = {"model": DEFAULT_QUERY_ENCODER, "max_tokens": 96} | settings
-    CrossEncoder.load(TowerSettings(**settings)).save(folder)  # type: ignore[arg-type]
+    CrossEncoder.load(TowerSettings(model=model, max_tokens=MAX_TOKENS)).save(folder)
     return folder
 
 
 @pytest.fixture(scope="module")
+def tiny(checkpoints: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tiny cross-encoder; read only."""
+    return made(tmp_path_factory.mktemp("tiny") / "cross-encoder", checkpoints["bert"])
+
+
+@pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A cross-encoder of the shipped weights with a random head; read only."""
-    return made(tmp_path_factory.mktemp("cross") / "cross-encoder")
+    """A cross-encoder of the shipped weights; read only."""
+    return made(tmp_path_factory.mktemp("cross") / "cross-encoder", DEFAULT_QUERY_ENCODER)
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +61,7 @@ def reranker(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_scores_are_those_of_sentence_transformers(model: Path, reranker: Path) -> None:
-    reference = Reference(str(model), device="cpu", max_length=96)
+    reference = Reference(str(model), device="cpu", max_length=MAX_TOKENS)
     expected = reference.predict(PAIRS, convert_to_numpy=True)
     exact = OnnxReranker.load(reranker, precision="fp32")
     assert [exact.score(*pair) for pair in PAIRS] == pytest.approx(expected, abs=1e-5)
@@ -91,22 +99,43 @@ def test_layers_are_cut_and_a_trained_head_is_kept(model: Path, tmp_path: Path) 
     ],
 )
 def test_settings_that_no_cross_encoder_has_are_refused(
-    settings: dict[str, object], sentence: str, tmp_path: Path
+    settings: dict[str, object], sentence: str, model: Path
 ) -> None:
     with pytest.raises(InvalidArgumentError, match=sentence):
-        made(tmp_path / "model", **settings)
+        CrossEncoder.load(TowerSettings(**({"model": model} | settings)))  # type: ignore[arg-type]
 
 
-def test_a_classifier_of_several_labels_is_no_reranker(model: Path, tmp_path: Path) -> None:
+def test_a_classifier_of_several_labels_is_no_reranker(tiny: Path, tmp_path: Path) -> None:
     from transformers import AutoConfig, AutoModelForSequenceClassification, AutoTokenizer
 
-    config = AutoConfig.from_pretrained(str(model))
+    config = AutoConfig.from_pretrained(str(tiny))
     config.num_labels = 3
     AutoModelForSequenceClassification.from_config(config).save_pretrained(str(tmp_path))
-    AutoTokenizer.from_pretrained(str(model)).save_pretrained(str(tmp_path))
+    AutoTokenizer.from_pretrained(str(tiny)).save_pretrained(str(tmp_path))
     with pytest.raises(ModelError, match="gives 3 scores for a pair, but a re-ranker gives one"):
         export_reranker(tmp_path, tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+def test_an_encoder_or_a_setting_out_of_range_is_refused(
+    tiny: Path, checkpoints: dict[str, Path], tmp_path: Path
+) -> None:
+    with pytest.raises(ModelError, match="is no cross-encoder: export it as an encoder"):
+        export_reranker(checkpoints["bert"], tmp_path / "out")
+    with pytest.raises(InvalidArgumentError, match="weight is 2, but a number from 0 to 1 is"):
+        export_reranker(tiny, tmp_path / "out", weight=2)
+    with pytest.raises(InvalidArgumentError, match="max_tokens 3 is out of range"):
+        export_reranker(tiny, tmp_path / "out", max_tokens=3)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_graph_that_differs_from_torch_is_refused(
+    tiny: Path, tmp_path: Path, monkeypatch
+) -> None:
+    monkeypatch.setattr("export.reranker_directory.LARGEST_FP32_CHANGE", -1.0)
+    with pytest.raises(ExportError, match=r"as torch: a score differs by 0\.000.*at most -1\.0 is"):
+        export_reranker(tiny, tmp_path / "out")
+    assert not list(tmp_path.iterdir())
 
 
 def test_an_altered_reranker_is_refused(reranker: Path, tmp_path: Path) -> None:
@@ -128,17 +157,16 @@ def test_an_altered_reranker_is_refused(reranker: Path, tmp_path: Path) -> None:
         OnnxReranker.load(DEFAULT_ENCODER)
 
 
-def test_the_command_exports_what_the_model_is(model: Path, tmp_path: Path) -> None:
-    result = swiftlet("export", model, "--out", tmp_path / "out", "--precision", "int8")
+def test_the_command_exports_what_the_model_is(tiny: Path, tmp_path: Path) -> None:
+    out, same = tmp_path / "out", tmp_path / "same"
+    result = swiftlet("export", tiny, "--out", out, "--precision", "int8")
     assert result.exit_code == 0, result.output
     assert "a re-ranker of weight 1, by default int8" in result.stdout
-    assert "correlation with the scores of torch: int8 0.99" in result.stdout
-    assert np.isfinite(OnnxReranker.load(tmp_path / "out").logit(*PAIRS[0]))
-    said = refusal(swiftlet("export", model, "--out", tmp_path / "x", "--pooling", "mean"))
-    assert "is a cross-encoder, which takes no --pooling: leave it out" in said
-    said = refusal(swiftlet("export", tmp_path / "out", "--out", tmp_path / "x"))
+    assert "correlation with the scores of torch: int8 0.9" in result.stdout
+    assert np.isfinite(OnnxReranker.load(out).logit(*PAIRS[0]))
+    said = refusal(swiftlet("export", out, "--out", tmp_path / "x"))
     assert "is an exported re-ranker, which can neither be trained nor exported again" in said
-    without = swiftlet("export", model, "--out", tmp_path / "none", "--weight", "0")
+    options = "--precision", "int8", "--weight", "0"
+    without = swiftlet("export", "reranker", tiny, "--out", same, *options)
     assert "with a weight of 0, it never changes an order: give it another by" in without.stderr
-    said = refusal(swiftlet("search", tmp_path / "out", "bees"))
-    assert "is of kind 'reranker', but 'index' is needed" in said
+    assert read_manifest(same).files == read_manifest(out).files

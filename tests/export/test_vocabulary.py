@@ -1,5 +1,6 @@
 """Encoders with the tokens of some texts alone."""
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -8,8 +9,11 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from tokenizers.processors import TemplateProcessing
 from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
 
+from export.encoder_directory import export_encoder
+from export.vocabulary import first_texts
 from swiftlet.encoders import LOOKUP_QUERY_ENCODER
 from swiftlet.encoders.encoder import OnnxEncoder
+from swiftlet.errors import CollectionError
 from tests.checkpoints import LETTERS, SIZES, WORDS
 from tests.command_line import refusal, swiftlet
 
@@ -65,4 +69,67 @@ def test_a_tokenizer_of_merges_is_refused(folders: dict[str, Path], tmp_path: Pa
     refused = swiftlet("export", folders["roberta"], "--pooling", "mean", "--out", tmp_path / "out",
                        "--vocabulary", tmp_path / "queries.txt")  # fmt: skip
     assert "is of the kind BPE" in refusal(refused)
+    assert not (tmp_path / "out").exists()
+
+
+def lines(*records: dict[str, str]) -> str:
+    return "".join(json.dumps(record) + "\n" for record in records)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "texts"),
+    [
+        ("queries.txt", "\n".join(TEXTS), TEXTS),
+        ("queries.tsv", "\n".join(f"q{n}\t{t}" for n, t in enumerate(TEXTS)), TEXTS),
+        ("q.jsonl", lines(*({"_id": t, "text": t} for t in TEXTS)), TEXTS),
+        ("q.jsonl", lines(*({"query_id": t, "text": t} for t in TEXTS)), TEXTS),
+        ("corpus.jsonl", lines({"_id": "d", "title": "kalo", "text": "mine"}), ["kalo mine"]),
+        ("corpus.tsv", "d\thttp://x\tkalo\tmine", ["kalo mine"]),
+    ],
+)
+def test_queries_and_corpora_are_read_in_every_form(
+    name: str, content: str, texts: list[str], tmp_path: Path
+) -> None:
+    (tmp_path / name).write_text(content)
+    assert first_texts(tmp_path / name) == texts
+
+
+def test_of_a_folder_the_queries_count_and_else_its_documents(tmp_path: Path) -> None:
+    (tmp_path / "corpus.jsonl").write_text(lines({"_id": "d", "text": "mine"}))
+    (tmp_path / "queries.jsonl").write_text(lines({"_id": "q", "text": "kalo"}))
+    assert first_texts(tmp_path) == ["kalo"]
+    (tmp_path / "queries.jsonl").unlink()
+    assert first_texts(tmp_path) == ["mine"]
+    (tmp_path / "corpus.jsonl").rename(tmp_path / "notes.txt")
+    assert "mine" in first_texts(tmp_path)[0]
+
+
+def test_of_many_texts_only_the_first_are_read(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr("export.vocabulary._MOST_TEXTS", 2)
+    records = [{"_id": f"{n}", "text": text} for n, text in enumerate(TEXTS[:2])]
+    (tmp_path / "corpus.jsonl").write_text(lines(*records) + "no JSON\n")
+    assert first_texts(tmp_path / "corpus.jsonl") == TEXTS[:2]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "problem"),
+    [
+        ("empty.jsonl", "", "empty.jsonl: the file is empty"),
+        ("empty.txt", "", "empty.txt: the file is empty"),
+        ("q.jsonl", '{"query_id": "a", "text": "b"}\n{', "q.jsonl, line 2: "),
+        ("d.jsonl", '{"_id": "a", "title": "b", "text": ""}\n{', "d.jsonl, line 2: "),
+        ("queries.xls", "a", "queries.xls: not recognised"),
+        (None, None, "there is no such file or folder"),
+    ],
+)
+def test_texts_that_cannot_be_read_are_refused_before_the_export(
+    name: str | None, content: str | None, problem: str, tmp_path: Path
+) -> None:
+    path = tmp_path / (name or "nothing")
+    if content is not None:
+        path.write_text(content)
+    with pytest.raises(CollectionError) as caught:
+        export_encoder(tmp_path / "no model", tmp_path / "out", vocabulary=path)
+    assert problem in str(caught.value)
+    assert "\n" not in str(caught.value)
     assert not (tmp_path / "out").exists()

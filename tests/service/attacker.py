@@ -44,12 +44,12 @@ class Attacker:
 
     @cached_property
     def document(self) -> dict[str, Any]:
-        return httpx.get(f"{self.url}/openapi.json").json()
+        return httpx.get(f"{self.url}/openapi.json", timeout=100).json()
 
     def exchange(self, sent: bytes, *, then_leave: bool = False) -> Answer | None:
         """The answer; None if the connection ends without one."""
         address = urlsplit(self.url)
-        with socket.create_connection((address.hostname, address.port), timeout=30) as connection:
+        with socket.create_connection((address.hostname, address.port), timeout=100) as connection:
             with suppress(OSError):  # the service may answer before it has read all bytes
                 connection.sendall(sent)
             if then_leave:
@@ -93,6 +93,9 @@ class Attacker:
             ANSWERS[route].model_validate_json(answer.body, strict=True)
         return answer
 
+    def refused(self, route: str, body: str, status: int, field: str | None, sentence: str) -> None:
+        is_refused(self.post(route, body.encode()), status, field, sentence)
+
 
 def read_problem(answer: Answer) -> dict[str, Any]:
     assert answer.headers["content-type"] == "application/problem+json"
@@ -102,3 +105,10 @@ def read_problem(answer: Answer) -> dict[str, Any]:
     assert problem["request_id"] == answer.headers["x-request-id"]
     assert len(problem["detail"]) < 250
     return problem
+
+
+def is_refused(answer: Answer, status: int, field: str | None, sentence: str) -> None:
+    """Check that it is one sentence, which names the field."""
+    problem = read_problem(answer)
+    assert (answer.status, problem.get("field")) == (status, field)
+    assert sentence in problem["detail"]

@@ -60,6 +60,7 @@ def server_of_its_own(
         yield server
 
 
+@pytest.mark.check
 def test_hundreds_of_requests_right_and_wrong_are_answered_as_documented(
     server_of_its_own: Any, tmp_path: Path
 ) -> None:

@@ -1,13 +1,15 @@
 import asyncio
+import sys
 import threading
 from collections.abc import Callable, Iterator
-from time import perf_counter, sleep
+from time import monotonic, perf_counter, sleep
 from typing import Any
 
 import pytest
 from starlette.requests import ClientDisconnect
 
 from service.admission.executor import Completed, SearchExecutor
+from service.admission.fair_queue import FairQueue
 from service.wire.problems import DeadlineError, QueueFullError
 
 
@@ -22,6 +24,27 @@ def executor() -> Iterator[SearchExecutor]:
 def alone() -> SearchExecutor:
     """The executor of a service with one core; at most a hundred calls wait."""
     return SearchExecutor(1, max_queued=100)
+
+
+class Clock:
+    """A time that passes only when a test says so."""
+
+    now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+    def advance(self, seconds: float) -> None:
+        self.now += seconds
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    """The clock of the executor and its queue."""
+    clock = Clock()
+    for part in (SearchExecutor, FairQueue):
+        monkeypatch.setattr(sys.modules[part.__module__], "perf_counter", clock)
+    return clock
 
 
 async def run(
@@ -57,7 +80,7 @@ def test_results_come_in_the_order_of_their_arguments(executor: SearchExecutor) 
 
 
 def test_a_batch_alone_takes_every_thread(executor: SearchExecutor) -> None:
-    together = threading.Barrier(4, timeout=20)
+    together = threading.Barrier(4, timeout=100)
     asyncio.run(executor.map(lambda _: together.wait(), range(4)))
 
 
@@ -84,14 +107,14 @@ def test_where_every_other_thread_is_busy_work_runs_on_the_event_loop() -> None:
 
 def test_a_thread_runs_calls_until_the_queue_is_empty(executor: SearchExecutor) -> None:
     threads: list[threading.Thread] = []
+    together = threading.Barrier(4, timeout=100)
 
-    def work(seconds: float) -> None:
+    def work(_: int) -> None:
         threads.append(threading.current_thread())
-        sleep(seconds)
+        together.wait()
 
-    asyncio.run(executor.map(work, [0.005] * 100))
-    assert len(set(threads)) == 4
-    assert all(threads.count(thread) > 1 for thread in set(threads))
+    asyncio.run(executor.map(work, range(12)))
+    assert sorted(map(threads.count, set(threads))) == [3] * 4
 
 
 def test_no_call_is_lost_when_threads_become_idle_and_start_again(
@@ -133,17 +156,17 @@ def test_two_batches_take_turns(alone: SearchExecutor) -> None:
 
 
 def test_a_late_result_is_not_answered_and_the_remaining_calls_are_dropped(
-    alone: SearchExecutor,
+    alone: SearchExecutor, clock: Clock
 ) -> None:
     begun: list[int] = []
 
     def work(number: int) -> None:
         begun.append(number)
-        sleep(0.03)
+        clock.advance(0.03)
 
     async def ask() -> None:
         with pytest.raises(DeadlineError):
-            await alone.map(work, range(50), deadline=perf_counter() + 0.02)
+            await alone.map(work, range(50), deadline=clock() + 0.02)
         assert alone.queue.waiting == 0
 
     asyncio.run(ask())
@@ -151,15 +174,15 @@ def test_a_late_result_is_not_answered_and_the_remaining_calls_are_dropped(
 
 
 def test_a_queued_request_is_answered_at_its_deadline_and_never_begun(
-    alone: SearchExecutor,
+    alone: SearchExecutor, clock: Clock
 ) -> None:
     begun: list[int] = []
 
     async def ask() -> None:
-        others = asyncio.create_task(alone.map(sleep, [0.01] * 50))
+        others = asyncio.create_task(alone.map(clock.advance, [0.01] * 50))
         await until(lambda: alone.queue.waiting > 0)
         with pytest.raises(DeadlineError):
-            await alone.map(begun.append, range(50), deadline=perf_counter())
+            await alone.map(begun.append, range(50), deadline=clock())
         assert 0 < alone.queue.waiting < 50
         await others
 
@@ -280,20 +303,31 @@ def test_a_single_call_that_ends_too_late_is_not_answered(alone: SearchExecutor)
     asyncio.run(ask())
 
 
-def test_after_the_answer_the_check_for_a_disconnect_ends(executor: SearchExecutor) -> None:
-    watched = 0
+def test_after_the_answer_the_check_for_a_disconnect_ends(
+    executor: SearchExecutor, clock: Clock
+) -> None:
+    watched, seen = 0, threading.Event()
 
     async def receive() -> dict[str, object]:
         nonlocal watched
         watched += 1
+        seen.set()
         return await asyncio.Future()
 
+    def work(_: None) -> None:
+        while not seen.wait(0.01):
+            clock.advance(0.1)
+
     async def ask() -> None:
-        await run(executor, sleep, 0, receive=receive)
-        await asyncio.sleep(0.1)
+        asyncio.get_running_loop().time = clock  # type: ignore[method-assign]
+        await run(executor, abs, -1, receive=receive)
+        clock.advance(0.1)
+        for _ in range(3):
+            await asyncio.sleep(0)
         assert watched == 0
-        await run(executor, sleep, 0.1, receive=receive)
+        await run(executor, work, None, receive=receive)
         assert watched == 1
+        asyncio.get_running_loop().time = monotonic  # type: ignore[method-assign]
         async with asyncio.timeout(20):
             while len(asyncio.all_tasks()) > 1:
                 await asyncio.sleep(0)
@@ -322,15 +356,14 @@ def test_on_one_core_work_runs_on_the_event_loop(alone: SearchExecutor) -> None:
 
 
 def test_on_one_core_searching_gets_half_of_the_event_loops_time(
-    alone: SearchExecutor,
+    alone: SearchExecutor, clock: Clock
 ) -> None:
     """With other work, such as refusals, there must be more than one search per iteration."""
     spent = dict.fromkeys(("searching", "else"), 0.0)
 
     def take(name: str, seconds: float) -> None:
-        began = perf_counter()
-        sleep(seconds)
-        spent[name] += perf_counter() - began
+        clock.advance(seconds)
+        spent[name] += seconds
 
     async def ask() -> None:
         searches = asyncio.create_task(alone.map(lambda _: take("searching", 0.001), range(100)))
@@ -339,19 +372,19 @@ def test_on_one_core_searching_gets_half_of_the_event_loops_time(
             take("else", 0.005)
 
     asyncio.run(ask())
-    assert 0.4 < spent["searching"] / spent["else"] < 2.5
+    assert 0.8 < spent["searching"] / spent["else"] < 1.25
 
 
-def test_searching_on_the_event_loop_ends_after_a_tenth_of_a_second(
-    alone: SearchExecutor,
+def test_searching_on_the_event_loop_ends_after_a_fiftieth_of_a_second(
+    alone: SearchExecutor, clock: Clock
 ) -> None:
     async def ask() -> None:
-        searches = asyncio.create_task(alone.map(sleep, [0.01] * 100))
+        searches = asyncio.create_task(alone.map(clock.advance, [0.01] * 100))
         await asyncio.sleep(0)
-        sleep(1)
-        began = perf_counter()
+        clock.advance(1)
+        began = clock()
         await asyncio.sleep(0)
-        assert perf_counter() - began < 0.5
+        assert clock() - began == pytest.approx(0.02)
         await searches
 
     asyncio.run(ask())
@@ -385,8 +418,14 @@ def test_a_call_that_is_expected_to_take_long_does_not_hold_up_the_event_loop(
 
 
 def test_the_deadline_of_a_long_call_is_kept(alone: SearchExecutor) -> None:
-    began = perf_counter()
+    let_go, ended = threading.Event(), threading.Event()
+
+    def hold(_: None) -> None:
+        let_go.wait(20)
+        ended.set()
+
     with pytest.raises(DeadlineError):
-        asyncio.run(run(alone, sleep, 1, expected_seconds=1, deadline=began + 0.2))
-    assert perf_counter() - began < 0.9
+        asyncio.run(run(alone, hold, None, expected_seconds=1, deadline=perf_counter() + 0.02))
+    assert not ended.is_set()
+    let_go.set()
     alone.close()

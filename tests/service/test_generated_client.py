@@ -53,7 +53,7 @@ def searching(locked_server: Any, package: None) -> Any:
 def plain(locked_server: Any) -> Iterator[httpx.Client]:
     """Sends requests to the same service without the generated client."""
     headers = {"Authorization": f"Bearer {locked_server.settings['search_keys']}"}
-    with httpx.Client(base_url=locked_server.url, headers=headers) as client:
+    with httpx.Client(base_url=locked_server.url, headers=headers, timeout=100) as client:
         yield client
 
 

@@ -66,7 +66,7 @@ def test_the_service_answers_in_one_piece_and_without_a_body_at_once(
     start_server: Callable[..., Any],
 ) -> None:
     address = urlsplit(start_server().url)
-    with socket.create_connection((address.hostname, address.port), timeout=20) as connection:
+    with socket.create_connection((address.hostname, address.port), timeout=100) as connection:
         for _ in range(20):
             connection.sendall(b"GET /health/live HTTP/1.1\r\nHost: a\r\n\r\n")
             assert connection.recv(10_000).endswith(b'\r\n\r\n{"status":"alive"}')

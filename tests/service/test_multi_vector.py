@@ -18,7 +18,7 @@ from tests.runs import recipe, run, write_collection
 from tests.service.conftest import running
 from training.errors import RecipeError
 
-pytestmark = pytest.mark.xdist_group("several vectors")  # a training is their fixture
+pytestmark = pytest.mark.check
 VECTORS = 3
 TOWERS = {
     "query_encoder__pooling": "cls", "document_encoder__pooling": "first_tokens",

@@ -30,6 +30,7 @@ SETTINGS = {
 }
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("kind", ["roberta", pytest.param("mpnet", marks=pytest.mark.soak)])
 def test_a_pair_with_two_tokenizers_is_trained_exported_and_served(
     kind: str, checkpoints: dict[str, Path], tmp_path: Path

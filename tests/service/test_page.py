@@ -27,7 +27,7 @@ from swiftlet.search.stages import STAGE_NAMES
 from swiftlet.types import Document
 
 # One worker, so that one browser serves all tests.
-pytestmark = pytest.mark.xdist_group("page")
+pytestmark = pytest.mark.check
 
 QUERY = "how is bread baked"
 SCHEMES = ["light", "dark"]

@@ -16,8 +16,10 @@ from swiftlet.encoders.encoder import OnnxEncoder
 from swiftlet.errors import CorruptIndexError
 from swiftlet.search.searcher import Searcher
 from swiftlet.types import Embeddings
+from tests.service.attacker import Attacker, is_refused
 from tests.service.conftest import with_encoder
 
+TEXTS = "a list of 1 to 64 texts is expected"
 TEXT = "a text of 1 to 10000 characters, not all blank is expected"
 MILLISECONDS = "a whole number of milliseconds from 1 to 5000 is expected"
 WHOLE = "a whole number from 1 to 1000 is expected"
@@ -38,174 +40,180 @@ def check(answer: httpx.Response, status: int, field: str | None, sentence: str)
 
 
 @pytest.mark.parametrize(
-    ("body", "status", "field", "sentence"),
+    ("field", "value", "sentence"),
     [
-        (b"", 400, None, "the body is not JSON"),
-        (b"query=bread", 400, None, "the body is not JSON"),
-        (b'{"query":"a"} more', 400, None, "trailing characters"),
-        (b'{"query":"\xff"}', 400, None, "the body is not JSON"),
-        (b'{"query":"a","top_k":NaN}', 400, None, "the body is not JSON"),
-        (b'{"query":"a\\ud800","top_k":NaN}', 400, None, "the body is not JSON"),
-        (b'{"query":"a","top_k":' + b"9" * 9000 + b"}", 422, "top_k", f"is Infinity; {WHOLE}"),
-        (b"[" * 60_000, 400, None, "recursion limit"),
-        (b'"\\ud800' + b"[" * 60_000, 400, None, "the body is not JSON"),
-        (b'{"a":"\\ud800","b":' + b"[" * 9000 + b"]" * 9000 + b"}", 400, None, "is not JSON"),
-        (b"[]", 422, None, "the body is not a JSON object"),
-        (b'"bread"', 422, None, "the body is not a JSON object"),
-        (b"{}", 422, "query", f"query is missing; {TEXT}"),
-        (b'{"query":""}', 422, "query", f"query is empty; {TEXT}"),
-        (b'{"query":null}', 422, "query", f"query is null; {TEXT}"),
-        (b'{"query":["a"]}', 422, "query", f"query is a list; {TEXT}"),
-        (b'{"query":" \\u3000\\t"}', 422, "query", "at least one character that is not blank"),
-        (b'{"query":"a\\u0000"}', 422, "query", "the query holds a NUL character"),
-        (b'{"query":"a\\udfff"}', 422, "query", f"half of a surrogate pair; {TEXT}"),
-        (b'{"query":"%b"}' % (b"x" * 10_001), 422, "query", f"has 10001 characters; {TEXT}"),
-        (b'{"query":"%b"}' % (b" " * 60_000), 422, "query", "has 60000 characters"),
-        (b'{"query":"a","top_k":0}', 422, "top_k", f"top_k is 0; {WHOLE}"),
-        (b'{"query":"a","top_k":1001}', 422, "top_k", f"top_k is 1001; {WHOLE}"),
-        (b'{"query":"a","top_k":10.0}', 422, "top_k", f"top_k is 10.0; {WHOLE}"),
-        (b'{"query":"a","top_k":true}', 422, "top_k", f"top_k is true; {WHOLE}"),
-        (b'{"query":"a","top_k":"10"}', 422, "top_k", f"top_k is a text; {WHOLE}"),
-        (b'{"query":"a","top_k":' + b"9" * 4000 + b"}", 422, "top_k", f"…; {WHOLE}"),
-        (b'{"query":"a","include_text":1}', 422, "include_text", "is 1; true or false is expected"),
-        (b'{"query":"a","timeout_ms":0}', 422, "timeout_ms", f"is 0; {MILLISECONDS}"),
-        (b'{"query":"a","timeout_ms":5001}', 422, "timeout_ms", f"is 5001; {MILLISECONDS}"),
-        (b'{"query":"a","timeout_ms":null}', 422, "timeout_ms", f"is null; {MILLISECONDS}"),
-        (b'{"query":"a","mode":"x"}', 422, "mode", f'mode is "x"; {MODES}'),
-        (b'{"query":"a","mode":["dense"]}', 422, "mode", f"mode is a list; {MODES}"),
-        (b'{"query":"a","weight":1.5}', 422, "weight", f"weight is 1.5; {SHARE}"),
-        (b'{"query":"a","weight":-1}', 422, "weight", f"weight is -1; {SHARE}"),
-        (b'{"query":"a","weight":"1"}', 422, "weight", f"weight is a text; {SHARE}"),
+        ("query", '""', f"query is empty; {TEXT}"),
+        ("query", "null", f"query is null; {TEXT}"),
+        ("query", '["a"]', f"query is a list; {TEXT}"),
+        ("query", "[" * 150 + "]" * 150, f"query is a list; {TEXT}"),
+        ("query", r'" \u3000\t"', "at least one character that is not blank"),
+        ("query", '"%s"' % ("\u3000" * 10_000), "at least one character that is not blank"),
+        ("query", '"%s"' % ("😀" * 10_001), f"has 10001 characters; {TEXT}"),
+        ("query", '"%s"' % (" " * 60_000), "has 60000 characters"),
+        ("query", r'"a\u0000"', "the query holds a NUL character"),
+        ("query", r'"a\udfff"', f"half of a surrogate pair; {TEXT}"),
+        ("query", r'"\udc00\ud800"', f"half of a surrogate pair; {TEXT}"),
+        ("top_k", "0", f"top_k is 0; {WHOLE}"),
+        ("top_k", "1001", f"top_k is 1001; {WHOLE}"),
+        ("top_k", "10.0", f"top_k is 10.0; {WHOLE}"),
+        ("top_k", "true", f"top_k is true; {WHOLE}"),
+        ("top_k", '"10"', f"top_k is a text; {WHOLE}"),
+        ("top_k", "9" * 4000, f"…; {WHOLE}"),
+        ("top_k", "9" * 9000, f"is Infinity; {WHOLE}"),
+        ("include_text", "1", "is 1; true or false is expected"),
+        ("timeout_ms", "0", f"is 0; {MILLISECONDS}"),
+        ("timeout_ms", "5001", f"is 5001; {MILLISECONDS}"),
+        ("timeout_ms", "null", f"is null; {MILLISECONDS}"),
+        ("mode", '"x"', f'mode is "x"; {MODES}'),
+        ("mode", '["dense"]', f"mode is a list; {MODES}"),
+        ("weight", "1.5", f"weight is 1.5; {SHARE}"),
+        ("weight", "-1", f"weight is -1; {SHARE}"),
+        ("weight", '"1"', f"weight is a text; {SHARE}"),
+        ("highlight", '"x"', 'is "x"; "words" or "sentence" is exp'),
+        ("highlight", '"words","include_text":false', "include_text true"),
+        ("highlight", '"sentence","top_k":51', "51 documents are asked for; at most 50 are highl"),
+        ("fusion", '"sum"', 'is "sum"; "weighted" or "rrf" is exp'),
+        ("fusion", '"rrf","offset":1', "which takes no offset"),
+        ("fusion", '"rrf","weight":1', "which takes no weight"),
+        ("offset", "-1", "offset is -1; a whole number from 0 to 10000"),
+        ("offset", "10001", "offset is 10001; a whole number from 0"),
+        ("min_score", '"1"', "min_score is a text; a number is exp"),
+        ("filter", '"x"', "has 'x' where an object is expected"),
+        ("filter", '{"topic":null}', "has the value null, but"),
+        ("filter", '{"topic":[true,[null]]}', "the value [null], but"),
+        ("filter", '{"kind":1}', "the filter names 'kind', but"),
+        ("filter", '{"topic":1}', "'topic' with numbers, but its"),
+        ("filter", r'{"\ud800":"\ud800"}', r"names '\ud800', but"),
+        ("filter", '{"not":' * 50 + "1" + "}" * 50, "deep"),
         (
-            b'{"query":"a","highlight":"x"}',
-            422,
-            "highlight",
-            'is "x"; "words" or "sentence" is exp',
-        ),
-        (
-            b'{"query":"a","highlight":"words","include_text":false}',
-            422,
-            "highlight",
-            "include_text true",
-        ),
-        (
-            b'{"query":"a","highlight":"sentence","top_k":51}',
-            422,
-            "highlight",
-            "51 documents are asked for; at most 50 are highlighted",
-        ),
-        (b'{"query":"a","fusion":"sum"}', 422, "fusion", 'is "sum"; "weighted" or "rrf" is exp'),
-        (
-            b'{"query":"a","offset":-1}',
-            422,
-            "offset",
-            "offset is -1; a whole number from 0 to 10000",
-        ),
-        (b'{"query":"a","offset":10001}', 422, "offset", "offset is 10001; a whole number from 0"),
-        (
-            b'{"query":"a","min_score":"1"}',
-            422,
-            "min_score",
-            "min_score is a text; a number is exp",
-        ),
-        (b'{"query":"a","filter":"x"}', 422, "filter", "has 'x' where an object is expected"),
-        (b'{"query":"a","filter":{"topic":null}}', 422, "filter", "has the value null, but"),
-        (b'{"query":"a","filter":{"topic":[true,[null]]}}', 422, "filter", "the value [null], but"),
-        (b'{"query":"a","filter":{"kind":1}}', 422, "filter", "the filter names 'kind', but"),
-        (b'{"query":"a","filter":{"topic":1}}', 422, "filter", "'topic' with numbers, but its"),
-        (b'{"query":"a","filter":{"\\ud800":"\\ud800"}}', 422, "filter", "names '\\ud800', but"),
-        (b'{"query":"a","filter":' + b'{"not":' * 50 + b"1" + b"}" * 51, 422, "filter", "deep"),
-        (
-            b'{"query":"a","filter":{"length":[' + b"1," * 256 + b"1]}}",
-            422,
             "filter",
-            "the filter has 257 values and conditions; at most 256 are expected",
+            '{"length":[' + "1," * 256 + "1]}",
+            "has 257 values and conditions; at most 256",
         ),
-        (b'{"query":"a","fusion":"rrf","offset":1}', 422, "fusion", "which takes no offset"),
-        (b'{"query":"a","fusion":"rrf","weight":1}', 422, "fusion", "which takes no weight"),
-        (b'{"query":"a","timeout":5}', 422, "timeout", "the fields are query, top_k, offset, "),
-        (b'{"query":"a","%b":5}' % (b"k" * 999), 422, "k" * 24 + "…", "there is no field kkkk"),
-        (b'{"query":"a","\\ud800":5}', 422, None, "a field's name holds half of a surrogate pair"),
+        ("timeout", "5", "the fields are query, top_k, offset, "),
+        ("__proto__", "{}", "there is no field __proto__"),
+        ("query\u200b", '"b"', "there is no field query"),
     ],
+    ids=lambda value: ascii(value)[:30],
 )
-def test_a_bad_search_is_refused_in_one_sentence(
-    client: httpx.Client, body: bytes, status: int, field: str | None, sentence: str
+def test_a_bad_value_of_a_search_is_refused_in_one_sentence(
+    attacker: Attacker, field: str, value: str, sentence: str
 ) -> None:
-    check(client.post("/search", content=body), status, field, sentence)
+    start = "" if field == "query" else '"query":"a",'
+    attacker.refused("/search", f'{{{start}"{field}":{value}}}', 422, field, sentence)
 
 
 @pytest.mark.parametrize(
-    ("body", "status", "field", "sentence"),
+    ("route", "body", "status", "field", "sentence"),
     [
-        ({"queries": []}, 422, "queries", "is empty; a list of 1 to 64 texts is expected"),
-        ({"queries": "a"}, 422, "queries", "is a text; a list of 1 to 64 texts is expected"),
-        (
-            {"queries": ["a"] * 65},
-            413,
-            "queries",
-            "has 65 entries; a list of 1 to 64 texts is expected",
-        ),
-        ({"queries": ["a", 3]}, 422, "queries[1]", f"queries[1] is 3; {TEXT}"),
-        ({"queries": ["a", "b", " "]}, 422, "queries[2]", "queries[2]: the query is empty"),
-        ({"queries": ["a"], "top_k": -1}, 422, "top_k", WHOLE),
-        ({"queries": ["a"], "mode": ""}, 422, "mode", f'mode is ""; {MODES}'),
-        ({"queries": ["a"] * 9, "fusion": "rrf", "weight": 1}, 422, "fusion", "takes no weight"),
-        ({"queries": ["a"], "filter": {"no": 1}}, 422, "filter", "the filter names 'no'"),
-        ({"query": "a"}, 422, "queries", "queries is missing"),
+        ("/search", r'{"query":"a\ud800","top_k":NaN}', 400, None, "the body is not JSON"),
+        ("/search", r'"\ud800' + "[" * 60_000, 400, None, "the body is not JSON"),
+        ("/search", r'{"a":"\ud800","b":' + "[" * 9000 + "]" * 9000 + "}", 400, None, "is not"),
+        ("/search", "[" * 60_000, 400, None, "recursion limit"),
+        ("/search", '{"query":"a"} more', 400, None, "trailing characters"),
+        ("/search", "{}", 422, "query", f"query is missing; {TEXT}"),
+        ("/search", '{"query":' * 150 + "1" + "}" * 150, 422, "query", f"an object; {TEXT}"),
+        ("/search", '{"query":"a","%s":5}' % ("k" * 60_000), 422, "k" * 24 + "…", "no field kkkk"),
+        ("/search", r'{"query":"a","\ud800":5}', 422, None, "name holds half of a surrogate pair"),
+        ("/search", '{"query":"%s"}' % ("a" * 5_000_000), 413, None, "the body has more than"),
+        ("/search/batch", '{"queries":[]}', 422, "queries", f"is empty; {TEXTS}"),
+        ("/search/batch", '{"queries":"a"}', 422, "queries", f"is a text; {TEXTS}"),
+        ("/search/batch", '{"queries":{"0":"a"}}', 422, "queries", f"is an object; {TEXTS}"),
+        ("/search/batch", '{"queries":[%s1]}' % ("1," * 1_500), 413, "queries", f"s; {TEXTS}"),
+        ("/search/batch", '{"queries":["a",3]}', 422, "queries[1]", f"queries[1] is 3; {TEXT}"),
+        ("/search/batch", '{"queries":[[],"a"]}', 422, "queries[0]", f"is a list; {TEXT}"),
+        ("/search/batch", '{"queries":["a"," "]}', 422, "queries[1]", "]: the query is empty"),
+        ("/search/batch", r'{"queries":["a","\udfff"]}', 422, "queries[1]", "surrogate pair"),
+        ("/search/batch", r'{"queries":["a\u0000"]}', 422, "queries[0]", "NUL"),
+        ("/search/batch", '{"queries":["a"],"top_k":-1}', 422, "top_k", WHOLE),
+        ("/search/batch", '{"queries":["a"],"mode":""}', 422, "mode", f'mode is ""; {MODES}'),
+        ("/search/batch", '{"queries":["a"],"fusion":"rrf","weight":1}', 422, "fusion", "weight"),
+        ("/search/batch", '{"queries":["a"],"filter":{"no":1}}', 422, "filter", "names 'no'"),
+        ("/search/batch", '{"query":"a"}', 422, "queries", "queries is missing"),
+        ("/search/batch", '{"queries":[%s"a"],"top_k":1000}' % ('"a",' * 63), 422, "top_k",
+         "64 queries ask for 64000 documents; at most 10000"),
+        ("/v1/embeddings", r'{"input":"\ud83d"}', 422, "input[0]", "surrogate pair"),
+        ("/v1/embeddings", '{"input":"a","dimensions":1e400}', 422, "dimensions", "dimensions is"),
+        ("/v1/embeddings", '{"input":"a","dimensions":%s}' % ("9" * 5000), 422, "dimensions", "is"),
+        ("/v1/embeddings", '{"input":"a","encoding_format":"\u202efloat"}', 422, "encoding_format",
+         "encoding_format is"),
+        ("/admin/reload", '{"index":"/etc/passwd"}', 422, "index", "there is no field index"),
+        ("/admin/reload", r'{"\ud800":1}', 422, None, "surrogate pair"),
     ],
-)
-def test_a_bad_batch_is_refused_in_one_sentence(
-    client: httpx.Client, body: object, status: int, field: str | None, sentence: str
+    ids=lambda value: ascii(value)[:30],
+)  # fmt: skip
+def test_a_bad_body_is_refused_in_one_sentence(
+    attacker: Attacker, route: str, body: str, status: int, field: str | None, sentence: str
 ) -> None:
-    check(client.post("/search/batch", json=body), status, field, sentence)
+    attacker.refused(route, body, status, field, sentence)
 
 
 @pytest.mark.parametrize(
-    ("query_string", "field", "sentence"),
+    ("path", "field", "sentence"),
     [
-        ("", "q", f"q is missing; {TEXT}"),
-        ("q=", "q", f"q is empty; {TEXT}"),
-        ("q=+%20", "q", "at least one character that is not blank"),
-        ("q=a%00", "q", "NUL"),
-        ("q=%ff", None, "the query string is not valid UTF-8"),
-        ("q=%ed%a0%80", None, "the query string is not valid UTF-8"),
-        ("q=a&q=b", "q", "q is given more than once"),
-        ("q=a&top_k=", "top_k", WHOLE),
-        ("q=a&top_k=1e1", "top_k", f"top_k is 10.0; {WHOLE}"),
-        ("q=a&top_k=1_0", "top_k", WHOLE),
-        ("q=a&top_k=1001", "top_k", f"top_k is 1001; {WHOLE}"),
-        ("q=a&include_text=yes", "include_text", "true or false is expected"),
-        ("q=a&mode=sparse", "mode", f'mode is "sparse"; {MODES}'),
-        ("q=a&weight=", "weight", f'weight is ""; {SHARE}'),
-        ("q=a&weight=1e9", "weight", f"weight is 1000000000.0; {SHARE}"),
-        ("q=a&fusion=rrf&weight=0", "fusion", "fusion is 'rrf', which takes no weight"),
-        ("q=a&filter=x", "filter", "the filter has 'x' where an object is expected"),
-        ('q=a&filter={"topic":', "filter", "where an object is expected"),
-        ('q=a&filter={"no":1}', "filter", "the filter names 'no'"),
-        ("query=a", "q", "q is missing"),
-        ("q=a&timeout_ms=1s", "timeout_ms", MILLISECONDS),
-        ("q=a&timeout=5", "timeout", "there is no field timeout"),
+        ("/search?", "q", f"q is missing; {TEXT}"),
+        ("/search?q=", "q", f"q is empty; {TEXT}"),
+        ("/search?q=+%20", "q", "at least one character that is not blank"),
+        ("/search?q=" + "+" * 60_000, "q", f"has 60000 characters; {TEXT}"),
+        ("/search?q=a%00", "q", "NUL"),
+        ("/search?q=%ff", None, "the query string is not valid UTF-8"),
+        ("/search?q=a&%FF=1", None, "the query string is not valid UTF-8"),
+        ("/search?q=%ed%a0%80", None, "the query string is not valid UTF-8"),
+        ("/search?q=a&q=b", "q", "q is given more than once"),
+        ("/search?" + "&".join(["q=a"] * 10_000), "q", "q is given more than once"),
+        ("/search?q=a&top_k=", "top_k", WHOLE),
+        ("/search?q=a&top_k=%00", "top_k", WHOLE),
+        ("/search?q=a&top_k=" + "[" * 50_000, "top_k", WHOLE),
+        ("/search?q=a&top_k=1e1", "top_k", f"top_k is 10.0; {WHOLE}"),
+        ("/search?q=a&top_k=1_0", "top_k", WHOLE),
+        ("/search?q=a&top_k=1001", "top_k", f"top_k is 1001; {WHOLE}"),
+        ("/search?q=a&include_text=yes", "include_text", "true or false is expected"),
+        ("/search?q=a&include_text=%22true%22", "include_text", "true or false is expected"),
+        ("/search?q=a&mode=sparse", "mode", f'mode is "sparse"; {MODES}'),
+        ("/search?q=a&weight=", "weight", f'weight is ""; {SHARE}'),
+        ("/search?q=a&weight=1e9", "weight", f"weight is 1000000000.0; {SHARE}"),
+        ("/search?q=a&fusion=rrf&weight=0", "fusion", "fusion is 'rrf', which takes no weight"),
+        ("/search?q=a&filter=x", "filter", "the filter has 'x' where an object is expected"),
+        ('/search?q=a&filter={"topic":', "filter", "where an object is expected"),
+        ('/search?q=a&filter={"no":1}', "filter", "the filter names 'no'"),
+        ("/search?query=a", "q", "q is missing"),
+        ("/search?q=a&timeout_ms=1s", "timeout_ms", MILLISECONDS),
+        ("/search?q=a&timeout=5", "timeout", "there is no field timeout"),
+        ("/search?q=a&__proto__=1", "__proto__", "there is no field __proto__"),
+        ("/search?q=a&" + "k" * 60_000 + "=1", "k" * 24 + "…", "there is no field kkkk"),
+        ("/search?q=a&" + "&".join(f"p{n}=a" for n in range(5000)), "p0", "there is no field p0"),
+        ("/facets?filter=", "filter", "the filter has '' where an object is expected"),
+        ('/facets?filter={"no":1}', "filter", "names 'no', but the documents have the fields"),
+        ("/facets?filter={}&filter={}", "filter", "filter is given more than once"),
+        ("/facets?field=topic", "field", "there is no field field; the fields are filter"),
     ],
+    ids=lambda value: ascii(value)[:30],
 )
 def test_a_bad_link_is_refused_in_one_sentence(
-    client: httpx.Client, query_string: str, field: str | None, sentence: str
+    attacker: Attacker, path: str, field: str | None, sentence: str
 ) -> None:
-    check(client.get(f"/search?{query_string}"), 422, field, sentence)
+    answer = attacker.send("GET", path)
+    attacker.documented(path.partition("?")[0], "get", answer)
+    is_refused(answer, 422, field, sentence)
 
 
+@pytest.mark.parametrize("field", ["top_k", "timeout_ms"])
 @pytest.mark.parametrize(
-    ("query_string", "field", "sentence"),
+    "number",
     [
-        ("filter=", "filter", "the filter has '' where an object is expected"),
-        ('filter={"no":1}', "filter", "the filter names 'no', but the documents have the fields"),
-        ("filter={}&filter={}", "filter", "filter is given more than once"),
-        ("field=topic", "field", "there is no field field; the fields are filter"),
+        *("1e400", "-1e400", "1e-400", "1e99999999999", "-0", "1E1", "0.1", "1." + "0" * 5000),
+        *("9" * 5000, "-" + "9" * 5000, str(2**63), str(-(2**64))),
     ],
+    ids=lambda number: number[:20],
 )
-def test_bad_facets_are_refused_in_one_sentence(
-    client: httpx.Client, query_string: str, field: str, sentence: str
+def test_a_number_out_of_all_range_names_its_field(
+    attacker: Attacker, field: str, number: str
 ) -> None:
-    check(client.get(f"/facets?{query_string}"), 422, field, sentence)
+    for route, start in (("/search", '"query":"a"'), ("/search/batch", '"queries":["a"]')):
+        attacker.refused(route, f'{{{start},"{field}":{number}}}', 422, field, f"{field} is")
+    by_link = attacker.send("GET", f"/search?q=a&{field}={number}")
+    attacker.documented("/search", "get", by_link)
+    is_refused(by_link, 422, field, f"{field} is")
 
 
 @pytest.mark.parametrize(
@@ -216,7 +224,6 @@ def test_bad_facets_are_refused_in_one_sentence(
         ("POST", "/nowhere", 404, "no route has this path"),
         ("GET", "/documents/no/such", 404, "no document has the id 'no/such'"),
         ("GET", "/documents/", 404, "no document has the id ''"),
-        ("GET", "/documents/%ED%A0%80", 404, "no document has the id"),
         ("DELETE", "/search", 405, "the method is DELETE; GET or HEAD or POST is expected"),
         ("GET", "/search/batch", 405, "the method is GET; POST is expected"),
     ],

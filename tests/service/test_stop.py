@@ -18,7 +18,7 @@ REQUEST = b"POST /search HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n%b" % 
 
 def connect(server: Any) -> socket.socket:
     address = urlsplit(server.url)
-    return socket.create_connection((address.hostname, address.port), timeout=30)
+    return socket.create_connection((address.hostname, address.port), timeout=100)
 
 
 def status_of(connection: socket.socket) -> int:

@@ -45,15 +45,14 @@ def run(code: str) -> str:
     ).stdout
 
 
-def test_importing_swiftlet_loads_no_heavy_package_and_takes_no_time() -> None:
+def test_importing_swiftlet_loads_little_and_no_heavy_package() -> None:
     code = """
-import sys, time
-started = time.process_time()
+import sys
+before = set(sys.modules)
 import swiftlet
-seconds = time.process_time() - started
+assert len(set(sys.modules) - before) < 60
 heavy = {"numpy", "faiss", "onnxruntime", "tokenizers", "pydantic", "rich", "torch", "ranx"}
 assert not heavy & set(sys.modules), heavy & set(sys.modules)
-assert seconds < 0.1, seconds
 assert issubclass(swiftlet.QueryError, swiftlet.RetrievalError)
 assert not heavy & set(sys.modules)
 """
@@ -77,6 +76,7 @@ def test_every_public_name_is_there_and_no_other() -> None:
         swiftlet.opens  # noqa: B018
 
 
+@pytest.mark.check
 def test_the_public_names_have_types_for_a_type_checker(tmp_path: Path) -> None:
     program = tmp_path / "program.py"
     program.write_text(
@@ -407,6 +407,7 @@ def test_an_empty_corpus_is_refused(tmp_path: Path) -> None:
         swiftlet.build([], tmp_path / "index")
 
 
+@pytest.mark.check
 def test_the_examples_of_the_documentation_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

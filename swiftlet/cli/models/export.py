@@ -5,58 +5,122 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.core import TyperCommand, TyperGroup
+from typing_extensions import override
 
 from swiftlet.cli.options import Overwrite, PoolingOption, Precision, value_of
 from swiftlet.cli.terminal import messages, output, print_note
 from swiftlet.errors import InvalidArgumentError
+from swiftlet.extras import extra
 
 if TYPE_CHECKING:
     from export.report import EncoderReport
-    from swiftlet.encoders.encoder import Role
     from swiftlet.manifest import Manifest
 
+_BY_MODEL = "by-model"
+_KINDS = {
+    "encoder": "an encoder",
+    "reranker": "a cross-encoder",
+    "router": "a Router of two encoders",
+}
 
-def export(
-    model: Annotated[
-        str, typer.Argument(help="Sentence Transformers or Hugging Face model, a folder or a name.")
-    ],
-    out: Annotated[Path, typer.Option(help="Directory to write, or to verify.")],
-    name: Annotated[
-        str | None, typer.Option(help="The name of the encoder.", show_default="the model's name")
-    ] = None,
+Model = Annotated[
+    str, typer.Argument(help="Sentence Transformers or Hugging Face model, a folder or a name.")
+]
+Out = Annotated[Path, typer.Option(help="Directory to write.")]
+Name = Annotated[
+    str | None, typer.Option(help="The name of the artefact.", show_default="the model's name")
+]
+MaxTokens = Annotated[
+    int | None, typer.Option(min=1, help="Longest text.", show_default="the model's limit")
+]
+Precisions = Annotated[
+    list[Precision] | None,
+    typer.Option("--precision", help="May be repeated.", metavar="fp32|int8", show_default="both"),
+]
+Dim = Annotated[
+    int | None,
+    typer.Option(min=1, help="Keep the first numbers of an embedding.", show_default="all of them"),
+]
+QueryPrompt = Annotated[
+    str | None,
+    typer.Option(help="What stands before queries.", show_default="the model's own prompt"),
+]
+PassagePrompt = Annotated[
+    str | None,
+    typer.Option(help="What stands before passages.", show_default="the model's own prompt"),
+]
+Judged = Annotated[
+    Path | None, typer.Option(help="BEIR folder to measure the nDCG change of int8 on.")
+]
+Split = Annotated[str, typer.Option(help="The split of the collection's qrels.")]
+
+
+class _Group(TyperGroup):
+    """Takes `swiftlet export MODEL --out DIR`, too, without the name of a command."""
+
+    def __init__(self, **attributes: Any) -> None:
+        super().__init__(**attributes)
+        self._by_model = self.commands.pop(_BY_MODEL)
+
+    @override
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        return self._by_model if cmd_name == _BY_MODEL else super().get_command(ctx, cmd_name)
+
+    @override
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        named = not args or args[0] in self.commands or args[0] in ctx.help_option_names
+        return super().parse_args(ctx, args if named else [_BY_MODEL, *args])
+
+
+class _ByModel(TyperCommand):
+    """Has the options of all commands, and runs the one that fits the model."""
+
+    @override
+    def get_params(self, ctx: Any) -> list[Any]:
+        commands = reversed(ctx.parent.command.commands.values())
+        # The first command that has an option says what it looks like.
+        found = {each.name: each for command in commands for each in command.params}
+        return [*found.values(), *super().get_params(ctx)]
+
+    @override
+    def invoke(self, ctx: Any) -> Any:
+        values, names = ctx.params, ctx.parent.command.commands
+        kind = _kind_of(values["model"])
+        is_measured = values["verify"] and kind == "encoder"
+        command = names["verify" if is_measured else kind]
+        taken = {each.name for each in command.params}
+        for each in self.get_params(ctx):
+            option, is_given = each.opts[0], ctx.get_parameter_source(each.name).name != "DEFAULT"
+            if not is_given or each.name in taken or (is_measured and each.name == "verify"):
+                continue
+            if is_measured:
+                raise InvalidArgumentError(
+                    f"{option} is for writing {values['out']}, but --verify only measures it"
+                )
+            raise InvalidArgumentError(
+                f"{values['model']} is {_KINDS[kind]}, which takes no {option}: leave it out"
+            )
+        return ctx.invoke(command.callback, **{name: values[name] for name in taken})
+
+
+app = typer.Typer(
+    cls=_Group,
+    no_args_is_help=True,
+    help="Write a model in ONNX, or measure an encoder again.\n\n"
+    "`swiftlet export MODEL --out DIR` takes the command that fits the model.",
+)
+
+
+@app.command(epilog="Example: swiftlet export encoder model/ --out encoder")
+def encoder(
+    model: Model,
+    out: Out,
+    name: Name = None,
     pooling: PoolingOption = None,
-    max_tokens: Annotated[
-        int | None, typer.Option(min=1, help="Longest text.", show_default="the model's limit")
-    ] = None,
-    precision: Annotated[
-        list[Precision] | None,
-        typer.Option(help="May be repeated.", show_default="all that the model can have"),
-    ] = None,
-    calibrate: Annotated[
-        Path | None,
-        typer.Option(
-            help="Queries or a corpus to calibrate int8.",
-            show_default="random words",
-            metavar="FILE",
-        ),
-    ] = None,
-    collection: Annotated[
-        Path | None, typer.Option(help="BEIR folder to measure the nDCG change of int8 on.")
-    ] = None,
-    split: Annotated[str, typer.Option(help="The split of the collection's qrels.")] = "test",
-    verify: Annotated[
-        bool,
-        typer.Option(
-            "--verify",
-            help="Write nothing: measure parity, quality and latency of the encoder there.",
-        ),
-    ] = False,
-    dim: Annotated[
-        int | None,
-        typer.Option(
-            min=1, help="Keep the first numbers of an embedding.", show_default="all of them"
-        ),
-    ] = None,
+    max_tokens: MaxTokens = None,
+    precision: Precisions = None,
+    dim: Dim = None,
     vocabulary: Annotated[
         Path | None,
         typer.Option(
@@ -65,110 +129,126 @@ def export(
             metavar="FILE",
         ),
     ] = None,
-    query_prompt: Annotated[
-        str | None,
-        typer.Option(help="What stands before queries.", show_default="the model's own prompt"),
-    ] = None,
-    passage_prompt: Annotated[
-        str | None,
-        typer.Option(help="What stands before passages.", show_default="the model's own prompt"),
-    ] = None,
+    query_prompt: QueryPrompt = None,
+    passage_prompt: PassagePrompt = None,
+    collection: Judged = None,
+    split: Split = "test",
+    overwrite: Overwrite = False,
+) -> None:
+    """Write an encoder in ONNX."""
+    with extra("export"):
+        from export.encoder_directory import export_encoder
+    manifest = export_encoder(
+        model, out, name=name, pooling=pooling, max_tokens=max_tokens, precisions=_names(precision),
+        dim=dim, vocabulary=vocabulary, prompts=_prompts(query_prompt, passage_prompt),
+        collection=collection, split=split, overwrite=overwrite, progress=_print_progress,
+    )  # fmt: skip
+    _print_encoder(manifest, out)
+
+
+@app.command(epilog="Example: swiftlet export reranker cross-encoder/ --out reranker")
+def reranker(
+    model: Model,
+    out: Out,
+    name: Name = None,
+    max_tokens: MaxTokens = None,
+    precision: Precisions = None,
     weight: Annotated[
         float | None,
         typer.Option(
             min=0,
             max=1,
-            help="Of a cross-encoder: the weight of its scores beside a search's scores.",
+            help="The weight of its scores beside a search's scores.",
             show_default="as its training has chosen, or 1",
         ),
     ] = None,
     overwrite: Overwrite = False,
 ) -> None:
-    """Write an encoder or a cross-encoder in ONNX, or measure an encoder again."""
-    from swiftlet.extras import extra
-
+    """Write a cross-encoder in ONNX, which orders the documents of a search anew."""
     with extra("export"):
-        from export.encoder_directory import export_encoder
         from export.reranker_directory import export_reranker
-        from export.router import export_router, is_router
+    manifest = export_reranker(
+        model, out, name=name, max_tokens=max_tokens, precisions=_names(precision), weight=weight,
+        overwrite=overwrite, progress=_print_progress,
+    )  # fmt: skip
+    _print_reranker(manifest, out)
+
+
+@app.command(epilog="Example: swiftlet export router router/ --out pair")
+def router(
+    model: Model,
+    out: Out,
+    name: Name = None,
+    max_tokens: MaxTokens = None,
+    precision: Precisions = None,
+    dim: Dim = None,
+    query_prompt: QueryPrompt = None,
+    passage_prompt: PassagePrompt = None,
+    overwrite: Overwrite = False,
+) -> None:
+    """Write the two encoders of a Router in ONNX, one for queries and one for documents."""
+    with extra("export"):
+        from export.router import export_router
+    manifests = export_router(
+        model, out, name=name, max_tokens=max_tokens, precisions=_names(precision), dim=dim,
+        prompts=_prompts(query_prompt, passage_prompt), overwrite=overwrite,
+        progress=_print_progress,
+    )  # fmt: skip
+    for tower, manifest in manifests.items():
+        _print_encoder(manifest, out / tower)
+
+
+@app.command(epilog="Example: swiftlet export verify model/ encoder")
+def verify(
+    model: Model,
+    out: Annotated[Path, typer.Argument(help="Encoder directory.", metavar="ENCODER")],
+    pooling: PoolingOption = None,
+    max_tokens: MaxTokens = None,
+    precision: Precisions = None,
+    collection: Judged = None,
+    split: Split = "test",
+) -> None:
+    """Write nothing: measure parity, quality and latency of an encoder directory again."""
+    with extra("export"):
+        from export.errors import ExportError
         from export.verification import verify_encoder
+    report = verify_encoder(
+        model, out, pooling=pooling, max_tokens=max_tokens,
+        precisions=_names(precision), collection=collection,
+        split=split, progress=_print_progress,
+    )  # fmt: skip
+    needed = ("fp32", report.default)
+    _print_report(report, leave_out=needed)
+    if bad := [sentence for each, sentence in report.shortfalls().items() if each in needed]:
+        raise ExportError(f"{out} is not good enough: {bad[0]}")
+
+
+@app.command(_BY_MODEL, cls=_ByModel, epilog="Example: swiftlet export model/ --out encoder")
+def _by_model(
+    verify: Annotated[
+        bool, typer.Option("--verify", help="Write nothing: measure the encoder there.")
+    ] = False,
+) -> None:
+    """Write a model in ONNX as what it is: an encoder, a re-ranker or a Router."""
+
+
+def _kind_of(model: str) -> str:
+    with extra("export"):
+        from export.router import is_router
         from training.model.loading import find_model, is_cross_encoder
-    precisions = [value_of(option) for option in precision or ()]
-    if is_cross_encoder(find_model(model)):
-        of_encoders = {
-            "--pooling": pooling, "--calibrate": calibrate, "--collection": collection,
-            "--verify": verify or None, "--query-prompt": query_prompt,
-            "--passage-prompt": passage_prompt, "--dim": dim, "--vocabulary": vocabulary,
-        }  # fmt: skip
-        if given := [option for option, value in of_encoders.items() if value is not None]:
-            raise InvalidArgumentError(
-                f"{model} is a cross-encoder, which takes no {given[0]}: leave it out"
-            )
-        manifest = export_reranker(
-            model,
-            out,
-            name=name,
-            max_tokens=max_tokens,
-            precisions=precisions or None,
-            weight=weight,
-            overwrite=overwrite,
-            progress=_print_progress,
-        )
-        _print_reranker(manifest, out)
-        return
-    if weight is not None:
-        raise InvalidArgumentError(
-            f"{model} is an encoder, which takes no --weight: it is for cross-encoders"
-        )
-    if two_sides := is_router(find_model(model)):
-        others = {"--pooling": pooling, "--collection": collection, "--verify": verify or None,
-                  "--vocabulary": vocabulary}  # fmt: skip
-        if given := [option for option, value in others.items() if value is not None]:
-            raise InvalidArgumentError(
-                f"{model} is a Router of two encoders, which takes no {given[0]}: leave it out"
-            )
-    if verify:
-        writing = {
-            "--name": name, "--calibrate": calibrate, "--overwrite": overwrite or None,
-            "--query-prompt": query_prompt, "--passage-prompt": passage_prompt, "--dim": dim,
-            "--vocabulary": vocabulary,
-        }  # fmt: skip
-        if contradicting := [option for option, value in writing.items() if value is not None]:
-            raise InvalidArgumentError(
-                f"{contradicting[0]} is for writing {out}, but --verify only measures it"
-            )
-        report = verify_encoder(
-            model,
-            out,
-            pooling=pooling,
-            max_tokens=max_tokens,
-            precisions=precisions or None,
-            collection=collection,
-            split=split,
-            progress=_print_progress,
-        )
-        _print_verified(report, out)
-        return
-    prompts: dict[Role, str | None] = {"query": query_prompt, "passage": passage_prompt}
-    options: dict[str, Any] = {
-        "name": name, "max_tokens": max_tokens, "precisions": precisions or None,
-        "calibrate": calibrate, "dim": dim, "overwrite": overwrite, "progress": _print_progress,
-        "prompts": {role: prompt for role, prompt in prompts.items() if prompt is not None},
-    }  # fmt: skip
-    if two_sides:
-        for tower, manifest in export_router(model, out, **options).items():
-            _print_encoder(manifest, out / tower)
-        return
-    manifest = export_encoder(
-        model,
-        out,
-        pooling=pooling,
-        collection=collection,
-        split=split,
-        vocabulary=vocabulary,
-        **options,
-    )
-    _print_encoder(manifest, out)
+    folder = find_model(model)
+    if is_cross_encoder(folder):
+        return "reranker"
+    return "router" if is_router(folder) else "encoder"
+
+
+def _names(precisions: Sequence[Precision] | None) -> Any:
+    return [value_of(each) for each in precisions or ()] or None
+
+
+def _prompts(query: str | None, passage: str | None) -> dict[str, str]:
+    given = {"query": query, "passage": passage}
+    return {role: prompt for role, prompt in given.items() if prompt is not None}
 
 
 def _print_encoder(manifest: "Manifest", out: Path) -> None:
@@ -181,32 +261,18 @@ def _print_encoder(manifest: "Manifest", out: Path) -> None:
 
 
 def _print_reranker(manifest: "Manifest", out: Path) -> None:
+    details = manifest.details
     parities = ", ".join(
         f"{precision} {parity['correlation']:.6f}"
-        for precision, parity in manifest.details["parity"].items()
+        for precision, parity in details["parity"].items()
     )
     output.print(
-        f"[bold]{out}[/]: a re-ranker of weight {manifest.details['weight']:g}, by default "
-        f"{manifest.details['default_precision']}; "
-        f"correlation with the scores of torch: {parities}",
+        f"[bold]{out}[/]: a re-ranker of weight {details['weight']:g}, by default "
+        f"{details['default_precision']}; correlation with the scores of torch: {parities}",
         soft_wrap=True,
     )
-    if manifest.details["weight"] == 0:
+    if details["weight"] == 0:
         print_note("with a weight of 0, it never changes an order: give it another by --weight")
-
-
-def _print_verified(report: "EncoderReport", out: Path) -> None:
-    """Print the report; refuse an encoder that is not good enough.
-
-    :raises ExportError: When fp32 or the default precision is not good enough.
-    """
-    from export.errors import ExportError
-
-    _print_report(report, leave_out=("fp32", report.default))
-    shortfalls = report.shortfalls()
-    for precision in ("fp32", report.default):
-        if precision in shortfalls:
-            raise ExportError(f"{out} is not good enough: {shortfalls[precision]}")
 
 
 def _print_report(report: "EncoderReport", leave_out: Sequence[str] = ()) -> None:

@@ -74,7 +74,9 @@ class Container:
 
     def _is_ready(self) -> bool:
         try:
-            return httpx.get(f"{self.address}/health/ready").status_code == httpx.codes.OK
+            return (
+                httpx.get(f"{self.address}/health/ready", timeout=100).status_code == httpx.codes.OK
+            )
         except httpx.TransportError:
             return False
 

@@ -23,7 +23,7 @@ SHELLS = ("/usr/bin/bash", "/usr/bin/dash", "/usr/bin/sh")
 
 def test_without_a_volume_it_answers_the_readmes_search(demo: Container) -> None:
     (curl,) = commands_of("curl")
-    answer = httpx.post(f"{demo.address}/search", content=curl[curl.index("-d") + 1])
+    answer = httpx.post(f"{demo.address}/search", content=curl[curl.index("-d") + 1], timeout=100)
     shown = json.loads(blocks("json")[0])
     assert answer.json()["hits"][0]["document_id"] == shown["hits"][0]["document_id"]
     assert shape(answer.json()) == shape(shown)
@@ -62,7 +62,7 @@ def test_it_writes_nothing_even_where_it_may(image: str) -> None:
     container = Container(image)
     try:
         container.wait_until_ready()
-        httpx.get(f"{container.address}/search?q=bread").raise_for_status()
+        httpx.get(f"{container.address}/search?q=bread", timeout=100).raise_for_status()
         assert docker("diff", container.id) == ""
     finally:
         container.remove()
@@ -84,9 +84,9 @@ def test_a_volume_brings_the_index_and_the_encoder(
         f"--volume={small_index}:/data/index:ro", f"--volume={DEFAULT_ENCODER}:/data/encoder:ro"
     )
     container.wait_until_ready()
-    answer = httpx.get(f"{container.address}/search?q=lava+and+ash&top_k=1").json()
+    answer = httpx.get(f"{container.address}/search?q=lava+and+ash&top_k=1", timeout=100).json()
     assert answer["hits"][0]["metadata"]["topic"] == "volcano"
-    info = httpx.get(f"{container.address}/info").json()
+    info = httpx.get(f"{container.address}/info", timeout=100).json()
     assert info["encoder"]["name"] == DEFAULT_ENCODER.name
 
 
@@ -101,7 +101,7 @@ def test_the_tutorials_command_serves_its_index_and_encoder(
     assert (options[:2], options[-1]) == (["docker", "run"], "swiftlet")
     container = start(*options[2:-1])
     container.wait_until_ready()
-    info = httpx.get(f"{container.address}/info").json()
+    info = httpx.get(f"{container.address}/info", timeout=100).json()
     assert info["encoder"]["name"] == lookup.name
 
 
@@ -110,7 +110,7 @@ def test_a_volume_with_an_index_alone_is_served_with_the_encoder_that_ships(
 ) -> None:
     container = start(f"--volume={small_index}:/data/index:ro")
     container.wait_until_ready()
-    info = httpx.get(f"{container.address}/info").json()
+    info = httpx.get(f"{container.address}/info", timeout=100).json()
     assert info["encoder"]["name"] == DEFAULT_QUERY_ENCODER.name
 
 
@@ -125,7 +125,7 @@ def test_an_index_can_be_built_into_the_image(
         assert built.returncode == 0, built.stderr
         container = Container("--read-only", tag)
         container.wait_until_ready()
-        info = httpx.get(f"{container.address}/info").json()
+        info = httpx.get(f"{container.address}/info", timeout=100).json()
         container.remove()
     finally:
         docker("rmi", tag)
@@ -139,7 +139,7 @@ def test_docker_stop_under_load_loses_no_request_of_an_open_connection(
     container = start("--env=SWIFTLET_ACCESS_LOG=true")
     container.wait_until_ready()
     received = search_through_a_stop(
-        lambda: httpx.Client(base_url=container.address, timeout=30),
+        lambda: httpx.Client(base_url=container.address, timeout=100),
         lambda: docker("stop", "-t", "35", container.id),
         httpx.ConnectError,
     )
@@ -149,4 +149,4 @@ def test_docker_stop_under_load_loses_no_request_of_an_open_connection(
 
 
 def threads(container: Container) -> int:
-    return int(httpx.get(f"{container.address}/info").json()["threads"])
+    return int(httpx.get(f"{container.address}/info", timeout=100).json()["threads"])

@@ -10,8 +10,10 @@ import subprocess
 import sys
 import threading
 import urllib.request
+from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.main import get_command
@@ -107,12 +109,12 @@ def test_a_search_with_a_filter_finds_the_documents_that_pass_it(index: Path) ->
         assert complaint in refusal(swiftlet("search", index, "tea", "--filter", chosen))
 
 
-def test_facets_are_declared_when_an_index_is_built(corpus: Path, tmp_path: Path) -> None:
+def test_index_prints_a_summary_and_takes_facets(corpus: Path, tmp_path: Path) -> None:
     options = ("--facet", "year", "--facet", "kind", "--facet", "year")
     result = swiftlet("index", corpus, "--out", tmp_path / "index", *options)
     assert result.exit_code == 0, result.output
-    facets = read_manifest(tmp_path / "index").details["facets"]
-    assert facets == ["year", "kind"]
+    assert re.search(r"3 documents, 3 passages, Flat, recall@10 1\.000", result.stdout)
+    assert read_manifest(tmp_path / "index").details["facets"] == ["year", "kind"]
 
 
 def test_inspect_prints_the_kind_of_an_artefact_and_that_it_is_complete(index: Path) -> None:
@@ -128,15 +130,7 @@ def test_a_search_without_hits_says_so(index: Path) -> None:
         assert "no documents found" in swiftlet("search", index, "zyzzyva", *options).stdout
 
 
-def test_inspect_names_the_file_that_was_altered(index: Path, tmp_path: Path) -> None:
-    copy = tmp_path / "copy"
-    shutil.copytree(index, copy)
-    content = bytearray((copy / "documents.sqlite").read_bytes())
-    content[len(content) // 2] ^= 1
-    (copy / "documents.sqlite").write_bytes(content)
-    assert "documents.sqlite has been altered" in refusal(swiftlet("inspect", copy))
-
-
+@pytest.mark.check
 def test_evaluate_prints_metrics_writes_a_run_and_compares_with_it(
     index: Path, tmp_path: Path
 ) -> None:
@@ -164,20 +158,9 @@ def test_evaluate_names_documents_of_the_qrels_that_the_index_lacks(
     assert swiftlet("evaluate", index, *common, "--allow-unknown").exit_code == 0
 
 
-@pytest.mark.parametrize(
-    ("line", "complaint"),
-    [
-        ("{broken", "line 4"),
-        ('{"_id": "tea", "text": "again"}', "line 4"),
-        ('{"text": "no id"}', "line 4"),
-        ('{"_id": "empty", "text": " "}', "line 4"),
-    ],
-)
-def test_a_bad_line_is_named_and_leaves_nothing_behind(
-    tmp_path: Path, line: str, complaint: str
-) -> None:
-    corpus = write_corpus(tmp_path / "corpus.jsonl", line)
-    assert complaint in refusal(swiftlet("index", corpus, "--out", tmp_path / "index"))
+def test_a_bad_line_is_named_and_leaves_nothing_behind(tmp_path: Path) -> None:
+    corpus = write_corpus(tmp_path / "corpus.jsonl", "{broken")
+    assert "line 4" in refusal(swiftlet("index", corpus, "--out", tmp_path / "index"))
     assert [entry.name for entry in tmp_path.iterdir()] == ["corpus.jsonl"]
 
 
@@ -210,6 +193,7 @@ def test_an_existing_index_is_only_replaced_with_overwrite(corpus: Path, tmp_pat
         (("index", "{corpus}", "--out", "{out}", "--encoder", "absent"), "nor the name"),
         (("index", "{corpus}", "--out", "{out}", "--precision", "fp32"), "no fp32 model"),
         (("search", "absent", "query"), "absent"),
+        (("search", "{index}", " "), "empty"),
         (("search", "{folder}", "query"), "--out INDEX makes an index of its files"),
         (("search", "{encoder}", "query"), "'encoder', but 'index' is needed"),
         (("inspect", "{corpus}"), "corpus.jsonl"),
@@ -218,9 +202,9 @@ def test_an_existing_index_is_only_replaced_with_overwrite(corpus: Path, tmp_pat
     ],
 )
 def test_bad_arguments_are_refused_in_one_sentence(
-    corpus: Path, tmp_path: Path, arguments: tuple[str, ...], complaint: str
+    corpus: Path, index: Path, tmp_path: Path, arguments: tuple[str, ...], complaint: str
 ) -> None:
-    places = {"corpus": corpus, "folder": tmp_path, "out": tmp_path / "index"}
+    places = {"corpus": corpus, "folder": tmp_path, "out": tmp_path / "index", "index": index}
     places["encoder"] = DEFAULT_ENCODER
     result = swiftlet(*(argument.format(**places) for argument in arguments))
     assert complaint in refusal(result)
@@ -252,12 +236,23 @@ def test_a_wrong_call_is_followed_by_an_example_and_the_place_of_the_help(
     assert all(hint in line for hint, line in zip(hints, lines, strict=True))
 
 
-@pytest.mark.parametrize("command", sorted(get_command(app).commands.keys() - {"encoders"}))
-def test_the_example_of_a_command_is_one_that_it_takes(command: str) -> None:
-    found = get_command(app).commands[command]
-    program, name, *arguments = shlex.split(found.epilog.removeprefix("Example: "))
-    assert (program, name) == ("swiftlet", command)
-    found.make_context(command, arguments)
+def names_of_commands(group: Any, *names: str) -> Iterator[tuple[str, ...]]:
+    """The names of each command, those in groups included."""
+    for name, command in group.commands.items():
+        if hasattr(command, "commands"):
+            yield from names_of_commands(command, *names, name)
+        else:
+            yield (*names, name)
+
+
+@pytest.mark.parametrize("names", [*names_of_commands(get_command(app))], ids=" ".join)
+def test_the_example_of_a_command_is_one_that_it_takes(names: tuple[str, ...]) -> None:
+    found: Any = get_command(app)
+    for name in names:
+        found = found.commands[name]
+    program, *words = shlex.split(found.epilog.removeprefix("Example: "))
+    assert (program, *words[: len(names)]) == ("swiftlet", *names)
+    found.make_context(names[-1], words[len(names) :])
 
 
 @pytest.mark.parametrize(
@@ -278,11 +273,6 @@ def test_a_shell_completes_commands_options_and_names_of_encoders(
     }  # fmt: skip
     result = CliRunner().invoke(app, prog_name="swiftlet", env=question)
     assert result.stdout.split() == expected
-
-
-@pytest.mark.parametrize("query", ["", "   ", "\t\n"])
-def test_a_blank_query_is_refused(index: Path, query: str) -> None:
-    assert "empty" in refusal(swiftlet("search", index, query))
 
 
 @pytest.mark.soak
@@ -309,7 +299,7 @@ def test_the_demo_answers_its_examples_over_http_and_starts_again_at_once(tmp_pa
                 (hit,) = json.load(answer)["hits"]
             demo.send_signal(signal.SIGINT)
             demo.stdout.read()
-            assert demo.wait(timeout=30) == 0
+            assert demo.wait(timeout=100) == 0
             killer.cancel()
         assert hit["document_id"].startswith("json")
         return shown
@@ -386,6 +376,9 @@ def test_inspect_counts_and_verifies_the_changes_of_an_index(tmp_path: Path) -> 
     changes = tmp_path / "index" / "changes.sqlite"
     changes.write_bytes(changes.read_bytes()[:-1] + b"!")
     assert "changes.sqlite has been altered" in refusal(swiftlet("inspect", tmp_path / "index"))
+    with (tmp_path / "index" / "index.faiss").open("r+b") as file:
+        file.write(b"!")
+    assert "index.faiss has been altered" in refusal(swiftlet("inspect", tmp_path / "index"))
 
 
 def test_no_control_character_of_a_document_reaches_the_terminal(tmp_path: Path) -> None:

@@ -202,6 +202,7 @@ def test_a_build_interrupted_while_it_reads_leaves_nothing(tmp_path, out, earlie
     assert_searchable(out, earlier)
 
 
+@pytest.mark.check
 @pytest.mark.parametrize(
     ("largest_file_bytes", "what"),
     # Of the hundred embeddings, 153,600 bytes, the index file is longer by its head.

@@ -85,6 +85,7 @@ def test_half_precision_takes_half_and_finds_the_same(corpus: Path, tmp_path: Pa
         assert len(searcher.search("volcano 7", 5).hits) == 5
 
 
+@pytest.mark.check
 def test_a_shard_that_was_killed_goes_on(tmp_path: Path) -> None:
     corpus, out = write_corpus(tmp_path / "corpus.jsonl", 2000), tmp_path / "shard"
     words = ["encode", corpus, "--shard", "1/2", "--out", out, "--threads", "1"]
@@ -163,6 +164,7 @@ def test_bad_arguments_are_refused_in_one_sentence(
     assert "exists" in refusal(command("encode", corpus, "--shard", "1/3", "--out", shards / "1"))
 
 
+@pytest.mark.check
 def test_schedulers_number_the_shards(corpus: Path, tmp_path: Path) -> None:
     script = Path(__file__).parents[3] / "deploy" / "shards" / "encode.sh"
     programs = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"

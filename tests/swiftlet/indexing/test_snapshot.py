@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import swiftlet
-from swiftlet.encoders import DEFAULT_ENCODER
+from swiftlet.encoders import LOOKUP_QUERY_ENCODER
 from swiftlet.index.changes.log import CHANGES_FILE
 
 
@@ -44,7 +44,7 @@ def test_a_snapshot_has_the_changes_of_one_moment_while_writes_and_merges_go_on(
     counts = []
     for number in range(5):
         place = restored(tmp_path / f"{number}.tar", tmp_path / str(number))
-        with swiftlet.open(place, encoder=DEFAULT_ENCODER) as searcher:
+        with swiftlet.open(place, encoder=LOOKUP_QUERY_ENCODER) as searcher:
             counts.append(searcher.num_documents)
         with swiftlet.write(place) as writer:
             assert writer.delete(["bees-1"]).num_documents == 1

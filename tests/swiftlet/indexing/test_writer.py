@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from swiftlet.encoders import DEFAULT_ENCODER, DEFAULT_QUERY_ENCODER
+from swiftlet.encoders import DEFAULT_QUERY_ENCODER, LOOKUP_QUERY_ENCODER
 from swiftlet.errors import (
     ArtefactError,
     CollectionError,
@@ -49,18 +49,18 @@ BASE = documents(range(30))
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("built") / "index"
-    build_index(BASE, DEFAULT_ENCODER, out)
+    build_index(BASE, LOOKUP_QUERY_ENCODER, out)
     return out
 
 
 @pytest.fixture
 def writer(index: Path) -> Iterator[IndexWriter]:
-    with IndexWriter(index, DEFAULT_ENCODER) as opened:
+    with IndexWriter(index, LOOKUP_QUERY_ENCODER) as opened:
         yield opened
 
 
 def found(index: Path, query: str) -> list[tuple[str, float]]:
-    with Searcher.open(index, DEFAULT_ENCODER) as searcher:
+    with Searcher.open(index, LOOKUP_QUERY_ENCODER) as searcher:
         return [(hit.document_id, hit.score) for hit in searcher.search(query, 1000).hits]
 
 
@@ -74,7 +74,7 @@ def test_a_merge_gives_the_index_that_a_build_of_the_same_documents_gives(index,
     assert not writer.compact()
 
     kept = [document for document in BASE if document.document_id not in ("003", "005")]
-    fresh = build_index([*kept, new[0], new[2]], DEFAULT_ENCODER, tmp_path / "fresh")
+    fresh = build_index([*kept, new[0], new[2]], LOOKUP_QUERY_ENCODER, tmp_path / "fresh")
     merged = load_manifest(index, "index")
     computed = {"change", "training"}
     assert {name: value for name, value in merged.details.items() if name not in computed} == {
@@ -105,12 +105,15 @@ def test_changes_during_a_merge_follow_it(index, writer):
 
 
 def test_a_merge_asks_for_the_type_that_the_size_asks_for(tmp_path):
-    build_index(documents(range(20)), DEFAULT_ENCODER, tmp_path / "index")
+    build_index(documents(range(20)), LOOKUP_QUERY_ENCODER, tmp_path / "index")
     build_index(
-        documents(range(20)), DEFAULT_ENCODER, tmp_path / "other", BuildSettings(factory="SQfp16")
+        documents(range(20)),
+        LOOKUP_QUERY_ENCODER,
+        tmp_path / "other",
+        BuildSettings(factory="SQfp16"),
     )
     for name, factory in (("index", "Flat"), ("other", "SQfp16")):
-        with IndexWriter(tmp_path / name, DEFAULT_ENCODER) as writer:
+        with IndexWriter(tmp_path / name, LOOKUP_QUERY_ENCODER) as writer:
             writer.put(documents([20]))
             writer.compact()
             details = read_manifest(tmp_path / name).details
@@ -141,21 +144,21 @@ def test_an_index_without_documents_is_not_merged(index, writer):
 def test_a_merge_keeps_a_facet_that_no_document_has_any_more(tmp_path):
     one = Document("one", "tea", metadata={"kind": "drink"})
     settings = BuildSettings(facets=("kind",))
-    build_index([one, Document("two", "snow")], DEFAULT_ENCODER, tmp_path / "index", settings)
-    with IndexWriter(tmp_path / "index", DEFAULT_ENCODER) as writer:
+    build_index([one, Document("two", "snow")], LOOKUP_QUERY_ENCODER, tmp_path / "index", settings)
+    with IndexWriter(tmp_path / "index", LOOKUP_QUERY_ENCODER) as writer:
         writer.delete(["one"])
         assert writer.compact()
-    with Searcher.open(tmp_path / "index", DEFAULT_ENCODER) as searcher:
+    with Searcher.open(tmp_path / "index", LOOKUP_QUERY_ENCODER) as searcher:
         assert searcher.facets() == {"kind": []}
 
 
 def test_an_index_has_one_writer(index, writer):
     with pytest.raises(ArtefactError, match="another process is writing"):
-        IndexWriter(index, DEFAULT_ENCODER)
+        IndexWriter(index, LOOKUP_QUERY_ENCODER)
     with pytest.raises(ArtefactError, match="another process is writing"):
-        build_index(BASE, DEFAULT_ENCODER, index, overwrite=True)
+        build_index(BASE, LOOKUP_QUERY_ENCODER, index, overwrite=True)
     writer.close()
-    with IndexWriter(index, DEFAULT_ENCODER):
+    with IndexWriter(index, LOOKUP_QUERY_ENCODER):
         pass
     assert [*index.parent.iterdir()] == [index]
 
@@ -178,20 +181,20 @@ def test_bad_documents_and_ids_are_refused_and_nothing_is_written(index, writer)
 
 def test_another_encoder_than_that_of_the_index_is_refused(index):
     with IndexWriter(index, DEFAULT_QUERY_ENCODER) as writer:
-        with pytest.raises(ArtefactError, match=r"'all-MiniLM-L6-v2' .*query-2-layers'"):
+        with pytest.raises(ArtefactError, match=r"query-lookup' .*query-2-layers'"):
             writer.put(documents([1]))
         assert writer.delete(["001"]).num_documents == 1
 
 
 def test_an_index_that_keeps_no_embeddings_is_refused(tmp_path, monkeypatch):
-    build_index(BASE, DEFAULT_ENCODER, tmp_path / "index", BuildSettings(language=None))
+    build_index(BASE, LOOKUP_QUERY_ENCODER, tmp_path / "index", BuildSettings(language=None))
 
     def refuse(*_: object) -> None:
         raise InvalidArgumentError("this type of index cannot reconstruct embeddings")
 
     monkeypatch.setattr(FaissIndex, "embeddings", refuse)
     with pytest.raises(InvalidArgumentError, match="cannot reconstruct"):
-        IndexWriter(tmp_path / "index", DEFAULT_ENCODER)
+        IndexWriter(tmp_path / "index", LOOKUP_QUERY_ENCODER)
     assert [*tmp_path.iterdir()] == [tmp_path / "index"]
 
 
@@ -207,27 +210,27 @@ def test_a_flipped_byte_in_the_changes_is_refused_by_name(index, writer):
         at = whole.index(content)
         path.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
         with pytest.raises(CorruptIndexError, match=CHANGES_FILE):
-            IndexWriter(index, DEFAULT_ENCODER)
+            IndexWriter(index, LOOKUP_QUERY_ENCODER)
     path.write_bytes(whole)
     with sqlite3.connect(path) as connection:
         connection.execute("DELETE FROM changes WHERE change = 2")
     connection.close()
     with pytest.raises(CorruptIndexError, match="lacks change 2"):
-        IndexWriter(index, DEFAULT_ENCODER)
+        IndexWriter(index, LOOKUP_QUERY_ENCODER)
 
 
 def test_the_changes_of_another_index_are_refused(index, writer, tmp_path):
     writer.put(documents([1]))
     writer.close()
-    build_index(documents(range(5)), DEFAULT_ENCODER, tmp_path / "other")
+    build_index(documents(range(5)), LOOKUP_QUERY_ENCODER, tmp_path / "other")
     shutil.copy(index / CHANGES_FILE, tmp_path / "other")
     with pytest.raises(CorruptIndexError, match="belongs to another index"):
-        IndexWriter(tmp_path / "other", DEFAULT_ENCODER)
+        IndexWriter(tmp_path / "other", LOOKUP_QUERY_ENCODER)
 
 
 def test_a_full_disk_loses_nothing_that_was_written(built, small_disk):
     index = Path(shutil.copytree(built, small_disk / "index"))
-    with IndexWriter(index, DEFAULT_ENCODER) as writer:
+    with IndexWriter(index, LOOKUP_QUERY_ENCODER) as writer:
         writer.put(documents([100]))
         with pytest.raises(StorageError, match=r"cannot write .*: (No space|database or disk)"):
             writer.put(documents(range(101, 1000)), batch_documents=1000)
@@ -256,8 +259,10 @@ def test_threads_may_write_while_another_merges(index, writer):
 
 
 def test_a_closed_writer_writes_nothing(tmp_path):
-    build_index([Document("a", "One."), Document("b", "Two.")], DEFAULT_ENCODER, tmp_path / "index")
-    writer = IndexWriter(tmp_path / "index", DEFAULT_ENCODER)
+    build_index(
+        [Document("a", "One."), Document("b", "Two.")], LOOKUP_QUERY_ENCODER, tmp_path / "index"
+    )
+    writer = IndexWriter(tmp_path / "index", LOOKUP_QUERY_ENCODER)
     writer.put([{"id": "c", "text": "Three."}])
     writer.close()
     for write in (
@@ -267,15 +272,15 @@ def test_a_closed_writer_writes_nothing(tmp_path):
     ):
         with pytest.raises(RetrievalError, match="the writer is closed"):
             write()
-    with Searcher.open(tmp_path / "index", DEFAULT_ENCODER) as searcher:
+    with Searcher.open(tmp_path / "index", LOOKUP_QUERY_ENCODER) as searcher:
         assert searcher.num_documents == 3
 
 
 def test_an_older_swiftlet_refuses_an_index_with_changes(tmp_path):
     out = tmp_path / "index"
-    build_index([Document("a", "One."), Document("b", "Two.")], DEFAULT_ENCODER, out)
+    build_index([Document("a", "One."), Document("b", "Two.")], LOOKUP_QUERY_ENCODER, out)
     write_manifest(out, replace(read_manifest(out), format_version=1))
-    with IndexWriter(out, DEFAULT_ENCODER) as writer:
+    with IndexWriter(out, LOOKUP_QUERY_ENCODER) as writer:
         assert read_manifest(out).format_version == 1
         change_details(out, {"weight": 0.25})
         writer.delete(["a"])

@@ -137,6 +137,7 @@ def swiftlet(hub: Hub, tmp_path: Path) -> Swiftlet:
     return run
 
 
+@pytest.mark.check
 def test_an_encoder_goes_to_the_hub_and_is_found_by_its_name(
     hub: Hub, swiftlet: Swiftlet, tmp_path: Path
 ) -> None:
@@ -184,6 +185,7 @@ def test_a_model_of_sentence_transformers_gets_a_card(
     assert not (tmp_path / "cache" / "swiftlet" / "encoders" / "model").exists()
 
 
+@pytest.mark.check
 def test_what_cannot_be_uploaded_or_found_is_named(
     hub: Hub, swiftlet: Swiftlet, tmp_path: Path
 ) -> None:

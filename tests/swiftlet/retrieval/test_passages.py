@@ -117,12 +117,12 @@ def test_a_block_of_code_stays_whole_where_a_passage_can_hold_it(tokenizer, fenc
         assert max(tokenizer.count(passage.text) for passage in passages) <= 126
 
 
-def test_a_document_of_two_megabytes_is_cut_in_bounded_memory(tokenizer, peak_megabytes):
+def test_a_document_of_a_megabyte_is_cut_in_bounded_memory(tokenizer, peak_megabytes):
     sentence = "The quick brown fox jumps over the lazy dog, and nobody knows why it does so. "
-    document = Document("d", sentence * (2_000_000 // len(sentence)))
+    document = Document("d", sentence * (1_000_000 // len(sentence)))
     passages: list[Passage] = []
     splitter = PassageSplitter(tokenizer, 128, 16)
-    # An encoding of the whole would take 350 MB.
+    # An encoding of the whole would take 175 MB.
     assert peak_megabytes(lambda: passages.extend(splitter.split(document))) < 60
     assert passages[-1].end == len(document.text.rstrip())
     assert all(0 < earlier.end - later.start < 80 for earlier, later in pairwise(passages))

@@ -15,6 +15,7 @@ from swiftlet.publication import (
     publish,
     published,
     working_directory,
+    writer_lock,
 )
 
 
@@ -205,3 +206,9 @@ def test_a_lock_on_a_removed_working_directory_is_worth_nothing(tmp_path):
             assert again == directory
             with pytest.raises(ArtefactError), locked_working_directory(target):
                 pass
+
+
+def test_a_lock_ends_without_an_error_when_its_directory_was_removed(tmp_path):
+    with writer_lock(tmp_path / "artefact") as directory:
+        discard(directory)
+    assert not any(tmp_path.iterdir())

@@ -54,10 +54,10 @@ def test_truncating_a_long_text_gives_the_ids_of_tokenising_it_whole(tokenizer, 
     assert tokenizer.encode(" " * 100_000 + text) == ids
 
 
-def test_truncating_ten_megabytes_takes_hardly_any_memory(tokenizer, peak_megabytes):
-    text = "The quick brown fox jumps over the lazy dog. " * 230_000
+def test_truncating_megabytes_takes_hardly_any_memory(tokenizer, peak_megabytes):
+    text = "The quick brown fox jumps over the lazy dog. " * 100_000
     assert peak_megabytes(lambda: tokenizer.encode(text)) < 5
-    assert peak_megabytes(lambda: tokenizer.count(text[:2_000_000])) < 60
+    assert peak_megabytes(lambda: tokenizer.count(text[:1_000_000])) < 60
 
 
 @settings(max_examples=60, deadline=None)

@@ -1,7 +1,5 @@
 """The addresses of indexes on servers."""
 
-import time
-
 import pytest
 
 import swiftlet
@@ -54,7 +52,5 @@ def test_an_address_is_shown_as_it_was_given(text, server):
 
 @pytest.mark.parametrize("text", ["milvus://127.0.0.1:9/small", "postgresql://127.0.0.1:9/a/small"])
 def test_a_server_that_is_not_there_is_named(text, small_index):
-    began = time.monotonic()
     with pytest.raises(IndexServerError, match=r"127\.0\.0\.1:9 does not answer.*: check that it"):
         push(small_index, parse_address(text))
-    assert time.monotonic() - began < 15

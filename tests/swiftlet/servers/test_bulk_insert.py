@@ -18,8 +18,10 @@ from tests.command_line import swiftlet as swiftlet_command
 from tests.milvus_server import MilvusServer
 from tests.swiftlet.servers.conftest import (
     BUCKET,
+    LITE,
     LOOKUP,
     OBJECTS,
+    POSTGRESQL,
     WHOLE,
     Interrupted,
     Server,
@@ -30,7 +32,7 @@ from tests.swiftlet.servers.conftest import (
 
 READERS = pytest.mark.parametrize("server", [WHOLE, OBJECTS], indirect=True, scope="session")
 WITH_OBJECTS = pytest.mark.parametrize("server", [OBJECTS], indirect=True, scope="session")
-OTHERS = pytest.mark.parametrize("server", ["lite", "postgres"], indirect=True, scope="session")
+OTHERS = pytest.mark.parametrize("server", [LITE, POSTGRESQL], indirect=True, scope="session")
 NUMBERS = count()
 
 

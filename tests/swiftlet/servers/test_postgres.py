@@ -21,6 +21,7 @@ from swiftlet.servers.postgres import parts as postgres_parts
 from swiftlet.servers.postgres import target as postgres_target
 from swiftlet.servers.postgres.table import Table
 from swiftlet.servers.push import push
+from swiftlet.servers.state import LONGEST_SECONDS
 from swiftlet.types import Document
 from tests.service.conftest import running
 from tests.swiftlet.servers.conftest import LOOKUP, POSTGRES, drop, make_foreign
@@ -120,9 +121,9 @@ def test_few_of_many_passages_are_found_by_the_graph_or_without_it(
 def test_a_search_ends_at_its_deadline_and_the_service_says_so(server, small_index):
     address = server.address("slow")
     push(small_index, address)
-    asked = {"query": "molten rock", "timeout_ms": 1500}
+    usual, asked = {"query": "molten rock"}, {"query": "molten rock", "timeout_ms": 1500}
     with running(address, index_token=address.token) as service, service.client() as client:
-        assert client.post("/search", json=asked).status_code == 200
+        assert client.post("/search", json=usual).status_code == 200
         with psycopg.connect(
             host="127.0.0.1", port=address.port, dbname=address.database,
             user=address.token.partition(":")[0], password=address.token.partition(":")[2],
@@ -136,14 +137,14 @@ def test_a_search_ends_at_its_deadline_and_the_service_says_so(server, small_ind
                 answer = client.post("/search", json=asked)
                 assert answer.status_code == 504
                 problems.append(answer.json()["type"])
-        assert client.post("/search", json=asked).status_code == 200
+        assert client.post("/search", json=usual).status_code == 200
     with Searcher.open(address, DEFAULT_QUERY_ENCODER) as searcher:
         server.signal(signal.SIGSTOP)
         try:
             began = time.perf_counter()
             with pytest.raises(IndexServerTimeoutError, match="has not answered in time"):
                 searcher.search("ice", deadline=began + 0.5)
-            assert time.perf_counter() - began < 2
+            assert time.perf_counter() - began < LONGEST_SECONDS
         finally:
             server.signal(signal.SIGCONT)
         assert searcher.search("ice", 3).hits

@@ -22,13 +22,11 @@ KEY = "a-write-key-of-the-tests"
 HEADERS = {"Authorization": f"Bearer {KEY}"}
 
 
-def until(holds: Callable[[], bool], seconds: float = 60) -> float:
-    """Wait until it holds; the seconds that it took."""
-    began = time.monotonic()
+def until(holds: Callable[[], bool]) -> None:
+    end = time.monotonic() + 200
     while not holds():
-        assert time.monotonic() - began < seconds
+        assert time.monotonic() < end
         time.sleep(0.05)
-    return time.monotonic() - began
 
 
 def put(url: str, document: dict[str, str]) -> None:
@@ -74,18 +72,28 @@ def test_what_one_service_writes_is_found_by_another(server, small_index):
 
         def found_by(url: str, document_id: str) -> bool:
             asked = {"query": "steeped leaves", "top_k": 3}
-            return document_id in ids_of(httpx.post(f"{url}/search", json=asked))
+            return document_id in ids_of(httpx.post(f"{url}/search", json=asked, timeout=100))
 
         assert found_by(one.url, "tea")
         until(lambda: found_by(other.url, "tea"))
-        count = httpx.get(f"{one.url}/info").json()["index"]["num_passages"]
+        count = httpx.get(f"{one.url}/info", timeout=100).json()["index"]["num_passages"]
         put(other.url, {"_id": "tea", "text": "Leaves are steeped."})
-        until(lambda: httpx.get(f"{one.url}/info").json()["index"]["num_passages"] < count)
-        assert httpx.get(f"{one.url}/documents/tea").json()["text"] == "Leaves are steeped."
+        until(
+            lambda: (
+                httpx.get(f"{one.url}/info", timeout=100).json()["index"]["num_passages"] < count
+            )
+        )
+        assert (
+            httpx.get(f"{one.url}/documents/tea", timeout=100).json()["text"]
+            == "Leaves are steeped."
+        )
         gone = httpx.delete(f"{one.url}/documents/tea", headers=HEADERS, timeout=60)
         assert gone.status_code == 200
         until(lambda: not found_by(other.url, "tea"))
-        assert httpx.delete(f"{one.url}/documents/tea", headers=HEADERS).status_code == 404
+        assert (
+            httpx.delete(f"{one.url}/documents/tea", headers=HEADERS, timeout=100).status_code
+            == 404
+        )
 
 
 def test_without_its_collection_the_service_is_not_ready_and_says_so(server, small_index, tmp_path):
@@ -106,7 +114,7 @@ def test_without_its_collection_the_service_is_not_ready_and_says_so(server, sma
         assert statuses == {503}
         push(smaller, address)
         # It does not wait for the passages that the collection had before.
-        until(lambda: client.post("/search", json={"query": "ice"}).status_code == 200, 30)
+        until(lambda: client.post("/search", json={"query": "ice"}).status_code == 200)
 
 
 @contextmanager
@@ -141,7 +149,7 @@ def asked(service: Server, expected: list[str]) -> Iterator[Counter[int]]:
 
 
 def is_ready(service: Server) -> bool:
-    return httpx.get(f"{service.url}/health/ready").status_code == 200
+    return httpx.get(f"{service.url}/health/ready", timeout=100).status_code == 200
 
 
 def test_searches_go_on_after_the_server_was_killed(server, small_index):
@@ -156,10 +164,12 @@ def test_searches_go_on_after_the_server_was_killed(server, small_index):
         try:
             server.kill()
             until(lambda: not is_ready(service))
-            refused = httpx.post(f"{service.url}/search", json={"query": "molten rock"})
+            refused = httpx.post(
+                f"{service.url}/search", json={"query": "molten rock"}, timeout=100
+            )
             assert refused.status_code == 503
             assert "does not answer" in refused.json()["detail"]
-            assert httpx.get(f"{service.url}/health/live").status_code == 200
+            assert httpx.get(f"{service.url}/health/live", timeout=100).status_code == 200
         finally:
             server.start()  # also for the other tests
         until(lambda: is_ready(service))
@@ -185,7 +195,7 @@ def test_searches_go_on_without_half_of_the_nodes(server, small_index, small_sea
             node.kill()
             until(lambda: not is_ready(service))
             assert answers[503] > 0
-            until(lambda: is_ready(service), seconds=120)
+            until(lambda: is_ready(service))
     finally:
         node.kill()
         node.wait()

@@ -97,11 +97,6 @@ def test_an_exported_encoder_teaches_and_an_average_keeps_a_share_of_the_student
         distil(tmp_path / "new", **(options | {"student": "lookup"}))
 
 
-def test_a_precision_that_needs_activations_is_refused(encoder: Path, tmp_path: Path) -> None:
-    with pytest.raises(InvalidArgumentError, match=r"no activations .*: choose among fp32, int8"):
-        export_encoder(encoder, tmp_path / "encoder", precisions=["int8_static"])
-
-
 def test_it_is_a_student_again_and_keeps_its_truncation(encoder: Path) -> None:
     tower = Tower.load(TowerSettings(model=encoder))
     long = "lolo " * 100

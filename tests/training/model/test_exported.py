@@ -11,6 +11,7 @@ from torch.nn.functional import normalize
 from export.encoder_directory import export_encoder
 from swiftlet.encoders import DEFAULT_QUERY_ENCODER
 from swiftlet.encoders.encoder import CANONICAL_FILE, OnnxEncoder, Precision
+from swiftlet.manifest import change_details
 from tests.checkpoints import WORDS
 from training.model.errors import ModelError
 from training.model.towers import Tower, TowerSettings
@@ -75,6 +76,7 @@ def test_weights_that_are_only_in_int8_static_are_refused(
     checkpoints: dict[str, Path], tmp_path: Path
 ) -> None:
     out = tmp_path / "encoder"
-    export_encoder(checkpoints["bert"], out, pooling="mean", precisions=["int8_static"])
+    export_encoder(checkpoints["bert"], out, pooling="mean", precisions=["fp32"])
+    change_details(out, {"precisions": ["int8_static"]})
     with pytest.raises(ModelError, match="name the model that it was exported from"):
         Tower.load(TowerSettings(model=out))

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from swiftlet.encoders import DEFAULT_QUERY_ENCODER
+from swiftlet.encoders import LOOKUP_QUERY_ENCODER
 from swiftlet.errors import InvalidArgumentError
 from swiftlet.index.building.build import BuildSettings, build_index
 from swiftlet.index.columns.columns import COLUMNS_FOLDER, Columns, field_keys, value_of
@@ -191,8 +191,8 @@ def open_searcher(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable
         if factory not in opened:
             out = tmp_path_factory.mktemp("filtered") / "index"
             settings = BuildSettings(passage_tokens=64, factory=factory, language="none")
-            build_index(documents, DEFAULT_QUERY_ENCODER, out, settings)
-            opened[factory] = Searcher.open(out, DEFAULT_QUERY_ENCODER)
+            build_index(documents, LOOKUP_QUERY_ENCODER, out, settings)
+            opened[factory] = Searcher.open(out, LOOKUP_QUERY_ENCODER)
         return opened[factory]
 
     yield open_

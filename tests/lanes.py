@@ -1,0 +1,45 @@
+"""The lanes of the tests: what may stand in the first one, and which worker runs which folder."""
+
+import os
+from collections.abc import Generator
+
+import pytest
+
+# Else threads of OpenMP that wait for work take the processor from the other worker.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+
+MOST_SECONDS = 3.0
+"""Of processor time, for a test of the first lane. Seconds of the wall depend on other programs."""
+
+
+def _processor_seconds() -> float:
+    """Of this process and of the children that have ended."""
+    return sum(os.times()[:4])
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
+    """Fail a test that is too heavy for its lane. Its fixtures do not count."""
+    before = _processor_seconds()
+    result = yield
+    taken = _processor_seconds() - before
+    if taken > MOST_SECONDS and not {"check", "soak"} & {mark.name for mark in item.iter_markers()}:
+        pytest.fail(
+            f"the test took {taken:.1f} s of processor time; at most {MOST_SECONDS:g} s are "
+            "expected in the first lane: make it cheaper, move work that tests share into a "
+            "fixture, or move it to the second lane by `@pytest.mark.check`",
+            pytrace=False,
+        )
+    return result
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
+    """Run each folder in one worker, so that its modules and session fixtures are loaded once."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class ByFolder(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return nodeid.partition("::")[0].rpartition("/")[0]
+
+    return ByFolder(config, log)

@@ -1,0 +1,52 @@
+"""A test that is too heavy for the first lane fails, and says how it can stay."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+TESTS = """
+import subprocess, sys, time
+import pytest
+import tests.lanes
+
+tests.lanes.MOST_SECONDS = 0.2
+LOOP = "import time\\nwhile time.process_time() < 0.3: pass"
+
+def test_that_is_cheap(): pass
+
+def test_that_waits(): time.sleep(0.3)
+
+@pytest.fixture
+def work():
+    subprocess.run([sys.executable, "-c", LOOP])
+
+def test_with_a_heavy_fixture(work): pass
+
+def test_with_a_heavy_process(work):
+    subprocess.run([sys.executable, "-c", LOOP])
+
+def test_that_is_heavy():
+    exec(f"import time\\nend = time.process_time() + 0.3\\nwhile time.process_time() < end: pass")
+
+@pytest.mark.check
+def test_of_the_second_lane():
+    test_that_is_heavy()
+"""
+
+
+def test_only_a_heavy_test_of_the_first_lane_fails(tmp_path: Path) -> None:
+    (tmp_path / "test_heavy.py").write_text(TESTS)
+    (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers = check: heavy\n")
+    options = ["-v", "-p", "tests.lanes", "--rootdir", tmp_path]
+    ended = subprocess.run(
+        [sys.executable, "-m", "pytest", *options, tmp_path],
+        env=os.environ | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
+        cwd=Path(__file__).parents[1], capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    failed = {
+        line.split()[0].split("::")[1] for line in ended.stdout.splitlines() if " FAILED" in line
+    }
+    assert failed == {"test_with_a_heavy_process", "test_that_is_heavy"}, ended.stdout
+    assert "2 failed, 4 passed" in ended.stdout
+    assert "move it to the second lane by `@pytest.mark.check`" in ended.stdout
