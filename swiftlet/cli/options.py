@@ -25,40 +25,28 @@ def complete_encoder(incomplete: str) -> list[str]:
     return [name for name in encoders.named() if name.startswith(incomplete)]
 
 
-EncoderOption = Annotated[
-    Path,
-    typer.Option(
-        help="Directory that `swiftlet export` wrote, or the name of one that ships.",
-        autocompletion=complete_encoder,
-        show_default="the one that ships for it",
-    ),
-]
+def encoder_option(
+    default: str,
+    about: str = "Directory that `swiftlet export` wrote, or the name of one that ships.",
+) -> Any:
+    """The option --encoder, and what its help says of the default."""
+    return typer.Option(
+        "--encoder", help=about, autocompletion=complete_encoder, show_default=default
+    )
+
+
 RememberedEncoderOption = Annotated[
     Path | None,
-    typer.Option(
-        "--encoder",
-        help="Directory of the document encoder that the index was built by.",
-        autocompletion=complete_encoder,
-        show_default="where it was then, or the one that ships",
+    encoder_option(
+        "where it was then, or the one that ships",
+        "Directory of the document encoder that the index was built by.",
     ),
 ]
 QueryEncoderOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--encoder",
-        help="Directory that `swiftlet export` wrote, or the name of one that ships.",
-        autocompletion=complete_encoder,
-        show_default="the index's own, or the one that ships",
-    ),
+    Path | None, encoder_option("the index's own, or the one that ships")
 ]
 ServedEncoderOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--encoder",
-        help="Directory that `swiftlet export` wrote, or the name of one that ships.",
-        autocompletion=complete_encoder,
-        show_default="SWIFTLET_ENCODER, the index's own, or shipped",
-    ),
+    Path | None, encoder_option("SWIFTLET_ENCODER, the index's own, or shipped")
 ]
 PrecisionOption = Annotated[
     Precision | None,

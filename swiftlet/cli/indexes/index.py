@@ -7,7 +7,7 @@ import typer
 
 from swiftlet import encoders
 from swiftlet.cli.fields import BUILT, COLUMNS, OF_CORPUS, documents_with, flag_of, takes
-from swiftlet.cli.options import FromShards, Overwrite, complete_encoder
+from swiftlet.cli.options import FromShards, Overwrite, complete_encoder, encoder_option
 from swiftlet.cli.terminal import ProgressBars, count, output, print_unread
 
 
@@ -25,12 +25,7 @@ def index(
     ] = None,
     from_shards: FromShards = None,
     encoder: Annotated[
-        Path | None,
-        typer.Option(
-            help="Directory that `swiftlet export` wrote, or the name of one that ships.",
-            autocompletion=complete_encoder,
-            show_default="the one that ships, or that encoded the shards",
-        ),
+        Path | None, encoder_option("the one that ships, or that encoded the shards")
     ] = None,
     dense_only: Annotated[
         bool, typer.Option("--dense-only", help="No lexical index: search by meaning alone.")

@@ -5,9 +5,8 @@ from typing import Annotated, Any
 
 import typer
 
-from swiftlet import encoders
 from swiftlet.cli.fields import COLUMNS, ENCODED, documents_with, takes
-from swiftlet.cli.options import EncoderOption, Overwrite
+from swiftlet.cli.options import Overwrite, encoder_option
 from swiftlet.cli.terminal import ProgressBars, count, output, print_unread
 
 
@@ -18,7 +17,7 @@ def encode(
         str, typer.Option(help="2/8 for the second of eight: each eighth document.", metavar="I/N")
     ],
     out: Annotated[Path, typer.Option(help="Directory of the shard.")],
-    encoder: EncoderOption = encoders.DEFAULT_ENCODER,
+    encoder: Annotated[Path | None, encoder_option("the one that ships")] = None,
     half: Annotated[
         bool, typer.Option("--half", help="Store the embeddings in half precision.")
     ] = False,
