@@ -9,15 +9,16 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from swiftlet.arguments import one_of, path_of, whole_number
+from swiftlet.arguments import path_of
 from swiftlet.corpora.rows import Corpus, Queries, documents_of, queries_of
 from swiftlet.encoders.tokenizer import Tokenizer
 from swiftlet.errors import InvalidArgumentError
+from swiftlet.evaluation.compression import Compression, Model
 from swiftlet.extras import extra
 from swiftlet.index.directory import DOCUMENTS_FILE
 from swiftlet.index.documents.passages import encoder_text
@@ -28,14 +29,9 @@ from swiftlet.index.lexical.index import LEXICAL_FOLDER, PIECES_FILE
 from swiftlet.manifest import FILE_NAME, read_manifest
 from swiftlet.progress import Progress, Silence
 
-Model = Literal["bm25", "boolean"]
-Projection = Literal["rademacher", "gaussian"]
 Floats = NDArray[np.float64]
 Words = Callable[[str], Sequence[str]]
 """The words of a text, with repetitions."""
-
-MODELS: tuple[Model, ...] = get_args(Model)
-PROJECTIONS: tuple[Projection, ...] = get_args(Projection)
 
 DIMENSIONS = tuple(round(2 ** (exponent / 2)) for exponent in range(10, 27))
 """The numbers of dimensions that are tried: from 32 to 8,192, each √2 times the one before."""
@@ -148,10 +144,7 @@ class Fidelity:
     num_texts: int
     num_words: int
     num_queries: int
-    model: Model
-    projection: Projection
-    error: float
-    rank: int
+    asked: Compression
     dimensions: tuple[int, ...]
     errors: tuple[float, ...]
     recalls: tuple[float, ...]
@@ -163,36 +156,30 @@ class Fidelity:
     @property
     def enough_for_pairs(self) -> int | None:
         """The fewest dimensions tried that keep all but a share `error` of the pairs in order."""
-        return _first(self.dimensions, [each <= self.error for each in self.errors])
+        return _first(self.dimensions, [each <= self.asked.error for each in self.errors])
 
     @property
     def enough_for_recall(self) -> int | None:
         """The fewest dimensions tried that keep the best text among the first `rank` as often."""
-        return _first(self.dimensions, [each >= 1 - self.error for each in self.recalls])
+        return _first(self.dimensions, [each >= 1 - self.asked.error for each in self.recalls])
 
 
 def measure(
     bags: Bags,
+    asked: Compression,
     *,
-    model: Model = "bm25",
-    projection: Projection = "rademacher",
-    error: float = 0.05,
-    rank: int = 10,
     dimensions: Sequence[int] = DIMENSIONS,
     num_groups: int = 4,
-    seed: int = 0,
     advance: Callable[[int], object] = lambda _: None,
 ) -> Fidelity:
     """Project texts and queries, and compare the rankings with the rankings of the bags of words.
 
     :param num_groups: Texts are divided by their length into this number of equal groups.
     :param advance: Called with the number of dimensions that are done since the last call.
-    :raises InvalidArgumentError: When an argument is out of range, or there are too few texts.
+    :raises InvalidArgumentError: When there are too few texts.
     """
-    if not 0 < error < 1:
-        raise InvalidArgumentError(f"error is {error:g}, but must lie between 0 and 1")
-    num_texts = bags.texts.shape[0]
-    if not 1 <= rank < num_texts:
+    error, rank, num_texts = asked.error, asked.rank, bags.texts.shape[0]
+    if rank >= num_texts:
         raise InvalidArgumentError(
             f"rank is {rank}, but must be from 1 to {num_texts - 1}, since there are {num_texts} "
             "texts: lower it (--rank), or give more texts"
@@ -213,7 +200,7 @@ def measure(
     terms, edges = everything.margin_groups()
     errors, recalls, kept = [], [], []
     of_groups: list[list[float]] = [[] for _ in groups]
-    for projected in _projected(bags_of_words, projection, dimensions, seed, advance):
+    for projected in _projected(bags_of_words, asked, dimensions, advance):
         wrong = everything.wrong(projected)
         errors.append(float(wrong[everything.counted].mean()))
         recalls.append(everything.recall(projected, rank))
@@ -230,10 +217,7 @@ def measure(
         num_texts=num_texts,
         num_words=bags.texts.shape[1],
         num_queries=len(scores),
-        model=model,
-        projection=projection,
-        error=error,
-        rank=rank,
+        asked=asked,
         dimensions=tuple(dimensions),
         errors=tuple(errors),
         recalls=tuple(recalls),
@@ -318,13 +302,12 @@ class _Selection:
 
 def _projected(
     bags: Bags,
-    projection: Projection,
+    asked: Compression,
     dimensions: Sequence[int],
-    seed: int,
     advance: Callable[[int], object],
 ) -> Iterator[Floats]:
     """The projected scores (m, n) by each number of dimensions, but for a factor."""
-    random = np.random.default_rng(seed)
+    random = np.random.default_rng(asked.seed)
     num_words = bags.texts.shape[1]
     texts, queries = bags.texts.astype(np.float32), bags.queries.astype(np.float32)
     scores = np.zeros((queries.shape[0], texts.shape[0]))
@@ -332,7 +315,7 @@ def _projected(
     for wanted in dimensions:
         while done < wanted:
             columns = min(_COLUMNS, wanted - done)
-            if projection == "rademacher":
+            if asked.projection == "rademacher":
                 signs = random.integers(0, 2, (num_words, columns), np.int8)
                 matrix = (2 * signs - 1).astype(np.float32)
             else:
@@ -363,15 +346,8 @@ def fidelity(
     target: Corpus,
     queries: Queries | None = None,
     *,
-    model: Model = "bm25",
-    projection: Projection = "rademacher",
-    language: str | None = None,
-    error: float = 0.05,
-    rank: int = 10,
-    num_texts: int = 10_000,
-    num_queries: int = 200,
-    seed: int = 0,
     progress: Progress | None = None,
+    **settings: Any,
 ) -> Fidelity:
     """Compress the bags of words of texts to more and more dimensions (002, section 2).
 
@@ -379,41 +355,24 @@ def fidelity(
         are.
     :param queries: As in `evaluate`. None takes spans of 5 to 25 words from the texts (002,
         section 5).
-    :param model: The score of bags of words: "bm25", or "boolean", the number of common words.
-    :param projection: "rademacher" or "gaussian".
-    :param language: As in `build`; None takes the language of the index, else English.
-    :param error: The share of errors that is accepted.
-    :param rank: The best text of a query counts as found among the first `rank`.
-    :param num_texts: The most texts, and with `num_queries` the most queries; chance chooses.
     :param progress: Shows the progress, such as `ProgressLine()`; None shows nothing.
+    :param settings: The fields of `Compression`; docs/evaluation.md describes each.
     :raises RetrievalError: When an argument, the queries or the target is bad.
     :raises MissingExtraError: When the extra `evaluation` is not installed.
     """
-    one_of("model", model, MODELS)
-    one_of("projection", projection, PROJECTIONS)
-    num_texts = whole_number("num_texts", num_texts, least=2)
-    num_queries = whole_number("num_queries", num_queries, least=1)
-    progress = progress or Silence()
-    random = np.random.default_rng(seed)
+    compression, progress = Compression(**settings), progress or Silence()
+    random = np.random.default_rng(compression.seed)
     progress.begin("Reading texts", None)
-    texts, own_language, tokenizer = _texts(target, num_texts, random)
+    texts, own_language, tokenizer = _texts(target, compression.num_texts, random)
     if queries is None:
-        asked = _spans(texts, num_queries, random)
+        asked = _spans(texts, compression.num_queries, random)
     else:
         every = [query.text for query in queries_of(queries)]
-        asked = [every[place] for place in _chosen(len(every), num_queries, random)]
-    analysis = analysis_of(language or own_language or DEFAULT_LANGUAGE, tokenizer)
-    bags = Bags.of(texts, asked, analysis.words, model)
+        asked = [every[place] for place in _chosen(len(every), compression.num_queries, random)]
+    language = compression.language or own_language or DEFAULT_LANGUAGE
+    bags = Bags.of(texts, asked, analysis_of(language, tokenizer).words, compression.model)
     progress.begin("Projecting", DIMENSIONS[-1])
-    return measure(
-        bags,
-        model=model,
-        projection=projection,
-        error=error,
-        rank=rank,
-        seed=seed,
-        advance=progress.advance,
-    )
+    return measure(bags, compression, advance=progress.advance)
 
 
 def _texts(
