@@ -76,12 +76,10 @@ def build_index(
     progress: Progress | None = None,
     finish: Finish | None = None,
 ) -> Manifest:
-    """Encode `documents` and write the index directory `out`, completely or not at all.
+    """`build`, of documents or of a corpus that was encoded before, with checked arguments.
 
-    A corpus that was encoded before keeps its splitting and precision. Memory holds the index and
-    one buffer, for any size of the corpus. After an interruption, the embeddings so far are reused
-    if encoder, corpus and splitting are the same. If `out` is an index that was made by the same
-    encoder, its embeddings are taken for the passages that are as before.
+    Memory holds the index and one buffer, for any size of the corpus. If `out` is an index that was
+    made by the same encoder, its embeddings are taken for the passages that are as before.
 
     :param encoder_directory: None takes the encoder that ships, or that encoded the corpus.
     :raises InvalidArgumentError: When a setting is out of range, or `out` must not be written.
@@ -117,9 +115,13 @@ def build_index(
         details=details,
         facets=settings.facets,
     )
-    encodes = isinstance(corpus, NewCorpus)
     with draft(
-        out, "index", width=encoder.width, encodes=encodes, overwrite=overwrite, progress=progress
+        out,
+        "index",
+        width=encoder.width,
+        encodes=isinstance(corpus, NewCorpus),
+        overwrite=overwrite,
+        progress=progress,
     ) as (artefact, file):
         manifest = assembly.write(artefact, corpus, file)
         if finish is not None:

@@ -45,7 +45,7 @@ class StoredCorpus:
     """A written document store, whose connection reads it until it is closed.
 
     `content_sha256` is the hash of the encoder's input, passage by passage: two stores with the
-    same hash have the same embeddings. `hashes` (n,) are those of each passage.
+    same hash have the same embeddings. `hashes` (n,) has the hash of each passage's input.
     """
 
     connection: sqlite3.Connection
