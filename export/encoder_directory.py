@@ -45,8 +45,9 @@ def export_encoder(
     """
     chosen = replace(settings or EncoderSettings(), **options)
     check_target(out, overwrite=overwrite, kind="encoder")
-    judged = chosen.collection and Collection.read(chosen.collection, chosen.split)
-    kept = chosen.vocabulary and first_texts(chosen.vocabulary)
+    collection, vocabulary = chosen.collection, chosen.vocabulary
+    judged = None if collection is None else Collection.read(collection, chosen.split)
+    kept = None if vocabulary is None else first_texts(vocabulary)
     progress("Loading the model")
     trained = trained_encoder(model)
     source = load_source(

@@ -54,7 +54,7 @@ def verify_encoder(
     max_tokens = _setting(directory, manifest, "max_tokens", max_tokens)
     chosen = precisions or [name for name, file in MODEL_FILES.items() if file in manifest.files]
     encoders = {name: OnnxEncoder.load(directory, precision=name) for name in chosen}
-    judged = collection and Collection.read(collection, split)
+    judged = None if collection is None else Collection.read(collection, split)
     progress("Loading the model")
     # The model defines any other pooling.
     own = pooling if pooling in POOLINGS else None

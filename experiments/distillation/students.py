@@ -66,7 +66,7 @@ def figures_of(options: Namespace, name: str) -> Figures:
     figures: Figures = {"fp32": judged(options, trained)}
     if name in STUDENTS:
         export_encoder(
-            run / "query_encoder", out, name=name, calibrate=Path(settings["queries"][0]),
+            run / "query_encoder", out, name=name,
             overwrite=True,
         )  # fmt: skip
         fp32, int8 = (OnnxEncoder.load(out, precision=each) for each in ("fp32", "int8"))
