@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from swiftlet.client import Client
     from swiftlet.corpora.lines import SkippedLines
-    from swiftlet.encoders.encoder import OnnxEncoder
+    from swiftlet.encoders.encoder import OnnxEncoder, load_encoder
     from swiftlet.errors import (
         ArtefactError,
         CollectionError,
@@ -31,24 +31,22 @@ if TYPE_CHECKING:
         StorageError,
         UnknownDocumentError,
     )
+    from swiftlet.evaluation.evaluate import evaluate
+    from swiftlet.evaluation.fidelity import fidelity
+    from swiftlet.evaluation.weight import reset_weight, tune
+    from swiftlet.index.building.build import build
+    from swiftlet.index.building.shard_writer import encode
     from swiftlet.index.building.shards import Shards
+    from swiftlet.index.snapshot import snapshot
     from swiftlet.index.updates.directory_writer import IndexWriter
+    from swiftlet.index.updates.opening import write
     from swiftlet.index.updates.writer import Changed
-    from swiftlet.library.evaluation import evaluate, reset_weight, tune
-    from swiftlet.library.fidelity import fidelity
-    from swiftlet.library.indexes import (
-        build,
-        encode,
-        export_vectors,
-        load_encoder,
-        pull,
-        push,
-        snapshot,
-        write,
-    )
-    from swiftlet.library.indexes import open_searcher as open  # noqa: A004 - as swiftlet.open
+    from swiftlet.index.vectors_export import export_vectors
     from swiftlet.progress import ProgressLine
+    from swiftlet.search.opening import open_searcher as open  # noqa: A004 - as swiftlet.open
     from swiftlet.search.searcher import Searcher
+    from swiftlet.servers.pull import pull
+    from swiftlet.servers.push import push
     from swiftlet.types import Document, Hit, Passage, Query, SearchResult
 
     __version__: str
@@ -97,26 +95,24 @@ __all__ = [
 
 _MODULES = {
     "swiftlet.client": ("Client",),
-    "swiftlet.progress": ("ProgressLine",),
-    "swiftlet.index.building.shards": ("Shards",),
-    "swiftlet.index.updates.directory_writer": ("IndexWriter",),
-    "swiftlet.index.updates.writer": ("Changed",),
-    "swiftlet.library.evaluation": ("evaluate", "reset_weight", "tune"),
-    "swiftlet.library.fidelity": ("fidelity",),
-    "swiftlet.library.indexes": (
-        "build",
-        "encode",
-        "export_vectors",
-        "load_encoder",
-        "open",
-        "pull",
-        "push",
-        "snapshot",
-        "write",
-    ),
     "swiftlet.corpora.lines": ("SkippedLines",),
-    "swiftlet.encoders.encoder": ("OnnxEncoder",),
+    "swiftlet.encoders.encoder": ("OnnxEncoder", "load_encoder"),
+    "swiftlet.evaluation.evaluate": ("evaluate",),
+    "swiftlet.evaluation.fidelity": ("fidelity",),
+    "swiftlet.evaluation.weight": ("reset_weight", "tune"),
+    "swiftlet.index.building.build": ("build",),
+    "swiftlet.index.building.shard_writer": ("encode",),
+    "swiftlet.index.building.shards": ("Shards",),
+    "swiftlet.index.snapshot": ("snapshot",),
+    "swiftlet.index.updates.directory_writer": ("IndexWriter",),
+    "swiftlet.index.updates.opening": ("write",),
+    "swiftlet.index.updates.writer": ("Changed",),
+    "swiftlet.index.vectors_export": ("export_vectors",),
+    "swiftlet.progress": ("ProgressLine",),
+    "swiftlet.search.opening": ("open",),
     "swiftlet.search.searcher": ("Searcher",),
+    "swiftlet.servers.pull": ("pull",),
+    "swiftlet.servers.push": ("push",),
     "swiftlet.types": ("Document", "Hit", "Passage", "Query", "SearchResult"),
 }
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}

@@ -18,6 +18,7 @@ from swiftlet.address import (
 from swiftlet.errors import InvalidArgumentError, shown
 
 T = TypeVar("T", bound=str)
+StrPath = str | os.PathLike[str]
 
 
 def whole_number(name: str, value: object, *, least: int) -> int:
@@ -77,6 +78,15 @@ def place_of(name: str, value: object) -> Path | Address:
             )
         return replace(parse_address(value), token=token)
     return path_of(name, value)
+
+
+def address_of(name: str, value: object) -> Address:
+    """The value of the argument `name` as an address, with the token that is set.
+
+    :raises InvalidArgumentError: When it is none.
+    """
+    found = place_of(name, value)
+    return found if isinstance(found, Address) else parse_address(f"{value}")
 
 
 def path_of(name: str, value: object) -> Path:

@@ -19,7 +19,8 @@ from swiftlet.encoders.encoder import Encoder, OnnxEncoder
 from swiftlet.evaluation.experiment import run_queries
 from swiftlet.evaluation.metrics import evaluate_per_query
 from swiftlet.evaluation.retrievers import SearcherRetriever
-from swiftlet.index.building.build import BuildSettings, build_index
+from swiftlet.index.building.build import build_index
+from swiftlet.index.building.settings import BuildSettings
 from training.distillation import teacher
 from training.distillation.overlap import IndexComparison
 from training.distillation.texts import TextSource, hold_out, read_query_texts

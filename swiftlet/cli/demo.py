@@ -40,7 +40,7 @@ def demo(
     from service.settings import load_settings
     from swiftlet.demo import FACETS, NAME, read_standard_library
     from swiftlet.encoders.encoder import OnnxEncoder
-    from swiftlet.library.indexes import build
+    from swiftlet.index.building.build import build
     from swiftlet.manifest import check_embedding_spaces, read_manifest
 
     index = (directory or encoders.user_cache() / "demo") / NAME
@@ -77,7 +77,7 @@ def _is_current(index: Path) -> bool:
     """Whether `index` is made by this version and the encoder that ships, as it is made now."""
     from swiftlet.demo import FACETS
     from swiftlet.errors import ArtefactError
-    from swiftlet.index.lexical.analysis import DEFAULT_LANGUAGE
+    from swiftlet.index.lexical import DEFAULT_LANGUAGE
     from swiftlet.index.vectors.faiss_index import FaissIndex
     from swiftlet.manifest import read_manifest
 

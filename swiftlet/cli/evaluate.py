@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
+from swiftlet.cli.fields import MEASURED, request_fields, takes
 from swiftlet.cli.options import (
     AllowUnknown,
     PrecisionOption,
@@ -12,11 +13,10 @@ from swiftlet.cli.options import (
     RerankerOption,
     value_of,
 )
-from swiftlet.cli.search_options import MEASURED, given, takes
 from swiftlet.cli.terminal import ProgressBars, output
 
 
-@takes(MEASURED)
+@takes(fields=MEASURED)
 def evaluate(
     target: Annotated[
         str, typer.Argument(help="Index directory, or the URL of a running service.")
@@ -59,11 +59,12 @@ def evaluate(
         ),
     ] = None,
     allow_unknown: AllowUnknown = False,
-    **fields: Any,
+    *,
+    fields: dict[str, Any],
 ) -> None:
     """Measure an index or a service by queries and qrels."""
+    from swiftlet.evaluation.evaluate import evaluate as measure
     from swiftlet.evaluation.metrics import DEFAULT_METRICS
-    from swiftlet.library.evaluation import evaluate as measure
 
     if test is not None and against is None:
         raise typer.BadParameter(
@@ -85,6 +86,6 @@ def evaluate(
             length_bins=length_bin or (),
             allow_unknown=allow_unknown,
             progress=progress,
-            **given(fields),
+            **request_fields(fields),
         )
     output.print(report.table())

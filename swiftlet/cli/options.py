@@ -1,9 +1,8 @@
 """Arguments and options that several commands share."""
 
-from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -11,10 +10,6 @@ from swiftlet import encoders
 from swiftlet.address import ADDRESSES
 from swiftlet.errors import FilterError, shown
 from training.model.poolings import POOLINGS
-
-if TYPE_CHECKING:
-    from swiftlet.corpora.lines import SkippedLines
-    from swiftlet.corpora.rows import Corpus
 
 
 class Precision(StrEnum):
@@ -30,40 +25,28 @@ def complete_encoder(incomplete: str) -> list[str]:
     return [name for name in encoders.named() if name.startswith(incomplete)]
 
 
-EncoderOption = Annotated[
-    Path,
-    typer.Option(
-        help="Directory that `swiftlet export` wrote, or the name of one that ships.",
-        autocompletion=complete_encoder,
-        show_default="the one that ships for it",
-    ),
-]
+def encoder_option(
+    default: str,
+    about: str = "Directory that `swiftlet export` wrote, or the name of one that ships.",
+) -> Any:
+    """The option --encoder, and what its help says of the default."""
+    return typer.Option(
+        "--encoder", help=about, autocompletion=complete_encoder, show_default=default
+    )
+
+
 RememberedEncoderOption = Annotated[
     Path | None,
-    typer.Option(
-        "--encoder",
-        help="Directory of the document encoder that the index was built by.",
-        autocompletion=complete_encoder,
-        show_default="where it was then, or the one that ships",
+    encoder_option(
+        "where it was then, or the one that ships",
+        "Directory of the document encoder that the index was built by.",
     ),
 ]
 QueryEncoderOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--encoder",
-        help="Directory that `swiftlet export` wrote, or the name of one that ships.",
-        autocompletion=complete_encoder,
-        show_default="the index's own, or the one that ships",
-    ),
+    Path | None, encoder_option("the index's own, or the one that ships")
 ]
 ServedEncoderOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--encoder",
-        help="Directory that `swiftlet export` wrote, or the name of one that ships.",
-        autocompletion=complete_encoder,
-        show_default="SWIFTLET_ENCODER, the index's own, or shipped",
-    ),
+    Path | None, encoder_option("SWIFTLET_ENCODER, the index's own, or shipped")
 ]
 PrecisionOption = Annotated[
     Precision | None,
@@ -76,12 +59,6 @@ PoolingOption = Annotated[
 RerankerOption = Annotated[
     Path | None, typer.Option(help="Directory of a re-ranker.", show_default="none")
 ]
-PassageTokens = Annotated[int, typer.Option(help="Longest passage, in tokens, title included.")]
-OverlapTokens = Annotated[int, typer.Option(help="Tokens that neighbouring passages share.")]
-Truncate = Annotated[
-    bool,
-    typer.Option("--truncate", help="One passage per document: as much as the encoder reads."),
-]
 IndexPlace = Annotated[str, typer.Argument(help=f"Index directory, {ADDRESSES}.", metavar="INDEX")]
 IndexDirectory = Annotated[Path, typer.Argument(help="Index directory.", metavar="INDEX")]
 FromShards = Annotated[
@@ -90,28 +67,6 @@ FromShards = Annotated[
         help="Shards that `swiftlet encode` wrote, or folders of them; may be repeated.",
         show_default="none",
     ),
-]
-IdField = Annotated[
-    str | None,
-    typer.Option(help="The field of JSON lines or tables with the id.", show_default="_id or id"),
-]
-TitleField = Annotated[
-    str | None, typer.Option(help="The field with the title.", show_default="title")
-]
-TextField = Annotated[
-    list[str] | None,
-    typer.Option(help="The field with the text; may be repeated.", show_default="text"),
-]
-MetadataField = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--metadata",
-        help="A field to keep as metadata; may be repeated.",
-        show_default="all further ones",
-    ),
-]
-SkipBadLines = Annotated[
-    bool, typer.Option("--skip-bad-lines", help="List bad lines and files instead of stopping.")
 ]
 Threads = Annotated[
     int | None, typer.Option(min=1, help="Encoding threads.", show_default="all cores")
@@ -147,21 +102,3 @@ def filter_of(option: str | None) -> Any:
 def value_of(option: StrEnum | None) -> Any:
     """The plain text of a choice, or None."""
     return None if option is None else option.value
-
-
-def documents_with(
-    corpus: Sequence[Path],
-    skipped: "SkippedLines | None",
-    id_field: str | None,
-    title_field: str | None,
-    text_field: Sequence[str] | None,
-    metadata: Sequence[str] | None,
-) -> "Corpus":
-    """The corpus, or its documents if fields are named."""
-    from swiftlet.corpora.fields import Fields
-    from swiftlet.corpora.rows import documents_of
-
-    if not (id_field or title_field or text_field or metadata):
-        return corpus
-    fields = Fields(id_field, title_field, tuple(text_field or ()), tuple(metadata or ()))
-    return documents_of(corpus, skipped=skipped, fields=fields)

@@ -8,6 +8,7 @@ from rich.markup import escape
 from rich.padding import Padding
 from rich.text import Text
 
+from swiftlet.cli.fields import PRINTED, request_fields, takes
 from swiftlet.cli.options import (
     IndexPlace,
     PrecisionOption,
@@ -15,7 +16,6 @@ from swiftlet.cli.options import (
     RerankerOption,
     value_of,
 )
-from swiftlet.cli.search_options import PRINTED, given, takes
 from swiftlet.cli.terminal import output, print_note
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _SHOWN_CHARACTERS = 300
 
 
-@takes(PRINTED)
+@takes(fields=PRINTED)
 def search(
     index: IndexPlace,
     query: Annotated[str, typer.Argument(help="The text of the query.")],
@@ -32,13 +32,14 @@ def search(
     reranker: RerankerOption = None,
     encoder: QueryEncoderOption = None,
     precision: PrecisionOption = None,
-    **fields: Any,
+    *,
+    fields: dict[str, Any],
 ) -> None:
     """Search an index from the terminal."""
-    from swiftlet.library.indexes import open_searcher
+    from swiftlet.search.opening import open_searcher
     from swiftlet.search.request import SearchRequest, check_rerank
 
-    request = SearchRequest(query, top_k=top_k, **given(fields))
+    request = SearchRequest(query, top_k=top_k, **request_fields(fields))
     check_rerank(request.rerank, reranker)
     with open_searcher(
         index, encoder=encoder, precision=value_of(precision), reranker=reranker

@@ -2,10 +2,11 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any
 
 from swiftlet.corpora.lines import LineError
 from swiftlet.errors import shown
+from swiftlet.options import Option
 
 _MOST_NAMES = 20
 ID_FIELDS = ("_id", "id", "document_id")
@@ -20,10 +21,23 @@ class Fields:
     out; without, all further fields are metadata.
     """
 
-    id: str | None = None
-    title: str | None = None
-    text: Sequence[str] = ()
-    metadata: Sequence[str] = ()
+    id: Annotated[
+        str | None,
+        Option(
+            "The field of JSON lines or tables with the id.", flag="--id-field", unset="_id or id"
+        ),
+    ] = None
+    title: Annotated[
+        str | None, Option("The field with the title.", flag="--title-field", unset="title")
+    ] = None
+    text: Annotated[
+        Sequence[str],
+        Option("The field with the text; may be repeated.", flag="--text-field", unset="text"),
+    ] = ()
+    metadata: Annotated[
+        Sequence[str],
+        Option("A field to keep as metadata; may be repeated.", unset="all further ones"),
+    ] = ()
     _found: dict[str, None] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @property

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol, TypeGuard, runtime_checkable
 
-from swiftlet.arguments import path_of
+from swiftlet.arguments import StrPath, path_of
 from swiftlet.corpora.collections import read_documents, read_qrels, read_queries
 from swiftlet.corpora.fields import Fields
 from swiftlet.corpora.identifiers import SeenIds, check_id
@@ -41,10 +41,9 @@ class ArrowTable(Protocol):
 
 
 Row = Mapping[str, Any] | Document
-StrPath = str | os.PathLike[str]
 Corpus = StrPath | Iterable[Row | StrPath] | DataFrame | ArrowTable
-Queries = str | os.PathLike[str] | Mapping[str, str] | Iterable[Query]
-Judgements = str | os.PathLike[str] | Mapping[str, Mapping[str, int]]
+Queries = StrPath | Mapping[str, str] | Iterable[Query]
+Judgements = StrPath | Mapping[str, Mapping[str, int]]
 
 
 def documents_of(

@@ -11,7 +11,8 @@ import numpy as np
 import onnxruntime
 from numpy.typing import NDArray
 
-from swiftlet.arguments import whole_number
+from swiftlet import encoders
+from swiftlet.arguments import StrPath, path_of, whole_number
 from swiftlet.encoders.tokenizer import Tokenizer
 from swiftlet.errors import (
     CorruptArtefactError,
@@ -297,3 +298,29 @@ def open_session(model: Path | bytes, threads: int) -> onnxruntime.InferenceSess
     except Exception as error:  # the base class of onnxruntime's errors
         name = model if isinstance(model, Path) else "the exported graph"
         raise CorruptArtefactError(f"{name} is not a usable ONNX model: {error}") from error
+
+
+def directory_of(encoder: StrPath | None) -> Path | None:
+    """The directory of an encoder, which a path or a name stands for; None stays None.
+
+    :raises InvalidArgumentError: When it is no path, or the name of no encoder.
+    """
+    return None if encoder is None else encoders.find(path_of("encoder", encoder))
+
+
+def load_encoder(
+    directory: StrPath = encoders.DEFAULT_ENCODER,
+    *,
+    precision: Precision | None = None,
+    threads: int = 1,
+) -> OnnxEncoder:
+    """Open an encoder directory, after every file is verified; by default the document encoder.
+
+    :param precision: The model; None takes the encoder's default.
+    :param threads: Threads that share the work of one text.
+    :raises ArtefactError: When the encoder is damaged.
+    :raises InvalidArgumentError: When an argument is of another type or out of range, or the
+        encoder has no model of this precision.
+    """
+    found = encoders.find(path_of("directory", directory))
+    return OnnxEncoder.load(found, precision=precision, threads=threads)

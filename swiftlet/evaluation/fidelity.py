@@ -8,22 +8,30 @@ A bag of words x ∈ ℝᵛ is compressed to Ax ∈ ℝᵏ. The entries of A are
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from swiftlet.arguments import path_of
+from swiftlet.corpora.rows import Corpus, Queries, documents_of, queries_of
+from swiftlet.encoders.tokenizer import Tokenizer
 from swiftlet.errors import InvalidArgumentError
+from swiftlet.evaluation.compression import Compression, Model
 from swiftlet.extras import extra
+from swiftlet.index.directory import DOCUMENTS_FILE
+from swiftlet.index.documents.passages import encoder_text
+from swiftlet.index.documents.store import DocumentStore
+from swiftlet.index.lexical import DEFAULT_LANGUAGE
+from swiftlet.index.lexical.analysis import analysis_of
+from swiftlet.index.lexical.index import LEXICAL_FOLDER, PIECES_FILE
+from swiftlet.manifest import FILE_NAME, read_manifest
+from swiftlet.progress import Progress, Silence
 
-Model = Literal["bm25", "boolean"]
-Projection = Literal["rademacher", "gaussian"]
 Floats = NDArray[np.float64]
 Words = Callable[[str], Sequence[str]]
 """The words of a text, with repetitions."""
-
-MODELS: tuple[Model, ...] = get_args(Model)
-PROJECTIONS: tuple[Projection, ...] = get_args(Projection)
 
 DIMENSIONS = tuple(round(2 ** (exponent / 2)) for exponent in range(10, 27))
 """The numbers of dimensions that are tried: from 32 to 8,192, each √2 times the one before."""
@@ -31,6 +39,7 @@ DIMENSIONS = tuple(round(2 ** (exponent / 2)) for exponent in range(10, 27))
 _K1, _B = 1.2, 0.75
 _COLUMNS = 256
 _MARGIN_GROUPS = 12
+_SHORTEST_SPAN, _LONGEST_SPAN = 5, 25
 
 
 def dimensions_for_pair(margin: float, error: float) -> float:
@@ -135,10 +144,7 @@ class Fidelity:
     num_texts: int
     num_words: int
     num_queries: int
-    model: Model
-    projection: Projection
-    error: float
-    rank: int
+    asked: Compression
     dimensions: tuple[int, ...]
     errors: tuple[float, ...]
     recalls: tuple[float, ...]
@@ -150,36 +156,30 @@ class Fidelity:
     @property
     def enough_for_pairs(self) -> int | None:
         """The fewest dimensions tried that keep all but a share `error` of the pairs in order."""
-        return _first(self.dimensions, [each <= self.error for each in self.errors])
+        return _first(self.dimensions, [each <= self.asked.error for each in self.errors])
 
     @property
     def enough_for_recall(self) -> int | None:
         """The fewest dimensions tried that keep the best text among the first `rank` as often."""
-        return _first(self.dimensions, [each >= 1 - self.error for each in self.recalls])
+        return _first(self.dimensions, [each >= 1 - self.asked.error for each in self.recalls])
 
 
 def measure(
     bags: Bags,
+    asked: Compression,
     *,
-    model: Model = "bm25",
-    projection: Projection = "rademacher",
-    error: float = 0.05,
-    rank: int = 10,
     dimensions: Sequence[int] = DIMENSIONS,
     num_groups: int = 4,
-    seed: int = 0,
     advance: Callable[[int], object] = lambda _: None,
 ) -> Fidelity:
     """Project texts and queries, and compare the rankings with the rankings of the bags of words.
 
     :param num_groups: Texts are divided by their length into this number of equal groups.
     :param advance: Called with the number of dimensions that are done since the last call.
-    :raises InvalidArgumentError: When an argument is out of range, or there are too few texts.
+    :raises InvalidArgumentError: When there are too few texts.
     """
-    if not 0 < error < 1:
-        raise InvalidArgumentError(f"error is {error:g}, but must lie between 0 and 1")
-    num_texts = bags.texts.shape[0]
-    if not 1 <= rank < num_texts:
+    error, rank, num_texts = asked.error, asked.rank, bags.texts.shape[0]
+    if rank >= num_texts:
         raise InvalidArgumentError(
             f"rank is {rank}, but must be from 1 to {num_texts - 1}, since there are {num_texts} "
             "texts: lower it (--rank), or give more texts"
@@ -200,7 +200,7 @@ def measure(
     terms, edges = everything.margin_groups()
     errors, recalls, kept = [], [], []
     of_groups: list[list[float]] = [[] for _ in groups]
-    for projected in _projected(bags_of_words, projection, dimensions, seed, advance):
+    for projected in _projected(bags_of_words, asked, dimensions, advance):
         wrong = everything.wrong(projected)
         errors.append(float(wrong[everything.counted].mean()))
         recalls.append(everything.recall(projected, rank))
@@ -217,10 +217,7 @@ def measure(
         num_texts=num_texts,
         num_words=bags.texts.shape[1],
         num_queries=len(scores),
-        model=model,
-        projection=projection,
-        error=error,
-        rank=rank,
+        asked=asked,
         dimensions=tuple(dimensions),
         errors=tuple(errors),
         recalls=tuple(recalls),
@@ -305,13 +302,12 @@ class _Selection:
 
 def _projected(
     bags: Bags,
-    projection: Projection,
+    asked: Compression,
     dimensions: Sequence[int],
-    seed: int,
     advance: Callable[[int], object],
 ) -> Iterator[Floats]:
     """The projected scores (m, n) by each number of dimensions, but for a factor."""
-    random = np.random.default_rng(seed)
+    random = np.random.default_rng(asked.seed)
     num_words = bags.texts.shape[1]
     texts, queries = bags.texts.astype(np.float32), bags.queries.astype(np.float32)
     scores = np.zeros((queries.shape[0], texts.shape[0]))
@@ -319,7 +315,7 @@ def _projected(
     for wanted in dimensions:
         while done < wanted:
             columns = min(_COLUMNS, wanted - done)
-            if projection == "rademacher":
+            if asked.projection == "rademacher":
                 signs = random.integers(0, 2, (num_words, columns), np.int8)
                 matrix = (2 * signs - 1).astype(np.float32)
             else:
@@ -344,3 +340,74 @@ def _first(dimensions: Sequence[int], enough: Sequence[bool]) -> int | None:
 def _median(values: Floats) -> float | None:
     known = values[~np.isnan(values)]
     return float(np.median(known)) if len(known) else None
+
+
+def fidelity(
+    target: Corpus,
+    queries: Queries | None = None,
+    *,
+    progress: Progress | None = None,
+    **settings: Any,
+) -> Fidelity:
+    """Compress the bags of words of texts to more and more dimensions (002, section 2).
+
+    :param target: An index directory, whose passages are the texts, or a corpus, whose documents
+        are.
+    :param queries: As in `evaluate`. None takes spans of 5 to 25 words from the texts (002,
+        section 5).
+    :param progress: Shows the progress, such as `ProgressLine()`; None shows nothing.
+    :param settings: The fields of `Compression`; docs/evaluation.md describes each.
+    :raises RetrievalError: When an argument, the queries or the target is bad.
+    :raises MissingExtraError: When the extra `evaluation` is not installed.
+    """
+    compression, progress = Compression(**settings), progress or Silence()
+    random = np.random.default_rng(compression.seed)
+    progress.begin("Reading texts", None)
+    texts, own_language, tokenizer = _texts(target, compression.num_texts, random)
+    if queries is None:
+        asked = _spans(texts, compression.num_queries, random)
+    else:
+        every = [query.text for query in queries_of(queries)]
+        asked = [every[place] for place in _chosen(len(every), compression.num_queries, random)]
+    language = compression.language or own_language or DEFAULT_LANGUAGE
+    bags = Bags.of(texts, asked, analysis_of(language, tokenizer).words, compression.model)
+    progress.begin("Projecting", DIMENSIONS[-1])
+    return measure(bags, compression, advance=progress.advance)
+
+
+def _texts(
+    target: Corpus, most: int, random: np.random.Generator
+) -> tuple[list[str], str | None, Tokenizer | None]:
+    """At most `most` texts; their language and the tokenizer of word pieces, if known."""
+    if isinstance(target, str | Path) and (Path(target) / FILE_NAME).is_file():
+        directory = path_of("target", target)
+        manifest = read_manifest(directory, "index")
+        store = DocumentStore(directory / DOCUMENTS_FILE)
+        try:
+            passages = store.passages(_chosen(store.num_passages, most, random))
+        finally:
+            store.close()
+        texts = [encoder_text(each.title, each.passage.text) for each in passages]
+        pieces = directory / LEXICAL_FOLDER / PIECES_FILE
+        tokenizer = Tokenizer.load(pieces) if pieces.is_file() else None
+        return texts, manifest.details.get("language"), tokenizer
+    documents = [encoder_text(each.title, each.text) for each in documents_of(target)]
+    return [documents[place] for place in _chosen(len(documents), most, random)], None, None
+
+
+def _spans(texts: Sequence[str], count: int, random: np.random.Generator) -> list[str]:
+    spans = []
+    for place in random.integers(len(texts), size=count):
+        words = texts[place].split()
+        length = int(random.integers(_SHORTEST_SPAN, _LONGEST_SPAN + 1))
+        start = int(random.integers(max(1, len(words) - length + 1)))
+        spans.append(" ".join(words[start : start + length]))
+    return spans
+
+
+def _chosen(count: int, most: int, random: np.random.Generator) -> list[int]:
+    """At most `most` of the numbers below `count`, ascending."""
+    if count <= most:
+        return list(range(count))
+    chosen: list[int] = np.sort(random.choice(count, most, replace=False)).tolist()
+    return chosen

@@ -1,14 +1,29 @@
 """The weight of the dense score in a hybrid search, tuned on judged queries."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from swiftlet.arguments import StrPath, path_of
+from swiftlet.corpora.rows import Judgements, Queries
+from swiftlet.encoders.encoder import Precision
+from swiftlet.errors import InvalidArgumentError
 from swiftlet.evaluation.errors import EvaluationError
-from swiftlet.evaluation.experiment import Judgements, Progress, run_queries
-from swiftlet.evaluation.metrics import evaluate_per_query
+from swiftlet.evaluation.evaluate import JudgedBy
+from swiftlet.evaluation.experiment import Judgements as JudgedQueries
+from swiftlet.evaluation.experiment import Progress as Steps
+from swiftlet.evaluation.experiment import run_queries
+from swiftlet.evaluation.metrics import evaluate_per_query, load_ranx
 from swiftlet.evaluation.retrievers import SearcherRetriever
+from swiftlet.manifest import change_details, read_manifest
+from swiftlet.progress import Progress, Silence
+from swiftlet.publication import writer_lock
+from swiftlet.search.opening import open_searcher
+from swiftlet.search.request import DEFAULT_WEIGHT
 from swiftlet.search.searcher import Searcher
 
 METRIC = "nDCG@10"
@@ -50,7 +65,7 @@ def weights_to_try(in_use: float) -> list[float]:
 
 
 def tune_weight(
-    searcher: Searcher, judgements: Judgements, progress: Progress | None = None
+    searcher: Searcher, judgements: JudgedQueries, progress: Steps | None = None
 ) -> TunedWeight:
     """Find the weight with the best mean nDCG@10 among `weights_to_try`.
 
@@ -95,3 +110,64 @@ def tune_weight(
         dense=means[-1],
         lexical=means[0],
     )
+
+
+def tune(
+    index: StrPath,
+    queries: Queries,
+    qrels: Judgements,
+    *,
+    encoder: StrPath | None = None,
+    precision: Precision | None = None,
+    allow_unknown: bool = False,
+    progress: Progress | None = None,
+) -> TunedWeight:
+    """Find the weight of hybrid searches by judged queries, and write it into the index.
+
+    The weight stays as it was unless tuning gains on queries that it was not tuned on. The index is
+    locked meanwhile, as by a writer.
+
+    :param index: An index directory that was built with a language.
+    :param queries: As in `evaluate`, like `qrels` and the rest.
+    :raises RetrievalError: When an argument, the queries, the qrels or the index is bad.
+    :raises ArtefactError: When another process is writing the index.
+    :raises StorageError: When the index is on storage that cannot be written.
+    :raises MissingExtraError: When the extra `evaluation` is not installed.
+    """
+    load_ranx()
+    progress, given = progress or Silence(), JudgedBy.of(queries, qrels)
+    with (
+        _locked(index) as directory,
+        open_searcher(directory, encoder=encoder, precision=precision) as searcher,
+    ):
+        retriever = SearcherRetriever(searcher)
+        judgements = given.matched(retriever, progress, allow_unknown=allow_unknown)
+        searches = len(weights_to_try(searcher.weight)) * len(judgements.queries)
+        progress.begin("Searching", searches)
+        tuned = tune_weight(searcher, judgements, lambda _, __: progress.advance(1))
+        if tuned.is_better:
+            change_details(directory, tuned.details())
+    return tuned
+
+
+def reset_weight(index: StrPath) -> float:
+    """Undo `tune`: write the shipped weight into the index.
+
+    :returns: That weight.
+    :raises RetrievalError: When the index is bad; else as `tune`.
+    """
+    with _locked(index) as directory:
+        if not read_manifest(directory).details.get("language"):
+            raise InvalidArgumentError(f"{index} was built without words, so it has no weight")
+        change_details(directory, {"weight": DEFAULT_WEIGHT, "weight_evidence": None})
+    return DEFAULT_WEIGHT
+
+
+@contextmanager
+def _locked(index: StrPath) -> Iterator[Path]:
+    """The directory of an index without links, while no other process writes it."""
+    directory = path_of("index", index)
+    read_manifest(directory, "index")  # refused before anything is made beside it
+    directory = directory.resolve()
+    with writer_lock(directory):
+        yield directory

@@ -1,33 +1,71 @@
-"""What an index contains at one moment: its documents with their passages, and the embeddings."""
+"""Documents with their passages and embeddings as they were made before, such as an index's."""
 
-from collections.abc import Iterator
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from typing_extensions import override
 
 from swiftlet.index.changes.log import Changes
 from swiftlet.index.directory import DOCUMENTS_FILE
 from swiftlet.index.documents.split import SplitBefore, SplitDocument, stored_documents
+from swiftlet.index.documents.writer import StoredCorpus
 from swiftlet.index.vectors import open_index
+from swiftlet.index.vectors.embeddings_file import EmbeddingsFile
 from swiftlet.manifest import Manifest
+from swiftlet.progress import Progress
 from swiftlet.types import Embeddings
 
 _BLOCK_ROWS = 16_384
 _BLOCK_CHANGES = 1_024
 
 
-class Contents(SplitBefore):
-    """The documents of a base that no change up to `last` touches, and then the changed ones."""
+class EncodedCorpus(SplitBefore, ABC):
+    """Documents with their passages and embeddings, which an index is built from.
+
+    `details` say how documents were split and encoded, as in the manifest of an index. `name` is
+    what a message calls the corpus.
+    """
+
+    details: Mapping[str, Any]
+    name: str
+
+    @abstractmethod
+    def documents(self) -> Iterator[SplitDocument]:
+        """All documents in order."""
+
+    @abstractmethod
+    def embeddings(self) -> Iterator[Embeddings]:
+        """The embeddings (n, width) of all passages in order, in blocks; after `documents`."""
+
+    def embed(self, corpus: StoredCorpus, file: EmbeddingsFile, progress: Progress) -> None:
+        """Write the embeddings of all passages of `corpus`, which has all `documents`, to `file`.
+
+        :raises StorageError: When the file system refuses.
+        """
+        progress.begin("Copying embeddings", corpus.num_passages)
+        for count in file.append(self.embeddings()):
+            progress.advance(count)
+
+
+class Contents(EncodedCorpus):
+    """An index at one moment: documents of the base that no change touches, then changed ones."""
+
+    name = "the passages"
 
     def __init__(self, index: Path, manifest: Manifest, last: int) -> None:
+        """Open an index with its changes up to the number `last`."""
+        self.details = manifest.details
         self._base, self._last = index, last
         self._changes = Changes(index, manifest)
         self._index = open_index(index, manifest.details)
         self._kept = bytearray()
 
+    @override
     def documents(self) -> Iterator[SplitDocument]:
-        """All documents in order."""
         touched = {change.document_id for change in self._changes.newest(self._last)}
         self._kept.clear()
         for document in stored_documents(self._base / DOCUMENTS_FILE):
@@ -40,8 +78,8 @@ class Contents(SplitBefore):
                 fields = new.document_id, new.text, new.title, new.metadata, new.sections
                 yield SplitDocument(*fields, change.passages)
 
+    @override
     def embeddings(self) -> Iterator[Embeddings]:
-        """The embeddings (n, width) of all passages in order, in blocks; after `documents`."""
         rows = np.flatnonzero(np.frombuffer(self._kept, dtype=bool))
         for start in range(0, len(rows), _BLOCK_ROWS):
             yield self._index.embeddings(rows[start : start + _BLOCK_ROWS])

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from swiftlet.encoders import DEFAULT_ENCODER, SHIPPED, find_shipped
+from swiftlet.encoders.encoder import OnnxEncoder
 from swiftlet.errors import ArtefactError
 from swiftlet.manifest import read_manifest
 
@@ -40,3 +41,25 @@ def document_encoder_of(details: Mapping[str, Any]) -> Path:
             "--encoder (in the service by SWIFTLET_ENCODER and SWIFTLET_DOCUMENT_ENCODER)"
         )
     return place
+
+
+def load_document_encoder(
+    details: Mapping[str, Any], directory: Path | None = None, *, made: str = "the index was built"
+) -> OnnxEncoder:
+    """The document encoder that passages were encoded by.
+
+    :param details: Of the manifest of an index, or of the corpus.
+    :param directory: The encoder; None takes the one that the details name.
+    :param made: How a message calls the encoding.
+    :raises ArtefactError: When the encoder is damaged, is not there, or is another one.
+    """
+    directory = directory or document_encoder_of(details)
+    encoder = OnnxEncoder.load(directory, precision=details["precision"], role="passage")
+    if encoder.manifest.fingerprint != details["encoder_fingerprint"]:
+        raise ArtefactError(
+            f"{made} by the encoder {details['encoder']!r} "
+            f"({details['encoder_fingerprint'][:12]}), but {directory} is "
+            f"{encoder.manifest.details.get('name', '')!r} "
+            f"({encoder.manifest.fingerprint[:12]}): name that encoder, or encode again"
+        )
+    return encoder

@@ -6,22 +6,27 @@ import tarfile
 from contextlib import closing
 from pathlib import Path
 
+from swiftlet.arguments import StrPath, path_of
 from swiftlet.errors import ArtefactError, InvalidArgumentError, StorageError
 from swiftlet.index.changes.log import CHANGES_FILE, Changes, connect_changes, make_changes
 from swiftlet.manifest import FILE_NAME, Manifest, load_manifest, read_manifest
 from swiftlet.publication import discard, locked_working_directory, storage_errors
 
 
-def snapshot(index: Path, out: Path, *, overwrite: bool = False) -> Manifest:
-    """Write the tar archive `out` of an index; a writer may go on meanwhile.
+def snapshot(index: StrPath, out: StrPath, *, overwrite: bool = False) -> Manifest:
+    """Write an index with its changes into the tar archive `out`; `tar -xf` restores it.
 
-    The archive holds one directory of the index's name, complete or not at all.
+    A writer may go on meanwhile; the archive has the changes of one moment. It holds one directory
+    of the index's name, complete or not at all.
 
+    :param overwrite: Replace an existing archive.
+    :returns: The manifest of the index.
     :raises ArtefactError: When the index is damaged.
     :raises InvalidArgumentError: When `out` is inside the index, or exists, unless it is a tar
         archive and is to be overwritten.
     :raises StorageError: When the file system refuses.
     """
+    index, out = path_of("index", index), path_of("out", out)
     if out.is_dir():
         raise InvalidArgumentError(f"{out} is a directory; name a file, such as {out}/index.tar")
     if out.exists() and not overwrite:

@@ -4,11 +4,11 @@ import json
 from collections.abc import Iterator
 from contextlib import closing
 from itertools import islice
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from swiftlet.arguments import StrPath, path_of
 from swiftlet.errors import InvalidArgumentError
 from swiftlet.extras import extra
 from swiftlet.index.changes.log import Changes
@@ -22,8 +22,8 @@ SUFFIX = ".parquet"
 
 
 def export_vectors(
-    index: Path,
-    out: Path,
+    index: StrPath,
+    out: StrPath,
     *,
     half: bool = False,
     overwrite: bool = False,
@@ -36,6 +36,8 @@ def export_vectors(
     completely or not at all. Memory holds some thousand rows.
 
     :param half: Write embeddings in half precision.
+    :param overwrite: Replace an existing file.
+    :param progress: Shows the progress, such as `ProgressLine()`; None shows nothing.
     :returns: The number of rows.
     :raises ArtefactError: When the index is damaged.
     :raises InvalidArgumentError: When the index does not keep embeddings, or `out` exists or has
@@ -43,6 +45,7 @@ def export_vectors(
     :raises MissingExtraError: When pyarrow is not installed.
     :raises StorageError: When the file system refuses.
     """
+    index, out = path_of("index", index), path_of("out", out)
     with extra("arrow"):
         import pyarrow
         import pyarrow.parquet

@@ -1,14 +1,15 @@
 """What is asked of a search: one frozen value, which every way to search derives from."""
 
 import json
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, field, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
 from math import inf
-from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
-from swiftlet.arguments import number, one_of, whole_number
+from swiftlet.arguments import number, one_of
 from swiftlet.errors import InvalidArgumentError, shown
+from swiftlet.options import Option, check_values, options_of
 from swiftlet.text import check_query
 
 if TYPE_CHECKING:  # NumPy is not loaded for the help of a command
@@ -40,15 +41,10 @@ class RequestConflictError(InvalidArgumentError):
 
 
 @dataclass(frozen=True, slots=True)
-class Option:
-    """A field of `SearchRequest`, beyond its type and its default."""
+class SearchOption(Option):
+    """A field of `SearchRequest`."""
 
-    about: str
-    """The help of the command line."""
-
-    check: Callable[[str, Any], Any] | None = None
-    """The value that searches read, by the name and the given value; it refuses bad ones."""
-
+    _: KW_ONLY
     expected: str = ""
     """The values that a service takes, as its refusals and its OpenAPI document name them."""
 
@@ -65,14 +61,10 @@ class Option:
     """Whether it belongs to requests of one query, and not to a batch."""
 
 
-def _whole(least: int) -> Callable[[str, Any], int]:
-    return partial(whole_number, least=least)
-
-
-def _choice(about: str, choices: Sequence[str], **further: Any) -> Option:
+def _choice(about: str, choices: Sequence[str], **further: Any) -> SearchOption:
     *first, last = (f'"{choice}"' for choice in choices)
     expected = f"{', '.join(first)} or {last}"
-    return Option(about, partial(one_of, choices=choices), expected, **further)
+    return SearchOption(about, partial(one_of, choices=choices), expected=expected, **further)
 
 
 def _filter(_: str, value: Any) -> "Filter":
@@ -101,22 +93,27 @@ class SearchRequest:
         other.
     """
 
-    query: Annotated[str, Option("The text of the query.", lambda _, value: check_query(value))]
+    query: Annotated[
+        str, SearchOption("The text of the query.", lambda _, value: check_query(value))
+    ]
     _: KW_ONLY
-    top_k: Annotated[int, Option("Documents to return.", _whole(1), ranks=False)] = 10
-    offset: Annotated[int, Option("Best documents to leave out.", _whole(0), ranks=False)] = 0
+    top_k: Annotated[int, SearchOption("Documents to return.", least=1, ranks=False)] = 10
+    offset: Annotated[
+        int,
+        SearchOption("Best documents to leave out.", least=0, ranks=False),
+    ] = 0
     min_score: Annotated[
         float | None,
-        Option(
+        SearchOption(
             "Leave out documents with a lower score.",
             number,
-            "a number",
-            {"allow_inf_nan": False},
+            expected="a number",
+            bounds={"allow_inf_nan": False},
         ),
     ] = None
     include_text: Annotated[
         bool,
-        Option(
+        SearchOption(
             "Give the text of each passage.",
             expected="true or false",
             ranks=False,
@@ -124,20 +121,30 @@ class SearchRequest:
         ),
     ] = True
     mode: Annotated[
-        Mode | None, _choice("hybrid, dense (by meaning) or lexical (by words).", MODES)
+        Mode | None,
+        _choice(
+            "hybrid, dense (by meaning) or lexical (by words).",
+            MODES,
+            unset="hybrid, where the index has both",
+        ),
     ] = None
     weight: Annotated[
         float | None,
-        Option(
+        SearchOption(
             "The weight of the dense score in a hybrid search.",
             partial(number, least=0, most=1),
-            "a number from 0 to 1",
-            {"ge": 0, "le": 1},
+            unset="the index's",
+            expected="a number from 0 to 1",
+            bounds={"ge": 0, "le": 1},
         ),
     ] = None
     filter: Annotated[
         "Filter | None",
-        Option('Conditions on the metadata, in JSON: {"year": {"gte": 2020}}.', _filter),
+        SearchOption(
+            'Conditions on the metadata, in JSON: {"year": {"gte": 2020}}.',
+            _filter,
+            unset="all documents",
+        ),
     ] = None
     fusion: Annotated[Fusion, _choice("weighted, or rrf (reciprocal rank fusion).", FUSIONS)] = (
         "weighted"
@@ -152,15 +159,21 @@ class SearchRequest:
         ),
     ] = None
     rerank: Annotated[
-        int | None, Option("Best documents that the re-ranker orders.", _whole(1), single=True)
+        int | None,
+        SearchOption(
+            "Best documents that the re-ranker orders.",
+            least=1,
+            unset="none",
+            single=True,
+        ),
     ] = None
     group_by: Annotated[
         str | None,
-        Option(
+        SearchOption(
             "The field of the metadata by whose values documents are grouped.",
             _name,
-            "the name of a field of the metadata",
-            {"min_length": 1, "max_length": 256},
+            expected="the name of a field of the metadata",
+            bounds={"min_length": 1, "max_length": 256},
             ranks=False,
             printed=False,
             single=True,
@@ -168,13 +181,17 @@ class SearchRequest:
     ] = None
     group_size: Annotated[
         int,
-        Option("Documents of each group.", _whole(1), ranks=False, printed=False, single=True),
+        SearchOption(
+            "Documents of each group.",
+            least=1,
+            ranks=False,
+            printed=False,
+            single=True,
+        ),
     ] = 3
 
     def __post_init__(self) -> None:
-        for name, check, default in _CHECKS:
-            if (value := getattr(self, name)) is not default:
-                object.__setattr__(self, name, check(name, value))
+        check_values(self)
         if self.fusion != "weighted" and (self.weight is not None or self.offset):
             # The ranks, and so the order, depend on how many documents are asked for.
             name = "offset" if self.weight is None else "weight"
@@ -211,18 +228,10 @@ class SearchRequest:
         return json.dumps(values, default=repr)
 
 
-_HINTS = get_type_hints(SearchRequest, localns={"Filter": object}, include_extras=True)
-OPTIONS: dict[str, Option] = {
-    each.name: _HINTS[each.name].__metadata__[0] for each in fields(SearchRequest)
-}
+OPTIONS: dict[str, SearchOption] = options_of(SearchRequest)
 """The options of a request, by the names of its fields."""
 
 _RANKING = [name for name, option in OPTIONS.items() if option.ranks]
-_CHECKS = [
-    (each.name, check, each.default)
-    for each in fields(SearchRequest)
-    if (check := OPTIONS[each.name].check) is not None
-]
 
 
 def check_rerank(rerank: object, reranker: object) -> None:

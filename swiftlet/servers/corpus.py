@@ -7,7 +7,7 @@ from typing import IO
 import numpy as np
 from typing_extensions import override
 
-from swiftlet.index.building.encoded import EncodedCorpus
+from swiftlet.index.contents import EncodedCorpus
 from swiftlet.index.documents.split import SplitDocument
 from swiftlet.manifest import Manifest
 from swiftlet.types import Embeddings

@@ -3,12 +3,12 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
-from pathlib import Path
 
 import numpy as np
 
 from swiftlet.address import Address
-from swiftlet.encoders.encoder import OnnxEncoder
+from swiftlet.arguments import StrPath, address_of, path_of
+from swiftlet.encoders.encoder import OnnxEncoder, directory_of
 from swiftlet.encoders.encoding import encode_texts
 from swiftlet.errors import (
     IndexServerAwayError,
@@ -18,11 +18,12 @@ from swiftlet.errors import (
     StorageError,
 )
 from swiftlet.index.building.sample_queries import span_of
+from swiftlet.index.building.settings import names_of
 from swiftlet.index.building.shards import Shards
+from swiftlet.index.document_encoder import load_document_encoder
 from swiftlet.index.documents.passages import encoder_text
-from swiftlet.index.lexical.analysis import DEFAULT_LANGUAGE
+from swiftlet.index.lexical import DEFAULT_LANGUAGE
 from swiftlet.index.server import server_at
-from swiftlet.index.updates.preparation import load_encoder
 from swiftlet.index.vectors.tuning import NEAR, TARGET
 from swiftlet.progress import Progress, Silence
 from swiftlet.servers.sources import Source, source_of
@@ -56,51 +57,61 @@ class Pushed:
 
 
 def push(
-    index: Path | Shards,
-    address: Address,
-    encoder: Path | None = None,
+    index: StrPath | Shards,
+    to: str | Address,
+    encoder: StrPath | None = None,
     *,
     language: str | None = DEFAULT_LANGUAGE,
     facets: Sequence[str] = (),
     index_type: str | None = None,
-    bulk_insert: str | None = None,
+    bulk_insert: StrPath | None = None,
     overwrite: bool = False,
     progress: Progress | None = None,
 ) -> Pushed:
-    """Write the passages of `index`, with its changes, to a collection, and make it searchable.
+    """Write an index, with its changes, to a server, without encoding.
 
     Embeddings are as precise as the index keeps them. An interrupted push goes on where it was.
     The collection can be searched when this returns, and not before.
 
-    :param index: An index directory, or the shards of a corpus.
+    :param index: An index directory, or `Shards`.
+    :param to: An address, as `swiftlet.open` takes it.
     :param encoder: The directory of the document encoder, which measures the recall of searches;
-        None takes the one that the index or the shards remember.
-    :param language: That of the words of shards; None pushes no words. An index has its own.
-    :param facets: Those of shards: Milvus indexes these fields for filters. An index has its own.
-    :param index_type: How the server indexes embeddings; None depends on the number of passages.
-    :param bulk_insert: A folder or an address as s3://BUCKET/PATH that a Milvus server reads, too;
+        None takes the one that the index remembers.
+    :param language: The language of the words of shards; None pushes no words. An index has its
+        own.
+    :param facets: Of shards: fields that the server indexes for filters. An index has its own.
+    :param index_type: One of the types that the server has, such as FLAT or HNSW; None depends on
+        the number of passages.
+    :param bulk_insert: A folder or an address as s3://BUCKET/PATH that the server reads, too;
         passages go there as Parquet files, which the server inserts. None sends them in requests.
     :raises ArtefactError: When the index or the encoder is damaged, or they do not fit together.
     :raises InvalidArgumentError: When the collection exists and `overwrite` is not set, or is not
         of Swiftlet; or a document has more than the server can hold.
     :raises IndexServerError: When the server is away or refuses; the same call goes on.
     """
-    progress = progress or Silence()
+    place = index if isinstance(index, Shards) else path_of("index", index)
+    address, directory, progress = (
+        address_of("to", to),
+        directory_of(encoder),
+        progress or Silence(),
+    )
+    facets = names_of("facets", facets)
     engine: type[Target] | None = server_at(address).target
     if engine is None:
         raise InvalidArgumentError(f"indexes cannot be pushed to {address.server}")
     engine.check_index_type(index_type)
-    source = source_of(index, language, facets)
+    source = source_of(place, language, facets)
     if source.manifest.vectors > 1:
         raise InvalidArgumentError(
             f"a passage has {source.manifest.vectors} vectors there, but one on {engine.engine}"
         )
-    loaded = load_encoder(encoder, source.manifest).reading("query")
+    loaded = load_document_encoder(source.manifest.details, directory).reading("query")
     target = engine(address)
     if bulk_insert is not None:
         # An interrupted push goes on in the same way: two ways could write a passage twice.
         source = replace(source, identity=f"{source.identity}{_IN_BULK}")
-        target.insert_in_bulk(bulk_insert)
+        is_path = "://" not in f"{bulk_insert}"
+        target.insert_in_bulk(f"{path_of('bulk_insert', bulk_insert) if is_path else bulk_insert}")
     without_words = target.reason_against_words(source.manifest.details.get("language"))
     done = _done(target, source, index_type, overwrite=overwrite)
     total = target.check(source, progress)

@@ -12,8 +12,8 @@ from swiftlet.cli.main import app as cli
 from swiftlet.encoders import DEFAULT_QUERY_ENCODER
 from swiftlet.encoders.encoder import OnnxEncoder
 from swiftlet.errors import ArtefactError, InvalidArgumentError
+from swiftlet.evaluation.evaluate import evaluate
 from swiftlet.index.documents.passages import encoder_text
-from swiftlet.library.evaluation import evaluate
 from tests.runs import recipe, run, write_collection
 from tests.service.conftest import running
 from training.errors import RecipeError

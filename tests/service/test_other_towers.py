@@ -11,7 +11,7 @@ import swiftlet
 from export.encoder_directory import export_encoder
 from swiftlet.encoders import DEFAULT_QUERY_ENCODER
 from swiftlet.encoders.encoder import OnnxEncoder
-from swiftlet.library.evaluation import evaluate
+from swiftlet.evaluation.evaluate import evaluate
 from tests.checkpoints import checkpoints
 from tests.runs import recipe, run, write_collection
 from tests.service.conftest import running

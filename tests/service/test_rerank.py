@@ -11,7 +11,7 @@ import pytest
 from service.wire.answers import RerankAnswer, SearchAnswer
 from service.wire.requests import Limits
 from swiftlet.encoders.reranker import OnnxReranker
-from swiftlet.library.evaluation import evaluate
+from swiftlet.evaluation.evaluate import evaluate
 from swiftlet.manifest import change_details
 from swiftlet.search.searcher import Searcher
 from tests.service.conftest import Application

@@ -18,10 +18,8 @@ from swiftlet.evaluation.metrics import evaluate_per_query
 from swiftlet.evaluation.retrievers import Retriever, SearcherRetriever
 from swiftlet.evaluation.significance import SIGNIFICANT, PairedTest, paired_t_test
 from swiftlet.index.changes.log import Changes
-from swiftlet.index.document_encoder import document_encoder_of
+from swiftlet.index.document_encoder import document_encoder_of, load_document_encoder
 from swiftlet.index.query_encoder import put_query_encoder, query_encoder_of
-from swiftlet.index.updates.preparation import load_encoder
-from swiftlet.library.indexes import open_searcher
 from swiftlet.manifest import FILE_NAME as MANIFEST
 from swiftlet.manifest import Manifest, change_details, check_embedding_space, read_manifest
 from swiftlet.publication import (
@@ -30,6 +28,7 @@ from swiftlet.publication import (
     locked_working_directory,
     publish,
 )
+from swiftlet.search.opening import open_searcher
 from training.adaptation.texts import (
     AdaptationTexts,
     judged_queries,
@@ -244,7 +243,7 @@ def adapt_to_index(
         raise InvalidArgumentError(f"{out} is the index or in it: choose a place outside")
     check_target(out, overwrite=overwrite, kind="encoder")
     document_encoder = document_encoder or document_encoder_of(manifest.details)
-    load_encoder(document_encoder, manifest)
+    load_document_encoder(manifest.details, document_encoder)
     with closing(Changes(index, manifest)) as changes:
         if changes.count():
             raise InvalidArgumentError(

@@ -158,7 +158,8 @@ def store_passages(
     target = directory / f"passages-{hashlib.sha256(source.encode()).hexdigest()[:16]}"
     if not target.is_dir():
         with published(target, overwrite=False) as artefact, storage_errors(target):
-            write_documents(artefact / _STORE_FILE, _prefixed(corpora), splitter, progress)
+            stored = write_documents(artefact / _STORE_FILE, _prefixed(corpora), splitter, progress)
+            stored.close()
             (artefact / _SOURCE_FILE).write_text(source)
     else:
         progress.note(f"the passages in {target} are used again")

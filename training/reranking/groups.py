@@ -9,7 +9,7 @@ from swiftlet.corpora.collections import read_qrels, read_queries
 from swiftlet.evaluation.experiment import Judgements, match_judgements
 from swiftlet.evaluation.retrievers import SearcherRetriever
 from swiftlet.index.documents.passages import encoder_text
-from swiftlet.library.indexes import open_searcher
+from swiftlet.search.opening import open_searcher
 from swiftlet.types import Query
 from training.data.judged_split import split_by_documents
 from training.errors import TrainingDataError

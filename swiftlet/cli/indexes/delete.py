@@ -20,7 +20,8 @@ def delete(
 ) -> None:
     """Delete documents by their ids, or all that pass a filter."""
     from swiftlet.errors import shown
-    from swiftlet.library.indexes import open_searcher, write
+    from swiftlet.index.updates.opening import write
+    from swiftlet.search.opening import open_searcher
 
     if bool(document_ids) == (filter_ is not None):
         raise typer.BadParameter("give either ids or --filter")

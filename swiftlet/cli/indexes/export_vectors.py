@@ -20,7 +20,7 @@ def export_vectors(
     ] = False,
 ) -> None:
     """Write the passages of an index with their embeddings to a Parquet file."""
-    from swiftlet.library.indexes import export_vectors as write
+    from swiftlet.index.vectors_export import export_vectors as write
 
     with ProgressBars() as progress:
         number = write(index, out, half=half, overwrite=overwrite, progress=progress)

@@ -17,7 +17,7 @@ def pull(
     overwrite: Overwrite = False,
 ) -> None:
     """Build an index directory from an index on a server, without encoding anything again."""
-    from swiftlet.library.indexes import pull as build
+    from swiftlet.servers.pull import pull as build
 
     with ProgressBars() as progress:
         manifest = build(

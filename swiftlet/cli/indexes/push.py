@@ -45,8 +45,8 @@ def push(
 ) -> None:
     """Write an index to a server, without encoding anything again."""
     from swiftlet.index.building.shards import Shards
-    from swiftlet.index.lexical.analysis import DEFAULT_LANGUAGE
-    from swiftlet.library.indexes import push as write
+    from swiftlet.index.lexical import DEFAULT_LANGUAGE
+    from swiftlet.servers.push import push as write
 
     if (index is None) is (not from_shards):
         raise typer.BadParameter("name either an index or --from-shards")

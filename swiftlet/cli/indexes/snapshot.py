@@ -15,7 +15,7 @@ def snapshot(
     overwrite: Overwrite = False,
 ) -> None:
     """Copy an index, with its changes at one moment, while it may be written to."""
-    from swiftlet.library.indexes import snapshot as write
+    from swiftlet.index.snapshot import snapshot as write
 
     write(index, out, overwrite=overwrite)
     output.print(f"[bold]{out}[/]: {out.stat().st_size:,} bytes", soft_wrap=True)

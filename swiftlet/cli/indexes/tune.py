@@ -29,8 +29,8 @@ def tune(
 
     Without queries and qrels, the weight that ships is written in place of a tuned one.
     """
-    from swiftlet.library.evaluation import reset_weight
-    from swiftlet.library.evaluation import tune as find
+    from swiftlet.evaluation.weight import reset_weight
+    from swiftlet.evaluation.weight import tune as find
 
     if (queries is None) != (qrels is None):
         raise typer.BadParameter("give both --queries and --qrels, or neither")

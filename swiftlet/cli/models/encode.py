@@ -1,81 +1,52 @@
 """`swiftlet encode`: one part of a corpus to a shard."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from swiftlet import encoders
-from swiftlet.cli.options import (
-    EncoderOption,
-    IdField,
-    MetadataField,
-    OverlapTokens,
-    Overwrite,
-    PassageTokens,
-    PrecisionOption,
-    SkipBadLines,
-    TextField,
-    Threads,
-    TitleField,
-    Truncate,
-    documents_with,
-    value_of,
-)
-from swiftlet.cli.terminal import ProgressBars, count, output, print_skipped, print_unread
+from swiftlet.cli.fields import COLUMNS, ENCODED, documents_with, takes
+from swiftlet.cli.options import Overwrite, encoder_option
+from swiftlet.cli.terminal import ProgressBars, count, output, print_unread
 
 
+@takes(settings=ENCODED, fields=COLUMNS)
 def encode(
     corpus: Annotated[list[Path], typer.Argument(help="A corpus, as `swiftlet index` reads it.")],
     shard: Annotated[
         str, typer.Option(help="2/8 for the second of eight: each eighth document.", metavar="I/N")
     ],
     out: Annotated[Path, typer.Option(help="Directory of the shard.")],
-    encoder: EncoderOption = encoders.DEFAULT_ENCODER,
-    passage_tokens: PassageTokens = 128,
-    overlap_tokens: OverlapTokens = 16,
-    truncate: Truncate = False,
+    encoder: Annotated[Path | None, encoder_option("the one that ships")] = None,
     half: Annotated[
         bool, typer.Option("--half", help="Store the embeddings in half precision.")
     ] = False,
-    precision: PrecisionOption = None,
-    threads: Threads = None,
     overwrite: Overwrite = False,
-    id_field: IdField = None,
-    title_field: TitleField = None,
-    text_field: TextField = None,
-    metadata: MetadataField = None,
-    skip_bad_lines: SkipBadLines = False,
+    *,
+    settings: dict[str, Any],
+    fields: dict[str, Any],
 ) -> None:
     """Encode a part of a corpus, for `swiftlet index --from-shards`."""
-    from swiftlet.corpora.lines import SkippedLines
-    from swiftlet.library.indexes import encode as encode_shard
+    from swiftlet.index.building.shard_writer import encode as encode_shard
 
     number, _, of = shard.partition("/")
     if not (number.isdecimal() and of.isdecimal()):
         raise typer.BadParameter(f"--shard is {shard!r}, but one such as 2/8 is expected")
-    skipped = SkippedLines() if skip_bad_lines else None
-    fields = id_field, title_field, text_field, metadata
-    try:
-        with ProgressBars() as progress:
-            manifest = encode_shard(
-                documents_with(corpus, skipped, *fields),
-                out,
-                shard=(int(number), int(of)),
-                encoder=encoder,
-                passage_tokens=passage_tokens,
-                overlap_tokens=overlap_tokens,
-                truncate=truncate,
-                precision=value_of(precision),
-                half=half,
-                threads=threads,
-                overwrite=overwrite,
-                skipped=skipped,
-                progress=progress,
-            )
-    finally:
-        if skipped is not None:
-            print_skipped(skipped)
+    with (
+        documents_with(corpus, fields) as (documents, skipped),
+        ProgressBars() as progress,
+    ):
+        manifest = encode_shard(
+            documents,
+            out,
+            shard=(int(number), int(of)),
+            encoder=encoder,
+            half=half,
+            overwrite=overwrite,
+            skipped=skipped,
+            progress=progress,
+            **settings,
+        )
     print_unread(corpus)
     output.print(
         f"[bold]{out}[/]: shard {shard}, {count(manifest.details['num_documents'], 'document')}, "

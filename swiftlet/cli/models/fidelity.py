@@ -1,11 +1,13 @@
 """`swiftlet fidelity`: how many dimensions a corpus needs."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from swiftlet.cli.fields import parameters, takes
 from swiftlet.cli.terminal import ProgressBars, output
+from swiftlet.evaluation.compression import Compression
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -13,6 +15,7 @@ if TYPE_CHECKING:
     from swiftlet.evaluation.fidelity import Fidelity
 
 
+@takes(settings=parameters(Compression))
 def fidelity(
     target: Annotated[
         Path, typer.Argument(help="Index directory, or a corpus as for `swiftlet index`.")
@@ -24,52 +27,24 @@ def fidelity(
             show_default="spans of the texts",
         ),
     ] = None,
-    model: Annotated[
-        Literal["bm25", "boolean"],
-        typer.Option(help="The score: BM25, or the number of common words."),
-    ] = "bm25",
-    projection: Annotated[
-        Literal["rademacher", "gaussian"], typer.Option(help="The random matrix.")
-    ] = "rademacher",
-    language: Annotated[
-        str | None,
-        typer.Option(help="The language of the words.", show_default="of the index, or english"),
-    ] = None,
-    error: Annotated[float, typer.Option(help="The share of errors that is accepted.")] = 0.05,
-    rank: Annotated[
-        int, typer.Option(min=1, help="The best text must stay among this number of texts.")
-    ] = 10,
-    num_texts: Annotated[int, typer.Option(min=2, help="Texts at most.")] = 10_000,
-    num_queries: Annotated[int, typer.Option(min=1, help="Queries at most.")] = 200,
-    seed: Annotated[int, typer.Option(min=0, help="Of the choice and of the matrix.")] = 0,
     plot: Annotated[
         Path | None, typer.Option(help="A PNG or SVG file to draw the figures into.")
     ] = None,
+    *,
+    settings: dict[str, Any],
 ) -> None:
     """Compress bags of words to k dimensions at random: how many keep the ranking?
 
     A learned encoder may need fewer, since it chooses what to keep.
     """
+    from swiftlet.evaluation.fidelity import fidelity as measure
     from swiftlet.evaluation.plots.fidelity import plot_fidelity
     from swiftlet.evaluation.plots.figures import check_figure_path, save_figure
-    from swiftlet.library.fidelity import fidelity as measure
 
     if plot is not None:
         check_figure_path(plot)
     with ProgressBars() as progress:
-        found = measure(
-            target,
-            queries,
-            model=model,
-            projection=projection,
-            language=language,
-            error=error,
-            rank=rank,
-            num_texts=num_texts,
-            num_queries=num_queries,
-            seed=seed,
-            progress=progress,
-        )
+        found = measure(target, queries, progress=progress, **settings)
     output.print(_table(found))
     output.print(_conclusion(found), soft_wrap=True)
     if plot is not None:
@@ -82,11 +57,15 @@ def _table(found: "Fidelity") -> "Table":
 
     names = {"bm25": "BM25", "boolean": "common words"}
     table = Table(
-        title=f"{names[found.model]}: {found.num_texts:,} texts, {found.num_words:,} words, "
+        title=f"{names[found.asked.model]}: {found.num_texts:,} texts, {found.num_words:,} words, "
         f"{found.num_queries:,} queries",
         title_justify="left",
     )
-    titles = ("dimensions", "pairs in the wrong order", f"best text among the first {found.rank}")
+    titles = (
+        "dimensions",
+        "pairs in the wrong order",
+        f"best text among the first {found.asked.rank}",
+    )
     for title in titles:
         table.add_column(title, justify="right")
     for row in zip(found.dimensions, found.errors, found.recalls, strict=True):
@@ -100,10 +79,10 @@ def _conclusion(found: "Fidelity") -> str:
         most if enough is None else f"{enough:,}"
         for enough in (found.enough_for_pairs, found.enough_for_recall)
     )
-    kept = f"{1 - found.error:.0%}"
+    kept = f"{1 - found.asked.error:.0%}"
     return (
         f"Random projections need {pairs} dimensions to keep {kept} of the pairs in order, and "
-        f"{best} to keep the best text among the first {found.rank} for {kept} of the queries. "
-        f"For the median pair and query, lemmas 1 and 2 guarantee it from {found.pair_bound:,} and "
-        f"{found.recall_bound:,} dimensions on."
+        f"{best} to keep the best text among the first {found.asked.rank} for {kept} of the "
+        f"queries. For the median pair and query, lemmas 1 and 2 guarantee it from "
+        f"{found.pair_bound:,} and {found.recall_bound:,} dimensions on."
     )

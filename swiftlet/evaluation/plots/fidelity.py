@@ -26,18 +26,18 @@ def plot_fidelity(found: Fidelity) -> "Figure":
             "share of errors",
             (
                 Curve("pairs in the wrong order", dimensions, np.array(found.errors)),
-                Curve(f"best text not among the first {found.rank}", dimensions, lost),
+                Curve(f"best text not among the first {found.asked.rank}", dimensions, lost),
             ),
             x_label="dimensions",
             title="what is lost",
-            levels=(Level(found.error, f"{found.error:g}"),),
+            levels=(Level(found.asked.error, f"{found.asked.error:g}"),),
             markers=True,
             logarithmic_x=True,
         )
     ]
     if found.tightness:
         terms, enough = map(np.array, zip(*found.tightness, strict=True))
-        bound = 2 * log(4 / found.error) * terms
+        bound = 2 * log(4 / found.asked.error) * terms
         panels.append(
             LinePanel(
                 "dimensions",
@@ -61,7 +61,7 @@ def plot_fidelity(found: Fidelity) -> "Figure":
                 "dimensions",
                 (Curve("enough", lengths, enough),),
                 x_label="words of the longest text",
-                title=f"enough for the first {found.rank}, each length alone",
+                title=f"enough for the first {found.asked.rank}, each length alone",
                 markers=True,
                 y_limits=(0, None),
             )

@@ -1,24 +1,27 @@
 """Puts an index directory together from documents, passages and embeddings."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
-from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from swiftlet.encoders.encoder import OnnxEncoder
 from swiftlet.encoders.encoding import encode_texts
 from swiftlet.errors import InvalidArgumentError
+from swiftlet.index.building.draft import describe
 from swiftlet.index.building.sample_queries import sample_queries
 from swiftlet.index.columns.columns import COLUMN_FILES, COLUMNS_FOLDER, Columns
+from swiftlet.index.columns.facets import check_facets
 from swiftlet.index.columns.writer import write_columns
 from swiftlet.index.directory import DOCUMENTS_FILE, PASSAGE_TO_DOCUMENT_FILE
 from swiftlet.index.documents.writer import Splitter, StoredCorpus, write_documents
 from swiftlet.index.lexical.index import LEXICAL_FOLDER
 from swiftlet.index.lexical.writer import write_lexical_index
 from swiftlet.index.vectors import index_details, of_vectors
+from swiftlet.index.vectors.embeddings_file import EmbeddingsFile
 from swiftlet.index.vectors.tuning import (
     TARGET,
     exact_rows,
@@ -27,11 +30,7 @@ from swiftlet.index.vectors.tuning import (
     tune,
 )
 from swiftlet.index.vectors.vector_index import Engine, VectorIndex, num_candidates_for
-from swiftlet.manifest import (
-    Manifest,
-    describe_files,
-    write_manifest,
-)
+from swiftlet.manifest import Manifest
 from swiftlet.progress import Progress
 from swiftlet.publication import save_array
 from swiftlet.types import Document, Embeddings
@@ -58,12 +57,28 @@ class Trained:
     found: float
 
 
+class Source(Splitter, Protocol):
+    """Documents to be written, their passages and their embeddings."""
+
+    def documents(self) -> Iterable[Document]:
+        """All documents in order."""
+        ...
+
+    def embed(self, corpus: StoredCorpus, file: EmbeddingsFile, progress: Progress) -> None:
+        """Write the embeddings of all passages of `corpus`, which has all `documents`, to `file`.
+
+        :raises StorageError: When the file system refuses.
+        """
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Assembly:
     """How the parts of an index directory are made.
 
     `factory` is the type of index; None chooses by size. `language` None makes no lexical index.
-    `details` are the manifest's details that do not depend on the parts.
+    Some document must have each of the `facets`. `details` are the manifest's details that do not
+    depend on the parts.
     """
 
     encoder: OnnxEncoder
@@ -73,67 +88,50 @@ class Assembly:
     threads: int
     progress: Progress
     details: Mapping[str, Any]
+    facets: Sequence[str] = ()
 
     def write(
         self,
         artefact: Path,
-        documents: Iterable[Document],
-        splitter: Splitter,
-        embed: Callable[[StoredCorpus], Embeddings],
+        source: Source,
+        file: EmbeddingsFile,
         trained: Callable[[int], Trained | None] = lambda _: None,
     ) -> Manifest:
         """Write all parts into the empty directory `artefact`, the manifest last.
 
-        :param embed: Gives the embeddings (n, width) of all passages, mapped from a file.
+        :param file: A file for the embeddings of all passages.
         :param trained: Gives an index that may be used for a number of passages. It is not used if
             it finds fewer of the nearest passages than it did.
         :raises CollectionError: When the corpus is bad.
+        :raises InvalidArgumentError: When no document has one of the `facets`.
         :raises StorageError: When the file system refuses.
         """
-        corpus = write_documents(artefact / DOCUMENTS_FILE, documents, splitter, self.progress)
-        write_columns(artefact / COLUMNS_FOLDER, corpus.metadata())
-        words = self._index_words(corpus, artefact)
-        embeddings = embed(corpus)
-        index, details = self._index(corpus, embeddings, trained(len(embeddings)), bool(words))
-        index.save(artefact / index.file_name)
-        save_array(artefact / PASSAGE_TO_DOCUMENT_FILE, corpus.passage_to_document())
-        manifest = Manifest(
-            kind="index",
-            dim=self.encoder.dim,
-            embedding_space=self.encoder.embedding_space,
-            files=describe_files(
-                artefact,
-                [
-                    index.file_name,
-                    DOCUMENTS_FILE,
-                    PASSAGE_TO_DOCUMENT_FILE,
-                    *(f"{COLUMNS_FOLDER}/{name}" for name in COLUMN_FILES),
-                    *words,
-                ],
-            ),
-            created_by=f"swiftlet {version('swiftlet-retrieval')}",
-            details={
-                **self.details,
-                "num_documents": corpus.num_documents,
-                "num_passages": corpus.num_passages,
-                "language": self.language,
-                **details,
-            },
-        )
-        write_manifest(artefact, manifest)
-        return manifest
+        store = artefact / DOCUMENTS_FILE
+        with closing(write_documents(store, source.documents(), source, self.progress)) as corpus:
+            write_columns(artefact / COLUMNS_FOLDER, corpus.metadata())
+            columns = Columns.open(artefact / COLUMNS_FOLDER)
+            check_facets(self.facets, columns)
+            words = self._index_words(corpus, columns, artefact)
+            source.embed(corpus, file, self.progress)
+            embeddings = file.rows()
+            index, details = self._index(corpus, embeddings, trained(len(embeddings)), bool(words))
+            index.save(artefact / index.file_name)
+            save_array(artefact / PASSAGE_TO_DOCUMENT_FILE, corpus.passage_to_document)
+            files = [index.file_name, DOCUMENTS_FILE, PASSAGE_TO_DOCUMENT_FILE, *words]
+            files += [f"{COLUMNS_FOLDER}/{name}" for name in COLUMN_FILES]
+            details = {**self.details, "language": self.language, **details}
+            return describe(artefact, "index", self.encoder, files, corpus, details)
 
-    def _index_words(self, corpus: StoredCorpus, artefact: Path) -> list[str]:
+    def _index_words(self, corpus: StoredCorpus, columns: Columns, artefact: Path) -> list[str]:
         """Write the lexical index, if there is a language; the names of its files."""
         if self.language is None:
             return []
         self.progress.begin("Indexing words", corpus.num_passages)
-        columns = Columns.open(artefact / COLUMNS_FOLDER)
         codes = columns.codes_of_documents(corpus.num_documents)
 
         def passages() -> Iterator[tuple[str, list[int]]]:
-            documents = corpus.passage_to_document()
-            for text, document in zip(corpus.encoder_texts(), documents, strict=True):
+            numbers = corpus.passage_to_document
+            for text, document in zip(corpus.encoder_texts(), numbers, strict=True):
                 yield text, codes(document)
                 self.progress.advance(1)
 

@@ -1,86 +1,69 @@
 """Builds an index directory from a corpus."""
 
-import shutil
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from swiftlet import encoders
-from swiftlet.encoders.encoder import OnnxEncoder, Precision
+from swiftlet.arguments import StrPath, path_of
+from swiftlet.corpora.lines import SkippedLines
+from swiftlet.corpora.rows import Corpus, documents_of
+from swiftlet.encoders.encoder import OnnxEncoder, directory_of
 from swiftlet.index.building.assembly import Assembly
-from swiftlet.index.building.embeddings import encode_corpus
-from swiftlet.index.building.encoded import EncodedCorpus
-from swiftlet.index.columns.columns import COLUMNS_FOLDER, Columns
-from swiftlet.index.columns.facets import check_facets
-from swiftlet.index.document_encoder import with_place
-from swiftlet.index.documents.passages import PassageSplitter
-from swiftlet.index.documents.writer import Splitter, StoredCorpus
-from swiftlet.index.lexical.analysis import DEFAULT_LANGUAGE, analysis_of
-from swiftlet.index.vectors.embeddings_file import EmbeddingsFile
+from swiftlet.index.building.draft import draft
+from swiftlet.index.building.embeddings import NewCorpus
+from swiftlet.index.building.settings import BuildSettings
+from swiftlet.index.building.shards import Shards
+from swiftlet.index.contents import EncodedCorpus
+from swiftlet.index.document_encoder import load_document_encoder, with_place
+from swiftlet.index.lexical.analysis import analysis_of
 from swiftlet.index.vectors.faiss_index import FaissIndex
 from swiftlet.manifest import Manifest
 from swiftlet.processors import available_processors
 from swiftlet.progress import Progress, Silence
-from swiftlet.publication import (
-    check_target,
-    discard,
-    locked_working_directory,
-    publish,
-    storage_errors,
-)
-from swiftlet.types import Document, Embeddings
+from swiftlet.publication import check_target
+from swiftlet.types import Document
 
-_EMBEDDINGS_FILE, _COPIED_FILE = "embeddings.f32", "copied.f32"
+Finish = Callable[[Path, Path], Manifest | None]
+"""Completes a finished directory before it is published, and returns its manifest if it is new.
+
+It is called with this directory, and with the working directory, which stays after an interruption.
+"""
 
 
-@dataclass(frozen=True, slots=True)
-class BuildSettings:
-    """How an index is built.
+def build(
+    corpus: Corpus | Shards,
+    out: StrPath,
+    *,
+    encoder: StrPath | None = None,
+    overwrite: bool = False,
+    skipped: SkippedLines | None = None,
+    progress: Progress | None = None,
+    finish: Finish | None = None,
+    **settings: Any,
+) -> Manifest:
+    """Build the index directory `out` from a corpus, or from shards of one.
 
-    `passage_tokens` and `overlap_tokens` as in `PassageSplitter`; with `truncate` a document is
-    one passage, of which the encoder reads the beginning. `factory` is the FAISS factory string
-    of the index; None chooses by size. `language` is one of `LANGUAGES`; None makes no lexical
-    index. `facets` are fields of the metadata; some document must have each.
+    `out` is written completely or not at all. After an interruption, the same call reuses the
+    embeddings that were already computed.
+
+    :param corpus: A path, an iterable of dicts or of `Document`, a DataFrame or an Arrow table; or
+        `Shards`, which keep their own splitting and precision.
+    :param encoder: The directory of the document encoder; None takes the one that ships, or for
+        shards the one that encoded them.
+    :param overwrite: Replace an existing index.
+    :param skipped: Collects bad rows or lines, which are left out; None refuses them.
+    :param progress: Shows the progress, such as `ProgressLine()`; None shows nothing.
+    :param settings: The fields of `BuildSettings`: docs/library.md describes each.
+    :returns: The manifest of the index.
+    :raises RetrievalError: When the corpus, a setting, the encoder or the storage is bad.
     """
-
-    passage_tokens: int = 128
-    overlap_tokens: int = 16
-    truncate: bool = False
-    factory: str | None = None
-    language: str | None = DEFAULT_LANGUAGE
-    facets: tuple[str, ...] = ()
-    precision: Precision | None = None
-    threads: int | None = None
-
-    def splitter(self, encoder: OnnxEncoder) -> PassageSplitter:
-        """What splits documents for this encoder.
-
-        :raises InvalidArgumentError: When a passage would have no tokens of its own.
-        """
-        return PassageSplitter(
-            encoder.tokenizer,
-            max_tokens=encoder.max_tokens if self.truncate else self.passage_tokens,
-            overlap_tokens=0 if self.truncate else self.overlap_tokens,
-            truncate=self.truncate,
-            prompt=encoder.prompt,
-        )
-
-    def details(self, encoder: OnnxEncoder) -> dict[str, Any]:
-        """The details of a manifest on how documents are split and encoded."""
-        splitter = self.splitter(encoder)
-        return {
-            "encoder": encoder.manifest.details.get("name", ""),
-            "encoder_fingerprint": encoder.manifest.fingerprint,
-            "precision": encoder.precision,
-            "splitting": {
-                "max_tokens": splitter.max_tokens,
-                "overlap_tokens": splitter.overlap_tokens,
-                "truncate": splitter.truncate,
-            },
-            **({"vectors": vectors} if (vectors := encoder.manifest.vectors) > 1 else {}),
-        }
+    checked = BuildSettings(**settings)
+    places = directory_of(encoder), path_of("out", out)
+    documents = corpus if isinstance(corpus, Shards) else documents_of(corpus, skipped=skipped)
+    return build_index(
+        documents, *places, checked, overwrite=overwrite, progress=progress, finish=finish
+    )
 
 
 def build_index(
@@ -91,79 +74,56 @@ def build_index(
     *,
     overwrite: bool = False,
     progress: Progress | None = None,
-    finish: Callable[[Path, Path], Manifest | None] | None = None,
+    finish: Finish | None = None,
 ) -> Manifest:
-    """Encode `documents` and write the index directory `out`, completely or not at all.
+    """`build`, of documents or of a corpus that was encoded before, with checked arguments.
 
-    A corpus that was encoded before keeps its splitting and precision. Memory holds the index and
-    one buffer, for any size of the corpus. After an interruption, the embeddings so far are reused
-    if encoder, corpus and splitting are the same. If `out` is an index that was made by the same
-    encoder, its embeddings are taken for the passages that are as before.
+    Memory holds the index and one buffer, for any size of the corpus. If `out` is an index that was
+    made by the same encoder, its embeddings are taken for the passages that are as before.
 
     :param encoder_directory: None takes the encoder that ships, or that encoded the corpus.
-    :param finish: Called with the finished directory, before it is published, and with the working
-        directory, which stays after an interruption. It returns the manifest if it changes it.
     :raises InvalidArgumentError: When a setting is out of range, or `out` must not be written.
     :raises CollectionError: When the corpus is bad.
     :raises ArtefactError: When the encoder is damaged, or another process builds the same index.
     :raises StorageError: When the file system refuses.
     """
-    settings = settings or BuildSettings()
-    progress = progress or Silence()
+    settings, progress = settings or BuildSettings(), progress or Silence()
     out = out.resolve()  # a link stays, and what it leads to is locked and replaced
     check_target(out, overwrite=overwrite, kind="index")
-    threads = settings.threads or available_processors()
-    splitter: Splitter
+    corpus: EncodedCorpus | NewCorpus
     if isinstance(documents, EncodedCorpus):
-        encoder = documents.load_encoder(encoder_directory)
-        details, splitter, embeddings_of = documents.details, documents, documents.copy_embeddings
-        documents, embeddings_file = documents.documents(), _COPIED_FILE
+        corpus, made = documents, f"{documents.name} were encoded"
+        encoder = load_document_encoder(corpus.details, encoder_directory, made=made)
     else:
         encoder_directory = encoder_directory or encoders.DEFAULT_ENCODER
         encoder = OnnxEncoder.load(encoder_directory, precision=settings.precision, role="passage")
-        details, splitter = settings.details(encoder), settings.splitter(encoder)
-        embeddings_of = partial(encode_corpus, encoder=encoder, threads=threads, index=out)
-        embeddings_file = _EMBEDDINGS_FILE
+        corpus = NewCorpus(documents, encoder, settings, index=out)
+    details = {**corpus.details, "facets": list(settings.facets)}
     if encoder_directory is not None:
         details = with_place(details, encoder_directory)
     if settings.factory is not None:
         FaissIndex.create(settings.factory, encoder.dim)  # refused before the corpus is read
     if settings.language is not None:
         analysis_of(settings.language, encoder.tokenizer)
-    with locked_working_directory(out) as working, storage_errors(out):
-        artefact = working / "artefact"
-        file = EmbeddingsFile(working / embeddings_file, encoder.width)
-        try:
-            # Another process may have published since.
-            check_target(out, overwrite=overwrite, kind="index")
-            shutil.rmtree(artefact, ignore_errors=True)
-            artefact.mkdir()
-            assembly = Assembly(
-                encoder=encoder,
-                engine=FaissIndex,
-                factory=settings.factory,
-                language=settings.language,
-                threads=threads,
-                progress=progress,
-                details={**details, "facets": list(settings.facets)},
-            )
-
-            def embed(corpus: StoredCorpus) -> Embeddings:
-                check_facets(settings.facets, Columns.open(artefact / COLUMNS_FOLDER))
-                embeddings_of(corpus, file, progress)
-                return file.rows()
-
-            manifest = assembly.write(artefact, documents, splitter, embed)
-            if finish is not None:
-                manifest = finish(artefact, working) or manifest
-            publish(artefact, out)
-        except BaseException:
-            # Encoding takes most of the time, so the next run resumes with these embeddings.
-            if len(file) and embeddings_file == _EMBEDDINGS_FILE:
-                shutil.rmtree(artefact, ignore_errors=True)
-                progress.note(f"the embeddings so far are kept in {working} for the next run")
-            else:
-                discard(working)
-            raise
-        discard(working)
+    assembly = Assembly(
+        encoder=encoder,
+        engine=FaissIndex,
+        factory=settings.factory,
+        language=settings.language,
+        threads=settings.threads or available_processors(),
+        progress=progress,
+        details=details,
+        facets=settings.facets,
+    )
+    with draft(
+        out,
+        "index",
+        width=encoder.width,
+        encodes=isinstance(corpus, NewCorpus),
+        overwrite=overwrite,
+        progress=progress,
+    ) as (artefact, file):
+        manifest = assembly.write(artefact, corpus, file)
+        if finish is not None:
+            manifest = finish(artefact, artefact.parent) or manifest
     return manifest

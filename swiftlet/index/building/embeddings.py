@@ -1,52 +1,122 @@
-"""Encodes passages on all cores into a file from which an interrupted build resumes."""
+"""Embeddings of a corpus: made on all cores, or kept from an interrupted build or an index."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import closing, suppress
+from itertools import chain, compress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from swiftlet.encoders.encoder import OnnxEncoder
 from swiftlet.encoders.encoding import encode_batches
-from swiftlet.index.building.earlier import Hashes, earlier_embeddings, hashes_of
-from swiftlet.index.documents.writer import StoredCorpus
+from swiftlet.errors import ArtefactError, InvalidArgumentError
+from swiftlet.index.building.settings import BuildSettings
+from swiftlet.index.changes.log import Changes
+from swiftlet.index.contents import Contents
+from swiftlet.index.documents.passages import encoder_text
+from swiftlet.index.documents.writer import Hashes, StoredCorpus, hash_of
 from swiftlet.index.vectors.embeddings_file import EmbeddingsFile
+from swiftlet.manifest import load_manifest
+from swiftlet.processors import available_processors
 from swiftlet.progress import Progress
-from swiftlet.types import Embeddings
+from swiftlet.types import Document, Embeddings
 
 _STATE_FILE, _HASHES_FILE, _EARLIER_FILE = "build.json", "hashes.u64", "earlier.f32"
+_BLOCK_ROWS = 32
 
 
-def encode_corpus(
-    corpus: StoredCorpus,
-    file: EmbeddingsFile,
-    progress: Progress,
-    *,
-    encoder: OnnxEncoder,
-    threads: int,
-    index: Path | None = None,
-) -> None:
-    """Complete `file`; an interrupted run may have left a part of it.
+class NewCorpus:
+    """Documents that are to be split and encoded, with the details of both for a manifest."""
 
-    If the run had the same encoder, its embeddings are kept for the passages that did not change.
+    def __init__(
+        self,
+        documents: Iterable[Document],
+        encoder: OnnxEncoder,
+        settings: BuildSettings,
+        *,
+        index: Path | None = None,
+    ) -> None:
+        """Take documents and their encoder.
 
-    :param index: An index, whose embeddings are kept in the same way.
-    :raises StorageError: When the file system refuses.
-    """
-    state = {
-        "content": corpus.content_sha256,
-        "encoder": encoder.manifest.fingerprint,
-        "precision": encoder.precision,
-    }
-    folder = file.path.parent
-    before = EmbeddingsFile(folder / _EARLIER_FILE, encoder.width)
-    before.path.unlink(missing_ok=True)
-    hashes: Hashes = np.empty(0, np.uint64)
-    interrupted = _read_state(folder / _STATE_FILE)
-    if interrupted != state:
+        :param index: An index, whose embeddings are kept for the passages that are as before.
+        :raises InvalidArgumentError: When a passage would have no tokens of its own.
+        """
+        self._documents, self._encoder, self._index = documents, encoder, index
+        self._threads = settings.threads or available_processors()
+        splitter = settings.splitter(encoder)
+        self.split = splitter.split
+        vectors = encoder.manifest.vectors
+        self.details: dict[str, Any] = {
+            "encoder": encoder.manifest.details.get("name", ""),
+            "encoder_fingerprint": encoder.manifest.fingerprint,
+            "precision": encoder.precision,
+            "splitting": {
+                "max_tokens": splitter.max_tokens,
+                "overlap_tokens": splitter.overlap_tokens,
+                "truncate": splitter.truncate,
+            },
+            **({"vectors": vectors} if vectors > 1 else {}),
+        }
+
+    def documents(self) -> Iterable[Document]:
+        """All documents in order."""
+        return self._documents
+
+    def embed(self, corpus: StoredCorpus, file: EmbeddingsFile, progress: Progress) -> None:
+        """Complete `file`; an interrupted run may have left a part of it.
+
+        If the run had the same encoder, its embeddings are kept for the passages that did not
+        change; so are those of the index.
+
+        :raises StorageError: When the file system refuses.
+        """
+        earlier = EmbeddingsFile(file.path.with_name(_EARLIER_FILE), file.width)
+        hashes = self._resume(corpus, file, earlier, progress)
+        if self._index is not None:
+            with suppress(ArtefactError, InvalidArgumentError):
+                hashes = np.concatenate([hashes, _copied(self._index, earlier, self._encoder)])
+        first, total = len(file), corpus.num_passages
+        texts = corpus.encoder_texts(first)
+        if len(hashes):
+            rows = _found(hashes, corpus.hashes[first:])
+            same = np.count_nonzero(rows >= 0)
+            progress.note(
+                f"{same:,} of {total - first:,} passages are as before: their embeddings are kept"
+            )
+            batches = self._completed(rows, earlier.rows(), texts)
+        else:
+            batches = encode_batches(self._encoder, texts, self._threads)
+        earlier.path.unlink(missing_ok=True)  # the mapped rows stay
+        append_all(batches, file, total=total, progress=progress)
+
+    def _resume(
+        self,
+        corpus: StoredCorpus,
+        file: EmbeddingsFile,
+        earlier: EmbeddingsFile,
+        progress: Progress,
+    ) -> Hashes:
+        """Move the embeddings of a run of another corpus to `earlier`; the hashes of their texts.
+
+        Those of the same corpus stay in `file`.
+        """
+        state = {
+            "content": corpus.content_sha256,
+            "encoder": self._encoder.manifest.fingerprint,
+            "precision": self._encoder.precision,
+        }
+        earlier.path.unlink(missing_ok=True)
+        hashes: Hashes = np.empty(0, np.uint64)
+        places = file.path.with_name(_STATE_FILE), file.path.with_name(_HASHES_FILE)
+        interrupted = _read_state(places[0])
+        if interrupted == state:
+            return hashes
         if interrupted == {**state, "content": interrupted.get("content")}:
-            hashes = _read_hashes(folder / _HASHES_FILE)[: len(file)]
+            with suppress(OSError):
+                hashes = np.fromfile(places[1], np.uint64)[: len(file)]
         if len(hashes) < len(file):
             progress.note(
                 "an interrupted build by another encoder or version is discarded "
@@ -54,20 +124,25 @@ def encode_corpus(
             )
             hashes = hashes[:0]
         elif len(file):
-            file.path.replace(before.path)
+            file.path.replace(earlier.path)
         file.path.unlink(missing_ok=True)
-        hashes_of(corpus.encoder_texts()).tofile(folder / _HASHES_FILE)
-        (folder / _STATE_FILE).write_text(json.dumps(state))
-    first, total = len(file), corpus.num_passages
-    earlier = earlier_embeddings(before, hashes, index, encoder)
-    if earlier is None:
-        batches = encode_batches(encoder, corpus.encoder_texts(first), threads)
-    else:
-        same, batches = earlier.complete(corpus, first, encoder, threads)
-        progress.note(
-            f"{same:,} of {total - first:,} passages are as before: their embeddings are kept"
+        corpus.hashes.tofile(places[1])
+        places[0].write_text(json.dumps(state))
+        return hashes
+
+    def _completed(
+        self, rows: NDArray[np.int64], earlier: Embeddings, texts: Iterator[str]
+    ) -> Iterator[Embeddings]:
+        """The embeddings at `rows` of `earlier`, in blocks; for the row -1, its text is encoded."""
+        encoded = chain.from_iterable(
+            encode_batches(self._encoder, compress(texts, rows < 0), self._threads)
         )
-    append_all(batches, file, total=total, progress=progress)
+        for start in range(0, len(rows), _BLOCK_ROWS):
+            taken = rows[start : start + _BLOCK_ROWS]
+            block = earlier[taken]
+            for place in np.flatnonzero(taken < 0):
+                block[place] = next(encoded)
+            yield block
 
 
 def append_all(
@@ -82,15 +157,41 @@ def append_all(
         progress.advance(count)
 
 
+def _found(hashes: Hashes, wanted: Hashes) -> NDArray[np.int64]:
+    """The row of each wanted hash among `hashes`, or -1."""
+    order = np.argsort(hashes, kind="stable")
+    places = np.minimum(np.searchsorted(hashes[order], wanted), len(hashes) - 1)
+    rows: NDArray[np.int64] = order[places]
+    return np.where(hashes[rows] == wanted, rows, -1)
+
+
+def _copied(index: Path, file: EmbeddingsFile, encoder: OnnxEncoder) -> Hashes:
+    """The hashes of the texts of an index, whose embeddings are appended to the file.
+
+    The embeddings are as precise as the index keeps them.
+
+    :raises ArtefactError: When the index is damaged.
+    :raises InvalidArgumentError: When its engine does not keep embeddings.
+    """
+    manifest = load_manifest(index, "index")
+    made_by = manifest.details["encoder_fingerprint"], manifest.details["precision"]
+    if made_by != (encoder.manifest.fingerprint, encoder.precision):
+        return np.empty(0, np.uint64)
+    with closing(Changes(index, manifest)) as changes:
+        contents = Contents(index, manifest, changes.last())
+    hashes = [
+        hash_of(encoder_text(document.title, document.text[start:end]))
+        for document in contents.documents()
+        for start, end in document.passages
+    ]
+    if hashes:
+        for _ in file.append(contents.embeddings()):
+            pass
+    return np.array(hashes, np.uint64)
+
+
 def _read_state(path: Path) -> dict[str, Any]:
     try:
         return dict(json.loads(path.read_bytes()))
     except (OSError, TypeError, ValueError):
         return {}
-
-
-def _read_hashes(path: Path) -> Hashes:
-    try:
-        return np.fromfile(path, np.uint64)
-    except OSError:
-        return np.empty(0, np.uint64)

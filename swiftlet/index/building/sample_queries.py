@@ -17,7 +17,7 @@ def sample_queries(corpus: StoredCorpus, count: int, random: np.random.Generator
     passages as queries, the recall of an index would be overestimated.
     """
     rows = np.sort(random.integers(corpus.num_passages, size=count))
-    return [span_of(corpus.passage_text(int(row)), random) for row in rows]
+    return [span_of(text, random) for text in corpus.encoder_texts_at(rows)]
 
 
 def span_of(text: str, random: np.random.Generator) -> str:

@@ -11,7 +11,7 @@ import numpy as np
 
 from swiftlet.arguments import path_of
 from swiftlet.errors import ArtefactError, InvalidArgumentError
-from swiftlet.index.building.encoded import EncodedCorpus
+from swiftlet.index.contents import EncodedCorpus
 from swiftlet.index.directory import DOCUMENTS_FILE
 from swiftlet.index.documents.split import SplitDocument, stored_documents
 from swiftlet.index.documents.store import connect_read_only

@@ -3,23 +3,33 @@
 import hashlib
 import json
 import sqlite3
+from array import array
 from collections.abc import Iterable, Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
+from functools import cached_property
+from hashlib import blake2b
+from itertools import starmap
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from swiftlet.errors import CollectionError, StorageError
 from swiftlet.index.documents.numbers import DocumentNumbers
 from swiftlet.index.documents.passages import encoder_text
-from swiftlet.index.documents.store import SCHEMA, connect_read_only
+from swiftlet.index.documents.store import SCHEMA
 from swiftlet.progress import Progress
 from swiftlet.publication import storage_errors
 from swiftlet.types import Document, Passage
 
-_FETCHED_ROWS = 256
+Hashes = NDArray[np.uint64]
+
+_TEXTS = (
+    "documents.title, coalesce(passages.text, documents.text) "
+    "FROM passages JOIN documents USING (document)"
+)
 
 
 class Splitter(Protocol):
@@ -30,61 +40,64 @@ class Splitter(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class StoredCorpus:
-    """A written document store.
+    """A written document store, whose connection reads it until it is closed.
 
     `content_sha256` is the hash of the encoder's input, passage by passage: two stores with the
-    same hash have the same embeddings.
+    same hash have the same embeddings. `hashes` (n,) has the hash of each passage's input.
     """
 
-    path: Path
+    connection: sqlite3.Connection
     num_documents: int
     num_passages: int
     content_sha256: str
+    hashes: Hashes
 
     def encoder_texts(self, first_row: int = 0) -> Iterator[str]:
         """The encoder's input for each passage, in row order from `first_row` on."""
-        for title, text in self._select(
-            "SELECT documents.title, coalesce(passages.text, documents.text) "
-            "FROM passages JOIN documents USING (document) WHERE passage >= ? ORDER BY passage",
-            first_row,
-        ):
-            yield encoder_text(title, text)
+        found = self.connection.execute(
+            f"SELECT {_TEXTS} WHERE passage >= ? ORDER BY passage",
+            (first_row,),
+        )
+        return starmap(encoder_text, found)
 
-    def passage_text(self, row: int) -> str:
-        """The encoder's input for the passage at `row`."""
-        return next(self.encoder_texts(row))
+    def encoder_texts_at(self, rows: Iterable[int]) -> Iterator[str]:
+        """The encoder's input for the passages at `rows`, in that order."""
+        found = self.connection.execute(
+            f"SELECT {_TEXTS} JOIN json_each(?) AS wanted ON passage = wanted.value "
+            "ORDER BY wanted.key",
+            (json.dumps([*map(int, rows)]),),
+        )
+        return starmap(encoder_text, found)
 
     def metadata(self) -> Iterator[dict[str, Any]]:
         """The metadata of each document, in the order of ids."""
-        for (text,) in self._select("SELECT metadata FROM documents ORDER BY document_id"):
-            yield json.loads(text)
+        found = self.connection.execute("SELECT metadata FROM documents ORDER BY document_id")
+        return (json.loads(text) for (text,) in found)
 
+    @cached_property
     def passage_to_document(self) -> DocumentNumbers:
         """The document number of each passage row; documents are numbered in the order of ids."""
-        order = np.fromiter(
-            (row for (row,) in self._select("SELECT document FROM documents ORDER BY document_id")),
-            dtype=np.int32,
-            count=self.num_documents,
+        order, documents = (
+            np.fromiter((number for (number,) in self.connection.execute(rows)), np.int32)
+            for rows in (
+                "SELECT document FROM documents ORDER BY document_id",
+                "SELECT document FROM passages ORDER BY passage",
+            )
         )
         numbers = np.empty_like(order)
         numbers[order] = np.arange(self.num_documents, dtype=np.int32)
-        documents = np.fromiter(
-            (row for (row,) in self._select("SELECT document FROM passages ORDER BY passage")),
-            dtype=np.int32,
-            count=self.num_passages,
-        )
         return numbers[documents]
 
-    def _select(self, statement: str, *parameters: int) -> Iterator[tuple[str, ...]]:
-        connection = connect_read_only(self.path)
-        try:
-            cursor = connection.execute(statement, parameters)
-            while rows := cursor.fetchmany(_FETCHED_ROWS):
-                yield from rows
-        finally:
-            connection.close()
+    def close(self) -> None:
+        """Close the connection; nothing may be read any more."""
+        self.connection.close()
+
+
+def hash_of(text: str) -> int:
+    """64 bits of a hash of the encoder's input for a passage."""
+    return int.from_bytes(blake2b(text.encode(), digest_size=8).digest())
 
 
 def write_documents(
@@ -97,30 +110,31 @@ def write_documents(
     """
     with storage_errors(path):
         path.unlink(missing_ok=True)
-    try:
-        with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+    with ExitStack() as opened:
+        try:
+            connection = opened.enter_context(closing(sqlite3.connect(path, isolation_level=None)))
             # The file is only read when it is complete; after a kill it is written again.
             connection.execute("PRAGMA journal_mode = OFF")
             connection.execute("PRAGMA synchronous = OFF")
             connection.executescript(SCHEMA)
             connection.execute("BEGIN")
-            stored = _write(path, connection, documents, splitter, progress)
+            stored = _write(connection, documents, splitter, progress)
             connection.execute("COMMIT")
-    except sqlite3.OperationalError as error:
-        raise StorageError(f"cannot write {path}: {error}") from error
-    if not stored.num_documents:
-        raise CollectionError("the corpus", "it has no documents")
+        except sqlite3.OperationalError as error:
+            raise StorageError(f"cannot write {path}: {error}") from error
+        if not stored.num_documents:
+            raise CollectionError("the corpus", "it has no documents")
+        opened.pop_all()  # the caller closes it
     return stored
 
 
 def _write(
-    path: Path,
     connection: sqlite3.Connection,
     documents: Iterable[Document],
     splitter: Splitter,
     progress: Progress,
 ) -> StoredCorpus:
-    content = hashlib.sha256()
+    content, hashes = hashlib.sha256(), array("Q")
     row = number = 0
     progress.begin("Reading documents", None)
     for number, document in enumerate(documents, start=1):
@@ -146,9 +160,11 @@ def _write(
                 "INSERT INTO passages VALUES (?, ?, ?, ?, ?, ?, ?)",
                 (row, number - 1, index, passage.start, passage.end, passage.heading, text),
             )
-            read = encoder_text(document.title, passage.text).encode()
-            content.update(len(read).to_bytes(8, "big"))
-            content.update(read)
+            read = encoder_text(document.title, passage.text)
+            encoded = read.encode()
+            content.update(len(encoded).to_bytes(8, "big"))
+            content.update(encoded)
+            hashes.append(hash_of(read))
             row += 1
         progress.advance(1)
-    return StoredCorpus(path, number, row, content.hexdigest())
+    return StoredCorpus(connection, number, row, content.hexdigest(), np.array(hashes, np.uint64))

@@ -1,1 +1,4 @@
 """The lexical index: its analysis of text, its writing, and searches of it."""
+
+DEFAULT_LANGUAGE = "english"
+"""The language of the words of an index that names none."""

@@ -20,8 +20,6 @@ LANGUAGES = (
 """The languages that have a stemmer; "none" keeps every word as it is. "word-pieces" are the tokens
 of the document encoder, with pairs of neighbours or without (002, section 4.1)."""
 
-DEFAULT_LANGUAGE = "english"
-
 _LONGEST_WORD = 100
 # The look-behind and the bound of 16 parts keep the time linear in the length of a text.
 _NAME = re.compile(r"(?<![^\W_])[^\W_]+(?:[._]_*[^\W_]+){1,15}")

@@ -8,16 +8,14 @@ from swiftlet.encoders.encoder import OnnxEncoder
 from swiftlet.index.building.assembly import FOUND, Assembly, Trained
 from swiftlet.index.changes.log import FIRST_CHANGE
 from swiftlet.index.contents import Contents
-from swiftlet.index.documents.writer import StoredCorpus
+from swiftlet.index.document_encoder import load_document_encoder
 from swiftlet.index.query_encoder import put_query_encoder
-from swiftlet.index.updates.preparation import load_encoder
 from swiftlet.index.vectors import engine_of, of_vectors
 from swiftlet.index.vectors.embeddings_file import EmbeddingsFile
 from swiftlet.index.vectors.tuning import TARGET
 from swiftlet.manifest import Manifest, load_manifest
 from swiftlet.processors import available_processors
 from swiftlet.progress import Progress, Silence
-from swiftlet.types import Embeddings
 
 EMBEDDINGS_FILE = "merge.f32"
 """Beside the directory that a merge writes."""
@@ -65,7 +63,9 @@ def merge_changes(
         return Trained(of_vectors(found, vectors), factory, trained_on, share)
 
     assembly = Assembly(
-        encoder=encoder if isinstance(encoder, OnnxEncoder) else load_encoder(encoder, manifest),
+        encoder=(
+            encoder if isinstance(encoder, OnnxEncoder) else load_document_encoder(details, encoder)
+        ),
         engine=engine,
         factory=None if by_size else factory,
         language=details.get("language"),
@@ -75,13 +75,6 @@ def merge_changes(
     )
     merged = Contents(index, manifest, last)
     file = EmbeddingsFile(artefact.with_name(EMBEDDINGS_FILE), manifest.width)
-
-    def embed(corpus: StoredCorpus) -> Embeddings:
-        progress.begin("Copying embeddings", corpus.num_passages)
-        for count in file.append(merged.embeddings()):
-            progress.advance(count)
-        return file.rows()
-
-    written = assembly.write(artefact, merged.documents(), merged, embed, trained)
+    written = assembly.write(artefact, merged, file, trained)
     own = index / QUERY_ENCODER_FOLDER
     return put_query_encoder(own, artefact, {}) if own.is_dir() else written

@@ -8,9 +8,8 @@ import numpy as np
 
 from swiftlet.encoders.encoder import OnnxEncoder
 from swiftlet.encoders.encoding import encode_texts
-from swiftlet.errors import ArtefactError
 from swiftlet.index.changes.log import Change
-from swiftlet.index.document_encoder import document_encoder_of
+from swiftlet.index.document_encoder import load_document_encoder
 from swiftlet.index.documents.passages import PassageSplitter, encoder_text
 from swiftlet.manifest import Manifest
 from swiftlet.types import Document
@@ -61,7 +60,7 @@ class Preparation:
         wanted = encoder_details(manifest)
         with self._loading:
             if self._encoder is None or self._loaded_for != wanted:
-                self._encoder = load_encoder(self._directory, manifest)
+                self._encoder = load_document_encoder(manifest.details, self._directory)
                 self._loaded_for = wanted
             return self._encoder
 
@@ -70,21 +69,3 @@ def encoder_details(manifest: Manifest) -> tuple[object, ...]:
     """What embeddings depend on: embeddings with equal details fit together."""
     details = manifest.details
     return details["encoder_fingerprint"], details["precision"], details["splitting"]
-
-
-def load_encoder(directory: Path | None, manifest: Manifest) -> OnnxEncoder:
-    """The document encoder that an index was built with; None takes the one that it remembers.
-
-    :raises ArtefactError: When the encoder is damaged, is not there, or is another one.
-    """
-    details = manifest.details
-    directory = directory or document_encoder_of(details)
-    encoder = OnnxEncoder.load(directory, precision=details["precision"], role="passage")
-    if encoder.manifest.fingerprint != details["encoder_fingerprint"]:
-        raise ArtefactError(
-            f"the index was built by the encoder {details['encoder']!r} "
-            f"({details['encoder_fingerprint'][:12]}), but {directory} is "
-            f"{encoder.manifest.details.get('name', '')!r} "
-            f"({encoder.manifest.fingerprint[:12]}): name that encoder, or build the index again"
-        )
-    return encoder

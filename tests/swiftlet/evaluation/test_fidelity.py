@@ -13,8 +13,8 @@ from typer.testing import CliRunner
 import swiftlet
 from swiftlet.cli.main import app
 from swiftlet.errors import InvalidArgumentError
+from swiftlet.evaluation.compression import PROJECTIONS, Compression
 from swiftlet.evaluation.fidelity import (
-    PROJECTIONS,
     Bags,
     _projected,
     dimensions_for_pair,
@@ -64,9 +64,9 @@ def test_the_boolean_score_is_the_number_of_common_words() -> None:
 def test_projected_scores_are_right_on_average_and_better_with_more_dimensions(projection) -> None:
     bags = Bags.of(random_texts(40, 12), random_texts(8, 4), str.split)
     scores = np.asarray((bags.queries @ bags.texts.T).todense())
-    ends = (64, 4096)
+    asked, ends = Compression(projection=projection), (64, 4096)
     errors = []
-    for count, projected in zip(ends, _projected(bags, projection, ends, 0, int), strict=True):
+    for count, projected in zip(ends, _projected(bags, asked, ends, int), strict=True):
         errors.append(np.abs(projected / count - scores).mean())
     assert errors[1] < errors[0] / 4  # by the square root of 64, but for chance
     assert errors[1] < 0.1 * scores.max()
@@ -81,11 +81,12 @@ def test_projected_scores_are_right_on_average_and_better_with_more_dimensions(p
 )
 def test_lemma_1_bounds_the_errors_of_pairs_of_every_margin(length, projection, model, seed):
     bags = Bags.of(random_texts(60, length), random_texts(20, 5), str.split, model)
-    found = measure(bags, projection=projection, model=model, rank=3, seed=seed)
+    asked = Compression(projection=projection, model=model, rank=3, seed=seed)
+    found = measure(bags, asked)
     # The margins of the first group, the smallest ones, may differ by orders of magnitude; in the
     # others, that of the median stands for all. Numbers of dimensions are tried in steps of √2.
     for term, enough in found.tightness[1:]:
-        assert enough <= max(found.dimensions[0], 2 * math.log(4 / found.error) * term * 2**0.5)
+        assert enough <= max(found.dimensions[0], 2 * math.log(4 / asked.error) * term * 2**0.5)
 
 
 @given(st.floats(1e-3, 1), st.floats(1e-6, 0.5))
@@ -102,16 +103,17 @@ def test_the_bounds_solve_the_lemmas(margin: float, error: float) -> None:
 def test_few_dimensions_lose_more_and_long_texts_need_more() -> None:
     long, short = (random_texts(200, length, 3000) for length in (160, 10))
     bags = Bags.of([*short, *long], [each[:20] for each in short], str.split, "boolean")
-    found = measure(bags, model="boolean", num_groups=2, dimensions=(32, 256, 2048))
+    dimensions, asked = (32, 256, 2048), Compression(model="boolean")
+    found = measure(bags, asked, num_groups=2, dimensions=dimensions)
     assert found.errors[0] > found.errors[1] > found.errors[2]
     assert found.recalls[0] < found.recalls[2]
     first, second = found.groups
     assert (first.most_words, second.most_words) == (10, 160)
     assert first.margins[0] is not None
     assert first.margins[2] is None  # there are no 1,000 texts
-    again = measure(bags, model="boolean", num_groups=2, dimensions=(32, 256, 2048))
-    assert again == found
-    assert measure(bags, model="boolean", dimensions=(32, 256, 2048), seed=1).errors != found.errors
+    assert measure(bags, asked, num_groups=2, dimensions=dimensions) == found
+    other = measure(bags, replace(asked, seed=1), dimensions=dimensions)
+    assert other.errors != found.errors
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,9 @@ import pytest
 
 import swiftlet
 from swiftlet.errors import ArtefactError, InvalidArgumentError
+from swiftlet.evaluation import weight
 from swiftlet.evaluation.errors import EvaluationError
 from swiftlet.evaluation.weight import TunedWeight, weights_to_try
-from swiftlet.library import evaluation
 from swiftlet.manifest import change_details, load_manifest
 from swiftlet.search.request import DEFAULT_WEIGHT
 from tests.command_line import refusal
@@ -67,8 +67,8 @@ def test_an_index_cannot_be_written_while_it_is_tuned(index, monkeypatch) -> Non
             swiftlet.write(index)
         return find(*arguments)
 
-    find = evaluation.tune_weight
-    monkeypatch.setattr(evaluation, "tune_weight", tune_weight)
+    find = weight.tune_weight
+    monkeypatch.setattr(weight, "tune_weight", tune_weight)
     tuned = swiftlet.tune(index, QUERIES, QRELS)
     with swiftlet.write(index) as writer:
         writer.put([{"id": "new", "text": "A new part."}])
@@ -111,8 +111,8 @@ def test_the_command_says_what_it_found(index: Path, tmp_path: Path) -> None:
     tuned = command("tune", index, *given)
     assert "lexical 1.0000" in tuned.stdout
     assert "tuned 1.0000" in tuned.stdout
-    weight = load_manifest(index, "index").details["weight"]
-    assert f"the weight is now {weight:g}" in tuned.stdout
+    found = load_manifest(index, "index").details["weight"]
+    assert f"the weight is now {found:g}" in tuned.stdout
     assert "the weight stays as it was" in command("tune", index, *given).stdout
     assert "absent" in refusal(command("tune", tmp_path / "absent", *given))
     assert command("delete", index, CODES[0]).exit_code == 0

@@ -157,7 +157,7 @@ def test_truncating_encodes_the_beginning_of_each_document_even_of_ten_megabytes
     shipped_encoder, out
 ):
     endless = Document("endless", "Bees make honey. " * 600_000, "Honey")
-    settings = BuildSettings(truncate=True, passage_tokens=10**9, overlap_tokens=-1)
+    settings = BuildSettings(truncate=True, passage_tokens=10**9, overlap_tokens=10**9)
     manifest = build_index([endless, *FEW], DEFAULT_ENCODER, out, settings)
     assert manifest.details["num_passages"] == 4
     assert manifest.details["splitting"] == {

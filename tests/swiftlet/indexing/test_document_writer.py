@@ -39,7 +39,7 @@ def test_the_encoder_s_input_is_stored_row_by_row(path, splitter, small_document
     assert list(corpus.encoder_texts()) == expected
     for row in (0, 1, 300, len(expected) - 1):
         assert list(corpus.encoder_texts(row)) == expected[row:]
-        assert corpus.passage_text(row) == expected[row]
+        assert [*corpus.encoder_texts_at([row])] == [expected[row]]
     assert list(corpus.encoder_texts(len(expected))) == []
 
 
@@ -61,7 +61,7 @@ def test_documents_are_numbered_in_the_order_of_their_ids_whatever_the_order_of_
 ):
     documents = [Document(document_id, "word " * choice.randrange(40)) for document_id in ids]
     path = tmp_path_factory.mktemp("order") / "documents.sqlite"
-    numbers = written(path, documents, splitter).passage_to_document()
+    numbers = written(path, documents, splitter).passage_to_document
     expected = [
         sorted(ids).index(passage.document_id)
         for document in documents

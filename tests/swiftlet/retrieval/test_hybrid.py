@@ -110,7 +110,7 @@ def searcher(
         encoder=RandomEncoder(),
         index=index,
         lexical=LexicalIndex.open(folder / "lexical", "none"),
-        passage_to_document=stored.passage_to_document(),
+        passage_to_document=stored.passage_to_document,
         store=DocumentStore(folder / "documents.sqlite"),
     )
     return Searcher(FixedIndex(parts, MANIFEST), MANIFEST)

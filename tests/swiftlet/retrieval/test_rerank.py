@@ -15,8 +15,8 @@ from swiftlet.search.stages.rerank import Rerank
 import swiftlet
 from swiftlet.encoders.reranker import OnnxReranker, order_by, score_of
 from swiftlet.errors import InvalidArgumentError
+from swiftlet.evaluation.evaluate import evaluate
 from swiftlet.index.documents.passages import encoder_text
-from swiftlet.library.evaluation import evaluate
 from swiftlet.search.request import Mode
 from swiftlet.search.searcher import Searcher
 from tests.command_line import refusal

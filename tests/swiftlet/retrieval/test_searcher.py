@@ -90,7 +90,7 @@ def search_plane(
         parts = BaseParts(
             encoder=Plane(),
             index=index,
-            passage_to_document=stored.passage_to_document(),
+            passage_to_document=stored.passage_to_document,
             store=DocumentStore(path),
         )
         return Searcher(FixedIndex(parts, MANIFEST), MANIFEST)

@@ -11,7 +11,7 @@ from swiftlet.corpora.trec import read_qrels
 from swiftlet.encoders import DEFAULT_ENCODER, LOOKUP_QUERY_ENCODER
 from swiftlet.errors import CollectionError
 from swiftlet.evaluation.experiment import Judgements
-from swiftlet.library.indexes import build
+from swiftlet.index.building.build import build
 from swiftlet.types import Query
 from tests.runs import Listener, records
 from training.adaptation.texts import known_items

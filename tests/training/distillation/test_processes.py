@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from export.encoder_directory import export_encoder
-from swiftlet.library.indexes import build
+from swiftlet.index.building.build import build
 from tests.processes import side_by_side
 from tests.runs import records
 

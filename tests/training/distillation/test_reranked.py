@@ -9,7 +9,7 @@ from swiftlet.encoders import DEFAULT_ENCODER, LOOKUP_QUERY_ENCODER
 from swiftlet.encoders.encoder import OnnxEncoder
 from swiftlet.encoders.reranker import OnnxReranker
 from swiftlet.errors import InvalidArgumentError
-from swiftlet.library.indexes import build
+from swiftlet.index.building.build import build
 from tests.runs import Listener
 from training.adaptation.texts import known_items
 from training.distillation.distill import distill

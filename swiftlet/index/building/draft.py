@@ -1,0 +1,84 @@
+"""An artefact with a corpus and its embeddings: its working directory, manifest, publication."""
+
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from swiftlet.encoders.encoder import OnnxEncoder
+from swiftlet.index.documents.writer import StoredCorpus
+from swiftlet.index.vectors.embeddings_file import EmbeddingsFile
+from swiftlet.manifest import Manifest, describe_files, write_manifest
+from swiftlet.progress import Progress
+from swiftlet.publication import (
+    check_target,
+    discard,
+    locked_working_directory,
+    publish,
+    storage_errors,
+)
+
+
+@contextmanager
+def draft(
+    out: Path, kind: str, *, width: int, encodes: bool, overwrite: bool, progress: Progress
+) -> Iterator[tuple[Path, EmbeddingsFile]]:
+    """An empty directory, which becomes the artefact `out` at the end, and a file of embeddings.
+
+    :param width: The numbers of an embedding.
+    :param encodes: Whether the embeddings are made now. Making them takes most of the time, so the
+        next run after an error or an interruption begins with them.
+    :raises InvalidArgumentError: As `check_target`.
+    :raises ArtefactError: When another process is writing the same artefact.
+    :raises StorageError: When the file system refuses.
+    """
+    with locked_working_directory(out) as working, storage_errors(out):
+        artefact = working / "artefact"
+        file = EmbeddingsFile(working / ("embeddings.f32" if encodes else "copied.f32"), width)
+        try:
+            # Another process may have published since.
+            check_target(out, overwrite=overwrite, kind=kind)
+            shutil.rmtree(artefact, ignore_errors=True)
+            artefact.mkdir()
+            if not encodes:
+                file.path.unlink(missing_ok=True)
+            yield artefact, file
+            publish(artefact, out)
+        except BaseException:
+            if encodes and len(file):
+                shutil.rmtree(artefact, ignore_errors=True)
+                progress.note(f"the embeddings so far are kept in {working} for the next run")
+            else:
+                discard(working)
+            raise
+        discard(working)
+
+
+def describe(
+    artefact: Path,
+    kind: str,
+    encoder: OnnxEncoder,
+    files: Sequence[str],
+    corpus: StoredCorpus,
+    details: Mapping[str, Any],
+) -> Manifest:
+    """Write the manifest of a directory with the embeddings of a corpus, when it has all `files`.
+
+    :raises StorageError: When the file system refuses.
+    """
+    manifest = Manifest(
+        kind=kind,
+        dim=encoder.dim,
+        embedding_space=encoder.embedding_space,
+        files=describe_files(artefact, files),
+        created_by=f"swiftlet {version('swiftlet-retrieval')}",
+        details={
+            **details,
+            "num_documents": corpus.num_documents,
+            "num_passages": corpus.num_passages,
+        },
+    )
+    write_manifest(artefact, manifest)
+    return manifest

@@ -1,1 +1,0 @@
-"""The functions of `import swiftlet`, which the command line uses too."""

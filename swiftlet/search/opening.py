@@ -1,0 +1,36 @@
+"""Opens an index for searching."""
+
+from swiftlet.arguments import StrPath, path_of, place_of, whole_number
+from swiftlet.encoders.encoder import Precision, directory_of
+from swiftlet.encoders.reranker import OnnxReranker
+from swiftlet.index.query_encoder import query_encoder_of
+from swiftlet.search.searcher import Searcher
+
+
+def open_searcher(
+    index: StrPath,
+    *,
+    encoder: StrPath | None = None,
+    precision: Precision | None = None,
+    reranker: StrPath | None = None,
+    readers: int = 1,
+) -> Searcher:
+    """Open an index for searching; every file of a directory is verified.
+
+    :param index: A directory, or an address: milvus://HOST:PORT/COLLECTION or
+        postgresql://HOST:PORT/DATABASE/TABLE.
+    :param encoder: The directory of a query encoder of the index's embedding space; None takes the
+        index's own encoder, or the encoder that ships for it, or the document encoder's pair.
+    :param precision: The encoder's model; None takes the encoder's default.
+    :param reranker: The directory of a re-ranker, for searches with `rerank`.
+    :param readers: How many threads will search at once.
+    :raises ArtefactError: When the index or the encoder is damaged, or they do not fit together.
+    :raises InvalidArgumentError: When an argument is of another type or out of range, or the
+        encoder has no model of this precision.
+    :raises IndexServerError: When the server of an address does not answer.
+    """
+    readers = whole_number("readers", readers, least=1)
+    place = place_of("index", index)
+    found = directory_of(encoder) or query_encoder_of(place)
+    loaded = None if reranker is None else OnnxReranker.load(path_of("reranker", reranker))
+    return Searcher.open(place, found, precision=precision, reranker=loaded, readers=readers)
