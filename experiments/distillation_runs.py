@@ -143,7 +143,7 @@ def load_encoder(workplace: Workplace, name: str) -> Encoder:
     if precision:
         return OnnxEncoder.load(workplace.exported(run), precision=cast("Precision", precision))
     model = torch_weights() if run == TEACHER else workplace.run(run) / "query_encoder"
-    return teacher.load_encoder(TowerSettings(model=model))[0]
+    return teacher.load_query_encoder(TowerSettings(model=model))[0]
 
 
 def searcher_of(workplace: Workplace, encoder: Encoder, collection: str) -> Searcher:

@@ -38,7 +38,7 @@ from training.adaptation.texts import (
 from training.distillation.distill import distill
 from training.distillation.overlap import NDCG, IndexComparison
 from training.distillation.settings import Distillation
-from training.distillation.teacher import load_encoder as load_query_encoder
+from training.distillation.teacher import load_query_encoder
 from training.distillation.texts import read_query_texts
 from training.errors import TrainingStoppedError
 from training.loop.checkpoints import CHECKPOINT
@@ -58,6 +58,7 @@ _DECIDED = {
     "teacher", "student", "layers", "pooling", "project", "max_tokens", "trust_remote_code",
     "queries", "corpora", "sentences", "index", "judged", "patience",
 }  # fmt: skip
+_HIGHEST_RATE = 1
 _PRECISIONS: tuple[Precision, ...] = ("fp32", "int8")
 # The average loses less on queries unlike sentences (docs/decisions.md).
 SETTINGS: dict[str, Any] = {
@@ -306,6 +307,12 @@ def _settings(overrides: Sequence[str]) -> dict[str, Any]:
     known = sorted(Distillation.model_fields.keys() - _DECIDED)
     if others := sorted(given.keys() - set(known)):
         raise InvalidArgumentError(f"--set {others[0]}: the settings are {', '.join(known)}")
+    rate = given.get("learning_rate")
+    if isinstance(rate, int | float) and rate > _HIGHEST_RATE:
+        raise InvalidArgumentError(
+            f"--set learning_rate is {rate:g}, but should be at most {_HIGHEST_RATE}: a higher "
+            "rate undoes what the encoder has learnt"
+        )
     return given
 
 
