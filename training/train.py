@@ -14,7 +14,7 @@ from training.loop.embedding_cache import EmbeddingCache
 from training.loop.false_negatives import FalseNegatives
 from training.loop.log import TrainingProgress
 from training.loop.loop import Best, TrainingLoop
-from training.loop.run import Run, Start, training_run
+from training.loop.run import Start, training_run
 from training.loop.stage import Stage
 from training.loop.validator import Validator
 from training.model.dual_encoder import DualEncoder
@@ -112,7 +112,8 @@ def train(
             )
         loss = make_loss(recipe, data, encoder)
         validator = Validator(validation, recipe.validation.sample, recipe.validation.factory)
-        loop = run.loop(
+        loop = TrainingLoop(
+            run,
             dual_encoder,
             dual_encoder.dim,
             average=recipe.fine_tuning.average,
@@ -138,7 +139,7 @@ def train(
         encoder.embedding_cache = None
         quality = validator.quality(encoder)
         if accelerator.is_main_process:
-            _publish(run, loop, recipe, dual_encoder, best, quality, len(validation.queries))
+            _publish(loop, recipe, dual_encoder, best, quality, len(validation.queries))
     chosen = f"the best checkpoint is of step {best.step} of stage {best.stage}"
     first, *_ = read_training_log(loop.log.path).of_kind("evaluation")
     return Outcome(chosen, quality, len(validation.queries), first.values["ndcg@10"])
@@ -165,7 +166,6 @@ def output_key(tower: Tower, recipe: Recipe) -> str:
 
 
 def _publish(
-    run: Run,
     loop: TrainingLoop,
     recipe: Recipe,
     dual_encoder: DualEncoder,
@@ -178,11 +178,9 @@ def _publish(
     space = None
     if keeps_documents(recipe):
         space = recorded_space(recipe.document_encoder.model)  # indexes can be searched as before
-    run.publish(
-        loop,
+    loop.publish(
         dual_encoder.save,
         best_evaluation | {f"final_{name.lower()}": value for name, value in quality.items()},
-        dim=dual_encoder.dim,
         embedding_space=space
         or embedding_space(
             dual_encoder.document_tower.with_projection(dual_encoder.document_projection)

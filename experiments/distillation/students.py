@@ -58,11 +58,13 @@ def prepare(options: Namespace) -> None:
 def figures_of(options: Namespace, name: str) -> Figures:
     """The nDCG@10 of each test query, in fp32, and of the last runs in int8."""
     if name == TEACHER:
-        return {"fp32": judged(options, teacher.load_encoder(TowerSettings(torch_weights()))[0])}
+        return {
+            "fp32": judged(options, teacher.load_query_encoder(TowerSettings(torch_weights()))[0])
+        }
     run, out = options.work / "runs" / name, options.work / "encoders" / name
     settings = settings_of(options, name)
     distilled(settings, run, options.work / "teacher-embeddings")
-    trained = teacher.load_encoder(TowerSettings(run / "query_encoder"))[0]
+    trained = teacher.load_query_encoder(TowerSettings(run / "query_encoder"))[0]
     figures: Figures = {"fp32": judged(options, trained)}
     if name in STUDENTS:
         export_encoder(

@@ -16,7 +16,7 @@ from swiftlet.manifest import read_manifest
 from swiftlet.search.searcher import Searcher
 from swiftlet.types import Document
 from tests.command_line import swiftlet
-from training.distillation.teacher import load_encoder
+from training.distillation.teacher import load_query_encoder
 from training.model.errors import ModelError
 from training.model.exported import exported_model
 from training.model.quiet import quiet
@@ -138,7 +138,7 @@ def test_prompts_are_given_or_left_out_by_options(model: Path, tmp_path: Path) -
 
 def test_a_teacher_and_towers_read_the_prompt_of_their_role(model: Path, exported: Path) -> None:
     for place in (model, exported):
-        encoder, _ = load_encoder(TowerSettings(model=place))
+        encoder, _ = load_query_encoder(TowerSettings(model=place))
         np.testing.assert_allclose(encoder.encode(TEXTS), by_torch(model, "query"), atol=1e-5)
         tower = Tower.load(TowerSettings(model=place, role="passage"))
         assert tower.prompt == "tira: "

@@ -2,61 +2,45 @@
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
 from swiftlet import encoders
-from swiftlet.corpora.collections import read_qrels, read_queries
 from swiftlet.encoders.encoder import OnnxEncoder, Precision
-from swiftlet.errors import CollectionError, InvalidArgumentError, RetrievalError
-from swiftlet.evaluation.experiment import Judgements, match_judgements, run_queries
+from swiftlet.errors import InvalidArgumentError
+from swiftlet.evaluation.experiment import Judgements, run_queries
 from swiftlet.evaluation.metrics import evaluate_per_query
-from swiftlet.evaluation.retrievers import Retriever, SearcherRetriever
+from swiftlet.evaluation.retrievers import Retriever
 from swiftlet.evaluation.significance import SIGNIFICANT, PairedTest, paired_t_test
-from swiftlet.index.changes.log import Changes
-from swiftlet.index.document_encoder import document_encoder_of, load_document_encoder
-from swiftlet.index.query_encoder import put_query_encoder, query_encoder_of
+from swiftlet.index.query_encoder import put_query_encoder
 from swiftlet.manifest import FILE_NAME as MANIFEST
 from swiftlet.manifest import Manifest, change_details, check_embedding_space, read_manifest
 from swiftlet.publication import (
-    check_target,
     discard,
-    locked_working_directory,
-    publish,
 )
-from swiftlet.search.opening import open_searcher
 from training.adaptation.texts import (
     AdaptationTexts,
-    judged_queries,
     known_items,
 )
 from training.distillation.distill import distill
 from training.distillation.overlap import NDCG, IndexComparison
 from training.distillation.settings import Distillation
-from training.distillation.teacher import load_encoder as load_query_encoder
+from training.distillation.teacher import load_query_encoder
 from training.distillation.texts import read_query_texts
 from training.errors import TrainingStoppedError
-from training.loop.checkpoints import CHECKPOINT
 from training.loop.devices import check_single_process
 from training.loop.log import TrainingProgress
 from training.model.exported import is_exported, is_exported_lookup
 from training.model.towers import Tower, TowerSettings
 from training.model.trained import QUERY_ENCODER, trained_encoder
-from training.recipes.overrides import apply_override
 from training.recipes.validation_errors import describe_errors
 
 Export = Callable[..., object]
 """Writes an encoder in ONNX: `export.encoder_directory.export_encoder`."""
 
-_AGAIN = "interrupted: run the same command again to continue"
-_DECIDED = {
-    "teacher", "student", "layers", "pooling", "project", "max_tokens", "trust_remote_code",
-    "queries", "corpora", "sentences", "index", "judged", "patience",
-}  # fmt: skip
+AGAIN = "interrupted: run the same command again to continue"
 _PRECISIONS: tuple[Precision, ...] = ("fp32", "int8")
 # The average loses less on queries unlike sentences (docs/decisions/adaptation.md).
 SETTINGS: dict[str, Any] = {
@@ -163,7 +147,7 @@ class Adaptation:
             try:
                 distill(settings, run, resume=True, compare=False, progress=self._progress)
             except KeyboardInterrupt:
-                raise KeyboardInterrupt(_AGAIN) from None
+                raise KeyboardInterrupt(AGAIN) from None
             except TrainingStoppedError as error:
                 discard(run)
                 reason = str(error).partition(":")[0]
@@ -216,125 +200,6 @@ def _name(encoder: Path) -> str:
     found = encoders.find_shipped(encoder)
     details = read_manifest(found, "encoder").details if is_exported(found) else {}
     return str(details.get("name", encoder.name))
-
-
-def adapt_to_index(
-    index: Path,
-    out: Path,
-    export: Export,
-    *,
-    queries: Sequence[Path],
-    qrels: Path | None,
-    student: Path | None,
-    document_encoder: Path | None,
-    settings: Sequence[str],
-    allow_unknown: bool,
-    overwrite: bool,
-    progress: TrainingProgress,
-) -> dict[str, PairedTest]:
-    """Write an encoder that is adapted to `index`, and test it against the one of searches today.
-
-    :returns: By mode of search, the default first, the test of the adapted encoder's nDCG@10.
-    :raises RetrievalError: When an argument, the index, an encoder or the storage is bad, or there
-        is too little to learn from.
-    """
-    manifest = read_manifest(index, "index")
-    if index.resolve() in {out.resolve(), *out.resolve().parents}:
-        raise InvalidArgumentError(f"{out} is the index or in it: choose a place outside")
-    check_target(out, overwrite=overwrite, kind="encoder")
-    document_encoder = document_encoder or document_encoder_of(manifest.details)
-    load_document_encoder(manifest.details, document_encoder)
-    with closing(Changes(index, manifest)) as changes:
-        if changes.count():
-            raise InvalidArgumentError(
-                f"{index} has changes that are not merged: run swiftlet compact {index} first"
-            )
-    today = query_encoder_of(index)
-    start = today if student is None else encoders.find(student)
-    if read_manifest(today, "encoder").embedding_space != manifest.embedding_space:
-        today = start
-    adaptation = Adaptation(
-        start,
-        document_encoder,
-        export,
-        queries=[] if qrels else queries,
-        progress=progress,
-        settings=_settings(settings),
-    )
-    with locked_working_directory(out) as working:
-        try:
-            with open_searcher(index, encoder=today) as searcher:
-                retriever = SearcherRetriever(searcher)
-                if qrels is None:
-                    texts = known_items(index, working)
-                else:
-                    judgements = _judgements(queries[0], qrels, retriever, allow_unknown, progress)
-                    texts = judged_queries(index, judgements, working)
-                encoder = adaptation.train(index, texts, working)
-                test = Path(texts.test.queries), Path(texts.test.qrels)
-                judgements = _judgements(*test, retriever, False, progress)
-                with open_searcher(index, encoder=encoder) as adapted:
-                    # The words of a sentence find its document, whatever the encoder.
-                    modes = ("dense",) if qrels is None else searcher.modes
-                    tests: dict[str, PairedTest] = {
-                        mode: compare(
-                            SearcherRetriever(searcher, mode=mode),
-                            SearcherRetriever(adapted, mode=mode),
-                            judgements,
-                        )
-                        for mode in modes
-                        if mode != "lexical"
-                    }
-            tested = {mode: asdict(test) for mode, test in tests.items()}
-            change_details(encoder, {"adaptation": tested})
-            publish(encoder, out)
-        except KeyboardInterrupt:
-            raise KeyboardInterrupt(_AGAIN) from None
-        except RetrievalError:
-            if not any(working.glob(f"run-*/{CHECKPOINT}")):
-                discard(working)
-            raise
-        discard(working)
-    return tests
-
-
-def _settings(overrides: Sequence[str]) -> dict[str, Any]:
-    given: dict[str, Any] = {}
-    for override in overrides:
-        apply_override(given, override)
-    known = sorted(Distillation.model_fields.keys() - _DECIDED)
-    if others := sorted(given.keys() - set(known)):
-        raise InvalidArgumentError(f"--set {others[0]}: the settings are {', '.join(known)}")
-    return given
-
-
-def _judgements(
-    queries: Path,
-    qrels: Path,
-    retriever: Retriever,
-    allow_unknown: bool,
-    progress: TrainingProgress,
-) -> Judgements:
-    found = match_judgements(
-        read_queries(queries),
-        read_qrels(qrels),
-        retriever.holds,
-        qrels_path=qrels,
-        allow_unknown=allow_unknown,
-    )
-    if found.warning:
-        progress.note(found.warning)
-    known = {
-        query_id: {d: grade for d, grade in grades.items() if retriever.holds(d)}
-        for query_id, grades in found.qrels.items()
-    }
-    chosen = [each for each in found.queries if max(known[each.query_id].values(), default=0) > 0]
-    if not chosen:
-        raise CollectionError(
-            qrels,
-            "no query has a relevant document in the index: do the qrels name its documents?",
-        )
-    return Judgements(chosen, {each.query_id: known[each.query_id] for each in chosen}, "")
 
 
 def compare(before: Retriever, after: Retriever, judgements: Judgements) -> PairedTest:

@@ -19,6 +19,7 @@ from training.distillation.teacher import Teacher
 from training.distillation.texts import TextIndices, TextMixture, read_texts
 from training.distillation.torch_encoder import TorchEncoder
 from training.loop.log import TrainingProgress
+from training.loop.loop import TrainingLoop
 from training.loop.run import Start, training_run
 from training.model.trained import QUERY_ENCODER
 
@@ -88,7 +89,7 @@ def distill(
         served = TorchEncoder(student.tower, student, teacher.width, teacher.embedding_space)
         if comparison is not None and relevant:
             on_index["relevance"] = _relevance(settings, comparison, relevant, teacher, mixture)
-        loop = run.loop(student, teacher.width, average=settings.average)
+        loop = TrainingLoop(run, student, teacher.width, average=settings.average)
         task = DistillationTask(
             settings,
             teacher=teacher,
@@ -114,11 +115,9 @@ def distill(
                 "seconds": round(loop.state.seconds, 1),
                 "overlap": [each.as_details() for each in overlaps],
             }
-            run.publish(
-                loop,
+            loop.publish(
                 lambda folder: student.save(folder / QUERY_ENCODER),
                 final,
-                dim=teacher.width,
                 embedding_space=teacher.embedding_space,
                 details=details,
             )

@@ -29,7 +29,7 @@ from training.objective.negatives.sampler import Rows
 _BLOCK = 4096
 
 
-def load_encoder(
+def load_query_encoder(
     settings: TowerSettings, device: torch.device | str = "cpu"
 ) -> tuple[Encoder, Tower | None]:
     """Load a trained encoder, with its torch model unless `swiftlet export` wrote it.
@@ -84,8 +84,8 @@ class Teacher:
 
     @classmethod
     def load(cls, settings: TowerSettings, directory: Path, accelerator: Accelerator) -> Self:
-        """Load a teacher as `load_encoder` does."""
-        return cls(*load_encoder(settings, accelerator.device), directory, accelerator)
+        """Load a teacher as `load_query_encoder` does."""
+        return cls(*load_query_encoder(settings, accelerator.device), directory, accelerator)
 
     def outputs(self, mixture: TextMixture, indices: TextIndices) -> torch.Tensor:
         """Outputs (n, width) as `encode` gives them, at `indices`.

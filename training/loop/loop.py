@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from accelerate import Accelerator
 from accelerate.utils import broadcast
 from numpy.typing import NDArray
 from torch import nn
@@ -24,9 +23,12 @@ from training.loop.checkpoints import (
     read_checkpoint,
     write_checkpoint,
 )
-from training.loop.log import TrainingLog, TrainingProgress
-from training.loop.optimisation import Optimisation, Optimiser
+from training.loop.log import TrainingLog
+from training.loop.optimisation import Optimisation
+from training.loop.run import Run
+from training.loop.run_directory import publish_run
 from training.loop.stage import Stage
+from training.loop.state_files import weight_errors
 
 
 @dataclass(slots=True)
@@ -54,50 +56,42 @@ class TrainingLoop:
 
     def __init__(
         self,
+        run: Run,
         model: nn.Module,
-        *,
         dim: int,
-        optimiser: Optimiser,
-        directory: Path,
-        accelerator: Accelerator,
-        log: TrainingLog,
-        progress: TrainingProgress,
+        *,
         average: float = 0.0,
         keep_stages: bool = False,
-        resume: bool = False,
-        finish: bool = False,
     ) -> None:
-        """Start a run, or continue from the checkpoint in `directory` if there is one.
+        """Begin, or continue from the checkpoint of the run if there is one.
 
-        :param dim: The size of the embeddings, for the manifests of checkpoints.
+        :param dim: The size of the embeddings, for manifests.
         :param average: The share of the present weights of `model` in the final ones.
         :param keep_stages: Keep the weights at the end of each stage.
-        :param finish: Train no more: the best evaluation so far is the result.
         :raises CorruptArtefactError: When the checkpoint was altered.
+        :raises MissingExtraError: When TensorBoard is requested and not installed.
         """
-        self._finish = finish
         self.state = TrainState()
-        self._model = model
-        self._dim = dim
-        self._optimiser = optimiser
-        self._directory = directory
-        self._accelerator = accelerator
-        self.log = log
-        self._progress = progress
+        self._run, self._model, self._dim = run, model, dim
+        self._directory, self._accelerator = run.out, run.accelerator
+        self._finish = run.start.get("finish", False)
+        draws = run.tensorboard and run.accelerator.is_main_process
+        self.log = TrainingLog(run.out, tensorboard=draws)
         self._average = average
         self._initial = [each.detach().clone() for each in model.parameters()] if average else []
         self._keep_stages = keep_stages
         self._num_stages_seen = 0
         self._resumed: Mapping[str, Any] | None = None
         log_size = 0
-        if (resume or finish) and (directory / CHECKPOINT).is_dir():
-            self._resumed = read_checkpoint(directory / CHECKPOINT)
+        goes_on = run.start.get("resume", False) or self._finish
+        if goes_on and (run.out / CHECKPOINT).is_dir():
+            self._resumed = read_checkpoint(run.out / CHECKPOINT)
             self.state = TrainState(**self._resumed["train_state"])
             model.load_state_dict(self._resumed["model"])
             log_size = self._resumed["log_size"]
-        if accelerator.is_main_process:
-            log.truncate(log_size)
-        accelerator.wait_for_everyone()
+        if run.accelerator.is_main_process:
+            self.log.truncate(log_size)
+        run.accelerator.wait_for_everyone()
 
     def train(self, make_stage: Callable[[int], Stage]) -> None:
         """Run the next stage, or the rest of it. A stage that is already finished is skipped.
@@ -115,14 +109,14 @@ class TrainingLoop:
             self.state = TrainState(stage=number, seconds=self.state.seconds)
         stage = make_stage(number)
         optimisation = Optimisation(
-            stage.parameters, self._optimiser, stage.length.num_steps, self._accelerator
+            stage.parameters, self._run.optimiser, stage.length.num_steps, self._accelerator
         )
         begins = self._resumed is None
         if self._resumed is not None:
             stage.task.restore(self._resumed["task"])
             optimisation.restore(self._resumed["optimisation"])
             self._resumed = None  # frees its memory
-        self._run(stage, optimisation, begins=begins)
+        self._finish_stage(stage, optimisation, begins=begins)
         if self._keep_stages:
             self._write(f"{STAGES}/{stage.name}", {})
 
@@ -138,9 +132,35 @@ class TrainingLoop:
                 weight.lerp_(before, self._average)
         return Best(**best)
 
-    def _run(self, stage: Stage, optimisation: Optimisation, *, begins: bool) -> None:
+    def publish(
+        self,
+        save: Callable[[Path], object],
+        end: Mapping[str, Any],
+        *,
+        embedding_space: str,
+        details: Mapping[str, Any],
+    ) -> None:
+        """Save the encoders, write the manifest, and then remove the checkpoints.
+
+        :param save: Writes the encoders into the folder that it is given.
+        :param end: The last record of the log.
+        :raises StorageError: When the file system refuses.
+        """
+        self.log.write("end", **end)
+        self.log.close()
+        with weight_errors(self._directory):
+            save(self._directory)
+        publish_run(
+            self._directory,
+            dim=self._dim,
+            embedding_space=embedding_space,
+            details=details,
+            temporary=self._run.temporary,
+        )
+
+    def _finish_stage(self, stage: Stage, optimisation: Optimisation, *, begins: bool) -> None:
         state, num_steps = self.state, stage.length.num_steps
-        self._progress.begin(f"Stage {state.stage + 1}: {stage.name}", num_steps, state.step)
+        self._run.progress.begin(f"Stage {state.stage + 1}: {stage.name}", num_steps, state.step)
         if begins:
             stage.task.prepare()
             broadcast([each.data for each in self._model.parameters()])
@@ -178,8 +198,8 @@ class TrainingLoop:
         means = {name: float(np.mean([each[name] for each in losses])) for name in losses[0]}
         seconds = self.state.seconds
         self._write_log(stage, "step", **means, learning_rate=learning_rate, seconds=seconds)
-        self._progress.advance(len(losses))
-        self._progress.describe(f"loss {sum(means.values()):.3f}")
+        self._run.progress.advance(len(losses))
+        self._run.progress.describe(f"loss {sum(means.values()):.3f}")
 
     def _evaluate(self, stage: Stage, optimisation: Optimisation) -> None:
         state = self.state
@@ -191,14 +211,14 @@ class TrainingLoop:
         if evaluation.collapse is not None:
             raise CollapsedError(evaluation.collapse + last_checkpoint(self._directory))
         if evaluation.summary:
-            self._progress.describe(evaluation.summary)
+            self._run.progress.describe(evaluation.summary)
         if evaluation.score is not None and evaluation.score > state.best_score:
             state.best_score = evaluation.score
             self._write(BEST, asdict(Best(stage.name, state.step, evaluation.score)))
         if evaluation.stop is not None:
             state.is_over = True
             self._write_log(stage, "stop", reason=evaluation.stop)
-            self._progress.note(f"{stage.name} ends at step {state.step}: {evaluation.stop}")
+            self._run.progress.note(f"{stage.name} ends at step {state.step}: {evaluation.stop}")
         self._write(
             CHECKPOINT,
             {
@@ -214,7 +234,7 @@ class TrainingLoop:
             raise self._not_finite(stage, quantity)
 
     def _not_finite(self, stage: Stage, quantity: str) -> TrainingStoppedError:
-        precision = self._optimiser.precision
+        precision = self._run.optimiser.precision
         others = "" if precision == "fp32" else f", or start again with fp32 instead of {precision}"
         rates = ", ".join(f"{rate:g}" for rate in sorted({rate for _, rate in stage.parameters}))
         return TrainingStoppedError(

@@ -1,23 +1,20 @@
-"""One run of training: how it begins, its loop, and what it leaves."""
+"""One run of training: its directory, its processes, and how it begins."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypedDict, Unpack
+from typing import TypedDict, Unpack
 
 import torch
 from accelerate import Accelerator
 from pydantic import BaseModel
-from torch import nn
 
 from training.loop.devices import make_accelerator, memory_errors
-from training.loop.log import TrainingLog, TrainingProgress
-from training.loop.loop import TrainingLoop
+from training.loop.log import TrainingProgress
 from training.loop.optimisation import Optimiser
-from training.loop.run_directory import publish_run, run_directory
-from training.loop.state_files import weight_errors
+from training.loop.run_directory import run_directory
 
 
 class Start(TypedDict, total=False):
@@ -44,53 +41,6 @@ class Run:
     start: Start
     tensorboard: bool
     temporary: Sequence[str]
-
-    def loop(
-        self, model: nn.Module, dim: int, *, average: float = 0.0, keep_stages: bool = False
-    ) -> TrainingLoop:
-        """The training loop, which has read the checkpoint if there is one."""
-        draws = self.tensorboard and self.accelerator.is_main_process
-        return TrainingLoop(
-            model,
-            dim=dim,
-            optimiser=self.optimiser,
-            directory=self.out,
-            accelerator=self.accelerator,
-            log=TrainingLog(self.out, tensorboard=draws),
-            progress=self.progress,
-            average=average,
-            keep_stages=keep_stages,
-            resume=self.start.get("resume", False),
-            finish=self.start.get("finish", False),
-        )
-
-    def publish(
-        self,
-        loop: TrainingLoop,
-        save: Callable[[Path], object],
-        end: Mapping[str, Any],
-        *,
-        dim: int,
-        embedding_space: str,
-        details: Mapping[str, Any],
-    ) -> None:
-        """Save the encoders, write the manifest, and then remove the checkpoints.
-
-        :param save: Writes the encoders into the folder that it is given.
-        :param end: The last record of the log.
-        :raises StorageError: When the file system refuses.
-        """
-        loop.log.write("end", **end)
-        loop.log.close()
-        with weight_errors(self.out):
-            save(self.out)
-        publish_run(
-            self.out,
-            dim=dim,
-            embedding_space=embedding_space,
-            details=details,
-            temporary=self.temporary,
-        )
 
 
 @contextmanager

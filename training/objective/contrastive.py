@@ -73,11 +73,9 @@ class Loss(Protocol):
 
 
 class NamedLoss(Loss, Protocol):
-    """A loss that a recipe can name."""
+    """A loss that a recipe can name. It is made of [loss], in which it has settings of its own."""
 
-    def __init__(self, settings: Any) -> None:
-        """Make the loss with the settings of [loss], in which it has a table of its own."""
-        ...
+    def __init__(self, settings: Any) -> None: ...
 
     @classmethod
     def check(cls, recipe: Any) -> None:

@@ -6,6 +6,7 @@ from typing import Unpack
 
 from training.loop.devices import check_single_process
 from training.loop.log import TrainingProgress
+from training.loop.loop import TrainingLoop
 from training.loop.run import Start, training_run
 from training.model.cross_encoder import CrossEncoder
 from training.model.trained import MODEL
@@ -50,17 +51,15 @@ def train_reranker(
         model = CrossEncoder.load(recipe.cross_encoder.settings())
         groups, held_out = find_groups(recipe, progress)
         model.to(run.accelerator.device)
-        loop = run.loop(model, 1, average=recipe.average)
+        loop = TrainingLoop(run, model, 1, average=recipe.average)
         task = RerankingTask(recipe, model, groups, held_out, run.accelerator)
         loop.train(lambda _: task.stage())
         best = loop.take_best()
         final = {"step": best.step, **task.evaluate(best.step).metrics}
         model.weight = final["weight"]
-        run.publish(
-            loop,
+        loop.publish(
             lambda folder: model.save(folder / MODEL),
             final,
-            dim=1,
             embedding_space="",
             details={
                 "recipe": recipe.model_dump(mode="json"),

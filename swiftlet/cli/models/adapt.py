@@ -59,7 +59,7 @@ def adapt(
 
     with extra("export"):
         from export.encoder_directory import export_encoder
-        from training.adaptation.adaptation import adapt_to_index
+        from training.adaptation.index import adapt_to_index
     if qrels is not None and len(queries or ()) != 1:
         raise InvalidArgumentError(
             "--qrels judge the queries of one file: pass exactly one --queries"

@@ -12,6 +12,7 @@ from swiftlet.cli.options import Finish, OverwriteRun, Resume
 from swiftlet.cli.terminal import ProgressBars, output
 
 if TYPE_CHECKING:
+    from training.loop.run import Start
     from training.recipes.settings import Recipe
     from training.reranking.settings import RerankerRecipe
     from training.train import Outcome
@@ -60,26 +61,22 @@ def train(
         return
     if out is None:
         raise InvalidArgumentError("--out is missing: the directory that the run is kept in")
-    options = {"resume": resume, "finish": finish, "overwrite": overwrite}
+    start: Start = {"resume": resume, "finish": finish, "overwrite": overwrite}
     if isinstance(settings, RerankerRecipe):
-        _train_reranker(settings, out, **options)
+        _train_reranker(settings, out, start)
     else:
-        _train_pair(settings, out, **options)
+        _train_pair(settings, out, start)
 
 
-def _train_pair(
-    recipe: "Recipe", out: Path, *, resume: bool, finish: bool, overwrite: bool
-) -> None:
+def _train_pair(recipe: "Recipe", out: Path, start: "Start") -> None:
     from training.loop.devices import is_main_process
     from training.train import keeps_documents
     from training.train import train as run
 
     outcome = None
-    if not has_ended(out, resume=resume):
+    if not has_ended(out, resume=start["resume"]):
         with ProgressBars(visible=is_main_process()) as progress:
-            outcome = run(
-                recipe, out, resume=resume, finish=finish, overwrite=overwrite, progress=progress
-            )
+            outcome = run(recipe, out, progress=progress, **start)
         if is_main_process():
             _print_outcome(outcome, out)
     if not is_main_process() or not (exported := export_models(out)):
@@ -104,18 +101,14 @@ def _print_outcome(outcome: "Outcome", out: Path) -> None:
     )
 
 
-def _train_reranker(
-    recipe: "RerankerRecipe", out: Path, *, resume: bool, finish: bool, overwrite: bool
-) -> None:
+def _train_reranker(recipe: "RerankerRecipe", out: Path, start: "Start") -> None:
     from training.reranking.train import train_reranker
 
-    if has_ended(out, resume=resume):
+    if has_ended(out, resume=start["resume"]):
         export_models(out)
         return
     with ProgressBars() as progress:
-        outcome = train_reranker(
-            recipe, out, resume=resume, finish=finish, overwrite=overwrite, progress=progress
-        )
+        outcome = train_reranker(recipe, out, progress=progress, **start)
     output.print(
         f"[bold]{out}[/]: the best checkpoint is of step {outcome.step}; on "
         f"{outcome.num_queries:,} validation queries nDCG@10 {outcome.ndcg:.4f} with weight "

@@ -5,11 +5,19 @@ import random
 from pathlib import Path
 
 import pytest
+import torch
 
 from tests.checkpoints import WORDS, checkpoints
-from tests.runs import collection
+from tests.command_line import swiftlet
+from tests.runs import collection, tiny_encoder
 
-__all__ = ["checkpoints", "collection"]
+__all__ = ["checkpoints", "collection", "tiny_encoder"]
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _one_thread() -> None:
+    # Encoders so small are no faster with more.
+    torch.set_num_threads(1)
 
 
 @pytest.fixture(scope="session")
@@ -31,6 +39,15 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = folder / "corpus.jsonl"
     path.write_text("\n".join(map(json.dumps, rows)))
     return path
+
+
+@pytest.fixture(scope="session")
+def tiny_index(corpus: Path, tiny_encoder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The index of the corpus by the tiny encoder; read only."""
+    out = tmp_path_factory.mktemp("tiny-index") / "index"
+    options = ("--encoder", tiny_encoder, "--passage-tokens", 24, "--overlap-tokens", 0)
+    assert swiftlet("index", corpus, "--out", out, *options).exit_code == 0
+    return out
 
 
 def own_word(number: int) -> str:

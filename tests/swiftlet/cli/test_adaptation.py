@@ -7,11 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from export.encoder_directory import export_encoder
 from swiftlet.cli.main import INTERRUPTED
 from swiftlet.encoders import DEFAULT_QUERY_ENCODER, LOOKUP_QUERY_ENCODER
 from swiftlet.manifest import load_manifest, read_manifest, write_manifest
 from tests.command_line import refusal, swiftlet
+from tests.runs import Listener
 from training.adaptation import adaptation
+from training.errors import TrainingStoppedError
 
 NAME = "all-MiniLM-L6-v2-query-lookup-adapted"
 
@@ -51,16 +54,28 @@ def test_the_two_layers_that_ship_are_adapted_too(corpus: Path, tmp_path: Path) 
 
 
 def test_an_encoder_that_is_not_better_is_not_kept(
-    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    corpus: Path, tiny_encoder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(adaptation.OF_LOOKUP, "learning_rate", 1e-12)
-    result = swiftlet("index", corpus, "--out", tmp_path / "index", "--adapt-queries")
+    monkeypatch.setitem(adaptation.OF_LAYERS, "learning_rate", 1e-12)
+    tiny = ("--encoder", tiny_encoder, "--student", tiny_encoder, "--passage-tokens", 24)
+    options = (*tiny, "--overlap-tokens", 0, "--adapt-queries")
+    result = swiftlet("index", corpus, "--out", tmp_path / "index", *options)
     assert result.exit_code == 0, result.output
-    assert f"{LOOKUP_QUERY_ENCODER.name} is not adapted: nDCG@10 of" in " ".join(
-        result.stderr.split()
-    )
+    assert "is not adapted: nDCG@10 of" in " ".join(result.stderr.split())
     assert "query_encoder" not in read_manifest(tmp_path / "index").details
     assert not (tmp_path / "index" / "query_encoder").exists()
+
+
+def test_a_training_that_cannot_go_on_leaves_no_run(
+    tiny_index: Path, tiny_encoder: Path, tmp_path: Path
+) -> None:
+    wild = {"learning_rate": 1e30}
+    diverging = adaptation.Adaptation(
+        tiny_encoder, tiny_encoder, export_encoder, progress=Listener(), settings=wild
+    )
+    with pytest.raises(TrainingStoppedError, match=r"pass --set learning_rate=… below 1e\+30"):
+        diverging.adapt(tiny_index, tmp_path)
+    assert not list(tmp_path.glob("run-*/*"))
 
 
 @pytest.mark.soak
