@@ -196,7 +196,7 @@ def make_application() -> Iterator[Callable[..., Application]]:
             closing.callback(parts["reloader"].close)
         app = create_app(
             state,
-            limits=limits or Limits(),
+            limits=limits or Limits(timeout_ms=60_000),  # also where cores are busy
             executor=executor,
             metrics=Metrics(registry),
             **parts,

@@ -26,7 +26,6 @@ from swiftlet.index.building.build import BuildSettings, build_index
 from swiftlet.search.stages import STAGE_NAMES
 from swiftlet.types import Document
 
-# One worker, so that one browser serves all tests.
 pytestmark = pytest.mark.check
 
 QUERY = "how is bread baked"
@@ -864,7 +863,9 @@ def test_text_files_are_added_with_a_key_that_the_address_does_not_keep(
     # The index changes while its hits are on the screen.
     box(page).fill("how is bread baked")
     expect(links(page).first).to_have_text(re.compile("^Bread"))
-    with httpx.Client(base_url=url, headers={"Authorization": f"Bearer {key}"}) as writer:
+    with httpx.Client(
+        base_url=url, headers={"Authorization": f"Bearer {key}"}, timeout=100
+    ) as writer:
         loaf = {"_id": "loaf", "title": "Loaf", "text": "How is bread baked? As a loaf."}
         assert writer.put("/documents", json={"documents": [loaf]}).is_success
         page.get_by_role("button", name="Why this hit").first.click()
