@@ -20,7 +20,7 @@ from swiftlet.search.searcher import Searcher
 from swiftlet.servers.push import push
 from swiftlet.types import Document
 from tests.command_line import swiftlet as swiftlet_command
-from tests.swiftlet.retrieval.metadata.test_filters import METADATA
+from tests.swiftlet.index.columns.test_filters import METADATA
 
 QUERIES = ["molten rock", "a sweet thing that insects make", "moves of a king", "Europe", "ice"]
 

@@ -15,7 +15,7 @@ def test_a_package_that_is_not_installed_is_named_with_the_extra_that_brings_it(
 
 
 def test_each_extra_that_an_error_names_is_one_of_the_project():
-    project = Path(__file__).parents[3]
+    project = Path(__file__).parents[2]
     known = tomllib.loads((project / "pyproject.toml").read_text())["project"]
     sources = [each for room in ("swiftlet", "service") for each in (project / room).rglob("*.py")]
     named = {

@@ -20,7 +20,7 @@ from swiftlet.index.vectors.tuning import TUNED_CANDIDATES, exact_rows, tune
 from swiftlet.index.vectors.vector_index import Engine, VectorIndex
 from swiftlet.manifest import read_manifest, write_manifest
 from swiftlet.search.searcher import Searcher
-from tests.swiftlet.retrieval.engines.exact_index import ExactIndex
+from tests.swiftlet.index.vectors.exact_index import ExactIndex
 
 POINTS = np.array([(1, 0), (0, 1), (0.6, 0.8), (-1, 0)], np.float32)
 

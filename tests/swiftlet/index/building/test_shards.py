@@ -166,7 +166,7 @@ def test_bad_arguments_are_refused_in_one_sentence(
 
 @pytest.mark.check
 def test_schedulers_number_the_shards(corpus: Path, tmp_path: Path) -> None:
-    script = Path(__file__).parents[3] / "deploy" / "shards" / "encode.sh"
+    script = Path(__file__).parents[4] / "deploy" / "shards" / "encode.sh"
     programs = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     words = [script, corpus, tmp_path / "shards", "3", "--encoder", DEFAULT_QUERY_ENCODER]
     for variables in ({"SLURM_ARRAY_TASK_ID": "1"}, {"JOB_COMPLETION_INDEX": "1"}, {"SHARD": "3"}):
