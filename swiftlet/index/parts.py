@@ -7,6 +7,8 @@ from itertools import compress, islice
 from math import inf
 from typing import TYPE_CHECKING, Protocol
 
+from typing_extensions import override
+
 from swiftlet.encoders.encoder import Encoder
 from swiftlet.errors import CorruptIndexError, FilterError
 from swiftlet.index.columns.columns import Columns, Value
@@ -185,8 +187,8 @@ class LocalParts(SearchParts):
         """As `SearchParts.counts_values`; an early index has no columns."""
         return self.columns is not None
 
+    @override
     def selection(self, tree: Filter | None) -> Selection:
-        """As `SearchParts.selection`."""
         everything = Selection(self.index, self.lexical, self.store.num_documents)
         if tree is None:
             return everything
@@ -199,21 +201,21 @@ class LocalParts(SearchParts):
             num_documents,
         )
 
+    @override
     def fields(self) -> tuple[str, ...]:
-        """As `SearchParts.fields`."""
         found = self.passing_documents(Every(())) if self.columns is not None else ()
         names = {name for columns, _ in found for name in islice(columns.fields(), MOST_FIELDS)}
         return tuple(sorted(names)[:MOST_FIELDS])
 
+    @override
     def facets(self, fields: Sequence[str], tree: Filter) -> Counts:
-        """As `SearchParts.facets`."""
         if self.columns is None:
             return {}
         found = self.passing_documents(tree)
         return {field: facet_values(field, found) for field in fields}
 
+    @override
     def check_groups(self, path: str, tree: Filter) -> None:
-        """As `SearchParts.check_groups`."""
         check_single_values(path, self.passing_documents(tree))
 
 
@@ -231,19 +233,19 @@ class BaseParts(LocalParts):
         """As `SearchParts.num_rows`; nothing is deleted."""
         return self.index.size
 
+    @override
     def passing(self, tree: Filter) -> tuple[Mask, int]:
-        """As `LocalParts.passing`."""
         ((_, documents),) = self.passing_documents(tree)
         return documents[self.passage_to_document], int(documents.sum())
 
+    @override
     def passing_documents(self, tree: Filter) -> list[tuple[Columns, Mask]]:
-        """As `LocalParts.passing_documents`."""
         columns = self.checked_columns()
         check_fields(tree, [columns])
         return [(columns, passing(tree, columns, self.store.num_documents))]
 
+    @override
     def document_ids(self, tree: Filter) -> list[str]:
-        """As `SearchParts.document_ids`."""
         ((_, documents),) = self.passing_documents(tree)
         return [*compress(self.store.document_ids(), documents)]
 

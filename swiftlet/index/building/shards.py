@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from typing_extensions import override
 
 from swiftlet.arguments import path_of
 from swiftlet.errors import ArtefactError, InvalidArgumentError
@@ -107,8 +108,8 @@ class Shards(EncodedCorpus):
         for documents in zip_longest(*stores):
             yield from filter(None, documents)
 
+    @override
     def embeddings(self) -> Iterator[Embeddings]:
-        """As `EncodedCorpus.embeddings`."""
         sources = [np.load(place / EMBEDDINGS_FILE, mmap_mode="r") for place in self._places]
         numbers = [_documents_of_passages(place / DOCUMENTS_FILE) for place in self._places]
         places = [own * len(sources) + shard for shard, own in enumerate(numbers)]

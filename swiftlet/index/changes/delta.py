@@ -7,6 +7,7 @@ from itertools import compress, groupby
 
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import override
 
 from swiftlet.index.changes.joint import (
     ChangedPassage,
@@ -43,17 +44,17 @@ class LivingParts(LocalParts):
     owners: NDArray[np.int64]
 
     @property
+    @override
     def num_rows(self) -> int:
-        """As `SearchParts.num_rows`."""
         return self.base.index.size + len(self.owners)
 
     @property
+    @override
     def num_changed_rows(self) -> int:  # type: ignore[override]
-        """As `SearchParts.num_changed_rows`."""
         return len(self.owners)
 
+    @override
     def check(self) -> None:
-        """As `SearchParts.check`."""
         self.base.check()
 
     def passing(self, tree: Filter) -> tuple[Mask, int]:
@@ -70,8 +71,8 @@ class LivingParts(LocalParts):
         changed = passing(tree, changed_columns, len(self.alive)) & self.alive
         return [(columns, base), (changed_columns, changed)]
 
+    @override
     def document_ids(self, tree: Filter) -> list[str]:
-        """As `SearchParts.document_ids`."""
         (_, base), (_, changed) = self.passing_documents(tree)
         put = (document.document_id for document in self.documents)
         return [*compress(self.base.store.document_ids(), base), *compress(put, changed)]

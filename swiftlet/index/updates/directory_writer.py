@@ -8,6 +8,7 @@ from pathlib import Path
 from threading import Lock
 
 import numpy as np
+from typing_extensions import override
 
 from swiftlet.errors import (
     ArtefactError,
@@ -126,8 +127,8 @@ class IndexWriter(Writer):
             )
 
     @property
+    @override
     def place(self) -> Path:
-        """As `Writer.place`."""
         return self.index
 
     @property

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import override
 
 from swiftlet.index.vectors.faiss_library import faiss
 from swiftlet.index.vectors.faiss_search import FaissParameters, kept_parameters, nearest_rows
@@ -65,8 +66,8 @@ class CopiedRows(RestrictedIndex):
         self._copy = whole.empty_exact()
         self._copy.add(whole.embeddings(self._copied_rows))
 
+    @override
     def search(self, embedding: Embeddings, num_candidates: int) -> tuple[Embeddings, Rows]:
-        """As `RestrictedIndex.search`."""
         scores, places = self._copy.search(embedding, num_candidates)
         return scores, self._copied_rows[places]
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
+from typing_extensions import override
 
 from swiftlet.index.vectors.vector_index import (
     CountedRows,
@@ -86,36 +87,36 @@ class MultiVectorIndex(GroupedRows, VectorIndex):
         """Width of a query's embedding, and of each vector."""
         return self._rows.dim
 
+    @override
     def training_size(self, num_passages: int) -> int:
-        """As `VectorIndex.training_size`."""
         return -(-self._rows.training_size(num_passages * self.vectors) // self.vectors)
 
     def train(self, embeddings: Embeddings, *, threads: int = 1) -> None:
         """Learn from the vectors of a sample of passages (n, vectors · dim)."""
         self._rows.train(embeddings.reshape(-1, self.dim), threads=threads)
 
+    @override
     def reserve(self, num_rows: int) -> None:
-        """As `VectorIndex.reserve`."""
         self._rows.reserve(num_rows * self.vectors)
 
     def add(self, embeddings: Embeddings, *, threads: int = 1) -> None:
         """Append passages (n, vectors · dim)."""
         self._rows.add(embeddings.reshape(-1, self.dim), threads=threads)
 
+    @override
     def save(self, path: Path) -> None:
-        """As `VectorIndex.save`."""
         self._rows.save(path)
 
     def embeddings(self, rows: Rows) -> Embeddings:
         """The embeddings (n, vectors · dim) of the passages at `rows` (n,)."""
         return self._rows.embeddings(_vectors_of(rows, self.vectors)).reshape(len(rows), -1)
 
+    @override
     def empty_exact(self) -> "MultiVectorIndex":
-        """As `VectorIndex.empty_exact`."""
         return MultiVectorIndex(self._rows.empty_exact(), self.vectors)
 
+    @override
     def restricted_to(self, allowed: Mask) -> GroupedRows:
-        """As `VectorIndex.restricted_to`."""
         return GroupedRows(self._rows.restricted_to(np.repeat(allowed, self.vectors)), self.vectors)
 
     def tuning_grid(self) -> Mapping[str, Sequence[int]]:

@@ -8,6 +8,7 @@ from typing import Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import override
 
 from swiftlet.types import Embeddings, Span
 
@@ -246,8 +247,8 @@ class Engine(VectorIndex):
         """The factory string of an exact index with embeddings as precise as those here."""
         return self.default_factory(0, self.dim)
 
+    @override
     def empty_exact(self) -> Self:
-        """As `VectorIndex.empty_exact`."""
         return self.create(self.exact_factory, self.dim)
 
 
