@@ -166,7 +166,8 @@ class SearchFields(RequestModel):
 
         :raises InvalidRequestError: When two fields exclude each other.
         """
-        values = {name: value for name, value in self if name in OPTIONS and name != "query"}
+        values = {name: value for name, value in vars(self).items() if name in OPTIONS}
+        values.pop("query", None)
         if values.get("rerank") is not None:
             values["rerank"] = values["rerank"].top_n
         try:

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
-from functools import partial
+from functools import cache, partial
 from math import inf
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
@@ -220,12 +220,21 @@ class SearchRequest:
         :param mode: The mode of the search, like `weight`, where the request leaves it to the
             index.
         """
-        from swiftlet.index.columns.filters import Every
-
         values = {name: getattr(self, name) for name in _RANKING}
-        values["mode"], values["filter"] = mode, self.filter or Every(())
+        values["mode"], values["filter"] = mode, self.filter or _no_filter()
         values["weight"] = weight if mode == "hybrid" else None
-        return json.dumps(values, default=repr)
+        return _JSON.encode(values)
+
+
+_JSON = json.JSONEncoder(default=repr)
+
+
+@cache
+def _no_filter() -> str:
+    """The filter in the JSON of a request that has none: the filter that all documents pass."""
+    from swiftlet.index.columns.filters import Every
+
+    return repr(Every(()))
 
 
 OPTIONS: dict[str, SearchOption] = options_of(SearchRequest)
