@@ -1,7 +1,6 @@
 """`swiftlet train` as users run it, up to a search with the trained encoders."""
 
 import importlib.util
-import json
 import re
 import shutil
 import sys
@@ -15,7 +14,7 @@ from swiftlet.encoders import DEFAULT_ENCODER
 from swiftlet.encoders.encoder import OnnxEncoder
 from swiftlet.manifest import read_manifest
 from tests.command_line import refusal, swiftlet
-from tests.runs import records, tables, write_recipe
+from tests.runs import tables, write_recipe
 
 Write = Callable[..., Path]
 
@@ -254,34 +253,6 @@ def test_bad_arguments_are_refused_in_one_sentence(
     places = {"recipe": write(tmp_path / "recipe.toml"), "out": tmp_path / "run"}
     result = swiftlet("train", *(argument.format(**places) for argument in arguments))
     assert complaint in refusal(result)
-
-
-def test_a_collapsed_run_is_refused_with_its_figures_and_its_log_stays(
-    write: Write, tmp_path: Path
-) -> None:
-    recipe = write(
-        tmp_path / "recipe.toml",
-        recipe="contrastive",
-        optimiser={"learning_rate": 0.1, "batch_size": 8, "warmup_steps": 0},
-        fine_tuning={"epochs": 9},
-        collapse={"stop": True},
-    )
-    sentence = refusal(swiftlet("train", recipe, "--out", tmp_path / "run"))
-    assert sentence.startswith("the run has collapsed (")
-    assert "mean cosine" in sentence
-    assert records(tmp_path / "run", "evaluation")[-1]["collapse"] != "none"
-    assert (tmp_path / "run" / "checkpoint" / "manifest.json").is_file()
-
-
-def test_a_finished_run_is_only_replaced_with_overwrite(
-    run: Path, write: Write, tmp_path: Path
-) -> None:
-    recipe = write(tmp_path / "recipe.toml")
-    before = json.loads((run / "manifest.json").read_text())
-    sentence = refusal(swiftlet("train", recipe, "--out", run))
-    assert "has a finished run" in sentence
-    assert "--overwrite" in sentence
-    assert json.loads((run / "manifest.json").read_text()) == before
 
 
 def test_resuming_a_finished_run_exports_what_an_interruption_has_left_out(
