@@ -49,24 +49,6 @@ def encoders(run: Path) -> dict[str, Path]:
     return {name: run / "onnx" / name for name in ("query_encoder", "document_encoder")}
 
 
-def test_a_training_that_brings_a_gain_goes_on_to_an_index(write: Write, tmp_path: Path) -> None:
-    recipe = write(tmp_path / "recipe.toml", recipe="contrastive", fine_tuning={"epochs": 15})
-    result = swiftlet("train", recipe, "--out", tmp_path / "run")
-    assert result.exit_code == 0, result.output
-    assert "brought no gain" not in result.stdout
-    exported = tmp_path / "run" / "onnx" / "document_encoder"
-    assert f"Next: swiftlet index CORPUS --out INDEX --encoder {exported}" in result.stdout
-
-
-def test_a_training_that_brings_no_gain_says_so(write: Write, tmp_path: Path) -> None:
-    recipe = write(tmp_path / "recipe.toml", recipe="contrastive", fine_tuning={"max_steps": 1})
-    rate = ("--set", "optimiser.learning_rate=1e-30")
-    result = swiftlet("train", recipe, "--out", tmp_path / "run", *rate)
-    assert result.exit_code == 0, result.output
-    assert "brought no gain: train longer, or keep the encoders that it began" in result.stdout
-    assert "Next:" not in result.stdout
-
-
 def test_trained_encoders_index_and_search(
     run: Path, encoders: dict[str, Path], collection: Path, tmp_path: Path
 ) -> None:
@@ -92,6 +74,24 @@ def test_trained_encoders_index_and_search(
     # The encoder that ships has no part in this.
     wrong = swiftlet("search", index, "kalo", "--encoder", DEFAULT_ENCODER.name)
     assert "embedding space" in refusal(wrong)
+
+
+def test_a_training_that_brings_a_gain_goes_on_to_an_index(write: Write, tmp_path: Path) -> None:
+    recipe = write(tmp_path / "recipe.toml", recipe="contrastive", fine_tuning={"epochs": 10})
+    result = swiftlet("train", recipe, "--out", tmp_path / "run")
+    assert result.exit_code == 0, result.output
+    assert "brought no gain" not in result.stdout
+    exported = tmp_path / "run" / "onnx" / "document_encoder"
+    assert f"Next: swiftlet index CORPUS --out INDEX --encoder {exported}" in result.stdout
+
+
+def test_a_training_that_brings_no_gain_says_so(write: Write, tmp_path: Path) -> None:
+    recipe = write(tmp_path / "recipe.toml", recipe="contrastive", fine_tuning={"max_steps": 1})
+    rate = ("--set", "optimiser.learning_rate=1e-30")
+    result = swiftlet("train", recipe, "--out", tmp_path / "run", *rate)
+    assert result.exit_code == 0, result.output
+    assert "brought no gain: train longer, or keep the encoders that it began" in result.stdout
+    assert "Next:" not in result.stdout
 
 
 def test_a_run_in_place_of_a_model_is_refused_with_its_models(
