@@ -1,7 +1,6 @@
 """`swiftlet train` as users run it, up to a search with the trained encoders."""
 
 import importlib.util
-import json
 import re
 import shutil
 import sys
@@ -15,7 +14,7 @@ from swiftlet.encoders import DEFAULT_ENCODER
 from swiftlet.encoders.encoder import OnnxEncoder
 from swiftlet.manifest import read_manifest
 from tests.command_line import refusal, swiftlet
-from tests.runs import records, tables, write_recipe
+from tests.runs import tables, write_recipe
 
 Write = Callable[..., Path]
 
@@ -50,24 +49,6 @@ def encoders(run: Path) -> dict[str, Path]:
     return {name: run / "onnx" / name for name in ("query_encoder", "document_encoder")}
 
 
-def test_a_training_that_brings_a_gain_goes_on_to_an_index(write: Write, tmp_path: Path) -> None:
-    recipe = write(tmp_path / "recipe.toml", recipe="contrastive", fine_tuning={"epochs": 15})
-    result = swiftlet("train", recipe, "--out", tmp_path / "run")
-    assert result.exit_code == 0, result.output
-    assert "brought no gain" not in result.stdout
-    exported = tmp_path / "run" / "onnx" / "document_encoder"
-    assert f"Next: swiftlet index CORPUS --out INDEX --encoder {exported}" in result.stdout
-
-
-def test_a_training_that_brings_no_gain_says_so(write: Write, tmp_path: Path) -> None:
-    recipe = write(tmp_path / "recipe.toml", recipe="contrastive", fine_tuning={"max_steps": 1})
-    rate = ("--set", "optimiser.learning_rate=1e-30")
-    result = swiftlet("train", recipe, "--out", tmp_path / "run", *rate)
-    assert result.exit_code == 0, result.output
-    assert "brought no gain: train longer, or keep the encoders that it began" in result.stdout
-    assert "Next:" not in result.stdout
-
-
 def test_trained_encoders_index_and_search(
     run: Path, encoders: dict[str, Path], collection: Path, tmp_path: Path
 ) -> None:
@@ -93,6 +74,24 @@ def test_trained_encoders_index_and_search(
     # The encoder that ships has no part in this.
     wrong = swiftlet("search", index, "kalo", "--encoder", DEFAULT_ENCODER.name)
     assert "embedding space" in refusal(wrong)
+
+
+def test_a_training_that_brings_a_gain_goes_on_to_an_index(write: Write, tmp_path: Path) -> None:
+    recipe = write(tmp_path / "recipe.toml", recipe="contrastive", fine_tuning={"epochs": 10})
+    result = swiftlet("train", recipe, "--out", tmp_path / "run")
+    assert result.exit_code == 0, result.output
+    assert "brought no gain" not in result.stdout
+    exported = tmp_path / "run" / "onnx" / "document_encoder"
+    assert f"Next: swiftlet index CORPUS --out INDEX --encoder {exported}" in result.stdout
+
+
+def test_a_training_that_brings_no_gain_says_so(write: Write, tmp_path: Path) -> None:
+    recipe = write(tmp_path / "recipe.toml", recipe="contrastive", fine_tuning={"max_steps": 1})
+    rate = ("--set", "optimiser.learning_rate=1e-30")
+    result = swiftlet("train", recipe, "--out", tmp_path / "run", *rate)
+    assert result.exit_code == 0, result.output
+    assert "brought no gain: train longer, or keep the encoders that it began" in result.stdout
+    assert "Next:" not in result.stdout
 
 
 def test_a_run_in_place_of_a_model_is_refused_with_its_models(
@@ -254,34 +253,6 @@ def test_bad_arguments_are_refused_in_one_sentence(
     places = {"recipe": write(tmp_path / "recipe.toml"), "out": tmp_path / "run"}
     result = swiftlet("train", *(argument.format(**places) for argument in arguments))
     assert complaint in refusal(result)
-
-
-def test_a_collapsed_run_is_refused_with_its_figures_and_its_log_stays(
-    write: Write, tmp_path: Path
-) -> None:
-    recipe = write(
-        tmp_path / "recipe.toml",
-        recipe="contrastive",
-        optimiser={"learning_rate": 0.1, "batch_size": 8, "warmup_steps": 0},
-        fine_tuning={"epochs": 9},
-        collapse={"stop": True},
-    )
-    sentence = refusal(swiftlet("train", recipe, "--out", tmp_path / "run"))
-    assert sentence.startswith("the run has collapsed (")
-    assert "mean cosine" in sentence
-    assert records(tmp_path / "run", "evaluation")[-1]["collapse"] != "none"
-    assert (tmp_path / "run" / "checkpoint" / "manifest.json").is_file()
-
-
-def test_a_finished_run_is_only_replaced_with_overwrite(
-    run: Path, write: Write, tmp_path: Path
-) -> None:
-    recipe = write(tmp_path / "recipe.toml")
-    before = json.loads((run / "manifest.json").read_text())
-    sentence = refusal(swiftlet("train", recipe, "--out", run))
-    assert "has a finished run" in sentence
-    assert "--overwrite" in sentence
-    assert json.loads((run / "manifest.json").read_text()) == before
 
 
 def test_resuming_a_finished_run_exports_what_an_interruption_has_left_out(

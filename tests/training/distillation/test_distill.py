@@ -10,7 +10,7 @@ from sentence_transformers import SentenceTransformer
 
 from export.encoder_directory import export_encoder
 from swiftlet.encoders.encoder import OnnxEncoder
-from swiftlet.errors import InvalidArgumentError, StorageError
+from swiftlet.errors import InvalidArgumentError
 from swiftlet.manifest import load_manifest
 from tests.runs import Listener, records
 from tests.small_disk import small_disk
@@ -176,13 +176,6 @@ def test_a_resumed_run_gives_the_same_result(
     assert (copy / "manifest.json").exists()
 
 
-def test_a_finished_run_is_not_overwritten_by_default(run: Path, distil: Distil) -> None:
-    before = (run / "manifest.json").read_bytes()
-    with pytest.raises(InvalidArgumentError, match="has a finished run: choose another place"):
-        distil(run)
-    assert (run / "manifest.json").read_bytes() == before
-
-
 def test_the_error_for_a_loss_that_is_not_finite_names_the_step(
     distil: Distil, tmp_path: Path
 ) -> None:
@@ -200,12 +193,6 @@ def test_a_student_that_is_not_finite_after_its_last_step_is_refused(
 ) -> None:
     with pytest.raises(TrainingStoppedError, match="an embedding is not a finite number at step 1"):
         distil(tmp_path / "run", learning_rate=1e30, warmup_steps=0, epochs=0.01)
-
-
-def test_a_full_disk_is_named(distil: Distil, small_disk: Path) -> None:
-    (small_disk / "filler").write_bytes(bytes(850_000))
-    with pytest.raises(StorageError, match="No space left on device"):
-        distil(small_disk / "run")
 
 
 def test_a_teacher_that_needs_code_of_its_own_is_refused(

@@ -15,6 +15,7 @@ from tests.runs import Listener, Make, records, run
 from training.errors import RecipeError
 from training.inputs import make_dual_encoder
 from training.loop.checkpoints import read_checkpoint
+from training.recipes.registry import SAMPLERS as REGISTERED
 from training.recipes.settings import Recipe
 from training.train import train
 
@@ -258,25 +259,39 @@ def test_every_architecture_trains_as_either_tower(make: Make, name: str, tmp_pa
 
 
 SAMPLERS: list[dict[str, Any]] = [
-    {"samplers": ["in_batch"]},
     {"samplers": ["cache"], "cache_fraction": 0.5, "cache_precision": "float16"},
-    {"samplers": ["uniform", "in_batch"], "shared": True},
-    {"samplers": ["bm25"], "depth": 10},
-    {"samplers": ["mined"], "depth": 10, "refresh_every": 3},
+    {"samplers": ["uniform", "bm25", "in_batch"], "depth": 10, "shared": True},
+    {"samplers": ["mined", "given"], "depth": 10, "refresh_every": 3},
     {"samplers": ["mined", "in_batch"], "depth": 10, "refresh_every": 0},  # STAR
 ]
 
 
+@pytest.fixture(scope="module")
+def triples(collection: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """The collection with a negative for each pair; read only."""
+    path = tmp_path_factory.mktemp("triples") / "triples.tsv"
+    path.write_text("".join(f"q{n}\td{n}\td{(n + 5) % 44}\n" for n in range(44)))
+    return {"corpus": str(collection), "triples": str(path)}
+
+
 @pytest.mark.parametrize("negatives", SAMPLERS, ids=lambda n: "+".join(n["samplers"]))
-def test_every_sampler_trains(make: Make, negatives: dict[str, Any], tmp_path: Path) -> None:
+def test_every_sampler_trains(
+    make: Make, negatives: dict[str, Any], triples: dict[str, str], tmp_path: Path
+) -> None:
     settings = make(
         recipe="contrastive",
+        data=[triples],
         negatives={"per_query": 4, **negatives},
         fine_tuning={"epochs": 1},
     )
     run(settings, tmp_path / "run")
     (step,) = records(tmp_path / "run", "step")
     assert 0 < step["loss"] < 20
+
+
+def test_every_sampler_is_in_a_run() -> None:
+    trained = {name for each in SAMPLERS for name in each["samplers"]}
+    assert trained | {"dynamic"} == set(REGISTERED)  # ADORE has the other one
 
 
 ADORE: dict[str, Any] = {
@@ -322,13 +337,11 @@ def test_settings_of_adore_that_contradict_each_other_are_refused(
 
 
 def test_negatives_that_come_with_triples_train(
-    make: Make, collection: Path, tmp_path: Path
+    make: Make, triples: dict[str, str], tmp_path: Path
 ) -> None:
-    lines = [f"q{number}\td{number}\td{(number + 5) % 44}\n" for number in range(44)]
-    (tmp_path / "triples.tsv").write_text("".join(lines))
     settings = make(
         recipe="contrastive",
-        data=[{"corpus": str(collection), "triples": str(tmp_path / "triples.tsv")}],
+        data=[triples],
         negatives={"samplers": ["given"], "per_query": 1},
         fine_tuning={"epochs": 1},
     )
