@@ -11,11 +11,10 @@ PAGE = (ROOT / "docs" / "artefacts.md").read_text("utf-8")
 def written() -> set[str]:
     """The kinds of all manifests that the packages make."""
     kinds = set()
+    named = re.compile(r"(?:\bManifest\(\s*(?:kind=)?|check_target\([^)]*?kind=)(\"\w+\"|KIND\b)")
     for package in ("swiftlet", "training", "export"):
         for file in (ROOT / package).rglob("*.py"):
-            for kind in re.findall(
-                r"\bManifest\(\s*(?:kind=)?(\"\w+\"|KIND)", file.read_text("utf-8")
-            ):
+            for kind in named.findall(file.read_text("utf-8")):
                 module = ".".join(file.relative_to(ROOT).with_suffix("").parts)
                 kinds.add(import_module(module).KIND if kind == "KIND" else kind.strip('"'))
     return kinds

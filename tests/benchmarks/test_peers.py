@@ -10,6 +10,7 @@ from benchmarks.peers import INT8_FILE, QUERY_LAYERS, export_int8_peer, int8_pee
 from tests.conftest import TOPICS
 
 
+@pytest.mark.check
 def test_the_int8_peer_embeds_as_the_model_in_torch(tmp_path: Path) -> None:
     texts = list(TOPICS.values())
     expected = torch_peer().encode(texts)

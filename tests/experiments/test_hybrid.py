@@ -45,6 +45,7 @@ def data(tmp_path: Path) -> Path:
     return folder
 
 
+@pytest.mark.check
 def test_a_page_is_made_from_collections_and_names(data, tmp_path, monkeypatch):
     lists = tmp_path / "lists"
     lists.mkdir()

@@ -14,6 +14,8 @@ from tests.service.conftest import Server, running
 
 ROOT = Path(__file__).parents[2]
 
+pytestmark = pytest.mark.check  # programs under load
+
 
 def locust(*arguments: object) -> "subprocess.CompletedProcess[str]":
     command = [sys.executable, "-m", "locust", "-f", "loadtests/locustfile.py", "--headless"]

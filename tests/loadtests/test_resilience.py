@@ -13,6 +13,8 @@ from tests.conftest import TOPICS
 
 ROOT = Path(__file__).parents[2]
 
+pytestmark = pytest.mark.check  # programs under load
+
 
 def resilience(
     index: Path, queries: Path, out: Path, run: str, *arguments: object

@@ -256,6 +256,7 @@ def test_requests_without_an_answer_count_with_the_time_that_was_waited(
     assert figures.latencies[0] >= 450
 
 
+@pytest.mark.check
 def test_the_saturation_rate_is_what_a_server_can_do(
     paced_server: PacedServer, searches: Iterator[Request]
 ) -> None:

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from swiftlet.search.stages.rerank import Rerank
 
 from service.admission.executor import SearchExecutor
 from service.wire.answers import RerankAnswer, SearchAnswer
@@ -17,6 +16,7 @@ from swiftlet.encoders.reranker import OnnxReranker
 from swiftlet.evaluation.evaluate import evaluate
 from swiftlet.manifest import change_details
 from swiftlet.search.searcher import Searcher
+from swiftlet.search.stages.hits import Rerank
 from tests.service.conftest import Application
 
 Make = Callable[..., Application]

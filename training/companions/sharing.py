@@ -60,8 +60,8 @@ def notes_of(recipe: Any) -> Iterator[str]:
     models = recipe.query_encoder.model, recipe.document_encoder.model
     if recipe.dual_encoder.sharing == _TOKENS and models[0] != models[1]:
         yield (
-            f"the token embeddings of {models[0]} are replaced by those of {models[1]}: "
-            "dual_encoder.sharing is 'token_embeddings'"
+            f"the token embeddings of {models[0]} are replaced by the token embeddings of "
+            f"{models[1]}: dual_encoder.sharing is 'token_embeddings'"
         )
 
 

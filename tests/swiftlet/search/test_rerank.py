@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from swiftlet.search.stages.rerank import Rerank
 
 import swiftlet
 from swiftlet.encoders.reranker import OnnxReranker, order_by, score_of
@@ -19,6 +18,7 @@ from swiftlet.evaluation.evaluate import evaluate
 from swiftlet.index.documents.passages import encoder_text
 from swiftlet.search.request import Mode
 from swiftlet.search.searcher import Searcher
+from swiftlet.search.stages.hits import Rerank
 from tests.command_line import refusal
 from tests.command_line import swiftlet as command
 

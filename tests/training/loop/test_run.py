@@ -130,6 +130,7 @@ def test_what_is_shared_is_one_to_the_end(
     )
 
 
+@pytest.mark.check
 def test_a_run_learns_its_training_data(make: Make, collection: Path, tmp_path: Path) -> None:
     settings = make(
         query="bert",
