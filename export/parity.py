@@ -55,7 +55,7 @@ class Parity:
 def torch_reference(source: Source, tokenizer: Tokenizer) -> Reference:
     """Embeddings by Sentence Transformers of texts with one to more than `max_tokens` tokens.
 
-    :raises ExportError: When its tokens of a text differ from those of `tokenizer`, or it fails.
+    :raises ExportError: When it tokenises a text otherwise than `tokenizer`, or fails.
     """
     lengths = lengths_to_sample(source.max_tokens, tokenizer.num_special_tokens)
     too_long = 2 * source.max_tokens

@@ -68,7 +68,7 @@ def export_router(
             )
         manifests: dict[str, Manifest] = {}
         chosen = replace(chosen, origin=name)
-        # The document encoder comes first: its space is that of both.
+        # The document encoder comes first: both encoders have its space.
         for tower, side, role in [*zip(TOWERS, sides, _ROLES, strict=True)][::-1]:
             progress(f"The {tower.replace('_', ' ')}")
             own = replace(chosen, name=f"{name}-{tower.replace('_', '-')}", role=role)

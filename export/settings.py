@@ -23,8 +23,8 @@ def silent(_stage: str) -> None:
 class ExportSettings:
     """The settings of any model.
 
-    :param name: The name of the artefact; by default that of the model's directory, of the model on
-        the hub, or of the training run that made it.
+    :param name: The name of the artefact; by default the name of the model's directory, of the
+        model on the hub, or of the training run that made it.
     :param max_tokens: Texts are truncated to this many tokens; by default the model's own setting.
     :param precisions: The precisions to write; None writes all. The default among them is chosen by
         measurements.
@@ -63,7 +63,7 @@ class EncoderSettings(ExportSettings):
     :param collection: A BEIR folder. The nDCG@10 of int8 and fp32 are compared on its `split`.
     :param origin: The origin of the weights, for the manifest; by default the name of the model.
     :param space: The embedding space of the document encoder that this query encoder was trained
-        for; by default that of the training run that made the model, or else its own fingerprint.
+        for; by default the space of the training run that made the model, or else its own.
     :param role: What the encoder reads, if it is one of a pair.
     """
 
@@ -82,8 +82,8 @@ class EncoderSettings(ExportSettings):
 class RerankerSettings(ExportSettings):
     """The settings of a re-ranker.
 
-    :param weight: The weight of its scores beside those of a search, from 0 to 1; by default the
-        one that its training has chosen, or else 1.
+    :param weight: The weight of its scores beside the scores of a search, from 0 to 1; by default
+        the weight that its training has chosen, or else 1.
     """
 
     weight: float | None = None

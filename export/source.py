@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 class Source:
     """A torch encoder, Transformer → Pooling → … → Normalize or a look-up one, and its tokenizer.
 
-    It gives a text so many `vectors` of `dim` numbers. `tokenizer_json` truncates to `max_tokens`,
+    It gives a text `vectors` vectors of `dim` numbers. `tokenizer_json` truncates to `max_tokens`,
     special tokens included, and never pads. `prompts` stand before queries and before passages.
     """
 

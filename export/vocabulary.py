@@ -56,7 +56,7 @@ def _queries(path: Path) -> Iterable[str]:
 
 
 def with_vocabulary_of(source: Source, texts: Sequence[str]) -> Source:
-    """The encoder with the tokens of `texts`, special ones, and those of one character.
+    """The encoder with the tokens of `texts`, special tokens, and tokens of one character.
 
     Texts of other tokens get shorter ones. The model of `source` is changed.
 

@@ -129,7 +129,7 @@ class Settings(BaseSettings):
 
     @property
     def query_encoder(self) -> Path:
-        """The directory of the query encoder; if none is set, that of the index as it is now."""
+        """The directory of the query encoder; if none is set, the one of the index now."""
         return self.encoder or query_encoder_of(self.index)
 
     @property

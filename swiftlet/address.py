@@ -40,7 +40,7 @@ class ServerPlugin:
     matches. Its group `collection` is the name of the index, and its group `database`, if it has
     one, the database. `shape` shows an address, and `details` continue the sentence. The `module`
     imports the server's client, and its `SERVER` is a `swiftlet.index.server.Server`. `extra` is
-    that of Swiftlet with the client; a plugin of another package requires its client itself.
+    Swiftlet's extra with the client; a plugin of another package requires its client itself.
     """
 
     schemes: tuple[str, ...]

@@ -84,8 +84,8 @@ class Passage:
 class Hit:
     """A document found for a query, with the passage that gave it its score (maxP).
 
-    `highlights` are spans of the passage's text. `rerank_score`, from 0 to 1, is that of a
-    re-ranker, if it has scored the passage.
+    `highlights` are spans of the passage's text. `rerank_score`, from 0 to 1, is the
+    re-ranker's score, if it has scored the passage.
     """
 
     document_id: str
@@ -112,8 +112,8 @@ class SearchResult:
     `swiftlet.encoders.reranker.order_by`. The others follow by their score.
     `num_reranked` documents were re-ranked, on this page or not.
     `stage_seconds` has one number for each of `STAGE_NAMES`: 0.0 where a stage had nothing to do.
-    `cached` is true when the query's embedding came from the cache. `generation` is that of the
-    index (`Searcher.generation`).
+    `cached` is true when the query's embedding came from the cache. `generation` is the
+    `Searcher.generation` of the index.
     """
 
     hits: list[Hit]

@@ -61,9 +61,9 @@ class Daft(Method):
         return [self._alignment(recipe, dim), self._fine_tuning(recipe)]
 
     def _alignment(self, recipe: DaftSchedule, dim: int) -> ContrastiveStage:
-        """Train the query encoder until its distribution is that of the document encoder.
+        """Train the query encoder until its distribution is as the document encoder's.
 
-        The loss is that of the second stage (eq. 5). Documents keep the outputs of their language
+        The loss is as in the second stage (eq. 5). Documents keep the outputs of their language
         model, which are computed once; the projection W, b belongs to both encoders.
         """
         settings = recipe.alignment

@@ -64,7 +64,7 @@ def balance_channels(model: onnx.ModelProto, sample: Sequence[Inputs]) -> None:
 def separate_outlier_neurons(model: onnx.ModelProto) -> list[str]:
     """Compute the few outlier neurons of each feed-forward block in separate nodes.
 
-    In a block gelu(x·A + b)·B, the values of a few neurons are many times those of all others.
+    In a block gelu(x·A + b)·B, a few neurons have values many times larger than all others.
     Their rows in B also have much greater weights, so that they are found without any text.
 
     :returns: The names of the nodes that compute them. They must stay fp32.

@@ -18,7 +18,7 @@ logger = logging.getLogger(__name__)
 class Suggestions:
     """The titles of a searcher's documents, which the first request reads on a thread of its own.
 
-    A request after a change of the index waits until its titles are those of the changed index.
+    A request after a change of the index waits until the titles of the changed index are read.
     """
 
     def __init__(self, searcher: Searcher) -> None:

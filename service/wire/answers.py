@@ -235,7 +235,7 @@ class RerankerAnswer(BaseModel):
     """The re-ranker in use."""
 
     name: str
-    weight: float = Field(description="The weight of its scores beside those of the search.")
+    weight: float = Field(description="The weight of its scores beside the scores of the search.")
 
 
 class InfoAnswer(BaseModel):

@@ -166,8 +166,8 @@ class _Measurement:
                 full = len(found) == self.top_k
                 if full and (have := sum(map(num_tokens, found))) < (metric.tokens or 0):
                     raise InvalidArgumentError(
-                        f"{metric} needs more documents than top_k={self.top_k}: those of the "
-                        f"query {shown(query_id)} have {have:,} tokens; raise top_k"
+                        f"{metric} needs more documents than top_k={self.top_k}: the documents "
+                        f"of the query {shown(query_id)} have {have:,} tokens; raise top_k"
                     )
 
 

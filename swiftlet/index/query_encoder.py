@@ -28,8 +28,8 @@ from swiftlet.manifest import (
 def query_encoder_of(index: Path | Address) -> Path:
     """The query encoder of an index.
 
-    It is the index's own, if it has one; or that of the pair of the document encoder; or the one
-    that ships, if it is of the index's space; or the document encoder.
+    It is the first that there is: the index's own query encoder; the query encoder of the pair of
+    the document encoder; the shipped one, if it is of the index's space; the document encoder.
 
     :raises RetrievalError: When the index is bad, or its encoder is not there or reads no queries.
     """

@@ -28,7 +28,7 @@ def manifest_text(manifest: Manifest) -> str:
 class PushState:
     """The manifest and the source of what is pushed, and how far the push is.
 
-    `state` is `COMPLETE`, `WRONG`, or a number of passages. `width` is that of the embeddings.
+    `state` is `COMPLETE`, `WRONG`, or a number of passages. `width` is the width of the embeddings.
     `index_type` is None if the server has not begun the index yet.
     """
 

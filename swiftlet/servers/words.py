@@ -47,7 +47,7 @@ def words_of(analysis: Analysis, title: str, text: str) -> list[str]:
 class ServerWords(SearchedWords, ABC):
     """Finds the passages of some documents, or of all, that share words with a query. Thread-safe.
 
-    Scores are those of `LexicalIndex`, as far as the server counts words and lengths anew.
+    Scores are as in `LexicalIndex`, as far as the server counts words and lengths anew.
     """
 
     def __init__(self, language: str, size: int, where: Any) -> None:

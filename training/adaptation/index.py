@@ -160,6 +160,6 @@ def _judgements(
     if not chosen:
         raise CollectionError(
             qrels,
-            "no query has a relevant document in the index: are the qrels those of its documents?",
+            "no query has a relevant document in the index: do the qrels name its documents?",
         )
     return Judgements(chosen, {each.query_id: known[each.query_id] for each in chosen}, "")

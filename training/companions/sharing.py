@@ -11,7 +11,7 @@ _TOKENS, _FROZEN, _ALL = "token_embeddings", "frozen_token_embeddings", "all"
 
 
 class Sharing(Table):
-    """Nothing, token embeddings that are trained as those of both or not at all, or everything."""
+    """What both encoders share: nothing, token embeddings (trained or frozen), or everything."""
 
     sharing: Literal["none", "token_embeddings", "frozen_token_embeddings", "all"] = "none"
 

@@ -208,8 +208,8 @@ def _check_modules(folder: Path) -> None:
             activation = _read_json(folder / place / "config.json").get("activation_function", "")
             if activation and not activation.startswith("torch.nn.modules."):
                 raise ModelError(
-                    f"{folder / place} has the activation {activation}, but only those of "
-                    "torch.nn.modules are supported"
+                    f"{folder / place} has the activation {activation}, but only activations "
+                    "of torch.nn.modules are supported"
                 )
 
 

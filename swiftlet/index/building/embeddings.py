@@ -69,7 +69,7 @@ class NewCorpus:
         """Complete `file`; an interrupted run may have left a part of it.
 
         If the run had the same encoder, its embeddings are kept for the passages that did not
-        change; so are those of the index.
+        change. The embeddings of the index that is replaced are kept in the same way.
 
         :raises StorageError: When the file system refuses.
         """

@@ -43,7 +43,7 @@ _PCA_ROWS = 65_536
 _REFINE_FACTORS = (1, 2, 4, 8, 16)
 _MOST_COPIED_ROWS = 32_768
 _COPIED_SHARE = 1 / 32
-"""Above `FEW_ROWS`, up to so many rows and this share of all are copied: with this few rows, most
+"""Above `FEW_ROWS`, up to this number and this share of all rows are copied: with so few rows, most
 of the nearest lists have none of them."""
 
 # FAISS accepts these and then ends the process or never returns: a number that is zero, and graphs

@@ -1,7 +1,7 @@
 """Passages of several vectors each, as rows of an index for single vectors (002, section 3).
 
 The embedding (vectors · dim,) of a passage has its vectors one after the other. The score of the
-passage is that of the vector with the largest inner product with the query.
+passage is the largest inner product of one of its vectors with the query.
 """
 
 from collections.abc import Mapping, Sequence

@@ -42,7 +42,7 @@ class Reranking:
 class SearchState:
     """One search: the request, and the results of the stages so far.
 
-    `mode` and `weight` are those of the request, or else those of the index. `num_wanted` documents
+    `mode` and `weight` come from the request, or else from the index. `num_wanted` documents
     are looked for; the first ones, up to the request's offset, are not fetched. More candidates are
     fetched until the first `depth` documents are known. All pass the filter, so they belong to the
     `selection`. `dense` and `lexical` are the passages that each index found, `candidates` the

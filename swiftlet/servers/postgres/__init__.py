@@ -4,7 +4,7 @@ from swiftlet.address import NAME, NAME_CHARACTERS, ServerPlugin
 
 PLUGIN = ServerPlugin(
     schemes=("postgresql",),
-    # A server cuts names off after 63 bytes; those of indexes are longer than that of their table.
+    # A server cuts names off after 63 bytes; names of indexes are longer than table names.
     path=rf"/(?P<database>[A-Za-z0-9_-]{{1,63}})/(?P<collection>{NAME}{{0,39}})",
     shape="postgresql://HOST:PORT/DATABASE/TABLE",
     details="such as postgresql://localhost:5432/library/papers, with a port up to 65535 and a "

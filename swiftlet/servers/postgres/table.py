@@ -87,8 +87,8 @@ _COLUMNS = SQL(", ").join(Identifier(field.name) for field in fields(State))
 class Table:
     """The tables of an index by their address. Thread-safe; it connects again when it must.
 
-    If it `is_open`, it was there before: without it, the index is away. `names` are those of the
-    tables.
+    If it `is_open`, it was there before: without it, the index is away. `names` are the
+    names of the tables.
     """
 
     def __init__(self, address: Address) -> None:
