@@ -24,7 +24,7 @@ from measuring.experiment import Experiment, Found, Run, Stages, name_of, settin
 from measuring.results import ROOT, Figures, by_query, means, over_seeds
 from swiftlet.corpora.collections import read_qrels
 from swiftlet.encoders import DEFAULT_ENCODER, DEFAULT_QUERY_ENCODER, LOOKUP_QUERY_ENCODER
-from swiftlet.evaluation.experiment import Judgements
+from swiftlet.evaluation.experiment import JudgedSet
 from swiftlet.evaluation.significance import paired_t_test
 from training.adaptation.adaptation import Adaptation
 from training.adaptation.texts import judged_queries, known_items
@@ -64,7 +64,7 @@ def figures_of(options: Namespace, target: str, system: str, seed: int) -> Figur
     student, _, method = system.partition(", ")
     encoder, documents, seconds = START[student], DEFAULT_ENCODER, 0.0
     with TemporaryDirectory() as working:
-        folder, judgements = Path(working), Judgements(learnt.queries, learnt.qrels, "")
+        folder, judgements = Path(working), JudgedSet(learnt.queries, learnt.qrels, "")
         texts = judged_queries(index, judgements, folder, seed)
         if test.split == learnt.split:
             qrels = read_qrels(Path(texts.test.qrels))

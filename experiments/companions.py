@@ -21,7 +21,7 @@ from measuring.runs import PRECISION
 from swiftlet.encoders import DEFAULT_ENCODER, DEFAULT_QUERY_ENCODER
 from swiftlet.encoders.encoder import OnnxEncoder, Precision
 from swiftlet.evaluation.exact import exact_run
-from swiftlet.evaluation.experiment import Judgements
+from swiftlet.evaluation.experiment import JudgedSet
 from swiftlet.evaluation.metrics import evaluate_per_query
 from swiftlet.types import Query
 from training.data.judged_split import split_by_documents
@@ -54,7 +54,7 @@ def parts(data: Path) -> tuple[Collection, Collection]:
         qrels = {query.query_id: whole.qrels[query.query_id] for query in queries}
         return replace(whole, queries=queries, qrels=qrels)
 
-    learnt, test = split_by_documents(Judgements(whole.queries, whole.qrels, ""))
+    learnt, test = split_by_documents(JudgedSet(whole.queries, whole.qrels, ""))
     return part(learnt), part(test)
 
 

@@ -16,7 +16,7 @@ from export.latency import measure_latencies, texts_of_length
 from export.parity import SMALLEST_FP32_COSINE, measure_parity, torch_reference
 from export.quality import Collection, QualityChange, exact_quality
 from export.report import VariantReport, choose_precision
-from export.settings import Progress
+from export.settings import Announce
 from export.source import Source
 from swiftlet.encoders.encoder import OnnxEncoder, Precision, open_session
 from swiftlet.encoders.tokenizer import Tokenizer
@@ -45,7 +45,7 @@ def make_candidates(
     embedding_space: str,
     precisions: Sequence[Precision],
     judged: Collection | None,
-    progress: Progress,
+    progress: Announce,
 ) -> dict[Precision, Candidate]:
     """The fp32 graph and the others among `precisions`, measured against torch.
 

@@ -11,7 +11,7 @@ from export.candidates import default_precision, make_candidates
 from export.canonical import canonical_json, canonical_texts
 from export.graphs.edits import OPSET, OUTPUT_NAME
 from export.quality import Collection
-from export.settings import EncoderSettings, Progress, silent
+from export.settings import Announce, EncoderSettings, silent
 from export.source import load_source
 from export.vocabulary import first_texts, with_vocabulary_of
 from swiftlet.encoders.encoder import CANONICAL_FILE, MODEL_FILES, TOKENIZER_FILE
@@ -27,7 +27,7 @@ def export_encoder(
     settings: EncoderSettings | None = None,
     *,
     overwrite: bool = False,
-    progress: Progress = silent,
+    progress: Announce = silent,
     **options: Any,
 ) -> Manifest:
     """Export `model` and write the encoder directory `out`, completely or not at all.

@@ -18,7 +18,7 @@ from export.graphs.quantisation import quantised
 from export.graphs.tracing import traced
 from export.parity import one_thread
 from export.sample_texts import lengths_to_sample, sample_texts
-from export.settings import Progress, RerankerSettings, silent
+from export.settings import Announce, RerankerSettings, silent
 from swiftlet.encoders.encoder import (
     CANONICAL_FILE,
     MODEL_FILES,
@@ -66,7 +66,7 @@ def export_reranker(
     settings: RerankerSettings | None = None,
     *,
     overwrite: bool = False,
-    progress: Progress = silent,
+    progress: Announce = silent,
     **options: Any,
 ) -> Manifest:
     """Export a cross-encoder and write the directory `out`, completely or not at all.
@@ -123,7 +123,7 @@ def export_reranker(
 
 
 def _make_candidates(
-    source: CrossEncoder, precisions: Sequence[Precision], progress: Progress
+    source: CrossEncoder, precisions: Sequence[Precision], progress: Announce
 ) -> dict[Precision, _Candidate]:
     """The fp32 graph, with as many operators fused as keep the scores of torch, and int8."""
     pairs = _sample(source)

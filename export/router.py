@@ -13,7 +13,7 @@ from typing import Any
 
 from export.encoder_directory import export_encoder
 from export.errors import ExportError
-from export.settings import EncoderSettings, Progress, silent
+from export.settings import Announce, EncoderSettings, silent
 from export.source import load_source
 from swiftlet.encoders.encoder import Role
 from swiftlet.manifest import Manifest
@@ -41,7 +41,7 @@ def export_router(
     settings: EncoderSettings | None = None,
     *,
     overwrite: bool = False,
-    progress: Progress = silent,
+    progress: Announce = silent,
     **options: Any,
 ) -> dict[str, Manifest]:
     """Write the encoders `query_encoder` and `document_encoder` of a Router into the folder `out`.

@@ -11,7 +11,7 @@ from swiftlet.errors import InvalidArgumentError
 PRECISIONS: tuple[Precision, ...] = ("fp32", "int8")
 """The precisions that an export can write."""
 
-Progress = Callable[[str], None]
+Announce = Callable[[str], None]
 """Called with the name of each stage when it begins."""
 
 

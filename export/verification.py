@@ -10,7 +10,7 @@ from export.latency import measure_latencies, texts_of_length
 from export.parity import measure_parity, torch_reference
 from export.quality import Collection, QualityChange, exact_quality
 from export.report import EncoderReport, VariantReport
-from export.settings import Progress, silent
+from export.settings import Announce, silent
 from export.source import Source, load_source
 from swiftlet.encoders.encoder import MODEL_FILES, OnnxEncoder, Precision, choose_precision
 from swiftlet.errors import EmbeddingSpaceMismatch, InvalidArgumentError
@@ -30,7 +30,7 @@ def verify_encoder(
     precisions: Sequence[Precision] | None = None,
     collection: Path | None = None,
     split: str = "test",
-    progress: Progress = silent,
+    progress: Announce = silent,
 ) -> EncoderReport:
     """Measure the models in `directory` against `model` without a change to any file.
 

@@ -43,7 +43,7 @@ class ArrowTable(Protocol):
 Row = Mapping[str, Any] | Document
 Corpus = StrPath | Iterable[Row | StrPath] | DataFrame | ArrowTable
 Queries = StrPath | Mapping[str, str] | Iterable[Query]
-Judgements = StrPath | Mapping[str, Mapping[str, int]]
+QrelsSource = StrPath | Mapping[str, Mapping[str, int]]
 
 
 def documents_of(
@@ -124,7 +124,7 @@ def queries_of(queries: Queries) -> list[Query]:
     return list(found.values())
 
 
-def qrels_of(qrels: Judgements) -> Qrels:
+def qrels_of(qrels: QrelsSource) -> Qrels:
     """The qrels of a path as in `read_qrels`, or of query_id -> document_id -> grade.
 
     :raises InvalidArgumentError: When `qrels` are neither.

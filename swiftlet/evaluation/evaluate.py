@@ -10,12 +10,11 @@ from typing import Any
 
 from swiftlet.arguments import StrPath, one_of, path_of, whole_number
 from swiftlet.client import Client
-from swiftlet.corpora.rows import Judgements, Queries, qrels_of, queries_of
+from swiftlet.corpora.rows import QrelsSource, Queries, qrels_of, queries_of
 from swiftlet.corpora.trec import read_run, write_run
 from swiftlet.encoders.encoder import Precision
 from swiftlet.errors import InvalidArgumentError, shown
-from swiftlet.evaluation.experiment import Judgements as JudgedQueries
-from swiftlet.evaluation.experiment import match_judgements, run_queries
+from swiftlet.evaluation.experiment import JudgedSet, match_judgements, run_queries
 from swiftlet.evaluation.metrics import DEFAULT_METRICS, Metric, largest_cutoff, load_ranx
 from swiftlet.evaluation.report import Report, make_report
 from swiftlet.evaluation.retrievers import Retriever, SearcherRetriever
@@ -32,7 +31,7 @@ _FEWEST_DOCUMENTS = 100
 def evaluate(
     target: StrPath | Searcher,
     queries: Queries,
-    qrels: Judgements,
+    qrels: QrelsSource,
     *,
     encoder: StrPath | None = None,
     precision: Precision | None = None,
@@ -149,7 +148,7 @@ class _Measurement:
                 "name the index directory"
             )
 
-    def searched(self, retriever: Retriever, judged: JudgedQueries, progress: Progress) -> Run:
+    def searched(self, retriever: Retriever, judged: JudgedSet, progress: Progress) -> Run:
         """The documents that are found for each judged query."""
         progress.begin("Searching", len(judged.queries))
         return run_queries(
@@ -180,7 +179,7 @@ class JudgedBy:
     place: Path
 
     @classmethod
-    def of(cls, queries: Queries, qrels: Judgements) -> "JudgedBy":
+    def of(cls, queries: Queries, qrels: QrelsSource) -> "JudgedBy":
         """Read queries and qrels.
 
         :raises RetrievalError: When they are bad.
@@ -191,7 +190,7 @@ class JudgedBy:
 
     def matched(
         self, retriever: Retriever, progress: Progress, *, allow_unknown: bool
-    ) -> JudgedQueries:
+    ) -> JudgedSet:
         """The judged queries, after their documents were looked up.
 
         :raises CollectionError: When a document is unknown, unless that is allowed.

@@ -19,7 +19,7 @@ from swiftlet.evaluation.retrievers import Retriever
 from swiftlet.processors import available_processors
 from swiftlet.types import Qrels, Query, Run
 
-Progress = Callable[[int, int], None]
+Advance = Callable[[int, int], None]
 """Called with (done, total) after each item, on the calling thread."""
 
 Item = TypeVar("Item")
@@ -27,7 +27,7 @@ Outcome = TypeVar("Outcome")
 
 
 @dataclass(frozen=True, slots=True)
-class Judgements:
+class JudgedSet:
     """The judged queries in the order of their file, with their qrels.
 
     `warning` names the unknown ids in the qrels if these are allowed; otherwise it is empty.
@@ -47,8 +47,8 @@ def match_judgements(
     qrels_path: Path,
     allow_unknown: bool = False,
     threads: int | None = None,
-    progress: Progress | None = None,
-) -> Judgements:
+    progress: Advance | None = None,
+) -> JudgedSet:
     """Select the judged queries, and check the qrels against queries and documents.
 
     Each judged document is looked up once, with `threads` threads (default: the available cores).
@@ -86,7 +86,7 @@ def match_judgements(
             )
             raise CollectionError(error.path, problem) from error
         warning = str(error)
-    return Judgements(chosen, kept, warning)
+    return JudgedSet(chosen, kept, warning)
 
 
 def run_queries(
@@ -95,7 +95,7 @@ def run_queries(
     *,
     top_k: int,
     threads: int | None = None,
-    progress: Progress | None = None,
+    progress: Advance | None = None,
 ) -> Run:
     """Retrieve `top_k` documents for each query, with `threads` threads (default: all cores).
 
@@ -122,7 +122,7 @@ def _in_parallel(
     work: Callable[[Item], Outcome],
     items: Sequence[Item],
     threads: int | None,
-    progress: Progress | None,
+    progress: Advance | None,
 ) -> Iterator[Outcome]:
     """Outcomes in the order of `items`; a failure or Ctrl-C cancels the items not yet started."""
     executor = ThreadPoolExecutor(threads or available_processors(), "evaluation")

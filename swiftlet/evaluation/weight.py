@@ -9,14 +9,12 @@ from typing import Any
 import numpy as np
 
 from swiftlet.arguments import StrPath, path_of
-from swiftlet.corpora.rows import Judgements, Queries
+from swiftlet.corpora.rows import QrelsSource, Queries
 from swiftlet.encoders.encoder import Precision
 from swiftlet.errors import InvalidArgumentError
 from swiftlet.evaluation.errors import EvaluationError
 from swiftlet.evaluation.evaluate import JudgedBy
-from swiftlet.evaluation.experiment import Judgements as JudgedQueries
-from swiftlet.evaluation.experiment import Progress as Steps
-from swiftlet.evaluation.experiment import run_queries
+from swiftlet.evaluation.experiment import Advance, JudgedSet, run_queries
 from swiftlet.evaluation.metrics import evaluate_per_query, load_ranx
 from swiftlet.evaluation.retrievers import SearcherRetriever
 from swiftlet.manifest import change_details, read_manifest
@@ -65,7 +63,7 @@ def weights_to_try(in_use: float) -> list[float]:
 
 
 def tune_weight(
-    searcher: Searcher, judgements: JudgedQueries, progress: Steps | None = None
+    searcher: Searcher, judgements: JudgedSet, progress: Advance | None = None
 ) -> TunedWeight:
     """Find the weight with the best mean nDCG@10 among `weights_to_try`.
 
@@ -115,7 +113,7 @@ def tune_weight(
 def tune(
     index: StrPath,
     queries: Queries,
-    qrels: Judgements,
+    qrels: QrelsSource,
     *,
     encoder: StrPath | None = None,
     precision: Precision | None = None,

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from swiftlet import encoders
 from swiftlet.encoders.encoder import OnnxEncoder, Precision
 from swiftlet.errors import InvalidArgumentError
-from swiftlet.evaluation.experiment import Judgements, run_queries
+from swiftlet.evaluation.experiment import JudgedSet, run_queries
 from swiftlet.evaluation.metrics import evaluate_per_query
 from swiftlet.evaluation.retrievers import Retriever
 from swiftlet.evaluation.significance import SIGNIFICANT, PairedTest, paired_t_test
@@ -202,7 +202,7 @@ def _name(encoder: Path) -> str:
     return str(details.get("name", encoder.name))
 
 
-def compare(before: Retriever, after: Retriever, judgements: Judgements) -> PairedTest:
+def compare(before: Retriever, after: Retriever, judgements: JudgedSet) -> PairedTest:
     """Test the nDCG@10 of the retriever `after` against the retriever `before`."""
     values = []
     for retriever in (after, before):

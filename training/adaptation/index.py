@@ -9,7 +9,7 @@ from typing import Any
 from swiftlet import encoders
 from swiftlet.corpora.collections import read_qrels, read_queries
 from swiftlet.errors import CollectionError, InvalidArgumentError, RetrievalError
-from swiftlet.evaluation.experiment import Judgements, match_judgements
+from swiftlet.evaluation.experiment import JudgedSet, match_judgements
 from swiftlet.evaluation.retrievers import Retriever, SearcherRetriever
 from swiftlet.evaluation.significance import PairedTest
 from swiftlet.index.changes.log import Changes
@@ -142,7 +142,7 @@ def _judgements(
     retriever: Retriever,
     allow_unknown: bool,
     progress: TrainingProgress,
-) -> Judgements:
+) -> JudgedSet:
     found = match_judgements(
         read_queries(queries),
         read_qrels(qrels),
@@ -162,4 +162,4 @@ def _judgements(
             qrels,
             "no query has a relevant document in the index: do the qrels name its documents?",
         )
-    return Judgements(chosen, {each.query_id: known[each.query_id] for each in chosen}, "")
+    return JudgedSet(chosen, {each.query_id: known[each.query_id] for each in chosen}, "")

@@ -8,7 +8,7 @@ from pathlib import Path
 from random import Random
 
 from swiftlet.errors import InvalidArgumentError
-from swiftlet.evaluation.experiment import Judgements
+from swiftlet.evaluation.experiment import JudgedSet
 from swiftlet.index.directory import documents
 from swiftlet.types import Qrels, Query
 from training.data.judged_split import split_by_documents
@@ -57,7 +57,7 @@ def known_items(index: Path, folder: Path, seed: int = 0) -> AdaptationTexts:
 
 
 def judged_queries(
-    index: Path, judgements: Judgements, folder: Path, seed: int = 0
+    index: Path, judgements: JudgedSet, folder: Path, seed: int = 0
 ) -> AdaptationTexts:
     """Judged queries in two parts without a document in common, and sentences for training.
 

@@ -3,7 +3,7 @@
 import hashlib
 from collections import defaultdict
 
-from swiftlet.evaluation.experiment import Judgements
+from swiftlet.evaluation.experiment import JudgedSet
 from swiftlet.types import Query
 from training.data.query_groups import normalised_query
 from training.errors import TrainingDataError
@@ -12,7 +12,7 @@ HELD_OUT = 0.2
 FEWEST_JUDGED = 50
 
 
-def split_by_documents(judgements: Judgements, advice: str = "") -> tuple[list[Query], list[Query]]:
+def split_by_documents(judgements: JudgedSet, advice: str = "") -> tuple[list[Query], list[Query]]:
     """The judged queries in two parts: for training, and at most a fifth for the test.
 
     Queries of the two have no relevant document in common, nor the same words: otherwise the test
@@ -39,7 +39,7 @@ def split_by_documents(judgements: Judgements, advice: str = "") -> tuple[list[Q
     return training, test
 
 
-def _connected(judgements: Judgements) -> list[list[Query]]:
+def _connected(judgements: JudgedSet) -> list[list[Query]]:
     """Groups of queries that have a relevant document in common, or the same words."""
     leaders: dict[str, str] = {}
 

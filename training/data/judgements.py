@@ -15,7 +15,7 @@ from training.data.sources import DataSource, resolved
 from training.data.triples import Triples, read_id_triples, read_text_triples
 from training.errors import TrainingDataError
 
-Judgements = NDArray[np.int64]
+JudgedPairs = NDArray[np.int64]
 """Numbers of a query and a document, and the grade, (judgements, 3): each pair once."""
 
 
@@ -29,7 +29,7 @@ class JudgedQueries:
 
     query_ids: list[str]
     queries: list[str]
-    judgements: Judgements
+    judgements: JudgedPairs
     triples: Triples
     notes: tuple[str, ...]
 
@@ -65,7 +65,7 @@ class _Reader:
         self.documents = documents
         self.query_ids: list[str] = []
         self.queries: list[str] = []
-        self.judgements: list[Judgements] = []
+        self.judgements: list[JudgedPairs] = []
         self.triples: list[Triples] = []
         self.notes: list[str] = []
         self._numbers: dict[str, int] = {}
@@ -170,7 +170,7 @@ def _prefixes(paths: Iterable[Path]) -> dict[Path, str]:
     return {path: corpus_prefix(number, len(distinct)) for number, path in enumerate(distinct)}
 
 
-def highest_grades(judgements: Judgements) -> Judgements:
+def highest_grades(judgements: JudgedPairs) -> JudgedPairs:
     """Each pair once, with its highest grade, sorted by pair."""
     query, document, grade = judgements.T
     ordered = judgements[np.lexsort((grade, document, query))]

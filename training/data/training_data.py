@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from swiftlet.index.documents.passages import PassageSplitter
 from swiftlet.progress import Progress, Silence
-from training.data.judgements import JudgedQueries, Judgements, read_judgements
+from training.data.judgements import JudgedPairs, JudgedQueries, read_judgements
 from training.data.passages import Passages, store_passages
 from training.data.positive_passages import PositivePassage, choose_passages
 from training.data.positives import KnownPositives
@@ -38,7 +38,7 @@ class TrainingData:
     queries: list[str]
     pairs: NDArray[np.int64]
     given_negatives: NDArray[np.int64] | None
-    judgements: Judgements
+    judgements: JudgedPairs
     known: KnownPositives
     notes: tuple[str, ...] = ()
 
@@ -137,7 +137,7 @@ def read_sources(
 
 
 def known_positives(
-    passages: Passages, judgements: Judgements, same: NDArray[np.int64]
+    passages: Passages, judgements: JudgedPairs, same: NDArray[np.int64]
 ) -> KnownPositives:
     """All passages of all documents that are relevant to a query or to one with the same words.
 
@@ -163,7 +163,7 @@ def check_pairs(count: int) -> None:
 
 
 def _are_relevant(
-    judgements: Judgements,
+    judgements: JudgedPairs,
     same: NDArray[np.int64],
     queries: NDArray[np.int64],
     documents: NDArray[np.int64],

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from swiftlet.corpora.collections import read_qrels, read_queries
 from swiftlet.encoders.encoder import Encoder
-from swiftlet.evaluation.experiment import Judgements, match_judgements, run_queries
+from swiftlet.evaluation.experiment import JudgedSet, match_judgements, run_queries
 from swiftlet.evaluation.metrics import evaluate
 from swiftlet.evaluation.retrievers import SearcherRetriever
 from swiftlet.index.directory import DOCUMENTS_FILE, PASSAGE_TO_DOCUMENT_FILE
@@ -111,7 +111,7 @@ class IndexComparison:
         """The best passages of a query by meaning, and by words if the index has them."""
         return Neighbours(self.index, self.lexical, per_query)
 
-    def judgements(self, judged: Judged) -> Judgements:
+    def judgements(self, judged: Judged) -> JudgedSet:
         """Read judged queries, and check that the index has their documents.
 
         :raises CollectionError: When a file is bad, or names an unknown query or document.
@@ -162,7 +162,7 @@ class IndexComparison:
         return exact
 
 
-def _ndcg(retriever: SearcherRetriever, judgements: Judgements) -> float:
+def _ndcg(retriever: SearcherRetriever, judgements: JudgedSet) -> float:
     run = run_queries(retriever, judgements.queries, top_k=_NEAREST, threads=1)
     return evaluate(run, judgements.qrels, [NDCG])[NDCG]
 

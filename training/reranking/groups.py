@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from swiftlet.corpora.collections import read_qrels, read_queries
-from swiftlet.evaluation.experiment import Judgements, match_judgements
+from swiftlet.evaluation.experiment import JudgedSet, match_judgements
 from swiftlet.evaluation.retrievers import SearcherRetriever
 from swiftlet.index.documents.passages import encoder_text
 from swiftlet.search.opening import open_searcher
@@ -86,7 +86,7 @@ def find_groups(
     return useful, validation
 
 
-def _read(table: JudgedTable, holds: Callable[[str], bool]) -> Judgements:
+def _read(table: JudgedTable, holds: Callable[[str], bool]) -> JudgedSet:
     qrels = Path(table.qrels)
     found = match_judgements(
         read_queries(Path(table.queries)), read_qrels(qrels), holds, qrels_path=qrels, threads=1
@@ -96,10 +96,10 @@ def _read(table: JudgedTable, holds: Callable[[str], bool]) -> Judgements:
         for query_id, each in found.qrels.items()
     }
     queries = [query for query in found.queries if grades[query.query_id]]
-    return Judgements(queries, {query.query_id: grades[query.query_id] for query in queries}, "")
+    return JudgedSet(queries, {query.query_id: grades[query.query_id] for query in queries}, "")
 
 
-def _merged(sources: Sequence[Judgements]) -> Judgements:
+def _merged(sources: Sequence[JudgedSet]) -> JudgedSet:
     """The queries of all sources, with ids of their own."""
 
     def renamed() -> Iterable[tuple[Query, dict[str, int]]]:
@@ -109,4 +109,4 @@ def _merged(sources: Sequence[Judgements]) -> Judgements:
                 yield Query(name, query.text), source.qrels[query.query_id]
 
     found = list(renamed())
-    return Judgements([q for q, _ in found], {q.query_id: grades for q, grades in found}, "")
+    return JudgedSet([q for q, _ in found], {q.query_id: grades for q, grades in found}, "")

@@ -10,7 +10,7 @@ from swiftlet.corpora.collections import read_queries
 from swiftlet.corpora.trec import read_qrels
 from swiftlet.encoders import DEFAULT_ENCODER, LOOKUP_QUERY_ENCODER
 from swiftlet.errors import CollectionError
-from swiftlet.evaluation.experiment import Judgements
+from swiftlet.evaluation.experiment import JudgedSet
 from swiftlet.index.building.build import build
 from swiftlet.types import Query
 from tests.runs import Listener, records
@@ -122,9 +122,9 @@ def test_known_items_are_different_sentences_and_the_test_has_others(tmp_path: P
             assert qrels[query_id] == {f"d{text.split()[1]}": 1}
 
 
-def judgements(pairs: list[tuple[str, str]]) -> Judgements:
+def judgements(pairs: list[tuple[str, str]]) -> JudgedSet:
     queries = [Query(str(number), text) for number, (text, _) in enumerate(pairs)]
-    return Judgements(queries, {str(n): {d: 1} for n, (_, d) in enumerate(pairs)}, "")
+    return JudgedSet(queries, {str(n): {d: 1} for n, (_, d) in enumerate(pairs)}, "")
 
 
 def test_parts_have_neither_a_document_nor_words_in_common() -> None:
@@ -138,7 +138,7 @@ def test_parts_have_neither_a_document_nor_words_in_common() -> None:
     words = [{q.text.strip().casefold() for q in part} for part in parts]
     for sets in (documents, words):
         assert len(set.union(*sets)) == sum(map(len, sets))
-    shuffled = Judgements(found.queries[::-1], found.qrels, "")
+    shuffled = JudgedSet(found.queries[::-1], found.qrels, "")
     again = split_by_documents(shuffled)
     assert {q.query_id for q in again[1]} == {q.query_id for q in parts[1]}
 
