@@ -117,6 +117,7 @@ def test_a_block_of_code_stays_whole_where_a_passage_can_hold_it(tokenizer, fenc
         assert max(tokenizer.count(passage.text) for passage in passages) <= 126
 
 
+@pytest.mark.check
 def test_a_document_of_a_megabyte_is_cut_in_bounded_memory(tokenizer, peak_megabytes):
     sentence = "The quick brown fox jumps over the lazy dog, and nobody knows why it does so. "
     document = Document("d", sentence * (1_000_000 // len(sentence)))
