@@ -17,7 +17,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from experiments.pairs import write_qrels
 from experiments.sources import FORMATS, Built
 from measuring.command_line import Parser, existing
 from measuring.experiment import settings_beside
@@ -83,6 +82,8 @@ def write_built(built: Built, folder: Path) -> None:
         elsewhere = {document for name, found in built.qrels.items() if name not in {split, "all"}
                      for grades in found.values() for document in grades}  # fmt: skip
         alone = {query: grades for query, grades in qrels.items() if not elsewhere & grades.keys()}
+        from experiments.pairs import write_qrels  # it loads torch
+
         write_qrels(qrels, folder / "qrels" / f"{split}.tsv")
         write_qrels(alone, folder / "qrels" / f"{split}_disjoint.tsv")
 

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
@@ -54,9 +55,13 @@ class ServerPlugin:
         """The `SERVER` of the module.
 
         :raises MissingExtraError: When the server's client is not installed.
+        :raises RetrievalError: When the module of another package has no `SERVER`.
         """
         if self.extra is None:
-            return import_module(self.module).SERVER
+            try:
+                return import_module(self.module).SERVER
+            except (ImportError, AttributeError) as error:
+                raise RetrievalError(f"the plugin {self.module} has no SERVER: {error}") from error
         with extra(self.extra):
             return import_module(self.module).SERVER
 
@@ -86,6 +91,11 @@ def is_address(text: str) -> bool:
     """Whether a text, or a path that was made of one, begins with the scheme of a plugin."""
     found = _SCHEME.match(text)
     return found is not None and found[1].lower() in _entry_points()
+
+
+def has_scheme(text: str) -> bool:
+    """Whether a text, or a path that was made of one, begins with any scheme: `papers://…`."""
+    return _SCHEME.match(text) is not None
 
 
 def parse_address(text: str) -> Address:
@@ -125,9 +135,13 @@ def plugin_of(scheme: str) -> ServerPlugin:
             f"the scheme of the address is {shown(scheme)}, but {_expected()}"
         )
     try:
-        found: ServerPlugin = entry.load()
-    except (ImportError, AttributeError) as error:
+        found = entry.load()
+    except Exception as error:  # whatever the module of another package raises
         raise RetrievalError(f"the plugin {entry.value} cannot be loaded: {error}") from error
+    if not isinstance(found, ServerPlugin) or "(?P<collection>" not in found.path:
+        raise RetrievalError(
+            f"the plugin {entry.value} is no ServerPlugin whose path has a group `collection`"
+        )
     return found
 
 
@@ -140,7 +154,10 @@ def _entry_points() -> "Mapping[str, EntryPoint]":
 
 
 def _expected() -> str:
-    shapes = [plugin_of(scheme).shape for scheme in sorted(_entry_points())]
+    shapes = []
+    for scheme in sorted(_entry_points()):
+        with suppress(RetrievalError):  # a broken plugin is named when an address has its scheme
+            shapes.append(plugin_of(scheme).shape)
     return (
         f"{', or '.join(shapes) or 'an address'} is expected; for another kind of server, install "
         "a package with a plugin for its scheme"

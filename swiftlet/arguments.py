@@ -12,6 +12,7 @@ from typing import TypeVar
 from swiftlet.address import (
     TOKEN_VARIABLE,
     Address,
+    has_scheme,
     is_address,
     parse_address,
 )
@@ -100,5 +101,9 @@ def path_of(name: str, value: object) -> Path:
         raise InvalidArgumentError(
             f"{name} is the address of a server, but a path on this machine is expected: make an "
             "index of it by swiftlet pull ADDRESS --out INDEX"
+        )
+    if has_scheme(f"{value}"):
+        raise InvalidArgumentError(
+            f"{name} is {shown(f'{value}')}, but a path on this machine is expected"
         )
     return Path(value)

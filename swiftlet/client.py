@@ -9,6 +9,7 @@ from urllib.parse import quote
 
 from swiftlet.errors import InvalidArgumentError, ServiceError, UnknownDocumentError
 from swiftlet.extras import extra
+from swiftlet.search.request import request_of
 from swiftlet.types import Hit, Passage, SearchResult
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ class Client:
         with extra("client"):
             import httpx
         try:
-            address = httpx.URL(url.rstrip("/"))
+            address = httpx.URL(f"{url}".rstrip("/"))
         except httpx.InvalidURL as error:
             raise InvalidArgumentError(f"{url!r} is not a URL: {error}") from error
         if address.scheme not in {"http", "https"} or not address.host:
@@ -63,9 +64,14 @@ class Client:
     def search(self, query: str, top_k: int = 10, **options: Any) -> SearchResult:
         """The best documents for a query, from POST /search.
 
-        :param options: Further fields of `SearchRequest`; a field that is None is left out.
+        :param options: Further fields of `SearchRequest`, except `group_by`; a field that is None
+            is left out.
+        :raises InvalidArgumentError: When a field is unknown, or out of its range.
         :raises ServiceError: When the service is out of reach, too busy, or refuses the query.
         """
+        checked = request_of("any", top_k, options)  # the service checks the query
+        if checked.group_by is not None:
+            raise InvalidArgumentError("a client finds documents, not groups: leave out group_by")
         if options.get("rerank") is not None:
             options["rerank"] = {"top_n": options["rerank"]}
         asked = {name: value for name, value in options.items() if value is not None}

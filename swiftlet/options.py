@@ -3,9 +3,12 @@
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass, fields
 from functools import cache, partial
-from typing import Any
+from typing import Any, TypeVar
 
 from swiftlet.arguments import whole_number
+from swiftlet.errors import InvalidArgumentError, shown
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,10 +32,25 @@ class Option:
     """The least of whole numbers, which then need no other check."""
 
 
+@cache
 def options_of(settings: type) -> dict[str, Any]:
     """The options of a dataclass with annotated fields, by the names of the fields."""
     annotated: list[Any] = [each for each in fields(settings) if each.init]
     return {each.name: each.type.__metadata__[0] for each in annotated}
+
+
+def made(kind: type[T], *positional: Any, **named: Any) -> T:
+    """The value that a caller of another function describes by the names of its fields.
+
+    :raises InvalidArgumentError: When there is no field of a name; else as `kind` itself.
+    """
+    key: Any = kind
+    options = options_of(key)
+    if unknown := [name for name in named if name not in options]:
+        raise InvalidArgumentError(
+            f"there is no option {shown(unknown[0])}; the options are {', '.join(options)}"
+        )
+    return kind(*positional, **named)
 
 
 @cache

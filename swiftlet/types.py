@@ -133,6 +133,8 @@ class SearchResult:
 
     def __repr__(self) -> str:
         hits = "hit" if len(self.hits) == 1 else "hits"
-        lines = [f"{len(self.hits)} {hits} in {1000 * sum(self.stage_seconds):.2f} ms"]
+        # A client does not know the seconds of a service.
+        took = f" in {1000 * sum(self.stage_seconds):.2f} ms" if self.stage_seconds else ""
+        lines = [f"{len(self.hits)} {hits}{took}"]
         lines += [f"{rank:>3}  {hit!r}" for rank, hit in enumerate(self.hits, start=1)]
         return "\n".join(lines)

@@ -32,7 +32,7 @@ from swiftlet.search.groups import (
     OneEmbedding,
     find_groups,
 )
-from swiftlet.search.request import DEFAULT_WEIGHT, MODES, Mode, SearchRequest
+from swiftlet.search.request import DEFAULT_WEIGHT, MODES, Mode, SearchRequest, request_of
 from swiftlet.search.stages import STAGES
 from swiftlet.search.stages.state import (
     EmbeddingCache,
@@ -221,7 +221,7 @@ class Searcher:
         :raises RetrievalError: When the searcher is closed.
         :raises IndexServerError: When the server that holds the index does not answer in time.
         """
-        request = _request(query, top_k, options)
+        request = request_of(query, top_k, options)
         if request.group_by is not None:
             raise InvalidArgumentError("group_by is given: call search_groups for groups")
         return self._search(request, number("deadline", deadline), cache)
@@ -243,7 +243,7 @@ class Searcher:
         :raises FilterError: When no document has the field, or a document has several values.
         :raises RetrievalError: As `search`.
         """
-        request = _request(query, top_k, options)
+        request = request_of(query, top_k, options)
         if request.group_by is None:
             raise InvalidArgumentError("group_by is None, but the name of a field is expected")
         # One generation for all searches: `refresh` does not change the generation of the copy.
@@ -374,9 +374,3 @@ class Searcher:
             f"Searcher({self.num_documents:,} documents, {self.num_passages:,} passages, "
             f"{details.get('factory', '')})"
         )
-
-
-def _request(query: str | SearchRequest, top_k: int, options: Mapping[str, Any]) -> SearchRequest:
-    if isinstance(query, SearchRequest):
-        return query
-    return SearchRequest(query, top_k=top_k, **options)

@@ -14,7 +14,12 @@ DOCS = Path(__file__).parents[2] / "docs"
 
 @pytest.mark.parametrize(
     ("settings", "page"),
-    [(BuildSettings, "library.md"), (SearchRequest, "search.md"), (Compression, "evaluation.md")],
+    [
+        (BuildSettings, "library.md"),
+        (SearchRequest, "search.md"),
+        (SearchRequest, "http.md"),
+        (Compression, "evaluation.md"),
+    ],
 )
 def test_every_option_is_in_the_table_of_its_page(settings: type, page: str) -> None:
     rows = [line.split("|")[1] for line in (DOCS / page).read_text().splitlines() if "|" in line]

@@ -19,6 +19,7 @@ from swiftlet.index.document_encoder import load_document_encoder, with_place
 from swiftlet.index.lexical.analysis import analysis_of
 from swiftlet.index.vectors.faiss_index import FaissIndex
 from swiftlet.manifest import Manifest
+from swiftlet.options import made
 from swiftlet.processors import available_processors
 from swiftlet.progress import Progress, Silence
 from swiftlet.publication import check_target
@@ -58,7 +59,7 @@ def build(
     :returns: The manifest of the index.
     :raises RetrievalError: When the corpus, a setting, the encoder or the storage is bad.
     """
-    checked = BuildSettings(**settings)
+    checked = made(BuildSettings, **settings)
     places = directory_of(encoder), path_of("out", out)
     documents = corpus if isinstance(corpus, Shards) else documents_of(corpus, skipped=skipped)
     return build_index(

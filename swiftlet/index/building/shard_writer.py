@@ -22,6 +22,7 @@ from swiftlet.index.directory import DOCUMENTS_FILE
 from swiftlet.index.document_encoder import with_place
 from swiftlet.index.documents.writer import write_documents
 from swiftlet.manifest import Manifest
+from swiftlet.options import made
 from swiftlet.progress import Progress, Silence
 from swiftlet.publication import check_target
 from swiftlet.types import Document
@@ -82,7 +83,7 @@ def encode(
     """
     if given := [name for name in settings if name in OPTIONS and OPTIONS[name].of_index]:
         raise InvalidArgumentError(f"{given[0]} is of the index: give it to build")
-    checked, progress = BuildSettings(**settings), progress or Silence()
+    checked, progress = made(BuildSettings, **settings), progress or Silence()
     part = _Part(documents_of(corpus, skipped=skipped), Shard(*shard))
     directory = directory_of(encoder) or encoders.DEFAULT_ENCODER
     out = path_of("out", out).resolve()
