@@ -1,7 +1,10 @@
 """The lanes of the tests: what may stand in the first one, and which worker runs which folder."""
 
 import os
+import time
 from collections.abc import Generator
+from functools import cache
+from statistics import median
 
 import pytest
 
@@ -11,10 +14,24 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 MOST_SECONDS = 3.0
 """Of processor time, for a test of the first lane. Seconds of the wall depend on other programs."""
 
+_LOOP_SECONDS = 0.033
+"""What the loop of `_slowness` takes on the machine that the bound was chosen on."""
+
 
 def _processor_seconds() -> float:
     """Of this process and of the children that have ended."""
     return sum(os.times()[:4])
+
+
+@cache
+def _slowness() -> float:
+    """How many times as long this machine takes as the one of the bound, at least 1."""
+    seconds = []
+    for _ in range(5):
+        began = time.process_time()
+        sum(len(f"{number:x}") for number in range(300_000))
+        seconds.append(time.process_time() - began)
+    return max(1.0, median(seconds) / _LOOP_SECONDS)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -22,7 +39,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     """Fail a test that is too heavy for its lane. Its fixtures do not count."""
     before = _processor_seconds()
     result = yield
-    taken = _processor_seconds() - before
+    taken = (_processor_seconds() - before) / _slowness()
     if taken > MOST_SECONDS and not {"check", "soak"} & {mark.name for mark in item.iter_markers()}:
         pytest.fail(
             f"the test took {taken:.1f} s of processor time; at most {MOST_SECONDS:g} s are "

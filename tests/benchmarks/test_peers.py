@@ -19,6 +19,7 @@ def test_the_int8_peer_embeds_as_the_model_in_torch(tmp_path: Path) -> None:
     assert (np.sum(expected * found, axis=1) > 0.95).all()
 
 
+@pytest.mark.check
 def test_a_peer_of_two_layers_is_that_much_smaller(tmp_path: Path) -> None:
     directory = export_int8_peer(tmp_path / "peer", QUERY_LAYERS)
     peer = int8_peer(directory, threads=1)
