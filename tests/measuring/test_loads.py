@@ -104,6 +104,7 @@ def test_the_closed_loop_keeps_its_clients_busy_and_the_service_counts_the_same_
     assert all(end <= begin for end, begin in zip(ended, begun[3:], strict=False))
 
 
+@pytest.mark.check
 def test_what_an_overloaded_service_rejects_is_counted_apart(
     small_index: Path, searches: Iterator[Request]
 ) -> None:

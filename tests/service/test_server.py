@@ -69,6 +69,7 @@ def test_a_stop_before_it_is_ready_is_a_stop_too(small_index: Path) -> None:
     assert process.returncode == 0
 
 
+@pytest.mark.check
 def test_a_search_that_takes_longer_than_the_drain_timeout_does_not_keep_the_process(
     start_server: Callable[..., Any],
 ) -> None:

@@ -54,6 +54,7 @@ def test_truncating_a_long_text_gives_the_ids_of_tokenising_it_whole(tokenizer, 
     assert tokenizer.encode(" " * 100_000 + text) == ids
 
 
+@pytest.mark.check
 def test_truncating_megabytes_takes_hardly_any_memory(tokenizer, peak_megabytes):
     text = "The quick brown fox jumps over the lazy dog. " * 100_000
     assert peak_megabytes(lambda: tokenizer.encode(text)) < 5

@@ -79,6 +79,7 @@ def test_documents_that_are_not_in_the_index_are_named(
         relevant_passages([judged], comparison)
 
 
+@pytest.mark.check
 def test_with_judged_queries_the_last_step_is_taken(index: Path, tmp_path: Path) -> None:
     queries = {f"q{n}": f"word{n % NUM_DOCUMENTS} asked {n}" for n in range(60)}
     qrels = [(f"q{n}", f"d{n % NUM_DOCUMENTS}", 1) for n in range(60)]

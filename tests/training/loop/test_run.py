@@ -207,6 +207,7 @@ def test_towers_that_are_aligned_from_the_start_skip_alignment(make: Make, tmp_p
 
 
 @pytest.mark.parametrize("counts_as_collapsed", [False, True])
+@pytest.mark.check
 def test_alignment_ends_when_the_estimate_is_below_the_threshold_unless_by_a_collapse(
     counts_as_collapsed: bool, make: Make, tmp_path: Path
 ) -> None:
