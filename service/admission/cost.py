@@ -24,7 +24,7 @@ class SearchCost:
     """Finding the sentence of a passage that is nearest: each of its sentences is encoded."""
 
     most_sentences: int = 50
-    """The passages of one request whose nearest sentence is found at most."""
+    """A request for the nearest sentences of more passages is refused."""
 
     last_pair: float = 0.05
     """A pair of query and passage may take the re-ranker longer than expected: a search that was
