@@ -36,7 +36,11 @@ def _slowness() -> float:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
-    """Fail a test that is too heavy for its lane. Its fixtures do not count."""
+    """Fail a test that is too heavy for its lane. Its fixtures do not count.
+
+    pyproject.toml has such a test run a second time, since the first one to import a library pays
+    for it.
+    """
     before = _processor_seconds()
     result = yield
     taken = (_processor_seconds() - before) / _slowness()
