@@ -104,6 +104,7 @@ def path_of(name: str, value: object) -> Path:
         )
     if has_scheme(f"{value}"):
         raise InvalidArgumentError(
-            f"{name} is {shown(f'{value}')}, but a path on this machine is expected"
+            f"{name} is {shown(f'{value}')}, but a path on this machine is expected: begin it with "
+            "./ if there is a colon in its name"
         )
     return Path(value)

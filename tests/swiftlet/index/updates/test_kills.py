@@ -23,7 +23,7 @@ from swiftlet.index.directory import IndexDirectory
 from swiftlet.index.updates.directory_writer import IndexWriter
 from swiftlet.types import Document
 
-KILLS = int(os.environ.get("KILLS", "200"))
+KILLS = int(os.environ.get("KILLS", "100"))
 IDS = [f"{number:02}" for number in range(30)]
 SECONDS = {"put": 0.2, "delete": 0.0005, "compact": 0.6}
 """About how long each step takes."""
