@@ -116,7 +116,7 @@ def push(
     done = _done(target, source, index_type, overwrite=overwrite)
     total = target.check(source, progress)
     if done is None:
-        target.create(source, progress, hybrid=not without_words)
+        target.create(source, progress)
     try:
         target.write(source, total, done or 0, progress)
         target.index(total, index_type, progress)

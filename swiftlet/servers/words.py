@@ -1,10 +1,9 @@
 """The words of passages as servers keep them: sparse vectors with BM25 weights."""
 
 import re
-from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from copy import copy
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 from typing_extensions import override
@@ -14,6 +13,7 @@ from swiftlet.index.lexical.analysis import PIECES, Analysis, analysis_of
 from swiftlet.index.lexical.bm25 import SparseVector, passage_vector, query_vector, word_place
 from swiftlet.index.lexical.index import Words, counted_words
 from swiftlet.index.vectors.vector_index import Rows, SearchedWords, WordQuery
+from swiftlet.servers.passages import ServerPassages
 from swiftlet.types import Embeddings, Span
 
 # Letters and digits, and marks such as vowels that follow a letter.
@@ -44,20 +44,21 @@ def words_of(analysis: Analysis, title: str, text: str) -> list[str]:
     return analysis.words(analysis.indexed(encoder_text(title, text)))
 
 
-class ServerWords(SearchedWords, ABC):
-    """Finds the passages of some documents, or of all, that share words with a query. Thread-safe.
+class ServerWords(SearchedWords):
+    """Finds the passages that share words with a query. Thread-safe.
 
     Scores are as in `LexicalIndex`, as far as the server counts words and lengths anew.
     """
 
-    def __init__(self, language: str, size: int, where: Any) -> None:
-        """Search the documents of `where` in an index of `size` passages."""
-        self.analysis, self._size, self.where = analysis_of(language), size, where
+    def __init__(self, passages: ServerPassages, language: str, size: int) -> None:
+        """Search `passages` of an index of `size` passages."""
+        self.passages, self._size = passages, size
+        self.analysis = analysis_of(language)
 
-    def restricted_to(self, where: Any) -> Self:
-        """The passages of some documents alone."""
+    def among(self, passages: ServerPassages) -> Self:
+        """The words of some of the passages alone."""
         found = copy(self)
-        found.where = where
+        found.passages = passages
         return found
 
     @override
@@ -68,22 +69,10 @@ class ServerWords(SearchedWords, ABC):
     def parse(self, text: str) -> "ServerWordQuery":
         def passages(words: Sequence[str]) -> dict[str, int]:
             places = {word: word_place(word) for word in words}
-            found = self.counts([*places.values()])
+            found = self.passages.word_counts([*places.values()])
             return {word: found.get(place, 0) for word, place in places.items()}
 
         return ServerWordQuery(self, counted_words(text, self.analysis, self._size, passages))
-
-    @abstractmethod
-    def counts(self, places: Sequence[int]) -> Mapping[int, int]:
-        """How many passages have the words at these places, as far as there are any."""
-
-    @abstractmethod
-    def best(self, vector: SparseVector, count: int) -> Sequence[tuple[int, float]]:
-        """The rows with the best scores, best first, with these scores."""
-
-    @abstractmethod
-    def scored(self, vector: SparseVector, rows: Rows) -> Iterable[tuple[int, float]]:
-        """Those of the `rows` (k,) that share words with a query, each with its score."""
 
 
 class ServerWordQuery(WordQuery):
@@ -94,14 +83,16 @@ class ServerWordQuery(WordQuery):
 
     @override
     def search(self, num_candidates: int) -> tuple[Embeddings, Rows]:
-        found = self._index.best(self._vector, num_candidates) if self._vector else ()
+        passages, vector = self._index.passages, self._vector
+        found = passages.best_by_words(vector, num_candidates) if vector else ()
         scores = np.array([score for _, score in found], np.float32)
         return scores, np.array([row for row, _ in found], np.int64)
 
     @override
     def scores(self, rows: Rows) -> Embeddings:
+        passages, vector = self._index.passages, self._vector
         scores = np.zeros(len(rows), np.float32)
-        for row, score in self._index.scored(self._vector, rows) if self._vector else ():
+        for row, score in passages.scored_by_words(vector, rows) if vector else ():
             scores[np.searchsorted(rows, row)] = score
         return scores
 

@@ -80,6 +80,10 @@ class State(PushState):
         """The width of the embeddings in the graph, if there is one."""
         return None if self.ef_search is None else self.width
 
+    def spread(self, count: int) -> list[int]:
+        """The numbers of at most `count` documents, from all parts of the corpus."""
+        return [*range(1, self.last_document + 1, -(-self.last_document // count) or 1)]
+
 
 _COLUMNS = SQL(", ").join(Identifier(field.name) for field in fields(State))
 

@@ -10,13 +10,13 @@ from swiftlet.address import Address
 from swiftlet.encoders import DEFAULT_ENCODER, LOOKUP_QUERY_ENCODER
 from swiftlet.errors import InvalidArgumentError
 from swiftlet.search.searcher import Searcher
-from swiftlet.servers.milvus import parts, schema
+from swiftlet.servers.milvus import passages, schema
 from swiftlet.servers.milvus import target as milvus_target
 from swiftlet.servers.milvus.collection import Collection
-from swiftlet.servers.milvus.filter_fields import FilterFields, name_of
+from swiftlet.servers.milvus.filters import FilterFields, name_of
 from swiftlet.servers.milvus.rows import rows_of
 from swiftlet.servers.milvus.schema import row_of
-from swiftlet.servers.milvus.vector_index import plan_index
+from swiftlet.servers.milvus.target import plan_index
 from swiftlet.servers.push import push
 from swiftlet.types import Document
 from tests.swiftlet.servers.conftest import MILVUS, exists, make_foreign
@@ -28,7 +28,7 @@ def test_a_search_finds_more_passages_than_the_server_gives_at_once(
     small_collection, small_searcher, monkeypatch, condition
 ):
     # As if the server gave no more than 20 of the 89 passages.
-    monkeypatch.setattr(parts, "MOST_CANDIDATES", 20)
+    monkeypatch.setattr(passages, "MOST_CANDIDATES", 20)
     with Searcher.open(small_collection, DEFAULT_ENCODER) as remote:
         for mode in remote.modes:
             found, expected = (
@@ -76,11 +76,11 @@ def test_a_facet_with_several_values_is_no_facet_any_longer(server, tmp_path):
         swiftlet.write(address, encoder=LOOKUP_QUERY_ENCODER) as writer,
         swiftlet.open(address, encoder=LOOKUP_QUERY_ENCODER) as searcher,
     ):
-        assert searcher.parts.filter_fields == FilterFields(("kind", "day"))
+        assert searcher.parts.store.filter_fields == FilterFields(("kind", "day"))
         writer.put([{"_id": "7", "text": "text", "kind": ["a", "c"], "day": "2020-01-07"}])
         assert searcher.refresh()
         several = {name_of("kind", b"s"): 2}
-        assert searcher.parts.filter_fields == FilterFields((None, "day"), several)
+        assert searcher.parts.store.filter_fields == FilterFields((None, "day"), several)
 
 
 @MILVUS

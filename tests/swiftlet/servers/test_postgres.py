@@ -17,7 +17,7 @@ from swiftlet.errors import (
 )
 from swiftlet.progress import Silence
 from swiftlet.search.searcher import Searcher
-from swiftlet.servers.postgres import parts as postgres_parts
+from swiftlet.servers.postgres import passages as postgres_parts
 from swiftlet.servers.postgres import target as postgres_target
 from swiftlet.servers.postgres.table import Table
 from swiftlet.servers.push import push
