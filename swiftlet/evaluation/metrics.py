@@ -101,11 +101,6 @@ class Metric:
         return self.title if self.cutoff is None else f"{self.title}@{self.cutoff}"
 
 
-def largest_cutoff(metrics: Sequence[str]) -> int:
-    """The number of results per query that `metrics` need."""
-    return max((Metric.parse(text).cutoff or 1 for text in metrics), default=1)
-
-
 def evaluate(run: Run, qrels: Qrels, metrics: Sequence[str] = DEFAULT_METRICS) -> dict[str, float]:
     """Metric, as spelled in `metrics` -> its mean over the judged queries, in 0 to 1.
 

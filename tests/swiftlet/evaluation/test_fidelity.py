@@ -109,8 +109,6 @@ def test_few_dimensions_lose_more_and_long_texts_need_more() -> None:
     assert found.recalls[0] < found.recalls[2]
     first, second = found.groups
     assert (first.most_words, second.most_words) == (10, 160)
-    assert first.margins[0] is not None
-    assert first.margins[2] is None  # there are no 1,000 texts
     assert measure(bags, asked, num_groups=2, dimensions=dimensions) == found
     other = measure(bags, replace(asked, seed=1), dimensions=dimensions)
     assert other.errors != found.errors
