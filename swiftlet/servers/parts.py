@@ -16,7 +16,6 @@ from swiftlet.index.columns.grouping import check_values, values_of
 from swiftlet.index.parts import Counts, IndexSource, SearchParts, Selection
 from swiftlet.manifest import Manifest
 from swiftlet.servers.passages import ServerPassages
-from swiftlet.servers.words import ServerWords
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,9 +23,9 @@ class ServerParts(SearchParts):
     """The parts of an index on a server."""
 
     address: Address
-    dim: int
+    manifest: Manifest
     store: ServerPassages
-    lexical: ServerWords | None
+    lexical: ServerPassages | None
     waiting_seconds: float
 
     @property
@@ -41,9 +40,9 @@ class ServerParts(SearchParts):
 
     @override
     def check(self) -> None:
-        if self.dim != self.encoder.dim:
+        if (dim := self.manifest.dim) != self.encoder.dim:
             raise CorruptIndexError(
-                f"{self.address} has embeddings of {self.dim} dimensions, but the encoder gives "
+                f"{self.address} has embeddings of {dim} dimensions, but the encoder gives "
                 f"{self.encoder.dim}"
             )
 
@@ -55,7 +54,7 @@ class ServerParts(SearchParts):
         if tree is None:
             return Selection(passages, self.lexical, num_documents)
         some = passages.restricted_to(where, size)
-        return Selection(some, self.lexical and self.lexical.among(some), num_documents)
+        return Selection(some, self.lexical and some, num_documents)
 
     @override
     def document_ids(self, tree: Filter) -> list[str]:
@@ -125,17 +124,16 @@ class ServerIndex(IndexSource, ABC):
 
     def _open(self, seen: Any) -> None:
         manifest, passages, counted = self._opened(seen)
-        words = None
         if counted is not None:
-            words = ServerWords(passages, manifest.details["language"], counted)
+            passages.use_words(manifest.details["language"], counted)
         self._parts = ServerParts(
             encoder=self._encoder,
             index=passages,
             passage_to_document=passages,
             store=passages,
-            lexical=words,
+            lexical=None if counted is None else passages,
             address=self.address,
-            dim=manifest.dim,
+            manifest=manifest,
             waiting_seconds=passages.waiting_seconds,
         )
         self.manifest, self._seen = manifest, seen

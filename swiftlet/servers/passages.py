@@ -1,5 +1,6 @@
 """The passages of an index on a server: a kind of server fills in what it is asked."""
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
@@ -16,24 +17,33 @@ from swiftlet.errors import ChangedMeanwhileError, UnknownDocumentError
 from swiftlet.index.columns.filters import Condition, Filter
 from swiftlet.index.columns.grouping import values_of
 from swiftlet.index.documents.store import Store
-from swiftlet.index.lexical.bm25 import SparseVector
+from swiftlet.index.lexical.analysis import Analysis, analysis_of
+from swiftlet.index.lexical.bm25 import SparseVector, query_vector, word_place
+from swiftlet.index.lexical.index import Words, counted_words
 from swiftlet.index.parts import Counts
-from swiftlet.index.vectors.vector_index import Rows, SearchedRows
-from swiftlet.types import Document
+from swiftlet.index.vectors.vector_index import Rows, SearchedRows, SearchedWords, WordQuery
+from swiftlet.types import Document, Embeddings, Span
 
 _MOST_IDS = 200_000
 
 
-class ServerPassages(SearchedRows, Store, ABC):
+# Letters and digits, and marks such as vowels that follow a letter.
+_WORD = re.compile(r"(?:[^\W_][\u0300-\u036f\u0900-\u0dff]*)+")
+
+
+class ServerPassages(SearchedRows, SearchedWords, Store, ABC):
     """The passages that pass a filter, searched and read on the server. Thread-safe.
 
     A row is always of the same document, so the ids of the latest rows are kept. `where` is the
     filter as the server takes it, and `everything` that of all passages. `version` changes with
-    what searches find, and `change` counts the changes, if the server does.
+    what searches find, and `change` counts the changes, if the server does. Scores of words
+    are as in `LexicalIndex`, as far as the server counts words and lengths anew.
     """
 
     everything: Any
     waiting_seconds: float
+    analysis: Analysis
+    counted_in: int
     counts_values = False
 
     base = None
@@ -46,6 +56,10 @@ class ServerPassages(SearchedRows, Store, ABC):
         self.where = self.everything
         self._ids: dict[int, str] = {}
         self._lock = Lock()
+
+    def use_words(self, language: str, size: int) -> None:
+        """Search by words, which were counted in `size` passages, too."""
+        self.analysis, self.counted_in = analysis_of(language), size
 
     def restricted_to(self, where: Any, size: int) -> Self:
         """The `size` passages of some documents alone, or fewer."""
@@ -127,6 +141,16 @@ class ServerPassages(SearchedRows, Store, ABC):
         return found < asked
 
     @override
+    def parse(self, text: str) -> "ServerWordQuery":
+        def passages(words: Sequence[str]) -> dict[str, int]:
+            places = {word: word_place(word) for word in words}
+            found = self.word_counts([*places.values()])
+            return {word: found.get(place, 0) for word, place in places.items()}
+
+        words = counted_words(text, self.analysis, self.counted_in, passages)
+        return ServerWordQuery(self, words)
+
+    @override
     def document(self, document_id: str) -> Document:
         if (found := self.find(document_id)) is None:
             raise UnknownDocumentError(document_id)
@@ -138,6 +162,36 @@ class ServerPassages(SearchedRows, Store, ABC):
 
     @override
     def close(self) -> None: ...
+
+
+class ServerWordQuery(WordQuery):
+    """The words of a query, which are marked in texts without asking the server."""
+
+    def __init__(self, passages: ServerPassages, words: Words) -> None:
+        self._passages, self._words, self._vector = passages, words, query_vector(words)
+
+    @override
+    def search(self, num_candidates: int) -> tuple[Embeddings, Rows]:
+        found: Sequence[tuple[int, float]] = ()
+        if self._vector:
+            found = self._passages.best_by_words(self._vector, num_candidates)
+        scores = np.array([score for _, score in found], np.float32)
+        return scores, np.array([row for row, _ in found], np.int64)
+
+    @override
+    def scores(self, rows: Rows) -> Embeddings:
+        scores = np.zeros(len(rows), np.float32)
+        if self._vector:
+            for row, score in self._passages.scored_by_words(self._vector, rows):
+                scores[np.searchsorted(rows, row)] = score
+        return scores
+
+    @override
+    def highlights(self, text: str) -> tuple[Span, ...]:
+        searched = {*self._words.searched}
+        spans = (found.span() for found in _WORD.finditer(text))
+        words = self._passages.analysis.words
+        return tuple(span for span in spans if searched.intersection(words(text[slice(*span)])))
 
 
 def gone() -> ChangedMeanwhileError:
