@@ -129,22 +129,20 @@ def evaluate_per_query(
     :raises EvaluationError: When the qrels are empty, or share no query with the run.
     """
     parsed = {text: Metric.parse(text) for text in metrics}
-    if budgets := {each.tokens for each in parsed.values() if each.tokens is not None}:
-        if num_tokens is None:
-            raise InvalidArgumentError(
-                "a cutoff in tokens needs the lengths of documents, which only an index has"
-            )
-        found: dict[str, dict[str, float]] = {}
-        for budget in (None, *budgets):
-            of_budget = [text for text, each in parsed.items() if each.tokens == budget]
-            searched = run if budget is None else _within(run, budget, num_tokens)
-            found |= _evaluate(searched, qrels, {text: parsed[text] for text in of_budget})
-        return {text: found[text] for text in metrics}
-    return _evaluate(run, qrels, parsed)
+    found: dict[str, dict[str, float]] = {}
+    for budget in {None, *(each.tokens for each in parsed.values())}:
+        searched = run if budget is None else _within(run, budget, num_tokens)
+        of_budget = {text: each for text, each in parsed.items() if each.tokens == budget}
+        found |= _evaluate(searched, qrels, of_budget)
+    return {text: found[text] for text in metrics}
 
 
-def _within(run: Run, budget: int, num_tokens: Lengths) -> Run:
+def _within(run: Run, budget: int, num_tokens: Lengths | None) -> Run:
     """The best documents of each query that have at most `budget` tokens together, at least one."""
+    if num_tokens is None:
+        raise InvalidArgumentError(
+            "a cutoff in tokens needs the lengths of documents, which only an index has"
+        )
     kept: Run = {}
     for query_id, scores in run.items():
         kept[query_id] = {}

@@ -23,6 +23,7 @@ from swiftlet.search.searcher import Searcher
 from swiftlet.servers import push as push_module
 from swiftlet.servers.milvus import target as milvus_target
 from swiftlet.servers.postgres import target as postgres_target
+from swiftlet.servers.postgres.rows import check_document
 from swiftlet.servers.pull import pull
 from swiftlet.servers.push import push
 from swiftlet.types import Document, Section
@@ -352,22 +353,24 @@ def test_a_field_with_several_values_is_filtered_by_but_not_grouped_by(pushed, t
 
 
 def test_a_document_that_no_row_holds_is_refused_before_anything_is_written(server, tmp_path):
-    limits = {"1,025 bytes of id; on (Milvus|PostgreSQL) at most 1,024": {"_id": "x" * 1025}}
-    if server.kind == "postgres":
-        limits["a character in its text"] = {"_id": "x", "text": "a\0"}
-        limits["a name of more than 2,048 bytes"] = {"_id": "x", "k" * 3000: 1}
-    else:
-        limits["70,000 bytes of title"] = {"_id": "x", "title": "t" * 70_000}
-        limits["65 values of the field 'k'"] = {"_id": "x", "k": [*map(str, range(65))]}
-    address = server.address("refused")
-    for number, (problem, fields) in enumerate(limits.items()):
-        index = tmp_path / f"{number}"
-        documents = [{"_id": "good", "text": "b"}, {"text": "a", **fields}]
-        swiftlet.build(documents, index, truncate=True, **LOOKUP)
-        refused = f"{problem}.*: (mend|shorten) it, or take the document"
-        with pytest.raises(InvalidArgumentError, match=refused):
-            push(index, address, **LOOKUP)
-        assert not exists(address)
+    documents = [{"_id": "good", "text": "b"}, {"_id": "x" * 1025, "text": "a"}]
+    swiftlet.build(documents, tmp_path / "index", **LOOKUP)
+    refused = "1,025 bytes of id; on .* at most 1,024 .*: (mend|shorten) it, or take the document"
+    with pytest.raises(InvalidArgumentError, match=refused):
+        push(tmp_path / "index", server.address("refused"), **LOOKUP)
+    assert not exists(server.address("refused"))
+
+
+@pytest.mark.parametrize(
+    ("document", "problem"),
+    [
+        (Document("x", "a\0"), "a character in its text"),
+        (Document("x", "a", metadata={"k" * 3000: 1}), "a name of more than 2,048 bytes"),
+    ],
+)
+def test_a_document_that_no_row_of_postgresql_holds_is_named(document, problem):
+    with pytest.raises(InvalidArgumentError, match=problem):
+        check_document(document, 1)
 
 
 @pytest.mark.parametrize("overwrite", [False, True])
