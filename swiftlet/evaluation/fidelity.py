@@ -67,7 +67,10 @@ def _term(margin: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Bags:
-    """Texts (n, v) and queries (m, v) as sparse bags of words, whose inner product is the score."""
+    """Texts (n, v) and queries (m, v) as sparse bags of words, whose inner product is the score.
+
+    Queries that share no word with a text are left out.
+    """
 
     texts: Any
     queries: Any
@@ -105,21 +108,10 @@ class Bags:
             counts.data *= (_K1 + 1) / (counts.data + _K1 * (1 - _B + _B * length))
             rarity = np.log1p((len(texts) - frequencies + 0.5) / (frequencies + 0.5))
             asked = (asked @ diags(rarity)).tocsr()
-        if not (asked @ counts.T).nnz:
+        answered = (asked @ counts.T).getnnz(axis=1) > 0
+        if not answered.any():
             raise InvalidArgumentError("no query shares a word with a text")
-        return cls(counts, asked, lengths)
-
-
-@dataclass(frozen=True, slots=True)
-class LengthGroup:
-    """Texts of up to `most_words` words, and longer than the group before (figure 3).
-
-    `dimensions` suffice for the recall, None if no number that was tried does.
-    """
-
-    most_words: int
-    num_texts: int
-    dimensions: int | None
+        return cls(counts, asked[answered], lengths)
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +124,9 @@ class Fidelity:
     there as often. Both are None if no number that was tried is enough. `pair_bound` and
     `recall_bound` are the dimensions that lemmas 1 and 2 guarantee for the median pair and the
     median query. `tightness` has, for groups of pairs by their margins ε, the term
-    1 / (ε²/2 − ε³/3) of the median and the dimensions that sufficed (figure 2).
+    1 / (ε²/2 − ε³/3) of the median and the dimensions that sufficed (figure 2). `groups` have, for
+    texts of similar length, the words of the longest one and the dimensions that suffice for the
+    recall among them, if a number that was tried does (figure 3).
     """
 
     num_texts: int
@@ -147,7 +141,7 @@ class Fidelity:
     pair_bound: int
     recall_bound: int
     tightness: tuple[tuple[float, int], ...]
-    groups: tuple[LengthGroup, ...]
+    groups: tuple[tuple[int, int | None], ...]
 
 
 def measure(
@@ -170,11 +164,9 @@ def measure(
             f"rank is {rank}, but must be from 1 to {num_texts - 1}, since there are {num_texts} "
             "texts: lower it (--rank), or give more texts"
         )
-    answered = (bags.queries @ bags.texts.T).getnnz(axis=1) > 0
-    bags = Bags(bags.texts, bags.queries[answered], bags.lengths)
     by_length = np.array_split(np.argsort(bags.lengths, kind="stable"), num_groups)
     parts = [np.sort(part) for part in by_length if len(part) > rank]
-    whole, *groups = (_Ranking.of(bags, part) for part in (np.arange(num_texts), *parts))
+    whole, *groups = (_Ranking(bags, part) for part in (np.arange(num_texts), *parts))
     margins = whole.margins[whole.counted]
     at_rank = np.partition(np.where(whole.counted, whole.margins, np.inf), rank - 1)[:, rank - 1]
     if not np.isfinite(at_rank).any():
@@ -217,44 +209,37 @@ def measure(
             if found is not None
         ),
         groups=tuple(
-            LengthGroup(int(bags.lengths[part].max()), len(part), found)
+            (int(bags.lengths[part].max()), found)
             for part, found in zip(parts, of_groups, strict=True)
         ),
     )
 
 
-@dataclass(frozen=True, slots=True)
 class _Ranking:
-    """How the queries rank some of the texts, `texts` (n,).
+    """How the queries rank some of the texts (n,).
 
-    `best` (m, 1) is the place of the best text of each query. `margins` (m, n) are the normalised
-    margins between it and each text (definition 2.1); those `counted` are above 0.
+    `margins` (m, n) are the normalised margins between the best text of each query and each text
+    (definition 2.1); those `counted` are above 0.
     """
 
-    texts: NDArray[np.int64]
-    best: NDArray[np.int64]
-    margins: Floats
-    counted: NDArray[np.bool]
-
-    @classmethod
-    def of(cls, bags: Bags, texts: NDArray[np.int64]) -> "_Ranking":
+    def __init__(self, bags: Bags, texts: NDArray[np.int64]) -> None:
         chosen = bags.texts[texts]
         scores = (bags.queries @ chosen.T).toarray()
         best = scores.argmax(axis=1)
         squares = np.asarray(chosen.multiply(chosen).sum(axis=1)).ravel()
         products = (chosen[best] @ chosen.T).toarray()
         distances = np.sqrt(np.maximum(squares[best][:, np.newaxis] + squares - 2 * products, 0))
-        lengths = (
-            distances * np.sqrt(bags.queries.multiply(bags.queries).sum(axis=1)).A1[:, np.newaxis]
-        )
-        gaps = np.take_along_axis(scores, best[:, np.newaxis], axis=1) - scores
-        margins = np.divide(gaps, lengths, out=np.zeros_like(gaps), where=lengths > 0)
-        return cls(texts, best[:, np.newaxis], margins, margins > 1e-9)
+        norms = np.sqrt(np.asarray(bags.queries.multiply(bags.queries).sum(axis=1)))
+        self._texts, self._best = texts, best[:, np.newaxis]
+        gaps = np.take_along_axis(scores, self._best, axis=1) - scores
+        lengths = norms * distances
+        self.margins = np.divide(gaps, lengths, out=np.zeros_like(gaps), where=lengths > 0)
+        self.counted: NDArray[np.bool] = self.margins > 1e-9
 
     def wrong(self, projected: Floats) -> NDArray[np.bool]:
         """Whether each text has at least the projected score of the best text, (m, n)."""
-        scores = projected[:, self.texts]
-        wrong: NDArray[np.bool] = scores >= np.take_along_axis(scores, self.best, axis=1)
+        scores = projected[:, self._texts]
+        wrong: NDArray[np.bool] = scores >= np.take_along_axis(scores, self._best, axis=1)
         return wrong & self.counted
 
     def recall(self, projected: Floats, rank: int) -> float:

@@ -2,28 +2,18 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import ClassVar
 
 from swiftlet.address import Address
 from swiftlet.errors import InvalidArgumentError, shown
 from swiftlet.index.columns.columns import field_of, keys_of
 from swiftlet.index.documents.split import SplitDocument
-from swiftlet.index.lexical.analysis import Analysis, analysis_of
+from swiftlet.index.lexical.analysis import PIECES, Analysis, analysis_of
 from swiftlet.progress import Progress
 from swiftlet.servers.sources import Source
 from swiftlet.servers.state import PushState
-from swiftlet.servers.words import reason_against_words, words_of
+from swiftlet.servers.words import words_of
 from swiftlet.types import Embeddings
-
-
-@dataclass(frozen=True, slots=True)
-class SamplePassage:
-    """A passage as the server has it, with its embedding (dim,)."""
-
-    title: str
-    text: str
-    embedding: Embeddings
 
 
 class Target(ABC):
@@ -49,18 +39,6 @@ class Target(ABC):
             return None
         return max(1.0, self._num_words / max(1, self._num_passages))
 
-    @classmethod
-    def check_index_type(cls, index_type: str | None) -> None:
-        """Refuse a type that the engine does not have; None stands for the default.
-
-        :raises InvalidArgumentError: When it has not.
-        """
-        if index_type not in (None, *cls.index_types):
-            raise InvalidArgumentError(
-                f"the type of the index is {shown(index_type)}, but one of "
-                f"{', '.join(cls.index_types)} is expected"
-            )
-
     def insert_in_bulk(self, place: str) -> None:  # noqa: ARG002
         """Write passages to files in a place that the server reads, too.
 
@@ -70,8 +48,11 @@ class Target(ABC):
 
     def reason_against_words(self, language: str | None) -> str:
         """Why the collection cannot have words, as the part of a sentence; empty if it can."""
-        reason = reason_against_words(language) or self.lacks_words()
-        if language is not None and not reason:
+        if language is None:
+            return "the index has no words"
+        if language in PIECES:
+            return f"words of the language {language!r} cannot be pushed"
+        if not (reason := self.lacks_words()):
             self._analysis = analysis_of(language)
         return reason
 
@@ -137,8 +118,8 @@ class Target(ABC):
         """The number of passages."""
 
     @abstractmethod
-    def sample(self, count: int) -> list[SamplePassage]:
-        """So many passages, from all parts of the corpus, or all."""
+    def sample(self, count: int) -> list[tuple[str, str, Embeddings]]:
+        """The title, text and embedding (dim,) of `count` passages from all parts, or of all."""
 
     @property
     @abstractmethod

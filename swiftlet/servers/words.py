@@ -1,15 +1,8 @@
 """The words of passages as servers keep them: sparse vectors with BM25 weights."""
 
 from swiftlet.index.documents.passages import encoder_text
-from swiftlet.index.lexical.analysis import PIECES, Analysis, analysis_of
+from swiftlet.index.lexical.analysis import Analysis, analysis_of
 from swiftlet.index.lexical.bm25 import SparseVector, passage_vector
-
-
-def reason_against_words(language: str | None) -> str:
-    """Why a server cannot have the words of an index, as the part of a sentence; or empty."""
-    if language is None:
-        return "the index has no words"
-    return f"words of the language {language!r} cannot be pushed" if language in PIECES else ""
 
 
 class WordVectors:

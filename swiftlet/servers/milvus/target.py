@@ -28,7 +28,7 @@ from swiftlet.servers.milvus.schema import EMBEDDING, WORDS
 from swiftlet.servers.milvus.words import WordCounts, WordStatistics, word_vectors
 from swiftlet.servers.sources import Source
 from swiftlet.servers.state import COMPLETE, EXACT_UP_TO, PushState, manifest_text
-from swiftlet.servers.target import SamplePassage, Target, reads_no_files
+from swiftlet.servers.target import Target, reads_no_files
 from swiftlet.types import Embeddings
 
 _BATCH_ROWS = 500
@@ -264,11 +264,11 @@ class MilvusTarget(Target):
         return self.collection.count(exactly=True)
 
     @override
-    def sample(self, count: int) -> list[SamplePassage]:
+    def sample(self, count: int) -> list[tuple[str, str, Embeddings]]:
         fields = [schema.TITLE, schema.TEXT, schema.EMBEDDING]
         found = self.collection.call("query", filter="", limit=count, output_fields=fields)
         rows = ([row[name] for name in fields] for row in found)
-        return [SamplePassage(title, text, np.array(row, np.float32)) for title, text, row in rows]
+        return [(title, text, np.array(row, np.float32)) for title, text, row in rows]
 
     @property
     @override

@@ -131,7 +131,8 @@ class PostgresPassages(ServerPassages):
         super().__init__()
         self.table, self.state, self.change = table, state, state.change
         self.size = self.num_passages = state.num_passages
-        self.num_documents, self.width = state.num_documents, state.graph_width
+        self.num_documents = state.num_documents
+        self.width = None if state.ef_search is None else state.width  # of the graph
         self.version = f"{made}.{state.change}"
 
     @override

@@ -17,7 +17,7 @@ from swiftlet.servers.postgres.rows import COLUMNS, Numbered, check_document, wo
 from swiftlet.servers.postgres.table import TABLES, State, Table
 from swiftlet.servers.sources import Source
 from swiftlet.servers.state import EXACT_UP_TO, PushState, manifest_text
-from swiftlet.servers.target import SamplePassage, Target
+from swiftlet.servers.target import Target
 from swiftlet.types import Embeddings
 
 _BATCH_PASSAGES = 1_000
@@ -165,10 +165,10 @@ class PostgresTarget(Target):
         return int(found)
 
     @override
-    def sample(self, count: int) -> list[SamplePassage]:
+    def sample(self, count: int) -> list[tuple[str, str, Embeddings]]:
         numbers = self.table.seen()[1].spread(count)
         found = self.table.rows(self.table.sql(_SAMPLE), [numbers], longest=inf)
-        return [SamplePassage(*row) for row in found]
+        return [(title, text, embedding) for title, text, embedding in found]
 
     @property
     @override

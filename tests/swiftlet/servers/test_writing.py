@@ -140,13 +140,7 @@ def test_a_collection_becomes_an_index_again(small_collection, small_searcher, t
 
 
 def test_changes_of_an_index_are_pushed_too(server, small_index, tmp_path):
-    copy = tmp_path / "index"
-    swiftlet.snapshot(small_index, tmp_path / "index.tar")
-    import tarfile
-
-    with tarfile.open(tmp_path / "index.tar") as archive:
-        archive.extractall(tmp_path / "files", filter="data")
-    (copy,) = (tmp_path / "files").iterdir()
+    copy = shutil.copytree(small_index, tmp_path / "index")
     with swiftlet.write(copy) as writer:
         writer.put([{"_id": "tea", "text": "Leaves are steeped in hot water."}])
         writer.delete(["bees-1"])
