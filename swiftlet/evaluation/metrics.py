@@ -26,6 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from swiftlet.errors import InvalidArgumentError, shown
+from swiftlet.evaluation import METRICS
 from swiftlet.evaluation.errors import EvaluationError
 from swiftlet.extras import extra
 from swiftlet.types import Qrels, Run
@@ -50,10 +51,7 @@ _SPELLINGS = {
     "hole": ("holes", "Holes"),
 }
 _HOLES = "holes"  # computed here, not by ranx
-_UNDERSTOOD = (
-    "nDCG@k, MRR@k, recall@k (R@k), P@k, MAP@k, hit_rate@k and Holes@k are understood, also with k "
-    "tokens, as in recall@400 tokens"
-)
+_UNDERSTOOD = f"{METRICS} are understood, also with k tokens, as in recall@400 tokens"
 _NAME = re.compile(r"([a-z_][a-z0-9_]*)(?:@([1-9][0-9]{0,8})(_?tokens?)?)?")
 
 Lengths = Callable[[str], int]

@@ -30,7 +30,6 @@ from swiftlet.servers.milvus.collection import (
 from swiftlet.servers.milvus.filters import FilterFields
 from swiftlet.servers.milvus.passages import MilvusPassages
 from swiftlet.servers.milvus.rows import Row, read_documents, rows_of, with_rows
-from swiftlet.servers.milvus.schema import DOCUMENT_ID, FILTER_FIELDS, NUMBER, PASSAGES, row_of
 from swiftlet.servers.milvus.target import MilvusTarget
 from swiftlet.servers.milvus.words import WordCounts, WordStatistics, word_vectors
 from swiftlet.servers.parts import ServerIndex
@@ -44,8 +43,8 @@ _ATTEMPTS = 5
 _FIRST = f"{schema.NUMBER} == 0"
 _VISITED = {"nprobe": "lists", "ef": "passages of a graph"}
 
-Seen = tuple[Mapping[str, Any], int]
-"""A collection's description, and how many passages it has."""
+Seen = tuple[int, Mapping[str, str], int]
+"""What changes when a collection does: its id, its properties, and its number of passages."""
 
 
 class MilvusIndex(ServerIndex):
@@ -63,17 +62,17 @@ class MilvusIndex(ServerIndex):
     def refresh(self) -> bool:
         # After it was away, the server may have to load the collection again.
         failed, self._failed = self._failed, True
-        seen = self._loaded_again() if failed else self._look()
-        changed = failed or _about(seen) != _about(self._seen)
-        if changed:
-            self._open(seen)
+        if failed:
+            self._open(self._loaded_again())
+        changed = failed or super().refresh()
         self._failed, self._answers_since = False, None
         return changed
 
     @override
     def _look(self) -> Seen:
         description = self.collection.description()
-        return description, self.collection.count()
+        size = self.collection.count()
+        return description["collection_id"], description["properties"], size
 
     def _load(self, description: Mapping[str, Any]) -> Manifest:
         """Have the server load the collection; the manifest of its index."""
@@ -97,11 +96,12 @@ class MilvusIndex(ServerIndex):
         """
         self.collection.call("load_collection", slow=True)
         seen = self._look()
-        (now, size), (then, before) = seen, self._seen
+        collection_id, properties, size = seen
+        before_id, before_properties, before = self._seen
         self._answers_since = self._answers_since or monotonic()
         if (
-            now["collection_id"] == then["collection_id"]
-            and now["properties"][schema.MANIFEST] == then["properties"][schema.MANIFEST]
+            collection_id == before_id
+            and properties[schema.MANIFEST] == before_properties[schema.MANIFEST]
             and size < before
             and monotonic() < self._answers_since + _SECONDS_TO_LOAD
         ):
@@ -113,11 +113,12 @@ class MilvusIndex(ServerIndex):
 
     @override
     def _opened(self, seen: Seen) -> tuple[Manifest, MilvusPassages, int | None]:
-        (description, size), collection = seen, self.collection
+        collection = self.collection
+        description = collection.description()
         manifest = self._load(description)
         statistics = WordStatistics.of(description["properties"])
         words = None if statistics is None else self._word_counts(statistics)
-        counts = collection.count(_FIRST), size
+        counts = collection.count(_FIRST), seen[2]
         passages = MilvusPassages(collection, description, counts, words)
         collection.is_open = True
         return manifest, passages, statistics.size if statistics else None
@@ -128,12 +129,6 @@ class MilvusIndex(ServerIndex):
         counts = self._counts[1]
         counts.collection.call("load_collection", slow=True)
         return counts
-
-
-def _about(seen: Seen) -> tuple[int, Mapping[str, str], int]:
-    """What changes when the collection does."""
-    description, size = seen
-    return description["collection_id"], description["properties"], size
 
 
 class MilvusWriter(ServerWriter):
@@ -153,7 +148,7 @@ class MilvusWriter(ServerWriter):
     @property
     @override
     def num_documents(self) -> int:
-        return self._collection.count(f"{NUMBER} == 0", exactly=True)
+        return self._collection.count(_FIRST, exactly=True)
 
     @override
     def _manifest_now(self) -> Manifest:
@@ -177,15 +172,15 @@ class MilvusWriter(ServerWriter):
                 for document, change in put
             )
             rows = [*chain.from_iterable(each)]
-            self._check_rows({row["row"]: row[DOCUMENT_ID] for row in rows})
+            self._check_rows({row["row"]: row[schema.DOCUMENT_ID] for row in rows})
             if (changed := with_rows(fields, rows)) != fields:
-                self._collection.set_properties({FILTER_FIELDS: changed.as_property()})
+                self._collection.set_properties({schema.FILTER_FIELDS: changed.as_property()})
             if words is not None:
                 self._counts = self._counts or WordCounts(self.place)
                 self._counts.note_new(rows)
             self._collection.call("upsert", data=rows)
             left_over = [
-                row_of(change.document_id, number)
+                schema.row_of(change.document_id, number)
                 for _, change in put
                 for number in range(len(change.passages), before.get(change.document_id, 0))
             ]
@@ -198,7 +193,9 @@ class MilvusWriter(ServerWriter):
     def _delete(self, document_ids: Sequence[str]) -> Mapping[str, int]:
         with self._writing:
             gone = self._passages_of(document_ids)
-            self._remove([row_of(each, n) for each, count in gone.items() for n in range(count)])
+            self._remove(
+                [schema.row_of(each, n) for each, count in gone.items() for n in range(count)]
+            )
             self._make_visible()
             self.change += len(gone)
         return gone
@@ -209,22 +206,22 @@ class MilvusWriter(ServerWriter):
 
     def _make_visible(self) -> None:
         """Wait until the server has taken in what was written, so that the next search finds it."""
-        self._collection.rows([0], [DOCUMENT_ID], exactly=True)
+        self._collection.rows([0], [schema.DOCUMENT_ID], exactly=True)
 
     def _passages_of(self, document_ids: Sequence[str]) -> dict[str, int]:
         """The number of passages of those documents that exist."""
-        firsts = [row_of(document_id, 0) for document_id in document_ids]
-        found = self._collection.rows(firsts, [DOCUMENT_ID, PASSAGES], exactly=True)
-        counts = {row[DOCUMENT_ID]: row[PASSAGES] for row in found.values()}
+        firsts = [schema.row_of(document_id, 0) for document_id in document_ids]
+        found = self._collection.rows(firsts, [schema.DOCUMENT_ID, schema.PASSAGES], exactly=True)
+        counts = {row[schema.DOCUMENT_ID]: row[schema.PASSAGES] for row in found.values()}
         return {each: counts[each] for each in document_ids if each in counts}
 
     def _check_rows(self, owners: dict[int, str]) -> None:
         """Refuse passages whose rows belong to another document: their hashes are the same."""
-        for row, found in self._collection.rows([*owners], [DOCUMENT_ID]).items():
-            if found[DOCUMENT_ID] != owners[row]:
+        for row, found in self._collection.rows([*owners], [schema.DOCUMENT_ID]).items():
+            if (other := found[schema.DOCUMENT_ID]) != owners[row]:
                 raise IndexServerError(
-                    f"the documents {shown(owners[row])} and {shown(found[DOCUMENT_ID])} have the "
-                    "same hash: give one of them another id"
+                    f"the documents {shown(owners[row])} and {shown(other)} have the same hash: "
+                    "give one of them another id"
                 )
 
 
