@@ -93,9 +93,11 @@ def is_address(text: str) -> bool:
     return found is not None and found[1].lower() in _entry_points()
 
 
-def has_scheme(text: str) -> bool:
-    """Whether a text, or a path that was made of one, begins with any scheme: `papers://…`."""
-    return _SCHEME.match(text) is not None
+def typed_address(text: str) -> str | None:
+    """What was typed, if a text begins with any scheme: `papers://…`; a path has lost a slash."""
+    if (scheme := _SCHEME.match(text)) is None:
+        return None
+    return f"{scheme[0]}/{text[scheme.end() :].removeprefix('/')}"
 
 
 def parse_address(text: str) -> Address:

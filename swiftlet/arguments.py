@@ -9,13 +9,7 @@ from numbers import Real
 from pathlib import Path
 from typing import TypeVar
 
-from swiftlet.address import (
-    TOKEN_VARIABLE,
-    Address,
-    has_scheme,
-    is_address,
-    parse_address,
-)
+from swiftlet.address import TOKEN_VARIABLE, Address, is_address, parse_address, typed_address
 from swiftlet.errors import InvalidArgumentError, shown
 
 T = TypeVar("T", bound=str)
@@ -102,9 +96,9 @@ def path_of(name: str, value: object) -> Path:
             f"{name} is the address of a server, but a path on this machine is expected: make an "
             "index of it by swiftlet pull ADDRESS --out INDEX"
         )
-    if has_scheme(f"{value}"):
+    if (typed := typed_address(f"{value}")) is not None:
         raise InvalidArgumentError(
-            f"{name} is {shown(f'{value}')}, but a path on this machine is expected: begin it with "
-            "./ if there is a colon in its name"
+            f"{name} is {shown(typed)}, but a path on this machine is expected: begin it with ./ if "
+            "there is a colon in its name"
         )
     return Path(value)

@@ -214,6 +214,23 @@ def storage_errors(place: Path) -> Iterator[None]:
         raise kind(f"cannot write {place}: {os.strerror(error.errno)}") from error
 
 
+def replace_file(path: Path, content: bytes) -> None:
+    """Write a file in the place of an earlier one; an error leaves that as it was.
+
+    :raises StorageError: When the file system refuses.
+    """
+    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    with storage_errors(path):
+        try:
+            with partial.open("wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            partial.replace(path)
+        finally:
+            partial.unlink(missing_ok=True)
+
+
 def save_array(path: Path, array: NDArray[np.generic]) -> None:
     """Write an array as a .npy file.
 

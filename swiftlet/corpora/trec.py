@@ -2,7 +2,6 @@
 
 import gzip
 import math
-import os
 import re
 from collections.abc import Callable, Collection
 from itertools import islice
@@ -13,7 +12,7 @@ from swiftlet.corpora.identifiers import check_id, check_trec_id
 from swiftlet.corpora.irds import is_dataset, parse_dataset
 from swiftlet.corpora.lines import LineError, parse_lines, read_errors, wrong_columns
 from swiftlet.errors import CollectionError, InvalidArgumentError, shown
-from swiftlet.publication import storage_errors
+from swiftlet.publication import replace_file, storage_errors
 from swiftlet.types import Qrels, Run
 
 _BEIR_HEADER = ["query-id", "corpus-id", "score"]
@@ -159,16 +158,7 @@ def write_run(path: Path, run: Run, tag: str) -> None:
     content = "".join(lines).encode()
     if path.suffix.lower() == ".gz":
         content = gzip.compress(content, mtime=0)
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    with storage_errors(path):
-        try:
-            with partial.open("wb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-            partial.replace(path)
-        finally:
-            partial.unlink(missing_ok=True)
+    replace_file(path, content)
 
 
 def _run_lines(path: Path, query_id: str, scores: dict[str, float], tag: str) -> list[str]:

@@ -3,8 +3,8 @@
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import cache
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -14,16 +14,16 @@ from swiftlet.corpora.rows import QrelsSource, Queries, qrels_of, queries_of
 from swiftlet.corpora.trec import read_run, write_run
 from swiftlet.encoders.encoder import Precision
 from swiftlet.errors import InvalidArgumentError, shown
-from swiftlet.evaluation.experiment import JudgedSet, match_judgements, run_queries
-from swiftlet.evaluation.metrics import DEFAULT_METRICS, Metric, largest_cutoff, load_ranx
+from swiftlet.evaluation.experiment import match_judgements, run_queries
+from swiftlet.evaluation.metrics import DEFAULT_METRICS, Metric, load_ranx
 from swiftlet.evaluation.report import Report, make_report
-from swiftlet.evaluation.retrievers import Retriever, SearcherRetriever
+from swiftlet.evaluation.retrievers import SearcherRetriever
 from swiftlet.evaluation.significance import TESTS, TestName
 from swiftlet.progress import Progress, Silence
 from swiftlet.search.opening import open_searcher
 from swiftlet.search.request import SearchRequest, check_rerank
 from swiftlet.search.searcher import Searcher
-from swiftlet.types import Qrels, Query, Run
+from swiftlet.types import Run
 
 _FEWEST_DOCUMENTS = 100
 
@@ -74,24 +74,35 @@ def evaluate(
         raise InvalidArgumentError(
             f"target is {shown(target)}, but a path, a Searcher or the URL of a service is expected"
         )
-    asked = _Measurement.of(metrics, top_k, length_bins)
-    if _is_url(target):
-        asked.check_without_lengths()
+    parsed = _parsed(metrics)
+    in_tokens = [metric for metric in parsed if metric.tokens]
+    bins = [whole_number("length_bins", bound, least=1) for bound in length_bins]
+    if bins != sorted(set(bins)):
+        raise InvalidArgumentError(f"length_bins are {bins}, but must ascend")
+    depth = _depth(parsed, top_k)
+    if _is_url(target) and (in_tokens or bins):
+        raise InvalidArgumentError(
+            f"{in_tokens[0] if in_tokens else 'length_bins'} needs the lengths of documents in "
+            "tokens, which a service does not tell: name the index directory"
+        )
     one_of("test", test, [*TESTS])
-    request = SearchRequest("any", top_k=asked.top_k, include_text=False, **fields)
+    request = SearchRequest("any", top_k=depth, include_text=False, **fields)
     check_rerank(request.rerank, reranker)
     if run_out is not None:
         _check_run_file(path_of("run_out", run_out))
     baseline = None if against is None else read_run(path_of("against", against))
-    given = JudgedBy.of(queries, qrels)
+    given = judgements_of(queries, qrels)
     with _retriever(target, encoder, precision, fields, reranker) as retriever:
-        judged = given.matched(retriever, progress, allow_unknown=allow_unknown)
-        run = asked.searched(retriever, judged, progress)
+        judged = match_judgements(
+            **given, holds=retriever.holds, allow_unknown=allow_unknown, progress=progress
+        )
+        progress.begin("Searching", len(judged.queries))
+        run = run_queries(retriever, judged.queries, top_k=depth, progress=progress)
         if run_out is not None:
             write_run(Path(run_out), run, "swiftlet")
         lengths = None if _is_url(target) else cache(retriever.num_tokens)
         if lengths is not None:
-            asked.check_depth(run, lengths)
+            _check_tokens(run, depth, in_tokens, lengths)
         progress.begin("Computing metrics (longer the first time, when ranx is compiled)", None)
         return make_report(
             run,
@@ -102,111 +113,51 @@ def evaluate(
             baseline_name="" if against is None else str(against),
             test=test,
             num_tokens=lengths,
-            length_bins=asked.length_bins,
+            length_bins=bins,
         )
 
 
-@dataclass(frozen=True, slots=True)
-class _Measurement:
-    """How deep the searches are, and what needs the lengths of documents in tokens."""
+def judgements_of(queries: Queries, qrels: QrelsSource) -> dict[str, Any]:
+    """Read queries and qrels: arguments of `match_judgements`.
 
-    top_k: int
-    length_bins: list[int]
-    in_tokens: list[Metric]
+    :raises RetrievalError: When they are bad.
+    """
+    path = Path(qrels) if isinstance(qrels, str | os.PathLike) else Path("the qrels")
+    return {"queries": queries_of(queries), "qrels": qrels_of(qrels), "qrels_path": path}
 
-    @classmethod
-    def of(cls, metrics: object, top_k: int | None, length_bins: Sequence[int]) -> "_Measurement":
-        """The measurement of these metrics.
 
-        :raises InvalidArgumentError: When a metric is unknown or needs more documents, or the bins
-            do not ascend.
-        """
-        if isinstance(metrics, str) or not isinstance(metrics, Sequence):
-            raise InvalidArgumentError(
-                f"metrics is {shown(metrics)}, but a list such as ['nDCG@10'] is expected"
-            )
-        bounds = [whole_number("length_bins", bound, least=1) for bound in length_bins]
-        if bounds != sorted(set(bounds)):
-            raise InvalidArgumentError(f"length_bins are {bounds}, but must ascend")
-        parsed = [Metric.parse(each) for each in metrics]
-        most = largest_cutoff(metrics)
-        if top_k is None:
-            top_k = max(_FEWEST_DOCUMENTS, most)
-        elif most > (top_k := whole_number("top_k", top_k, least=1)):
-            deepest = max(parsed, key=lambda metric: metric.cutoff or 0)
-            raise InvalidArgumentError(
-                f"{deepest} needs {deepest.cutoff} documents a query, but top_k is {top_k}"
-            )
-        return cls(top_k, bounds, [metric for metric in parsed if metric.tokens])
-
-    def check_without_lengths(self) -> None:
-        """Check that no length of a document is needed, since a service does not tell them."""
-        if self.in_tokens or self.length_bins:
-            what = str(self.in_tokens[0]) if self.in_tokens else "length_bins"
-            raise InvalidArgumentError(
-                f"{what} needs the lengths of documents in tokens, which a service does not tell: "
-                "name the index directory"
-            )
-
-    def searched(self, retriever: Retriever, judged: JudgedSet, progress: Progress) -> Run:
-        """The documents that are found for each judged query."""
-        progress.begin("Searching", len(judged.queries))
-        return run_queries(
-            retriever,
-            judged.queries,
-            top_k=self.top_k,
-            progress=lambda _, __: progress.advance(1),
+def _parsed(metrics: object) -> list[Metric]:
+    if isinstance(metrics, str) or not isinstance(metrics, Sequence):
+        raise InvalidArgumentError(
+            f"metrics is {shown(metrics)}, but a list such as ['nDCG@10'] is expected"
         )
-
-    def check_depth(self, run: Run, num_tokens: Callable[[str], int]) -> None:
-        """Check that each query has documents of as many tokens as a cutoff, or all there are."""
-        for metric in self.in_tokens:
-            for query_id, found in run.items():
-                full = len(found) == self.top_k
-                if full and (have := sum(map(num_tokens, found))) < (metric.tokens or 0):
-                    raise InvalidArgumentError(
-                        f"{metric} needs more documents than top_k={self.top_k}: the documents "
-                        f"of the query {shown(query_id)} have {have:,} tokens; raise top_k"
-                    )
+    return [Metric.parse(each) for each in metrics]
 
 
-@dataclass(frozen=True, slots=True)
-class JudgedBy:
-    """Queries and qrels as they were read, before their documents are looked up."""
-
-    queries: Sequence[Query]
-    qrels: Qrels
-    place: Path
-
-    @classmethod
-    def of(cls, queries: Queries, qrels: QrelsSource) -> "JudgedBy":
-        """Read queries and qrels.
-
-        :raises RetrievalError: When they are bad.
-        """
-        is_path = isinstance(qrels, str | os.PathLike)
-        place = Path(qrels) if is_path else Path("the qrels")  # type: ignore[arg-type]
-        return cls(queries_of(queries), qrels_of(qrels), place)
-
-    def matched(
-        self, retriever: Retriever, progress: Progress, *, allow_unknown: bool
-    ) -> JudgedSet:
-        """The judged queries, after their documents were looked up.
-
-        :raises CollectionError: When a document is unknown, unless that is allowed.
-        """
-        progress.begin("Looking up judged documents", None)
-        found = match_judgements(
-            self.queries,
-            self.qrels,
-            retriever.holds,
-            qrels_path=self.place,
-            allow_unknown=allow_unknown,
-            progress=lambda _, __: progress.advance(1),
+def _depth(metrics: Sequence[Metric], top_k: int | None) -> int:
+    """The documents that are searched for each query."""
+    deepest = max(metrics, key=lambda metric: metric.cutoff or 1, default=None)
+    most = (deepest and deepest.cutoff) or 1
+    if top_k is None:
+        return max(_FEWEST_DOCUMENTS, most)
+    if most > (top_k := whole_number("top_k", top_k, least=1)):
+        raise InvalidArgumentError(
+            f"{deepest} needs {most} documents a query, but top_k is {top_k}"
         )
-        if found.warning:
-            progress.note(found.warning)
-        return found
+    return top_k
+
+
+def _check_tokens(
+    run: Run, depth: int, in_tokens: Sequence[Metric], num_tokens: Callable[[str], int]
+) -> None:
+    """Check that each query has documents of as many tokens as a cutoff, or all there are."""
+    for metric, (query_id, found) in product(in_tokens, run.items()):
+        full = len(found) == depth
+        if full and (have := sum(map(num_tokens, found))) < (metric.tokens or 0):
+            raise InvalidArgumentError(
+                f"{metric} needs more documents than top_k={depth}: the documents of the query "
+                f"{shown(query_id)} have {have:,} tokens; raise top_k"
+            )
 
 
 def _check_run_file(path: Path) -> None:

@@ -17,10 +17,8 @@ from swiftlet.errors import (
 from swiftlet.evaluation.errors import EvaluationError
 from swiftlet.evaluation.retrievers import Retriever
 from swiftlet.processors import available_processors
+from swiftlet.progress import Progress, Silence
 from swiftlet.types import Qrels, Query, Run
-
-Advance = Callable[[int, int], None]
-"""Called with (done, total) after each item, on the calling thread."""
 
 Item = TypeVar("Item")
 Outcome = TypeVar("Outcome")
@@ -47,7 +45,7 @@ def match_judgements(
     qrels_path: Path,
     allow_unknown: bool = False,
     threads: int | None = None,
-    progress: Advance | None = None,
+    progress: Progress | None = None,
 ) -> JudgedSet:
     """Select the judged queries, and check the qrels against queries and documents.
 
@@ -73,6 +71,8 @@ def match_judgements(
         )
     kept = {query.query_id: judged[query.query_id] for query in chosen}
     document_ids = list(dict.fromkeys(d for grades in kept.values() for d in grades))
+    progress = progress or Silence()
+    progress.begin("Looking up judged documents", None)
     held = _in_parallel(holds, document_ids, threads, progress)
     missing = {d for d, is_held in zip(document_ids, held, strict=True) if not is_held}
     warning = ""
@@ -85,7 +85,7 @@ def match_judgements(
                 "accepts them"
             )
             raise CollectionError(error.path, problem) from error
-        warning = str(error)
+        progress.note(warning := str(error))
     return JudgedSet(chosen, kept, warning)
 
 
@@ -95,7 +95,7 @@ def run_queries(
     *,
     top_k: int,
     threads: int | None = None,
-    progress: Advance | None = None,
+    progress: Progress | None = None,
 ) -> Run:
     """Retrieve `top_k` documents for each query, with `threads` threads (default: all cores).
 
@@ -122,14 +122,14 @@ def _in_parallel(
     work: Callable[[Item], Outcome],
     items: Sequence[Item],
     threads: int | None,
-    progress: Advance | None,
+    progress: Progress | None,
 ) -> Iterator[Outcome]:
     """Outcomes in the order of `items`; a failure or Ctrl-C cancels the items not yet started."""
     executor = ThreadPoolExecutor(threads or available_processors(), "evaluation")
     try:
-        for done, outcome in enumerate(executor.map(work, items), start=1):
+        for outcome in executor.map(work, items):
             if progress is not None:
-                progress(done, len(items))
+                progress.advance(1)
             yield outcome
     finally:
         # Wait for started items: the caller may close their index next.

@@ -8,6 +8,7 @@ A bag of words x ∈ ℝᵛ is compressed to Ax ∈ ℝᵏ. The entries of A are
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -66,7 +67,10 @@ def _term(margin: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Bags:
-    """Texts (n, v) and queries (m, v) as sparse bags of words, whose inner product is the score."""
+    """Texts (n, v) and queries (m, v) as sparse bags of words, whose inner product is the score.
+
+    Queries that share no word with a text are left out.
+    """
 
     texts: Any
     queries: Any
@@ -82,52 +86,32 @@ class Bags:
         :raises InvalidArgumentError: When no query shares a word with a text.
         """
         with extra("evaluation"):
-            from scipy.sparse import diags
-        numbers: dict[str, int] = {}
-        counts = _counts([words(text) for text in texts], numbers, grows=True)
-        asked = _counts([words(query) for query in queries], numbers, grows=False)
+            from scipy.sparse import csr_matrix, diags
+        bags = [words(text) for text in texts]
+        numbers = {word: n for n, word in enumerate(dict.fromkeys(chain.from_iterable(bags)))}
+
+        def counted(bags: Sequence[Sequence[str]]) -> Any:
+            found = [
+                (n, numbers[word]) for n, bag in enumerate(bags) for word in bag if word in numbers
+            ]
+            places = np.array(found, np.int64).reshape(-1, 2).T
+            return csr_matrix((np.ones(len(found)), places), (len(bags), len(numbers)))
+
+        counts, asked = counted(bags), counted([words(query) for query in queries])
         asked.data[:] = 1
-        lengths = np.asarray(counts.sum(axis=1)).ravel()
-        frequencies = np.bincount(counts.indices, minlength=counts.shape[1])
+        lengths = np.array([*map(len, bags)])
         if model == "boolean":
             counts.data[:] = 1
         else:
-            length = lengths / max(lengths.mean(), 1e-9)
-            rows = np.repeat(np.arange(len(texts)), np.diff(counts.indptr))
-            counts.data *= (_K1 + 1) / (counts.data + _K1 * (1 - _B + _B * length[rows]))
+            frequencies = np.bincount(counts.indices, minlength=len(numbers))
+            length = np.repeat(lengths / max(lengths.mean(), 1e-9), np.diff(counts.indptr))
+            counts.data *= (_K1 + 1) / (counts.data + _K1 * (1 - _B + _B * length))
             rarity = np.log1p((len(texts) - frequencies + 0.5) / (frequencies + 0.5))
             asked = (asked @ diags(rarity)).tocsr()
-        if not (asked @ counts.T).nnz:
+        answered = (asked @ counts.T).getnnz(axis=1) > 0
+        if not answered.any():
             raise InvalidArgumentError("no query shares a word with a text")
-        return cls(counts, asked, lengths.astype(np.int64))
-
-
-def _counts(texts: Sequence[Sequence[str]], numbers: dict[str, int], *, grows: bool) -> Any:
-    from scipy.sparse import csr_matrix
-
-    rows, columns = [], []
-    for row, words in enumerate(texts):
-        for word in words:
-            number = numbers.setdefault(word, len(numbers)) if grows else numbers.get(word)
-            if number is not None:
-                rows.append(row)
-                columns.append(number)
-    shape = (len(texts), len(numbers))
-    return csr_matrix((np.ones(len(rows)), (rows, columns)), shape, dtype=np.float64)
-
-
-@dataclass(frozen=True, slots=True)
-class LengthGroup:
-    """Texts of up to `most_words` words, and longer than the group before (figure 3).
-
-    `margins` are the medians over the queries of the 10th, 100th and 1,000th smallest normalised
-    margin; `dimensions` suffice for the recall, None if no number that was tried does.
-    """
-
-    most_words: int
-    num_texts: int
-    margins: tuple[float | None, ...]
-    dimensions: int | None
+        return cls(counts, asked[answered], lengths)
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,10 +119,14 @@ class Fidelity:
     """What random projections keep of a ranking, by the number of `dimensions`.
 
     `errors` are the shares of pairs of the best text of a query and another one that are in the
-    wrong order. `recalls` are the shares of queries whose best text is among the first `rank`.
-    `pair_bound` and `recall_bound` are the dimensions that lemmas 1 and 2 guarantee for the median
-    pair and the median query. `tightness` has, for groups of pairs by their margins ε, the term
-    1 / (ε²/2 − ε³/3) of the median and the dimensions that sufficed (figure 2).
+    wrong order; `enough_for_pairs` dimensions keep all but a share `error` in order. `recalls` are
+    the shares of queries whose best text is among the first `rank`; `enough_for_recall` keeps it
+    there as often. Both are None if no number that was tried is enough. `pair_bound` and
+    `recall_bound` are the dimensions that lemmas 1 and 2 guarantee for the median pair and the
+    median query. `tightness` has, for groups of pairs by their margins ε, the term
+    1 / (ε²/2 − ε³/3) of the median and the dimensions that sufficed (figure 2). `groups` have, for
+    texts of similar length, the words of the longest one and the dimensions that suffice for the
+    recall among them, if a number that was tried does (figure 3).
     """
 
     num_texts: int
@@ -148,20 +136,12 @@ class Fidelity:
     dimensions: tuple[int, ...]
     errors: tuple[float, ...]
     recalls: tuple[float, ...]
+    enough_for_pairs: int | None
+    enough_for_recall: int | None
     pair_bound: int
     recall_bound: int
     tightness: tuple[tuple[float, int], ...]
-    groups: tuple[LengthGroup, ...]
-
-    @property
-    def enough_for_pairs(self) -> int | None:
-        """The fewest dimensions tried that keep all but a share `error` of the pairs in order."""
-        return _first(self.dimensions, [each <= self.asked.error for each in self.errors])
-
-    @property
-    def enough_for_recall(self) -> int | None:
-        """The fewest dimensions tried that keep the best text among the first `rank` as often."""
-        return _first(self.dimensions, [each >= 1 - self.asked.error for each in self.recalls])
+    groups: tuple[tuple[int, int | None], ...]
 
 
 def measure(
@@ -184,92 +164,82 @@ def measure(
             f"rank is {rank}, but must be from 1 to {num_texts - 1}, since there are {num_texts} "
             "texts: lower it (--rank), or give more texts"
         )
-    scores = np.asarray((bags.queries @ bags.texts.T).todense())
-    bags_of_words = Bags(bags.texts, bags.queries[scores.any(axis=1)], bags.lengths)
-    scores = scores[scores.any(axis=1)]
-    everything = _Selection.of(bags_of_words, scores, np.arange(num_texts))
-    margins_at_rank = _median(everything.smallest_margins(rank))
-    if margins_at_rank is None:
+    by_length = np.array_split(np.argsort(bags.lengths, kind="stable"), num_groups)
+    parts = [np.sort(part) for part in by_length if len(part) > rank]
+    whole, *groups = (_Ranking(bags, part) for part in (np.arange(num_texts), *parts))
+    margins = whole.margins[whole.counted]
+    at_rank = np.partition(np.where(whole.counted, whole.margins, np.inf), rank - 1)[:, rank - 1]
+    if not np.isfinite(at_rank).any():
         raise InvalidArgumentError(
             f"no query ranks {rank} other texts below its best one: lower rank (--rank), or give "
             "more texts"
         )
-    order = np.argsort(bags.lengths, kind="stable")
-    parts = [part for part in np.array_split(order, num_groups) if len(part) > rank]
-    groups = [_Selection.of(bags_of_words, scores, np.sort(part)) for part in parts]
-    terms, edges = everything.margin_groups()
-    errors, recalls, kept = [], [], []
-    of_groups: list[list[float]] = [[] for _ in groups]
-    for projected in _projected(bags_of_words, asked, dimensions, advance):
-        wrong = everything.wrong(projected)
-        errors.append(float(wrong[everything.counted].mean()))
-        recalls.append(everything.recall(projected, rank))
-        kept.append(everything.error_by_margin(wrong, edges))
-        for found, group in zip(of_groups, groups, strict=True):
-            found.append(group.recall(projected, rank))
-    tightness = [
-        (float(term), enough)
-        for term, of_term in zip(terms, np.array(kept).T, strict=True)
-        if (enough := _first(dimensions, [each <= error for each in of_term])) is not None
-    ]
-    pair_margin = float(np.median(everything.margins[everything.counted]))
+    edges = np.quantile(margins, np.linspace(0, 1, 2 * _MARGIN_GROUPS + 1))
+    pairs = np.maximum(np.histogram(margins, edges[::2])[0], 1)
+    errors, errors_by_margin, recalls = [], [], []
+    for projected in _projected(bags, asked, dimensions, advance):
+        wrong = whole.wrong(projected)[whole.counted].astype(float)
+        errors.append(float(wrong.mean()))
+        errors_by_margin.append(np.histogram(margins, edges[::2], weights=wrong)[0] / pairs)
+        recalls.append([each.recall(projected, rank) for each in (whole, *groups)])
+
+    def enough(suffices: NDArray[np.bool]) -> int | None:
+        """The first number of dimensions from which on all suffice."""
+        too_few = np.flatnonzero(~suffices)
+        return next(iter(dimensions[too_few[-1] + 1 if len(too_few) else 0 :]), None)
+
+    of_margins = [enough(of_group) for of_group in (np.array(errors_by_margin) <= error).T]
+    of_all, *of_groups = (enough(of_group) for of_group in (np.array(recalls) >= 1 - error).T)
+    pair_margin, recall_margin = np.median(margins), np.median(at_rank[np.isfinite(at_rank)])
     return Fidelity(
         num_texts=num_texts,
         num_words=bags.texts.shape[1],
-        num_queries=len(scores),
+        num_queries=bags.queries.shape[0],
         asked=asked,
         dimensions=tuple(dimensions),
         errors=tuple(errors),
-        recalls=tuple(recalls),
+        recalls=tuple(of_whole for of_whole, *_ in recalls),
+        enough_for_pairs=enough(np.array(errors) <= error),
+        enough_for_recall=of_all,
         pair_bound=math.ceil(dimensions_for_pair(pair_margin, error)),
-        recall_bound=math.ceil(dimensions_for_recall(margins_at_rank, error, num_texts - 1, rank)),
-        tightness=tuple(tightness),
+        recall_bound=math.ceil(dimensions_for_recall(recall_margin, error, num_texts - 1, rank)),
+        tightness=tuple(
+            (float(1 / _term(margin)), found)
+            for margin, found in zip(edges[1::2], of_margins, strict=True)
+            if found is not None
+        ),
         groups=tuple(
-            LengthGroup(
-                most_words=int(bags.lengths[part].max()),
-                num_texts=len(part),
-                margins=tuple(_median(group.smallest_margins(place)) for place in (10, 100, 1000)),
-                dimensions=_first(dimensions, [each >= 1 - error for each in found]),
-            )
-            for part, group, found in zip(parts, groups, of_groups, strict=True)
+            (int(bags.lengths[part].max()), found)
+            for part, found in zip(parts, of_groups, strict=True)
         ),
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Selection:
-    """Some of the texts, and how the queries rank them.
+class _Ranking:
+    """How the queries rank some of the texts (n,).
 
-    `best` (m,) is the best text of each query among `texts` (n,). `margins` (m, n) are the
-    normalised margins between it and each text (definition 2.1); those `counted` are above 0.
+    `margins` (m, n) are the normalised margins between the best text of each query and each text
+    (definition 2.1); those `counted` are above 0.
     """
 
-    texts: NDArray[np.int64]
-    best: NDArray[np.int64]
-    margins: Floats
-    counted: NDArray[np.bool]
-
-    @classmethod
-    def of(cls, bags: Bags, scores: Floats, texts: NDArray[np.int64]) -> "_Selection":
-        chosen, scores = bags.texts[texts], scores[:, texts]
+    def __init__(self, bags: Bags, texts: NDArray[np.int64]) -> None:
+        chosen = bags.texts[texts]
+        scores = (bags.queries @ chosen.T).toarray()
         best = scores.argmax(axis=1)
-        best_scores = np.take_along_axis(scores, best[:, np.newaxis], axis=1)
         squares = np.asarray(chosen.multiply(chosen).sum(axis=1)).ravel()
-        products = np.asarray((chosen[best] @ chosen.T).todense())
+        products = (chosen[best] @ chosen.T).toarray()
         distances = np.sqrt(np.maximum(squares[best][:, np.newaxis] + squares - 2 * products, 0))
         norms = np.sqrt(np.asarray(bags.queries.multiply(bags.queries).sum(axis=1)))
+        self._texts, self._best = texts, best[:, np.newaxis]
+        gaps = np.take_along_axis(scores, self._best, axis=1) - scores
         lengths = norms * distances
-        margins = np.divide(
-            best_scores - scores, lengths, out=np.zeros_like(scores), where=lengths > 0
-        )
-        return cls(texts, best, margins, margins > 1e-9)
+        self.margins = np.divide(gaps, lengths, out=np.zeros_like(gaps), where=lengths > 0)
+        self.counted: NDArray[np.bool] = self.margins > 1e-9
 
     def wrong(self, projected: Floats) -> NDArray[np.bool]:
         """Whether each text has at least the projected score of the best text, (m, n)."""
-        scores = projected[:, self.texts]
-        wrong: NDArray[np.bool] = scores >= np.take_along_axis(
-            scores, self.best[:, np.newaxis], axis=1
-        )
+        scores = projected[:, self._texts]
+        wrong: NDArray[np.bool] = scores >= np.take_along_axis(scores, self._best, axis=1)
         return wrong & self.counted
 
     def recall(self, projected: Floats, rank: int) -> float:
@@ -277,27 +247,6 @@ class _Selection:
         answered = self.counted.any(axis=1)
         found = (self.wrong(projected).sum(axis=1) < rank)[answered]
         return float(found.mean()) if len(found) else 1.0
-
-    def smallest_margins(self, place: int) -> Floats:
-        """The smallest margin of each query, but `place` − 1, (m,); NaN if there are fewer."""
-        if self.margins.shape[1] < place:
-            return np.full(len(self.margins), np.nan)
-        margins = np.where(self.counted, self.margins, np.inf)
-        found: Floats = np.partition(margins, place - 1, axis=1)[:, place - 1]
-        return np.where(np.isfinite(found), found, np.nan)
-
-    def margin_groups(self) -> tuple[Floats, Floats]:
-        """Terms 1 / (ε²/2 − ε³/3) of pairs in groups of equal size, and the edges of their ε."""
-        margins = self.margins[self.counted]
-        edges = np.quantile(margins, np.linspace(0, 1, 2 * _MARGIN_GROUPS + 1))
-        return 1 / _term(edges[1::2]), edges[::2]
-
-    def error_by_margin(self, wrong: NDArray[np.bool], edges: Floats) -> Floats:
-        """The share of pairs in the wrong order in each group of margins."""
-        margins = self.margins[self.counted]
-        errors = np.histogram(margins, edges, weights=wrong[self.counted].astype(float))[0]
-        shares: Floats = errors / np.maximum(np.histogram(margins, edges)[0], 1)
-        return shares
 
 
 def _projected(
@@ -324,22 +273,6 @@ def _projected(
             done += columns
             advance(columns)
         yield scores
-
-
-def _first(dimensions: Sequence[int], enough: Sequence[bool]) -> int | None:
-    """The first number of dimensions from which on all are enough."""
-    first = None
-    for number, suffices in zip(dimensions, enough, strict=True):
-        if not suffices:
-            first = None
-        elif first is None:
-            first = number
-    return first
-
-
-def _median(values: Floats) -> float | None:
-    known = values[~np.isnan(values)]
-    return float(np.median(known)) if len(known) else None
 
 
 def fidelity(

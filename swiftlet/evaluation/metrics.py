@@ -26,6 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from swiftlet.errors import InvalidArgumentError, shown
+from swiftlet.evaluation import METRICS
 from swiftlet.evaluation.errors import EvaluationError
 from swiftlet.extras import extra
 from swiftlet.types import Qrels, Run
@@ -50,10 +51,7 @@ _SPELLINGS = {
     "hole": ("holes", "Holes"),
 }
 _HOLES = "holes"  # computed here, not by ranx
-_UNDERSTOOD = (
-    "nDCG@k, MRR@k, recall@k (R@k), P@k, MAP@k, hit_rate@k and Holes@k are understood, also with k "
-    "tokens, as in recall@400 tokens"
-)
+_UNDERSTOOD = f"{METRICS} are understood, also with k tokens, as in recall@400 tokens"
 _NAME = re.compile(r"([a-z_][a-z0-9_]*)(?:@([1-9][0-9]{0,8})(_?tokens?)?)?")
 
 Lengths = Callable[[str], int]
@@ -101,11 +99,6 @@ class Metric:
         return self.title if self.cutoff is None else f"{self.title}@{self.cutoff}"
 
 
-def largest_cutoff(metrics: Sequence[str]) -> int:
-    """The number of results per query that `metrics` need."""
-    return max((Metric.parse(text).cutoff or 1 for text in metrics), default=1)
-
-
 def evaluate(run: Run, qrels: Qrels, metrics: Sequence[str] = DEFAULT_METRICS) -> dict[str, float]:
     """Metric, as spelled in `metrics` -> its mean over the judged queries, in 0 to 1.
 
@@ -134,22 +127,20 @@ def evaluate_per_query(
     :raises EvaluationError: When the qrels are empty, or share no query with the run.
     """
     parsed = {text: Metric.parse(text) for text in metrics}
-    if budgets := {each.tokens for each in parsed.values() if each.tokens is not None}:
-        if num_tokens is None:
-            raise InvalidArgumentError(
-                "a cutoff in tokens needs the lengths of documents, which only an index has"
-            )
-        found: dict[str, dict[str, float]] = {}
-        for budget in (None, *budgets):
-            of_budget = [text for text, each in parsed.items() if each.tokens == budget]
-            searched = run if budget is None else _within(run, budget, num_tokens)
-            found |= _evaluate(searched, qrels, {text: parsed[text] for text in of_budget})
-        return {text: found[text] for text in metrics}
-    return _evaluate(run, qrels, parsed)
+    found: dict[str, dict[str, float]] = {}
+    for budget in {None, *(each.tokens for each in parsed.values())}:
+        searched = run if budget is None else _within(run, budget, num_tokens)
+        of_budget = {text: each for text, each in parsed.items() if each.tokens == budget}
+        found |= _evaluate(searched, qrels, of_budget)
+    return {text: found[text] for text in metrics}
 
 
-def _within(run: Run, budget: int, num_tokens: Lengths) -> Run:
+def _within(run: Run, budget: int, num_tokens: Lengths | None) -> Run:
     """The best documents of each query that have at most `budget` tokens together, at least one."""
+    if num_tokens is None:
+        raise InvalidArgumentError(
+            "a cutoff in tokens needs the lengths of documents, which only an index has"
+        )
     kept: Run = {}
     for query_id, scores in run.items():
         kept[query_id] = {}

@@ -1,7 +1,7 @@
 """The result of an evaluation, as data and as a table for the terminal."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from statistics import fmean
@@ -15,9 +15,6 @@ from swiftlet.evaluation.significance import TESTS, PairedTest, TestName
 from swiftlet.types import Qrels, Run
 
 _SMALLEST_SHOWN = 0.001
-
-PerQuery = Mapping[str, Mapping[str, float]]
-"""metric -> query id -> value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,43 +101,33 @@ def make_report(
     """
     per_query = _titled(run, qrels, metrics, num_tokens)
     other = {} if baseline is None else _titled(baseline, qrels, metrics, num_tokens)
-    bins: tuple[LengthBin, ...] = ()
-    if length_bins and num_tokens is not None:
-        bins = tuple(
-            LengthBin(
-                least,
-                most,
-                len(chosen),
-                _means(found := _of(per_query, chosen)),
-                _compared(found, _of(other, chosen), test),
-            )
-            for least, most, chosen in _bins(qrels, num_tokens, length_bins)
+    judged = [query_id for query_id, grades in qrels.items() if grades]
+
+    def outcome(chosen: list[str]) -> tuple[dict[str, float], dict[str, PairedTest]]:
+        """The means over some queries, and the comparisons with the baseline."""
+        found, old = (
+            {metric: {each: values[each] for each in chosen} for metric, values in of_run.items()}
+            for of_run in (per_query, other)
         )
+        means = {metric: fmean(values.values()) for metric, values in found.items()}
+        return means, {metric: TESTS[test](found[metric], old[metric]) for metric in old}
+
+    bins = _bins(qrels, num_tokens, length_bins) if length_bins and num_tokens else ()
+    means, comparisons = outcome(judged)
     return Report(
         name=name,
-        num_queries=len(next(iter(per_query.values()), {})),
-        num_unanswered=_unanswered(run, qrels),
-        means=_means(per_query),
+        num_queries=len(judged),
+        num_unanswered=sum(not run.get(query_id) for query_id in judged),
+        means=means,
         baseline_name=None if baseline is None else baseline_name,
-        baseline_num_unanswered=0 if baseline is None else _unanswered(baseline, qrels),
-        comparisons=_compared(per_query, other, test),
-        bins=bins,
+        baseline_num_unanswered=(
+            0 if baseline is None else sum(not baseline.get(query_id) for query_id in judged)
+        ),
+        comparisons=comparisons,
+        bins=tuple(
+            LengthBin(least, most, len(chosen), *outcome(chosen)) for least, most, chosen in bins
+        ),
     )
-
-
-def _of(per_query: PerQuery, chosen: Sequence[str]) -> PerQuery:
-    return {
-        metric: {query_id: values[query_id] for query_id in chosen}
-        for metric, values in per_query.items()
-    }
-
-
-def _means(per_query: PerQuery) -> dict[str, float]:
-    return {metric: fmean(values.values()) for metric, values in per_query.items()}
-
-
-def _compared(per_query: PerQuery, baseline: PerQuery, test: TestName) -> dict[str, PairedTest]:
-    return {metric: TESTS[test](per_query[metric], values) for metric, values in baseline.items()}
 
 
 def _rows(means: dict[str, float], comparisons: dict[str, PairedTest]) -> Iterator[list[str]]:
@@ -178,13 +165,10 @@ def _bins(
             yield least, bound, chosen
 
 
-def _unanswered(run: Run, qrels: Qrels) -> int:
-    return sum(bool(grades) and not run.get(query_id) for query_id, grades in qrels.items())
-
-
 def _titled(
     run: Run, qrels: Qrels, metrics: Sequence[str], num_tokens: Lengths | None
 ) -> dict[str, dict[str, float]]:
+    """Metric, as tables show it -> query_id -> value."""
     per_query = evaluate_per_query(run, qrels, metrics, num_tokens)
     return {str(Metric.parse(spelling)): values for spelling, values in per_query.items()}
 

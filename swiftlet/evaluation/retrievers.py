@@ -1,6 +1,5 @@
 """What an evaluation searches: an open index, or a running service."""
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from swiftlet.encoders.encoder import OnnxEncoder
@@ -24,14 +23,6 @@ class Retriever(Protocol):
         ...
 
 
-def by_rank(found: Sequence[tuple[str, float]]) -> list[tuple[str, float]]:
-    """Documents with 1 / rank as their score.
-
-    Metrics order documents by score, and the scores of hits do not have the re-ranker's order.
-    """
-    return [(document_id, 1 / rank) for rank, (document_id, _) in enumerate(found, start=1)]
-
-
 class SearcherRetriever:
     """Finds documents with a searcher, or with the client of a service."""
 
@@ -47,8 +38,10 @@ class SearcherRetriever:
         :raises ServiceError: When the service is out of reach, too busy, or refuses the query.
         """
         found = self._searcher.search(query, top_k, include_text=False, **self._fields)
-        scores = [(hit.document_id, hit.score) for hit in found.hits]
-        return by_rank(scores) if found.num_reranked else scores
+        if not found.num_reranked:
+            return [(hit.document_id, hit.score) for hit in found.hits]
+        # Metrics order documents by score, and the scores of hits lack the re-ranker's order.
+        return [(hit.document_id, 1 / rank) for rank, hit in enumerate(found.hits, start=1)]
 
     def holds(self, document_id: str) -> bool:
         """Whether the index has the document.

@@ -13,8 +13,8 @@ from swiftlet.corpora.rows import QrelsSource, Queries
 from swiftlet.encoders.encoder import Precision
 from swiftlet.errors import InvalidArgumentError
 from swiftlet.evaluation.errors import EvaluationError
-from swiftlet.evaluation.evaluate import JudgedBy
-from swiftlet.evaluation.experiment import Advance, JudgedSet, run_queries
+from swiftlet.evaluation.evaluate import judgements_of
+from swiftlet.evaluation.experiment import JudgedSet, match_judgements, run_queries
 from swiftlet.evaluation.metrics import evaluate_per_query, load_ranx
 from swiftlet.evaluation.retrievers import SearcherRetriever
 from swiftlet.manifest import change_details, read_manifest
@@ -63,7 +63,7 @@ def weights_to_try(in_use: float) -> list[float]:
 
 
 def tune_weight(
-    searcher: Searcher, judgements: JudgedSet, progress: Advance | None = None
+    searcher: Searcher, judgements: JudgedSet, progress: Progress | None = None
 ) -> TunedWeight:
     """Find the weight with the best mean nDCG@10 among `weights_to_try`.
 
@@ -133,16 +133,18 @@ def tune(
     :raises MissingExtraError: When the extra `evaluation` is not installed.
     """
     load_ranx()
-    progress, given = progress or Silence(), JudgedBy.of(queries, qrels)
+    progress, given = progress or Silence(), judgements_of(queries, qrels)
     with (
         _locked(index) as directory,
         open_searcher(directory, encoder=encoder, precision=precision) as searcher,
     ):
-        retriever = SearcherRetriever(searcher)
-        judgements = given.matched(retriever, progress, allow_unknown=allow_unknown)
+        holds = SearcherRetriever(searcher).holds
+        judgements = match_judgements(
+            **given, holds=holds, allow_unknown=allow_unknown, progress=progress
+        )
         searches = len(weights_to_try(searcher.weight)) * len(judgements.queries)
         progress.begin("Searching", searches)
-        tuned = tune_weight(searcher, judgements, lambda _, __: progress.advance(1))
+        tuned = tune_weight(searcher, judgements, progress)
         if tuned.is_better:
             change_details(directory, tuned.details())
     return tuned

@@ -50,7 +50,7 @@ class Server:
     """What a push writes: a class that inherits from `swiftlet.servers.target.Target`."""
 
     corpus: Any = None
-    """What a pull reads: a class that inherits from `swiftlet.servers.corpus.ServerCorpus`."""
+    """What a pull reads: a function from the address to a `swiftlet.servers.pull.Pulled`."""
 
 
 def server_at(address: Address) -> Server:

@@ -1,55 +1,21 @@
-"""The parts of an index on a server, as searches use them: what the kinds of servers share."""
+"""An index on a server, as searches use it and follow it."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
-from sys import maxsize
-from types import MappingProxyType
+from functools import cache
+from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
 from typing_extensions import override
 
 from swiftlet.address import Address
-from swiftlet.errors import ChangedMeanwhileError, CorruptIndexError, UnknownDocumentError
-from swiftlet.index.documents.store import Store
-from swiftlet.index.parts import IndexSource, SearchParts
-from swiftlet.index.vectors.vector_index import Rows, SearchedRows
-from swiftlet.types import Document
-
-
-class ServerPassages(SearchedRows, Store, ABC):
-    """The passages of some documents, or of all: searched and read on the server. Thread-safe."""
-
-    base = None
-    changed: Mapping[str, Document | None] = MappingProxyType({})
-    size = maxsize
-    num_documents = num_passages = 0
-
-    @abstractmethod
-    def ids_at(self, rows: Rows) -> list[str]:
-        """The ids of the documents at `rows` (k,); empty if one is gone."""
-
-    @abstractmethod
-    def find(self, document_id: str) -> Document | None:
-        """The document with this id, if there is one."""
-
-    def __getitem__(self, rows: Rows) -> NDArray[np.int32]:
-        _, numbers = np.unique(np.array(self.ids_at(rows), dtype=object), return_inverse=True)
-        return numbers.astype(np.int32)
-
-    @override
-    def has_all(self, asked: int, found: int) -> bool:
-        return found < asked
-
-    @override
-    def document(self, document_id: str) -> Document:
-        if (found := self.find(document_id)) is None:
-            raise UnknownDocumentError(document_id)
-        return found
-
-    @override
-    def close(self) -> None: ...
+from swiftlet.encoders.encoder import Encoder
+from swiftlet.errors import CorruptIndexError, FilterError, shown
+from swiftlet.index.columns.filters import Filter, first_without_values, unknown_field
+from swiftlet.index.columns.grouping import check_values, values_of
+from swiftlet.index.parts import Counts, IndexSource, SearchParts, Selection
+from swiftlet.manifest import Manifest
+from swiftlet.servers.passages import ServerPassages
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,8 +23,15 @@ class ServerParts(SearchParts):
     """The parts of an index on a server."""
 
     address: Address
-    dim: int
+    manifest: Manifest
     store: ServerPassages
+    lexical: ServerPassages | None
+    waiting_seconds: float
+
+    @property
+    @override
+    def counts_values(self) -> bool:
+        return self.store.counts_values
 
     @property
     @override
@@ -67,11 +40,49 @@ class ServerParts(SearchParts):
 
     @override
     def check(self) -> None:
-        if self.dim != self.encoder.dim:
+        if (dim := self.manifest.dim) != self.encoder.dim:
             raise CorruptIndexError(
-                f"{self.address} has embeddings of {self.dim} dimensions, but the encoder gives "
+                f"{self.address} has embeddings of {dim} dimensions, but the encoder gives "
                 f"{self.encoder.dim}"
             )
+
+    @override
+    def selection(self, tree: Filter | None) -> Selection:
+        passages = self.store
+        where = passages.everything if tree is None else self._where(tree)
+        num_documents, size = passages.sizes(where)
+        if tree is None:
+            return Selection(passages, self.lexical, num_documents)
+        some = passages.restricted_to(where, size)
+        return Selection(some, self.lexical and some, num_documents)
+
+    @override
+    def document_ids(self, tree: Filter) -> list[str]:
+        return self.store.document_ids(self._where(tree))
+
+    @override
+    def fields(self) -> tuple[str, ...]:
+        return self.store.fields()
+
+    @override
+    def facets(self, fields: Sequence[str], tree: Filter) -> Counts:
+        return self.store.facets(fields, self._where(tree)) if self.counts_values else {}
+
+    @override
+    def check_groups(self, path: str, tree: Filter) -> None:
+        where, exists = self._where(tree), self.store.exists(values_of(path))
+        several = exists and self.store.has_several(path, where)
+        check_values(path, exists=exists, several=several)
+
+    def _where(self, tree: Filter) -> Any:
+        exists = cache(self.store.exists)
+        if (condition := first_without_values(tree, exists)) is None:
+            return self.store.where_of(tree)
+        if names := self.fields():
+            raise unknown_field(condition, names)
+        raise FilterError(
+            f"the filter names {shown(condition.path)}, but no document has this field"
+        )
 
 
 class ServerIndex(IndexSource, ABC):
@@ -80,10 +91,52 @@ class ServerIndex(IndexSource, ABC):
     keeps_state = False
     seconds_between_looks = 1.0
 
+    def __init__(self, address: Address, encoder: Encoder) -> None:
+        """Open the index at an address, to be searched with an encoder.
+
+        :raises IndexServerError: When the server does not answer.
+        :raises InvalidArgumentError: When there is no such index, or not one of Swiftlet.
+        """
+        self.address, self._encoder = address, encoder
+        self._open(self._look())
+
+    @property
+    @override
+    def state(self) -> tuple[SearchParts, Manifest, int, str]:
+        passages = self._parts.store
+        name = f"{self.manifest.short_fingerprint}.{passages.version}"
+        return self._parts, self.manifest, passages.change, name
+
+    @override
+    def refresh(self) -> bool:
+        if (seen := self._look()) == self._seen:
+            return False
+        self._open(seen)
+        return True
+
+    @abstractmethod
+    def _look(self) -> Any:
+        """What changes when the index does."""
+
+    @abstractmethod
+    def _opened(self, seen: Any) -> tuple[Manifest, ServerPassages, int | None]:
+        """The manifest, the passages, and how many of these words were counted in, if any."""
+
+    def _open(self, seen: Any) -> None:
+        manifest, passages, counted = self._opened(seen)
+        if counted is not None:
+            passages.use_words(manifest.details["language"], counted)
+        self._parts = ServerParts(
+            encoder=self._encoder,
+            index=passages,
+            passage_to_document=passages,
+            store=passages,
+            lexical=None if counted is None else passages,
+            address=self.address,
+            manifest=manifest,
+            waiting_seconds=passages.waiting_seconds,
+        )
+        self.manifest, self._seen = manifest, seen
+
     @override
     def close(self) -> None: ...
-
-
-def gone() -> ChangedMeanwhileError:
-    """What is raised when a passage that a search has found is gone."""
-    return ChangedMeanwhileError("documents were deleted during the search: search again")

@@ -7,7 +7,7 @@ from itertools import islice
 import numpy as np
 
 from swiftlet.address import Address
-from swiftlet.arguments import StrPath, address_of, path_of
+from swiftlet.arguments import StrPath, address_of, one_of, path_of
 from swiftlet.encoders.encoder import OnnxEncoder, directory_of
 from swiftlet.encoders.encoding import encode_texts
 from swiftlet.errors import (
@@ -99,7 +99,8 @@ def push(
     engine: type[Target] | None = server_at(address).target
     if engine is None:
         raise InvalidArgumentError(f"indexes cannot be pushed to {address.server}")
-    engine.check_index_type(index_type)
+    if index_type is not None:
+        one_of("the type of the index", index_type, engine.index_types)
     source = source_of(place, language, facets)
     if source.manifest.vectors > 1:
         raise InvalidArgumentError(
@@ -116,7 +117,7 @@ def push(
     done = _done(target, source, index_type, overwrite=overwrite)
     total = target.check(source, progress)
     if done is None:
-        target.create(source, progress, hybrid=not without_words)
+        target.create(source, progress)
     try:
         target.write(source, total, done or 0, progress)
         target.index(total, index_type, progress)
@@ -166,8 +167,8 @@ def _check(target: Target, total: int, encoder: OnnxEncoder) -> None:
     if (found := target.count()) != total:
         problem = f"{found:,} passages, but the index has {total:,}: push it"
     elif sample:
-        stored = np.stack([passage.embedding for passage in sample])
-        texts = [encoder_text(passage.title, passage.text) for passage in sample]
+        stored = np.stack([embedding for _, _, embedding in sample])
+        texts = [encoder_text(title, text) for title, text, _ in sample]
         scores = encode_texts(encoder.reading("passage"), texts) @ stored.T
         if (scores.max(axis=1) - scores.diagonal() > _SAME).any():
             problem = "embeddings that do not belong to their texts: push the index"
@@ -189,7 +190,7 @@ def _tuned(
     if target.efforts is None:
         return None, None
     random = np.random.default_rng(_SEED)
-    texts = [span_of(passage.text, random) for passage in target.sample(_SAMPLE)]
+    texts = [span_of(text, random) for _, text, _ in target.sample(_SAMPLE)]
     queries = encode_texts(encoder, texts)
     least = _last_of_nearest(embeddings, queries)
     least -= (1 - NEAR) * np.abs(least)

@@ -2,27 +2,18 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import ClassVar
 
 from swiftlet.address import Address
 from swiftlet.errors import InvalidArgumentError, shown
 from swiftlet.index.columns.columns import field_of, keys_of
 from swiftlet.index.documents.split import SplitDocument
+from swiftlet.index.lexical.analysis import PIECES, Analysis, analysis_of
 from swiftlet.progress import Progress
 from swiftlet.servers.sources import Source
 from swiftlet.servers.state import PushState
-from swiftlet.servers.words import reason_against_words
+from swiftlet.servers.words import words_of
 from swiftlet.types import Embeddings
-
-
-@dataclass(frozen=True, slots=True)
-class SamplePassage:
-    """A passage as the server has it, with its embedding (dim,)."""
-
-    title: str
-    text: str
-    embedding: Embeddings
 
 
 class Target(ABC):
@@ -38,18 +29,15 @@ class Target(ABC):
         :raises InvalidArgumentError: When it refuses.
         """
         self.address = address
+        self._analysis: Analysis | None = None
+        self._num_words = self._num_passages = 0
 
-    @classmethod
-    def check_index_type(cls, index_type: str | None) -> None:
-        """Refuse a type that the engine does not have; None stands for the default.
-
-        :raises InvalidArgumentError: When it has not.
-        """
-        if index_type not in (None, *cls.index_types):
-            raise InvalidArgumentError(
-                f"the type of the index is {shown(index_type)}, but one of "
-                f"{', '.join(cls.index_types)} is expected"
-            )
+    @property
+    def mean_length(self) -> float | None:
+        """The mean of checked passages in words, at least 1; None without words."""
+        if self._analysis is None:
+            return None
+        return max(1.0, self._num_words / max(1, self._num_passages))
 
     def insert_in_bulk(self, place: str) -> None:  # noqa: ARG002
         """Write passages to files in a place that the server reads, too.
@@ -60,7 +48,17 @@ class Target(ABC):
 
     def reason_against_words(self, language: str | None) -> str:
         """Why the collection cannot have words, as the part of a sentence; empty if it can."""
-        return reason_against_words(language)
+        if language is None:
+            return "the index has no words"
+        if language in PIECES:
+            return f"words of the language {language!r} cannot be pushed"
+        if not (reason := self.lacks_words()):
+            self._analysis = analysis_of(language)
+        return reason
+
+    def lacks_words(self) -> str:
+        """Why the server cannot have words; empty if it can."""
+        return ""
 
     @abstractmethod
     def begun(self) -> PushState | None:
@@ -76,17 +74,25 @@ class Target(ABC):
             of the new facets.
         """
         progress.begin("Checking documents", None)
-        missing, total = {*source.new_facets}, 0
+        missing = {*source.new_facets}
         for document in source.documents():
             self.check_document(document)
             if missing:
                 missing -= {*map(field_of, keys_of(document.metadata))}
-            total += len(document.passages)
+            self._num_passages += len(document.passages)
+            if self._analysis is not None:
+                for start, end in document.passages:
+                    text = document.text[start:end]
+                    self.count_words(words_of(self._analysis, document.title, text))
         if missing:
             raise InvalidArgumentError(
                 f"the facet is {shown(min(missing))}, but no document has a value of it"
             )
-        return total
+        return self._num_passages
+
+    def count_words(self, words: Sequence[str]) -> None:
+        """Count the words of a passage."""
+        self._num_words += len(words)
 
     @abstractmethod
     def check_document(self, document: SplitDocument) -> None:
@@ -96,7 +102,7 @@ class Target(ABC):
         """
 
     @abstractmethod
-    def create(self, source: Source, progress: Progress, *, hybrid: bool) -> None:
+    def create(self, source: Source, progress: Progress) -> None:
         """Make the collection, in the place of an earlier one."""
 
     @abstractmethod
@@ -112,8 +118,8 @@ class Target(ABC):
         """The number of passages."""
 
     @abstractmethod
-    def sample(self, count: int) -> list[SamplePassage]:
-        """So many passages, from all parts of the corpus, or all."""
+    def sample(self, count: int) -> list[tuple[str, str, Embeddings]]:
+        """The title, text and embedding (dim,) of `count` passages from all parts, or of all."""
 
     @property
     @abstractmethod

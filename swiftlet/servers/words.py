@@ -1,30 +1,8 @@
 """The words of passages as servers keep them: sparse vectors with BM25 weights."""
 
-import re
-from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
-from copy import copy
-from typing import Any, Self
-
-import numpy as np
-from typing_extensions import override
-
 from swiftlet.index.documents.passages import encoder_text
-from swiftlet.index.lexical.analysis import PIECES, Analysis, analysis_of
-from swiftlet.index.lexical.bm25 import SparseVector, passage_vector, query_vector, word_place
-from swiftlet.index.lexical.index import Words, counted_words
-from swiftlet.index.vectors.vector_index import Rows, SearchedWords, WordQuery
-from swiftlet.types import Embeddings, Span
-
-# Letters and digits, and marks such as vowels that follow a letter.
-_WORD = re.compile(r"(?:[^\W_][\u0300-\u036f\u0900-\u0dff]*)+")
-
-
-def reason_against_words(language: str | None) -> str:
-    """Why a server cannot have the words of an index, as the part of a sentence; or empty."""
-    if language is None:
-        return "the index has no words"
-    return f"words of the language {language!r} cannot be pushed" if language in PIECES else ""
+from swiftlet.index.lexical.analysis import Analysis, analysis_of
+from swiftlet.index.lexical.bm25 import SparseVector, passage_vector
 
 
 class WordVectors:
@@ -42,72 +20,3 @@ class WordVectors:
 def words_of(analysis: Analysis, title: str, text: str) -> list[str]:
     """The words of a passage, with repetitions."""
     return analysis.words(analysis.indexed(encoder_text(title, text)))
-
-
-class ServerWords(SearchedWords, ABC):
-    """Finds the passages of some documents, or of all, that share words with a query. Thread-safe.
-
-    Scores are as in `LexicalIndex`, as far as the server counts words and lengths anew.
-    """
-
-    def __init__(self, language: str, size: int, where: Any) -> None:
-        """Search the documents of `where` in an index of `size` passages."""
-        self.analysis, self._size, self.where = analysis_of(language), size, where
-
-    def restricted_to(self, where: Any) -> Self:
-        """The passages of some documents alone."""
-        found = copy(self)
-        found.where = where
-        return found
-
-    @override
-    def has_all(self, asked: int, found: int) -> bool:
-        return found < asked
-
-    @override
-    def parse(self, text: str) -> "ServerWordQuery":
-        def passages(words: Sequence[str]) -> dict[str, int]:
-            places = {word: word_place(word) for word in words}
-            found = self.counts([*places.values()])
-            return {word: found.get(place, 0) for word, place in places.items()}
-
-        return ServerWordQuery(self, counted_words(text, self.analysis, self._size, passages))
-
-    @abstractmethod
-    def counts(self, places: Sequence[int]) -> Mapping[int, int]:
-        """How many passages have the words at these places, as far as there are any."""
-
-    @abstractmethod
-    def best(self, vector: SparseVector, count: int) -> Sequence[tuple[int, float]]:
-        """The rows with the best scores, best first, with these scores."""
-
-    @abstractmethod
-    def scored(self, vector: SparseVector, rows: Rows) -> Iterable[tuple[int, float]]:
-        """Those of the `rows` (k,) that share words with a query, each with its score."""
-
-
-class ServerWordQuery(WordQuery):
-    """The words of a query, which are marked in texts without asking the server."""
-
-    def __init__(self, index: ServerWords, words: Words) -> None:
-        self._index, self._words, self._vector = index, words, query_vector(words)
-
-    @override
-    def search(self, num_candidates: int) -> tuple[Embeddings, Rows]:
-        found = self._index.best(self._vector, num_candidates) if self._vector else ()
-        scores = np.array([score for _, score in found], np.float32)
-        return scores, np.array([row for row, _ in found], np.int64)
-
-    @override
-    def scores(self, rows: Rows) -> Embeddings:
-        scores = np.zeros(len(rows), np.float32)
-        for row, score in self._index.scored(self._vector, rows) if self._vector else ():
-            scores[np.searchsorted(rows, row)] = score
-        return scores
-
-    @override
-    def highlights(self, text: str) -> tuple[Span, ...]:
-        searched = {*self._words.searched}
-        spans = (found.span() for found in _WORD.finditer(text))
-        words = self._index.analysis.words
-        return tuple(span for span in spans if searched.intersection(words(text[slice(*span)])))

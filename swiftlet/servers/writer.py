@@ -1,13 +1,14 @@
 """Puts and deletes documents of an index on a server: what the kinds of servers share."""
 
 from abc import abstractmethod
+from collections.abc import Collection, Iterable, Sequence
 
 from typing_extensions import override
 
 from swiftlet.address import Address
 from swiftlet.errors import ArtefactError, RetrievalError
 from swiftlet.index.updates.preparation import Preparation, encoder_details
-from swiftlet.index.updates.writer import Writer
+from swiftlet.index.updates.writer import Changed, Writer, checked_ids
 from swiftlet.manifest import Manifest
 
 
@@ -35,12 +36,22 @@ class ServerWriter(Writer):
         return self._manifest_now()
 
     @override
+    def delete(self, document_ids: Iterable[str]) -> Changed:
+        ids = checked_ids(document_ids)
+        gone = self._delete(ids)
+        return Changed(len(gone), self.change, tuple(each for each in ids if each not in gone))
+
+    @override
     def close(self) -> None:
         self._closed = True
 
     @abstractmethod
     def _manifest_now(self) -> Manifest:
         """The manifest that the server has."""
+
+    @abstractmethod
+    def _delete(self, document_ids: Sequence[str]) -> Collection[str]:
+        """Delete those documents that exist; returns their ids."""
 
     def _check_fit(self, manifest: Manifest, prepared_for: Manifest) -> None:
         if encoder_details(manifest) != encoder_details(prepared_for):

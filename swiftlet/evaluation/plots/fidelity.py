@@ -52,10 +52,9 @@ def plot_fidelity(found: Fidelity) -> "Figure":
                 logarithmic_y=True,
             )
         )
-    groups = [each for each in found.groups if each.dimensions is not None]
+    groups = [each for each in found.groups if each[1] is not None]
     if len(groups) > 1:
-        lengths = np.array([each.most_words for each in groups], dtype=float)
-        enough = np.array([each.dimensions for each in groups], dtype=float)
+        lengths, enough = np.array(groups, dtype=float).T
         panels.append(
             LinePanel(
                 "dimensions",

@@ -4,13 +4,12 @@ Figures are made without pyplot, so drawing one changes no global state.
 """
 
 import io
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from swiftlet.errors import InvalidArgumentError, StorageError
 from swiftlet.extras import extra
-from swiftlet.publication import storage_errors
+from swiftlet.publication import replace_file
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -98,16 +97,7 @@ def save_figure(figure: "Figure", path: Path) -> None:
             dpi=_DOTS_PER_INCH,
             metadata={"Date": None} if suffix == ".svg" else {"Software": None},
         )
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    with storage_errors(path):
-        try:
-            with partial.open("wb") as file:
-                file.write(content.getvalue())
-                file.flush()
-                os.fsync(file.fileno())
-            partial.replace(path)
-        finally:
-            partial.unlink(missing_ok=True)
+    replace_file(path, content.getvalue())
 
 
 def _style(axes: "Axes") -> None:

@@ -142,30 +142,15 @@ def _draw(axes: "Axes", curve: Curve, colour: str, panel: LinePanel) -> None:
 
 
 def _annotate(axes: "Axes", panel: LinePanel) -> None:
+    text = {"textcoords": "offset points", "color": INK, "fontsize": 9}
     for level in panel.levels:
         axes.axhline(level.y, color=INK, linestyle="--", linewidth=1.1, label="_level")
-        axes.annotate(
-            level.label,
-            (1.0, level.y),
-            xycoords=axes.get_yaxis_transform(),
-            xytext=(4, 0),
-            textcoords="offset points",
-            va="center",
-            color=INK,
-            fontsize=9,
-        )
+        at_right = {"xycoords": axes.get_yaxis_transform(), "xytext": (4, 0), "va": "center"}
+        axes.annotate(level.label, (1.0, level.y), **at_right, **text)
     for moment in panel.moments:
         axes.axvline(moment.x, color=INK, linestyle=":", linewidth=1.2, label="_moment")
-        axes.annotate(
-            moment.label,
-            (moment.x, 1.0),
-            xycoords=axes.get_xaxis_transform(),
-            xytext=(0, 3),
-            textcoords="offset points",
-            ha="center",
-            color=INK,
-            fontsize=9,
-        )
+        on_top = {"xycoords": axes.get_xaxis_transform(), "xytext": (0, 3), "ha": "center"}
+        axes.annotate(moment.label, (moment.x, 1.0), **on_top, **text)
     axes.set(xlabel=panel.x_label, ylabel=panel.y_label)
     axes.set_title(panel.title, pad=18 if panel.moments else 6)
     axes.margins(x=0.02, y=0.06)

@@ -8,7 +8,7 @@ from typing import Any
 from swiftlet.errors import ChangedMeanwhileError, InvalidArgumentError, shown
 from swiftlet.servers.milvus import schema
 from swiftlet.servers.milvus.collection import Collection
-from swiftlet.servers.milvus.filter_fields import (
+from swiftlet.servers.milvus.filters import (
     NAMES,
     NO_VALUES,
     FilterFields,

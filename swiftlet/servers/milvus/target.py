@@ -2,39 +2,116 @@
 
 import json
 from array import array
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import chain, islice
+from math import sqrt
+from time import sleep
+from typing import Any
 
 import numpy as np
 from pymilvus import DataType
 from typing_extensions import override
 
 from swiftlet.address import Address
-from swiftlet.errors import InvalidArgumentError, shown
+from swiftlet.errors import IndexServerError, InvalidArgumentError, shown
 from swiftlet.index.documents.split import SplitDocument
+from swiftlet.index.lexical.bm25 import word_place
 from swiftlet.progress import Progress
 from swiftlet.servers.milvus import schema
 from swiftlet.servers.milvus.bulk_insert import BulkInsert, Place, await_tasks
-from swiftlet.servers.milvus.collection import Collection, index_of, state_of
-from swiftlet.servers.milvus.filter_fields import FilterFields, facet_columns
+from swiftlet.servers.milvus.collection import METRIC, Collection, index_of, state_of
+from swiftlet.servers.milvus.filters import FilterFields, facet_columns
 from swiftlet.servers.milvus.rows import Row, rows_of, with_rows
-from swiftlet.servers.milvus.vector_index import (
-    MOST_VISITED,
-    VectorIndexPlan,
-    await_index,
-    make_index,
-    plan_index,
-)
-from swiftlet.servers.milvus.words import WordCounts, word_vectors
+from swiftlet.servers.milvus.schema import EMBEDDING, WORDS
+from swiftlet.servers.milvus.words import WordCounts, WordStatistics, word_vectors
 from swiftlet.servers.sources import Source
-from swiftlet.servers.state import COMPLETE, PushState, manifest_text
-from swiftlet.servers.target import SamplePassage, Target, reads_no_files
+from swiftlet.servers.state import COMPLETE, EXACT_UP_TO, PushState, manifest_text
+from swiftlet.servers.target import Target, reads_no_files
 from swiftlet.types import Embeddings
 
 _BATCH_ROWS = 500
 _NOTED_BATCHES = 20
 _NO_EMBEDDING = np.empty(0, np.float32)
 _MOST_FACETS = 14  # a collection of Milvus has 64 fields at most, and a facet three
+
+
+_WORDS_TYPE = "SPARSE_INVERTED_INDEX"
+_FACETS_TYPES = ("INVERTED", "INVERTED", "INVERTED")
+_OLD_FACETS_TYPES = ("Trie", "STL_SORT", "STL_SORT")
+_LISTS_PER_ROOT = 1  # more take the server longer to make
+_LINKS, _EF_CONSTRUCTION = 32, 200
+_SECONDS_BETWEEN_LOOKS = 0.5
+_LEAST_EF = 10
+MOST_VISITED = {"nprobe": 65_536, "ef": 32_768}
+"""The most that a server takes for a parameter; it visits no more lists than there are."""
+
+
+@dataclass(frozen=True, slots=True)
+class VectorIndexPlan:
+    """How the server indexes embeddings; a search visits at most `most` lists, or nodes of a graph.
+
+    `parameter` is what says how many; it is empty if every passage is compared.
+    """
+
+    index_type: str
+    parameters: dict[str, int]
+    parameter: str = ""
+    least: int = 1
+    most: int = 1
+
+
+def plan_index(size: int, index_type: str | None) -> VectorIndexPlan:
+    """The index of `size` passages; without a type, the default one for this size."""
+    if index_type is None:
+        index_type = "FLAT" if size <= EXACT_UP_TO else "IVF_SQ8"
+    if index_type == "FLAT":
+        return VectorIndexPlan(index_type, {})
+    if index_type == "HNSW":
+        parameters = {"M": _LINKS, "efConstruction": _EF_CONSTRUCTION}
+        return VectorIndexPlan(index_type, parameters, "ef", _LEAST_EF, MOST_VISITED["ef"])
+    lists = max(1, int(_LISTS_PER_ROOT * sqrt(size)))
+    return VectorIndexPlan(index_type, {"nlist": lists}, "nprobe", 1, lists)
+
+
+def make_index(collection: Collection, plan: VectorIndexPlan, *, facets: int, hybrid: bool) -> None:
+    """Have the server index the embeddings, the facets, and words if it is `hybrid`.
+
+    What it has indexed already, before an interruption, stays.
+    """
+    wanted: dict[str, dict[str, Any]] = {
+        EMBEDDING: {
+            "index_type": plan.index_type, "metric_type": METRIC, "params": plan.parameters
+        }
+    }  # fmt: skip
+    if hybrid:
+        wanted[WORDS] = {"index_type": _WORDS_TYPE, "metric_type": METRIC}
+    types = _OLD_FACETS_TYPES if collection.is_old() else _FACETS_TYPES
+    for place in range(facets):
+        columns = zip(facet_columns(place), types, strict=True)
+        wanted |= {column: {"index_type": its_type} for column, its_type in columns}
+    parameters = collection.client.prepare_index_params()
+    for name, settings in wanted.items():
+        if not collection.call("list_indexes", field_name=name):
+            parameters.add_index(field_name=name, **settings)
+    if len(parameters):
+        collection.call("create_index", slow=True, index_params=parameters, sync=False)
+
+
+def await_index(collection: Collection, total: int, progress: Progress) -> None:
+    """Wait until the server has indexed all rows; it may take hours."""
+    progress.begin("Indexing on the server", total)
+    done, state = 0, ""
+    while state != "Finished":
+        sleep(_SECONDS_BETWEEN_LOOKS)
+        found = collection.call("describe_index", index_name=EMBEDDING)
+        state = found["state"]
+        if state == "Failed":
+            raise IndexServerError(f"{collection.address.server} cannot index the embeddings")
+        now = min(total, int(found["indexed_rows"]))
+        progress.advance(max(0, now - done))
+        done = max(done, now)
 
 
 class MilvusTarget(Target):
@@ -48,7 +125,8 @@ class MilvusTarget(Target):
         self.collection = Collection(address)
         self._fields, self._hashes = FilterFields(), array("q")
         self._plan = VectorIndexPlan("FLAT", {})
-        self._hybrid = self._again = False
+        self._counts = Counter[int]()
+        self._again = False
         self._bulk: BulkInsert | None = None
 
     @override
@@ -58,12 +136,13 @@ class MilvusTarget(Target):
         self._bulk = BulkInsert(self.collection, Place(place))
 
     @override
-    def reason_against_words(self, language: str | None) -> str:
-        reason = super().reason_against_words(language)
-        if not reason and self.collection.is_old():
-            reason = "the server is older than Milvus 2.4"
-        self._hybrid = not reason
-        return reason
+    def lacks_words(self) -> str:
+        return "the server is older than Milvus 2.4" if self.collection.is_old() else ""
+
+    @override
+    def count_words(self, words: Sequence[str]) -> None:
+        super().count_words(words)
+        self._counts.update({word_place(word) for word in words})
 
     @override
     def begun(self) -> PushState | None:
@@ -103,8 +182,8 @@ class MilvusTarget(Target):
         self._hashes.extend(row[schema.ROW] for row in rows)
 
     @override
-    def create(self, source: Source, progress: Progress, *, hybrid: bool) -> None:
-        collection = self.collection
+    def create(self, source: Source, progress: Progress) -> None:
+        collection, hybrid = self.collection, self.mean_length is not None
         self._again = False
         if hybrid:
             WordCounts(self.address).drop()
@@ -138,10 +217,9 @@ class MilvusTarget(Target):
     @override
     def write(self, source: Source, total: int, done: int, progress: Progress) -> None:
         collection = self.collection
-        if self._hybrid and word_vectors(collection.description()) is None:
-            progress.begin("Counting words", total)
-            language = source.manifest.details["language"]
-            statistics = WordCounts(self.address).push(source.documents(), language, progress)
+        if self.mean_length is not None and word_vectors(collection.description()) is None:
+            statistics = WordStatistics(total, self.mean_length)
+            WordCounts(self.address).push(self._counts, statistics)
             collection.set_properties({schema.WORD_STATISTICS: statistics.as_property()}, slow=True)
         description = collection.description()
         words, facets = word_vectors(description), FilterFields.of(description["properties"]).facets
@@ -177,7 +255,7 @@ class MilvusTarget(Target):
         collection = self.collection
         self._plan = plan_index(total, index_of(collection).get("index_type", index_type))
         facets = len(FilterFields.of(collection.description()["properties"]).facets)
-        make_index(collection, self._plan, facets=facets, hybrid=self._hybrid)
+        make_index(collection, self._plan, facets=facets, hybrid=self.mean_length is not None)
         await_index(collection, total, progress)
         collection.call("load_collection", slow=True)
 
@@ -186,11 +264,11 @@ class MilvusTarget(Target):
         return self.collection.count(exactly=True)
 
     @override
-    def sample(self, count: int) -> list[SamplePassage]:
+    def sample(self, count: int) -> list[tuple[str, str, Embeddings]]:
         fields = [schema.TITLE, schema.TEXT, schema.EMBEDDING]
         found = self.collection.call("query", filter="", limit=count, output_fields=fields)
         rows = ([row[name] for name in fields] for row in found)
-        return [SamplePassage(title, text, np.array(row, np.float32)) for title, text, row in rows]
+        return [(title, text, np.array(row, np.float32)) for title, text, row in rows]
 
     @property
     @override

@@ -4,7 +4,6 @@ The passages' vectors stand beside their embeddings. The counts have a collectio
 """
 
 import json
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import islice
@@ -12,23 +11,15 @@ from threading import Lock
 from typing import Any, Self
 
 from pymilvus import DataType
-from typing_extensions import override
 
 from swiftlet.address import Address
 from swiftlet.errors import InvalidArgumentError
-from swiftlet.index.documents.split import SplitDocument
-from swiftlet.index.lexical.analysis import analysis_of
-from swiftlet.index.lexical.bm25 import SparseVector, word_place
-from swiftlet.index.vectors.vector_index import Rows
-from swiftlet.progress import Progress
 from swiftlet.servers.milvus import schema
 from swiftlet.servers.milvus.collection import Collection
-from swiftlet.servers.milvus.parts import MilvusPassages
 from swiftlet.servers.milvus.rows import Row
-from swiftlet.servers.words import ServerWords, WordVectors, words_of
+from swiftlet.servers.words import WordVectors
 
 _MOST_KEPT = 200_000
-_SCORED_TOGETHER = 1_000
 _BATCH_ROWS = 5_000
 _UNUSED = [0.0, 1.0]
 
@@ -90,30 +81,18 @@ class WordCounts:
         if new := [_row(place, 1) for place, count in known.items() if not count]:
             self.collection.call("upsert", data=new)
 
-    def push(
-        self, documents: Iterable[SplitDocument], language: str, progress: Progress
-    ) -> WordStatistics:
-        """Count the words of all passages, and write the counts in the place of earlier ones.
+    def push(self, counts: Mapping[int, int], statistics: WordStatistics) -> None:
+        """Write the counts of a push in the place of earlier ones.
 
         :raises InvalidArgumentError: When a collection of another program has the name.
         """
         self.drop()
-        found, size, length = Counter[int](), 0, 0
-        analysis = analysis_of(language)
-        for document in documents:
-            for start, end in document.passages:
-                words = words_of(analysis, document.title, document.text[start:end])
-                found.update({word_place(word) for word in words})
-                size, length = size + 1, length + len(words)
-                progress.advance(1)
-        statistics = WordStatistics(size, max(1.0, length / max(1, size)))
         self._create(statistics)
-        rows = (_row(place, count) for place, count in found.items())
+        rows = (_row(place, count) for place, count in counts.items())
         while batch := [*islice(rows, _BATCH_ROWS)]:
             self.collection.call("insert", slow=True, data=batch)
         self.collection.call("flush", slow=True)
         self.collection.call("load_collection", slow=True)
-        return statistics
 
     def drop(self) -> None:
         """Remove the counts of an earlier push, if there are any.
@@ -145,33 +124,3 @@ class WordCounts:
 
 def _row(place: int, count: int) -> Row:
     return {schema.PLACE: place, schema.WITH_WORD: count, schema.UNUSED: _UNUSED}
-
-
-class MilvusWords(ServerWords):
-    """The words of passages, with the counts of the moment of the push."""
-
-    where: str
-
-    def __init__(
-        self, passages: MilvusPassages, language: str, size: int, counts: WordCounts
-    ) -> None:
-        super().__init__(language, size, "")
-        self._passages, self._counts = passages, counts
-
-    @override
-    def counts(self, places: Sequence[int]) -> Mapping[int, int]:
-        return self._counts.of(places)
-
-    @override
-    def best(self, vector: SparseVector, count: int) -> Sequence[tuple[int, float]]:
-        return self._found(vector, self.where, count)
-
-    @override
-    def scored(self, vector: SparseVector, rows: Rows) -> Iterable[tuple[int, float]]:
-        for start in range(0, len(rows), _SCORED_TOGETHER):
-            part = rows[start : start + _SCORED_TOGETHER].tolist()
-            yield from self._found(vector, f"{schema.ROW} in {part}", len(part))
-
-    def _found(self, vector: SparseVector, where: str, count: int) -> list[tuple[int, float]]:
-        hits = self._passages.find_rows(vector, schema.WORDS, where, count, {})
-        return [(hit.id, hit.distance) for hit in hits]

@@ -75,10 +75,9 @@ class State(PushState):
     last_document: int = 0
     change: int = 0
 
-    @property
-    def graph_width(self) -> int | None:
-        """The width of the embeddings in the graph, if there is one."""
-        return None if self.ef_search is None else self.width
+    def spread(self, count: int) -> list[int]:
+        """The numbers of at most `count` documents, from all parts of the corpus."""
+        return [*range(1, self.last_document + 1, -(-self.last_document // count) or 1)]
 
 
 _COLUMNS = SQL(", ").join(Identifier(field.name) for field in fields(State))

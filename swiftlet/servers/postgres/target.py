@@ -11,15 +11,13 @@ from typing_extensions import override
 from swiftlet.address import Address
 from swiftlet.errors import InvalidArgumentError
 from swiftlet.index.documents.split import SplitDocument
-from swiftlet.index.lexical.analysis import Analysis, analysis_of
 from swiftlet.progress import Progress
-from swiftlet.servers.postgres.parts import PostgresPassages
+from swiftlet.servers.postgres.passages import PostgresPassages
 from swiftlet.servers.postgres.rows import COLUMNS, Numbered, check_document, words_in, write
 from swiftlet.servers.postgres.table import TABLES, State, Table
 from swiftlet.servers.sources import Source
 from swiftlet.servers.state import EXACT_UP_TO, PushState, manifest_text
-from swiftlet.servers.target import SamplePassage, Target
-from swiftlet.servers.words import words_of
+from swiftlet.servers.target import Target
 from swiftlet.types import Embeddings
 
 _BATCH_PASSAGES = 1_000
@@ -70,15 +68,6 @@ class PostgresTarget(Target):
     def __init__(self, address: Address) -> None:
         super().__init__(address)
         self.table = Table(address)
-        self._analysis: Analysis | None = None
-        self._num_words = self._num_passages = 0
-
-    @override
-    def reason_against_words(self, language: str | None) -> str:
-        reason = super().reason_against_words(language)
-        if language is not None and not reason:
-            self._analysis = analysis_of(language)
-        return reason
 
     @override
     def begun(self) -> PushState | None:
@@ -88,16 +77,10 @@ class PostgresTarget(Target):
     @override
     def check_document(self, document: SplitDocument) -> None:
         check_document(document, len(document.passages))
-        self._num_passages += len(document.passages)
-        if self._analysis is not None:
-            texts = (document.text[start:end] for start, end in document.passages)
-            words = (words_of(self._analysis, document.title, text) for text in texts)
-            self._num_words += sum(map(len, words))
 
     @override
-    def create(self, source: Source, progress: Progress, *, hybrid: bool) -> None:
+    def create(self, source: Source, progress: Progress) -> None:
         manifest, table = source.manifest, self.table
-        mean_length = max(1.0, self._num_words / max(1, self._num_passages))
         exists = table.find() is not None
         with table.transaction(inf) as connection:
             ((encoding,),) = connection.execute("SHOW server_encoding").fetchall()
@@ -128,13 +111,8 @@ class PostgresTarget(Target):
                 alter = "ALTER TABLE {passages} ALTER embedding SET STORAGE PLAIN"
                 connection.execute(table.sql(alter))
             connection.execute(table.sql(_OTHER_TABLES))
-            table.insert_state(
-                connection,
-                State(
-                    manifest_text(manifest), source.identity, "0", manifest.dim, None, None,
-                    mean_length if hybrid else None,
-                ),
-            )  # fmt: skip
+            about = manifest_text(manifest), source.identity, "0", manifest.dim
+            table.insert_state(connection, State(*about, None, None, self.mean_length))
         table.close()  # idle connections do not know the types of the extension
 
     @override
@@ -187,11 +165,10 @@ class PostgresTarget(Target):
         return int(found)
 
     @override
-    def sample(self, count: int) -> list[SamplePassage]:
-        last = self.table.seen()[1].last_document
-        numbers = [*range(1, last + 1, -(-last // count) or 1)]
+    def sample(self, count: int) -> list[tuple[str, str, Embeddings]]:
+        numbers = self.table.seen()[1].spread(count)
         found = self.table.rows(self.table.sql(_SAMPLE), [numbers], longest=inf)
-        return [SamplePassage(*row) for row in found]
+        return [(title, text, embedding) for title, text, embedding in found]
 
     @property
     @override

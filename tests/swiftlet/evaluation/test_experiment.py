@@ -8,7 +8,7 @@ from swiftlet.errors import CollectionError, QueryError
 from swiftlet.evaluation.errors import EvaluationError
 from swiftlet.evaluation.experiment import match_judgements, run_queries
 from swiftlet.evaluation.metrics import evaluate
-from swiftlet.evaluation.retrievers import SearcherRetriever
+from swiftlet.progress import Silence
 from swiftlet.types import Qrels, Query
 
 
@@ -45,19 +45,15 @@ QRELS: Qrels = {f"q-{number}": {f"d-{number}": 1} for number in NUMBERS}
 @pytest.mark.parametrize("threads", [1, 8, None])
 def test_a_run_has_the_order_of_queries_and_ranks_whatever_the_threads(threads):
     retriever = WordOverlap(RETRIEVER_TEXTS)
-    told: list[tuple[int, int]] = []
-    run = run_queries(
-        retriever,
-        QUERIES,
-        top_k=5,
-        threads=threads,
-        progress=lambda done, total: told.append((done, total)),
-    )
+    told: list[int] = []
+    progress = Silence()
+    progress.advance = told.append
+    run = run_queries(retriever, QUERIES, top_k=5, threads=threads, progress=progress)
     assert list(run) == [query.query_id for query in QUERIES]
     assert all(
         list(run[query.query_id].items()) == retriever.retrieve(query.text, 5) for query in QUERIES
     )
-    assert told == [(done, 40) for done in range(1, 41)]
+    assert told == [1] * 40
     assert evaluate(run, QRELS, ["MRR", "R@5"]) == {"MRR": 1.0, "R@5": 1.0}
 
 
@@ -119,26 +115,3 @@ def test_judgements_without_a_relevant_document_are_refused(queries, qrels, mess
         match_judgements(
             queries, qrels, WordOverlap(RETRIEVER_TEXTS).holds, qrels_path=PATH, allow_unknown=True
         )
-
-
-def test_a_searcher_is_evaluated_in_this_process(small_searcher):
-    retriever = SearcherRetriever(small_searcher)
-    queries = [
-        Query("lava", "How does lava rise from the crust?"),
-        Query("loaf", "How is bread made from flour and yeast?"),
-    ]
-    lengths = (1, 2, 3, 8, 20)
-    qrels: Qrels = {
-        "lava": {f"volcano-{length}": 1 for length in lengths},
-        "loaf": {f"bread-{length}": 1 for length in (*lengths, 99)},
-    }
-    judgements = match_judgements(
-        queries, qrels, retriever.holds, qrels_path=PATH, allow_unknown=True
-    )
-    assert "1 unknown document ids ('bread-99')" in judgements.warning
-    run = run_queries(retriever, judgements.queries, top_k=1000)
-    assert all(len(found) == small_searcher.num_documents for found in run.values())
-    assert evaluate(run, judgements.qrels, ["MRR", "recall@100"]) == {
-        "MRR": 1.0,
-        "recall@100": pytest.approx((1 + 5 / 6) / 2),
-    }

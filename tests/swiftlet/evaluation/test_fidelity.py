@@ -107,10 +107,7 @@ def test_few_dimensions_lose_more_and_long_texts_need_more() -> None:
     found = measure(bags, asked, num_groups=2, dimensions=dimensions)
     assert found.errors[0] > found.errors[1] > found.errors[2]
     assert found.recalls[0] < found.recalls[2]
-    first, second = found.groups
-    assert (first.most_words, second.most_words) == (10, 160)
-    assert first.margins[0] is not None
-    assert first.margins[2] is None  # there are no 1,000 texts
+    assert [most_words for most_words, _ in found.groups] == [10, 160]
     assert measure(bags, asked, num_groups=2, dimensions=dimensions) == found
     other = measure(bags, replace(asked, seed=1), dimensions=dimensions)
     assert other.errors != found.errors

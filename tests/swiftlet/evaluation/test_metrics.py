@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from swiftlet.errors import InvalidArgumentError, RetrievalError
 from swiftlet.evaluation.errors import EvaluationError
-from swiftlet.evaluation.metrics import Metric, evaluate, evaluate_per_query, largest_cutoff
+from swiftlet.evaluation.metrics import Metric, evaluate, evaluate_per_query
 from swiftlet.types import Qrels, Run
 
 # One query, relevant documents a (grade 3), b (1) and c (2); the run finds a, x, b in this order.
@@ -59,22 +59,10 @@ def test_every_judged_query_counts_and_no_other():
         "unknown": {"a": 1.0},
         "not judged": {"a": 1.0},
     }
-    assert evaluate_per_query(run, qrels, ["MRR@10", "R@1"]) == {
-        "MRR@10": {
-            "found": 1.0,
-            "second": 0.5,
-            "nothing found": 0.0,
-            "not in the run": 0.0,
-            "only grades of 0": 0.0,
-        },
-        "R@1": {
-            "found": 1.0,
-            "second": 0.0,
-            "nothing found": 0.0,
-            "not in the run": 0.0,
-            "only grades of 0": 0.0,
-        },
-    }
+    found = evaluate_per_query(run, qrels, ["MRR@10", "R@1"])
+    assert [*found["MRR@10"]] == [*found["R@1"]] == [*qrels][:-1]
+    assert [*found["MRR@10"].values()] == [1.0, 0.5, 0.0, 0.0, 0.0]
+    assert [*found["R@1"].values()] == [1.0, 0.0, 0.0, 0.0, 0.0]
     assert evaluate(run, qrels, ["MRR@10"]) == {"MRR@10": 0.3}
 
 
@@ -101,12 +89,9 @@ def test_holes_are_the_share_of_the_best_documents_without_a_judgement(spelling,
 
 def test_a_query_without_results_has_no_holes():
     run: Run = {"one": {"x": 1.0}, "other": {}}
-    qrels: Qrels = {"one": {"a": 1}, "other": {"a": 1}, "absent": {"a": 1}}
-    assert evaluate_per_query(run, qrels, ["Holes@10", "MRR"])["Holes@10"] == {
-        "one": 1.0,
-        "other": 0.0,
-        "absent": 0.0,
-    }
+    qrels: Qrels = {query_id: {"a": 1} for query_id in ("one", "other", "absent")}
+    found = evaluate_per_query(run, qrels, ["Holes@10", "MRR"])["Holes@10"]
+    assert found == {"one": 1.0, "other": 0.0, "absent": 0.0}
 
 
 def test_negative_grades_count_as_not_relevant():
@@ -226,7 +211,7 @@ def test_an_impossible_evaluation_is_refused_in_one_sentence(run, qrels, metrics
     assert "\n" not in str(caught.value)
 
 
-def test_a_metric_has_its_usual_spelling_and_its_number_of_results():
+def test_a_metric_has_its_usual_spelling():
     titles = [
         str(Metric.parse(text))
         for text in ("ndcg@10", "rr", "r@100", "p@1", "ap@5", "hole@10", "R@400 tokens")
@@ -234,9 +219,6 @@ def test_a_metric_has_its_usual_spelling_and_its_number_of_results():
     assert titles == [
         "nDCG@10", "MRR", "recall@100", "P@1", "MAP@5", "Holes@10", "recall@400 tokens"
     ]  # fmt: skip
-    assert largest_cutoff(["R@400 tokens"]) == 1
-    assert largest_cutoff(["ndcg@10", "R@1000", "MAP"]) == 1000
-    assert largest_cutoff(["MAP"]) == 1
 
 
 @pytest.mark.parametrize(

@@ -39,7 +39,6 @@ class AwkwardService:
         self.app = FastAPI()
         self.app.post("/search")(self.search)
         self.app.get("/documents/{document_id:path}")(self.document)
-        self.app.get("/info")(self.info)
 
     async def search(self, request: Request) -> Response:
         body = await request.json()
@@ -70,9 +69,6 @@ class AwkwardService:
         if document_id == "no route":
             return problem(404, "unknown-route", "no route has this path")
         return problem(404, "unknown-document", f"no document has the id {document_id!r}")
-
-    def info(self) -> dict[str, object]:
-        return {"limits": {"max_top_k": 1000}}
 
 
 def hit(document_id: str, score: object) -> dict[str, object]:
@@ -112,19 +108,13 @@ def service() -> Iterator[AwkwardService]:
 
 
 @pytest.fixture
-def client(service: AwkwardService) -> Iterator[Client]:
+def retriever(service: AwkwardService) -> Iterator[SearcherRetriever]:
     with Client(service.url) as client:
-        yield client
+        yield SearcherRetriever(client)
 
 
-@pytest.fixture
-def retriever(client: Client) -> SearcherRetriever:
-    return SearcherRetriever(client)
-
-
-def test_a_service_gives_ids_and_scores_over_persistent_connections(service, client, retriever):
+def test_a_service_gives_ids_and_scores_over_persistent_connections(service, retriever):
     assert retriever.retrieve("plain", 3) == [("d0", 1.0), ("d1", 0.99), ("d2", 0.98)]
-    assert client.info()["limits"] == {"max_top_k": 1000}
     service.connections.clear()
     queries = [Query(f"q{number}", f"query {number}") for number in range(40)]
     run = run_queries(retriever, queries, top_k=2, threads=3)
@@ -164,19 +154,16 @@ def test_a_service_that_stays_busy_is_given_up(service):
             retriever.retrieve(f"busy/{far}/1000", 1)
 
 
+ODD = ["{}", "[]", "<html>", '{"hits": [{"document_id": "a"}]}']
+ODD.append(json.dumps({"hits": [hit("a", "high")], "index": "i"}))
+
+
 @pytest.mark.parametrize(
     ("query", "message"),
     [
         ("refused", r"answers 422: query has 9 characters, at most 8 are allowed$"),
         ("fault", r"http://127.* is not a Swiftlet service: /search gave the status 500"),
-        ("odd/{}", "/search gave an unknown answer"),
-        ("odd/[]", "/search gave an unknown answer"),
-        ("odd/<html>", "/search gave an unknown answer"),
-        ('odd/{"hits": [{"document_id": "a"}]}', "/search gave an unknown answer"),
-        (
-            f"odd/{json.dumps({'hits': [hit('a', 'high')], 'index': 'i'})}",
-            "/search gave an unknown answer",
-        ),
+        *((f"odd/{content}", "/search gave an unknown answer") for content in ODD),
     ],
 )
 def test_a_refusal_of_a_service_is_one_sentence_with_the_query(retriever, query, message):

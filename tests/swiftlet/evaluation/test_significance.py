@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.stats import permutation_test, ttest_rel
+from scipy.stats import permutation_test
 
 from swiftlet.errors import InvalidArgumentError
 from swiftlet.evaluation.significance import (
@@ -69,20 +69,15 @@ UNIT = st.floats(0, 1, allow_nan=False)
 
 
 @pytest.mark.filterwarnings("error")
-@given(st.lists(st.tuples(UNIT, UNIT), min_size=1, max_size=30))
-def test_figures_are_always_finite_and_symmetric(pairs):
+@pytest.mark.parametrize("test", [paired_t_test, randomisation_test])
+@given(st.lists(st.tuples(UNIT, UNIT), min_size=1, max_size=12))
+def test_figures_are_always_finite_and_symmetric(test, pairs):
     one, other = numbered(*[p for p, _ in pairs]), numbered(*[p for _, p in pairs])
-    test, back = paired_t_test(one, other), paired_t_test(other, one)
-    assert 0.0 <= test.p_value <= 1.0
-    assert test.p_value == pytest.approx(back.p_value)
-    assert test.difference == pytest.approx(-back.difference)
-    assert math.isfinite(test.difference)
-
-
-def test_the_p_value_is_that_of_scipys_paired_test():
-    one, other = (0.1, 0.5, 0.9, 0.3, 0.2), (0.2, 0.4, 0.5, 0.3, 0.1)
-    test = paired_t_test(numbered(*one), numbered(*other))
-    assert test.p_value == pytest.approx(ttest_rel(one, other).pvalue)
+    found, back = test(one, other), test(other, one)
+    assert 0.0 <= found.p_value <= 1.0
+    assert found.p_value == pytest.approx(back.p_value)
+    assert found.difference == pytest.approx(-back.difference)
+    assert math.isfinite(found.difference)
 
 
 @pytest.mark.parametrize("test", [paired_t_test, randomisation_test])
@@ -154,14 +149,6 @@ def test_drawn_assignments_come_close_to_scipys(number, shift):
     )
 
 
-def test_drawn_assignments_come_close_to_all_of_them():
-    one, other = sample(14, 0.06)
-    exact = randomisation_test(numbered(*one), numbered(*other), rounds=2**14).p_value
-    drawn = randomisation_test(numbered(*one), numbered(*other), rounds=16_000).p_value
-    assert drawn != exact
-    assert drawn == pytest.approx(exact, abs=5 * math.sqrt(exact * (1 - exact) / 16_000))
-
-
 def test_a_randomisation_is_repeated_by_its_seed_and_never_finds_0():
     one, other = sample(100, 0.02)
     first = randomisation_test(numbered(*one), numbered(*other), rounds=999)
@@ -171,14 +158,6 @@ def test_a_randomisation_is_repeated_by_its_seed_and_never_finds_0():
     assert other_seed.p_value != first.p_value
     certain = randomisation_test(numbered(*[1.0] * 100), numbered(*[0.0] * 100), rounds=999)
     assert certain.p_value == pytest.approx(1 / 1000)
-
-
-@given(st.lists(st.tuples(UNIT, UNIT), min_size=1, max_size=12), st.sampled_from([200, 10_000]))
-def test_randomisations_are_symmetric_and_within_0_and_1(pairs, rounds):
-    one, other = numbered(*[p for p, _ in pairs]), numbered(*[p for _, p in pairs])
-    test = randomisation_test(one, other, rounds=rounds)
-    assert 0.0 < test.p_value <= 1.0
-    assert test.p_value == randomisation_test(other, one, rounds=rounds).p_value
 
 
 def test_a_randomisation_needs_rounds():

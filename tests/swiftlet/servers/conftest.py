@@ -1,8 +1,9 @@
 """Servers of each engine for the tests of this folder."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka.admin import AdminClient
@@ -10,10 +11,10 @@ from moto.server import ThreadedMotoServer
 from pyarrow.fs import FileSystem
 from pymilvus import DataType
 
+import swiftlet
 from swiftlet.address import Address
 from swiftlet.encoders import LOOKUP_QUERY_ENCODER
 from swiftlet.errors import IndexServerAwayError
-from swiftlet.index.building.build import build_index
 from swiftlet.index.server import server_at
 from swiftlet.progress import Silence
 from swiftlet.servers.milvus.collection import Collection
@@ -107,6 +108,21 @@ def small_collection(server: Server, small_index: Path) -> Address:
     return address
 
 
+@pytest.fixture
+def pushed(server: Server, small_index: Path, tmp_path: Path) -> Callable[..., Address]:
+    """Pushes the small index, or documents, in the place of an earlier one: the address."""
+
+    def push_it(name: str, documents: Any = None, *, facets: Any = (), **options: Any) -> Address:
+        address, index = server.address(name), small_index
+        if documents is not None:
+            index, options = tmp_path / name, {**options, **LOOKUP}
+            swiftlet.build(documents, index, facets=facets, **LOOKUP)
+        push(index, address, overwrite=True, **options)
+        return address
+
+    return push_it
+
+
 def exists(address: Address) -> bool:
     """Whether the server has the collection."""
     return server_at(address).target(address).begun() is not None
@@ -129,7 +145,7 @@ def long_index(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An index of 700 short documents; read only."""
     out = tmp_path_factory.mktemp("long") / "index"
     documents = [Document(f"{number:04}", f"text number {number}") for number in range(700)]
-    build_index(documents, LOOKUP_QUERY_ENCODER, out)
+    swiftlet.build(documents, out, **LOOKUP)
     return out
 
 

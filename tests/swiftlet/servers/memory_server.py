@@ -1,21 +1,17 @@
 """A plugin as another package has it: its "server" is a dictionary of index directories."""
 
-from collections.abc import Iterator
 from pathlib import Path
-from typing import IO
 
 from swiftlet.address import Address, ServerPlugin
 from swiftlet.encoders.encoder import Encoder
 from swiftlet.errors import InvalidArgumentError
-from swiftlet.index.contents import Contents
 from swiftlet.index.directory import IndexDirectory
-from swiftlet.index.documents.split import SplitDocument
 from swiftlet.index.server import Description, Server
 from swiftlet.index.updates.directory_writer import IndexWriter
 from swiftlet.index.updates.preparation import Preparation
 from swiftlet.manifest import Manifest, read_manifest
-from swiftlet.servers.corpus import ServerCorpus
-from swiftlet.types import Embeddings
+from swiftlet.servers.pull import Pulled
+from swiftlet.servers.sources import source_of
 
 PLUGIN = ServerPlugin(
     schemes=("memory",),
@@ -51,22 +47,9 @@ def writer(address: Address, _: Preparation) -> IndexWriter:
     return IndexWriter(directory_at(address), None)
 
 
-class MemoryCorpus(ServerCorpus):
-    def __init__(self, address: Address, embeddings: IO[bytes]) -> None:
-        super().__init__(manifest(address), embeddings)
-        self._contents = Contents(directory_at(address), self.manifest, 0)
-
-    def facets(self) -> tuple[str, ...]:
-        return ()
-
-    def pulled(self) -> Iterator[tuple[SplitDocument, Embeddings]]:
-        documents = [*self._contents.documents()]
-        (embeddings,) = self._contents.embeddings()
-        first = 0
-        for document in documents:
-            last = first + len(document.passages)
-            yield document, embeddings[first:last]
-            first = last
+def pulled(address: Address) -> Pulled:
+    source = source_of(directory_at(address), None, ())
+    return Pulled(source.manifest, (), source.encoded())
 
 
 SERVER = Server(
@@ -74,5 +57,5 @@ SERVER = Server(
     manifest=manifest,
     description=description,
     writer=writer,
-    corpus=MemoryCorpus,
+    corpus=pulled,
 )

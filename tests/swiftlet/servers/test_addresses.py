@@ -1,9 +1,13 @@
 """The addresses of indexes on servers."""
 
+import re
+from pathlib import Path
+
 import pytest
 
 import swiftlet
 from swiftlet.address import TOKEN_VARIABLE, parse_address
+from swiftlet.arguments import path_of
 from swiftlet.errors import IndexServerError, InvalidArgumentError
 from swiftlet.servers.push import push
 
@@ -48,6 +52,12 @@ def test_a_token_that_is_no_line_of_text_is_named(token, monkeypatch):
 )
 def test_an_address_is_shown_as_it_was_given(text, server):
     assert (f"{parse_address(text)}", parse_address(text).server) == (text, server)
+
+
+@pytest.mark.parametrize("text", ["papers://h", "papers+tls://h/a"])
+def test_an_unknown_address_is_shown_as_it_was_typed_though_a_path_was_made_of_it(text):
+    with pytest.raises(InvalidArgumentError, match=rf"index is '{re.escape(text)}', but a path"):
+        path_of("index", Path(text))
 
 
 @pytest.mark.parametrize("text", ["milvus://127.0.0.1:9/small", "postgresql://127.0.0.1:9/a/small"])

@@ -7,19 +7,18 @@ import pytest
 
 import swiftlet
 from swiftlet.address import Address
-from swiftlet.encoders import DEFAULT_ENCODER, LOOKUP_QUERY_ENCODER
+from swiftlet.encoders import DEFAULT_ENCODER
 from swiftlet.errors import InvalidArgumentError
 from swiftlet.search.searcher import Searcher
-from swiftlet.servers.milvus import parts, schema
+from swiftlet.servers.milvus import passages, schema
 from swiftlet.servers.milvus import target as milvus_target
 from swiftlet.servers.milvus.collection import Collection
-from swiftlet.servers.milvus.filter_fields import FilterFields, name_of
 from swiftlet.servers.milvus.rows import rows_of
 from swiftlet.servers.milvus.schema import row_of
-from swiftlet.servers.milvus.vector_index import plan_index
+from swiftlet.servers.milvus.target import plan_index
 from swiftlet.servers.push import push
 from swiftlet.types import Document
-from tests.swiftlet.servers.conftest import MILVUS, exists, make_foreign
+from tests.swiftlet.servers.conftest import LOOKUP, MILVUS, make_foreign
 
 
 @MILVUS
@@ -28,7 +27,7 @@ def test_a_search_finds_more_passages_than_the_server_gives_at_once(
     small_collection, small_searcher, monkeypatch, condition
 ):
     # As if the server gave no more than 20 of the 89 passages.
-    monkeypatch.setattr(parts, "MOST_CANDIDATES", 20)
+    monkeypatch.setattr(passages, "MOST_CANDIDATES", 20)
     with Searcher.open(small_collection, DEFAULT_ENCODER) as remote:
         for mode in remote.modes:
             found, expected = (
@@ -39,57 +38,12 @@ def test_a_search_finds_more_passages_than_the_server_gives_at_once(
 
 
 @MILVUS
-@pytest.mark.parametrize(
-    ("fields", "problem"),
-    [
-        ({"_id": "x" * 1025, "text": "a"}, "1,025 bytes of id"),
-        ({"_id": "x", "text": "a", "title": "t" * 70_000}, "70,000 bytes of title"),
-        ({"_id": "x", "text": "a", "k": [*map(str, range(65))]}, "65 values of the field 'k'"),
-    ],
-)
-def test_a_document_that_no_row_holds_is_refused_before_anything_is_written(
-    server, fields, problem, tmp_path
-):
-    swiftlet.build(
-        [{"_id": "good", "text": "b"}, fields],
-        tmp_path / "index",
-        encoder=LOOKUP_QUERY_ENCODER,
-        truncate=True,
-    )
-    address = server.address("refused")
-    with pytest.raises(InvalidArgumentError, match=f"{problem}.*: shorten it, or take the docu"):
-        push(tmp_path / "index", address, LOOKUP_QUERY_ENCODER)
-    assert not exists(address)
-
-
-@MILVUS
-def test_a_facet_with_several_values_is_no_facet_any_longer(server, tmp_path):
-    documents = [
-        {"_id": f"{day}", "text": "text", "kind": "ab"[day % 2], "day": f"2020-01-0{day}"}
-        for day in range(1, 7)
-    ]
-    out = tmp_path / "index"
-    swiftlet.build(documents, out, encoder=LOOKUP_QUERY_ENCODER, facets=["kind", "day"])
-    address = server.address("several")
-    push(out, address, LOOKUP_QUERY_ENCODER, overwrite=True)
-    with (
-        swiftlet.write(address, encoder=LOOKUP_QUERY_ENCODER) as writer,
-        swiftlet.open(address, encoder=LOOKUP_QUERY_ENCODER) as searcher,
-    ):
-        assert searcher.parts.filter_fields == FilterFields(("kind", "day"))
-        writer.put([{"_id": "7", "text": "text", "kind": ["a", "c"], "day": "2020-01-07"}])
-        assert searcher.refresh()
-        several = {name_of("kind", b"s"): 2}
-        assert searcher.parts.filter_fields == FilterFields((None, "day"), several)
-
-
-@MILVUS
 def test_indexes_that_an_interruption_left_out_are_made(server, tmp_path, monkeypatch):
     if server.kind != "whole":
         pytest.skip("the small server drops no index")
     documents = [{"_id": f"{number}", "text": "text", "kind": number} for number in range(9)]
     out, address = tmp_path / "index", server.address("half")
-    swiftlet.build(documents, out, encoder=LOOKUP_QUERY_ENCODER, facets=["kind"])
+    swiftlet.build(documents, out, **LOOKUP, facets=["kind"])
 
     def interrupted(*_: object) -> None:
         collection.call("release_collection")
@@ -101,8 +55,8 @@ def test_indexes_that_an_interruption_left_out_are_made(server, tmp_path, monkey
     with monkeypatch.context() as patched:
         patched.setattr(milvus_target, "await_index", interrupted)
         with pytest.raises(KeyboardInterrupt):
-            push(out, address, LOOKUP_QUERY_ENCODER)
-    push(out, address, LOOKUP_QUERY_ENCODER)
+            push(out, address, **LOOKUP)
+    push(out, address, **LOOKUP)
     for column in ("facet_0", "facet_0_number", "facet_0_date"):
         assert collection.call("list_indexes", field_name=column)
 
@@ -115,7 +69,7 @@ def test_passages_of_one_hash_are_refused(server, long_index, monkeypatch):
     monkeypatch.setattr(schema, "row_of", colliding)
     refused = r"the documents \['0001', '0002'\] have the same hash: give one another id"
     with pytest.raises(InvalidArgumentError, match=refused):
-        push(long_index, server.address("hashes"), LOOKUP_QUERY_ENCODER)
+        push(long_index, server.address("hashes"), **LOOKUP)
 
 
 @MILVUS

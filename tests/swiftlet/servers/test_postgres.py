@@ -17,7 +17,7 @@ from swiftlet.errors import (
 )
 from swiftlet.progress import Silence
 from swiftlet.search.searcher import Searcher
-from swiftlet.servers.postgres import parts as postgres_parts
+from swiftlet.servers.postgres import passages as postgres_parts
 from swiftlet.servers.postgres import target as postgres_target
 from swiftlet.servers.postgres.table import Table
 from swiftlet.servers.push import push
@@ -35,9 +35,8 @@ def numbers(server, statement: str) -> list[tuple]:
     return table.rows(psycopg.sql.SQL(statement).format())
 
 
-def test_words_and_passages_stay_counted_while_documents_change(server, small_index):
-    address = server.address("counted")
-    push(small_index, address)
+def test_words_and_passages_stay_counted_while_documents_change(server, pushed):
+    address = pushed("counted")
     with swiftlet.write(address) as writer, swiftlet.open(address) as searcher:
         for number in range(5):
             text = "Molten rock flows, and quuxes. " * (number + 1) * 9
@@ -53,9 +52,8 @@ def test_words_and_passages_stay_counted_while_documents_change(server, small_in
     assert sorted(counted) == sorted(found)
 
 
-def test_a_document_that_is_replaced_by_one_of_its_size_is_noticed(server, small_index):
-    address = server.address("noticed")
-    push(small_index, address)
+def test_a_document_that_is_replaced_by_one_of_its_size_is_noticed(pushed, small_index):
+    address = pushed("noticed")
     with swiftlet.write(address) as writer, swiftlet.open(address) as searcher:
         writer.put([{"_id": "tea", "text": "Leaves are steeped."}])
         assert searcher.refresh()
@@ -69,9 +67,8 @@ def test_a_document_that_is_replaced_by_one_of_its_size_is_noticed(server, small
         assert searcher.generation != before
 
 
-def test_a_batch_with_a_bad_document_changes_nothing(server, small_index):
-    address = server.address("atomic")
-    push(small_index, address)
+def test_a_batch_with_a_bad_document_changes_nothing(pushed):
+    address = pushed("atomic")
     refused = r"the document 'bad' has a character in its title that PostgreSQL cannot keep"
     with swiftlet.write(address) as writer, swiftlet.open(address) as searcher:
         bad = Document("bad", "text", title="a\0b")
@@ -81,34 +78,9 @@ def test_a_batch_with_a_bad_document_changes_nothing(server, small_index):
         assert writer.num_documents == 60
 
 
-@pytest.mark.parametrize(
-    ("fields", "problem"),
-    [
-        ({"_id": "x" * 1025, "text": "a"}, "1,025 bytes of id; on PostgreSQL at most 1,024"),
-        ({"_id": "x", "text": "a\0"}, "a character in its text"),
-        ({"_id": "x", "text": "a", "k" * 3000: 1}, "a name of more than 2,048 bytes"),
-    ],
-)
-def test_a_document_that_no_row_holds_is_refused_before_anything_is_written(
-    server, fields, problem, tmp_path
-):
-    swiftlet.build([{"_id": "good", "text": "b"}, fields], tmp_path / "index", **LOOKUP)
-    address = server.address("refused")
-    with pytest.raises(InvalidArgumentError, match=f"{problem}.*: mend it, or take the document"):
-        push(tmp_path / "index", address, **LOOKUP)
-    assert Table(address).find() is None
-
-
-def test_few_of_many_passages_are_found_by_the_graph_or_without_it(
-    server, long_index, tmp_path, monkeypatch
-):
-    documents = [
-        {"_id": f"{number:03}", "text": f"text number {number}", "n": number}
-        for number in range(300)
-    ]
-    swiftlet.build(documents, tmp_path / "index", **LOOKUP)
-    address = server.address("graph")
-    push(tmp_path / "index", address, index_type="HNSW", **LOOKUP)
+def test_few_of_many_passages_are_found_by_the_graph_or_without_it(pushed, monkeypatch):
+    documents = [{"_id": f"{n:03}", "text": f"text number {n}", "n": n} for n in range(300)]
+    address = pushed("graph", documents, index_type="HNSW")
     # As if there were so many passages that those of a filter are found by the graph, too.
     monkeypatch.setattr(postgres_parts, "EXACT_UP_TO", 0)
     with swiftlet.open(address, **LOOKUP) as searcher:
@@ -118,9 +90,8 @@ def test_few_of_many_passages_are_found_by_the_graph_or_without_it(
                 assert len({hit.document_id for hit in hits}) == min(top_k, count)
 
 
-def test_a_search_ends_at_its_deadline_and_the_service_says_so(server, small_index):
-    address = server.address("slow")
-    push(small_index, address)
+def test_a_search_ends_at_its_deadline_and_the_service_says_so(server, pushed):
+    address = pushed("slow")
     usual, asked = {"query": "molten rock"}, {"query": "molten rock", "timeout_ms": 1500}
     with running(address, index_token=address.token) as service, service.client() as client:
         assert client.post("/search", json=usual).status_code == 200
@@ -217,9 +188,8 @@ def test_tables_of_another_program_are_not_touched(server, small_index):
     push(small_index, server.address("taken"))
 
 
-def test_an_earlier_index_stays_if_the_next_one_cannot_be_begun(server, small_index, monkeypatch):
-    address = server.address("earlier")
-    push(small_index, address)
+def test_an_earlier_index_stays_if_the_next_one_cannot_be_begun(pushed, small_index, monkeypatch):
+    address = pushed("earlier")
     monkeypatch.setattr(postgres_target, "_OTHER_TABLES", "SELECT no_such_column")
     with pytest.raises(swiftlet.RetrievalError, match="refuses: column"):
         push(small_index, address, overwrite=True)
@@ -239,7 +209,7 @@ def test_a_searcher_goes_on_after_the_server_was_restarted(server, small_collect
         assert searcher.search("ice", 3).hits == expected
 
 
-def test_many_threads_search_at_once(server, small_collection):
+def test_many_threads_search_at_once(small_collection):
     with Searcher.open(small_collection, DEFAULT_QUERY_ENCODER) as searcher:
         expected = [hit.document_id for hit in searcher.search("ice", 5)]
         found: list[list[str]] = []
@@ -255,9 +225,8 @@ def test_many_threads_search_at_once(server, small_collection):
     assert found == [expected] * 40
 
 
-def test_without_its_table_a_writer_says_so(server, small_index):
-    address = server.address("gone")
-    push(small_index, address)
+def test_without_its_table_a_writer_says_so(server, pushed):
+    address = pushed("gone")
     with swiftlet.write(address) as writer:
         drop(server, address)
         with pytest.raises(InvalidArgumentError, match=r"there is no .*/gone: make it by swiftlet"):
@@ -286,7 +255,7 @@ def test_a_name_that_an_index_of_the_server_needs_is_named_if_it_is_taken(server
     assert push(small_index, server.address("hidden")).num_passages == 89
 
 
-def test_a_server_without_tls_is_named_if_tls_is_demanded(server, small_collection, monkeypatch):
+def test_a_server_without_tls_is_named_if_tls_is_demanded(small_collection, monkeypatch):
     monkeypatch.setenv("PGSSLMODE", "require")
     with pytest.raises(InvalidArgumentError, match=r"with this TLS .*: check the port, PGSSLMODE"):
         swiftlet.open(small_collection)

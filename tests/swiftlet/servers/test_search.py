@@ -128,25 +128,23 @@ VALUES = st.sampled_from(
     ["a", "a\0", "b", "x", "Ada", "Bob", "unknown", 7, 2019, 2020.5, -3, 10**400, True, False]
 )
 PATHS = ["kind", "year", "tags", "open", "author.name", "author.born", "published", ""]
+RANGES = ["gt", "gte", "lt", "lte"]
+INSTANTS = ["2019-05-04", "2020-01-01", "2020-01-01T12:30:00Z", "9999-12-31"]
+
+
+def conditions(paths: list[str], names: list[str], values: Any) -> Any:
+    """A comparison of one of the fields with one of the values."""
+    chosen = st.sampled_from(paths), st.sampled_from(names), values
+    return st.builds(lambda path, name, value: {path: {name: value}}, *chosen)
+
+
 LEAVES = st.one_of(
     st.builds(lambda path, value: {path: value}, st.sampled_from(PATHS), VALUES),
-    st.builds(lambda path, value: {path: {"exists": value}}, st.sampled_from(PATHS), st.booleans()),
-    st.builds(
-        lambda name, value: {"year": {name: value}},
-        st.sampled_from(["gt", "gte", "lt", "lte"]),
-        st.sampled_from([-3, 0, 2019, 2020.5, 10**400]),
-    ),
-    st.builds(
-        lambda name, value: {"published": {name: value}},
-        st.sampled_from(["gt", "gte", "lt", "lte"]),
-        st.sampled_from(["2019-05-04", "2020-01-01", "2020-01-01T12:30:00Z", "9999-12-31"]),
-    ),
-    st.builds(lambda text: {"kind": {"prefix": text}}, st.sampled_from(["a", "ab", "b", "aaa"])),
-    st.builds(
-        lambda name, values: {"tags": {name: values}},
-        st.sampled_from(["any", "all", "none"]),
-        st.lists(VALUES, min_size=1, max_size=3),
-    ),
+    conditions(PATHS, ["exists"], st.booleans()),
+    conditions(["year"], RANGES, st.sampled_from([-3, 0, 2019, 2020.5, 10**400])),
+    conditions(["published"], RANGES, st.sampled_from(INSTANTS)),
+    conditions(["kind"], ["prefix"], st.sampled_from(["a", "ab", "b", "aaa"])),
+    conditions(["tags"], ["any", "all", "none"], st.lists(VALUES, min_size=1, max_size=3)),
 )
 FILTERS = st.recursive(
     LEAVES,

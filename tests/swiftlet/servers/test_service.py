@@ -62,9 +62,8 @@ def test_the_service_answers_as_over_the_index(server, small_collection, small_s
             assert "the index has no words" in answer.json()["detail"]
 
 
-def test_what_one_service_writes_is_found_by_another(server, small_index):
-    address = server.address("written")
-    push(small_index, address, overwrite=True)
+def test_what_one_service_writes_is_found_by_another(pushed):
+    address = pushed("written")
     settings = {"write_keys": KEY, "index_token": address.token}
     with running(address, **settings) as one, running(address, **settings) as other:
         tea = {"_id": "tea", "title": "Tea", "text": "Leaves are steeped in hot water. " * 30}
@@ -96,11 +95,10 @@ def test_what_one_service_writes_is_found_by_another(server, small_index):
         )
 
 
-def test_without_its_collection_the_service_is_not_ready_and_says_so(server, small_index, tmp_path):
+def test_without_its_collection_the_service_is_not_ready_and_says_so(server, pushed, tmp_path):
     smaller = tmp_path / "smaller"
     swiftlet.build([{"id": "ice", "text": "Water freezes to ice."}], smaller)
-    address = server.address("dropped")
-    push(small_index, address, overwrite=True)
+    address = pushed("dropped")
     with running(address, index_token=address.token) as service, service.client() as client:
         assert client.post("/search", json={"query": "ice"}).status_code == 200
         drop(server, address)
@@ -152,9 +150,8 @@ def is_ready(service: Server) -> bool:
     return httpx.get(f"{service.url}/health/ready", timeout=100).status_code == 200
 
 
-def test_searches_go_on_after_the_server_was_killed(server, small_index):
-    address = server.address("killed")
-    push(small_index, address, overwrite=True)
+def test_searches_go_on_after_the_server_was_killed(server, pushed):
+    address = pushed("killed")
     with Searcher.open(address, DEFAULT_ENCODER) as searcher:
         expected = [hit.document_id for hit in searcher.search("molten rock", 5)]
     with (

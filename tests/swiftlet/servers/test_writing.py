@@ -2,8 +2,8 @@
 
 import shutil
 import threading
+from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -23,13 +23,13 @@ from swiftlet.search.searcher import Searcher
 from swiftlet.servers import push as push_module
 from swiftlet.servers.milvus import target as milvus_target
 from swiftlet.servers.postgres import target as postgres_target
+from swiftlet.servers.postgres.rows import check_document
 from swiftlet.servers.pull import pull
 from swiftlet.servers.push import push
 from swiftlet.types import Document, Section
 from tests.swiftlet.servers.conftest import (
     LOOKUP,
     Interrupted,
-    Server,
     exchange_embeddings,
     exists,
     interrupt,
@@ -38,11 +38,9 @@ from tests.swiftlet.servers.conftest import (
 
 
 @pytest.fixture
-def written(server: Server, small_index: Path) -> Address:
+def written(pushed: Callable[..., Address]) -> Address:
     """A collection that a test may change."""
-    address = server.address("written")
-    push(small_index, address, overwrite=True)
-    return address
+    return pushed("written")
 
 
 def test_documents_are_put_replaced_and_deleted(written):
@@ -142,13 +140,7 @@ def test_a_collection_becomes_an_index_again(small_collection, small_searcher, t
 
 
 def test_changes_of_an_index_are_pushed_too(server, small_index, tmp_path):
-    copy = tmp_path / "index"
-    swiftlet.snapshot(small_index, tmp_path / "index.tar")
-    import tarfile
-
-    with tarfile.open(tmp_path / "index.tar") as archive:
-        archive.extractall(tmp_path / "files", filter="data")
-    (copy,) = (tmp_path / "files").iterdir()
+    copy = shutil.copytree(small_index, tmp_path / "index")
     with swiftlet.write(copy) as writer:
         writer.put([{"_id": "tea", "text": "Leaves are steeped in hot water."}])
         writer.delete(["bees-1"])
@@ -180,12 +172,12 @@ def test_a_push_goes_on_only_with_the_same_contents(server, small_index, tmp_pat
 
 def test_an_index_without_documents_is_pushed(server, tmp_path):
     index = tmp_path / "index"
-    swiftlet.build([{"_id": "a", "text": "b"}], index, encoder=LOOKUP_QUERY_ENCODER)
-    with swiftlet.write(index, encoder=LOOKUP_QUERY_ENCODER) as writer:
+    swiftlet.build([{"_id": "a", "text": "b"}], index, **LOOKUP)
+    with swiftlet.write(index, **LOOKUP) as writer:
         writer.delete(["a"])
     address = server.address("nothing")
-    assert push(index, address, LOOKUP_QUERY_ENCODER).num_passages == 0
-    with swiftlet.open(address, encoder=LOOKUP_QUERY_ENCODER) as searcher:
+    assert push(index, address, **LOOKUP).num_passages == 0
+    with swiftlet.open(address, **LOOKUP) as searcher:
         assert not searcher.search("b").hits
 
 
@@ -194,33 +186,31 @@ def test_a_push_goes_on_only_with_the_same_type_of_index(server, long_index, mon
     with monkeypatch.context() as context:
         context.setattr(push_module, "_tuned", interrupt)
         with pytest.raises(KeyboardInterrupt):
-            push(long_index, address, LOOKUP_QUERY_ENCODER, overwrite=True)
+            push(long_index, address, **LOOKUP, overwrite=True)
     with pytest.raises(InvalidArgumentError, match="has an index of the type FLAT; choose"):
-        push(long_index, address, LOOKUP_QUERY_ENCODER, index_type="HNSW")
-    assert push(long_index, address, LOOKUP_QUERY_ENCODER).recall is None
+        push(long_index, address, **LOOKUP, index_type="HNSW")
+    assert push(long_index, address, **LOOKUP).recall is None
     with monkeypatch.context() as context:
         context.setattr(push_module, "_tuned", interrupt)
         with pytest.raises(KeyboardInterrupt):
-            push(long_index, address, LOOKUP_QUERY_ENCODER, overwrite=True)
+            push(long_index, address, **LOOKUP, overwrite=True)
     again = {"index_type": "HNSW", "overwrite": True}
-    assert push(long_index, address, LOOKUP_QUERY_ENCODER, **again).recall > 0.9
+    assert push(long_index, address, **LOOKUP, **again).recall > 0.9
 
 
-def test_a_facet_that_no_document_has_any_longer_is_not_pulled(server, tmp_path):
+def test_a_facet_that_no_document_has_any_longer_is_not_pulled(pushed, tmp_path):
     documents = [
         {"_id": "a", "text": "b", "rare": 1, "kind": "x"},
         {"_id": "c", "text": "d", "kind": "y"},
     ]
-    out, address = tmp_path / "index", server.address("rare")
-    swiftlet.build(documents, out, encoder=LOOKUP_QUERY_ENCODER, facets=["rare", "kind"])
-    push(out, address, LOOKUP_QUERY_ENCODER, overwrite=True)
-    with swiftlet.write(address, encoder=LOOKUP_QUERY_ENCODER) as writer:
+    address = pushed("rare", documents, facets=["rare", "kind"])
+    with swiftlet.write(address, **LOOKUP) as writer:
         writer.delete(["a"])
     pulled = pull(address, tmp_path / "pulled", LOOKUP_QUERY_ENCODER)
     assert pulled.details["facets"] == ["kind"]
 
 
-def test_an_existing_collection_is_replaced_only_when_asked(server, small_index, small_collection):
+def test_an_existing_collection_is_replaced_only_when_asked(small_index, small_collection):
     with pytest.raises(InvalidArgumentError, match=r"exists; choose another .* pass --overwrite"):
         push(small_index, small_collection)
 
@@ -248,20 +238,20 @@ def test_shards_are_pushed_without_an_index(server, tmp_path):
     ]
     for number in (1, 2):
         out = tmp_path / "shards" / f"{number}"
-        swiftlet.encode(documents, out, shard=(number, 2), encoder=LOOKUP_QUERY_ENCODER)
+        swiftlet.encode(documents, out, shard=(number, 2), **LOOKUP)
     shards = swiftlet.Shards([tmp_path / "shards"])
     address = server.address("shards")
     with pytest.raises(InvalidArgumentError, match="facet is 'kind', but no document has a value"):
-        push(shards, address, LOOKUP_QUERY_ENCODER, facets=["kind"])
+        push(shards, address, **LOOKUP, facets=["kind"])
     with pytest.raises(InvalidArgumentError, match="language is 'klingon', but one of"):
-        push(shards, address, LOOKUP_QUERY_ENCODER, language="klingon")
+        push(shards, address, **LOOKUP, language="klingon")
     assert not exists(address)
-    pushed = push(shards, address, LOOKUP_QUERY_ENCODER, facets=["parity"], overwrite=True)
+    pushed = push(shards, address, **LOOKUP, facets=["parity"], overwrite=True)
     index = tmp_path / "index"
-    swiftlet.build(shards, index, encoder=LOOKUP_QUERY_ENCODER)
+    swiftlet.build(shards, index, **LOOKUP)
     with (
-        swiftlet.open(address, encoder=LOOKUP_QUERY_ENCODER) as remote,
-        swiftlet.open(index, encoder=LOOKUP_QUERY_ENCODER) as local,
+        swiftlet.open(address, **LOOKUP) as remote,
+        swiftlet.open(index, **LOOKUP) as local,
     ):
         assert pushed.num_passages == local.num_passages == remote.num_passages
         found = remote.search("text number 5", 9)
@@ -327,29 +317,54 @@ def test_an_index_is_tuned_and_a_search_that_needs_more_visits_all(server, long_
             assert found[0].document_id == local.search("text number 42", top_k)[0].document_id
 
 
-def test_a_field_with_several_values_is_filtered_by_but_not_grouped_by(server, tmp_path):
+def test_a_field_with_several_values_is_filtered_by_but_not_grouped_by(pushed, tmp_path):
     documents = [
         {"_id": f"{day}", "text": "text", "kind": "ab"[day % 2], "day": f"2020-01-0{day}"}
         for day in range(1, 7)
     ]
-    out = tmp_path / "index"
-    swiftlet.build(documents, out, facets=["kind", "day"], **LOOKUP)
-    address = server.address("several")
-    push(out, address, overwrite=True, **LOOKUP)
+    address = pushed("several", documents, facets=["kind", "day"])
 
     def ids(**conditions) -> list[str]:
         return sorted(searcher.document_ids(conditions))
 
+    def columns() -> tuple[str | None, ...]:
+        """The facets that have columns of their own, on Milvus."""
+        found = getattr(searcher.parts.store, "filter_fields", None)
+        return () if found is None else found.facets
+
     with swiftlet.write(address, **LOOKUP) as writer, swiftlet.open(address, **LOOKUP) as searcher:
+        assert columns() in ((), ("kind", "day"))
         assert ids(kind="a", day={"lt": "2020-01-04"}) == ["2"]
         assert len(searcher.search_groups("text", 3, group_by="kind").groups) == 2
         writer.put([{"_id": "7", "text": "text", "kind": ["a", "c"], "day": "2020-01-07"}])
         assert searcher.refresh()
+        assert columns() in ((), (None, "day"))
         assert ids(kind="a") == ["2", "4", "6", "7"]
         assert ids(kind="c", day="2020-01-07") == ["7"]
         assert ids(kind={"none": ["a"]}) == ["1", "3", "5"]
         with pytest.raises(GroupingError, match="several values"):
             searcher.search_groups("text", 3, group_by="kind")
+
+
+def test_a_document_that_no_row_holds_is_refused_before_anything_is_written(server, tmp_path):
+    documents = [{"_id": "good", "text": "b"}, {"_id": "x" * 1025, "text": "a"}]
+    swiftlet.build(documents, tmp_path / "index", **LOOKUP)
+    refused = "1,025 bytes of id; on .* at most 1,024 .*: (mend|shorten) it, or take the document"
+    with pytest.raises(InvalidArgumentError, match=refused):
+        push(tmp_path / "index", server.address("refused"), **LOOKUP)
+    assert not exists(server.address("refused"))
+
+
+@pytest.mark.parametrize(
+    ("document", "problem"),
+    [
+        (Document("x", "a\0"), "a character in its text"),
+        (Document("x", "a", metadata={"k" * 3000: 1}), "a name of more than 2,048 bytes"),
+    ],
+)
+def test_a_document_that_no_row_of_postgresql_holds_is_named(document, problem):
+    with pytest.raises(InvalidArgumentError, match=problem):
+        check_document(document, 1)
 
 
 @pytest.mark.parametrize("overwrite", [False, True])
