@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from export.artefact import write_artefact
-from export.canonical import DECIMALS, SENTENCES
+from export.artefact import DECIMALS, SENTENCES, write_artefact
 from export.errors import ExportError
 from export.graphs.edits import OPSET
 from export.graphs.quantisation import quantised

@@ -38,6 +38,14 @@ from swiftlet.errors import RetrievalError
 REFUSED = 2
 """Exit status of a command that was refused."""
 
+_EXPECTED = {
+    "int": "a whole number",
+    "int range": "a whole number",
+    "float": "a number",
+    "float range": "a number",
+}
+"""What the values of an option are, by the name that Typer has for their type."""
+
 INTERRUPTED = 130
 """Exit status of a command that was interrupted by Ctrl-C, as shells give it."""
 
@@ -51,7 +59,10 @@ def _refusing() -> Iterator[None]:
         print_refusal(str(error))
     except TyperException as error:
         # It is empty if there was no argument at all: then the help has been printed.
-        if sentence := error.format_message():
+        sentence = error.format_message()
+        for type_name, expected in _EXPECTED.items():
+            sentence = sentence.replace(f"a valid {type_name}.", f"{expected}.")
+        if sentence:
             print_refusal(sentence)
             _print_usage(getattr(error, "ctx", None))
     except KeyboardInterrupt as interrupt:

@@ -1,10 +1,9 @@
 """The terminal: progress bars, notes and refusals."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from contextlib import suppress
 from datetime import timedelta
-from pathlib import Path
 from threading import Event, Thread
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
@@ -116,7 +115,11 @@ class ProgressBars:
             self._finish()
         else:
             self._progress.remove_task(self._task)
-        self._progress.stop()
+        if self._progress.tasks:
+            self._progress.stop()
+        else:  # without the empty line that a log would get
+            self._progress.live.transient = True
+            self._progress.live.stop()
 
     def begin(self, name: str, total: int | None, done: int = 0) -> None:
         """Begin a bar; `done` of its steps were done by an earlier run."""
@@ -176,14 +179,6 @@ def print_note(sentence: str) -> None:
     messages.print(f"[yellow]Note:[/] {escape(sentence)}", soft_wrap=True)
 
 
-def print_unread(corpus: Sequence[Path]) -> None:
-    """Print how many files of a folder are not read, if there are any."""
-    from swiftlet.corpora.collections import unread_files
-
-    if sentence := unread_files(corpus):
-        print_note(sentence)
-
-
 def print_refusal(sentence: str) -> None:
     """Print the one sentence of a refusal on standard error."""
     with suppress(OSError):  # a full disk: only the exit status remains
@@ -192,9 +187,7 @@ def print_refusal(sentence: str) -> None:
 
 def print_skipped(skipped: "SkippedLines") -> None:
     """Print the bad lines that were left out on standard error."""
-    messages.print(
-        f"[yellow]{count(skipped.count, 'bad line')} skipped[/]" + (":" if skipped.count else "")
-    )
+    messages.print(f"[yellow]{count(skipped.count, 'bad line')} skipped[/]:")
     for message in skipped.messages:
         messages.print(f"  {message}", markup=False, soft_wrap=True)
     if skipped.count > len(skipped.messages):

@@ -132,12 +132,12 @@ def tune(
     :raises StorageError: When the index is on storage that cannot be written.
     :raises MissingExtraError: When the extra `evaluation` is not installed.
     """
-    load_ranx()
     progress, given = progress or Silence(), JudgedBy.of(queries, qrels)
     with (
         _locked(index) as directory,
         open_searcher(directory, encoder=encoder, precision=precision) as searcher,
     ):
+        load_ranx()
         retriever = SearcherRetriever(searcher)
         judgements = given.matched(retriever, progress, allow_unknown=allow_unknown)
         searches = len(weights_to_try(searcher.weight)) * len(judgements.queries)

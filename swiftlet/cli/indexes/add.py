@@ -1,20 +1,17 @@
 """`swiftlet add`: puts the documents of a corpus into an index."""
 
-from pathlib import Path
-from typing import Annotated, Any
-
-import typer
+from typing import Any
 
 from swiftlet.cli.fields import COLUMNS, documents_with, takes
 from swiftlet.cli.indexes.compact import compact_if_needed
-from swiftlet.cli.options import IndexPlace, RememberedEncoderOption, Threads
+from swiftlet.cli.options import Corpus, IndexPlace, RememberedEncoderOption, Threads
 from swiftlet.cli.terminal import ProgressBars, count, output, print_note
 
 
 @takes(fields=COLUMNS)
 def add(
     index: IndexPlace,
-    corpus: Annotated[list[Path], typer.Argument(help="A corpus, as swiftlet index takes it.")],
+    corpus: Corpus,
     encoder: RememberedEncoderOption = None,
     threads: Threads = None,
     *,

@@ -10,7 +10,9 @@ from swiftlet.cli.terminal import ProgressBars, count, output
 
 
 def pull(
-    address: Annotated[str, typer.Argument(help="The index on a server: SCHEME://HOST:PORT/….")],
+    address: Annotated[
+        str, typer.Argument(help="The index on a server: SCHEME://HOST:PORT/….", metavar="ADDRESS")
+    ],
     out: Annotated[Path, typer.Option(help="Index directory to write.")],
     encoder: RememberedEncoderOption = None,
     threads: Threads = None,

@@ -10,7 +10,6 @@ from swiftlet.cli.options import (
     IndexDirectory,
     PrecisionOption,
     QueryEncoderOption,
-    value_of,
 )
 from swiftlet.cli.terminal import ProgressBars, output
 
@@ -24,16 +23,16 @@ def tune(
     encoder: QueryEncoderOption = None,
     precision: PrecisionOption = None,
     allow_unknown: AllowUnknown = False,
+    reset: Annotated[
+        bool, typer.Option("--reset", help="Write the weight that ships in place of a tuned one.")
+    ] = False,
 ) -> None:
-    """Find the weight of the dense score in hybrid searches, and write it into the index.
-
-    Without queries and qrels, the weight that ships is written in place of a tuned one.
-    """
+    """Find the weight of the dense score in hybrid searches, and write it into the index."""
     from swiftlet.evaluation.weight import reset_weight
     from swiftlet.evaluation.weight import tune as find
 
-    if (queries is None) != (qrels is None):
-        raise typer.BadParameter("give both --queries and --qrels, or neither")
+    if [queries is None, qrels is None] != [reset, reset]:
+        raise typer.BadParameter("give both --queries and --qrels, or --reset alone")
     if queries is None or qrels is None:
         weight = reset_weight(index)
         output.print(f"[bold]{index}[/]: the weight is now {weight:g}, as shipped", soft_wrap=True)
@@ -44,7 +43,7 @@ def tune(
             queries,
             qrels,
             encoder=encoder,
-            precision=value_of(precision),
+            precision=precision,
             allow_unknown=allow_unknown,
             progress=progress,
         )

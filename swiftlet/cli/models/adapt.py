@@ -56,14 +56,16 @@ def adapt(
     """
     from swiftlet.errors import InvalidArgumentError
     from swiftlet.extras import extra
+    from swiftlet.manifest import read_manifest
 
-    with extra("export"):
-        from export.encoder_directory import export_encoder
-        from training.adaptation.index import adapt_to_index
+    read_manifest(index, "index")
     if qrels is not None and len(queries or ()) != 1:
         raise InvalidArgumentError(
             "--qrels judge the queries of one file: pass exactly one --queries"
         )
+    with extra("export"):
+        from export.encoder_directory import export_encoder
+        from training.adaptation.index import adapt_to_index
     with ProgressBars() as progress:
         tests = adapt_to_index(
             index,

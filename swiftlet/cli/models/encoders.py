@@ -19,7 +19,9 @@ def group() -> None:
 
 @app.command(epilog="Example: swiftlet encoders get OWNER/NAME")
 def get(
-    name: Annotated[str, typer.Argument(help="An exported encoder on the hub, OWNER/NAME.")],
+    name: Annotated[
+        str, typer.Argument(help="An exported encoder on the hub.", metavar="OWNER/NAME")
+    ],
     overwrite: Overwrite = False,
 ) -> None:
     """Download an encoder; --encoder NAME then finds it."""

@@ -11,7 +11,10 @@ from swiftlet.cli.terminal import output
 def push_to_hub(
     directory: Annotated[
         Path,
-        typer.Argument(help="An encoder or a re-ranker: of an export, or of a training run."),
+        typer.Argument(
+            help="An encoder or a re-ranker: of an export, or of a training run.",
+            metavar="DIRECTORY",
+        ),
     ],
     name: Annotated[str, typer.Argument(help="Its name on the hub.", metavar="OWNER/NAME")],
     private: Annotated[

@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 
 
 def train(
-    recipe: Annotated[Path, typer.Argument(help="A recipe in TOML: see docs/training.md.")],
+    recipe: Annotated[
+        Path, typer.Argument(help="A recipe in TOML: see docs/training.md.", metavar="RECIPE")
+    ],
     out: Annotated[
         Path | None, typer.Option(help="Directory of the run.", show_default="none")
     ] = None,
@@ -37,20 +39,23 @@ def train(
     """Train a pair of encoders, or a cross-encoder, as a recipe says."""
     from swiftlet.errors import InvalidArgumentError
     from swiftlet.extras import extra
+    from training.recipes.overrides import read_tables
 
+    tables = read_tables(recipe, overrides or [])
+    if out is None and not dry_run:
+        raise InvalidArgumentError("--out is missing: the directory that the run is kept in")
     with extra("training"):
         from training.loop.devices import is_main_process
         from training.plan import make_plan
-        from training.recipes.settings import Recipe, parse_recipe, parse_tables, read_tables
+        from training.recipes.settings import Recipe, parse_recipe, parse_tables
         from training.reranking.plan import plan_of
         from training.reranking.settings import CROSS_ENCODER, RerankerRecipe
-    tables = read_tables(recipe, overrides or [])
     settings: Recipe | RerankerRecipe
     if tables.get("recipe") == CROSS_ENCODER:
         settings = parse_tables(RerankerRecipe, tables, str(recipe))
     else:
         settings = parse_recipe(tables, str(recipe))
-    if dry_run:
+    if dry_run or out is None:
         with ProgressBars(visible=is_main_process()) as progress:
             if isinstance(settings, RerankerRecipe):
                 rows = plan_of(settings, progress)
@@ -59,8 +64,6 @@ def train(
         if is_main_process():
             _print_plan(rows, recipe)
         return
-    if out is None:
-        raise InvalidArgumentError("--out is missing: the directory that the run is kept in")
     start: Start = {"resume": resume, "finish": finish, "overwrite": overwrite}
     if isinstance(settings, RerankerRecipe):
         _train_reranker(settings, out, start)
