@@ -58,20 +58,18 @@ def torch_reference(source: Source, tokenizer: Tokenizer) -> Reference:
     :raises ExportError: When it tokenises a text otherwise than `tokenizer`, or fails.
     """
     lengths = lengths_to_sample(source.max_tokens, tokenizer.num_special_tokens)
-    too_long = 2 * source.max_tokens
+    too_long, cut = 2 * source.max_tokens, 8 * source.max_tokens
     texts = [*sample_texts(source.tokenizer_json, [*lengths, too_long]), *_AWKWARD_TEXTS]
     texts += [prompt + text for prompt in filter(None, source.prompts.values()) for text in texts]
     texts = [normalise(text).strip() for text in texts]
     rows, num_tokens = [], []
+    (words,) = sample_texts(source.tokenizer_json, [cut])
     with quiet(), one_thread():
+        # Of long texts, the encoder reads a part: with words, with blanks, and without blanks.
+        for text in (words, words.replace(" ", " " * 20), words.replace(" ", "")):
+            _tokens(source, tokenizer, text)
         for text in texts:
-            expected = source.model.tokenize([text])["input_ids"].flatten().tolist()
-            token_ids = tokenizer.encode(text)
-            if token_ids != expected:
-                raise ExportError(
-                    f"tokenizer.json reads {text[:40]!r} as {token_ids[:8]}, but Sentence "
-                    f"Transformers as {expected[:8]}"
-                )
+            token_ids = _tokens(source, tokenizer, text)
             num_tokens.append(len(token_ids))
             # One text per run, without padding.
             try:
@@ -82,6 +80,17 @@ def torch_reference(source: Source, tokenizer: Tokenizer) -> Reference:
                     f"the model fails on a text of {len(token_ids)} tokens: {reason}"
                 ) from error
     return Reference(tuple(texts), tuple(num_tokens), np.stack(rows).astype(np.float32))
+
+
+def _tokens(source: Source, tokenizer: Tokenizer, text: str) -> list[int]:
+    expected = source.model.tokenize([text])["input_ids"].flatten().tolist()
+    token_ids = tokenizer.encode(text)
+    if token_ids != expected:
+        raise ExportError(
+            f"tokenizer.json reads {text[:40]!r} as {token_ids[:8]}, but Sentence Transformers as "
+            f"{expected[:8]}"
+        )
+    return token_ids
 
 
 def measure_parity(encoder: Encoder, reference: Reference) -> Parity:

@@ -62,8 +62,15 @@ def find_groups(
 
     def search_for(wanted: int, *conditions: Filter) -> SearchResult:
         chosen = Every((passing, *conditions))
-        ungrouped = {"group_by": None, "group_size": DEFAULT_GROUP_SIZE}
-        return search(replace(asked, top_k=wanted, filter=chosen, **ungrouped))
+        return search(
+            replace(
+                asked,
+                top_k=wanted,
+                filter=chosen,
+                group_by=None,
+                group_size=DEFAULT_GROUP_SIZE,
+            )
+        )
 
     hits_of: dict[bytes, list[Hit]] = {}
     results = []

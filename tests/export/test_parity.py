@@ -1,5 +1,8 @@
 """Parity is measured over texts of every length, and over the same tokens."""
 
+import json
+import shutil
+
 import numpy as np
 import pytest
 import tokenizers
@@ -42,6 +45,19 @@ def test_a_tokenizer_that_reads_otherwise_than_torch_is_refused(source):
     other.enable_truncation(source.max_tokens - 1)
     with pytest.raises(ExportError, match=r"^tokenizer.json reads .* but Sentence Transformers as"):
         torch_reference(source, Tokenizer(other))
+
+
+def test_long_texts_are_tried_where_the_end_of_a_text_is_kept(checkpoints, tmp_path, monkeypatch):
+    model = shutil.copytree(checkpoints["bert"], tmp_path / "model")
+    settings = json.loads((model / "tokenizer_config.json").read_text())
+    (model / "tokenizer_config.json").write_text(json.dumps(settings | {"truncation_side": "left"}))
+    source = load_source(model, pooling="mean")
+    tokenizer = Tokenizer(tokenizers.Tokenizer.from_str(source.tokenizer_json))
+    assert tokenizer._keeps_end
+    torch_reference(source, tokenizer)
+    monkeypatch.setattr(Tokenizer, "_part", lambda _, text, characters: text[:characters])
+    with pytest.raises(ExportError, match=r"^tokenizer.json reads .* but Sentence Transformers as"):
+        torch_reference(source, tokenizer)
 
 
 def test_a_number_that_is_none_counts_as_the_worst(source):
