@@ -34,10 +34,9 @@ _AWKWARD_TEXTS = (
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """The embeddings (n, dim) of `texts` by torch, and the numbers of tokens."""
+    """The embeddings (n, dim) by torch of texts of all lengths, by their token ids."""
 
-    texts: tuple[str, ...]
-    num_tokens: tuple[int, ...]
+    token_ids: tuple[list[int], ...]
     embeddings: Embeddings
 
 
@@ -62,7 +61,7 @@ def torch_reference(source: Source, tokenizer: Tokenizer) -> Reference:
     texts = [*sample_texts(source.tokenizer_json, [*lengths, too_long]), *_AWKWARD_TEXTS]
     texts += [prompt + text for prompt in filter(None, source.prompts.values()) for text in texts]
     texts = [normalise(text).strip() for text in texts]
-    rows, num_tokens = [], []
+    rows, read = [], []
     (words,) = sample_texts(source.tokenizer_json, [cut])
     with quiet(), one_thread():
         # Of long texts, the encoder reads a part: with words, with blanks, and without blanks.
@@ -70,7 +69,7 @@ def torch_reference(source: Source, tokenizer: Tokenizer) -> Reference:
             _tokens(source, tokenizer, text)
         for text in texts:
             token_ids = _tokens(source, tokenizer, text)
-            num_tokens.append(len(token_ids))
+            read.append(token_ids)
             # One text per run, without padding.
             try:
                 rows.append(source.model.encode([text], show_progress_bar=False)[0].ravel())
@@ -79,7 +78,7 @@ def torch_reference(source: Source, tokenizer: Tokenizer) -> Reference:
                 raise ExportError(
                     f"the model fails on a text of {len(token_ids)} tokens: {reason}"
                 ) from error
-    return Reference(tuple(texts), tuple(num_tokens), np.stack(rows).astype(np.float32))
+    return Reference(tuple(read), np.stack(rows).astype(np.float32))
 
 
 def _tokens(source: Source, tokenizer: Tokenizer, text: str) -> list[int]:
@@ -95,13 +94,14 @@ def _tokens(source: Source, tokenizer: Tokenizer, text: str) -> list[int]:
 
 def measure_parity(encoder: Encoder, reference: Reference) -> Parity:
     """Compare the embeddings of `encoder` with the reference, text by text."""
-    embeddings = encoder.encode(reference.texts)
+    embeddings = np.stack([encoder.embed(token_ids) for token_ids in reference.token_ids])
+    lengths = [*map(len, reference.token_ids)]
     shape = (-1, encoder.dim)  # each of several vectors counts
     cosines = _cosines(embeddings.reshape(shape), reference.embeddings.reshape(shape))
     return Parity(
-        num_texts=len(reference.texts),
-        shortest_tokens=min(reference.num_tokens),
-        longest_tokens=max(reference.num_tokens),
+        num_texts=len(lengths),
+        shortest_tokens=min(lengths),
+        longest_tokens=max(lengths),
         # NaN counts as the smallest cosine.
         min_cosine=float(np.nan_to_num(cosines, nan=-1.0).min()),
         mean_cosine=float(np.nan_to_num(cosines, nan=-1.0).mean()),

@@ -2,13 +2,12 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from swiftlet.arguments import number
 from swiftlet.errors import InvalidArgumentError
-from swiftlet.options import Option, check_values
+from swiftlet.options import Option
 from training.model.poolings import POOLINGS
 
 if TYPE_CHECKING:  # NumPy is not loaded for the help of a command
@@ -54,7 +53,6 @@ class ExportSettings:
                 f"precisions are {list(self.precisions or ())}, but some of "
                 f"{', '.join(PRECISIONS)} are expected"
             )
-        check_values(self)
 
     @property
     def chosen_precisions(self) -> tuple["Precision", ...]:
@@ -105,8 +103,12 @@ class RerankerSettings(ExportSettings):
     weight: Annotated[
         float | None,
         Option(
-            "The weight of its scores beside a search's scores.",
-            partial(number, least=0, most=1),
+            "The weight of its scores beside a search's scores, from 0 to 1.",
             unset="as its training has chosen, or 1",
         ),
     ] = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.weight is not None:
+            number("weight", self.weight, least=0, most=1)

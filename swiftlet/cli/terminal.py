@@ -1,12 +1,12 @@
 """The terminal: progress bars, notes and refusals."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from datetime import timedelta
 from threading import Event, Thread
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.markup import escape
@@ -22,7 +22,7 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 from rich.segment import Segment
-from rich.table import Column
+from rich.table import Column, Table
 from rich.text import Text
 
 if TYPE_CHECKING:
@@ -172,6 +172,30 @@ class ProgressBars:
 def count(number: int, noun: str) -> str:
     """Such as "1 document" and "1,000 documents"."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def counts(details: Mapping[str, Any]) -> str:
+    """How many documents and passages an artefact has, by the details of its manifest."""
+    documents, passages = details["num_documents"], details["num_passages"]
+    return f"{count(documents, 'document')}, {count(passages, 'passage')}"
+
+
+def print_plain(sentence: str) -> None:
+    """Print a text, in which brackets are no markup."""
+    output.print(sentence, markup=False, soft_wrap=True)
+
+
+def print_result(place: object, sentence: str) -> None:
+    """Print what became of a place."""
+    output.print(f"[bold]{escape(str(place))}[/]: {escape(sentence)}", soft_wrap=True)
+
+
+def figures_table(title: str, *columns: str) -> Table:
+    """A table with names in the first column, and figures in the others."""
+    table = Table(title=title, title_justify="left")
+    for number, name in enumerate(columns):
+        table.add_column(name, justify="right" if number else "left")
+    return table
 
 
 def print_note(sentence: str) -> None:

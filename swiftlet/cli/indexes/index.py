@@ -8,7 +8,7 @@ import typer
 from swiftlet import encoders
 from swiftlet.cli.fields import BUILT, COLUMNS, OF_CORPUS, documents_with, flag_of, takes
 from swiftlet.cli.options import FromShards, Overwrite, complete_encoder, encoder_option
-from swiftlet.cli.terminal import ProgressBars, count, output, print_note
+from swiftlet.cli.terminal import ProgressBars, counts, print_note, print_result
 
 
 @takes(settings=BUILT, fields=COLUMNS)
@@ -111,9 +111,8 @@ def index(
     # Near ties count: of identical passages, an exact search may find other ones first.
     recall = details["recall"].get(FOUND, details["recall"]["recall@10"])
     ties = " (scores within 1% count)" if FOUND in details["recall"] else ""
-    output.print(
-        f"[bold]{out}[/]: {count(details['num_documents'], 'document')}, "
-        f"{count(details['num_passages'], 'passage')}, {details['factory']}, recall@10 "
-        f"{recall:.3f} against exact search{ties}",
-        soft_wrap=True,
+    print_result(
+        out,
+        f"{counts(details)}, {details['factory']}, recall@10 {recall:.3f} against exact search"
+        f"{ties}",
     )

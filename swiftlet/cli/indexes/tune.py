@@ -11,7 +11,7 @@ from swiftlet.cli.options import (
     PrecisionOption,
     QueryEncoderOption,
 )
-from swiftlet.cli.terminal import ProgressBars, output
+from swiftlet.cli.terminal import ProgressBars, print_plain, print_result
 
 
 def tune(
@@ -35,7 +35,7 @@ def tune(
         raise typer.BadParameter("give both --queries and --qrels, or --reset alone")
     if queries is None or qrels is None:
         weight = reset_weight(index)
-        output.print(f"[bold]{index}[/]: the weight is now {weight:g}, as shipped", soft_wrap=True)
+        print_result(index, f"the weight is now {weight:g}, as shipped")
         return
     with ProgressBars() as progress:
         tuned = find(
@@ -47,16 +47,12 @@ def tune(
             allow_unknown=allow_unknown,
             progress=progress,
         )
-    output.print(
+    print_plain(
         f"nDCG@10 of {tuned.num_queries:,} queries: dense {tuned.dense:.4f}, lexical "
         f"{tuned.lexical:.4f}, hybrid {tuned.before:.4f}, tuned {tuned.cross_validated:.4f} "
-        "(on queries that were not used for tuning)",
-        soft_wrap=True,
+        "(on queries that were not used for tuning)"
     )
     if tuned.is_better:
-        output.print(f"[bold]{index}[/]: the weight is now {tuned.weight:g}", soft_wrap=True)
+        print_result(index, f"the weight is now {tuned.weight:g}")
     else:
-        output.print(
-            f"[bold]{index}[/]: the weight stays as it was, since no other one is better",
-            soft_wrap=True,
-        )
+        print_result(index, "the weight stays as it was, since no other one is better")

@@ -9,9 +9,9 @@ import typer
 from rich.table import Table
 
 from swiftlet.cli.fields import flag_of, parameters, takes
-from swiftlet.cli.models.exporting import export_models, has_ended, print_next
+from swiftlet.cli.models.exporting import export_models, has_ended
 from swiftlet.cli.options import Finish, OverwriteRun, Resume
-from swiftlet.cli.terminal import ProgressBars, output
+from swiftlet.cli.terminal import ProgressBars, figures_table, output, print_plain, print_result
 from swiftlet.errors import InvalidArgumentError
 from swiftlet.options import Option
 from training.model.poolings import POOLINGS
@@ -157,14 +157,14 @@ def distill(
     if not is_main_process():
         return
     for exported in export_models(out):
-        print_next(f"swiftlet serve {given.get('index', 'INDEX')} --encoder {exported}")
+        print_plain(f"Next: swiftlet serve {given.get('index', 'INDEX')} --encoder {exported}")
 
 
 def _print_outcome(outcome: "DistillationResult", out: Path) -> None:
-    output.print(
-        f"[bold]{out}[/]: the best checkpoint is of step {outcome.best_step}; its mean cosine "
+    print_result(
+        out,
+        f"the best checkpoint is of step {outcome.best_step}; its mean cosine "
         f"with the teacher on {outcome.num_held_out:,} texts held out is {outcome.cosine:.4f}",
-        soft_wrap=True,
     )
     if outcome.overlaps:
         output.print(_table(outcome.overlaps))
@@ -198,14 +198,12 @@ def _option(setting: str) -> str:
 def _table(overlaps: "Sequence[Overlap]") -> Table:
     """The overlap of the student's and the teacher's results."""
     judged = overlaps[0].teacher_ndcg is not None
-    table = Table(
-        title="The teacher's 10 best documents among the student's, over "
+    table = figures_table(
+        "The teacher's 10 best documents among the student's, over "
         f"{overlaps[0].num_queries} queries held out",
-        title_justify="left",
+        *["search", "overlap@10", "recall@100"],
+        *(["nDCG@10 teacher", "student", "kept"] if judged else []),
     )
-    names = ["search", "overlap@10", "recall@100"]
-    for name in [*names, *(["nDCG@10 teacher", "student", "kept"] if judged else [])]:
-        table.add_column(name, justify="left" if name == "search" else "right")
     for each in overlaps:
         cells = [each.searched, f"{each.overlap_10:.3f}", f"{each.recall_100:.3f}"]
         if each.teacher_ndcg is not None and each.student_ndcg is not None:

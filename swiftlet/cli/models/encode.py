@@ -7,7 +7,7 @@ import typer
 
 from swiftlet.cli.fields import COLUMNS, ENCODED, documents_with, takes
 from swiftlet.cli.options import Corpus, Overwrite, encoder_option
-from swiftlet.cli.terminal import ProgressBars, count, output, print_note
+from swiftlet.cli.terminal import ProgressBars, counts, print_note, print_result
 
 
 @takes(settings=ENCODED, fields=COLUMNS)
@@ -51,8 +51,4 @@ def encode(
         )
     if unread:
         print_note(unread)
-    output.print(
-        f"[bold]{out}[/]: shard {shard}, {count(manifest.details['num_documents'], 'document')}, "
-        f"{count(manifest.details['num_passages'], 'passage')}",
-        soft_wrap=True,
-    )
+    print_result(out, f"shard {shard}, {counts(manifest.details)}")

@@ -11,7 +11,7 @@ from typing_extensions import override
 from export.settings import EncoderSettings, ExportSettings, RerankerSettings
 from swiftlet.cli.fields import parameters, takes
 from swiftlet.cli.options import Overwrite
-from swiftlet.cli.terminal import messages, output, print_note
+from swiftlet.cli.terminal import messages, output, print_note, print_plain, print_result
 from swiftlet.errors import InvalidArgumentError
 from swiftlet.extras import extra
 
@@ -209,9 +209,9 @@ def _prompts(query: str | None, passage: str | None) -> dict[str, str]:
 def _print_encoder(manifest: "Manifest", out: Path) -> None:
     from export.report import EncoderReport
 
-    output.print(f"[bold]{out}[/]: {manifest.dim} dimensions", soft_wrap=True)
+    print_result(out, f"{manifest.dim} dimensions")
     for role, prompt in manifest.details.get("prompts", {}).items():
-        output.print(f"Before each {role}: {prompt!r}", markup=False, soft_wrap=True)
+        print_plain(f"Before each {role}: {prompt!r}")
     _print_report(EncoderReport.of_manifest(manifest))
 
 
@@ -221,10 +221,10 @@ def _print_reranker(manifest: "Manifest", out: Path) -> None:
         f"{precision} {parity['correlation']:.6f}"
         for precision, parity in details["parity"].items()
     )
-    output.print(
-        f"[bold]{out}[/]: a re-ranker of weight {details['weight']:g}, by default "
+    print_result(
+        out,
+        f"a re-ranker of weight {details['weight']:g}, by default "
         f"{details['default_precision']}; correlation with the scores of torch: {parities}",
-        soft_wrap=True,
     )
     if details["weight"] == 0:
         print_note("with a weight of 0, it never changes an order: give it another by --weight")

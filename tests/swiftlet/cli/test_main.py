@@ -22,7 +22,7 @@ from typer.testing import CliRunner
 from swiftlet.cli.main import app
 from swiftlet.encoders import DEFAULT_ENCODER, LOOKUP_QUERY_ENCODER
 from swiftlet.index.updates.opening import write
-from swiftlet.manifest import FILE_NAME, change_details, read_manifest
+from swiftlet.manifest import FILE_NAME, read_manifest
 from tests.command_line import refusal, swiftlet
 
 pytest_plugins = ["tests.small_disk"]
@@ -53,12 +53,6 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> Path:
     corpus = write_corpus(folder / "corpus.jsonl")
     assert swiftlet("index", corpus, "--out", folder / "index").exit_code == 0
     return folder / "index"
-
-
-def test_index_prints_a_summary_of_the_index(corpus: Path, tmp_path: Path) -> None:
-    result = swiftlet("index", corpus, "--out", tmp_path / "index")
-    assert result.exit_code == 0
-    assert re.search(r"3 documents, 3 passages, Flat, recall@10 1\.000", result.stdout)
 
 
 def test_index_takes_the_type_of_index(corpus: Path, tmp_path: Path) -> None:
@@ -196,7 +190,6 @@ def test_an_existing_index_is_only_replaced_with_overwrite(corpus: Path, tmp_pat
         (("search", "{index}", "tea", "--mode", "dense", "--weight", "1"), 'is for "hybrid"'),
         (("search", "{index}", "tea", "--top-k", "abc"), "'abc' is not a whole number"),
         (("search", "{index}", "tea", "--weight", "abc"), "'abc' is not a number"),
-        (("tune", "{index}"), "give both --queries and --qrels, or --reset alone"),
         (("index", "{corpus}", "--out", "{out}", "--precision", "fp32"), "no fp32 model"),
         (("search", "absent", "query"), "absent"),
         (("search", "{index}", " "), "empty"),
@@ -259,15 +252,6 @@ def test_a_mistake_is_named_before_a_missing_package(
     (tmp_path / "recipe.toml").touch()
     places = {"recipe": tmp_path / "recipe.toml", "out": tmp_path / "out", "index": index}
     assert complaint in refusal(swiftlet(*command.format(**places).split()))
-
-
-def test_a_reset_weight_is_the_one_that_ships(index: Path, tmp_path: Path) -> None:
-    tuned = shutil.copytree(index, tmp_path / "index")
-    change_details(tuned, {"weight": 0.25})
-    assert "--reset" in refusal(swiftlet("tune", tuned))
-    assert read_manifest(tuned).details["weight"] == 0.25
-    assert "the weight is now 0.72" in swiftlet("tune", tuned, "--reset").stdout
-    assert read_manifest(tuned).details["weight"] == 0.72
 
 
 def test_without_words_a_weight_is_said_to_change_nothing(corpus: Path, tmp_path: Path) -> None:
