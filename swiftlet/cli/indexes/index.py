@@ -73,9 +73,9 @@ def index(
         raise typer.BadParameter(
             f"{flag_of(of_corpus[0])} is for a corpus, but shards are encoded already"
         )
-    check_target(out, overwrite=overwrite, kind="index")
     unread = unread_files(corpus or ())
     if adapt_queries:
+        check_target(out, overwrite=overwrite, kind="index")
         with extra("export"):
             from export.encoder_directory import export_encoder
             from training.adaptation.adaptation import Adaptation

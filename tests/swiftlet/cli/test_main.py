@@ -199,6 +199,8 @@ def test_an_existing_index_is_only_replaced_with_overwrite(corpus: Path, tmp_pat
         (("serve", "absent", "--port", "0"), "absent"),
         (("serve", "{corpus}", "--port", "99999"), "--port is 99999; a whole number"),
         (("serve", "{index}", "--encoder", "absent"), "--encoder: absent is not a directory"),
+        (("serve", "{index}", "--encoder", "./a/b/c"), "a/b/c is not a directory"),
+        (("serve", "{index}", "--reranker", "absent"), "absent is not a directory"),
     ],
 )
 def test_bad_arguments_are_refused_in_one_sentence(
