@@ -225,7 +225,7 @@ def test_bad_arguments_are_refused_in_one_sentence(
         ("adapt absent --out {out}", "absent is not a directory"),
         ("adapt {index} --out {out} --qrels q", "pass exactly one --queries"),
         ("index absent --out {out} --adapt-queries", "absent: there is no such file or folder"),
-        ("index {recipe} --out {index} --adapt-queries", "exists; choose another place"),
+        ("index {corpus} --out {index} --adapt-queries", "exists; choose another place"),
         ("mcp absent", "absent is not a directory"),
         ("evaluate {index} --queries absent --qrels absent", "absent: there is no such file"),
         ("tune {index} --queries absent --qrels absent", "absent: there is no such file"),
@@ -253,6 +253,7 @@ def test_a_mistake_is_named_before_a_missing_package(
         monkeypatch.setitem(sys.modules, name, None)
     (tmp_path / "recipe.toml").touch()
     places = {"recipe": tmp_path / "recipe.toml", "out": tmp_path / "out", "index": index}
+    places["corpus"] = write_corpus(tmp_path / "corpus.jsonl")
     assert complaint in refusal(swiftlet(*command.format(**places).split()))
 
 
