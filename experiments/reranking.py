@@ -22,7 +22,8 @@ from measuring.experiment import Experiment, Found, Run, Stages, name_of, settin
 from measuring.results import ROOT, Figures, by_query, over_seeds
 from swiftlet.evaluation.significance import paired_t_test
 from training.model.trained import MODEL
-from training.recipes.settings import parse_tables, read_tables
+from training.recipes.overrides import read_tables
+from training.recipes.settings import parse_tables
 from training.reranking.settings import RerankerRecipe
 from training.reranking.train import train_reranker
 

@@ -9,9 +9,8 @@ import tokenizers
 
 from export.errors import ExportError
 from export.graphs.edits import OUTPUT_NAME
-from export.graphs.lookup import lookup_graph
+from export.graphs.fp32 import lookup_graph, simplified, traced
 from export.graphs.quantisation import quantised
-from export.graphs.tracing import traced
 from export.latency import measure_latencies, texts_of_length
 from export.parity import SMALLEST_FP32_COSINE, measure_parity, torch_reference
 from export.quality import Collection, QualityChange, exact_quality
@@ -78,7 +77,7 @@ def make_candidates(
     candidates: dict[Precision, Candidate] = {"fp32": fp32}
     if "int8" in precisions:
         progress("Quantising")
-        inputs = [fp32.encoder.inputs(fp32.encoder.tokenise(text)) for text in reference.texts]
+        inputs = [fp32.encoder.inputs(ids) for ids in reference.token_ids]
         int8 = measured("int8", quantised(graph, inputs))
         if judged is not None:
             progress(f"Comparing int8 with fp32 on {judged.name}")
@@ -113,10 +112,10 @@ def _graphs(source: Source) -> Iterator[bytes]:
     if source.is_lookup:
         yield lookup_graph(source.network.embedding.weight.detach().numpy())
         return
-    from export.graphs.simplification import simplified
-
-    model = simplified(source.model)
-    task = "feature-extraction"
     yield from traced(
-        model, source.network, task=task, exported="sentence_embedding", output=OUTPUT_NAME
+        simplified(source.model),
+        source.network,
+        task="feature-extraction",
+        exported="sentence_embedding",
+        output=OUTPUT_NAME,
     )

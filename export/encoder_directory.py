@@ -6,9 +6,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from export.artefact import write_artefact
+from export.artefact import canonical_json, canonical_texts, write_artefact
 from export.candidates import default_precision, make_candidates
-from export.canonical import canonical_json, canonical_texts
 from export.graphs.edits import OPSET, OUTPUT_NAME
 from export.quality import Collection
 from export.settings import Announce, EncoderSettings, silent

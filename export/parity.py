@@ -34,10 +34,9 @@ _AWKWARD_TEXTS = (
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """The embeddings (n, dim) of `texts` by torch, and the numbers of tokens."""
+    """The embeddings (n, dim) by torch of texts of all lengths, by their token ids."""
 
-    texts: tuple[str, ...]
-    num_tokens: tuple[int, ...]
+    token_ids: tuple[list[int], ...]
     embeddings: Embeddings
 
 
@@ -58,21 +57,19 @@ def torch_reference(source: Source, tokenizer: Tokenizer) -> Reference:
     :raises ExportError: When it tokenises a text otherwise than `tokenizer`, or fails.
     """
     lengths = lengths_to_sample(source.max_tokens, tokenizer.num_special_tokens)
-    too_long = 2 * source.max_tokens
+    too_long, cut = 2 * source.max_tokens, 8 * source.max_tokens
     texts = [*sample_texts(source.tokenizer_json, [*lengths, too_long]), *_AWKWARD_TEXTS]
     texts += [prompt + text for prompt in filter(None, source.prompts.values()) for text in texts]
     texts = [normalise(text).strip() for text in texts]
-    rows, num_tokens = [], []
+    rows, read = [], []
+    (words,) = sample_texts(source.tokenizer_json, [cut])
     with quiet(), one_thread():
+        # Of long texts, the encoder reads a part: with words, with blanks, and without blanks.
+        for text in (words, words.replace(" ", " " * 20), words.replace(" ", "")):
+            _tokens(source, tokenizer, text)
         for text in texts:
-            expected = source.model.tokenize([text])["input_ids"].flatten().tolist()
-            token_ids = tokenizer.encode(text)
-            if token_ids != expected:
-                raise ExportError(
-                    f"tokenizer.json reads {text[:40]!r} as {token_ids[:8]}, but Sentence "
-                    f"Transformers as {expected[:8]}"
-                )
-            num_tokens.append(len(token_ids))
+            token_ids = _tokens(source, tokenizer, text)
+            read.append(token_ids)
             # One text per run, without padding.
             try:
                 rows.append(source.model.encode([text], show_progress_bar=False)[0].ravel())
@@ -81,18 +78,30 @@ def torch_reference(source: Source, tokenizer: Tokenizer) -> Reference:
                 raise ExportError(
                     f"the model fails on a text of {len(token_ids)} tokens: {reason}"
                 ) from error
-    return Reference(tuple(texts), tuple(num_tokens), np.stack(rows).astype(np.float32))
+    return Reference(tuple(read), np.stack(rows).astype(np.float32))
+
+
+def _tokens(source: Source, tokenizer: Tokenizer, text: str) -> list[int]:
+    expected = source.model.tokenize([text])["input_ids"].flatten().tolist()
+    token_ids = tokenizer.encode(text)
+    if token_ids != expected:
+        raise ExportError(
+            f"tokenizer.json reads {text[:40]!r} as {token_ids[:8]}, but Sentence Transformers as "
+            f"{expected[:8]}"
+        )
+    return token_ids
 
 
 def measure_parity(encoder: Encoder, reference: Reference) -> Parity:
     """Compare the embeddings of `encoder` with the reference, text by text."""
-    embeddings = encoder.encode(reference.texts)
+    embeddings = np.stack([encoder.embed(token_ids) for token_ids in reference.token_ids])
+    lengths = [*map(len, reference.token_ids)]
     shape = (-1, encoder.dim)  # each of several vectors counts
     cosines = _cosines(embeddings.reshape(shape), reference.embeddings.reshape(shape))
     return Parity(
-        num_texts=len(reference.texts),
-        shortest_tokens=min(reference.num_tokens),
-        longest_tokens=max(reference.num_tokens),
+        num_texts=len(lengths),
+        shortest_tokens=min(lengths),
+        longest_tokens=max(lengths),
         # NaN counts as the smallest cosine.
         min_cosine=float(np.nan_to_num(cosines, nan=-1.0).min()),
         mean_cosine=float(np.nan_to_num(cosines, nan=-1.0).mean()),

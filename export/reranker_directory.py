@@ -10,12 +10,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from export.artefact import write_artefact
-from export.canonical import DECIMALS, SENTENCES
+from export.artefact import DECIMALS, SENTENCES, write_artefact
 from export.errors import ExportError
 from export.graphs.edits import OPSET
+from export.graphs.fp32 import traced
 from export.graphs.quantisation import quantised
-from export.graphs.tracing import traced
 from export.parity import one_thread
 from export.sample_texts import lengths_to_sample, sample_texts
 from export.settings import Announce, RerankerSettings, silent

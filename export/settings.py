@@ -3,12 +3,17 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 from swiftlet.arguments import number
-from swiftlet.encoders.encoder import Precision, Role
 from swiftlet.errors import InvalidArgumentError
+from swiftlet.options import Option
+from training.model.poolings import POOLINGS
 
-PRECISIONS: tuple[Precision, ...] = ("fp32", "int8")
+if TYPE_CHECKING:  # NumPy is not loaded for the help of a command
+    from swiftlet.encoders.encoder import Precision, Role
+
+PRECISIONS: tuple["Precision", ...] = ("fp32", "int8")
 """The precisions that an export can write."""
 
 Announce = Callable[[str], None]
@@ -21,19 +26,25 @@ def silent(_stage: str) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class ExportSettings:
-    """The settings of any model.
+    """The settings of any model, checked when they are made.
 
-    :param name: The name of the artefact; by default the name of the model's directory, of the
-        model on the hub, or of the training run that made it.
-    :param max_tokens: Texts are truncated to this many tokens; by default the model's own setting.
-    :param precisions: The precisions to write; None writes all. The default among them is chosen by
-        measurements.
+    By default, the name is the name of the model's directory, of the model on the hub, or of the
+    training run that made it. The default among `precisions` is chosen by measurements.
+
     :raises InvalidArgumentError: When a setting is out of range.
     """
 
-    name: str | None = None
-    max_tokens: int | None = None
-    precisions: Sequence[Precision] | None = None
+    name: Annotated[str | None, Option("The name of the artefact.", unset="the model's name")] = (
+        None
+    )
+    max_tokens: Annotated[
+        int | None,
+        Option("Longest text, in tokens; the rest is left out.", unset="the model's limit"),
+    ] = None
+    precisions: Annotated[
+        "Sequence[Precision] | None",
+        Option("fp32 or int8; may be repeated.", flag="--precision", unset="both"),
+    ] = None
 
     def __post_init__(self) -> None:
         known = self.precisions is None or set(self.precisions) <= set(PRECISIONS)
@@ -44,7 +55,7 @@ class ExportSettings:
             )
 
     @property
-    def chosen_precisions(self) -> tuple[Precision, ...]:
+    def chosen_precisions(self) -> tuple["Precision", ...]:
         """The precisions to write, in the order of `PRECISIONS`."""
         wanted = PRECISIONS if self.precisions is None else self.precisions
         return tuple(each for each in PRECISIONS if each in wanted)
@@ -54,39 +65,48 @@ class ExportSettings:
 class EncoderSettings(ExportSettings):
     """The settings of an encoder.
 
-    :param pooling: The pooling, if the checkpoint does not define it.
-    :param dim: Keep the first numbers of an embedding alone. The embedding space is another one,
-        unless it is given.
+    :param dim: The embedding space is another one with it, unless the space is given.
+    :param vocabulary: Tokens that are not in the first 200,000 of these texts are left out, unless
+        they are single characters; the embedding space stays.
     :param prompts: What stands before queries and before passages; by default the model's own.
-    :param vocabulary: Queries or a corpus. Tokens that are not in the first 200,000 of these texts
-        are left out, unless they are single characters; the embedding space stays.
-    :param collection: A BEIR folder. The nDCG@10 of int8 and fp32 are compared on its `split`.
     :param origin: The origin of the weights, for the manifest; by default the name of the model.
     :param space: The embedding space of the document encoder that this query encoder was trained
         for; by default the space of the training run that made the model, or else its own.
     :param role: What the encoder reads, if it is one of a pair.
     """
 
-    pooling: str | None = None
-    dim: int | None = None
-    prompts: Mapping[Role, str] = field(default_factory=dict)
-    vocabulary: Path | None = None
-    collection: Path | None = None
-    split: str = "test"
+    pooling: Annotated[
+        str | None,
+        Option(f"The pooling, if the checkpoint does not define it: {', '.join(POOLINGS)}."),
+    ] = None
+    dim: Annotated[
+        int | None, Option("Keep the first numbers of an embedding.", unset="all of them")
+    ] = None
+    vocabulary: Annotated[
+        Path | None,
+        Option("Queries or a corpus: keep the tokens of these texts alone.", unset="all tokens"),
+    ] = None
+    collection: Annotated[
+        Path | None, Option("BEIR folder to measure the nDCG change of int8 on.")
+    ] = None
+    split: Annotated[str, Option("The split of the collection's qrels.")] = "test"
+    prompts: "Mapping[Role, str]" = field(default_factory=dict)
     origin: str | None = None
     space: str | None = None
-    role: Role | None = None
+    role: "Role | None" = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class RerankerSettings(ExportSettings):
-    """The settings of a re-ranker.
+    """The settings of a re-ranker."""
 
-    :param weight: The weight of its scores beside the scores of a search, from 0 to 1; by default
-        the weight that its training has chosen, or else 1.
-    """
-
-    weight: float | None = None
+    weight: Annotated[
+        float | None,
+        Option(
+            "The weight of its scores beside a search's scores, from 0 to 1.",
+            unset="as its training has chosen, or 1",
+        ),
+    ] = None
 
     def __post_init__(self) -> None:
         super().__post_init__()

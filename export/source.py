@@ -93,6 +93,10 @@ def load_source(
     _complete(encoder, folder, pooling)
     if dim is not None:
         _shorten(encoder, folder, dim)
+    tokenizer = encoder.tokenizer
+    if not is_lookup(encoder) and tokenizer.pad_token is None:
+        # Sentence Transformers needs one, though a single text is never padded.
+        tokenizer.pad_token = tokenizer.convert_ids_to_tokens(0)
     chosen = choose_max_tokens(encoder, max_tokens)
     if is_lookup(encoder):
         encoder.tokenizer.enable_truncation(chosen)

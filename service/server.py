@@ -68,6 +68,10 @@ def serve(settings: Settings, *, on_ready: Callable[[str], None] | None = None) 
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     # The first process of a container would otherwise ignore SIGTERM.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    named = {"index": settings.index, "encoder": settings.encoder, "reranker": settings.reranker}
+    for kind, place in named.items():
+        if isinstance(place, Path):
+            read_manifest(place, kind)  # a missing one is refused before anything is logged
     begin_log(settings.log_level, settings.log_format, settings.lines())
     _check_files(settings.threads)
     check_memory_limit(

@@ -179,7 +179,7 @@ def load_settings(**given: Any) -> Settings:
     try:
         return Settings(**given)
     except ValidationError as error:
-        raise InvalidArgumentError(_sentence(error.errors()[0])) from None
+        raise InvalidArgumentError(_sentence(error.errors()[0], given)) from None
     except SettingsError as error:
         raise InvalidArgumentError(str(error)) from None
 
@@ -200,11 +200,12 @@ def _is_service_link(name: str, value: str) -> bool:
     return bool(_LINK.fullmatch(name) or (name.endswith("_PORT") and _LINKED.match(value)))
 
 
-def _sentence(mistake: ErrorDetails) -> str:
+def _sentence(mistake: ErrorDetails, given: Mapping[str, Any]) -> str:
+    """What is wrong with a setting, by the name of the option if that gave it."""
     if not mistake["loc"]:
         return mistake["msg"]
     name = str(mistake["loc"][0])
-    variable = f"{PREFIX}{name.upper()}"
+    variable = f"--{name.replace('_', '-')}" if name in given else f"{PREFIX}{name.upper()}"
     if name not in Settings.model_fields:
         return f"{name} is no setting of Swiftlet; docs/settings.md lists them"
     expected = Settings.model_fields[name].description

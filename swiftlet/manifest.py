@@ -28,6 +28,7 @@ CHANGEABLE_FORMAT_VERSION = 2
 
 METRIC = "inner_product"
 FILE_NAME = "manifest.json"
+_OF_MODELS = ("config.json", "modules.json")
 
 _HASHES: Mapping[str, Any] = {"blake3": blake3, "sha256": hashlib.sha256}
 _BLOCK_BYTES = 1 << 20
@@ -185,7 +186,7 @@ def read_manifest(directory: Path, kind: str | None = None) -> Manifest:
         way_out = ""
         if kind == "index":
             way_out = f"; swiftlet index {directory} --out INDEX makes an index of its files"
-        elif kind == "encoder" and (directory / "config.json").exists():
+        elif kind == "encoder" and any((directory / name).exists() for name in _OF_MODELS):
             way_out = f"; swiftlet export {directory} --out ENCODER makes one of a model"
         raise ManifestError(f"{directory} has no {FILE_NAME}: it is no artefact{way_out}") from None
     except OSError as error:

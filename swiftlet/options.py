@@ -34,8 +34,8 @@ class Option:
 
 @cache
 def options_of(settings: type) -> dict[str, Any]:
-    """The options of a dataclass with annotated fields, by the names of the fields."""
-    annotated: list[Any] = [each for each in fields(settings) if each.init]
+    """The options of a dataclass, by the names of the annotated fields."""
+    annotated: list[Any] = [each for each in fields(settings) if hasattr(each.type, "__metadata__")]
     return {each.name: each.type.__metadata__[0] for each in annotated}
 
 

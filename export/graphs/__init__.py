@@ -1,1 +1,1 @@
-"""ONNX graphs: tracing, simplification and quantisation."""
+"""ONNX graphs: of torch models in fp32, and quantised."""

@@ -170,6 +170,11 @@ class SearchFields(RequestModel):
         values.pop("query", None)
         if values.get("rerank") is not None:
             values["rerank"] = values["rerank"].top_n
+        # Clients may send values that have no effect, as they always could.
+        if values["mode"] not in {None, "hybrid"}:
+            values["weight"] = None
+        if values.get("group_by") is None:
+            values.pop("group_size", None)
         try:
             return SearchRequest(query, **values)
         except RequestConflictError as error:

@@ -5,13 +5,13 @@ from typing import Annotated, Any, Literal
 
 import typer
 
+from swiftlet.address import ADDRESSES
 from swiftlet.cli.fields import MEASURED, request_fields, takes
 from swiftlet.cli.options import (
     AllowUnknown,
     PrecisionOption,
     QueryEncoderOption,
     RerankerOption,
-    value_of,
 )
 from swiftlet.cli.terminal import ProgressBars, output
 
@@ -19,7 +19,10 @@ from swiftlet.cli.terminal import ProgressBars, output
 @takes(fields=MEASURED)
 def evaluate(
     target: Annotated[
-        str, typer.Argument(help="Index directory, or the URL of a running service.")
+        str,
+        typer.Argument(
+            help=f"Index directory, {ADDRESSES}, or the URL of a running service.", metavar="TARGET"
+        ),
     ],
     queries: Annotated[
         Path, typer.Option(help="A BEIR folder, a JSONL or TSV file, or irds:NAME.")
@@ -30,7 +33,10 @@ def evaluate(
     reranker: RerankerOption = None,
     metric: Annotated[
         list[str] | None,
-        typer.Option(help="May be repeated.", show_default="nDCG@10, MRR@10, recall@100"),
+        typer.Option(
+            help="nDCG@k, MRR@k, recall@k, P@k, MAP@k, hit_rate@k or Holes@k; may be repeated.",
+            show_default="nDCG@10, MRR@10, recall@100",
+        ),
     ] = None,
     top_k: Annotated[
         int | None,
@@ -76,7 +82,7 @@ def evaluate(
             queries,
             qrels,
             encoder=encoder,
-            precision=value_of(precision),
+            precision=precision,
             reranker=reranker,
             metrics=metric or DEFAULT_METRICS,
             top_k=top_k,

@@ -4,7 +4,6 @@ import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import fields
-from enum import StrEnum
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin, get_type_hints
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
     from swiftlet.corpora.rows import Corpus
 
 Parameters = list[inspect.Parameter]
-_TYPES = {"Filter": str, "Precision": Precision}
+_TYPES = {"Filter": str, "Precision": Precision, "Role": str}
 
 
 def parameters(settings: type, names: Iterable[str] | None = None) -> Parameters:
@@ -38,8 +37,10 @@ def parameters(settings: type, names: Iterable[str] | None = None) -> Parameters
 
 
 def _parameter(name: str, hint: Any, option: Option, default: Any) -> inspect.Parameter:
-    if get_origin(hint) in {tuple, Sequence}:
-        hint, default = list[str] | None, None
+    several = [each for each in (hint, *get_args(hint)) if get_origin(each) in {tuple, Sequence}]
+    if several:
+        (kind, *_) = get_args(several[0])
+        hint, default = list[Path if kind is Path else str] | None, None  # type: ignore[misc]
     further: dict[str, Any] = {"show_default": option.unset} if option.unset else {}
     if int in {hint, *get_args(hint)}:
         further["min"] = option.least
@@ -60,7 +61,7 @@ def takes(**groups: Parameters) -> Callable[[Callable[..., None]], Callable[...,
             for group, members in groups.items():
                 found = {each.name: values.pop(each.name) for each in members}
                 values[group] = {
-                    name: value.value if isinstance(value, StrEnum) else value
+                    name: value
                     for name, value in found.items()
                     if (source := context.get_parameter_source(name)) and source.name != "DEFAULT"
                 }
@@ -147,5 +148,5 @@ def documents_with(
         named = documents_of(corpus, skipped=skipped, fields=columns) if columns else corpus
         yield named, skipped
     finally:
-        if skipped is not None:
+        if skipped is not None and skipped.count:
             print_skipped(skipped)

@@ -11,24 +11,19 @@ from typer.exceptions import TyperException
 import swiftlet
 from swiftlet.cli.demo import demo
 from swiftlet.cli.evaluate import evaluate
-from swiftlet.cli.indexes.add import add
-from swiftlet.cli.indexes.compact import compact
-from swiftlet.cli.indexes.delete import delete
-from swiftlet.cli.indexes.export_vectors import export_vectors
+from swiftlet.cli.indexes.changes import add, compact, delete
+from swiftlet.cli.indexes.copies import export_vectors, pull, push, snapshot
 from swiftlet.cli.indexes.index import index
-from swiftlet.cli.indexes.pull import pull
-from swiftlet.cli.indexes.push import push
-from swiftlet.cli.indexes.snapshot import snapshot
 from swiftlet.cli.indexes.tune import tune
 from swiftlet.cli.inspect import inspect
 from swiftlet.cli.mcp import mcp
 from swiftlet.cli.models.adapt import adapt
 from swiftlet.cli.models.distill import distill
 from swiftlet.cli.models.encode import encode
-from swiftlet.cli.models.encoders import app as encoders
 from swiftlet.cli.models.export import app as export
 from swiftlet.cli.models.fidelity import fidelity
-from swiftlet.cli.models.push_to_hub import push_to_hub
+from swiftlet.cli.models.hub import app as encoders
+from swiftlet.cli.models.hub import push_to_hub
 from swiftlet.cli.models.train import train
 from swiftlet.cli.search import search
 from swiftlet.cli.serve import serve
@@ -37,6 +32,14 @@ from swiftlet.errors import RetrievalError
 
 REFUSED = 2
 """Exit status of a command that was refused."""
+
+_EXPECTED = {
+    "int": "a whole number",
+    "int range": "a whole number",
+    "float": "a number",
+    "float range": "a number",
+}
+"""What the values of an option are, by the name that Typer has for their type."""
 
 INTERRUPTED = 130
 """Exit status of a command that was interrupted by Ctrl-C, as shells give it."""
@@ -51,7 +54,10 @@ def _refusing() -> Iterator[None]:
         print_refusal(str(error))
     except TyperException as error:
         # It is empty if there was no argument at all: then the help has been printed.
-        if sentence := error.format_message():
+        sentence = error.format_message()
+        for type_name, expected in _EXPECTED.items():
+            sentence = sentence.replace(f"a valid {type_name}.", f"{expected}.")
+        if sentence:
             print_refusal(sentence)
             _print_usage(getattr(error, "ctx", None))
     except KeyboardInterrupt as interrupt:

@@ -4,13 +4,12 @@ from typing import Annotated
 
 import typer
 
-from swiftlet.address import ADDRESSES
-from swiftlet.cli.options import ServedEncoderOption
+from swiftlet.cli.options import IndexPlace, ServedEncoderOption
 from swiftlet.cli.terminal import messages
 
 
 def mcp(
-    index: Annotated[str, typer.Argument(help=f"Index directory, {ADDRESSES}.")],
+    index: IndexPlace,
     encoder: ServedEncoderOption = None,
     http: Annotated[
         bool, typer.Option("--http", help="Listen on http://HOST:PORT/mcp, instead of stdio.")
@@ -25,9 +24,9 @@ def mcp(
     from service.server import listen
     from swiftlet.extras import extra
 
-    with extra("mcp"):
-        from swiftlet.integrations.mcp import mcp_server
     with swiftlet.open(index, encoder=encoder) as searcher:
+        with extra("mcp"):
+            from swiftlet.integrations.mcp import mcp_server
         server = mcp_server(searcher)
         if http:
             with listen(host, port):  # a port in use is refused in one sentence

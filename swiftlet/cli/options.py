@@ -1,23 +1,16 @@
 """Arguments and options that several commands share."""
 
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
 from swiftlet import encoders
 from swiftlet.address import ADDRESSES
 from swiftlet.errors import FilterError, shown
-from training.model.poolings import POOLINGS
 
-
-class Precision(StrEnum):
-    """The precisions an encoder directory may hold."""
-
-    fp32 = "fp32"
-    int8 = "int8"
-    int8_static = "int8_static"
+Precision = Literal["fp32", "int8", "int8_static"]
+"""The precisions an encoder directory may hold."""
 
 
 def complete_encoder(incomplete: str) -> list[str]:
@@ -52,15 +45,15 @@ PrecisionOption = Annotated[
     Precision | None,
     typer.Option(help="The precision of the encoder.", show_default="the encoder's default"),
 ]
-PoolingOption = Annotated[
-    str | None,
-    typer.Option(help=f"The pooling, if the checkpoint does not define it: {', '.join(POOLINGS)}."),
-]
 RerankerOption = Annotated[
     Path | None, typer.Option(help="Directory of a re-ranker.", show_default="none")
 ]
 IndexPlace = Annotated[str, typer.Argument(help=f"Index directory, {ADDRESSES}.", metavar="INDEX")]
 IndexDirectory = Annotated[Path, typer.Argument(help="Index directory.", metavar="INDEX")]
+Corpus = Annotated[
+    list[Path],
+    typer.Argument(help="A corpus, as `swiftlet index` reads it.", metavar="CORPUS..."),
+]
 FromShards = Annotated[
     list[Path] | None,
     typer.Option(
@@ -97,8 +90,3 @@ def filter_of(option: str | None) -> Any:
         raise FilterError(
             f'--filter is {shown(option)}, but JSON such as {{"year": {{"gte": 2020}}}} is expected'
         ) from None
-
-
-def value_of(option: StrEnum | None) -> Any:
-    """The plain text of a choice, or None."""
-    return None if option is None else option.value

@@ -14,7 +14,6 @@ from swiftlet.cli.options import (
     PrecisionOption,
     QueryEncoderOption,
     RerankerOption,
-    value_of,
 )
 from swiftlet.cli.terminal import output, print_note
 
@@ -27,7 +26,7 @@ _SHOWN_CHARACTERS = 300
 @takes(fields=PRINTED)
 def search(
     index: IndexPlace,
-    query: Annotated[str, typer.Argument(help="The text of the query.")],
+    query: Annotated[str, typer.Argument(help="The text of the query.", metavar="QUERY")],
     top_k: Annotated[int, typer.Option("--top-k", "-k", min=1, help="Documents to return.")] = 10,
     reranker: RerankerOption = None,
     encoder: QueryEncoderOption = None,
@@ -41,10 +40,10 @@ def search(
 
     request = SearchRequest(query, top_k=top_k, **request_fields(fields))
     check_rerank(request.rerank, reranker)
-    with open_searcher(
-        index, encoder=encoder, precision=value_of(precision), reranker=reranker
-    ) as searcher:
+    with open_searcher(index, encoder=encoder, precision=precision, reranker=reranker) as searcher:
         result = searcher.search(request)
+        if request.weight is not None and "hybrid" not in searcher.modes:
+            print_note("the index has no words, so a weight changes nothing")
         if request.rerank is not None and searcher.reranker and searcher.reranker.weight == 0:
             print_note("the re-ranker has the weight 0, so it does not change the order")
     _print_hits(result.hits, request.offset + 1)

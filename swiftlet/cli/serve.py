@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from swiftlet.address import ADDRESSES
-from swiftlet.cli.options import PrecisionOption, RerankerOption, ServedEncoderOption, value_of
+from swiftlet.cli.options import PrecisionOption, RerankerOption, ServedEncoderOption
 
 
 def serve(
@@ -14,6 +14,7 @@ def serve(
         typer.Argument(
             help=f"Index directory, {ADDRESSES}.",
             show_default="SWIFTLET_INDEX",
+            metavar="INDEX",
         ),
     ] = None,
     encoder: ServedEncoderOption = None,
@@ -33,7 +34,7 @@ def serve(
     settings = load_settings(
         index=index,
         encoder=encoder,
-        precision=value_of(precision),
+        precision=precision,
         reranker=reranker,
         host=host,
         port=port,

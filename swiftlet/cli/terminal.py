@@ -1,13 +1,12 @@
 """The terminal: progress bars, notes and refusals."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from datetime import timedelta
-from pathlib import Path
 from threading import Event, Thread
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.markup import escape
@@ -23,7 +22,7 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 from rich.segment import Segment
-from rich.table import Column
+from rich.table import Column, Table
 from rich.text import Text
 
 if TYPE_CHECKING:
@@ -116,7 +115,11 @@ class ProgressBars:
             self._finish()
         else:
             self._progress.remove_task(self._task)
-        self._progress.stop()
+        if self._progress.tasks:
+            self._progress.stop()
+        else:  # without the empty line that a log would get
+            self._progress.live.transient = True
+            self._progress.live.stop()
 
     def begin(self, name: str, total: int | None, done: int = 0) -> None:
         """Begin a bar; `done` of its steps were done by an earlier run."""
@@ -171,17 +174,33 @@ def count(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
+def counts(details: Mapping[str, Any]) -> str:
+    """How many documents and passages an artefact has, by the details of its manifest."""
+    documents, passages = details["num_documents"], details["num_passages"]
+    return f"{count(documents, 'document')}, {count(passages, 'passage')}"
+
+
+def print_plain(sentence: str) -> None:
+    """Print a text, in which brackets are no markup."""
+    output.print(sentence, markup=False, soft_wrap=True)
+
+
+def print_result(place: object, sentence: str) -> None:
+    """Print what became of a place."""
+    output.print(f"[bold]{escape(str(place))}[/]: {escape(sentence)}", soft_wrap=True)
+
+
+def figures_table(title: str, *columns: str) -> Table:
+    """A table with names in the first column, and figures in the others."""
+    table = Table(title=title, title_justify="left")
+    for number, name in enumerate(columns):
+        table.add_column(name, justify="right" if number else "left")
+    return table
+
+
 def print_note(sentence: str) -> None:
     """Print a note on standard error."""
     messages.print(f"[yellow]Note:[/] {escape(sentence)}", soft_wrap=True)
-
-
-def print_unread(corpus: Sequence[Path]) -> None:
-    """Print how many files of a folder are not read, if there are any."""
-    from swiftlet.corpora.collections import unread_files
-
-    if sentence := unread_files(corpus):
-        print_note(sentence)
 
 
 def print_refusal(sentence: str) -> None:
@@ -192,9 +211,7 @@ def print_refusal(sentence: str) -> None:
 
 def print_skipped(skipped: "SkippedLines") -> None:
     """Print the bad lines that were left out on standard error."""
-    messages.print(
-        f"[yellow]{count(skipped.count, 'bad line')} skipped[/]" + (":" if skipped.count else "")
-    )
+    messages.print(f"[yellow]{count(skipped.count, 'bad line')} skipped[/]:")
     for message in skipped.messages:
         messages.print(f"  {message}", markup=False, soft_wrap=True)
     if skipped.count > len(skipped.messages):

@@ -172,7 +172,7 @@ def unread_files(path: Path | Sequence[Path]) -> str:
     kinds = [f"{count} {suffix or 'without a suffix'}" for suffix, count in counts.most_common(8)]
     ways = []
     if missing := sorted(counts.keys() & RICH_SUFFIXES):
-        ways.append(f"{way_to('files')} reads {' and '.join(missing)}")
+        ways.append(f"to read {' and '.join(missing)}, run {way_to('files')}")
     if tables := sorted(counts.keys() & {*TABLE_SUFFIXES, *_LINES, ZIP}):
         ways.append(f"name each file of {' and '.join(tables)} to index it")
     total = counts.total()

@@ -47,7 +47,8 @@ def find(encoder: Path) -> Path:
     found = find_shipped(encoder)
     if len(found.parts) == 1 and not found.exists():
         raise InvalidArgumentError(
-            f"{encoder} is not a directory, nor the name of an encoder: {', '.join(named())}"
+            f"{encoder} is not a directory, nor the name of an encoder: {', '.join(named())}; "
+            f"swiftlet export {encoder} --out ENCODER makes one of a model on the hub"
         )
     return found
 

@@ -30,6 +30,7 @@ class Tokenizer:
         if truncation is None:
             raise ValueError("the tokenizer has no truncation")
         self.max_tokens: int = truncation["max_length"]
+        self._keeps_end = truncation["direction"] == "left"
         self.num_special_tokens: int = tokenizer.num_special_tokens_to_add(is_pair=False)
         tokenizer.no_padding()
         self._truncating = tokenizer
@@ -74,14 +75,24 @@ class Tokenizer:
         if self._splits_at_spaces and len(text) <= characters:
             return self._encode_words(normalise(text).strip())
         while True:
-            end = _block_end(text, 0, len(text), characters)
-            part = text if end == len(text) else text[:end]
+            part = self._part(text, characters)
             encoding = self._truncating.encode(self._clean(part).strip())
-            # With an overflow, the text further on cannot change the tokens that are kept.
-            if end == len(text) or encoding.overflowing:
+            # With an overflow, the rest of the text cannot change the tokens that are kept. If the
+            # end is kept, a word that is cut may be longer than the overflow.
+            if part is text or len(encoding.overflowing) > self._keeps_end:
                 ids: list[int] = encoding.ids
                 return ids
             characters *= 4
+
+    def _part(self, text: str, characters: int) -> str:
+        """The beginning of a text, or the end if truncation keeps that; cut at white space."""
+        if len(text) <= characters:
+            return text
+        if not self._keeps_end:
+            return text[: _block_end(text, 0, len(text), characters)]
+        start = len(text) - characters
+        places = range(start, start + characters // 2)
+        return text[next((place for place in places if text[place].isspace()), start) :]
 
     def _encode_words(self, text: str) -> list[int]:
         """Token ids of a text, word by word."""

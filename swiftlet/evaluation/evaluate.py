@@ -68,7 +68,6 @@ def evaluate(
     :raises RetrievalError: When an argument, the queries, the qrels or the target is bad.
     :raises MissingExtraError: When the extra `evaluation` is not installed.
     """
-    load_ranx()  # first, so that a missing package shows before any search
     progress = progress or Silence()
     if not isinstance(target, str | os.PathLike | Searcher):
         raise InvalidArgumentError(
@@ -93,6 +92,7 @@ def evaluate(
     baseline = None if against is None else read_run(path_of("against", against))
     given = judgements_of(queries, qrels)
     with _retriever(target, encoder, precision, fields, reranker) as retriever:
+        load_ranx()  # so that a missing package shows before any search
         judged = match_judgements(
             **given, holds=retriever.holds, allow_unknown=allow_unknown, progress=progress
         )

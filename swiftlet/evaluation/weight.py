@@ -132,12 +132,12 @@ def tune(
     :raises StorageError: When the index is on storage that cannot be written.
     :raises MissingExtraError: When the extra `evaluation` is not installed.
     """
-    load_ranx()
     progress, given = progress or Silence(), judgements_of(queries, qrels)
     with (
         _locked(index) as directory,
         open_searcher(directory, encoder=encoder, precision=precision) as searcher,
     ):
+        load_ranx()
         holds = SearcherRetriever(searcher).holds
         judgements = match_judgements(
             **given, holds=holds, allow_unknown=allow_unknown, progress=progress

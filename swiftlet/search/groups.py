@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from swiftlet.index.columns.columns import Value, keys_of, one_key, value_of
 from swiftlet.index.columns.filters import Condition, Every, Filter, Without
 from swiftlet.index.columns.grouping import values_of
-from swiftlet.search.request import SearchRequest
+from swiftlet.search.request import DEFAULT_GROUP_SIZE, SearchRequest
 from swiftlet.types import Embeddings, Hit, SearchResult
 
 
@@ -62,7 +62,15 @@ def find_groups(
 
     def search_for(wanted: int, *conditions: Filter) -> SearchResult:
         chosen = Every((passing, *conditions))
-        return search(replace(asked, top_k=wanted, filter=chosen, group_by=None))
+        return search(
+            replace(
+                asked,
+                top_k=wanted,
+                filter=chosen,
+                group_by=None,
+                group_size=DEFAULT_GROUP_SIZE,
+            )
+        )
 
     hits_of: dict[bytes, list[Hit]] = {}
     results = []

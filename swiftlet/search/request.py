@@ -32,6 +32,9 @@ DEFAULT_WEIGHT = 0.72
 """The weight of the dense score; docs/results/hybrid.md has the collections it was chosen on."""
 
 
+DEFAULT_GROUP_SIZE = 3
+
+
 class RequestConflictError(InvalidArgumentError):
     """Two fields of a request exclude each other; `field` is the one to change."""
 
@@ -188,7 +191,7 @@ class SearchRequest:
             printed=False,
             single=True,
         ),
-    ] = 3
+    ] = DEFAULT_GROUP_SIZE
 
     def __post_init__(self) -> None:
         check_values(self)
@@ -198,6 +201,16 @@ class SearchRequest:
             raise RequestConflictError(
                 "fusion",
                 f"fusion is {shown(self.fusion)}, which takes no {name}: give one of the two",
+            )
+        if self.weight is not None and self.mode not in {None, "hybrid"}:
+            raise RequestConflictError(
+                "weight",
+                f'mode is "{self.mode}", but a weight is for "hybrid": give one of the two',
+            )
+        if self.group_size != DEFAULT_GROUP_SIZE and self.group_by is None:
+            raise RequestConflictError(
+                "group_size",
+                f"group_size is {self.group_size}, but nothing is grouped: give group_by, too",
             )
         if self.highlight is not None and not self.include_text:
             raise RequestConflictError(

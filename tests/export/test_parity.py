@@ -1,5 +1,8 @@
 """Parity is measured over texts of every length, and over the same tokens."""
 
+import json
+import shutil
+
 import numpy as np
 import pytest
 import tokenizers
@@ -44,19 +47,32 @@ def test_a_tokenizer_that_reads_otherwise_than_torch_is_refused(source):
         torch_reference(source, Tokenizer(other))
 
 
+def test_long_texts_are_tried_where_the_end_of_a_text_is_kept(checkpoints, tmp_path, monkeypatch):
+    model = shutil.copytree(checkpoints["bert"], tmp_path / "model")
+    settings = json.loads((model / "tokenizer_config.json").read_text())
+    (model / "tokenizer_config.json").write_text(json.dumps(settings | {"truncation_side": "left"}))
+    source = load_source(model, pooling="mean")
+    tokenizer = Tokenizer(tokenizers.Tokenizer.from_str(source.tokenizer_json))
+    assert tokenizer._keeps_end
+    torch_reference(source, tokenizer)
+    monkeypatch.setattr(Tokenizer, "_part", lambda _, text, characters: text[:characters])
+    with pytest.raises(ExportError, match=r"^tokenizer.json reads .* but Sentence Transformers as"):
+        torch_reference(source, tokenizer)
+
+
 def test_a_number_that_is_none_counts_as_the_worst(source):
     tokenizer = Tokenizer(tokenizers.Tokenizer.from_str(source.tokenizer_json))
     reference = torch_reference(source, tokenizer)
-    assert reference.num_tokens[0] <= 5
-    assert max(reference.num_tokens) == source.max_tokens == 24
+    assert len(reference.token_ids[0]) <= 5
+    assert max(map(len, reference.token_ids)) == source.max_tokens == 24
 
     class Broken:
         """An encoder with undefined embeddings."""
 
         dim = source.dim
 
-        def encode(self, texts):
-            return np.full((len(texts), source.dim), np.nan, dtype=np.float32)
+        def embed(self, token_ids):
+            return np.full(source.dim, np.nan, dtype=np.float32)
 
     parity = measure_parity(Broken(), reference)
     assert (parity.min_cosine, parity.mean_cosine) == (-1, -1)

@@ -11,8 +11,10 @@ from safetensors.torch import load_file, save_file
 
 from export.encoder_directory import export_encoder
 from swiftlet.errors import CollectionError, InvalidArgumentError, RetrievalError
+from training.model.cross_encoder import CrossEncoder
 from training.model.errors import ModelError
 from training.model.quiet import quiet
+from training.model.towers import TowerSettings
 
 MARKER = "code of the model ran"
 
@@ -126,6 +128,14 @@ def test_a_broken_or_unsuitable_checkpoint(change, sentence, bert, tmp_path):
     change(bert)
     message = refused(ModelError, bert, tmp_path / "out", pooling="mean")
     assert message.startswith(f"{bert} {sentence}")
+
+
+def test_a_tokenizer_without_a_padding_token_is_no_hindrance(bert, tmp_path):
+    path = bert / "tokenizer_config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"pad_token": None}))
+    export_encoder(bert, tmp_path / "out", pooling="mean", precisions=["fp32"])
+    with pytest.raises(ModelError, match="has no padding token"):
+        CrossEncoder.load(TowerSettings(model=bert))
 
 
 def test_modules_with_code_or_an_activation_that_would_be_replaced_in_silence(projecting, tmp_path):

@@ -272,6 +272,17 @@ def test_a_cursor_or_a_group_that_makes_no_sense_is_refused(
     )
 
 
+@pytest.mark.parametrize(
+    ("plain", "idle"), [({"mode": "dense"}, {"weight": 0.3}), ({}, {"group_size": 5})]
+)
+def test_clients_may_send_values_without_an_effect(
+    client: httpx.Client, plain: dict[str, Any], idle: dict[str, Any]
+) -> None:
+    asked = {"query": "bread", **plain}
+    expected = client.post("/search", json=asked).json()
+    assert client.post("/search", json=asked | idle).json() == expected
+
+
 def test_groups_have_the_best_documents_of_each_value(client: httpx.Client) -> None:
     asked = {"query": "How do volcanoes erupt?", "group_by": "topic", "group_size": 2, "top_k": 4}
     answer = client.post("/search", json=asked).json()

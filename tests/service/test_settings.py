@@ -23,6 +23,8 @@ def test_an_option_comes_before_the_environment_and_that_before_the_default(
     monkeypatch.setenv("SWIFTLET_MAX_TOP_K", "77")
     monkeypatch.setenv("SWIFTLET_HOST", "")
     monkeypatch.setenv("SWIFTLET_DATA", "/anything")
+    with pytest.raises(InvalidArgumentError, match="--port is 99999; a whole number from 0 to"):
+        load_settings(index="i", port=99999)
     settings = load_settings(index=Path("i"), encoder=Path("to/e"), port=9, threads=None)
     assert (settings.port, settings.limits.max_top_k, settings.host) == (9, 77, "127.0.0.1")
     assert settings.threads == available_processors()

@@ -106,17 +106,6 @@ def test_a_searcher_gives_hits_that_are_iterated_and_shown(index: str) -> None:
     assert third.startswith("  2  ")
 
 
-def test_an_encoder_gives_an_embedding_for_each_text() -> None:
-    encoder = swiftlet.load_encoder()
-    embeddings = encoder.encode(["tea", "ski"])
-    assert embeddings.shape == (2, encoder.dim)
-    np.testing.assert_allclose(np.linalg.norm(embeddings, axis=1), 1, atol=1e-5)
-    small = swiftlet.load_encoder(str(DEFAULT_QUERY_ENCODER))
-    assert small.embedding_space == encoder.embedding_space
-    with pytest.raises(swiftlet.InvalidArgumentError, match=r"pass \[text\]"):
-        encoder.encode("tea")
-
-
 def test_an_index_and_a_searcher_are_evaluated_by_queries_and_qrels_in_memory(index: str) -> None:
     queries = {"q1": "hot drink", "q2": "snow sport"}
     qrels = {"q1": {"tea": 1}, "q2": {"ski": 1, "tax": 0}}
@@ -313,6 +302,7 @@ def evaluated(**arguments: Any) -> Callable[[str, Path], object]:
         (opened(readers=0), "readers is 0, but at least 1 is expected"),
         (loaded(["a"], directory=None), "directory is None, but a path is expected"),
         (loaded(["a"], threads=1.5), "threads is 1.5, but a whole number of at least 1 is exp"),
+        (loaded("tea"), "a single text is given where a list is expected: pass [text]"),
         (loaded(5), "texts is of the type int, but a list of strings is expected"),
         (loaded(["a", None]), "text 1 is None, but a string is expected"),
         (built(out=5), "out is 5, but a path is expected"),
@@ -379,8 +369,9 @@ def test_manifests_and_encoders_are_shown_on_one_short_line(tmp_path: Path) -> N
     assert repr(manifest).startswith("Manifest(kind='index', dim=384, encoder='all-MiniLM-L6-v2'")
     assert "num_documents=3, num_passages=3" in repr(manifest)
     assert "blake3" not in repr(manifest)
-    encoder = swiftlet.load_encoder()
-    assert repr(encoder) == "OnnxEncoder('all-MiniLM-L6-v2', int8, 384 dimensions)"
+    encoder = swiftlet.load_encoder(str(DEFAULT_QUERY_ENCODER))
+    assert encoder.embedding_space == swiftlet.load_encoder().embedding_space
+    assert repr(encoder) == "OnnxEncoder('all-MiniLM-L6-v2-query-2-layers', int8, 384 dimensions)"
 
 
 def test_facets_are_fields_that_some_document_has(tmp_path: Path) -> None:

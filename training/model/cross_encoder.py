@@ -79,6 +79,8 @@ class CrossEncoder(nn.Module):
             model, tokenizer, limit = _begun(folder, settings)
         if settings.layers is not None:
             keep_layers(model.base_model, settings.layers, folder)
+        if tokenizer.pad_token is None:
+            raise ModelError(f"the tokenizer of {folder} has no padding token")
         fewest = 2 + tokenizer.num_special_tokens_to_add(pair=True)
         if limit < fewest:
             raise InvalidArgumentError(

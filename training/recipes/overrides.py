@@ -1,9 +1,34 @@
-"""Overrides of settings on the command line."""
+"""The tables of a recipe with overrides of the command line, read without torch."""
 
 import tomllib
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from swiftlet.errors import InvalidArgumentError
+from training.errors import RecipeError
+
+
+def read_tables(path: Path, overrides: Sequence[str] = ()) -> dict[str, Any]:
+    """Read the tables of a recipe and apply the overrides `key.of.table=value`.
+
+    A value is parsed as TOML; if that fails, it is a string. An empty value restores the default.
+    Paths in a recipe are relative to the working directory.
+
+    :raises RecipeError: When the file cannot be read, or is not TOML.
+    """
+    try:
+        content = tomllib.loads(path.read_text("utf-8"))
+    except OSError as error:
+        raise RecipeError(
+            f"{path} cannot be read: {error.strerror}; a recipe is a file, such as "
+            "training/recipes/own-corpus.toml"
+        ) from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise RecipeError(f"{path} is not TOML: {error}") from error
+    for override in overrides:
+        apply_override(content, override)
+    return content
 
 
 def apply_override(content: dict[str, Any], override: str) -> None:

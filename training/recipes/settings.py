@@ -1,6 +1,5 @@
 """The settings of a recipe, a TOML file, with their bounds and defaults."""
 
-import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, TypeVar
@@ -27,7 +26,7 @@ from training.methods import Method
 from training.model.dual_encoder import Projection, Start
 from training.model.poolings import check_pooling
 from training.model.towers import TowerSettings
-from training.recipes.overrides import apply_override
+from training.recipes.overrides import read_tables
 from training.recipes.registry import LOSSES, METHODS, SAMPLERS, Loss, Negatives
 from training.recipes.validation_errors import describe_errors
 from training.tables import Count, OneOf, Seed, Table
@@ -178,28 +177,6 @@ def read_recipe(path: Path, overrides: Sequence[str] = ()) -> Recipe:
     :raises RecipeError: When the file cannot be read, or has errors; the message lists all of them.
     """
     return parse_recipe(read_tables(path, overrides), str(path))
-
-
-def read_tables(path: Path, overrides: Sequence[str] = ()) -> dict[str, Any]:
-    """Read the tables of a recipe and apply the overrides `key.of.table=value`.
-
-    A value is parsed as TOML; if that fails, it is a string. An empty value restores the default.
-    Paths in a recipe are relative to the working directory.
-
-    :raises RecipeError: When the file cannot be read, or is not TOML.
-    """
-    try:
-        content = tomllib.loads(path.read_text("utf-8"))
-    except OSError as error:
-        raise RecipeError(
-            f"{path} cannot be read: {error.strerror}; a recipe is a file, such as "
-            "training/recipes/own-corpus.toml"
-        ) from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise RecipeError(f"{path} is not TOML: {error}") from error
-    for override in overrides:
-        apply_override(content, override)
-    return content
 
 
 def parse_recipe(content: dict[str, Any], name: str) -> Recipe:

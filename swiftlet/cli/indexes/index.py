@@ -8,7 +8,7 @@ import typer
 from swiftlet import encoders
 from swiftlet.cli.fields import BUILT, COLUMNS, OF_CORPUS, documents_with, flag_of, takes
 from swiftlet.cli.options import FromShards, Overwrite, complete_encoder, encoder_option
-from swiftlet.cli.terminal import ProgressBars, count, output, print_unread
+from swiftlet.cli.terminal import ProgressBars, counts, print_note, print_result
 
 
 @takes(settings=BUILT, fields=COLUMNS)
@@ -52,11 +52,13 @@ def index(
     fields: dict[str, Any],
 ) -> None:
     """Build an index from a corpus. After an interruption, run the same command to resume it."""
+    from swiftlet.corpora.collections import unread_files
     from swiftlet.extras import extra
     from swiftlet.index.building.assembly import FOUND
     from swiftlet.index.building.build import build
     from swiftlet.index.building.shards import Shards
     from swiftlet.index.document_encoder import document_encoder_of
+    from swiftlet.publication import check_target
 
     if (student is not None or queries) and not adapt_queries:
         raise typer.BadParameter("--student and --queries are for --adapt-queries: pass it, too")
@@ -71,6 +73,12 @@ def index(
         raise typer.BadParameter(
             f"{flag_of(of_corpus[0])} is for a corpus, but shards are encoded already"
         )
+    unread = unread_files(corpus or ())
+    if adapt_queries:
+        check_target(out, overwrite=overwrite, kind="index")
+        with extra("export"):
+            from export.encoder_directory import export_encoder
+            from training.adaptation.adaptation import Adaptation
     with (
         documents_with(corpus or (), fields) as (documents, skipped),
         ProgressBars() as progress,
@@ -78,9 +86,6 @@ def index(
         finish = None
         source = documents if corpus else Shards(from_shards or ())
         if adapt_queries:
-            with extra("export"):
-                from export.encoder_directory import export_encoder
-                from training.adaptation.adaptation import Adaptation
             if encoder is None and isinstance(source, Shards):
                 encoder = document_encoder_of(source.details)
             finish = Adaptation(
@@ -100,15 +105,14 @@ def index(
             finish=finish,
             **settings,
         )
-    if corpus:
-        print_unread(corpus)
+    if unread:
+        print_note(unread)
     details = manifest.details
     # Near ties count: of identical passages, an exact search may find other ones first.
     recall = details["recall"].get(FOUND, details["recall"]["recall@10"])
     ties = " (scores within 1% count)" if FOUND in details["recall"] else ""
-    output.print(
-        f"[bold]{out}[/]: {count(details['num_documents'], 'document')}, "
-        f"{count(details['num_passages'], 'passage')}, {details['factory']}, recall@10 "
-        f"{recall:.3f} against exact search{ties}",
-        soft_wrap=True,
+    print_result(
+        out,
+        f"{counts(details)}, {details['factory']}, recall@10 {recall:.3f} against exact search"
+        f"{ties}",
     )

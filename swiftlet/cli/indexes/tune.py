@@ -10,9 +10,8 @@ from swiftlet.cli.options import (
     IndexDirectory,
     PrecisionOption,
     QueryEncoderOption,
-    value_of,
 )
-from swiftlet.cli.terminal import ProgressBars, output
+from swiftlet.cli.terminal import ProgressBars, print_plain, print_result
 
 
 def tune(
@@ -24,19 +23,19 @@ def tune(
     encoder: QueryEncoderOption = None,
     precision: PrecisionOption = None,
     allow_unknown: AllowUnknown = False,
+    reset: Annotated[
+        bool, typer.Option("--reset", help="Write the weight that ships in place of a tuned one.")
+    ] = False,
 ) -> None:
-    """Find the weight of the dense score in hybrid searches, and write it into the index.
-
-    Without queries and qrels, the weight that ships is written in place of a tuned one.
-    """
+    """Find the weight of the dense score in hybrid searches, and write it into the index."""
     from swiftlet.evaluation.weight import reset_weight
     from swiftlet.evaluation.weight import tune as find
 
-    if (queries is None) != (qrels is None):
-        raise typer.BadParameter("give both --queries and --qrels, or neither")
+    if [queries is None, qrels is None] != [reset, reset]:
+        raise typer.BadParameter("give both --queries and --qrels, or --reset alone")
     if queries is None or qrels is None:
         weight = reset_weight(index)
-        output.print(f"[bold]{index}[/]: the weight is now {weight:g}, as shipped", soft_wrap=True)
+        print_result(index, f"the weight is now {weight:g}, as shipped")
         return
     with ProgressBars() as progress:
         tuned = find(
@@ -44,20 +43,16 @@ def tune(
             queries,
             qrels,
             encoder=encoder,
-            precision=value_of(precision),
+            precision=precision,
             allow_unknown=allow_unknown,
             progress=progress,
         )
-    output.print(
+    print_plain(
         f"nDCG@10 of {tuned.num_queries:,} queries: dense {tuned.dense:.4f}, lexical "
         f"{tuned.lexical:.4f}, hybrid {tuned.before:.4f}, tuned {tuned.cross_validated:.4f} "
-        "(on queries that were not used for tuning)",
-        soft_wrap=True,
+        "(on queries that were not used for tuning)"
     )
     if tuned.is_better:
-        output.print(f"[bold]{index}[/]: the weight is now {tuned.weight:g}", soft_wrap=True)
+        print_result(index, f"the weight is now {tuned.weight:g}")
     else:
-        output.print(
-            f"[bold]{index}[/]: the weight stays as it was, since no other one is better",
-            soft_wrap=True,
-        )
+        print_result(index, "the weight stays as it was, since no other one is better")

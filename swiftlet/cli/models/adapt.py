@@ -14,7 +14,7 @@ from swiftlet.cli.options import (
     RememberedEncoderOption,
     complete_encoder,
 )
-from swiftlet.cli.terminal import ProgressBars, output
+from swiftlet.cli.terminal import ProgressBars, figures_table, output, print_plain, print_result
 
 if TYPE_CHECKING:
     from swiftlet.evaluation.significance import PairedTest
@@ -56,14 +56,16 @@ def adapt(
     """
     from swiftlet.errors import InvalidArgumentError
     from swiftlet.extras import extra
+    from swiftlet.manifest import read_manifest
 
-    with extra("export"):
-        from export.encoder_directory import export_encoder
-        from training.adaptation.index import adapt_to_index
+    read_manifest(index, "index")
     if qrels is not None and len(queries or ()) != 1:
         raise InvalidArgumentError(
             "--qrels judge the queries of one file: pass exactly one --queries"
         )
+    with extra("export"):
+        from export.encoder_directory import export_encoder
+        from training.adaptation.index import adapt_to_index
     with ProgressBars() as progress:
         tests = adapt_to_index(
             index,
@@ -79,22 +81,20 @@ def adapt(
             progress=progress,
         )
     output.print(_table(tests, judged=qrels is not None))
-    output.print(f"[bold]{out}[/]: {_verdict(tests, index, out)}", soft_wrap=True)
+    print_result(out, _verdict(tests, index, out))
     if qrels is None:
-        output.print(
+        print_plain(
             "Only search by meaning was tested, since sentences have the words of their documents. "
             "Hybrid search can become worse: with judged queries (--queries, --qrels), it is "
-            "tested, too.",
-            soft_wrap=True,
+            "tested, too."
         )
 
 
 def _table(tests: "dict[str, PairedTest]", *, judged: bool) -> Table:
     count = next(iter(tests.values())).num_queries
     what = "queries" if judged else "sentences, each a query for its document"
-    table = Table(title=f"nDCG@10 of {count:,} held-out {what}", title_justify="left")
-    for name in ("search", "today", "adapted", "difference", "p"):
-        table.add_column(name, justify="left" if name == "search" else "right")
+    title = f"nDCG@10 of {count:,} held-out {what}"
+    table = figures_table(title, "search", "today", "adapted", "difference", "p")
     for mode, test in tests.items():
         figures = (f"{test.baseline_mean:.4f}", f"{test.mean:.4f}", f"{test.difference:+.4f}")
         table.add_row(mode, *figures, f"{test.p_value:.1g}")

@@ -1,102 +1,96 @@
 """`swiftlet distill`: trains a small query encoder for an existing index."""
 
-from collections.abc import Collection, Sequence
-from enum import StrEnum
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from rich.table import Table
 
-from swiftlet.cli.models.exporting import export_models, has_ended, print_next
-from swiftlet.cli.options import Finish, OverwriteRun, PoolingOption, Resume, value_of
-from swiftlet.cli.terminal import ProgressBars, output
+from swiftlet.cli.fields import flag_of, parameters, takes
+from swiftlet.cli.models.exporting import export_models, has_ended
+from swiftlet.cli.options import Finish, OverwriteRun, Resume
+from swiftlet.cli.terminal import ProgressBars, figures_table, output, print_plain, print_result
 from swiftlet.errors import InvalidArgumentError
+from swiftlet.options import Option
+from training.model.poolings import POOLINGS
 
 if TYPE_CHECKING:
     from training.distillation.distill import DistillationResult
     from training.distillation.overlap import Overlap
 
 
-class Distance(StrEnum):
-    """The distance that a distillation minimises."""
+@dataclass(frozen=True, slots=True)
+class _Settings:
+    """The settings of a distillation that have an option of their own; `--set` takes any."""
 
-    euclidean = "euclidean"
-    cosine = "cosine"
+    queries: Annotated[
+        tuple[Path, ...],
+        Option("A query log: text, JSONL, TSV or a BEIR folder; may be repeated."),
+    ] = ()
+    corpora: Annotated[
+        tuple[Path, ...],
+        Option(
+            "A corpus or index to take sentences and titles from; may be repeated.",
+            flag="--corpus",
+        ),
+    ] = ()
+    sentences: Annotated[
+        int | None, Option("The largest number of sentences.", least=1, unset="200000")
+    ] = None
+    layers: Annotated[str | None, Option("Layers that are kept, such as 0,5.", unset="all")] = None
+    student: Annotated[
+        str | None, Option("Another checkpoint to start from.", unset="the teacher")
+    ] = None
+    pooling: Annotated[
+        str | None,
+        Option(f"The pooling, if the checkpoint does not define it: {', '.join(POOLINGS)}."),
+    ] = None
+    project: Annotated[
+        bool | None,
+        Option(
+            "Learn a projection to the teacher's width.",
+            flag="--projection/--no-projection",
+            unset="for another checkpoint",
+        ),
+    ] = None
+    index: Annotated[
+        Path | None, Option("Index in the teacher's space to compare both encoders on.")
+    ] = None
+    distance: Annotated[
+        Literal["euclidean", "cosine"] | None,
+        Option("The distance that is minimised.", unset="euclidean"),
+    ] = None
+    ranking: Annotated[
+        float | None, Option("Weight of a contrastive term on the index's documents.", unset="0")
+    ] = None
+    epochs: Annotated[float | None, Option("How often each text is used.", unset="10")] = None
+    batch_size: Annotated[int | None, Option("Texts per step.", least=2, unset="64")] = None
+    learning_rate: Annotated[
+        float | None, Option("The learning rate after the warm-up.", unset="0.0005")
+    ] = None
+    precision: Annotated[
+        Literal["fp32", "bf16", "fp16"] | None,
+        Option("The precision of the student.", unset="fp32"),
+    ] = None
+    trust_remote_code: Annotated[bool, Option("Run code that comes with a model.")] = False
 
 
-class TrainingPrecision(StrEnum):
-    """The precision that training computes in."""
-
-    fp32 = "fp32"
-    bf16 = "bf16"
-    fp16 = "fp16"
+_OPTIONS = parameters(_Settings)
 
 
+@takes(given=_OPTIONS)
 def distill(
     teacher: Annotated[
         str, typer.Option(help="The query encoder to imitate: a folder or a name on the hub.")
     ],
     out: Annotated[Path, typer.Option(help="Directory of the run.")],
-    queries: Annotated[
-        list[Path] | None,
-        typer.Option(help="A query log: text, JSONL, TSV or a BEIR folder; may be repeated."),
-    ] = None,
-    corpus: Annotated[
-        list[Path] | None,
-        typer.Option(help="A corpus or index to take sentences and titles from; may be repeated."),
-    ] = None,
-    sentences: Annotated[
-        int | None,
-        typer.Option(min=1, help="The largest number of sentences.", show_default="200000"),
-    ] = None,
-    layers: Annotated[
-        str | None, typer.Option(help="Layers that are kept, such as 0,5.", show_default="all")
-    ] = None,
-    student: Annotated[
-        str | None,
-        typer.Option(help="Another checkpoint to start from.", show_default="the teacher"),
-    ] = None,
-    pooling: PoolingOption = None,
-    projection: Annotated[
-        bool | None,
-        typer.Option(
-            help="Learn a projection to the teacher's width.",
-            show_default="for another checkpoint",
-        ),
-    ] = None,
-    index: Annotated[
-        Path | None, typer.Option(help="Index in the teacher's space to compare both encoders on.")
-    ] = None,
     test_queries: Annotated[
         Path | None, typer.Option(help="Judged queries for the index; needs --qrels.")
     ] = None,
     qrels: Annotated[
         Path | None, typer.Option(help="Their BEIR or TREC qrels; needs --test-queries.")
-    ] = None,
-    distance: Annotated[
-        Distance | None,
-        typer.Option(help="The distance that is minimised.", show_default="euclidean"),
-    ] = None,
-    ranking: Annotated[
-        float | None,
-        typer.Option(
-            min=0, help="Weight of a contrastive term on the index's documents.", show_default="0"
-        ),
-    ] = None,
-    epochs: Annotated[
-        float | None, typer.Option(help="How often each text is used.", show_default="10")
-    ] = None,
-    batch_size: Annotated[
-        int | None, typer.Option(min=2, help="Texts per step.", show_default="64")
-    ] = None,
-    learning_rate: Annotated[
-        float | None,
-        typer.Option(help="The learning rate after the warm-up.", show_default="0.0005"),
-    ] = None,
-    precision: Annotated[
-        TrainingPrecision | None,
-        typer.Option(help="The precision of the student.", show_default="fp32"),
     ] = None,
     overrides: Annotated[
         list[str] | None,
@@ -111,58 +105,38 @@ def distill(
             show_default="teacher-embeddings beside --out",
         ),
     ] = None,
-    trust_remote_code: Annotated[
-        bool, typer.Option("--trust-remote-code", help="Run code that comes with a model.")
-    ] = False,
     resume: Resume = False,
     finish: Finish = False,
     overwrite: OverwriteRun = False,
+    *,
+    given: dict[str, Any],
 ) -> None:
     """Distil a small query encoder into the embedding space of an index you already have."""
     from pydantic import ValidationError
 
     from swiftlet.extras import extra
+    from training.recipes.overrides import apply_override
 
+    if (test_queries is None) != (qrels is None):
+        raise InvalidArgumentError("--test-queries and --qrels belong together: pass both")
+    content = {name: _plain(value) for name, value in given.items()}
+    if "layers" in given:
+        content["layers"] = _layers(given["layers"])
+    content["teacher"] = teacher
+    for override in overrides or ():
+        apply_override(content, override)
     with extra("training"):
         from training.distillation.distill import distill as run
         from training.distillation.settings import Distillation, Judged
         from training.loop.devices import is_main_process
-        from training.recipes.overrides import apply_override
         from training.recipes.validation_errors import describe_errors
-    if (test_queries is None) != (qrels is None):
-        raise InvalidArgumentError("--test-queries and --qrels belong together: pass both")
-    options = {
-        "teacher": teacher,
-        "student": student,
-        "layers": layers,
-        "pooling": pooling,
-        "project": projection,
-        "queries": tuple(map(str, queries or ())),
-        "corpora": tuple(map(str, corpus or ())),
-        "sentences": sentences,
-        "index": None if index is None else str(index),
-        "distance": value_of(distance),
-        "ranking": ranking,
-        "epochs": epochs,
-        "batch_size": batch_size,
-        "learning_rate": learning_rate,
-        "precision": value_of(precision),
-        "trust_remote_code": trust_remote_code,
-    }
-    given = {name: value for name, value in options.items() if value is not None}
-    if "layers" in given:
-        given["layers"] = _layers(given["layers"])
-    for override in overrides or ():
-        apply_override(given, override)
     try:
         # TOML has only lists; the settings are immutable and have tuples.
         settings = Distillation.model_validate(
-            {name: tuple(v) if isinstance(v, list) else v for name, v in given.items()}
+            {name: tuple(v) if isinstance(v, list) else v for name, v in content.items()}
         )
     except ValidationError as error:
-        raise InvalidArgumentError(
-            describe_errors(error, Distillation, lambda name: _option(name, options))
-        ) from error
+        raise InvalidArgumentError(describe_errors(error, Distillation, _option)) from error
     test = None
     if test_queries is not None and qrels is not None:
         test = Judged(queries=str(test_queries), qrels=str(qrels))
@@ -183,22 +157,29 @@ def distill(
     if not is_main_process():
         return
     for exported in export_models(out):
-        print_next(f"swiftlet serve {index or 'INDEX'} --encoder {exported}")
+        print_plain(f"Next: swiftlet serve {given.get('index', 'INDEX')} --encoder {exported}")
 
 
 def _print_outcome(outcome: "DistillationResult", out: Path) -> None:
-    output.print(
-        f"[bold]{out}[/]: the best checkpoint is of step {outcome.best_step}; its mean cosine "
+    print_result(
+        out,
+        f"the best checkpoint is of step {outcome.best_step}; its mean cosine "
         f"with the teacher on {outcome.num_held_out:,} texts held out is {outcome.cosine:.4f}",
-        soft_wrap=True,
     )
     if outcome.overlaps:
         output.print(_table(outcome.overlaps))
 
 
-def _layers(text: str) -> tuple[int, ...]:
+def _plain(value: Any) -> Any:
+    """An option as the settings take it: paths are texts there."""
+    if isinstance(value, list):
+        return [*map(_plain, value)]
+    return str(value) if isinstance(value, Path) else value
+
+
+def _layers(text: str) -> list[int]:
     try:
-        return tuple(int(number) for number in text.split(","))
+        return [int(number) for number in text.split(",")]
     except ValueError as error:
         raise InvalidArgumentError(
             f"--layers {text!r} is no list of layers: numbers from 0 with commas, such as 0,5, are "
@@ -206,24 +187,23 @@ def _layers(text: str) -> tuple[int, ...]:
         ) from error
 
 
-def _option(setting: str, options: Collection[str]) -> str:
+def _option(setting: str) -> str:
     """The option of a setting."""
     name, *within = setting.split(".")
-    option = f"--{name.replace('_', '-')}" if name in options else f"--set {name}"
-    return ".".join([option, *within])
+    flags = {each.name: flag_of(each).partition("/")[0] for each in _OPTIONS}
+    flags["teacher"] = "--teacher"
+    return ".".join([flags.get(name, f"--set {name}"), *within])
 
 
 def _table(overlaps: "Sequence[Overlap]") -> Table:
     """The overlap of the student's and the teacher's results."""
     judged = overlaps[0].teacher_ndcg is not None
-    table = Table(
-        title="The teacher's 10 best documents among the student's, over "
+    table = figures_table(
+        "The teacher's 10 best documents among the student's, over "
         f"{overlaps[0].num_queries} queries held out",
-        title_justify="left",
+        *["search", "overlap@10", "recall@100"],
+        *(["nDCG@10 teacher", "student", "kept"] if judged else []),
     )
-    names = ["search", "overlap@10", "recall@100"]
-    for name in [*names, *(["nDCG@10 teacher", "student", "kept"] if judged else [])]:
-        table.add_column(name, justify="left" if name == "search" else "right")
     for each in overlaps:
         cells = [each.searched, f"{each.overlap_10:.3f}", f"{each.recall_100:.3f}"]
         if each.teacher_ndcg is not None and each.student_ndcg is not None:

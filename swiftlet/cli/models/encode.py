@@ -6,13 +6,13 @@ from typing import Annotated, Any
 import typer
 
 from swiftlet.cli.fields import COLUMNS, ENCODED, documents_with, takes
-from swiftlet.cli.options import Overwrite, encoder_option
-from swiftlet.cli.terminal import ProgressBars, count, output, print_unread
+from swiftlet.cli.options import Corpus, Overwrite, encoder_option
+from swiftlet.cli.terminal import ProgressBars, counts, print_note, print_result
 
 
 @takes(settings=ENCODED, fields=COLUMNS)
 def encode(
-    corpus: Annotated[list[Path], typer.Argument(help="A corpus, as `swiftlet index` reads it.")],
+    corpus: Corpus,
     shard: Annotated[
         str, typer.Option(help="2/8 for the second of eight: each eighth document.", metavar="I/N")
     ],
@@ -27,11 +27,13 @@ def encode(
     fields: dict[str, Any],
 ) -> None:
     """Encode a part of a corpus, for `swiftlet index --from-shards`."""
+    from swiftlet.corpora.collections import unread_files
     from swiftlet.index.building.shard_writer import encode as encode_shard
 
     number, _, of = shard.partition("/")
     if not (number.isdecimal() and of.isdecimal()):
         raise typer.BadParameter(f"--shard is {shard!r}, but one such as 2/8 is expected")
+    unread = unread_files(corpus)
     with (
         documents_with(corpus, fields) as (documents, skipped),
         ProgressBars() as progress,
@@ -47,9 +49,6 @@ def encode(
             progress=progress,
             **settings,
         )
-    print_unread(corpus)
-    output.print(
-        f"[bold]{out}[/]: shard {shard}, {count(manifest.details['num_documents'], 'document')}, "
-        f"{count(manifest.details['num_passages'], 'passage')}",
-        soft_wrap=True,
-    )
+    if unread:
+        print_note(unread)
+    print_result(out, f"shard {shard}, {counts(manifest.details)}")

@@ -8,8 +8,10 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typing_extensions import override
 
-from swiftlet.cli.options import Overwrite, PoolingOption, Precision, value_of
-from swiftlet.cli.terminal import messages, output, print_note
+from export.settings import EncoderSettings, ExportSettings, RerankerSettings
+from swiftlet.cli.fields import parameters, takes
+from swiftlet.cli.options import Overwrite
+from swiftlet.cli.terminal import messages, output, print_note, print_plain, print_result
 from swiftlet.errors import InvalidArgumentError
 from swiftlet.extras import extra
 
@@ -24,24 +26,15 @@ _KINDS = {
     "router": "a Router of two encoders",
 }
 
+_OF_VERIFY = ("pooling", "max_tokens", "precisions", "collection", "split")
+
 Model = Annotated[
-    str, typer.Argument(help="Sentence Transformers or Hugging Face model, a folder or a name.")
+    str,
+    typer.Argument(
+        help="Sentence Transformers or Hugging Face model, a folder or a name.", metavar="MODEL"
+    ),
 ]
 Out = Annotated[Path, typer.Option(help="Directory to write.")]
-Name = Annotated[
-    str | None, typer.Option(help="The name of the artefact.", show_default="the model's name")
-]
-MaxTokens = Annotated[
-    int | None, typer.Option(min=1, help="Longest text.", show_default="the model's limit")
-]
-Precisions = Annotated[
-    list[Precision] | None,
-    typer.Option("--precision", help="May be repeated.", metavar="fp32|int8", show_default="both"),
-]
-Dim = Annotated[
-    int | None,
-    typer.Option(min=1, help="Keep the first numbers of an embedding.", show_default="all of them"),
-]
 QueryPrompt = Annotated[
     str | None,
     typer.Option(help="What stands before queries.", show_default="the model's own prompt"),
@@ -50,10 +43,6 @@ PassagePrompt = Annotated[
     str | None,
     typer.Option(help="What stands before passages.", show_default="the model's own prompt"),
 ]
-Judged = Annotated[
-    Path | None, typer.Option(help="BEIR folder to measure the nDCG change of int8 on.")
-]
-Split = Annotated[str, typer.Option(help="The split of the collection's qrels.")]
 
 
 class _Group(TyperGroup):
@@ -113,110 +102,80 @@ app = typer.Typer(
 
 
 @app.command(epilog="Example: swiftlet export encoder model/ --out encoder")
+@takes(settings=parameters(EncoderSettings))
 def encoder(
     model: Model,
     out: Out,
-    name: Name = None,
-    pooling: PoolingOption = None,
-    max_tokens: MaxTokens = None,
-    precision: Precisions = None,
-    dim: Dim = None,
-    vocabulary: Annotated[
-        Path | None,
-        typer.Option(
-            help="Queries or a corpus: keep the tokens of these texts alone.",
-            show_default="all tokens",
-            metavar="FILE",
-        ),
-    ] = None,
     query_prompt: QueryPrompt = None,
     passage_prompt: PassagePrompt = None,
-    collection: Judged = None,
-    split: Split = "test",
     overwrite: Overwrite = False,
+    *,
+    settings: dict[str, Any],
 ) -> None:
     """Write an encoder in ONNX."""
+    from swiftlet.publication import check_target
+
+    check_target(out, overwrite=overwrite, kind="encoder")
     with extra("export"):
         from export.encoder_directory import export_encoder
-    manifest = export_encoder(
-        model, out, name=name, pooling=pooling, max_tokens=max_tokens, precisions=_names(precision),
-        dim=dim, vocabulary=vocabulary, prompts=_prompts(query_prompt, passage_prompt),
-        collection=collection, split=split, overwrite=overwrite, progress=_print_progress,
-    )  # fmt: skip
+    settings["prompts"] = _prompts(query_prompt, passage_prompt)
+    manifest = export_encoder(model, out, overwrite=overwrite, progress=_print_progress, **settings)
     _print_encoder(manifest, out)
 
 
 @app.command(epilog="Example: swiftlet export reranker cross-encoder/ --out reranker")
+@takes(settings=parameters(RerankerSettings))
 def reranker(
-    model: Model,
-    out: Out,
-    name: Name = None,
-    max_tokens: MaxTokens = None,
-    precision: Precisions = None,
-    weight: Annotated[
-        float | None,
-        typer.Option(
-            min=0,
-            max=1,
-            help="The weight of its scores beside a search's scores.",
-            show_default="as its training has chosen, or 1",
-        ),
-    ] = None,
-    overwrite: Overwrite = False,
+    model: Model, out: Out, overwrite: Overwrite = False, *, settings: dict[str, Any]
 ) -> None:
     """Write a cross-encoder in ONNX, which orders the documents of a search anew."""
+    from swiftlet.publication import check_target
+
+    check_target(out, overwrite=overwrite, kind="reranker")
     with extra("export"):
         from export.reranker_directory import export_reranker
     manifest = export_reranker(
-        model, out, name=name, max_tokens=max_tokens, precisions=_names(precision), weight=weight,
-        overwrite=overwrite, progress=_print_progress,
-    )  # fmt: skip
+        model, out, overwrite=overwrite, progress=_print_progress, **settings
+    )
     _print_reranker(manifest, out)
 
 
 @app.command(epilog="Example: swiftlet export router router/ --out pair")
+@takes(settings=[*parameters(ExportSettings), *parameters(EncoderSettings, ["dim"])])
 def router(
     model: Model,
     out: Out,
-    name: Name = None,
-    max_tokens: MaxTokens = None,
-    precision: Precisions = None,
-    dim: Dim = None,
     query_prompt: QueryPrompt = None,
     passage_prompt: PassagePrompt = None,
     overwrite: Overwrite = False,
+    *,
+    settings: dict[str, Any],
 ) -> None:
     """Write the two encoders of a Router in ONNX, one for queries and one for documents."""
     with extra("export"):
         from export.router import export_router
-    manifests = export_router(
-        model, out, name=name, max_tokens=max_tokens, precisions=_names(precision), dim=dim,
-        prompts=_prompts(query_prompt, passage_prompt), overwrite=overwrite,
-        progress=_print_progress,
-    )  # fmt: skip
+    settings["prompts"] = _prompts(query_prompt, passage_prompt)
+    manifests = export_router(model, out, overwrite=overwrite, progress=_print_progress, **settings)
     for tower, manifest in manifests.items():
         _print_encoder(manifest, out / tower)
 
 
 @app.command(epilog="Example: swiftlet export verify model/ encoder")
+@takes(settings=parameters(EncoderSettings, _OF_VERIFY))
 def verify(
     model: Model,
     out: Annotated[Path, typer.Argument(help="Encoder directory.", metavar="ENCODER")],
-    pooling: PoolingOption = None,
-    max_tokens: MaxTokens = None,
-    precision: Precisions = None,
-    collection: Judged = None,
-    split: Split = "test",
+    *,
+    settings: dict[str, Any],
 ) -> None:
     """Write nothing: measure parity, quality and latency of an encoder directory again."""
+    from swiftlet.manifest import read_manifest
+
+    read_manifest(out, "encoder")
     with extra("export"):
         from export.errors import ExportError
         from export.verification import verify_encoder
-    report = verify_encoder(
-        model, out, pooling=pooling, max_tokens=max_tokens,
-        precisions=_names(precision), collection=collection,
-        split=split, progress=_print_progress,
-    )  # fmt: skip
+    report = verify_encoder(model, out, progress=_print_progress, **settings)
     needed = ("fp32", report.default)
     _print_report(report, leave_out=needed)
     if bad := [sentence for each, sentence in report.shortfalls().items() if each in needed]:
@@ -242,10 +201,6 @@ def _kind_of(model: str) -> str:
     return "router" if is_router(folder) else "encoder"
 
 
-def _names(precisions: Sequence[Precision] | None) -> Any:
-    return [value_of(each) for each in precisions or ()] or None
-
-
 def _prompts(query: str | None, passage: str | None) -> dict[str, str]:
     given = {"query": query, "passage": passage}
     return {role: prompt for role, prompt in given.items() if prompt is not None}
@@ -254,9 +209,9 @@ def _prompts(query: str | None, passage: str | None) -> dict[str, str]:
 def _print_encoder(manifest: "Manifest", out: Path) -> None:
     from export.report import EncoderReport
 
-    output.print(f"[bold]{out}[/]: {manifest.dim} dimensions", soft_wrap=True)
+    print_result(out, f"{manifest.dim} dimensions")
     for role, prompt in manifest.details.get("prompts", {}).items():
-        output.print(f"Before each {role}: {prompt!r}", markup=False, soft_wrap=True)
+        print_plain(f"Before each {role}: {prompt!r}")
     _print_report(EncoderReport.of_manifest(manifest))
 
 
@@ -266,10 +221,10 @@ def _print_reranker(manifest: "Manifest", out: Path) -> None:
         f"{precision} {parity['correlation']:.6f}"
         for precision, parity in details["parity"].items()
     )
-    output.print(
-        f"[bold]{out}[/]: a re-ranker of weight {details['weight']:g}, by default "
+    print_result(
+        out,
+        f"a re-ranker of weight {details['weight']:g}, by default "
         f"{details['default_precision']}; correlation with the scores of torch: {parities}",
-        soft_wrap=True,
     )
     if details["weight"] == 0:
         print_note("with a weight of 0, it never changes an order: give it another by --weight")

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from swiftlet.cli.terminal import messages, output, print_note
+from swiftlet.cli.terminal import messages, print_note
 from swiftlet.errors import MissingExtraError
 from swiftlet.extras import extra
 
@@ -47,8 +47,3 @@ def export_models(run: Path) -> list[Path]:
                     f"interrupted: the same command with --resume exports {name}"
                 ) from None
     return exported
-
-
-def print_next(command: str) -> None:
-    """Print what to do next."""
-    output.print(f"Next: {command}", markup=False, soft_wrap=True)

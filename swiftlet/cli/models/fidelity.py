@@ -18,7 +18,10 @@ if TYPE_CHECKING:
 @takes(settings=parameters(Compression))
 def fidelity(
     target: Annotated[
-        Path, typer.Argument(help="Index directory, or a corpus as for `swiftlet index`.")
+        Path,
+        typer.Argument(
+            help="Index directory, or a corpus as for `swiftlet index`.", metavar="TARGET"
+        ),
     ],
     queries: Annotated[
         Path | None,

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Table
 
-from swiftlet.cli.models.exporting import export_models, has_ended, print_next
+from swiftlet.cli.models.exporting import export_models, has_ended
 from swiftlet.cli.options import Finish, OverwriteRun, Resume
-from swiftlet.cli.terminal import ProgressBars, output
+from swiftlet.cli.terminal import ProgressBars, output, print_plain, print_result
 
 if TYPE_CHECKING:
     from training.loop.run import Start
@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 
 
 def train(
-    recipe: Annotated[Path, typer.Argument(help="A recipe in TOML: see docs/training.md.")],
+    recipe: Annotated[
+        Path, typer.Argument(help="A recipe in TOML: see docs/training.md.", metavar="RECIPE")
+    ],
     out: Annotated[
         Path | None, typer.Option(help="Directory of the run.", show_default="none")
     ] = None,
@@ -37,20 +39,23 @@ def train(
     """Train a pair of encoders, or a cross-encoder, as a recipe says."""
     from swiftlet.errors import InvalidArgumentError
     from swiftlet.extras import extra
+    from training.recipes.overrides import read_tables
 
+    tables = read_tables(recipe, overrides or [])
+    if out is None and not dry_run:
+        raise InvalidArgumentError("--out is missing: the directory that the run is kept in")
     with extra("training"):
         from training.loop.devices import is_main_process
         from training.plan import make_plan
-        from training.recipes.settings import Recipe, parse_recipe, parse_tables, read_tables
+        from training.recipes.settings import Recipe, parse_recipe, parse_tables
         from training.reranking.plan import plan_of
         from training.reranking.settings import CROSS_ENCODER, RerankerRecipe
-    tables = read_tables(recipe, overrides or [])
     settings: Recipe | RerankerRecipe
     if tables.get("recipe") == CROSS_ENCODER:
         settings = parse_tables(RerankerRecipe, tables, str(recipe))
     else:
         settings = parse_recipe(tables, str(recipe))
-    if dry_run:
+    if dry_run or out is None:
         with ProgressBars(visible=is_main_process()) as progress:
             if isinstance(settings, RerankerRecipe):
                 rows = plan_of(settings, progress)
@@ -59,8 +64,6 @@ def train(
         if is_main_process():
             _print_plan(rows, recipe)
         return
-    if out is None:
-        raise InvalidArgumentError("--out is missing: the directory that the run is kept in")
     start: Start = {"resume": resume, "finish": finish, "overwrite": overwrite}
     if isinstance(settings, RerankerRecipe):
         _train_reranker(settings, out, start)
@@ -82,22 +85,21 @@ def _train_pair(recipe: "Recipe", out: Path, start: "Start") -> None:
     if not is_main_process() or not (exported := export_models(out)):
         return
     if outcome is not None and not outcome.has_gained:
-        output.print(
-            "The training brought no gain: train longer, or keep the encoders that it began with.",
-            soft_wrap=True,
+        print_plain(
+            "The training brought no gain: train longer, or keep the encoders that it began with."
         )
     elif keeps_documents(recipe):
-        print_next(f"swiftlet serve INDEX --encoder {exported[0]}")
+        print_plain(f"Next: swiftlet serve INDEX --encoder {exported[0]}")
     else:
-        print_next(f"swiftlet index CORPUS --out INDEX --encoder {exported[-1]}")
+        print_plain(f"Next: swiftlet index CORPUS --out INDEX --encoder {exported[-1]}")
 
 
 def _print_outcome(outcome: "Outcome", out: Path) -> None:
     figures = ", ".join(f"{name} {value:.4f}" for name, value in outcome.quality.items())
-    output.print(
-        f"[bold]{out}[/]: {outcome.chosen}; on {outcome.num_queries:,} validation queries "
+    print_result(
+        out,
+        f"{outcome.chosen}; on {outcome.num_queries:,} validation queries "
         f"{figures}; nDCG@10 before the training {outcome.ndcg_before:.4f}",
-        soft_wrap=True,
     )
 
 
@@ -109,21 +111,20 @@ def _train_reranker(recipe: "RerankerRecipe", out: Path, start: "Start") -> None
         return
     with ProgressBars() as progress:
         outcome = train_reranker(recipe, out, progress=progress, **start)
-    output.print(
-        f"[bold]{out}[/]: the best checkpoint is of step {outcome.step}; on "
+    print_result(
+        out,
+        f"the best checkpoint is of step {outcome.step}; on "
         f"{outcome.num_queries:,} validation queries nDCG@10 {outcome.ndcg:.4f} with weight "
         f"{outcome.weight}, of the search {outcome.searched_ndcg:.4f}",
-        soft_wrap=True,
     )
     if outcome.weight == 0:
-        output.print(
+        print_plain(
             "It is no better than the search, so it was not exported: keep the search, train on "
-            "more judged queries, or export a cross-encoder that was trained elsewhere",
-            soft_wrap=True,
+            "more judged queries, or export a cross-encoder that was trained elsewhere"
         )
         return
     for exported in export_models(out):
-        print_next(f"swiftlet serve INDEX --reranker {exported}")
+        print_plain(f"Next: swiftlet serve INDEX --reranker {exported}")
 
 
 def _print_plan(rows: Sequence[tuple[str, str]], recipe: Path) -> None:

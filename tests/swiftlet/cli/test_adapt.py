@@ -137,10 +137,6 @@ def test_an_interrupted_adaptation_goes_on(
         (["--student", "absent"], "absent is not a directory, nor the name of an encoder"),
         (["--encoder", LOOKUP_QUERY_ENCODER.name], "the index was built by the encoder 'all-Mini"),
         (["--queries", "absent.txt"], "absent.txt: there is no such file"),
-        (
-            ["--qrels", "qrels.tsv"],
-            "--qrels judge the queries of one file: pass exactly one --queries",
-        ),
         (["--set", "epochs=0"], "--set epochs is 0, but should be greater than 0"),
         (["--set", "colour=red"], "--set colour: the settings are average, batch_size, "),
         (["--set", "teacher=other"], "--set teacher: the settings are average, batch_size, "),

@@ -4,18 +4,10 @@ import re
 from pathlib import Path
 
 import pytest
-from click.testing import Result
 
 from swiftlet.cli.main import REFUSED
 from swiftlet.manifest import read_manifest
-from tests.command_line import swiftlet
-
-
-def refusal(result: Result) -> str:
-    """The one sentence of a command that was refused."""
-    assert result.exit_code == REFUSED, result.output
-    lines = result.stderr.splitlines()
-    return " ".join(lines[next(n for n, x in enumerate(lines) if x.startswith("swiftlet: ")) :])
+from tests.command_line import refusal, swiftlet
 
 
 @pytest.fixture(scope="module")
@@ -70,19 +62,17 @@ def test_verifying_prints_parity_and_the_latency_of_every_variant(form, bert, en
 @pytest.mark.parametrize("option", [("--overwrite",), ("--name", "x"), ("--dim", "8")])
 def test_verifying_and_writing_contradict_each_other(option, bert, encoder):
     sentence = refusal(swiftlet("export", bert, "--out", encoder, "--verify", *option))
-    assert sentence == (
-        f"swiftlet: {option[0]} is for writing {encoder}, but --verify only measures it"
-    )
+    assert sentence == (f"{option[0]} is for writing {encoder}, but --verify only measures it")
 
 
 def test_an_option_of_another_kind_of_model_is_refused(bert, checkpoints, tmp_path):
     given = "export", bert, "--out", tmp_path / "out", "--weight", "1"
     assert refusal(swiftlet(*given)) == (
-        f"swiftlet: {bert} is an encoder, which takes no --weight: leave it out"
+        f"{bert} is an encoder, which takes no --weight: leave it out"
     )
     for kind, sentence in {
-        "reranker": f"swiftlet: {bert} is no cross-encoder: export it as an encoder",
-        "router": f"swiftlet: {bert} is no Router of two encoders: export it as an encoder",
+        "reranker": f"{bert} is no cross-encoder: export it as an encoder",
+        "router": f"{bert} is no Router of two encoders: export it as an encoder",
     }.items():
         assert refusal(swiftlet("export", kind, bert, "--out", tmp_path / "out")) == sentence
     assert not (tmp_path / "out").exists()
@@ -101,7 +91,7 @@ def test_a_default_that_is_not_good_enough_is_an_error_after_the_tables(bert, en
     monkeypatch.setattr("export.report.SMALLEST_COSINE", 1.5)
     result = swiftlet("export", "verify", bert, encoder)
     sentence = refusal(result)
-    assert sentence.startswith(f"swiftlet: {encoder} is not good enough: the smallest cosine of i")
+    assert sentence.startswith(f"{encoder} is not good enough: the smallest cosine of i")
     assert "Latency" in result.stdout
 
 

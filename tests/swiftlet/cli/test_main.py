@@ -21,6 +21,7 @@ from typer.testing import CliRunner
 
 from swiftlet.cli.main import app
 from swiftlet.encoders import DEFAULT_ENCODER, LOOKUP_QUERY_ENCODER
+from swiftlet.index.updates.opening import write
 from swiftlet.manifest import FILE_NAME, read_manifest
 from tests.command_line import refusal, swiftlet
 
@@ -52,12 +53,6 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> Path:
     corpus = write_corpus(folder / "corpus.jsonl")
     assert swiftlet("index", corpus, "--out", folder / "index").exit_code == 0
     return folder / "index"
-
-
-def test_index_prints_a_summary_of_the_index(corpus: Path, tmp_path: Path) -> None:
-    result = swiftlet("index", corpus, "--out", tmp_path / "index")
-    assert result.exit_code == 0
-    assert re.search(r"3 documents, 3 passages, Flat, recall@10 1\.000", result.stdout)
 
 
 def test_index_takes_the_type_of_index(corpus: Path, tmp_path: Path) -> None:
@@ -191,6 +186,10 @@ def test_an_existing_index_is_only_replaced_with_overwrite(corpus: Path, tmp_pat
         (("index", "{corpus}", "--out", "{out}", "--overlap-tokens", "100"), "0 to 64"),
         (("index", "{corpus}", "--out", "{out}", "--facet", "x"), "the fields ['kind', 'year']"),
         (("index", "{corpus}", "--out", "{out}", "--encoder", "absent"), "nor the name"),
+        (("search", "{index}", "tea", "--encoder", "bert-base-uncased"), "swiftlet export bert-b"),
+        (("search", "{index}", "tea", "--mode", "dense", "--weight", "1"), 'is for "hybrid"'),
+        (("search", "{index}", "tea", "--top-k", "abc"), "'abc' is not a whole number"),
+        (("search", "{index}", "tea", "--weight", "abc"), "'abc' is not a number"),
         (("index", "{corpus}", "--out", "{out}", "--precision", "fp32"), "no fp32 model"),
         (("search", "absent", "query"), "absent"),
         (("search", "{index}", " "), "empty"),
@@ -198,7 +197,10 @@ def test_an_existing_index_is_only_replaced_with_overwrite(corpus: Path, tmp_pat
         (("search", "{encoder}", "query"), "'encoder', but 'index' is needed"),
         (("inspect", "{corpus}"), "corpus.jsonl"),
         (("serve", "absent", "--port", "0"), "absent"),
-        (("serve", "{corpus}", "--port", "99999"), "99999"),
+        (("serve", "{corpus}", "--port", "99999"), "--port is 99999; a whole number"),
+        (("serve", "{index}", "--encoder", "absent"), "--encoder: absent is not a directory"),
+        (("serve", "{index}", "--encoder", "./a/b/c"), "a/b/c is not a directory"),
+        (("serve", "{index}", "--reranker", "absent"), "absent is not a directory"),
     ],
 )
 def test_bad_arguments_are_refused_in_one_sentence(
@@ -208,13 +210,70 @@ def test_bad_arguments_are_refused_in_one_sentence(
     places["encoder"] = DEFAULT_ENCODER
     result = swiftlet(*(argument.format(**places) for argument in arguments))
     assert complaint in refusal(result)
+    assert result.stderr.startswith("swiftlet: ")  # without a log, or an empty line
     assert [entry.name for entry in tmp_path.iterdir()] == ["corpus.jsonl"]
+
+
+@pytest.mark.parametrize(
+    ("command", "complaint"),
+    [
+        ("train absent.toml --out {out}", "absent.toml cannot be read"),
+        ("train {recipe}", "--out is missing"),
+        ("train {recipe} --out {out} --set nothing", "is not of the form key=value"),
+        ("distill --teacher t --out {out} --qrels q", "--test-queries and --qrels belong together"),
+        ("distill --teacher t --out {out} --layers x", "--layers 'x' is no list of layers"),
+        ("adapt absent --out {out}", "absent is not a directory"),
+        ("adapt {index} --out {out} --qrels q", "pass exactly one --queries"),
+        ("index absent --out {out} --adapt-queries", "absent: there is no such file or folder"),
+        ("index {corpus} --out {index} --adapt-queries", "exists; choose another place"),
+        ("mcp absent", "absent is not a directory"),
+        ("evaluate {index} --queries absent --qrels absent", "absent: there is no such file"),
+        ("tune {index} --queries absent --qrels absent", "absent: there is no such file"),
+        ("export encoder model --out {index}", "exists; choose another place"),
+        ("export verify model absent", "absent is not a directory"),
+        *(
+            (command, "is not installed: run pip install")
+            for command in (
+                "train {recipe} --out {out}",
+                "adapt {index} --out {out}",
+                "mcp {index}",
+            )
+        ),
+    ],
+)
+def test_a_mistake_is_named_before_a_missing_package(
+    command: str, complaint: str, index: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in [*sys.modules]:
+        if name.partition(".")[0] in {"training", "export"} or name.startswith(
+            ("swiftlet.integrations", "mcp", "ranx")
+        ):
+            monkeypatch.delitem(sys.modules, name)
+    for name in ("torch", "onnx", "mcp", "ranx"):
+        monkeypatch.setitem(sys.modules, name, None)
+    (tmp_path / "recipe.toml").touch()
+    places = {"recipe": tmp_path / "recipe.toml", "out": tmp_path / "out", "index": index}
+    places["corpus"] = write_corpus(tmp_path / "corpus.jsonl")
+    assert complaint in refusal(swiftlet(*command.format(**places).split()))
+
+
+def test_without_words_a_weight_is_said_to_change_nothing(corpus: Path, tmp_path: Path) -> None:
+    out = tmp_path / "index"
+    assert swiftlet("index", corpus, "--out", out, "--dense-only").exit_code == 0
+    assert "a weight changes nothing" in swiftlet("search", out, "tea", "--weight", "1").stderr
+
+
+def test_no_bad_lines_are_counted_where_none_was_read(corpus: Path, index: Path) -> None:
+    with write(index):
+        result = swiftlet("add", index, corpus, "--skip-bad-lines")
+    assert "another process is writing" in refusal(result)
+    assert "skipped" not in result.stderr
 
 
 @pytest.mark.parametrize(
     ("arguments", "complaint", "hints"),
     [
-        ("search index", "Missing argument 'query'.", ["search index 'how do", "search --help"]),
+        ("search index", "Missing argument 'QUERY'.", ["search index 'how do", "search --help"]),
         ("search index two words", "extra argument", ["search index 'how do", "search --help"]),
         ("index docs", "Missing option '--out'.", ["index docs/ --out index", "index --help"]),
         ("index docs --ou x", "Possible options: --out", ["--out index", "index --help"]),
@@ -250,6 +309,9 @@ def test_the_example_of_a_command_is_one_that_it_takes(names: tuple[str, ...]) -
     found: Any = get_command(app)
     for name in names:
         found = found.commands[name]
+    for each in found.params:
+        if each.param_type_name == "argument":
+            assert each.metavar == each.metavar.upper()
     program, *words = shlex.split(found.epilog.removeprefix("Example: "))
     assert (program, *words[: len(names)]) == ("swiftlet", *names)
     found.make_context(names[-1], words[len(names) :])

@@ -247,8 +247,8 @@ def test_without_the_packages_a_folder_says_what_it_needs(
     write_pdf(tmp_path / "b.pdf", "Lichens")
     assert [each.document_id for each in read_documents(tmp_path)] == ["a.txt"]
     sentence = unread_files(tmp_path)
-    assert sentence.startswith("1 file skipped: 1 .pdf; pip install")
-    assert sentence.endswith("'.[files]' in Swiftlet's source reads .pdf")
+    assert sentence.startswith("1 file skipped: 1 .pdf; to read .pdf, run pip install")
+    assert sentence.endswith("'.[files]' in Swiftlet's source")
     monkeypatch.setitem(sys.modules, "pypdfium2", None)
     with pytest.raises(MissingExtraError, match="'pypdfium2' is not installed"):
         only(tmp_path / "b.pdf")

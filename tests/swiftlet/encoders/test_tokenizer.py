@@ -45,13 +45,17 @@ def test_a_text_has_the_ids_that_the_library_gives_the_stripped_text(tokenizer, 
     assert tokenizer.encode(f"\n {text}\t") == reference.encode(normalise(text).strip()).ids
 
 
+@pytest.mark.parametrize("side", ["right", "left"])
 @pytest.mark.parametrize("script", [*SCRIPTS, "a" * 90, "\u200b"])
-def test_truncating_a_long_text_gives_the_ids_of_tokenising_it_whole(tokenizer, reference, script):
-    text = " ".join([script] * 1000)
+def test_truncating_a_long_text_gives_the_ids_of_tokenising_it_whole(reference, script, side):
+    library = tokenizers.Tokenizer.from_str(reference.to_str())
+    library.enable_truncation(24, direction=side)
+    tokenizer = Tokenizer(library)
+    text = " ".join(f"{script} {number}" for number in range(1000))
     ids = tokenizer.encode(text)
-    assert ids == reference.encode(text).ids
+    assert ids == library.encode(text).ids
     assert len(ids) <= tokenizer.max_tokens
-    assert tokenizer.encode(" " * 100_000 + text) == ids
+    assert tokenizer.encode(f"{' ' * 100_000}{text}{' ' * 100_000}") == ids
 
 
 @pytest.mark.check

@@ -227,6 +227,9 @@ def test_the_sentence_nearest_in_meaning_is_marked(tmp_path, mode):
         ({"fusion": "sum", "weight": 0.5}, "fusion is 'sum', but one of weighted, rrf is expected"),
         ({"fusion": "sum"}, "fusion is 'sum', but one of weighted, rrf is expected"),
         ({"fusion": "rrf", "weight": 0.5}, "fusion is 'rrf', which takes no weight"),
+        ({"mode": "dense", "weight": 0.5}, 'mode is "dense", but a weight is for "hybrid"'),
+        ({"mode": "lexical", "weight": 0.5}, 'mode is "lexical", but a weight is for "hybrid"'),
+        ({"group_size": 5}, "group_size is 5, but nothing is grouped: give group_by, too"),
     ],
 )
 def test_an_argument_out_of_its_range_is_refused(searcher, arguments, message):

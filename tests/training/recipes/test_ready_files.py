@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from training.recipes.settings import parse_tables, read_recipe, read_tables
+from training.recipes.overrides import read_tables
+from training.recipes.settings import parse_tables, read_recipe
 from training.reranking.settings import RerankerRecipe
 
 FOLDER = Path(__file__).parents[3] / "training" / "recipes"

@@ -1,18 +1,90 @@
-"""Traces a torch model as one ONNX graph, with as many operators fused as it may have."""
+"""The fp32 graph of a torch model: simplified, traced and fused, or of a table of token vectors.
 
+Each operator takes at least about a microsecond, which counts for short queries. Operators without
+an effect on a single text are removed.
+"""
+
+import copy
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import onnx
+import torch
+from numpy.typing import NDArray
+from onnx import TensorProto, helper, numpy_helper
+from torch import Tensor, nn
 
 from export.errors import ExportError
-from export.graphs.edits import OPSET, drop_unused
+from export.graphs.edits import OPSET, OUTPUT_NAME, drop_unused
 from training.model.quiet import quiet
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
 
 LARGEST_BYTES = 2_000_000_000
 """The limit of one ONNX file, minus some room for the graph."""
+
+_IR_VERSION = 8
+
+Features = dict[str, Tensor]
+
+
+class MeanPooling(nn.Module):
+    """The masked mean of token embeddings (batch, tokens, dim), as one matrix product."""
+
+    def forward(self, features: Features) -> Features:
+        """Add the sentence embedding (batch, dim)."""
+        mask = features["attention_mask"].unsqueeze(1).to(torch.float32)
+        total = (mask @ features["token_embeddings"]).squeeze(1)
+        return {**features, "sentence_embedding": total / mask.sum(dim=2)}
+
+
+class UnitLength(nn.Module):
+    """The embedding, or each of its vectors, divided by its length."""
+
+    def forward(self, features: Features) -> Features:
+        """Replace the sentence embedding (batch, dim) or (batch, vectors, dim)."""
+        embedding = features["sentence_embedding"]
+        length = embedding.norm(dim=-1, keepdim=True).clamp_min(1e-12)
+        return {**features, "sentence_embedding": embedding / length}
+
+
+class _Zero(nn.Module):
+    """Replaces an embedding table after its only used row was added to another table."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("zero", torch.zeros(1))
+
+    def forward(self, _ids: Tensor) -> Tensor:
+        return self.zero  # type: ignore[return-value]
+
+
+def simplified(model: "SentenceTransformer") -> "SentenceTransformer":
+    """A copy of `model` with fewer operators that computes the same."""
+    from sentence_transformers import SentenceTransformer
+
+    modules: list[Any] = []
+    for module in copy.deepcopy(model):
+        kind = type(module).__name__
+        if kind == "Pooling" and module.pooling_mode == "mean":
+            modules.append(MeanPooling())
+        elif kind in ("Normalize", "UnitVectors"):
+            modules.append(UnitLength())
+        else:
+            modules.append(module)
+    embeddings: Any = getattr(modules[0].auto_model, "embeddings", None)
+    types = getattr(embeddings, "token_type_embeddings", None)
+    words = getattr(embeddings, "word_embeddings", None)
+    if isinstance(types, nn.Embedding) and isinstance(words, nn.Embedding):
+        # Texts have one segment in retrieval, so all tokens are of type 0.
+        with torch.no_grad():
+            words.weight += types.weight[0]
+        embeddings.token_type_embeddings = _Zero()
+    return SentenceTransformer(modules=modules, device="cpu").eval()
 
 
 def traced(model: Any, network: Any, *, task: str, exported: str, output: str) -> Iterator[bytes]:
@@ -104,3 +176,29 @@ def _forms(plain: Path, config: Any) -> Iterator[bytes]:
         drop_unused(fused.model)
         yield fused.model.SerializeToString()
     yield plain.read_bytes()
+
+
+def lookup_graph(table: NDArray[np.float32]) -> bytes:
+    """The graph from token ids (batch, tokens) to embeddings (batch, width).
+
+    :param table: The vector of each token, (tokens, width).
+    """
+    weights = {"table": table, "tokens": np.array([1], np.int64)}
+    nodes = [
+        helper.make_node("Gather", ["table", "input_ids"], ["vectors"]),
+        helper.make_node("ReduceSum", ["vectors", "tokens"], ["sum"], keepdims=0),
+        helper.make_node("LpNormalization", ["sum"], [OUTPUT_NAME], axis=-1, p=2),
+    ]
+    dim = table.shape[1]
+    graph = helper.make_graph(
+        nodes,
+        "lookup",
+        [helper.make_tensor_value_info("input_ids", TensorProto.INT64, ["batch", "tokens"])],
+        [helper.make_tensor_value_info(OUTPUT_NAME, TensorProto.FLOAT, ["batch", dim])],
+        [numpy_helper.from_array(values, name) for name, values in weights.items()],
+    )
+    opsets = [helper.make_opsetid("", OPSET)]
+    model: bytes = helper.make_model(
+        graph, opset_imports=opsets, ir_version=_IR_VERSION, producer_name="swiftlet"
+    ).SerializeToString()
+    return model

@@ -1,12 +1,48 @@
-"""`swiftlet push`: publishes an index to a server."""
+"""`swiftlet snapshot`, `export-vectors`, `push` and `pull`: an index in other places and forms."""
 
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from swiftlet.cli.options import FromShards, RememberedEncoderOption
-from swiftlet.cli.terminal import ProgressBars, count, output, print_note
+from swiftlet.cli.options import (
+    FromShards,
+    IndexDirectory,
+    Overwrite,
+    RememberedEncoderOption,
+    Threads,
+)
+from swiftlet.cli.terminal import ProgressBars, count, counts, print_note, print_result
+
+
+def snapshot(
+    index: IndexDirectory,
+    out: Annotated[Path, typer.Option(help="Tar archive to write; tar -xf restores it.")],
+    overwrite: Overwrite = False,
+) -> None:
+    """Copy an index, with its changes at one moment, while it may be written to."""
+    from swiftlet.index.snapshot import snapshot as write
+
+    write(index, out, overwrite=overwrite)
+    print_result(out, f"{out.stat().st_size:,} bytes")
+
+
+def export_vectors(
+    index: IndexDirectory,
+    out: Annotated[Path, typer.Option(help="Parquet file to write.")],
+    half: Annotated[
+        bool, typer.Option("--half", help="Write the embeddings in half precision.")
+    ] = False,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace an existing file.")
+    ] = False,
+) -> None:
+    """Write the passages of an index with their embeddings to a Parquet file."""
+    from swiftlet.index.vectors_export import export_vectors as write
+
+    with ProgressBars() as progress:
+        number = write(index, out, half=half, overwrite=overwrite, progress=progress)
+    print_result(out, f"{count(number, 'passage')}")
 
 
 def push(
@@ -69,9 +105,25 @@ def push(
     found = "compare every passage"
     if pushed.recall is not None:
         found = f"find {pushed.recall:.1%} of the ten nearest"
-    output.print(
-        f"[bold]{to}[/]: {count(pushed.num_passages, 'passage')}; searches by meaning {found}",
-        soft_wrap=True,
-    )
+    print_result(to, f"{count(pushed.num_passages, 'passage')}; searches by meaning {found}")
     if pushed.without_words:
         print_note(f"searches there are by meaning alone: {pushed.without_words}")
+
+
+def pull(
+    address: Annotated[
+        str, typer.Argument(help="The index on a server: SCHEME://HOST:PORT/….", metavar="ADDRESS")
+    ],
+    out: Annotated[Path, typer.Option(help="Index directory to write.")],
+    encoder: RememberedEncoderOption = None,
+    threads: Threads = None,
+    overwrite: Overwrite = False,
+) -> None:
+    """Build an index directory from an index on a server, without encoding anything again."""
+    from swiftlet.servers.pull import pull as build
+
+    with ProgressBars() as progress:
+        manifest = build(
+            address, out, encoder=encoder, threads=threads, overwrite=overwrite, progress=progress
+        )
+    print_result(out, counts(manifest.details))
