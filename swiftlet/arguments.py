@@ -98,7 +98,7 @@ def path_of(name: str, value: object) -> Path:
         )
     if (typed := typed_address(f"{value}")) is not None:
         raise InvalidArgumentError(
-            f"{name} is {shown(typed)}, but a path on this machine is expected: begin it with ./ if "
-            "there is a colon in its name"
+            f"{name} is {shown(typed)}, but a path on this machine is expected: begin it with "
+            "./ if there is a colon in its name"
         )
     return Path(value)
