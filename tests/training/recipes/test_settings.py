@@ -214,18 +214,3 @@ def test_a_file_that_is_no_recipe_is_named(tmp_path: Path) -> None:
     (tmp_path / "empty.toml").write_text("")
     with pytest.raises(RecipeError, match="recipe is missing; data is missing"):
         read_recipe(tmp_path / "empty.toml")
-
-
-def test_the_threshold_is_absolute_or_per_dimension() -> None:
-    recipe = parse_recipe(content(alignment={"threshold": 12.0}), "r")
-    assert recipe.alignment.stopping(512).delta == 12
-    recipe = parse_recipe(content(alignment={"threshold_per_dimension": 0.25}), "r")
-    assert recipe.alignment.stopping(128).delta == 32
-
-
-def test_without_a_threshold_patience_alone_ends_alignment() -> None:
-    recipe = parse_recipe(content(), "r")
-    stopping = recipe.alignment.stopping(128)
-    assert stopping.delta == -float("inf")
-    assert (stopping.patience, stopping.plateau_of) == (1, "ndcg@10")
-    assert Recipe.model_validate(recipe.model_dump(mode="json")) == recipe

@@ -12,12 +12,15 @@ from training.companions.adore import DynamicSampler
 from training.data.positives import KnownPositives
 from training.objective.negatives.bm25 import Bm25Sampler
 from training.objective.negatives.cache import NegativeCache
-from training.objective.negatives.given import GivenSampler
-from training.objective.negatives.in_batch import InBatchSampler
 from training.objective.negatives.mined import MinedSampler
-from training.objective.negatives.mixed import MixedSampler
-from training.objective.negatives.sampler import NO_ROW, NegativeSampler, QueryBatch, Rows
-from training.objective.negatives.uniform import UniformSampler
+from training.objective.negatives.sampler import (
+    NO_ROW,
+    MixedSampler,
+    NegativeSampler,
+    QueryBatch,
+    Rows,
+)
+from training.objective.negatives.simple import GivenSampler, InBatchSampler, UniformSampler
 
 DIM = 8
 NUM_PASSAGES = 60
