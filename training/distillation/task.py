@@ -13,10 +13,8 @@ from torch.nn import functional
 from typing_extensions import override
 
 from training.distillation.batches import encode_by_length, length_bucketed_batches, token_counts
-from training.distillation.loss import distance, ranking_loss
-from training.distillation.neighbours import Neighbours
+from training.distillation.ranking import Neighbours, RerankedTargets, distance, ranking_loss
 from training.distillation.relevance import RelevanceTerm
-from training.distillation.reranked import RerankedTargets
 from training.distillation.settings import Distillation
 from training.distillation.student import Student
 from training.distillation.teacher import Teacher

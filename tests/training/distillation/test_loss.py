@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.nn import functional
 
-from training.distillation.loss import distance, ranking_loss
+from training.distillation.ranking import distance, ranking_loss
 
 
 def unit(rows: int, seed: int) -> torch.Tensor:
