@@ -3,10 +3,10 @@
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
-import torch
 from accelerate.utils import broadcast_object_list
 from numpy.typing import NDArray
 from typing_extensions import override
@@ -24,7 +24,6 @@ from training.errors import NotFiniteError
 from training.loop.stage import Evaluation, Stage, StageLength, Task
 from training.model.dual_encoder import Part
 from training.objective.divergence import AlignmentStopping
-from training.objective.negatives.sampler import Rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +80,7 @@ class ContrastiveTask(Task):
         """
         self._settings, self._step, self._pairs, self._seed = settings, step, pairs, seed
         self._encoder, self._sampler = step.encoder, step.source.sampler
+        self._encode = partial(step.encoder.passages, step.source.texts.passages)
         self._validator = validator
         self._length = settings.length(len(pairs), batch_size)
         self._evaluate_every = evaluate_every or self._length.steps_per_epoch
@@ -181,9 +181,6 @@ class ContrastiveTask(Task):
         self._monitor.seen = state["collapse_seen"]
         if (stopping := self._settings.stopping) is not None:
             stopping.best, stopping.best_epoch = state["stopping"]
-
-    def _encode(self, rows: Rows) -> torch.Tensor:
-        return self._encoder.passages(self._step.source.texts.passages, rows)
 
     def _reason_to_stop(self, step: int, kl: float, ndcg: float, verdict: Verdict) -> str | None:
         # The KL estimate of collapsed towers is small although they are not aligned.

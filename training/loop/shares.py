@@ -34,7 +34,7 @@ class Shares:
 
     def of(self, total: int) -> slice:
         """The texts, of `total`, that this process has."""
-        each = self._each(total)
+        each = math.ceil(total / self._accelerator.num_processes)
         first = min(total, each * self._accelerator.process_index)
         return slice(first, min(total, first + each))
 
@@ -52,9 +52,8 @@ class Shares:
         """The outputs (total, width) of all processes; `own` (n, width) are this process's."""
         if self._accelerator.num_processes == 1:
             return own
-        padded = torch.zeros(
-            self._each(total), own.shape[1], dtype=own.dtype, device=self._accelerator.device
-        )
+        each = math.ceil(total / self._accelerator.num_processes)
+        padded = torch.zeros(each, own.shape[1], dtype=own.dtype, device=self._accelerator.device)
         padded[: len(own)] = own
         gathered: torch.Tensor = self._accelerator.gather(padded)
         return gathered[:total].to(own.device)
@@ -73,9 +72,6 @@ class Shares:
         share, carry = self.of(total), backward or partial(backward_through, own)
         embeddings = self.gathered(own.detach(), total).requires_grad_()
         return DetachedEmbeddings(embeddings, lambda gradient: carry(gradient[share]))
-
-    def _each(self, total: int) -> int:
-        return math.ceil(total / int(self._accelerator.num_processes))
 
 
 def backward_through(outputs: torch.Tensor, gradient: torch.Tensor) -> None:

@@ -426,6 +426,9 @@ def test_qrels_of_unknown_queries_and_splits_that_are_not_there_are_refused(
     refused(CollectionError, expected, lambda: read(of(beir)))
     expected = "no qrels of the split 'dev'; there are train"
     refused(CollectionError, expected, lambda: read(of(beir, "dev")))
+    in_a_file = of(beir, queries=f"{beir}/queries.jsonl")
+    expected = "it is a file without splits, so qrels 'train' must be a file, too"
+    refused(CollectionError, expected, lambda: read(in_a_file))
 
 
 def test_too_little_to_train_on_is_refused(folder: Folder, read: Read, tmp_path: Path) -> None:

@@ -26,11 +26,6 @@ def test_a_checkpoint_comes_back_and_replaces_the_one_before(tmp_path: Path) -> 
     assert [entry.name for entry in tmp_path.iterdir()] == ["checkpoint"]
 
 
-def test_a_missing_checkpoint_and_a_damaged_one_have_different_errors(tmp_path: Path) -> None:
-    with pytest.raises(ManifestError, match="checkpoint is not a directory"):
-        read_checkpoint(tmp_path / "checkpoint")
-
-
 @pytest.mark.parametrize("file", ["state.safetensors", "state.json"])
 def test_an_altered_shortened_or_missing_file_is_named(file: str, tmp_path: Path) -> None:
     place = tmp_path / "checkpoint"
@@ -49,8 +44,10 @@ def test_an_altered_shortened_or_missing_file_is_named(file: str, tmp_path: Path
         read_checkpoint(place)
 
 
-def test_a_directory_that_was_not_finished_is_none(tmp_path: Path) -> None:
+def test_a_directory_that_is_missing_or_was_not_finished_is_none(tmp_path: Path) -> None:
     place = tmp_path / "checkpoint"
+    with pytest.raises(ManifestError, match="checkpoint is not a directory"):
+        read_checkpoint(place)
     write_checkpoint(place, STATE, dim=4)
     (place / "manifest.json").unlink()
     with pytest.raises(ManifestError, match=r"has no manifest\.json"):

@@ -65,24 +65,24 @@ def test_too_few_points_and_unequal_dimensions_are_refused() -> None:
         kl_estimate(torch.ones(2, 2), torch.ones(3, 4))
 
 
-def test_alignment_stops_below_an_absolute_threshold() -> None:
-    stopping = AlignmentStopping(Alignment(threshold=250.0), 512)
-    assert stopping.reason_to_stop(1, 300.0, 0.5) is None
-    assert stopping.reason_to_stop(2, 249.0, 0.6) == "the KL estimate 249.0 is below δ = 250.0"
-
-
-def test_a_threshold_per_dimension_scales_with_the_embeddings() -> None:
-    stopping = AlignmentStopping(Alignment(threshold_per_dimension=250 / 512), 128)
-    assert stopping.delta == pytest.approx(62.5)
-    assert stopping.reason_to_stop(1, 63.0, 0.5) is None
-    assert stopping.reason_to_stop(2, 62.0, 0.5) is not None
-
-
-def test_an_absolute_threshold_stands_in_for_one_per_dimension() -> None:
-    assert (
-        AlignmentStopping(Alignment(threshold=3.0, threshold_per_dimension=1.0), 128).delta == 3.0
-    )
-    assert AlignmentStopping(Alignment(), 128).delta == -math.inf
+@pytest.mark.parametrize(
+    ("settings", "delta"),
+    [
+        (Alignment(threshold=250.0), 250.0),
+        (Alignment(threshold_per_dimension=250 / 512), 62.5),
+        (Alignment(threshold=3.0, threshold_per_dimension=1.0), 3.0),
+        (Alignment(), -math.inf),
+    ],
+)
+def test_alignment_stops_below_a_threshold_absolute_or_per_dimension(
+    settings: Alignment, delta: float
+) -> None:
+    stopping = AlignmentStopping(settings, 128)
+    assert stopping.delta == pytest.approx(delta)
+    assert stopping.reason_to_stop(0.1, max(delta, -1e9) + 0.5, 0.5) is None
+    reason = stopping.reason_to_stop(0.2, delta - 1, 0.6)
+    below = f"the KL estimate {delta - 1:.1f} is below δ = {delta:.1f}"
+    assert reason == (below if math.isfinite(delta) else None)
 
 
 def test_alignment_stops_at_a_plateau_of_retrieval_whatever_the_estimate_does() -> None:
