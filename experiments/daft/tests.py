@@ -22,7 +22,7 @@ from training.inputs import make_dual_encoder
 from training.loop.checkpoints import CHECKPOINT, STAGES, read_checkpoint
 from training.loop.devices import make_accelerator
 from training.loop.embedding_cache import EmbeddingCache
-from training.loop.run_directory import RECIPE_FILE
+from training.loop.run import RECIPE_FILE
 from training.model.dual_encoder import DualEncoder
 from training.model.loading import truncating_tokenizer
 from training.model.towers import Tower, TowerSettings

@@ -26,8 +26,7 @@ from training.loop.checkpoints import (
 )
 from training.loop.log import TrainingLog
 from training.loop.optimisation import Optimisation
-from training.loop.run import Run
-from training.loop.run_directory import publish_run
+from training.loop.run import Run, publish_run
 from training.loop.stage import Stage
 
 
