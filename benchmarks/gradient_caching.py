@@ -22,11 +22,11 @@ from measuring.machine import describe_machine
 from measuring.results import RESULTS, spread, write_section
 from swiftlet.encoders import torch_weights
 from swiftlet.progress import Silence
+from training.contrastive.batch_encoder import BatchEncoder
+from training.contrastive.validator import Validator
 from training.inputs import load_data, make_dual_encoder, make_loss, make_step
-from training.loop.batch_encoder import BatchEncoder
 from training.loop.devices import make_accelerator
 from training.loop.optimisation import Optimisation
-from training.loop.validator import Validator
 from training.recipes.settings import parse_recipe
 
 COLLECTION, SPLIT, BATCHES = "squad-dev-v1.1", "train", 8
@@ -82,13 +82,13 @@ def contrastive(corpus: Path, folder: Path, seed: int) -> dict[str, Measured]:
 
     def measured(side: str) -> Measured:
         torch.manual_seed(seed)
-        pair = make_dual_encoder(recipe)
+        pair = make_dual_encoder(recipe).train()  # with dropout
         training, validation = load_data(recipe, pair.document_tower, folder, Silence())
         encoder = BatchEncoder(pair, make_accelerator("fp32", 2), micro_batch_size=16)
         step: Callable[[Any], object]
         step = make_step(recipe, training, encoder, make_loss(recipe, training, encoder), None)
         if side == THEIRS:
-            whole = pair.document_tower.with_projection(None).train()
+            whole = pair.document_tower.with_projection(None)
             loss = CachedMultipleNegativesRankingLoss(whole, scale=20.0, mini_batch_size=16)
 
             def step(pairs: Any) -> None:

@@ -49,3 +49,9 @@ def made(
     seed = seed if isinstance(seed, tuple) else (seed,)
     made_of = SamplerInputs(known=known, seed=seed, **defaults | inputs)
     return kind(Negatives(**settings or {}), made_of)
+
+
+def normalised(count: int, seed: int, dim: int = 8) -> torch.Tensor:
+    """Random vectors (count, dim) of length 1."""
+    generator = torch.Generator().manual_seed(seed)
+    return torch.nn.functional.normalize(torch.randn(count, dim, generator=generator), dim=1)

@@ -6,45 +6,12 @@ So the query encoder is first aligned with the frozen document encoder, and then
 between the steps asks the rule `AlignmentStopping` whether the first stage is over.
 """
 
-from typing import Annotated
-
-from pydantic import Field, StrictFloat
 from typing_extensions import override
 
-from training.loop.contrastive_stage import ContrastiveStage
+from training.contrastive.stage import ContrastiveStage
 from training.methods import ALL, Method, Schedule
 from training.model.dual_encoder import Part
-from training.objective.divergence import AlignmentStopping, PlateauFigure
-from training.tables import Positive, Table
-
-
-class Alignment(Table):
-    """[alignment]: the first stage of DAFT; the document language model is frozen (section 4).
-
-    It ends below a threshold of the KL estimate, or when `plateau_of` has improved by less than
-    `least_gain` for `patience` epochs.
-    """
-
-    max_epochs: Positive = 20
-    train_projection: bool = True
-    threshold: StrictFloat | None = None
-    threshold_per_dimension: float | None = None
-    patience: Positive | None = 1
-    plateau_of: PlateauFigure = "ndcg@10"
-    least_gain: Annotated[float, Field(ge=0)] = 0.005
-    learning_rate: Positive | None = None
-
-    def stopping(self, dim: int) -> AlignmentStopping:
-        """The stopping rule for embeddings of this size."""
-        per_dimension = self.threshold_per_dimension if self.threshold is None else None
-        return AlignmentStopping(
-            dim=dim,
-            threshold=self.threshold,
-            threshold_per_dimension=per_dimension,
-            patience=self.patience,
-            plateau_of=self.plateau_of,
-            least_gain=self.least_gain,
-        )
+from training.objective.divergence import Alignment, AlignmentStopping
 
 
 class DaftSchedule(Schedule):
@@ -76,7 +43,7 @@ class Daft(Method):
             epochs=settings.max_epochs,
             trains=lambda _step: frozenset(trained),
             learning_rates={part: rate for part, rate in rates.items() if part in trained},
-            stopping=settings.stopping(dim),
+            stopping=AlignmentStopping(settings, dim),
         )
 
     def _fine_tuning(self, recipe: DaftSchedule) -> ContrastiveStage:

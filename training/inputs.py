@@ -12,13 +12,12 @@ from training.companions.late_interaction import LateInteraction, TaughtLoss
 from training.companions.permutation import permute
 from training.companions.several_vectors import check_passages
 from training.companions.sharing import Sharing, share
+from training.contrastive.batch_encoder import BatchEncoder
+from training.contrastive.false_negatives import FalseNegatives
+from training.contrastive.step import CandidateSource, ContrastiveStep, TrainingTexts
 from training.data.training_data import TrainingData, read_training_data
 from training.data.validation_set import FEWEST_QUERIES, ValidationSet, hold_out, validation_from
 from training.errors import TrainingDataError
-from training.loop.batch_encoder import BatchEncoder
-from training.loop.candidates import CandidateSource, TrainingTexts
-from training.loop.contrastive_step import ContrastiveStep
-from training.loop.false_negatives import FalseNegatives
 from training.model.dual_encoder import DualEncoder
 from training.model.loading import truncating_tokenizer
 from training.model.towers import Tower
@@ -67,7 +66,7 @@ def load_data(
         tokenizer, settings.tokens, settings.overlap_tokens, settings.truncate
     )
     data = read_training_data(
-        [table.data_source() for table in recipe.data],
+        recipe.data,
         directory,
         splitter,
         positive=settings.positive,
@@ -76,7 +75,7 @@ def load_data(
     if not validation.data:
         return hold_out(data, validation.queries, recipe.seed, max_passages=validation.max_passages)
     held_out = validation_from(
-        [table.data_source() for table in validation.data],
+        validation.data,
         directory,
         splitter,
         num_queries=validation.queries,

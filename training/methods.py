@@ -8,7 +8,7 @@ from typing import Annotated, Any, Protocol
 from pydantic import Field
 from typing_extensions import override
 
-from training.loop.contrastive_stage import ContrastiveStage
+from training.contrastive.stage import ContrastiveStage
 from training.loop.optimisation import Optimiser
 from training.model.dual_encoder import PARTS, Part
 from training.tables import Count, Positive, Table

@@ -5,18 +5,18 @@ from functools import partial
 from pathlib import Path
 from typing import Unpack
 
+from training.contrastive.batch_encoder import BatchEncoder
+from training.contrastive.false_negatives import FalseNegatives
+from training.contrastive.stage import ContrastiveStage, ContrastiveTask
+from training.contrastive.validator import Validator
 from training.inputs import load_data, make_dual_encoder, make_loss, make_step, notes_of
 from training.logged_run import read_training_log
-from training.loop.batch_encoder import BatchEncoder
-from training.loop.contrastive_stage import ContrastiveStage, ContrastiveTask
 from training.loop.devices import processes
 from training.loop.embedding_cache import EmbeddingCache
-from training.loop.false_negatives import FalseNegatives
 from training.loop.log import TrainingProgress
 from training.loop.loop import Best, TrainingLoop
 from training.loop.run import Start, training_run
 from training.loop.stage import Stage
-from training.loop.validator import Validator
 from training.model.dual_encoder import DualEncoder
 from training.model.fingerprint import embedding_space
 from training.model.towers import Tower

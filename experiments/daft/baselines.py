@@ -18,11 +18,11 @@ from swiftlet.encoders.encoding import encode_texts
 from swiftlet.evaluation.metrics import evaluate
 from swiftlet.progress import Silence
 from swiftlet.types import Run
+from training.contrastive.batch_encoder import BatchEncoder
+from training.contrastive.validator import METRICS, Encoders, Validator
 from training.data.passages import Passages
 from training.data.validation_set import ValidationSet
 from training.inputs import load_data
-from training.loop.batch_encoder import BatchEncoder
-from training.loop.validator import METRICS, Encoders, Validator
 from training.model.dual_encoder import DualEncoder
 from training.objective.negatives.sampler import Rows
 from training.recipes.settings import Recipe, read_recipe

@@ -10,7 +10,7 @@ from experiments.daft.runs import EXPERIMENTS
 from experiments.daft.tests import TITLES
 from measuring.experiment import settings_beside
 from measuring.results import Figures, over_seeds
-from training.objective.divergence import AlignmentStopping, PlateauFigure
+from training.objective.divergence import Alignment, AlignmentStopping, PlateauFigure
 
 DELTA_PER_DIMENSION = 250 / 512
 LONGEST_ALIGNMENT = "document-frozen"
@@ -114,14 +114,16 @@ def stopping(alignment: Figures) -> list[Figures]:
     """For each criterion, the end of the longest alignment, and the quality reached."""
     evaluations = alignment["evaluations"]
     criteria = {
-        f"δ = {delta:.3f} a dimension": AlignmentStopping(1, delta, None, None)
+        f"δ = {delta:.3f} a dimension": AlignmentStopping(
+            Alignment(threshold=delta, patience=None), 1
+        )
         for delta in (0.6, DELTA_PER_DIMENSION, 0.4, 0.3)
     }
     plateaus: list[tuple[PlateauFigure, str]] = [("kl", "the KL estimate"), ("ndcg@10", "nDCG@10")]
     for figure, name in plateaus:
         for patience in (35, 70, 105):
-            criterion = AlignmentStopping(1, None, None, patience, figure, 0.01)
-            criteria[f"plateau of {name}, {patience} steps"] = criterion
+            settings = Alignment(patience=patience, plateau_of=figure, least_gain=0.01)
+            criteria[f"plateau of {name}, {patience} steps"] = AlignmentStopping(settings, 1)
     rows = []
     for name, criterion in criteria.items():
         keys = ("step", "kl_per_dimension", "ndcg@10")

@@ -14,15 +14,15 @@ from numpy.typing import NDArray
 from measuring.results import Figures
 from swiftlet.encoders.tokenizer import Tokenizer
 from swiftlet.index.documents.passages import PassageSplitter
+from training.contrastive.batch_encoder import BatchEncoder
+from training.contrastive.validator import Validator
 from training.data.sources import DataSource
 from training.data.validation_set import ValidationSet, validation_from
 from training.inputs import make_dual_encoder
-from training.loop.batch_encoder import BatchEncoder
 from training.loop.checkpoints import CHECKPOINT, STAGES, read_checkpoint
 from training.loop.devices import make_accelerator
 from training.loop.embedding_cache import EmbeddingCache
-from training.loop.run_directory import RECIPE_FILE
-from training.loop.validator import Validator
+from training.loop.run import RECIPE_FILE
 from training.model.dual_encoder import DualEncoder
 from training.model.loading import truncating_tokenizer
 from training.model.towers import Tower, TowerSettings

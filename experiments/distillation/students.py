@@ -2,7 +2,6 @@
 
 from argparse import Namespace
 from collections.abc import Mapping
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,6 @@ from swiftlet.encoders import torch_weights
 from swiftlet.encoders.encoder import Encoder, OnnxEncoder
 from swiftlet.evaluation.experiment import run_queries
 from swiftlet.evaluation.metrics import evaluate_per_query
-from swiftlet.evaluation.retrievers import SearcherRetriever
 from swiftlet.index.building.build import build_index
 from swiftlet.index.building.settings import BuildSettings
 from training.distillation import teacher
@@ -94,11 +92,9 @@ def judged(options: Namespace, encoder: Encoder) -> dict[str, dict[str, float]]:
     """The nDCG@10 of each test query, by exact search among what the teacher embedded."""
     figures = {}
     for name, split in texts.TESTS:
-        found = IndexComparison(options.work / "indexes" / name)
+        found = IndexComparison(options.work / "indexes" / name, encoder)
         test = Collection.read(options.data / name, split)
-        with closing(found.searcher(encoder, found.index)) as searcher:
-            retriever = SearcherRetriever(searcher, mode="dense")
-            run = run_queries(retriever, test.queries, top_k=10, threads=1)
+        run = run_queries(found.retriever(encoder), test.queries, top_k=10, threads=1)
         figures[f"{name} {split}"] = evaluate_per_query(run, test.qrels, [METRIC])[METRIC]
     return figures
 

@@ -357,14 +357,6 @@ def test_after_a_full_disk_the_run_resumes_from_the_last_checkpoint(
     assert records(elsewhere) == records(tmp_path / "whole")
 
 
-def test_towers_of_different_widths_need_a_projection(
-    make: Make, narrow: Path, tmp_path: Path
-) -> None:
-    settings = make(query_encoder__model=str(narrow), dual_encoder__projection="none")
-    message = refused(InvalidArgumentError, settings, tmp_path / "run")
-    assert "the query tower is 24 wide and the document tower 32: without a projection" in message
-
-
 def test_half_precision_needs_a_gpu(make: Make, tmp_path: Path) -> None:
     if torch.cuda.is_available():
         pytest.skip("this machine has one")
@@ -373,12 +365,6 @@ def test_half_precision_needs_a_gpu(make: Make, tmp_path: Path) -> None:
     assert message.startswith("precision fp16 needs a GPU")
     with pytest.raises(RecipeError, match="needs a GPU"):
         make_plan(settings, Listener())
-
-
-def test_precisions_may_follow_each_other_in_one_process(make: Make, tmp_path: Path) -> None:
-    for precision in ("bf16", "fp32", "bf16"):
-        settings = make(recipe="contrastive", optimiser__precision=precision)
-        run(settings, tmp_path / precision, overwrite=True)
 
 
 def test_the_final_weights_are_a_mean_with_the_initial_ones(make: Make, tmp_path: Path) -> None:
@@ -454,27 +440,6 @@ def test_a_share_that_leaves_no_negative_leaves_no_directory(make: Make, tmp_pat
     message = refused(TrainingDataError, settings, tmp_path / "run")
     assert "teacher_share leaves no negative" in message
     assert not (tmp_path / "run").exists()
-
-
-def test_a_split_is_refused_beside_queries_in_a_file(make: Make, tmp_path: Path) -> None:
-    folder = write_collection(tmp_path / "words")
-    (source,) = make(place=folder).data
-    changed = source.model_copy(update={"queries": f"{folder / 'queries.jsonl'}"})
-    settings = make(place=folder).model_copy(update={"data": (changed,)})
-    message = refused(CollectionError, settings, tmp_path / "run")
-    assert message.endswith("it is a file without splits, so qrels 'train' must be a file, too")
-
-
-def test_after_a_refusal_a_corrected_recipe_runs_in_the_same_directory(
-    make: Make, tmp_path: Path
-) -> None:
-    folder = write_collection(tmp_path / "words")
-    whole = (folder / "queries.jsonl").read_text()
-    (folder / "queries.jsonl").write_text("")
-    settings = make(place=folder, recipe="contrastive")
-    refused(RetrievalError, settings, tmp_path / "run")
-    (folder / "queries.jsonl").write_text(whole)
-    run(settings, tmp_path / "run")
 
 
 def test_queries_without_a_relevant_document_are_counted_and_left_out(

@@ -17,13 +17,8 @@ from swiftlet.evaluation.significance import SIGNIFICANT, PairedTest, paired_t_t
 from swiftlet.index.query_encoder import put_query_encoder
 from swiftlet.manifest import FILE_NAME as MANIFEST
 from swiftlet.manifest import Manifest, change_details, check_embedding_space, read_manifest
-from swiftlet.publication import (
-    discard,
-)
-from training.adaptation.texts import (
-    AdaptationTexts,
-    known_items,
-)
+from swiftlet.publication import discard
+from training.adaptation.texts import AdaptationTexts, known_items
 from training.distillation.distill import distill
 from training.distillation.overlap import NDCG, IndexComparison
 from training.distillation.settings import Distillation
@@ -118,7 +113,7 @@ class Adaptation:
         """The directory of the adapted encoder in `working`, and what the index's manifest says."""
         texts = known_items(index, working, self._seed)
         encoder = self.train(index, texts, working)
-        comparison = IndexComparison(index)
+        comparison = IndexComparison(index, self._before)
         before, after = (
             comparison.retriever(each)
             for each in (self._before, OnnxEncoder.load(encoder, role="query"))

@@ -7,27 +7,19 @@ from pathlib import Path
 from typing import Any
 
 from swiftlet import encoders
-from swiftlet.corpora.collections import read_qrels, read_queries
 from swiftlet.errors import CollectionError, InvalidArgumentError, RetrievalError
-from swiftlet.evaluation.experiment import JudgedSet, match_judgements
+from swiftlet.evaluation.evaluate import JudgedBy
+from swiftlet.evaluation.experiment import JudgedSet
 from swiftlet.evaluation.retrievers import Retriever, SearcherRetriever
 from swiftlet.evaluation.significance import PairedTest
 from swiftlet.index.changes.log import Changes
 from swiftlet.index.document_encoder import document_encoder_of, load_document_encoder
 from swiftlet.index.query_encoder import query_encoder_of
 from swiftlet.manifest import change_details, read_manifest
-from swiftlet.publication import (
-    check_target,
-    discard,
-    locked_working_directory,
-    publish,
-)
+from swiftlet.publication import check_target, discard, locked_working_directory, publish
 from swiftlet.search.opening import open_searcher
 from training.adaptation.adaptation import AGAIN, Adaptation, Export, compare
-from training.adaptation.texts import (
-    judged_queries,
-    known_items,
-)
+from training.adaptation.texts import judged_queries, known_items
 from training.distillation.settings import Distillation
 from training.loop.checkpoints import CHECKPOINT
 from training.loop.log import TrainingProgress
@@ -143,15 +135,9 @@ def _judgements(
     allow_unknown: bool,
     progress: TrainingProgress,
 ) -> JudgedSet:
-    found = match_judgements(
-        read_queries(queries),
-        read_qrels(qrels),
-        retriever.holds,
-        qrels_path=qrels,
-        allow_unknown=allow_unknown,
-    )
-    if found.warning:
-        progress.note(found.warning)
+    """The judged queries with a relevant document in the index, without unknown documents."""
+    judged = JudgedBy.of(queries, qrels)
+    found = judged.matched(retriever, progress, allow_unknown=allow_unknown)
     known = {
         query_id: {d: grade for d, grade in grades.items() if retriever.holds(d)}
         for query_id, grades in found.qrels.items()

@@ -12,7 +12,7 @@ from torch.nn import functional
 from typing_extensions import override
 
 from swiftlet.index.vectors.vector_index import VectorIndex
-from training.loop.contrastive_stage import ContrastiveStage
+from training.contrastive.stage import ContrastiveStage
 from training.methods import Method, Schedule
 from training.model.dual_encoder import Part
 from training.objective.contrastive import NamedLoss, Scale, ScoredBatch
@@ -23,8 +23,8 @@ from training.objective.negatives.sampler import (
     QueryBatch,
     Rows,
     SamplerInputs,
+    SeededSampler,
 )
-from training.objective.negatives.seeded import SeededSampler
 
 
 class DynamicSampler(SeededSampler):

@@ -1,49 +1,50 @@
 """The sources of training data that a recipe names."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Self
+
+from pydantic import model_validator
 
 from swiftlet.corpora.collections import corpus_files, qrels_path, read_documents
 from swiftlet.corpora.irds import is_dataset
 from swiftlet.errors import CollectionError
 from training.data.passages import Corpus
 from training.data.triples import text_triples_documents
-from training.errors import TrainingDataError
+from training.tables import Count, Table
 
 
-@dataclass(frozen=True, slots=True)
-class DataSource:
-    """Queries with documents that are relevant to them.
+class DataSource(Table):
+    """[[data]]: queries with documents that are relevant to them.
 
-    `corpus` is read by `read_documents` and `queries` by `read_queries`; by default the queries are
-    in the corpus folder. `qrels` is the name of a split of the BEIR folder `queries`, a file, or
-    `irds:NAME`. `triples` is a file of MS MARCO triples, plain or gzipped: triples of ids, or of
-    texts if there is no corpus. With triples and qrels, the triples give the pairs, and the qrels
-    give further relevant documents. A document is relevant if its grade is at least
-    `relevant_from`; a lower grade counts as 0.
-
-    :raises TrainingDataError: When it is none of these combinations.
+    `corpus` is a corpus as for `swiftlet index`, or `irds:NAME`. `queries` is the path of the
+    queries, by default the path of the corpus. `qrels` is the name of a split of the BEIR folder
+    `queries`, a file, or `irds:NAME`. `triples` is a file of MS MARCO triples, plain or gzipped:
+    triples of ids, or of texts if there is no corpus. With triples and qrels, the triples give the
+    pairs, and the qrels give further relevant documents. A document is relevant if its grade is at
+    least `relevant_from`; a lower grade counts as 0.
     """
 
     corpus: str | None = None
     queries: str | None = None
     qrels: str | None = None
     triples: str | None = None
-    relevant_from: int = 1
+    relevant_from: Count = 1
 
-    def __post_init__(self) -> None:
+    @model_validator(mode="after")
+    def _is_complete(self) -> Self:
         if self.corpus is None and (self.queries or self.qrels):
-            raise TrainingDataError(
+            raise ValueError(
                 f"{self.queries or self.qrels}: queries and qrels need the corpus they belong to"
             )
         if self.qrels is None and self.triples is None:
-            raise TrainingDataError(
+            raise ValueError(
                 f"{self.corpus}: a corpus needs qrels or triples"
                 if self.corpus
                 else "a source needs corpus and qrels, or triples"
             )
+        return self
 
     @property
     def documents_path(self) -> Path:

@@ -8,16 +8,14 @@ from typing import Unpack
 from swiftlet.encoders.reranker import OnnxReranker
 from swiftlet.errors import InvalidArgumentError, ManifestError
 from swiftlet.manifest import check_embedding_space, read_manifest
-from training.distillation.judged import relevant_passages
 from training.distillation.overlap import IndexComparison, Overlap
-from training.distillation.relevance import RelevanceTerm, Relevant
-from training.distillation.reranked import RerankedTargets
+from training.distillation.ranking import RerankedTargets
+from training.distillation.relevance import RelevanceTerm, Relevant, relevant_passages
 from training.distillation.settings import LOOKUP, Distillation, Judged
 from training.distillation.student import Student
 from training.distillation.task import DistillationTask, OnIndex
-from training.distillation.teacher import Teacher
+from training.distillation.teacher import Teacher, TorchEncoder
 from training.distillation.texts import TextIndices, TextMixture, read_texts
-from training.distillation.torch_encoder import TorchEncoder
 from training.loop.log import TrainingProgress
 from training.loop.loop import TrainingLoop
 from training.loop.run import Start, training_run
@@ -129,7 +127,7 @@ def _open(directory: Path, teacher: Teacher) -> IndexComparison:
     # The manifest is read first, since verifying the files takes longer.
     manifest = read_manifest(directory, "index")
     check_embedding_space("the teacher", teacher.embedding_space, teacher.width, manifest)
-    return IndexComparison(directory)
+    return IndexComparison(directory, teacher.encoder)
 
 
 def _student(settings: Distillation, teacher: Teacher) -> Student:

@@ -1,7 +1,8 @@
 """The overlap of the documents that student and teacher find in an index."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from contextlib import closing
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from statistics import fmean
@@ -15,17 +16,14 @@ from swiftlet.encoders.encoder import Encoder
 from swiftlet.evaluation.experiment import JudgedSet, match_judgements, run_queries
 from swiftlet.evaluation.metrics import evaluate
 from swiftlet.evaluation.retrievers import SearcherRetriever
-from swiftlet.index.directory import DOCUMENTS_FILE, PASSAGE_TO_DOCUMENT_FILE
-from swiftlet.index.documents.store import DocumentStore
-from swiftlet.index.lexical.index import LEXICAL_FOLDER, LexicalIndex
-from swiftlet.index.parts import BaseParts, FixedIndex
-from swiftlet.index.vectors import open_index
+from swiftlet.index.directory import IndexDirectory
+from swiftlet.index.parts import FixedIndex
 from swiftlet.index.vectors.faiss_index import FaissIndex
 from swiftlet.index.vectors.vector_index import VectorIndex
-from swiftlet.manifest import Manifest, load_manifest
+from swiftlet.manifest import Manifest
 from swiftlet.search.searcher import Searcher
 from swiftlet.types import Query, Run
-from training.distillation.neighbours import Neighbours
+from training.distillation.ranking import Neighbours
 from training.distillation.settings import Judged
 from training.loop.log import TrainingProgress
 
@@ -58,18 +56,15 @@ class Overlap:
 class IndexComparison:
     """Compares encoders on an index, by exact search and by the index's search."""
 
-    def __init__(self, directory: Path) -> None:
-        """Open the index in `directory` and verify its files.
+    def __init__(self, directory: Path, encoder: Encoder) -> None:
+        """Open the index in `directory`, which `encoder` can search, and verify its files.
 
         :raises ManifestError: When `directory` is not an index.
         :raises CorruptArtefactError: When a file was altered.
         """
-        self.manifest = load_manifest(directory, "index")
-        self.index = open_index(directory, self.manifest.details)
-        language = self.manifest.details.get("language")  # indexes had none at first
-        self.lexical = LexicalIndex.open(directory / LEXICAL_FOLDER, language) if language else None
-        self.store = DocumentStore(directory / DOCUMENTS_FILE)
-        self._owners = np.load(directory / PASSAGE_TO_DOCUMENT_FILE, allow_pickle=False)
+        with closing(IndexDirectory(directory, encoder)) as opened:
+            self.manifest, self._base = opened.manifest, opened.base
+        self.index, self.store = self._base.index, self._base.store
 
     def measure(
         self,
@@ -109,7 +104,7 @@ class IndexComparison:
 
     def neighbours(self, per_query: int) -> Neighbours:
         """The best passages of a query by meaning, and by words if the index has them."""
-        return Neighbours(self.index, self.lexical, per_query)
+        return Neighbours(self.index, self._base.lexical, per_query)
 
     def judgements(self, judged: Judged) -> JudgedSet:
         """Read judged queries, and check that the index has their documents.
@@ -135,20 +130,17 @@ class IndexComparison:
     @cached_property
     def _first_rows(self) -> NDArray[np.int64]:
         """The first row of each document in the order of the corpus, and the number of rows."""
-        first = np.flatnonzero(np.diff(self._owners, prepend=-1))
-        return np.append(first, len(self._owners))
-
-    def searcher(self, encoder: Encoder, index: VectorIndex) -> Searcher:
-        """Search an index of the same passages with an encoder of the same embedding space."""
-        manifest = Manifest("encoder", encoder.dim, encoder.embedding_space, {}, "")
-        parts = BaseParts(
-            encoder=encoder, index=index, passage_to_document=self._owners, store=self.store
-        )
-        return Searcher(FixedIndex(parts, self.manifest), manifest)
+        first = np.flatnonzero(np.diff(self._base.passage_to_document, prepend=-1))
+        return np.append(first, self.index.size)
 
     def retriever(self, encoder: Encoder, index: VectorIndex | None = None) -> SearcherRetriever:
-        """Dense searches of the index, or of another one of the same passages."""
-        return SearcherRetriever(self.searcher(encoder, index or self.index), mode="dense")
+        """Dense searches of the index, or of another one of the same passages.
+
+        :param encoder: It has the embedding space of the index.
+        """
+        manifest = Manifest("encoder", encoder.dim, encoder.embedding_space, {}, "")
+        parts = replace(self._base, encoder=encoder, index=index or self.index)
+        return SearcherRetriever(Searcher(FixedIndex(parts, self.manifest), manifest), mode="dense")
 
     def _exact(self, progress: TrainingProgress) -> FaissIndex:
         """An exact index over the stored embeddings, in memory."""

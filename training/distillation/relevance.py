@@ -1,6 +1,7 @@
 """The contrastive term for texts with relevant documents, over the passages of an index."""
 
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Self
 
@@ -10,7 +11,9 @@ from numpy.typing import NDArray
 from torch.nn import functional
 
 from swiftlet.index.vectors.vector_index import VectorIndex
-from training.distillation.settings import Distillation
+from training.distillation.overlap import IndexComparison
+from training.distillation.settings import Distillation, Judged
+from training.distillation.texts import normalised
 
 MOST_PASSAGES = 200_000
 
@@ -21,6 +24,31 @@ class Relevant:
 
     rows: NDArray[np.int64]
     weight: float
+
+
+def relevant_passages(
+    sources: Iterable[Judged], comparison: IndexComparison
+) -> Mapping[str, Relevant]:
+    """The relevant passages of each query of `sources`, by its text as a `TextSource` has it.
+
+    A query that occurs again counts once, with the judgements of all and the highest weight.
+
+    :raises CollectionError: When a file is bad, or names an unknown query or document.
+    """
+    documents: dict[str, set[str]] = defaultdict(set)
+    weights: dict[str, float] = {}
+    for source in sources:
+        judgements = comparison.judgements(source)
+        for query in judgements.queries:
+            text = normalised(query.text)
+            grades = judgements.qrels[query.query_id]
+            relevant = {each for each, grade in grades.items() if grade > 0}
+            if text and relevant:
+                documents[text] |= relevant
+                weights[text] = max(weights.get(text, 0.0), source.weight)
+    return {
+        text: Relevant(comparison.rows_of(ids), weights[text]) for text, ids in documents.items()
+    }
 
 
 class RelevanceTerm:

@@ -175,25 +175,12 @@ class Distillation(BaseModel):
 
     def student_tower(self) -> TowerSettings:
         """How the student is loaded."""
-        return TowerSettings(
-            model=self.student or self.teacher,
-            layers=self.layers,
-            pooling=self.pooling,
-            max_tokens=self.max_tokens,
-            dropout=self.dropout,
-            trust_remote_code=self.trust_remote_code,
-        )
+        same = {"layers", "pooling", "max_tokens", "dropout", "trust_remote_code"}
+        return TowerSettings(self.student or self.teacher, **self.model_dump(include=same))
 
     def optimiser(self) -> Optimiser:
         """AdamW's settings."""
-        return Optimiser(
-            learning_rate=self.learning_rate,
-            weight_decay=self.weight_decay,
-            warmup_steps=self.warmup_steps,
-            schedule=self.schedule,
-            batch_size=self.batch_size,
-            precision=self.precision,
-        )
+        return Optimiser(**self.model_dump(include={*Optimiser.model_fields}))
 
     def may_change(self) -> frozenset[str]:
         """Settings that may change when a run is resumed."""

@@ -10,12 +10,11 @@ from accelerate import Accelerator
 from accelerate.utils import broadcast_object_list, gather_object
 from numpy.typing import NDArray
 from torch.nn import functional
+from typing_extensions import override
 
 from training.distillation.batches import encode_by_length, length_bucketed_batches, token_counts
-from training.distillation.loss import distance, ranking_loss
-from training.distillation.neighbours import Neighbours
+from training.distillation.ranking import Neighbours, RerankedTargets, distance, ranking_loss
 from training.distillation.relevance import RelevanceTerm
-from training.distillation.reranked import RerankedTargets
 from training.distillation.settings import Distillation
 from training.distillation.student import Student
 from training.distillation.teacher import Teacher
@@ -23,7 +22,7 @@ from training.distillation.texts import TextIndices, TextMixture
 from training.errors import NotFiniteError
 from training.loop.devices import backward
 from training.loop.shares import Shares
-from training.loop.stage import Evaluation, Stage, StageLength
+from training.loop.stage import Evaluation, Stage, StageLength, Task
 
 _LOG_EVERY = 50
 _FITTED_ON = 8192
@@ -41,7 +40,7 @@ class OnIndex(TypedDict, total=False):
     relevance: RelevanceTerm
 
 
-class DistillationTask:
+class DistillationTask(Task):
     """Trains the student on a mixture of texts."""
 
     def __init__(
@@ -80,6 +79,7 @@ class DistillationTask:
             seed=(self._settings.seed,),
         )
 
+    @override
     def prepare(self) -> None:
         """Fit the student's projection, if it has one, by least squares."""
         if self._student.projection is None:
@@ -92,12 +92,14 @@ class DistillationTask:
             self._teacher.outputs(self._mixture, chosen),
         )
 
+    @override
     def batches(self, epoch: int) -> NDArray[np.int64]:
         """Batches of texts of similar length, (steps_per_epoch, batch_size), in random order."""
         random = np.random.default_rng([self._settings.seed, epoch])
         return length_bucketed_batches(self._token_counts, self._length.batch_size, random)
 
-    def backward(self, step: int, batch: NDArray[np.int64]) -> dict[str, float]:  # noqa: ARG002
+    @override
+    def backward(self, step: int, batch: NDArray[np.int64]) -> dict[str, float]:
         """Compute the distance to the teacher's outputs, and the ranking loss if there is one."""
         indices = self._mixture.training[batch]
         self._student.train()
@@ -112,9 +114,7 @@ class DistillationTask:
         student.backward()
         return {name: value.item() for name, value in losses.items()}
 
-    def after_step(self) -> None:
-        """Nothing depends on the student's parameters."""
-
+    @override
     def evaluate(self, step: int) -> Evaluation:
         """Compare student and teacher on the held-out texts."""
         held_out = self._mixture.held_out
@@ -139,12 +139,13 @@ class DistillationTask:
         summary = f"held-out cosine {metrics['cosine']:.4f}"
         return Evaluation(metrics, score=score, stop=stop, summary=summary)
 
+    @override
     def state(self) -> Mapping[str, Any]:
         """The best score, and the number of evaluations since."""
         return {"best_score": self._best_score, "waited": self._waited}
 
+    @override
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Continue from a state."""
         self._best_score, self._waited = state["best_score"], state["waited"]
 
     def _outputs(self, texts: list[str]) -> torch.Tensor:

@@ -1,5 +1,6 @@
-"""The teacher, with a cache of its outputs on disk."""
+"""Trained query encoders, and the teacher, with a cache of its outputs on disk."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -8,14 +9,15 @@ from typing import Self
 import numpy as np
 import torch
 from accelerate import Accelerator
+from torch.nn import functional
 
 from swiftlet import encoders
 from swiftlet.encoders.encoder import Encoder, OnnxEncoder
 from swiftlet.encoders.encoding import encode_texts
 from swiftlet.errors import InvalidArgumentError
+from swiftlet.types import Embeddings
 from training.distillation.batches import encode_by_length
 from training.distillation.texts import TextIndices, TextMixture, TextSource
-from training.distillation.torch_encoder import TorchEncoder
 from training.loop.devices import processes
 from training.loop.embedding_cache import EmbeddingCache
 from training.loop.log import TrainingProgress
@@ -27,6 +29,35 @@ from training.model.trained import trained_encoder
 from training.objective.negatives.sampler import Rows
 
 _BLOCK = 4096
+
+
+class TorchEncoder:
+    """Encodes with torch, one text per forward pass; embeddings are normalised."""
+
+    def __init__(self, tower: Tower, model: torch.nn.Module, dim: int, space: str) -> None:
+        self.dim = self.width = dim
+        self.max_tokens = tower.max_tokens
+        self.embedding_space = space
+        self._tower = tower
+        self._model = model
+        self._device = next(model.parameters()).device
+
+    def tokenise(self, text: str) -> list[int]:
+        """Token ids of one text, truncated to `max_tokens`."""
+        ids: list[int] = self._tower.tokenise([text])["input_ids"][0].tolist()
+        return ids
+
+    @torch.inference_mode()
+    def embed(self, token_ids: Sequence[int]) -> Embeddings:
+        """The normalised embedding (dim,) of one tokenised text."""
+        ids = torch.tensor([list(token_ids)], device=self._device)
+        output = self._model({"input_ids": ids, "attention_mask": torch.ones_like(ids)})
+        embedding: Embeddings = functional.normalize(output.float(), dim=-1)[0].cpu().numpy()
+        return embedding
+
+    def encode(self, texts: Sequence[str]) -> Embeddings:
+        """The normalised embeddings (n, dim) of `texts`, one after the other."""
+        return np.stack([self.embed(self.tokenise(text)) for text in texts])
 
 
 def load_query_encoder(

@@ -21,14 +21,13 @@ from training.loop.checkpoints import (
     STAGES,
     last_checkpoint,
     read_checkpoint,
+    weight_errors,
     write_checkpoint,
 )
 from training.loop.log import TrainingLog
 from training.loop.optimisation import Optimisation
-from training.loop.run import Run
-from training.loop.run_directory import publish_run
+from training.loop.run import Run, publish_run
 from training.loop.stage import Stage
-from training.loop.state_files import weight_errors
 
 
 @dataclass(slots=True)

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from accelerate import Accelerator
@@ -12,11 +13,17 @@ from accelerate import Accelerator
 class DetachedEmbeddings:
     """Embeddings (n, width) of a batch, without the graph of the model.
 
-    After the backward pass of the loss, call `backward` to carry the gradient into the model.
+    After the backward pass of the loss, call `backward`. `carry` carries their gradient (n, width)
+    into the model.
     """
 
     embeddings: torch.Tensor
-    backward: Callable[[], None]
+    carry: Callable[[torch.Tensor], object]
+
+    def backward(self) -> None:
+        """Carry the gradient into the model, if a loss gave one."""
+        if self.embeddings.grad is not None:
+            self.carry(self.embeddings.grad)
 
 
 class Shares:
@@ -27,7 +34,7 @@ class Shares:
 
     def of(self, total: int) -> slice:
         """The texts, of `total`, that this process has."""
-        each = self._each(total)
+        each = math.ceil(total / self._accelerator.num_processes)
         first = min(total, each * self._accelerator.process_index)
         return slice(first, min(total, first + each))
 
@@ -45,9 +52,8 @@ class Shares:
         """The outputs (total, width) of all processes; `own` (n, width) are this process's."""
         if self._accelerator.num_processes == 1:
             return own
-        padded = torch.zeros(
-            self._each(total), own.shape[1], dtype=own.dtype, device=self._accelerator.device
-        )
+        each = math.ceil(total / self._accelerator.num_processes)
+        padded = torch.zeros(each, own.shape[1], dtype=own.dtype, device=self._accelerator.device)
         padded[: len(own)] = own
         gathered: torch.Tensor = self._accelerator.gather(padded)
         return gathered[:total].to(own.device)
@@ -63,20 +69,9 @@ class Shares:
         :param backward: Carries the gradient of `own` (n, width) into the model, by default through
             the graph of `own`.
         """
+        share, carry = self.of(total), backward or partial(backward_through, own)
         embeddings = self.gathered(own.detach(), total).requires_grad_()
-
-        def backward_from_loss() -> None:
-            if embeddings.grad is not None:
-                gradient = embeddings.grad[self.of(total)]
-                if backward is None:
-                    backward_through(own, gradient)
-                else:
-                    backward(gradient)
-
-        return DetachedEmbeddings(embeddings, backward_from_loss)
-
-    def _each(self, total: int) -> int:
-        return math.ceil(total / int(self._accelerator.num_processes))
+        return DetachedEmbeddings(embeddings, lambda gradient: carry(gradient[share]))
 
 
 def backward_through(outputs: torch.Tensor, gradient: torch.Tensor) -> None:

@@ -28,11 +28,14 @@ class Evaluation:
 
 
 class Task(Protocol):
-    """The data, the objective and the validation of a stage."""
+    """The data, the objective and the validation of a stage.
+
+    By default a task has no state, and does nothing before the first evaluation and after a step.
+    """
 
     def prepare(self) -> None:
         """Get ready before the first evaluation. A resumed stage calls `restore` instead."""
-        ...
+        return
 
     def batches(self, epoch: int) -> NDArray[np.int64]:
         """The batches of an epoch, (steps_per_epoch, batch_size) numbers of examples."""
@@ -49,7 +52,7 @@ class Task(Protocol):
 
     def after_step(self) -> None:
         """Update all that depends on the parameters, which the optimiser has just changed."""
-        ...
+        return
 
     def evaluate(self, step: int) -> Evaluation:
         """Measure the model after `step` steps.
@@ -60,11 +63,11 @@ class Task(Protocol):
 
     def state(self) -> Mapping[str, Any]:
         """The state that `restore` needs, for a checkpoint."""
-        ...
+        return {}
 
-    def restore(self, state: Mapping[str, Any]) -> None:
+    def restore(self, state: Mapping[str, Any]) -> None:  # noqa: ARG002 - by default there is none
         """Continue from the state in a checkpoint."""
-        ...
+        return
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +94,12 @@ class StageLength:
         """Steps in the stage, at least one."""
         wanted = max(1, math.ceil(self.epochs * self.steps_per_epoch))
         return min(wanted, self.most_steps or wanted)
+
+    def shuffled(self, *seed: int) -> NDArray[np.int64]:
+        """Full batches of examples in random order, (steps_per_epoch, batch_size)."""
+        order = np.random.default_rng(seed).permutation(self.num_examples)
+        size, steps = self.batch_size, self.steps_per_epoch
+        return order[: steps * size].reshape(steps, size)
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ from training.model.loading import (
 )
 from training.model.lookup import is_lookup
 from training.model.quiet import quiet
-from training.model.towers import DROPOUT, TowerSettings, check_ranges, keep_layers
+from training.model.towers import DROPOUT, TowerSettings, keep_layers
 
 _NEW = ("pooler.", "classifier.")
 """The weights that only a trained cross-encoder has."""
@@ -67,7 +67,6 @@ class CrossEncoder(nn.Module):
         :raises InvalidArgumentError: When there is no such model, or a setting is out of range.
         :raises ModelError: When it cannot be loaded, or gives more than one score.
         """
-        check_ranges(settings)
         folder = find_model(settings.model)
         if settings.pooling is not None:
             raise InvalidArgumentError(

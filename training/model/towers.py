@@ -112,7 +112,6 @@ class Tower(nn.Module):
         :raises ModelError: When the model cannot be loaded, needs its own code, lacks weights,
             has no fast tokenizer or one without the needed tokens, or cannot be cut.
         """
-        check_ranges(settings)
         folder = find_model(settings.model)
         dropout = {} if settings.dropout is None else dict.fromkeys(DROPOUT, settings.dropout)
         encoder = load_model(folder, config=dropout, trust_remote_code=settings.trust_remote_code)
@@ -238,19 +237,6 @@ class NormalisedLinear(nn.Linear):
         """Map and normalise (…, in_features)."""
         normalised: Tensor = self.norm(super().forward(outputs))
         return normalised
-
-
-def check_ranges(settings: TowerSettings) -> None:
-    """Refuse settings that are out of range.
-
-    :raises InvalidArgumentError: When one is.
-    """
-    if settings.dropout is not None and not 0 <= settings.dropout < 1:
-        raise InvalidArgumentError(f"dropout {settings.dropout} is out of range: from 0 to below 1")
-    if settings.first_tokens < 1:
-        raise InvalidArgumentError(
-            f"first_tokens {settings.first_tokens} is out of range: at least 1 is expected"
-        )
 
 
 def _check_lookup_settings(settings: TowerSettings, folder: Path) -> None:

@@ -1,4 +1,4 @@
-"""The contrastive loss of 001, eq. 5, and the protocol of losses."""
+"""Scores of documents, the contrastive loss of them (001, eq. 5), and the protocol of losses."""
 
 # The default method ignores its argument.
 # ruff: noqa: ARG003
@@ -13,6 +13,24 @@ from typing_extensions import override
 
 from training.objective.negatives.sampler import Rows
 from training.tables import Positive, Table
+
+
+def scores(queries: torch.Tensor, documents: torch.Tensor) -> torch.Tensor:
+    """Φ(q, d) of each query (n, dim) and each document (m, vectors · dim), (n, m).
+
+    It is the largest inner product of the query with a vector of the document (002, section 3).
+    """
+    dim = queries.shape[1]
+    products = queries @ documents.reshape(-1, dim).T
+    if documents.shape[1] == dim:
+        return products
+    return products.reshape(len(queries), len(documents), documents.shape[1] // dim).amax(2)
+
+
+def paired_scores(queries: torch.Tensor, documents: torch.Tensor) -> torch.Tensor:
+    """Φ(q, d) of each query (n, dim) and its own document (n, vectors · dim), (n,)."""
+    vectors = documents.reshape(len(queries), -1, queries.shape[1])
+    return (queries.unsqueeze(1) * vectors).sum(2).amax(1)
 
 
 class Scale(Table):

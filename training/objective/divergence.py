@@ -1,12 +1,17 @@
-"""The divergence between the distributions of the two encoders (001, section 4.2.2)."""
+"""The divergence between the distributions of the two encoders (001, section 4.2.2).
+
+It ends the first stage of DAFT.
+"""
 
 import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
 import torch
+from pydantic import Field, StrictFloat
 
 from swiftlet.errors import InvalidArgumentError
+from training.tables import Positive, Table
 
 SMALLEST_DISTANCE = 1e-6
 """The smallest distance: float32 cannot distinguish unit vectors that are nearer."""
@@ -58,49 +63,61 @@ def kl_estimate(sample: torch.Tensor, other: torch.Tensor) -> float:
     return -dim / size * total + math.log(len(other) / (size - 1))
 
 
-@dataclass(slots=True)
-class AlignmentStopping:
-    """The rule for the end of the first stage of DAFT (001, sections 4.2 and 5.3.1).
+class Alignment(Table):
+    """[alignment]: the first stage of DAFT; the document language model is frozen (section 4).
 
-    The stage ends when the KL estimate is below δ, or at a plateau: when the figure `plateau_of`
-    has not improved by `least_gain` for `patience` epochs. This figure is nDCG@10 on the validation
-    queries, or the KL estimate per dimension, which should fall. δ is given absolutely
-    (`threshold`) or per dimension (`threshold_per_dimension`; 250/512 in the paper), which can be
-    used for embeddings of any size.
-
-    The state of the rule is `best`, the best figure so far, and the epoch `best_epoch` it is of.
+    It ends when the KL estimate is below δ, or at a plateau: when the figure `plateau_of` has not
+    improved by `least_gain` for `patience` epochs (sections 4.2 and 5.3.1). This figure is nDCG@10
+    on the validation queries, or the KL estimate per dimension, which should fall. δ is given
+    absolutely (`threshold`) or per dimension (`threshold_per_dimension`; 250/512 in the paper),
+    which can be used for embeddings of any size.
     """
 
-    dim: int
-    threshold: float | None = None
+    max_epochs: Positive = 20
+    train_projection: bool = True
+    threshold: StrictFloat | None = None
     threshold_per_dimension: float | None = None
-    patience: float | None = 3
+    patience: Positive | None = 1
     plateau_of: PlateauFigure = "ndcg@10"
-    least_gain: float = 0.005
+    least_gain: Annotated[float, Field(ge=0)] = 0.005
+    learning_rate: Positive | None = None
+
+
+@dataclass(slots=True)
+class AlignmentStopping:
+    """The rule for the end of the alignment of embeddings (…, dim).
+
+    Its state is `best`, the best figure so far, and the epoch `best_epoch` it is of.
+    """
+
+    settings: Alignment
+    dim: int
     best: float = float("-inf")
     best_epoch: float = 0.0
 
     @property
     def delta(self) -> float:
         """δ for this dimension; −∞ when no threshold is set."""
-        if self.threshold is not None:
-            return self.threshold
-        if self.threshold_per_dimension is not None:
-            return self.threshold_per_dimension * self.dim
+        settings = self.settings
+        if settings.threshold is not None:
+            return settings.threshold
+        if settings.threshold_per_dimension is not None:
+            return settings.threshold_per_dimension * self.dim
         return float("-inf")
 
     def reason_to_stop(self, epoch: float, kl: float, ndcg: float) -> str | None:
         """Record an evaluation after `epoch` epochs; the reason to stop, or None to continue."""
         if kl < self.delta:
             return f"the KL estimate {kl:.1f} is below δ = {self.delta:.1f}"
-        figure = ndcg if self.plateau_of == "ndcg@10" else -kl / self.dim
-        if figure >= self.best + self.least_gain:
+        settings = self.settings
+        figure = ndcg if settings.plateau_of == "ndcg@10" else -kl / self.dim
+        if figure >= self.best + settings.least_gain:
             self.best, self.best_epoch = figure, epoch
-        if self.patience is None or epoch - self.best_epoch < self.patience:
-            return None
-        name = "nDCG@10" if self.plateau_of == "ndcg@10" else "the KL estimate per dimension"
         waited = epoch - self.best_epoch
+        if settings.patience is None or waited < settings.patience:
+            return None
+        name = "nDCG@10" if settings.plateau_of == "ndcg@10" else "the KL estimate per dimension"
         return (
-            f"{name} has improved by less than {self.least_gain:g} on {abs(self.best):.3f} for "
+            f"{name} has improved by less than {settings.least_gain:g} on {abs(self.best):.3f} for "
             f"{waited:g} epoch{'' if waited == 1 else 's'}"
         )

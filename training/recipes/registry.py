@@ -7,18 +7,20 @@ from pydantic import Field, model_validator
 
 from training.companions.adore import Adore, DynamicSampler, LambdaLoss
 from training.companions.late_interaction import Teacher
+from training.contrastive.false_negatives import TeacherShare
 from training.daft import Daft
-from training.loop.false_negatives import TeacherShare
 from training.methods import Alternating, Contrastive, Method
 from training.objective.contrastive import NamedLoss, Scale, SoftmaxLoss
 from training.objective.negatives.bm25 import Bm25Sampler
 from training.objective.negatives.cache import Cache, NegativeCache
-from training.objective.negatives.given import GivenSampler
-from training.objective.negatives.in_batch import InBatchSampler
 from training.objective.negatives.mined import Mined, MinedSampler
-from training.objective.negatives.mixed import MixedSampler
-from training.objective.negatives.sampler import NamedSampler, NegativeSampler, SamplerInputs
-from training.objective.negatives.uniform import UniformSampler
+from training.objective.negatives.sampler import (
+    MixedSampler,
+    NamedSampler,
+    NegativeSampler,
+    SamplerInputs,
+)
+from training.objective.negatives.simple import GivenSampler, InBatchSampler, UniformSampler
 from training.tables import OneOf
 
 METHODS: Mapping[str, Method] = {

@@ -17,11 +17,11 @@ from training.companions.late_interaction import TaughtLoss
 from training.companions.permutation import Permutation
 from training.companions.several_vectors import FirstTokens
 from training.companions.sharing import Sharing
+from training.contrastive.collapse import Collapse
 from training.daft import DaftSchedule
 from training.data.sources import DataSource
 from training.data.validation_set import FEWEST_QUERIES
-from training.errors import RecipeError, TrainingDataError
-from training.loop.collapse import Collapse
+from training.errors import RecipeError
 from training.methods import Method
 from training.model.dual_encoder import Projection, Start
 from training.model.poolings import check_pooling
@@ -34,34 +34,6 @@ from training.tables import Count, OneOf, Seed, Table
 Tables = TypeVar("Tables", bound=BaseModel)
 
 PoolingName = Annotated[str, AfterValidator(check_pooling)]
-
-
-class Source(Table):
-    """[[data]]: pairs of a query and a relevant document.
-
-    `corpus` is a corpus as for `swiftlet index`, or `irds:NAME`. `queries` is the path of the
-    queries, by default the path of the corpus. `qrels` is a split of the corpus's BEIR folder, a
-    file, or `irds:NAME`. `triples` of MS MARCO, with ids or with texts, replace qrels. A document
-    is relevant if its grade is at least `relevant_from`; a lower grade counts as 0.
-    """
-
-    corpus: str | None = None
-    queries: str | None = None
-    qrels: str | None = None
-    triples: str | None = None
-    relevant_from: Count = 1
-
-    @model_validator(mode="after")
-    def _is_complete(self) -> Self:
-        try:
-            self.data_source()
-        except TrainingDataError as error:
-            raise ValueError(str(error)) from error
-        return self
-
-    def data_source(self) -> DataSource:
-        """The source as `training.data` takes it."""
-        return DataSource(**self.model_dump())
 
 
 class PassagesTable(Table):
@@ -87,7 +59,7 @@ class Validation(Table):
     """
 
     queries: Annotated[int, Field(ge=FEWEST_QUERIES)] = 500
-    data: tuple[Source, ...] = ()
+    data: tuple[DataSource, ...] = ()
     max_passages: Count = 50_000
     every: Annotated[int, Field(ge=0, description="steps; 0 for once an epoch")] = 0
     sample: Annotated[int, Field(ge=FEWEST_QUERIES)] = 512
@@ -135,7 +107,7 @@ class Recipe(DaftSchedule):
 
     recipe: Annotated[str, OneOf(METHODS)]
     seed: Seed = 0
-    data: Annotated[tuple[Source, ...], Field(min_length=1)]
+    data: Annotated[tuple[DataSource, ...], Field(min_length=1)]
     query_encoder: TowerTable
     document_encoder: TowerTable
     dual_encoder: DualEncoderTable = DualEncoderTable()

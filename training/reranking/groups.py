@@ -1,13 +1,12 @@
 """Queries with the documents that a search finds for them, relevant or not."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from pathlib import Path
 
-from swiftlet.corpora.collections import read_qrels, read_queries
-from swiftlet.evaluation.experiment import JudgedSet, match_judgements
-from swiftlet.evaluation.retrievers import SearcherRetriever
+from swiftlet.evaluation.evaluate import JudgedBy
+from swiftlet.evaluation.experiment import JudgedSet
+from swiftlet.evaluation.retrievers import Retriever, SearcherRetriever
 from swiftlet.index.documents.passages import encoder_text
 from swiftlet.search.opening import open_searcher
 from swiftlet.types import Query
@@ -50,8 +49,8 @@ def find_groups(
     """
     settings, texts = recipe.candidates, dict[str, str]()
     with closing(open_searcher(recipe.index)) as searcher:
-        holds = SearcherRetriever(searcher).holds
-        judgements = _merged([_read(table, holds) for table in recipe.data])
+        retriever = SearcherRetriever(searcher)
+        judgements = _merged([_read(table, retriever, progress) for table in recipe.data])
         training, held_out = split_by_documents(judgements)
         held_out = held_out[: recipe.validation.queries]
 
@@ -86,11 +85,9 @@ def find_groups(
     return useful, validation
 
 
-def _read(table: JudgedTable, holds: Callable[[str], bool]) -> JudgedSet:
-    qrels = Path(table.qrels)
-    found = match_judgements(
-        read_queries(Path(table.queries)), read_qrels(qrels), holds, qrels_path=qrels, threads=1
-    )
+def _read(table: JudgedTable, retriever: Retriever, progress: TrainingProgress) -> JudgedSet:
+    judged = JudgedBy.of(table.queries, table.qrels)
+    found = judged.matched(retriever, progress, allow_unknown=False)
     grades = {
         query_id: {name: grade for name, grade in each.items() if grade >= table.relevant_from}
         for query_id, each in found.qrels.items()

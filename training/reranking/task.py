@@ -2,19 +2,19 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import torch
 from accelerate import Accelerator
 from numpy.typing import NDArray
 from torch.nn import functional
+from typing_extensions import override
 
 from swiftlet.encoders.reranker import order_by
 from swiftlet.evaluation.metrics import evaluate_per_query
 from training.errors import NotFiniteError
 from training.loop.devices import backward
-from training.loop.stage import Evaluation, Stage, StageLength
+from training.loop.stage import Evaluation, Stage, StageLength, Task
 from training.model.cross_encoder import CrossEncoder, Pair
 from training.reranking.groups import Group
 from training.reranking.settings import RerankerRecipe
@@ -23,7 +23,7 @@ _NDCG = "nDCG@10"
 _WEIGHTS = [0.0, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0]
 
 
-class RerankingTask:
+class RerankingTask(Task):
     """Learns to score a relevant document above the others that the same search has found.
 
     The loss of a query is −log of the softmax probability of a relevant document among the drawn
@@ -54,15 +54,11 @@ class RerankingTask:
             seed=(recipe.seed,),
         )
 
-    def prepare(self) -> None:
-        """Nothing is needed before the first evaluation."""
-
+    @override
     def batches(self, epoch: int) -> NDArray[np.int64]:
-        """Numbers of queries, (steps_per_epoch, batch_size), in the order of this epoch."""
-        size, steps = self._length.batch_size, self._length.steps_per_epoch
-        order = np.random.default_rng([self._recipe.seed, epoch]).permutation(len(self._groups))
-        return order[: steps * size].reshape(steps, size)
+        return self._length.shuffled(self._recipe.seed, epoch)
 
+    @override
     def backward(self, step: int, batch: NDArray[np.int64]) -> dict[str, float]:
         """Compute the loss of a batch of queries and its gradient, some queries at a time."""
         self._model.train()
@@ -80,11 +76,9 @@ class RerankingTask:
             total += loss.item()
         return {"loss": total}
 
-    def after_step(self) -> None:
-        """Nothing depends on the parameters."""
-
+    @override
     @torch.no_grad()
-    def evaluate(self, step: int) -> Evaluation:  # noqa: ARG002
+    def evaluate(self, step: int) -> Evaluation:
         """Re-rank the documents of the queries that are held out.
 
         The weight is a cautious one (`smallest_of_the_best`), and can be 0 for all checkpoints. So
@@ -123,13 +117,6 @@ class RerankingTask:
             for group, each in zip(self._held_out, logits, strict=True)
         }
         return np.array([*evaluate_per_query(run, qrels, [_NDCG])[_NDCG].values()])
-
-    def state(self) -> Mapping[str, Any]:
-        """Nothing is kept between steps."""
-        return {}
-
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """Nothing was kept."""
 
     def _drawn(self, group: Group, random: np.random.Generator) -> list[Pair]:
         """The pair of a relevant document, and the pairs of other documents."""

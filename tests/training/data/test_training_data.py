@@ -74,6 +74,10 @@ def read(tmp_path: Path, shipped_encoder: OnnxEncoder) -> Read:
     return read_sources
 
 
+def of(corpus: Path | str, qrels: str = "train", **others: Any) -> DataSource:
+    return DataSource(corpus=f"{corpus}", qrels=qrels, **others)
+
+
 def shown(data: TrainingData) -> set[tuple[str, str]]:
     """The pairs as texts."""
     texts = data.passages.texts(data.pairs[:, 1])
@@ -89,7 +93,7 @@ def texts_of(data: TrainingData, query: str) -> list[str]:
 def test_a_beir_folder_gives_one_pair_for_each_relevant_document(
     folder: Folder, read: Read
 ) -> None:
-    data = read(DataSource(str(folder()), qrels="train"))
+    data = read(of(folder()))
     assert shown(data) == {
         (QUERIES["q1"], CORPUS["d1"]),
         (QUERIES["q2"], CORPUS["d2"]),
@@ -110,7 +114,7 @@ def test_a_beir_folder_gives_one_pair_for_each_relevant_document(
 
 def test_documents_below_a_grade_are_not_relevant(folder: Folder, read: Read) -> None:
     graded = {"q1": {"d1": 1}, "q2": {"d2": 2, "d4": 1}, "q3": {"d3": 3, "d1": 0}}
-    data = read(DataSource(str(folder(train=graded)), qrels="train", relevant_from=2))
+    data = read(of(folder(train=graded), relevant_from=2))
     assert shown(data) == {(QUERIES["q2"], CORPUS["d2"]), (QUERIES["q3"], CORPUS["d3"])}
     assert sorted(grade for *_, grade in data.judgements.tolist()) == [0, 0, 2, 3]
     assert "1 of the 3 queries" in data.notes[0]
@@ -120,15 +124,15 @@ def test_qrels_may_be_a_split_or_a_file_and_queries_lie_elsewhere(
     folder: Folder, read: Read, tmp_path: Path
 ) -> None:
     beir = folder()
-    expected = shown(read(DataSource(str(beir), qrels="train")))
+    expected = shown(read(of(beir)))
     corpus, queries = str(beir / "corpus.jsonl"), str(beir / "queries.jsonl")
     trec = tmp_path / "qrels.txt.gz"
     lines = [f"{q} 0 {d} {grade}\n" for q, found in QRELS.items() for d, grade in found.items()]
     trec.write_bytes(gzip.compress("".join(lines).encode()))
     for source in (
-        DataSource(str(beir), qrels=str(trec)),
-        DataSource(corpus, queries, str(beir / "qrels" / "train.tsv")),
-        DataSource(corpus, str(beir), "train"),
+        of(beir, f"{trec}"),
+        DataSource(corpus=corpus, queries=queries, qrels=str(beir / "qrels" / "train.tsv")),
+        DataSource(corpus=corpus, queries=str(beir), qrels="train"),
     ):
         assert shown(read(source)) == expected
 
@@ -137,16 +141,16 @@ def test_a_split_is_preferred_to_a_file_of_its_name(
     folder: Folder, read: Read, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     beir = folder()
-    expected = shown(read(DataSource(str(beir), qrels="train")))
+    expected = shown(read(of(beir)))
     monkeypatch.chdir(tmp_path)
     Path("train").write_text("q1 0 d4 1\nq2 0 d4 1\n")
     Path("judged").write_text("q1 0 d4 1\nq2 0 d4 1\n")
-    assert shown(read(DataSource(str(beir), qrels="train"))) == expected
+    assert shown(read(of(beir))) == expected
     others = {(QUERIES["q1"], CORPUS["d4"]), (QUERIES["q2"], CORPUS["d4"])}
-    assert shown(read(DataSource(str(beir), qrels="judged"))) == others
+    assert shown(read(of(beir, "judged"))) == others
     Path("train").unlink()
     Path("train").mkdir()
-    assert shown(read(DataSource(str(beir), qrels="train"))) == expected
+    assert shown(read(of(beir))) == expected
 
 
 def test_a_dataset_of_ir_datasets_is_trained_on_by_name(read: Read, tmp_path: Path) -> None:
@@ -160,7 +164,7 @@ def test_a_dataset_of_ir_datasets_is_trained_on_by_name(read: Read, tmp_path: Pa
     dataset = ir_datasets.create_dataset(**{name: tmp_path / name for name in contents})
     ir_datasets.registry.register("swiftlet-test-training", dataset)
     try:
-        data = read(DataSource("irds:swiftlet-test-training", qrels="irds:swiftlet-test-training"))
+        data = read(of("irds:swiftlet-test-training", "irds:swiftlet-test-training"))
     finally:
         del ir_datasets.registry._registered["swiftlet-test-training"]
     assert shown(data) == {
@@ -171,7 +175,7 @@ def test_a_dataset_of_ir_datasets_is_trained_on_by_name(read: Read, tmp_path: Pa
 
 def test_queries_without_a_positive_are_left_out_and_counted(folder: Folder, read: Read) -> None:
     beir = folder(train={"q1": {"d1": 0, "d2": -1}, "q3": {"d3": 1, "d4": 1}})
-    data = read(DataSource(str(beir), qrels="train"))
+    data = read(of(beir))
     assert data.queries == [QUERIES["q3"]]
     expected = f"2 of the 3 queries of {beir} have no relevant document in {beir}/qrels/train.tsv"
     assert data.notes == (expected,)
@@ -180,9 +184,9 @@ def test_queries_without_a_positive_are_left_out_and_counted(folder: Folder, rea
 def test_ids_that_two_corpora_share_stay_apart(folder: Folder, read: Read) -> None:
     other = {"d1": "Snow becomes ice.", "d2": "Ink on paper."}
     sources = [
-        DataSource(str(folder("one")), qrels="train"),
+        of(folder("one")),
         DataSource(
-            str(folder("two", other, {"q1": "what is a glacier"}, train={"q1": {"d1": 1}})),
+            corpus=str(folder("two", other, {"q1": "what is a glacier"}, train={"q1": {"d1": 1}})),
             qrels="train",
         ),
     ]
@@ -199,7 +203,7 @@ def test_two_sources_of_one_corpus_share_documents_and_known_positives(
     folder: Folder, read: Read
 ) -> None:
     beir = str(folder(train={"q1": {"d1": 1}}, more={"q1": {"d1": 2, "d2": 1}}))
-    data = read(DataSource(beir, qrels="train"), DataSource(beir, qrels="more"))
+    data = read(of(beir), of(beir, "more"))
     assert data.passages.num_documents == 4
     assert data.query_ids == ["q1"]
     assert len(data.pairs) == 3
@@ -212,7 +216,7 @@ def test_a_corpus_is_one_however_its_path_is_written(
 ) -> None:
     beir = folder(train={"q1": {"d1": 1}}, more={"q1": {"d2": 1}})
     monkeypatch.chdir(tmp_path)
-    data = read(DataSource(str(beir), qrels="train"), DataSource(beir.name, qrels="more"))
+    data = read(of(beir), of(beir.name, "more"))
     assert list(data.passages.document_ids) == list(CORPUS)
     assert data.query_ids == ["q1"]
     assert texts_of(data, QUERIES["q1"]) == [CORPUS["d1"], CORPUS["d2"]]
@@ -223,7 +227,7 @@ TWINS = {"q1": "What is  lava", "q2": "bread", "q3": "what is lava ", "q4": "wha
 
 def test_queries_of_the_same_words_know_each_others_positives(folder: Folder, read: Read) -> None:
     qrels = {"q1": {"d1": 1}, "q2": {"d2": 1}, "q3": {"d3": 2, "d2": 0}, "q4": {"d4": 1}}
-    data = read(DataSource(str(folder(queries=TWINS, train=qrels)), qrels="train"))
+    data = read(of(folder(queries=TWINS, train=qrels)))
     assert data.pairs.tolist() == [[0, 0], [1, 1], [2, 2], [3, 3]]
     assert [data.known.of(query).tolist() for query in range(4)] == [[0, 2], [1], [0, 2], [3]]
     kept = data.keep_queries(np.array([False, True, True, True]))
@@ -236,7 +240,7 @@ def test_a_given_negative_is_not_relevant_to_a_query_of_the_same_words(
     folder: Folder, read: Read, tmp_path: Path
 ) -> None:
     triples = triples_file(tmp_path / "t.tsv", "q1|d1|d3", "q3|d3|d2", "q4|d4|d1")
-    data = read(DataSource(str(folder(queries=TWINS)), triples=triples))
+    data = read(DataSource(corpus=str(folder(queries=TWINS)), triples=triples))
     assert data.given_negatives.tolist() == [-1, 1, 0]
 
 
@@ -257,7 +261,9 @@ def test_of_a_long_document_the_passage_that_shares_rare_words_is_paired(
         "q3": "zzz",
     }
     qrels = {query_id: {"long": 1} for query_id in queries}
-    source = DataSource(str(folder(corpus=corpus, queries=queries, train=qrels)), qrels="train")
+    source = DataSource(
+        corpus=str(folder(corpus=corpus, queries=queries, train=qrels)), qrels="train"
+    )
     data = read(source)
     first, end = data.passages.first_rows[1:].tolist()
     assert end - first == 3
@@ -281,8 +287,8 @@ def test_the_encoder_reads_title_and_text_of_any_rows_in_the_given_order(
     (tmp_path / "corpus.jsonl").write_text("\n".join(lines))
     (tmp_path / "queries.tsv").write_text("q1\ta\nq2\tb\n")
     (tmp_path / "qrels.txt").write_text("q1 0 tides-3 1\nq2 0 bees-20 1\n")
-    files = [str(tmp_path / name) for name in ("corpus.jsonl", "queries.tsv", "qrels.txt")]
-    data = read(DataSource(*files))
+    names = {"corpus": "corpus.jsonl", "queries": "queries.tsv", "qrels": "qrels.txt"}
+    data = read(DataSource(**{field: str(tmp_path / name) for field, name in names.items()}))
     splitter = PassageSplitter(shipped_encoder.tokenizer, 24, 0)
     expected = [
         (document.document_id, encoder_text(document.title, passage.text))
@@ -315,7 +321,7 @@ def test_triples_of_ids_pair_and_give_negatives(
 ) -> None:
     beir = str(folder())
     triples = triples_file(tmp_path / name, "q1|d1|d2", "q1|d1|d3", "q2|d2|d4")
-    data = read(DataSource(beir, triples=triples))
+    data = read(DataSource(corpus=beir, triples=triples))
     assert data.queries == [QUERIES["q1"], QUERIES["q2"]]
     assert data.pairs.tolist() == [[0, 0], [0, 0], [1, 1]]
     assert data.given_negatives.tolist() == [1, 2, 3]
@@ -326,7 +332,7 @@ def test_qrels_beside_triples_keep_relevant_documents_from_being_negatives(
     folder: Folder, read: Read, tmp_path: Path
 ) -> None:
     triples = triples_file(tmp_path / "t.tsv", "q3|d3|d1", "q3|d3|d2")
-    data = read(DataSource(str(folder()), qrels="train", triples=triples))
+    data = read(DataSource(corpus=str(folder()), qrels="train", triples=triples))
     query = data.queries.index(QUERIES["q3"])
     assert data.pairs.tolist() == [[query, 2], [query, 2]]
     assert data.given_negatives.tolist() == [-1, 1]
@@ -350,7 +356,7 @@ def test_triples_of_texts_need_no_corpus_and_store_each_text_once(
     assert alone.pairs.tolist() == [[0, 0], [1, 1], [0, 0]]
     assert alone.given_negatives.tolist() == [1, 0, 2]
     assert alone.queries == ["what is lava", "how is bread made"]
-    mixed = read(DataSource(str(folder()), qrels="train"), DataSource(triples=triples))
+    mixed = read(of(folder()), DataSource(triples=triples))
     assert len(mixed.pairs) == 7
     assert mixed.given_negatives.tolist() == [-1] * 4 + [5, 4, 6]
     assert shown(mixed) >= shown(alone)
@@ -375,7 +381,7 @@ def test_a_bad_triple_of_ids_is_named_by_its_line(
     folder: Folder, read: Read, tmp_path: Path, line: str, message: str
 ) -> None:
     triples = triples_file(tmp_path / "t.tsv", "q1|d1|d2", line)
-    source = DataSource(str(folder()), triples=triples)
+    source = DataSource(corpus=str(folder()), triples=triples)
     refused(CollectionError, f"t.tsv, {message}", lambda: read(source))
 
 
@@ -404,12 +410,12 @@ def test_a_positive_missing_from_the_corpus_is_named_with_its_query_and_file(
         f"{beir}/qrels/train.tsv: the document 'd9', relevant to the query 'q2', is not in the "
         f"corpus {beir}, nor are 1 more"
     )
-    refused(CollectionError, message, lambda: read(DataSource(str(beir), qrels="train")))
+    refused(CollectionError, message, lambda: read(of(beir)))
 
 
 def test_a_missing_document_that_is_not_relevant_does_no_harm(folder: Folder, read: Read) -> None:
     beir = folder(train={"q1": {"d1": 1, "d8": 0}, "q2": {"d2": 1}})
-    assert len(read(DataSource(str(beir), qrels="train")).judgements) == 2
+    assert len(read(of(beir)).judgements) == 2
 
 
 def test_qrels_of_unknown_queries_and_splits_that_are_not_there_are_refused(
@@ -417,32 +423,27 @@ def test_qrels_of_unknown_queries_and_splits_that_are_not_there_are_refused(
 ) -> None:
     beir = str(folder(train={"q1": {"d1": 1}, "other": {"d2": 1}}))
     expected = r"train\.tsv: the qrels name 1 unknown query ids \('other'\)"
-    refused(CollectionError, expected, lambda: read(DataSource(beir, qrels="train")))
+    refused(CollectionError, expected, lambda: read(of(beir)))
     expected = "no qrels of the split 'dev'; there are train"
-    refused(CollectionError, expected, lambda: read(DataSource(beir, qrels="dev")))
+    refused(CollectionError, expected, lambda: read(of(beir, "dev")))
+    in_a_file = of(beir, queries=f"{beir}/queries.jsonl")
+    expected = "it is a file without splits, so qrels 'train' must be a file, too"
+    refused(CollectionError, expected, lambda: read(in_a_file))
 
 
 def test_too_little_to_train_on_is_refused(folder: Folder, read: Read, tmp_path: Path) -> None:
     beir = str(folder(train={"q1": {"d1": 1}}, none={"q1": {"d1": 0}, "q2": {"d2": 0}}))
     expected = "has 1 pair of a query and a relevant passage: at least 2 are needed"
-    refused(TrainingDataError, expected, lambda: read(DataSource(beir, qrels="train")))
+    refused(TrainingDataError, expected, lambda: read(of(beir)))
     expected = "no document is relevant to any query: 3 of the 3 queries of .*beir have no relevant"
-    refused(TrainingDataError, expected, lambda: read(DataSource(beir, qrels="none")))
+    refused(TrainingDataError, expected, lambda: read(of(beir, "none")))
     refused(TrainingDataError, "there are no sources", read)
     triples = triples_file(tmp_path / "t.tsv", "why?|because|no")
     refused(TrainingDataError, "has 1 pair of", lambda: read(DataSource(triples=triples)))
 
 
-def test_a_source_must_be_one_of_the_known_combinations() -> None:
-    needed = "queries and qrels need the corpus they belong to"
-    refused(TrainingDataError, needed, lambda: DataSource(qrels="train", triples="t"))
-    refused(TrainingDataError, needed, lambda: DataSource(queries="q", triples="t"))
-    refused(TrainingDataError, "^c: a corpus needs qrels or triples", lambda: DataSource("c"))
-    refused(TrainingDataError, "a source needs corpus and qrels, or triples", DataSource)
-
-
 def test_a_corpus_that_is_not_there_is_refused(read: Read, tmp_path: Path) -> None:
-    absent = DataSource(str(tmp_path / "absent"), qrels="train")
+    absent = of(tmp_path / "absent")
     refused(CollectionError, "there is no such file or folder", lambda: read(absent))
     assert not (tmp_path / "store").exists()
 
@@ -458,7 +459,7 @@ def test_a_store_is_used_again_until_its_sources_or_settings_change(
     beir = folder()
     triples = tmp_path / "t.tsv"
     triples_file(triples, "why?|because|no", "who?|me|because")
-    sources = [DataSource(str(beir), qrels="train"), DataSource(triples=str(triples))]
+    sources = [of(beir), DataSource(triples=str(triples))]
     first = read(*sources)
     written = stores(tmp_path)
     assert len(written) == 1
@@ -492,7 +493,7 @@ def test_an_incomplete_corpus_leaves_no_store(folder: Folder, read: Read, tmp_pa
     corpus = beir / "corpus.jsonl"
     good = corpus.read_text()
     corpus.write_text(good + "\nnot JSON")
-    source = DataSource(str(beir), qrels="train")
+    source = of(beir)
     refused(CollectionError, r"corpus\.jsonl, line 5: not valid JSON", lambda: read(source))
     assert stores(tmp_path) == {}
     corpus.write_text(good)
@@ -502,7 +503,7 @@ def test_an_incomplete_corpus_leaves_no_store(folder: Folder, read: Read, tmp_pa
 def test_a_damaged_store_and_one_that_is_being_written_are_refused(
     folder: Folder, read: Read, tmp_path: Path
 ) -> None:
-    source = DataSource(str(folder()), qrels="train")
+    source = of(folder())
     read(source)
     (path,) = stores(tmp_path)
     path.write_bytes(path.read_bytes()[:100])
@@ -521,7 +522,7 @@ def test_memory_does_not_grow_with_the_corpus(folder: Folder, read: Read) -> Non
     beir = folder(corpus=corpus)
     del corpus
     tracemalloc.start()
-    data = read(DataSource(str(beir), qrels="train"), truncate=True)
+    data = read(of(beir), truncate=True)
     _, peak_bytes = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert (beir / "corpus.jsonl").stat().st_size > 40_000_000

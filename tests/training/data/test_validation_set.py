@@ -34,7 +34,7 @@ def source(tmp_path: Path) -> DataSource:
     grades = [(n, {n: 1, n + 1: 2, n + 20: 0, 39: 0}) for n in range(len(QUERIES))]
     lines = [f"q{n}\td{d}\t{grade}\n" for n, found in grades for d, grade in found.items()]
     (tmp_path / "qrels" / "train.tsv").write_text("query-id\tcorpus-id\tscore\n" + "".join(lines))
-    return DataSource(str(tmp_path), qrels="train")
+    return DataSource(corpus=str(tmp_path), qrels="train")
 
 
 @pytest.fixture
@@ -196,7 +196,7 @@ def test_given_negatives_stay_with_their_pairs(
 ) -> None:
     lines = [f"q{n}\td{n}\td{n + 5}\n" for n in range(20)]
     (tmp_path / "triples.tsv").write_text("".join(lines))
-    triples = DataSource(source.corpus, triples=str(tmp_path / "triples.tsv"))
+    triples = DataSource(corpus=source.corpus, triples=str(tmp_path / "triples.tsv"))
     training, _ = hold_out(read_training_data([triples], **settings), 8, 0)
     documents = training.passages.passage_to_document
     assert training.given_negatives is not None

@@ -1,6 +1,5 @@
 """Whole distillations."""
 
-import json
 import shutil
 from pathlib import Path
 
@@ -17,7 +16,6 @@ from tests.small_disk import small_disk
 from tests.training.distillation.conftest import Distil
 from training.distillation.settings import Distillation
 from training.errors import RecipeError, TrainingStoppedError
-from training.model.errors import ModelError
 from training.model.fingerprint import embedding_space
 from training.model.towers import Tower, TowerSettings
 from training.model.trained import trained_encoder
@@ -195,20 +193,6 @@ def test_a_student_that_is_not_finite_after_its_last_step_is_refused(
         distil(tmp_path / "run", learning_rate=1e30, warmup_steps=0, epochs=0.01)
 
 
-def test_a_teacher_that_needs_code_of_its_own_is_refused(
-    teacher: Path, distil: Distil, tmp_path: Path
-) -> None:
-    folder = tmp_path / "teacher"
-    folder.mkdir()
-    config = json.loads((teacher / "config.json").read_text())
-    config |= {"model_type": "own", "auto_map": {"AutoConfig": "own.Own", "AutoModel": "own.Own"}}
-    (folder / "config.json").write_text(json.dumps(config))
-    (folder / "own.py").write_text("raise SystemExit('this code ran')")
-    with pytest.raises(ModelError, match="cannot be loaded"):
-        distil(tmp_path / "run", teacher=str(folder), pooling="mean")
-    assert not (tmp_path / "run" / "checkpoint").exists()
-
-
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
@@ -218,6 +202,10 @@ def test_a_teacher_that_needs_code_of_its_own_is_refused(
         ({"ranking_teacher": "reranker"}, "is for the ranking term: set ranking to 1"),
         ({"layers": (-1,)}, "greater than or equal to 0"),
         ({"epochs": 0.0}, "greater than 0"),
+        ({"layers": None, "student": "other", "average": 0.5}, "a new projection has none"),
+        ({"student": "lookup"}, "no layers, pooling or projection"),
+        ({"student": "lookup", "layers": None, "pooling": "cls"}, "no layers, pooling or proj"),
+        ({"student": "lookup", "layers": None, "project": True}, "no layers, pooling or proj"),
     ],
 )
 def test_settings_that_make_no_sense_are_refused(

@@ -9,6 +9,7 @@ import pytest
 from swiftlet.corpora.collections import read_queries
 from swiftlet.corpora.trec import read_qrels
 from swiftlet.encoders import DEFAULT_ENCODER, LOOKUP_QUERY_ENCODER
+from swiftlet.encoders.encoder import OnnxEncoder
 from swiftlet.errors import CollectionError
 from swiftlet.evaluation.experiment import JudgedSet
 from swiftlet.index.building.build import build
@@ -17,8 +18,8 @@ from tests.runs import Listener, records
 from training.adaptation.texts import known_items
 from training.data.judged_split import split_by_documents
 from training.distillation.distill import distill
-from training.distillation.judged import relevant_passages
 from training.distillation.overlap import IndexComparison
+from training.distillation.relevance import relevant_passages
 from training.distillation.settings import Distillation, Judged
 from training.errors import TrainingDataError
 
@@ -41,7 +42,7 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def comparison(index: Path) -> IndexComparison:
     """That index; read only."""
-    return IndexComparison(index)
+    return IndexComparison(index, OnnxEncoder.load(DEFAULT_ENCODER))
 
 
 def written(folder: Path, queries: dict[str, str], qrels: list[tuple[str, str, int]]) -> Judged:

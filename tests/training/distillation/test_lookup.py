@@ -2,7 +2,6 @@
 
 import json
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import onnx
@@ -16,7 +15,6 @@ from swiftlet.encoders.encoder import OnnxEncoder, Precision
 from swiftlet.errors import InvalidArgumentError
 from swiftlet.manifest import load_manifest
 from tests.training.distillation.conftest import Distil
-from training.distillation.settings import Distillation
 from training.model.errors import ModelError
 from training.model.towers import Tower, TowerSettings
 
@@ -118,14 +116,3 @@ def test_a_table_that_does_not_fit_the_vocabulary_is_refused(damaged: Path) -> N
     save_file({"embedding.weight": table}, weights)
     with pytest.raises(ModelError, match="a number in row 7 of its table that is not finite"):
         Tower.load(TowerSettings(model=damaged))
-
-
-def test_an_average_with_a_new_projection_is_refused() -> None:
-    with pytest.raises(ValueError, match="a new projection has none"):
-        Distillation(teacher="t", queries=("log.txt",), student="other", average=0.5)
-
-
-@pytest.mark.parametrize("setting", [{"layers": (0,)}, {"pooling": "cls"}, {"project": True}])
-def test_settings_of_a_transformer_are_refused_for_a_lookup(setting: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match="no layers, pooling or projection"):
-        Distillation(teacher="t", queries=("log.txt",), student="lookup", **setting)

@@ -4,12 +4,8 @@ import pytest
 import torch
 from torch.nn import functional
 
-from training.distillation.loss import distance, ranking_loss
-
-
-def unit(rows: int, seed: int) -> torch.Tensor:
-    generator = torch.Generator().manual_seed(seed)
-    return functional.normalize(torch.randn(rows, 16, generator=generator), dim=-1)
+from tests.samplers import normalised
+from training.distillation.ranking import distance, ranking_loss
 
 
 def test_the_distance_is_the_squared_euclidean_one_by_the_width() -> None:
@@ -18,14 +14,14 @@ def test_the_distance_is_the_squared_euclidean_one_by_the_width() -> None:
 
 
 def test_lengths_do_not_count_in_the_cosine() -> None:
-    student, teacher = unit(4, 0), unit(4, 1)
+    student, teacher = normalised(4, 0, 16), normalised(4, 1, 16)
     expected = 1 - (student * teacher).sum(-1).mean().item()
     assert distance(3 * student, teacher, "cosine").item() == pytest.approx(expected, abs=1e-6)
     assert distance(5 * teacher, teacher, "cosine").item() == pytest.approx(0, abs=1e-6)
 
 
 def test_a_student_with_the_ranking_of_the_teacher_has_no_loss() -> None:
-    teacher, documents = unit(4, 1), unit(9, 2)
+    teacher, documents = normalised(4, 1, 16), normalised(9, 2, 16)
     assert ranking_loss(teacher, teacher, documents, 20.0).item() == pytest.approx(0, abs=1e-6)
     # A part that is perpendicular to all documents changes no score.
     flat = functional.normalize(torch.cat([documents, torch.zeros(9, 1)], 1), dim=-1)
@@ -35,7 +31,7 @@ def test_a_student_with_the_ranking_of_the_teacher_has_no_loss() -> None:
 
 
 def test_the_ranking_loss_is_the_divergence_of_the_softmaxes() -> None:
-    student, teacher, documents = unit(3, 0), unit(3, 1), unit(7, 2)
+    student, teacher, documents = normalised(3, 0, 16), normalised(3, 1, 16), normalised(7, 2, 16)
     wanted = torch.softmax(5 * teacher @ documents.T, -1)
     found = torch.softmax(5 * student @ documents.T, -1)
     expected = (wanted * (wanted / found).log()).sum(-1).mean().item()
@@ -44,7 +40,7 @@ def test_the_ranking_loss_is_the_divergence_of_the_softmaxes() -> None:
 
 
 def test_the_margin_loss_is_of_the_margins_between_any_two_documents() -> None:
-    student, teacher, documents = unit(3, 0), unit(3, 1), unit(7, 2)
+    student, teacher, documents = normalised(3, 0, 16), normalised(3, 1, 16), normalised(7, 2, 16)
     squares = [
         (5 * (student - teacher) @ (first - second)) ** 2
         for number, first in enumerate(documents)

@@ -8,7 +8,7 @@ import torch
 from swiftlet.index.lexical.index import LexicalIndex
 from swiftlet.index.lexical.writer import write_lexical_index
 from swiftlet.index.vectors.faiss_index import FaissIndex
-from training.distillation.neighbours import Neighbours
+from training.distillation.ranking import Neighbours
 
 TEXTS = ["bees find their way", "a bridge of steel", "the way of a river"]
 

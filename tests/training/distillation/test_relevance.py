@@ -6,9 +6,9 @@ from collections.abc import Mapping
 import numpy as np
 import pytest
 import torch
-from torch.nn import functional
 
 from swiftlet.index.vectors.faiss_index import FaissIndex
+from tests.samplers import normalised
 from training.distillation.relevance import RelevanceTerm, Relevant
 from training.distillation.settings import Distillation
 
@@ -21,12 +21,7 @@ RELEVANT = {
 }
 
 
-def unit(rows: int, seed: int) -> torch.Tensor:
-    generator = torch.Generator().manual_seed(seed)
-    return functional.normalize(torch.randn(rows, 16, generator=generator), dim=-1)
-
-
-STUDENT, TEACHER, PASSAGES = unit(3, 0), unit(3, 1), unit(9, 2)
+STUDENT, TEACHER, PASSAGES = normalised(3, 0, 16), normalised(3, 1, 16), normalised(9, 2, 16)
 TEXTS = ["one", "no relevant document", "two"]
 # Relevant passages are nearest to this one: no other passage is too near to be a negative.
 SURE = torch.stack([PASSAGES[2], PASSAGES[1], PASSAGES[0]])

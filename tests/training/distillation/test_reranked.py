@@ -14,7 +14,7 @@ from tests.runs import Listener
 from training.adaptation.texts import known_items
 from training.distillation.distill import distill
 from training.distillation.overlap import IndexComparison
-from training.distillation.reranked import RerankedTargets
+from training.distillation.ranking import RerankedTargets
 from training.distillation.settings import Distillation
 
 TEXTS = [f"Fact {number} is about bridges, rivers and bees." for number in range(600)]
@@ -54,12 +54,12 @@ def settings(**others: object) -> Distillation:
 def test_a_judged_query_learns_the_softmax_of_its_scores(
     index: Path, reranker_directory: Path
 ) -> None:
-    comparison = IndexComparison(index)
+    encoder = OnnxEncoder.load(DEFAULT_ENCODER)
+    comparison = IndexComparison(index, encoder)
     reranker = Counting(OnnxReranker.load(reranker_directory))
     targets = RerankedTargets(
         reranker, comparison.neighbours(4), comparison.store, {QUERIES[0]}, settings()
     )
-    encoder = OnnxEncoder.load(DEFAULT_ENCODER)
     teacher = torch.from_numpy(encoder.encode(QUERIES))
     found = targets.of(QUERIES, teacher)
     assert found[1] is None

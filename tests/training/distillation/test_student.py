@@ -35,20 +35,6 @@ def test_a_part_of_the_teacher_keeps_its_embeddings_and_its_pooling(
     assert all(torch.equal(kept[n], w) for n, w in models[1].encoder.layer[0].state_dict().items())
 
 
-def test_a_layer_that_does_not_exist_is_named(checkpoints: dict[str, Path]) -> None:
-    with pytest.raises(InvalidArgumentError, match=r"layer 7 does not exist: .* has layers 0 to 1"):
-        Student.make(settings(checkpoints["bert"], layers=(0, 7)), WIDTH)
-
-
-def test_another_checkpoint_is_projected_to_the_width_of_the_teacher(
-    checkpoints: dict[str, Path],
-) -> None:
-    student = Student.make(
-        settings(checkpoints["bert"], student=str(checkpoints["distilbert"])), 48
-    )
-    assert student(student.tower.tokenise(TEXTS)).shape == (3, 48)
-
-
 def test_without_a_projection_a_student_of_another_width_is_refused(
     checkpoints: dict[str, Path],
 ) -> None:

@@ -1,7 +1,9 @@
 """A checkpoint is written completely or not at all, and an altered one is refused."""
 
+import math
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
@@ -24,11 +26,6 @@ def test_a_checkpoint_comes_back_and_replaces_the_one_before(tmp_path: Path) -> 
     assert [entry.name for entry in tmp_path.iterdir()] == ["checkpoint"]
 
 
-def test_a_missing_checkpoint_and_a_damaged_one_have_different_errors(tmp_path: Path) -> None:
-    with pytest.raises(ManifestError, match="checkpoint is not a directory"):
-        read_checkpoint(tmp_path / "checkpoint")
-
-
 @pytest.mark.parametrize("file", ["state.safetensors", "state.json"])
 def test_an_altered_shortened_or_missing_file_is_named(file: str, tmp_path: Path) -> None:
     place = tmp_path / "checkpoint"
@@ -47,8 +44,10 @@ def test_an_altered_shortened_or_missing_file_is_named(file: str, tmp_path: Path
         read_checkpoint(place)
 
 
-def test_a_directory_that_was_not_finished_is_none(tmp_path: Path) -> None:
+def test_a_directory_that_is_missing_or_was_not_finished_is_none(tmp_path: Path) -> None:
     place = tmp_path / "checkpoint"
+    with pytest.raises(ManifestError, match="checkpoint is not a directory"):
+        read_checkpoint(place)
     write_checkpoint(place, STATE, dim=4)
     (place / "manifest.json").unlink()
     with pytest.raises(ManifestError, match=r"has no manifest\.json"):
@@ -64,3 +63,36 @@ def test_a_full_disk_leaves_the_checkpoint_before_as_it_was(large: str, small_di
         write_checkpoint(place, {"model": more}, dim=4)
     assert read_checkpoint(place)["step"] == 3
     assert [entry.name for entry in small_disk.iterdir()] == ["checkpoint"]
+
+
+def test_nested_tensors_arrays_numbers_and_keys_come_back(tmp_path: Path) -> None:
+    shared = torch.arange(6.0).reshape(2, 3)
+    state = {
+        "model": {"weight": shared, "same": shared},
+        "optimiser": {"state": {0: {"step": torch.tensor(3.0)}, 7: {}}, "groups": [{"lr": 1e-5}]},
+        "rows": np.array([3, 1, 2]),
+        "nothing": None,
+        "infinite": math.inf,
+        "flag": True,
+        "empty": np.empty(0, np.int64),
+        "bytes": torch.tensor([1, 255], dtype=torch.uint8),
+    }
+    write_checkpoint(tmp_path / "checkpoint", state, dim=4)
+    found = read_checkpoint(tmp_path / "checkpoint")
+    assert torch.equal(found["model"]["weight"], shared)
+    assert torch.equal(found["model"]["same"], shared)
+    assert found["optimiser"]["state"][0]["step"] == 3
+    assert found["optimiser"]["state"][7] == {}
+    assert found["optimiser"]["groups"] == [{"lr": 1e-5}]
+    np.testing.assert_array_equal(found["rows"], [3, 1, 2])
+    assert found["rows"].dtype == np.int64
+    assert found["empty"].shape == (0,)
+    assert found["nothing"] is None
+    assert found["infinite"] == math.inf
+    assert found["flag"] is True
+    assert found["bytes"].dtype == torch.uint8
+
+
+def test_values_that_cannot_be_restored_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(TypeError, match="set cannot be kept"):
+        write_checkpoint(tmp_path / "checkpoint", {"something": {1, 2}}, dim=4)

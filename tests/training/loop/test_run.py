@@ -12,7 +12,6 @@ import swiftlet
 from export.encoder_directory import export_encoder
 from tests.checkpoints import ARCHITECTURES
 from tests.runs import Listener, Make, records, run
-from training.errors import RecipeError
 from training.inputs import make_dual_encoder
 from training.loop.checkpoints import read_checkpoint
 from training.recipes.registry import SAMPLERS as REGISTERED
@@ -91,12 +90,6 @@ def test_alternating_moves_one_language_model_a_batch_and_the_query_encoder_firs
     assert changed(start(settings), found[0]) == {"query_tower"} | projections
     assert changed(found[0], found[1]) == {"document_tower"} | projections
     assert changed(found[1], found[2]) == {"query_tower"} | projections
-
-
-def test_contrastive_training_has_no_alignment(make: Make, tmp_path: Path) -> None:
-    settings = make(recipe="contrastive")
-    run(settings, tmp_path / "run")
-    assert {record["stage"] for record in records(tmp_path / "run")} == {"fine-tuning"}
 
 
 @pytest.mark.parametrize(
@@ -322,20 +315,6 @@ def test_an_index_can_be_searched_by_what_adore_has_trained(
     export_encoder(tmp_path / "run" / "query_encoder", tmp_path / "encoder", precisions=["fp32"])
     with swiftlet.open(index, encoder=tmp_path / "encoder") as searcher:
         assert len(searcher.search("kalo mine", 5, mode="dense").hits) == 5
-
-
-@pytest.mark.parametrize(
-    ("changes", "problem"),
-    [
-        ({"recipe": "daft"}, "'dynamic', which needs documents that stay as they are"),
-        ({"negatives__samplers": ["cache"]}, "'lambda', but the sampler 'cache' keeps negatives"),
-    ],
-)
-def test_settings_of_adore_that_contradict_each_other_are_refused(
-    changes: dict[str, Any], problem: str, make: Make
-) -> None:
-    with pytest.raises(RecipeError, match=problem):
-        make(**ADORE | changes)
 
 
 def test_negatives_that_come_with_triples_train(

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from swiftlet.errors import InvalidArgumentError
-from training.objective.divergence import AlignmentStopping, kl_estimate
+from training.objective.divergence import Alignment, AlignmentStopping, kl_estimate
 
 
 def gaussian_divergence(shift: float, scale: float, dim: int) -> float:
@@ -65,26 +65,28 @@ def test_too_few_points_and_unequal_dimensions_are_refused() -> None:
         kl_estimate(torch.ones(2, 2), torch.ones(3, 4))
 
 
-def test_alignment_stops_below_an_absolute_threshold() -> None:
-    stopping = AlignmentStopping(dim=512, threshold=250.0)
-    assert stopping.reason_to_stop(1, 300.0, 0.5) is None
-    assert stopping.reason_to_stop(2, 249.0, 0.6) == "the KL estimate 249.0 is below δ = 250.0"
-
-
-def test_a_threshold_per_dimension_scales_with_the_embeddings() -> None:
-    stopping = AlignmentStopping(dim=128, threshold_per_dimension=250 / 512)
-    assert stopping.delta == pytest.approx(62.5)
-    assert stopping.reason_to_stop(1, 63.0, 0.5) is None
-    assert stopping.reason_to_stop(2, 62.0, 0.5) is not None
-
-
-def test_an_absolute_threshold_stands_in_for_one_per_dimension() -> None:
-    assert AlignmentStopping(dim=128, threshold=3.0, threshold_per_dimension=1.0).delta == 3.0
-    assert AlignmentStopping(dim=128).delta == -math.inf
+@pytest.mark.parametrize(
+    ("settings", "delta"),
+    [
+        (Alignment(threshold=250.0), 250.0),
+        (Alignment(threshold_per_dimension=250 / 512), 62.5),
+        (Alignment(threshold=3.0, threshold_per_dimension=1.0), 3.0),
+        (Alignment(), -math.inf),
+    ],
+)
+def test_alignment_stops_below_a_threshold_absolute_or_per_dimension(
+    settings: Alignment, delta: float
+) -> None:
+    stopping = AlignmentStopping(settings, 128)
+    assert stopping.delta == pytest.approx(delta)
+    assert stopping.reason_to_stop(0.1, max(delta, -1e9) + 0.5, 0.5) is None
+    reason = stopping.reason_to_stop(0.2, delta - 1, 0.6)
+    below = f"the KL estimate {delta - 1:.1f} is below δ = {delta:.1f}"
+    assert reason == (below if math.isfinite(delta) else None)
 
 
 def test_alignment_stops_at_a_plateau_of_retrieval_whatever_the_estimate_does() -> None:
-    stopping = AlignmentStopping(dim=8, patience=2, least_gain=0.01)
+    stopping = AlignmentStopping(Alignment(patience=2, least_gain=0.01), 8)
     # Small gains add up: 0.512 is one of 0.012 on 0.5.
     values = [(0.0, 0.1), (1.0, 0.5), (2.0, 0.506), (2.5, 0.512), (4.0, 0.52), (4.5, 0.521)]
     reasons = [stopping.reason_to_stop(epoch, -10 * epoch, ndcg) for epoch, ndcg in values]
@@ -93,7 +95,7 @@ def test_alignment_stops_at_a_plateau_of_retrieval_whatever_the_estimate_does() 
 
 
 def test_alignment_stops_at_a_plateau_of_the_estimate_per_dimension() -> None:
-    stopping = AlignmentStopping(dim=10, patience=3, plateau_of="kl", least_gain=0.005)
+    stopping = AlignmentStopping(Alignment(patience=3, plateau_of="kl", least_gain=0.005), 10)
     values = [9.0, 8.0, 8.5, 7.0, 7.0, 7.1, 6.96]
     reasons = [
         stopping.reason_to_stop(epoch, value, epoch / 10) for epoch, value in enumerate(values)
@@ -104,6 +106,6 @@ def test_alignment_stops_at_a_plateau_of_the_estimate_per_dimension() -> None:
 
 
 def test_patience_counts_epochs_and_not_evaluations() -> None:
-    stopping = AlignmentStopping(dim=8, patience=1)
+    stopping = AlignmentStopping(Alignment(patience=1), 8)
     reasons = [stopping.reason_to_stop(place / 4, 9.0, 0.5) for place in range(5)]
     assert [reason is None for reason in reasons] == [True] * 4 + [False]

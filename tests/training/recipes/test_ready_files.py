@@ -45,5 +45,5 @@ def test_the_paper_s_settings_are_the_paper_s() -> None:
         1e-5,
         1000,
     )
-    assert recipe.alignment.stopping(512).delta == 250
+    assert recipe.alignment.threshold == 250
     assert (recipe.alignment.patience, recipe.fine_tuning.epochs) == (3, 10)

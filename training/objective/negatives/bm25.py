@@ -15,9 +15,10 @@ from training.objective.negatives.sampler import (
     QueryBatch,
     Rows,
     SamplerInputs,
+    SeededSampler,
     check_depth,
+    choose,
 )
-from training.objective.negatives.seeded import SeededSampler, choose
 
 if TYPE_CHECKING:
     import bm25s

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 from typing_extensions import override
 
+from training.objective.contrastive import scores
 from training.objective.negatives.gumbel import gumbel_top_k
 from training.objective.negatives.sampler import (
     NO_ROW,
@@ -19,9 +20,8 @@ from training.objective.negatives.sampler import (
     QueryBatch,
     Rows,
     SamplerInputs,
+    SeededSampler,
 )
-from training.objective.negatives.seeded import SeededSampler
-from training.objective.scores import scores
 from training.tables import Fraction
 
 _ENCODED_ROWS = 8192

@@ -23,9 +23,10 @@ from training.objective.negatives.sampler import (
     QueryBatch,
     Rows,
     SamplerInputs,
+    SeededSampler,
     check_depth,
+    choose,
 )
-from training.objective.negatives.seeded import SeededSampler, choose
 
 _BLOCK = 8192
 _PROBES = 64

@@ -1,4 +1,4 @@
-"""The protocol of negative samplers."""
+"""The protocol of negative samplers, the base of samplers that draw at random, and mixtures."""
 
 # The default methods ignore their arguments.
 # ruff: noqa: ARG002, ARG003
@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from typing_extensions import override
 
 from training.data.passages import PassageTexts
 from training.data.positives import KnownPositives
@@ -154,3 +155,101 @@ class NamedSampler(NegativeSampler, Protocol):
         :raises ValueError: When it does not.
         """
         return
+
+
+class SeededSampler(NamedSampler):
+    """Draws each batch with its own random generator.
+
+    The generator depends only on the seed and the number of the draw. It is the same on every
+    device and in every process, and the number of the draw is the whole state.
+    """
+
+    def __init__(self, settings: PerQuery, inputs: SamplerInputs) -> None:
+        self.inputs, self.known, self.seed = inputs, inputs.known, inputs.seed
+        self.per_query = settings.per_query
+        self._draws = 0
+
+    @override
+    def draw(self, batch: QueryBatch) -> Rows:
+        own_seed = np.random.SeedSequence(self.seed, spawn_key=(self._draws,))
+        self._draws += 1
+        return self._draw(batch, np.random.default_rng(own_seed))
+
+    def _draw(self, batch: QueryBatch, random: np.random.Generator) -> Rows:
+        raise NotImplementedError
+
+    @override
+    def state(self) -> Mapping[str, Any]:
+        return {"draws": self._draws}
+
+    @override
+    def restore(self, state: Mapping[str, Any]) -> None:
+        self._draws = int(state["draws"])
+
+
+def choose(candidates: Rows, count: int, random: np.random.Generator) -> Rows:
+    """Choose `count` of each line of `candidates` (n, m) at random, (n, count).
+
+    NO_ROW is only chosen if a line has too few candidates.
+    """
+    keys = random.random(candidates.shape)
+    keys[candidates == NO_ROW] = np.inf
+    order = np.argsort(keys, axis=1)[:, :count]
+    chosen = np.full((len(candidates), count), NO_ROW, dtype=np.int64)
+    chosen[:, : order.shape[1]] = np.take_along_axis(candidates, order, axis=1)
+    return chosen
+
+
+class MixedSampler(NegativeSampler):
+    """Joins the negatives of several samplers. Repeated rows of a query are replaced by NO_ROW."""
+
+    def __init__(self, samplers: Sequence[NegativeSampler]) -> None:
+        self.samplers = tuple(samplers)
+
+    @override
+    def prepare(self, encode: EncodeDocuments) -> None:
+        for sampler in self.samplers:
+            sampler.prepare(encode)
+
+    @override
+    def draw(self, batch: QueryBatch) -> Rows:
+        drawn = [sampler.draw(batch) for sampler in self.samplers]
+        return without_repetition(np.concatenate(drawn, axis=1))
+
+    @override
+    def update(self, rows: Rows, embeddings: torch.Tensor) -> None:
+        for sampler in self.samplers:
+            sampler.update(rows, embeddings)
+
+    @override
+    def refresh(self, encode: EncodeDocuments) -> None:
+        for sampler in self.samplers:
+            sampler.refresh(encode)
+
+    @override
+    def cached(self, rows: Rows) -> torch.Tensor | None:
+        known = [found for sampler in self.samplers if (found := sampler.cached(rows)) is not None]
+        if not known:
+            return None
+        merged = known[0]
+        for found in known[1:]:
+            merged = torch.where(merged.isnan(), found.to(merged.device), merged)
+        return merged
+
+    @override
+    def state(self) -> Mapping[str, Any]:
+        return {"samplers": [sampler.state() for sampler in self.samplers]}
+
+    @override
+    def restore(self, state: Mapping[str, Any]) -> None:
+        for sampler, own in zip(self.samplers, state["samplers"], strict=True):
+            sampler.restore(own)
+
+
+def without_repetition(rows: Rows) -> Rows:
+    """`rows` (n, m) with NO_ROW in place of every repetition within a line."""
+    order = np.argsort(rows, axis=1, kind="stable")
+    ascending = np.take_along_axis(rows, order, axis=1)
+    repeated = np.zeros(rows.shape, dtype=np.bool_)
+    np.put_along_axis(repeated, order[:, 1:], ascending[:, 1:] == ascending[:, :-1], axis=1)
+    return np.where(repeated, NO_ROW, rows)

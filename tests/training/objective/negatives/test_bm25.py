@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 import torch
 
+from tests.runs import ListedPassages
 from tests.samplers import made
 from training.data.positives import KnownPositives
 from training.errors import TrainingDataError
@@ -21,15 +22,16 @@ QUERIES = ["volcano lava", "bread", "quantum", "", "VOLCANO!"]
 KNOWN = KnownPositives([[1], [2], [], [], [0, 1, 4]])
 
 
-class Texts:
+class Texts(ListedPassages):
+    """Counts the rows that are read at once."""
+
     def __init__(self, contents: list[str]) -> None:
-        self.contents = contents
-        self.num_passages = len(contents)
+        super().__init__(contents)
         self.asked: list[int] = []
 
     def texts(self, rows: Rows) -> list[str]:
         self.asked.append(len(rows))
-        return [self.contents[row] for row in rows]
+        return super().texts(rows)
 
 
 def sampler(texts: list[str], depth: int = 5, per_query: int = 3) -> Bm25Sampler:

@@ -7,17 +7,13 @@ import torch
 from scipy import stats
 
 from tests.samplers import made as sampler_of
+from tests.samplers import normalised
 from training.data.positives import KnownPositives
 from training.objective.negatives import cache
 from training.objective.negatives.cache import NegativeCache
 from training.objective.negatives.sampler import NO_ROW, QueryBatch, Rows
 
 DIM = 8
-
-
-def normalised(count: int, seed: int) -> torch.Tensor:
-    generator = torch.Generator().manual_seed(seed)
-    return torch.nn.functional.normalize(torch.randn(count, DIM, generator=generator), dim=1)
 
 
 DOCUMENTS = normalised(40, 1)
@@ -258,18 +254,6 @@ def test_a_passage_that_is_encoded_anyway_stays_no_longer():
         for sampler in runs:
             sampler.refresh(stamped(time))
         assert set(contents(runs[0])) == set(contents(runs[1]))
-
-
-def test_a_state_is_a_copy():
-    sampler = made()
-    sampler.prepare(stamped(0))
-    state = sampler.state()
-    sampler.refresh(stamped(1))
-    resumed = made()
-    resumed.restore(state)
-    assert set(contents(resumed).values()) == {0}
-    resumed.refresh(stamped(2))
-    assert (state["embeddings"][:, 1] == 0).all()
 
 
 def test_a_half_precision_cache_takes_half_the_memory():

@@ -2,7 +2,7 @@ import numpy as np
 import torch
 
 from swiftlet.index.vectors.faiss_index import EXACT_UP_TO
-from tests.samplers import made
+from tests.samplers import made, normalised
 from training.data.positives import KnownPositives
 from training.objective.negatives.mined import MinedSampler
 from training.objective.negatives.sampler import NO_ROW, QueryBatch, Rows
@@ -10,13 +10,8 @@ from training.objective.negatives.sampler import NO_ROW, QueryBatch, Rows
 DIM = 16
 
 
-def normalised(count: int, seed: int) -> torch.Tensor:
-    generator = torch.Generator().manual_seed(seed)
-    return torch.nn.functional.normalize(torch.randn(count, DIM, generator=generator), dim=1)
-
-
-QUERIES = normalised(10, 1)
-DOCUMENTS = normalised(300, 2)
+QUERIES = normalised(10, 1, DIM)
+DOCUMENTS = normalised(300, 2, DIM)
 NEAREST = (QUERIES @ DOCUMENTS.T).argsort(dim=1, descending=True).numpy()
 # Of each query the best and the third are relevant.
 KNOWN = KnownPositives(NEAREST[:, [0, 2]].tolist())
@@ -88,7 +83,7 @@ def test_before_anything_is_mined_nothing_is_drawn():
 
 def test_an_approximate_index_finds_most_of_the_nearest_and_encodes_each_passage_once():
     size = EXACT_UP_TO + 1000
-    documents = normalised(size, 3)
+    documents = normalised(size, 3, DIM)
     nearest = (QUERIES @ documents.T).topk(50, dim=1).indices.numpy()
     encoded = np.zeros(size, np.int64)
 

@@ -3,10 +3,13 @@ import torch
 
 from tests.samplers import made
 from training.data.positives import KnownPositives
-from training.objective.negatives.in_batch import InBatchSampler
-from training.objective.negatives.mixed import MixedSampler, without_repetition
-from training.objective.negatives.sampler import NO_ROW, QueryBatch
-from training.objective.negatives.uniform import UniformSampler
+from training.objective.negatives.sampler import (
+    NO_ROW,
+    MixedSampler,
+    QueryBatch,
+    without_repetition,
+)
+from training.objective.negatives.simple import InBatchSampler, UniformSampler
 
 KNOWN = KnownPositives([[10], [11, 12], [12], [10]])
 BATCH = QueryBatch(np.arange(4), np.array([10, 11, 12, 10]), torch.zeros(4, 1))

@@ -6,7 +6,7 @@ from scipy import stats
 from tests.samplers import made
 from training.data.positives import KnownPositives
 from training.objective.negatives.sampler import QueryBatch
-from training.objective.negatives.uniform import UniformSampler
+from training.objective.negatives.simple import UniformSampler
 
 
 def batch(queries: list[int]) -> QueryBatch:

@@ -15,10 +15,10 @@ from swiftlet.index.vectors.tuning import exact_rows, tune
 from swiftlet.index.vectors.vector_index import VectorIndex, num_candidates_for
 from swiftlet.search.ranking import best_passages
 from swiftlet.types import Embeddings, Run
+from training.contrastive.batch_encoder import BatchEncoder
+from training.contrastive.collapse import EmbeddingStatistics
 from training.data.passages import Passages
 from training.data.validation_set import ValidationSet
-from training.loop.batch_encoder import BatchEncoder
-from training.loop.collapse import EmbeddingStatistics
 from training.objective.divergence import kl_estimate
 from training.objective.negatives.sampler import Rows
 

@@ -10,11 +10,11 @@ import torch
 from swiftlet.encoders.tokenizer import Tokenizer
 from swiftlet.index.documents.passages import PassageSplitter
 from tests.runs import plain_accelerator, tower, write_collection
+from training.contrastive.batch_encoder import BatchEncoder
+from training.contrastive.collapse import EmbeddingStatistics
+from training.contrastive.validator import Validator
 from training.data.sources import DataSource
 from training.data.validation_set import ValidationSet, validation_from
-from training.loop.batch_encoder import BatchEncoder
-from training.loop.collapse import EmbeddingStatistics
-from training.loop.validator import Validator
 from training.model.dual_encoder import DualEncoder
 from training.model.loading import truncating_tokenizer
 from training.objective.divergence import kl_estimate
@@ -39,7 +39,7 @@ def read(
         document_tower = encoder.dual_encoder.document_tower
         backend = truncating_tokenizer(document_tower.encoder, document_tower.max_tokens)
         return validation_from(
-            [DataSource(str(collection), qrels="train")],
+            [DataSource(corpus=str(collection), qrels="train")],
             store,
             PassageSplitter(Tokenizer(backend), tokens, 0),
             **settings,

@@ -87,7 +87,16 @@ class CollapseMetrics:
 
 
 class Collapse(Table):
-    """[collapse]: when a run counts as collapsed, and whether it then stops."""
+    """[collapse]: when a run counts as collapsed, and whether it then stops.
+
+    A collapse is complete if the loss is at least `loss_share` of ln(|D⁻| + 1), and the mean cosine
+    of all trained towers is at least `cosine`. It is dimensional if the effective rank of one of
+    them is at most `effective_rank`, and less than half of its initial value. A collapse of
+    retrieval is an nDCG@10 below `ndcg_share` of its initial value, if this was at least
+    `LEAST_NDCG`; the embeddings may still differ then. Before training, the embeddings of good
+    encoders are often nearly the same. Therefore an evaluation before the first step does not
+    count, and only `patience` collapsed evaluations in a row end a run.
+    """
 
     stop: bool = True
     cosine: Fraction = 0.95
@@ -96,32 +105,16 @@ class Collapse(Table):
     ndcg_share: Fraction = 0.5
     patience: Count = 2
 
-    def monitor(self, trained: Collection[TowerName]) -> "CollapseMonitor":
-        """The monitor of a stage that trains these towers."""
-        return CollapseMonitor(**self.model_dump(exclude={"stop"}), trained=trained)
-
 
 @dataclass(slots=True)
 class CollapseMonitor:
     """Detects a collapse from the loss and from the embeddings of the trained towers.
 
-    A collapse is complete if the loss is at least `loss_share` of ln(|D⁻| + 1), and the mean cosine
-    of all towers in `trained` is at least `cosine`. It is dimensional if the effective rank of one
-    of them is at most `effective_rank`, and less than half of its initial value. A collapse of
-    retrieval is an nDCG@10 below `ndcg_share` of its initial value, if this was at least
-    `LEAST_NDCG`; the embeddings may still differ then. Before training, the embeddings of good
-    encoders are often nearly the same. Therefore an evaluation before the first step does not
-    count, and only `patience` collapsed evaluations in a row end a run.
-
-    The state of the monitor is `first_ranks` and `first_ndcg`, the initial values, and `seen`, the
-    number of collapsed evaluations in a row.
+    Its state is `first_ranks` and `first_ndcg`, the initial values, and `seen`, the number of
+    collapsed evaluations in a row.
     """
 
-    cosine: float = 0.95
-    effective_rank: float = 3.0
-    loss_share: float = 0.9
-    ndcg_share: float = 0.5
-    patience: int = 2
+    settings: Collapse
     trained: Collection[TowerName] = TOWERS
     first_ranks: dict[str, float] = field(default_factory=dict)
     first_ndcg: float = 0.0
@@ -134,21 +127,22 @@ class CollapseMonitor:
 
     def verdict(self, figures: CollapseMetrics) -> Verdict:
         """The kind of collapse in one evaluation."""
-        alike = min(figures.of(tower).cosine for tower in self.trained) >= self.cosine
-        if alike and figures.loss >= self.loss_share * figures.collapsed_loss:
+        settings = self.settings
+        alike = min(figures.of(tower).cosine for tower in self.trained) >= settings.cosine
+        if alike and figures.loss >= settings.loss_share * figures.collapsed_loss:
             return "complete"
         is_flat = any(
-            figures.of(tower).effective_rank <= self.effective_rank
+            figures.of(tower).effective_rank <= settings.effective_rank
             and figures.of(tower).effective_rank < self.first_ranks.get(tower, math.inf) / 2
             for tower in self.trained
         )
         if is_flat:
             return "dimensional"
         could_retrieve = self.first_ndcg >= LEAST_NDCG
-        lost = figures.ndcg < self.ndcg_share * self.first_ndcg
+        lost = figures.ndcg < settings.ndcg_share * self.first_ndcg
         return "retrieval" if could_retrieve and lost else "none"
 
     def has_collapsed(self, figures: CollapseMetrics) -> bool:
         """Record an evaluation after training steps; whether the run has collapsed."""
         self.seen = self.seen + 1 if self.verdict(figures) != "none" else 0
-        return self.seen >= self.patience
+        return self.seen >= self.settings.patience

@@ -3,21 +3,27 @@
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
-import torch
 from accelerate.utils import broadcast_object_list
 from numpy.typing import NDArray
+from typing_extensions import override
 
+from training.contrastive.collapse import (
+    Collapse,
+    CollapseMetrics,
+    CollapseMonitor,
+    TowerName,
+    Verdict,
+)
+from training.contrastive.step import ContrastiveStep, StepResult
+from training.contrastive.validator import Validator
 from training.errors import NotFiniteError
-from training.loop.collapse import Collapse, CollapseMetrics, TowerName, Verdict
-from training.loop.contrastive_step import ContrastiveStep, StepResult
-from training.loop.stage import Evaluation, Stage, StageLength
-from training.loop.validator import Validator
+from training.loop.stage import Evaluation, Stage, StageLength, Task
 from training.model.dual_encoder import Part
 from training.objective.divergence import AlignmentStopping
-from training.objective.negatives.sampler import Rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +59,7 @@ class ContrastiveStage:
         return frozenset(tower for tower, part in towers if trained & {part, "projection"})
 
 
-class ContrastiveTask:
+class ContrastiveTask(Task):
     """Trains a dual encoder on pairs of a query and a relevant passage."""
 
     def __init__(
@@ -74,11 +80,11 @@ class ContrastiveTask:
         """
         self._settings, self._step, self._pairs, self._seed = settings, step, pairs, seed
         self._encoder, self._sampler = step.encoder, step.source.sampler
+        self._encode = partial(step.encoder.passages, step.source.texts.passages)
         self._validator = validator
         self._length = settings.length(len(pairs), batch_size)
         self._evaluate_every = evaluate_every or self._length.steps_per_epoch
-        self._monitor = collapse.monitor(settings.trained_towers)
-        self._stops_on_collapse = collapse.stop
+        self._monitor = CollapseMonitor(collapse, settings.trained_towers)
         self._results: list[StepResult] = []
 
     def stage(self) -> Stage:
@@ -92,19 +98,17 @@ class ContrastiveTask:
             seed=self._seed,
         )
 
+    @override
     def prepare(self) -> None:
-        """Freeze the parts that are not trained, and prepare the sampler."""
         self._encoder.dual_encoder.train_only(self._settings.trains(0))
         self._sampler.prepare(self._encode)
 
+    @override
     def batches(self, epoch: int) -> NDArray[np.int64]:
-        """Numbers of pairs, (steps_per_epoch, batch_size), in the order of this epoch."""
-        size, steps = self._length.batch_size, self._length.steps_per_epoch
-        order = np.random.default_rng([*self._seed, epoch]).permutation(len(self._pairs))
-        return order[: steps * size].reshape(steps, size)
+        return self._length.shuffled(*self._seed, epoch)
 
+    @override
     def backward(self, step: int, batch: NDArray[np.int64]) -> dict[str, float]:
-        """Compute the contrastive loss of a batch of pairs and its gradient."""
         parts = self._settings.trains(step)
         self._encoder.dual_encoder.train_only(parts)
         if "document_encoder" in parts:
@@ -113,15 +117,12 @@ class ContrastiveTask:
         self._results.append(result)
         return {"loss": result.loss}
 
+    @override
     def after_step(self) -> None:
-        """Refresh the sampler."""
         self._sampler.refresh(self._encode)
 
+    @override
     def evaluate(self, step: int) -> Evaluation:
-        """Measure alignment, collapse and retrieval on the validation queries.
-
-        :raises NotFiniteError: When an embedding is not finite.
-        """
         settings, validator, encoder = self._settings, self._validator, self._encoder
         statistics = validator.embedding_statistics(encoder)
         if not all(math.isfinite(each.cosine) for each in statistics):
@@ -146,7 +147,7 @@ class ContrastiveTask:
             **{name.lower(): value for name, value in quality.items()},
         }
         collapse = None
-        if step > 0 and self._monitor.has_collapsed(figures) and self._stops_on_collapse:
+        if step > 0 and self._monitor.has_collapsed(figures) and self._monitor.settings.stop:
             collapse = (
                 f"the run has collapsed ({verdict}) by step {step} of stage {settings.name}: "
                 f"{figures} ({self._monitor.first_ndcg:.3f} before the stage)"
@@ -158,8 +159,8 @@ class ContrastiveTask:
             collapse=collapse,
         )
 
+    @override
     def state(self) -> Mapping[str, Any]:
-        """The state of the sampler, the collapse monitor and the stopping rule."""
         stopping = self._settings.stopping
         return {
             "sampler": self._sampler.state(),
@@ -170,8 +171,8 @@ class ContrastiveTask:
             "stopping": None if stopping is None else [stopping.best, stopping.best_epoch],
         }
 
+    @override
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Continue from a state."""
         self._sampler.restore(state["sampler"])
         if not state["documents_unchanged"]:
             self._encoder.embedding_cache = None
@@ -180,9 +181,6 @@ class ContrastiveTask:
         self._monitor.seen = state["collapse_seen"]
         if (stopping := self._settings.stopping) is not None:
             stopping.best, stopping.best_epoch = state["stopping"]
-
-    def _encode(self, rows: Rows) -> torch.Tensor:
-        return self._encoder.passages(self._step.source.texts.passages, rows)
 
     def _reason_to_stop(self, step: int, kl: float, ndcg: float, verdict: Verdict) -> str | None:
         # The KL estimate of collapsed towers is small although they are not aligned.

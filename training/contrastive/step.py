@@ -1,4 +1,4 @@
-"""The passages that a batch of queries is scored against, with and without gradient."""
+"""One step of contrastive training: its documents, loss and gradient."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,12 +8,13 @@ import torch
 from accelerate.utils import broadcast_object_list
 from numpy.typing import NDArray
 
+from training.contrastive.batch_encoder import BatchEncoder
+from training.contrastive.false_negatives import FalseNegatives
 from training.data.passages import PassageTexts
 from training.data.positives import KnownPositives
-from training.loop.false_negatives import FalseNegatives
-from training.objective.contrastive import ScoredBatch, StandIns
+from training.loop.devices import backward
+from training.objective.contrastive import Loss, ScoredBatch, StandIns, paired_scores, scores
 from training.objective.negatives.sampler import NO_ROW, NegativeSampler, QueryBatch, Rows
-from training.objective.scores import paired_scores, scores
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,23 +28,20 @@ class TrainingTexts:
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
-    """The documents of a step: the rows `with_texts`, and the rows `cached` as constants.
+    """The documents of a step: the rows `with_texts`, and cached ones as constants.
 
     `positives` (queries,) and `negatives` (queries, documents) are as in `ScoredBatch`. One of the
     cached rows for each query stands in for their gradient, if there are `stand_ins` (queries,).
+    `encoded` (m,) are the rows that are encoded with gradient, ascending.
     """
 
     with_texts: Rows
-    cached: Rows
     cached_embeddings: torch.Tensor
     positives: torch.Tensor
     negatives: torch.Tensor
     stand_ins: Rows
 
-    @property
-    def encoded(self) -> Rows:
-        """The rows (m,) that are encoded with gradient, ascending."""
-        return np.union1d(self.with_texts, self.stand_ins)
+    encoded: Rows
 
     def scored(
         self, queries: torch.Tensor, documents: torch.Tensor, texts: Sequence[str]
@@ -109,7 +107,8 @@ class CandidateSource:
             logits = scores(queries, embeddings) * self.scale
             logits[~negatives[:, len(with_texts) :]] = -torch.inf
             stand_ins = self._agreed(cached[_drawn_columns(logits)])
-        return Candidates(with_texts, cached, embeddings, columns, negatives, stand_ins)
+        encoded = np.union1d(with_texts, stand_ins)
+        return Candidates(with_texts, embeddings, columns, negatives, stand_ins, encoded)
 
     def _agreed(self, rows: Rows) -> Rows:
         """The rows of the main process: differently rounded embeddings may give another draw."""
@@ -127,6 +126,47 @@ class CandidateSource:
         mask = np.zeros((len(numbers), len(rows)), dtype=bool)
         mask[lines, order[np.searchsorted(rows, drawn[lines, places], sorter=order)]] = True
         return mask
+
+
+@dataclass(frozen=True, slots=True)
+class StepResult:
+    """The losses of one step, before the update of the optimiser."""
+
+    loss: float
+    collapsed_loss: float
+
+
+@dataclass(frozen=True, slots=True)
+class ContrastiveStep:
+    """Adds the gradient of a batch's mean loss to the trained parameters.
+
+    Each process computes the loss of the whole batch from all embeddings, and backpropagates into
+    the towers for the texts that it has encoded. The gradient is the sum over the processes.
+    """
+
+    encoder: BatchEncoder
+    source: CandidateSource
+    loss: Loss
+
+    def __call__(self, pairs: NDArray[np.int64]) -> StepResult:
+        """Take the step.
+
+        :param pairs: Query numbers and positive rows, (n, 2).
+        :raises TrainingDataError: When all negatives of all queries may be relevant.
+        """
+        numbers, positives = pairs.T
+        texts, passages = self.source.texts, self.source.texts.passages
+        asked = [texts.queries[number] for number in numbers]
+        queries = self.encoder.queries_with_gradient(asked)
+        found = self.source.candidates(numbers, positives, queries.embeddings.detach())
+        documents = self.encoder.passages_with_gradient(passages, found.encoded)
+        batch = found.scored(queries.embeddings, documents.embeddings, asked)
+        loss = self.loss(batch)
+        backward(self.encoder.accelerator, loss)
+        queries.backward()
+        documents.backward()
+        self.source.sampler.update(found.encoded, documents.embeddings.detach())
+        return StepResult(loss.item(), self.loss.collapsed(batch))
 
 
 def _drawn_columns(scores: torch.Tensor) -> NDArray[np.int64]:

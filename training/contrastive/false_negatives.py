@@ -10,12 +10,12 @@ from pydantic import Field
 from torch.nn.functional import normalize
 
 from swiftlet.progress import Progress
+from training.contrastive.batch_encoder import BatchEncoder
 from training.data.passages import PassageTexts
 from training.errors import TrainingDataError
-from training.loop.batch_encoder import BatchEncoder
 from training.loop.embedding_cache import EmbeddingCache
+from training.objective.contrastive import paired_scores, scores
 from training.objective.negatives.sampler import Rows
-from training.objective.scores import paired_scores, scores
 from training.tables import Table
 
 _BLOCK = 4096

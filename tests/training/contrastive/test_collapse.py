@@ -6,7 +6,12 @@ import pytest
 import torch
 from torch.nn.functional import normalize
 
-from training.loop.collapse import CollapseMetrics, CollapseMonitor, EmbeddingStatistics
+from training.contrastive.collapse import (
+    Collapse,
+    CollapseMetrics,
+    CollapseMonitor,
+    EmbeddingStatistics,
+)
 
 BOUND = math.log(65)
 
@@ -44,17 +49,17 @@ def test_the_mean_cosine_is_that_over_all_pairs() -> None:
 
 
 def test_a_constant_at_the_loss_of_chance_is_a_complete_collapse() -> None:
-    monitor = CollapseMonitor()
+    monitor = CollapseMonitor(Collapse())
     assert monitor.verdict(figures(CONSTANT, CONSTANT, 4.16)) == "complete"
 
 
 def test_one_flat_tower_is_a_dimensional_collapse() -> None:
-    assert CollapseMonitor().verdict(figures(LINE, SPREAD, 2.0)) == "dimensional"
-    assert CollapseMonitor().verdict(figures(SPREAD, LINE, 2.0)) == "dimensional"
+    assert CollapseMonitor(Collapse()).verdict(figures(LINE, SPREAD, 2.0)) == "dimensional"
+    assert CollapseMonitor(Collapse()).verdict(figures(SPREAD, LINE, 2.0)) == "dimensional"
 
 
 def test_only_towers_that_train_count() -> None:
-    monitor = CollapseMonitor(trained=("query",))
+    monitor = CollapseMonitor(Collapse(), trained=("query",))
     assert monitor.verdict(figures(SPREAD, LINE, 2.0)) == "none"
     assert monitor.verdict(figures(LINE, SPREAD, 2.0)) == "dimensional"
     assert monitor.verdict(figures(SPREAD, CONSTANT, 4.17)) == "none"
@@ -62,18 +67,18 @@ def test_only_towers_that_train_count() -> None:
 
 
 def test_a_tower_that_was_flat_from_the_start_has_collapsed_only_when_it_is_half_as_wide() -> None:
-    monitor = CollapseMonitor()
+    monitor = CollapseMonitor(Collapse())
     monitor.begin(figures(LINE, SPREAD, math.nan))
     assert monitor.verdict(figures(LINE, SPREAD, 2.0)) == "none"
     flatter = EmbeddingStatistics(cosine=0.3, deviation=0.02, effective_rank=1.04)
     assert monitor.verdict(figures(flatter, SPREAD, 2.0)) == "dimensional"
     assert monitor.verdict(figures(LINE, LINE, 2.0)) == "dimensional"
-    resumed = CollapseMonitor(first_ranks=monitor.first_ranks)
+    resumed = CollapseMonitor(Collapse(), first_ranks=monitor.first_ranks)
     assert resumed.verdict(figures(LINE, SPREAD, 2.0)) == "none"
 
 
 def test_spread_embeddings_with_the_loss_of_chance_have_not_collapsed() -> None:
-    assert CollapseMonitor().verdict(figures(SPREAD, SPREAD, 4.17)) == "none"
+    assert CollapseMonitor(Collapse()).verdict(figures(SPREAD, SPREAD, 4.17)) == "none"
 
 
 @pytest.mark.parametrize(
@@ -83,14 +88,14 @@ def test_spread_embeddings_with_the_loss_of_chance_have_not_collapsed() -> None:
 def test_a_run_that_has_lost_most_of_its_retrieval_has_collapsed(
     start: float, now: float, verdict: str
 ) -> None:
-    monitor = CollapseMonitor()
+    monitor = CollapseMonitor(Collapse())
     monitor.begin(figures(SPREAD, SPREAD, math.nan, start))
     assert monitor.verdict(figures(SPREAD, SPREAD, 2.0, now)) == verdict
     assert f"nDCG@10 {now:.3f}" in str(figures(SPREAD, SPREAD, 2.0, now))
 
 
 def test_only_a_collapse_that_lasts_ends_a_run() -> None:
-    monitor = CollapseMonitor(patience=2)
+    monitor = CollapseMonitor(Collapse(patience=2))
     collapsed, fine = figures(CONSTANT, CONSTANT, 4.17), figures(SPREAD, SPREAD, 2.0)
     seen = [monitor.has_collapsed(each) for each in (collapsed, fine, collapsed, collapsed)]
     assert seen == [False, False, False, True]

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from tests.runs import ListedPassages, gradients, plain_accelerator, tower
-from training.loop.batch_encoder import BatchEncoder
+from training.contrastive.batch_encoder import BatchEncoder
 from training.loop.embedding_cache import EmbeddingCache
 from training.model.dual_encoder import DualEncoder
 

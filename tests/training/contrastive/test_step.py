@@ -14,20 +14,23 @@ from swiftlet.progress import Silence
 from tests.checkpoints import WORDS
 from tests.runs import ListedPassages, gradients, plain_accelerator, tower
 from tests.samplers import made
+from training.contrastive.batch_encoder import BatchEncoder
+from training.contrastive.false_negatives import FalseNegatives
+from training.contrastive.step import CandidateSource, ContrastiveStep, StepResult, TrainingTexts
 from training.data.positives import KnownPositives
 from training.errors import TrainingDataError
-from training.loop.batch_encoder import BatchEncoder
-from training.loop.candidates import CandidateSource, TrainingTexts
-from training.loop.contrastive_step import ContrastiveStep, StepResult
 from training.loop.embedding_cache import EmbeddingCache
-from training.loop.false_negatives import FalseNegatives
 from training.model.dual_encoder import DualEncoder
 from training.objective.contrastive import Scale, SoftmaxLoss
 from training.objective.negatives.cache import NegativeCache
-from training.objective.negatives.in_batch import InBatchSampler
-from training.objective.negatives.mixed import MixedSampler
-from training.objective.negatives.sampler import NO_ROW, NegativeSampler, QueryBatch, Rows
-from training.objective.negatives.uniform import UniformSampler
+from training.objective.negatives.sampler import (
+    NO_ROW,
+    MixedSampler,
+    NegativeSampler,
+    QueryBatch,
+    Rows,
+)
+from training.objective.negatives.simple import InBatchSampler, UniformSampler
 
 PASSAGES = [" ".join(WORDS[i : i + 2 + i % 5]) for i in range(20)]
 QUERIES = [WORDS[i] for i in range(10)]

@@ -9,7 +9,6 @@ from accelerate import Accelerator
 
 from training.data.passages import PassageTexts
 from training.loop.embedding_cache import EmbeddingCache
-from training.loop.grad_cache import GradCache
 from training.loop.shares import DetachedEmbeddings, Shares, backward_through
 from training.model.dual_encoder import DualEncoder, Features
 from training.model.towers import Tower
@@ -77,10 +76,14 @@ class BatchEncoder:
             return self._with_gradient(
                 dual.document_tower, dual.project_documents, passages.texts(rows)
             )
-        # Every process has all rows here, so only one process may add their gradient.
         outputs = self.frozen_outputs(self.embedding_cache, passages, rows)
         embeddings = dual.project_documents(outputs)
-        return _detached_from(embeddings, counts=self.accelerator.is_main_process)
+        leaf = embeddings.detach().requires_grad_()
+        # Every process has all rows here, so only one process may add their gradient.
+        counts = self.accelerator.is_main_process
+        return DetachedEmbeddings(
+            leaf, partial(backward_through, embeddings) if counts else lambda _: None
+        )
 
     def frozen_outputs(
         self, known: EmbeddingCache, passages: PassageTexts, rows: Rows
@@ -134,15 +137,47 @@ class BatchEncoder:
         return {name: value.to(self.accelerator.device) for name, value in features.items()}
 
 
-def _detached_from(embeddings: torch.Tensor, *, counts: bool) -> DetachedEmbeddings:
-    leaf = embeddings.detach().requires_grad_()
-
-    def backward() -> None:
-        if counts and leaf.grad is not None:
-            backward_through(embeddings, leaf.grad)
-
-    return DetachedEmbeddings(leaf, backward)
-
-
 def _identity(outputs: torch.Tensor) -> torch.Tensor:
     return outputs
+
+
+class GradCache:
+    """Gradient caching: batches with gradient that are larger than memory allows at once.
+
+    Micro-batches are encoded without a graph, and again when the gradient of the loss is known (Gao
+    et al., "Scaling Deep Contrastive Learning Batch Size under Memory Limited Setup", 2021).
+    """
+
+    def __init__(self, encode: Callable[[Features], torch.Tensor], batches: Sequence[Features]):
+        """Encode at least one micro-batch with `encode`, without a graph."""
+        self._encode, self._batches = encode, batches
+        self._device = batches[0]["input_ids"].device
+        self._states: list[list[torch.Tensor]] = []
+        pieces = []
+        with torch.no_grad():
+            for features in batches:
+                self._states.append(_random_state(self._device))
+                pieces.append(encode(features))
+        self.embeddings = torch.cat(pieces)
+        """Embeddings (n, width) of all micro-batches, without gradient."""
+
+    def backward(self, gradient: torch.Tensor) -> None:
+        """Carry the gradient (n, width) of the embeddings into the encoder."""
+        after = _random_state(self._device)
+        parts = torch.split(gradient, [len(each["input_ids"]) for each in self._batches])
+        for features, state, part in zip(self._batches, self._states, parts, strict=True):
+            # Dropout must be the same as in the first pass.
+            _restore_random_state(self._device, state)
+            backward_through(self._encode(features), part)
+        _restore_random_state(self._device, after)
+
+
+def _random_state(device: torch.device) -> list[torch.Tensor]:
+    state = [torch.get_rng_state()]
+    return [*state, torch.cuda.get_rng_state(device)] if device.type == "cuda" else state
+
+
+def _restore_random_state(device: torch.device, state: list[torch.Tensor]) -> None:
+    torch.set_rng_state(state[0])
+    if device.type == "cuda":
+        torch.cuda.set_rng_state(state[1], device)
