@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import cache
 from itertools import product
 from pathlib import Path
@@ -14,16 +15,16 @@ from swiftlet.corpora.rows import QrelsSource, Queries, qrels_of, queries_of
 from swiftlet.corpora.trec import read_run, write_run
 from swiftlet.encoders.encoder import Precision
 from swiftlet.errors import InvalidArgumentError, shown
-from swiftlet.evaluation.experiment import match_judgements, run_queries
+from swiftlet.evaluation.experiment import JudgedSet, match_judgements, run_queries
 from swiftlet.evaluation.metrics import DEFAULT_METRICS, Metric, load_ranx
 from swiftlet.evaluation.report import Report, make_report
-from swiftlet.evaluation.retrievers import SearcherRetriever
+from swiftlet.evaluation.retrievers import Retriever, SearcherRetriever
 from swiftlet.evaluation.significance import TESTS, TestName
 from swiftlet.progress import Progress, Silence
 from swiftlet.search.opening import open_searcher
 from swiftlet.search.request import SearchRequest, check_rerank
 from swiftlet.search.searcher import Searcher
-from swiftlet.types import Run
+from swiftlet.types import Qrels, Query, Run
 
 _FEWEST_DOCUMENTS = 100
 
@@ -90,12 +91,10 @@ def evaluate(
     if run_out is not None:
         _check_run_file(path_of("run_out", run_out))
     baseline = None if against is None else read_run(path_of("against", against))
-    given = judgements_of(queries, qrels)
+    given = JudgedBy.of(queries, qrels)
     with _retriever(target, encoder, precision, fields, reranker) as retriever:
         load_ranx()  # so that a missing package shows before any search
-        judged = match_judgements(
-            **given, holds=retriever.holds, allow_unknown=allow_unknown, progress=progress
-        )
+        judged = given.matched(retriever, progress, allow_unknown=allow_unknown)
         progress.begin("Searching", len(judged.queries))
         run = run_queries(retriever, judged.queries, top_k=depth, progress=progress)
         if run_out is not None:
@@ -117,13 +116,38 @@ def evaluate(
         )
 
 
-def judgements_of(queries: Queries, qrels: QrelsSource) -> dict[str, Any]:
-    """Read queries and qrels: arguments of `match_judgements`.
+@dataclass(frozen=True, slots=True)
+class JudgedBy:
+    """Queries and qrels as they were read, before their documents are looked up."""
 
-    :raises RetrievalError: When they are bad.
-    """
-    path = Path(qrels) if isinstance(qrels, str | os.PathLike) else Path("the qrels")
-    return {"queries": queries_of(queries), "qrels": qrels_of(qrels), "qrels_path": path}
+    queries: Sequence[Query]
+    qrels: Qrels
+    path: Path
+
+    @classmethod
+    def of(cls, queries: Queries, qrels: QrelsSource) -> "JudgedBy":
+        """Read queries and qrels.
+
+        :raises RetrievalError: When they are bad.
+        """
+        path = Path(qrels) if isinstance(qrels, str | os.PathLike) else Path("the qrels")
+        return cls(queries_of(queries), qrels_of(qrels), path)
+
+    def matched(
+        self, retriever: Retriever, progress: Progress, *, allow_unknown: bool
+    ) -> JudgedSet:
+        """The judged queries, after their documents were looked up.
+
+        :raises CollectionError: When a document is unknown, unless `allow_unknown`.
+        """
+        return match_judgements(
+            self.queries,
+            self.qrels,
+            retriever.holds,
+            qrels_path=self.path,
+            allow_unknown=allow_unknown,
+            progress=progress,
+        )
 
 
 def _parsed(metrics: object) -> list[Metric]:

@@ -13,8 +13,8 @@ from swiftlet.corpora.rows import QrelsSource, Queries
 from swiftlet.encoders.encoder import Precision
 from swiftlet.errors import InvalidArgumentError
 from swiftlet.evaluation.errors import EvaluationError
-from swiftlet.evaluation.evaluate import judgements_of
-from swiftlet.evaluation.experiment import JudgedSet, match_judgements, run_queries
+from swiftlet.evaluation.evaluate import JudgedBy
+from swiftlet.evaluation.experiment import JudgedSet, run_queries
 from swiftlet.evaluation.metrics import evaluate_per_query, load_ranx
 from swiftlet.evaluation.retrievers import SearcherRetriever
 from swiftlet.manifest import change_details, read_manifest
@@ -132,15 +132,14 @@ def tune(
     :raises StorageError: When the index is on storage that cannot be written.
     :raises MissingExtraError: When the extra `evaluation` is not installed.
     """
-    progress, given = progress or Silence(), judgements_of(queries, qrels)
+    progress, given = progress or Silence(), JudgedBy.of(queries, qrels)
     with (
         _locked(index) as directory,
         open_searcher(directory, encoder=encoder, precision=precision) as searcher,
     ):
         load_ranx()
-        holds = SearcherRetriever(searcher).holds
-        judgements = match_judgements(
-            **given, holds=holds, allow_unknown=allow_unknown, progress=progress
+        judgements = given.matched(
+            SearcherRetriever(searcher), progress, allow_unknown=allow_unknown
         )
         searches = len(weights_to_try(searcher.weight)) * len(judgements.queries)
         progress.begin("Searching", searches)
