@@ -42,8 +42,12 @@ def options_of(settings: type) -> dict[str, Any]:
 def made(kind: type[T], *positional: Any, **named: Any) -> T:
     """The value that a caller of another function describes by the names of its fields.
 
+    A first argument that is such a value already is returned as it is.
+
     :raises InvalidArgumentError: When there is no field of a name; else as `kind` itself.
     """
+    if positional and isinstance(positional[0], kind):
+        return positional[0]
     key: Any = kind
     options = options_of(key)
     if unknown := [name for name in named if name not in options]:
