@@ -10,7 +10,6 @@ from typing import Any, Self
 
 from swiftlet.address import Address
 from swiftlet.arguments import number
-from swiftlet.deadline import due_at
 from swiftlet.encoders.encoder import OnnxEncoder, Precision
 from swiftlet.encoders.reranker import Reranker
 from swiftlet.errors import (
@@ -35,6 +34,7 @@ from swiftlet.search.stages.state import (
     Reranking,
     SearchState,
     depth_and_candidates,
+    due_at,
 )
 from swiftlet.types import Document, SearchResult
 
