@@ -7,9 +7,9 @@ from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import quote
 
+from swiftlet.arguments import made
 from swiftlet.errors import InvalidArgumentError, ServiceError, UnknownDocumentError
 from swiftlet.extras import extra
-from swiftlet.options import made
 from swiftlet.search.request import SearchRequest
 from swiftlet.types import Hit, Passage, SearchResult
 

@@ -7,9 +7,8 @@ from functools import cache, partial
 from math import inf
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
-from swiftlet.arguments import number, one_of
+from swiftlet.arguments import Option, check_values, number, one_of, options_of
 from swiftlet.errors import InvalidArgumentError, shown
-from swiftlet.options import Option, check_values, options_of
 from swiftlet.text import check_query
 
 if TYPE_CHECKING:  # NumPy is not loaded for the help of a command

@@ -9,7 +9,7 @@ from threading import Lock
 from typing import Any, Self
 
 from swiftlet.address import Address
-from swiftlet.arguments import number
+from swiftlet.arguments import made, number
 from swiftlet.encoders.encoder import OnnxEncoder, Precision
 from swiftlet.encoders.reranker import Reranker
 from swiftlet.errors import (
@@ -24,7 +24,6 @@ from swiftlet.index.directory import IndexDirectory
 from swiftlet.index.parts import IndexSource, SearchParts
 from swiftlet.index.server import server_at
 from swiftlet.manifest import Manifest, check_embedding_spaces, read_manifest
-from swiftlet.options import made
 from swiftlet.search.groups import GroupedResult, OneEmbedding, find_groups
 from swiftlet.search.request import DEFAULT_WEIGHT, MODES, Mode, SearchRequest
 from swiftlet.search.stages import STAGES

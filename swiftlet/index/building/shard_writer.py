@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from swiftlet import encoders
-from swiftlet.arguments import StrPath, path_of
+from swiftlet.arguments import StrPath, made, path_of
 from swiftlet.corpora.lines import SkippedLines
 from swiftlet.corpora.rows import Corpus, documents_of
 from swiftlet.encoders.encoder import OnnxEncoder, directory_of
@@ -22,7 +22,6 @@ from swiftlet.index.directory import DOCUMENTS_FILE
 from swiftlet.index.document_encoder import with_place
 from swiftlet.index.documents.writer import write_documents
 from swiftlet.manifest import Manifest
-from swiftlet.options import made
 from swiftlet.progress import Progress, Silence
 from swiftlet.publication import check_target
 from swiftlet.types import Document
