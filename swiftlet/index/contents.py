@@ -56,24 +56,24 @@ class Contents(EncodedCorpus):
 
     name = "the passages"
 
-    def __init__(self, index: Path, manifest: Manifest, last: int) -> None:
-        """Open an index with its changes up to the number `last`."""
+    def __init__(self, index: Path, manifest: Manifest, last: int | None = None) -> None:
+        """Open an index with its changes up to the number `last`; None takes all."""
         self.details = manifest.details
-        self._base, self._last = index, last
-        self._changes = Changes(index, manifest)
+        self._base, self._changes = index, Changes(index, manifest)
+        self.last = self._changes.last() if last is None else last
         self._index = open_index(index, manifest.details)
         self._kept = bytearray()
 
     @override
     def documents(self) -> Iterator[SplitDocument]:
-        touched = {change.document_id for change in self._changes.newest(self._last)}
+        touched = {change.document_id for change in self._changes.newest(self.last)}
         self._kept.clear()
         for document in stored_documents(self._base / DOCUMENTS_FILE):
             kept = document.document_id not in touched
             self._kept += bytes([kept]) * len(document.passages)
             if kept:
                 yield document
-        for change in self._changes.newest(self._last):
+        for change in self._changes.newest(self.last):
             if (new := change.document) is not None:
                 fields = new.document_id, new.text, new.title, new.metadata, new.sections
                 yield SplitDocument(*fields, change.passages)
@@ -83,7 +83,7 @@ class Contents(EncodedCorpus):
         rows = np.flatnonzero(np.frombuffer(self._kept, dtype=bool))
         for start in range(0, len(rows), _BLOCK_ROWS):
             yield self._index.embeddings(rows[start : start + _BLOCK_ROWS])
-        changes = self._changes.newest(self._last)
+        changes = self._changes.newest(self.last)
         while block := [*islice(changes, _BLOCK_CHANGES)]:
             yield np.concatenate([change.embeddings for change in block])
         self._changes.close()

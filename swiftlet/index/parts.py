@@ -12,10 +12,9 @@ from typing_extensions import override
 from swiftlet.encoders.encoder import Encoder
 from swiftlet.errors import CorruptIndexError, FilterError
 from swiftlet.index.columns.columns import Columns, Value
-from swiftlet.index.columns.facets import facet_values
+from swiftlet.index.columns.facets import check_single_values, facet_values
 from swiftlet.index.columns.filters import Every, Filter, check_fields, passing
-from swiftlet.index.columns.grouping import check_single_values
-from swiftlet.index.documents.numbers import DocumentNumbers, NumbersByRow
+from swiftlet.index.documents.passages import DocumentNumbers, NumbersByRow
 from swiftlet.index.documents.store import DocumentStore, Store
 from swiftlet.index.lexical.index import LexicalIndex
 from swiftlet.index.vectors.vector_index import Mask, SearchedRows, SearchedWords, VectorIndex

@@ -21,7 +21,7 @@ def add(
     fields: dict[str, Any],
 ) -> None:
     """Add documents to an index; they replace those that have the same ids."""
-    from swiftlet.index.updates.opening import write
+    from swiftlet.index.updates.directory_writer import write
 
     with write(index, encoder=encoder, threads=threads) as writer:
         before = writer.change

@@ -15,7 +15,7 @@ def compact(
     threads: Threads = None,
 ) -> None:
     """Merge the changes of an index, so that searches are as fast as after a build."""
-    from swiftlet.index.updates.opening import write
+    from swiftlet.index.updates.directory_writer import write
 
     with write(index, encoder=encoder, threads=threads) as writer:
         merged = _compact(writer)

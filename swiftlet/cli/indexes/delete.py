@@ -20,7 +20,7 @@ def delete(
 ) -> None:
     """Delete documents by their ids, or all that pass a filter."""
     from swiftlet.errors import shown
-    from swiftlet.index.updates.opening import write
+    from swiftlet.index.updates.directory_writer import write
     from swiftlet.search.opening import open_searcher
 
     if bool(document_ids) == (filter_ is not None):

@@ -27,7 +27,7 @@ def encode(
     fields: dict[str, Any],
 ) -> None:
     """Encode a part of a corpus, for `swiftlet index --from-shards`."""
-    from swiftlet.index.building.shard_writer import encode as encode_shard
+    from swiftlet.index.building.shards import encode as encode_shard
 
     number, _, of = shard.partition("/")
     if not (number.isdecimal() and of.isdecimal()):

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterable, Iterator
-from contextlib import closing, suppress
+from contextlib import suppress
 from itertools import chain, compress
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,6 @@ from swiftlet.encoders.encoder import OnnxEncoder
 from swiftlet.encoders.encoding import encode_batches
 from swiftlet.errors import ArtefactError, InvalidArgumentError
 from swiftlet.index.building.settings import BuildSettings
-from swiftlet.index.changes.log import Changes
 from swiftlet.index.contents import Contents
 from swiftlet.index.documents.passages import encoder_text
 from swiftlet.index.documents.writer import Hashes, StoredCorpus, hash_of
@@ -177,8 +176,7 @@ def _copied(index: Path, file: EmbeddingsFile, encoder: OnnxEncoder) -> Hashes:
     made_by = manifest.details["encoder_fingerprint"], manifest.details["precision"]
     if made_by != (encoder.manifest.fingerprint, encoder.precision):
         return np.empty(0, np.uint64)
-    with closing(Changes(index, manifest)) as changes:
-        contents = Contents(index, manifest, changes.last())
+    contents = Contents(index, manifest)
     hashes = [
         hash_of(encoder_text(document.title, document.text[start:end]))
         for document in contents.documents()

@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 from typing_extensions import override
 
 from swiftlet.index.changes.joint import (
-    ChangedPassage,
     JointIndex,
     JointLexical,
     JointNumbers,
@@ -20,8 +19,8 @@ from swiftlet.index.changes.joint import (
 from swiftlet.index.changes.log import Change
 from swiftlet.index.columns.columns import Columns
 from swiftlet.index.columns.filters import Filter, check_fields, passing
-from swiftlet.index.documents.numbers import DocumentNumbers
-from swiftlet.index.documents.passages import encoder_text
+from swiftlet.index.documents.passages import DocumentNumbers, encoder_text
+from swiftlet.index.documents.store import StoredPassage
 from swiftlet.index.lexical.writer import GrowingWords
 from swiftlet.index.parts import BaseParts, LocalParts
 from swiftlet.index.vectors.vector_index import Mask, VectorIndex
@@ -95,7 +94,7 @@ class Delta:
         self._words = None if words is None else GrowingWords(words.analysis)
         self._documents: list[Document] = []
         self._alive: list[bool] = []
-        self._passages: list[ChangedPassage] = []
+        self._passages: list[StoredPassage] = []
         self._owners: list[int] = []
         self._embeddings: list[Embeddings] = []
         self._index: VectorIndex = base.index.empty_exact()
@@ -143,14 +142,12 @@ class Delta:
             return []
         self._newest[document_id] = len(self._documents)
         self._embeddings.append(change.embeddings)
-        for number, span in enumerate(change.passages):
-            self._passages.append(ChangedPassage(document, number, span))
-            self._owners.append(len(self._documents))
+        passages = [document.passage(n, *span) for n, span in enumerate(change.passages)]
+        self._passages += [StoredPassage(p, document.title, document.metadata) for p in passages]
+        self._owners += [len(self._documents)] * len(passages)
         self._documents.append(document)
         self._alive.append(True)
-        return [
-            encoder_text(document.title, document.text[start:end]) for start, end in change.passages
-        ]
+        return [encoder_text(document.title, passage.text) for passage in passages]
 
     def _find(self, document_id: str) -> None:
         """Find the place of an id in the base; a base document with this id is not found now."""

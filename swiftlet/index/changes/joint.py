@@ -5,7 +5,7 @@ and is not found.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from itertools import chain, islice
 
 import numpy as np
@@ -14,7 +14,7 @@ from typing_extensions import override
 from swiftlet.errors import UnknownDocumentError
 from swiftlet.index.columns.columns import Columns
 from swiftlet.index.columns.filters import Filter
-from swiftlet.index.documents.numbers import DocumentNumbers
+from swiftlet.index.documents.passages import DocumentNumbers
 from swiftlet.index.documents.store import DocumentStore, StoredPassage
 from swiftlet.index.lexical.index import LexicalIndex, LexicalQuery
 from swiftlet.index.vectors.vector_index import (
@@ -25,7 +25,7 @@ from swiftlet.index.vectors.vector_index import (
     VectorIndex,
     WordQuery,
 )
-from swiftlet.types import Document, Embeddings, Passage, Span
+from swiftlet.types import Document, Embeddings, Span
 
 _SURPLUS = 1.25
 _WIDENING = 4
@@ -150,15 +150,6 @@ class JointNumbers:
         return numbers
 
 
-@dataclass(frozen=True, slots=True)
-class ChangedPassage:
-    """A passage of a changed document: its number there, and its span."""
-
-    document: Document
-    number: int
-    span: Span
-
-
 class JointStore:
     """The documents of a base and of its changes. Thread-safe."""
 
@@ -166,7 +157,7 @@ class JointStore:
         self,
         base: DocumentStore,
         documents: dict[str, Document | None],
-        passages: Sequence[ChangedPassage],
+        passages: Sequence[StoredPassage],
         counts: tuple[int, int],
     ) -> None:
         """Read `documents`, None where they are deleted, in preference to the base's documents.
@@ -181,9 +172,10 @@ class JointStore:
         end = self.base.num_passages
         wanted = [row for row in rows if row < end]
         of_base = iter(self.base.passages(wanted, include_text=include_text) if wanted else ())
-        return [
-            next(of_base) if row < end else self._passage(row - end, include_text) for row in rows
-        ]
+        found = [next(of_base) if row < end else self._passages[row - end] for row in rows]
+        if include_text:
+            return found
+        return [each._replace(passage=replace(each.passage, text="")) for each in found]
 
     def document(self, document_id: str) -> Document:
         """The document with this id, as `DocumentStore.document`."""
@@ -204,15 +196,6 @@ class JointStore:
     def close(self) -> None:
         """Close the store of the base."""
         self.base.close()
-
-    def _passage(self, row: int, include_text: bool) -> StoredPassage:
-        passage = self._passages[row]
-        document, (start, end) = passage.document, passage.span
-        passage_id = f"{document.document_id}#{passage.number}"
-        text = document.text[start:end] if include_text else ""
-        heading = document.heading_at(start)
-        found = Passage(passage_id, document.document_id, text, start, end, heading)
-        return StoredPassage(found, document.title, document.metadata)
 
 
 def _joined(

@@ -26,14 +26,7 @@ class SplitBefore:
     def split(self, document: Any) -> Iterator[Passage]:
         """The passages in order."""
         for number, (start, end) in enumerate(document.passages):
-            yield Passage(
-                f"{document.document_id}#{number}",
-                document.document_id,
-                document.text[start:end],
-                start,
-                end,
-                document.heading_at(start),
-            )
+            yield document.passage(number, start, end)
 
 
 def stored_documents(path: Path) -> Iterator[SplitDocument]:

@@ -10,13 +10,14 @@ from threading import Lock
 import numpy as np
 from typing_extensions import override
 
-from swiftlet.errors import (
-    ArtefactError,
-    RetrievalError,
-)
-from swiftlet.index.changes.log import Change, Changes, ChangesWriter
+from swiftlet.address import Address
+from swiftlet.arguments import StrPath, place_of, whole_number
+from swiftlet.encoders.encoder import directory_of
+from swiftlet.errors import ArtefactError, RetrievalError
+from swiftlet.index.changes.log import FIRST_CHANGE, Change, Changes, ChangesWriter
 from swiftlet.index.directory import DOCUMENTS_FILE
 from swiftlet.index.documents.store import DocumentStore
+from swiftlet.index.server import server_at
 from swiftlet.index.updates.merge import EMBEDDINGS_FILE, merge_changes
 from swiftlet.index.updates.preparation import Preparation, encoder_details
 from swiftlet.index.updates.writer import Changed, Writer, checked_ids
@@ -46,11 +47,8 @@ class IndexWriter(Writer):
 
     _manifest: Manifest
     _store: DocumentStore
-    _changes: Changes
     _file: ChangesWriter
     _opened: tuple[int, int] | None
-    change: int
-    """The number of the last change."""
 
     def __init__(
         self, index: Path, encoder_directory: Path | None, *, threads: int | None = None
@@ -86,22 +84,14 @@ class IndexWriter(Writer):
             self._exit.close()
             raise
 
+    @override
     def manifest(self) -> Manifest:
-        """The manifest of the index as it is now.
-
-        :raises RetrievalError: When the writer is closed.
-        :raises ArtefactError: When there is no index any more.
-        """
         with self._writing:
             self._follow()
             return self._manifest
 
+    @override
     def append(self, changes: Sequence[Change], prepared_for: Manifest) -> Changed:
-        """Write all changes or none; `Preparation.changes` made them for the index of a manifest.
-
-        :raises ArtefactError: When an index with another encoder has taken its place since then.
-        :raises StorageError: When the file system refuses.
-        """
         with self._writing:
             self._follow()
             if encoder_details(self._manifest) != encoder_details(prepared_for):
@@ -109,12 +99,8 @@ class IndexWriter(Writer):
             self._append(changes)
             return Changed(len(changes), self.change)
 
+    @override
     def delete(self, document_ids: Iterable[str]) -> Changed:
-        """Delete the documents with these ids; ids that the index does not have are returned.
-
-        :raises InvalidArgumentError: When the ids are no list of strings.
-        :raises StorageError: When the file system refuses; then no document is deleted.
-        """
         ids = checked_ids(document_ids)
         gone = np.empty((0, self._manifest.width), dtype=np.float32)
         with self._writing:
@@ -132,13 +118,13 @@ class IndexWriter(Writer):
         return self.index
 
     @property
+    @override
     def num_documents(self) -> int:
-        """Documents in the index, with all changes."""
         return self._store.num_documents - self._num_touched + sum(self._exists_now.values())
 
     @property
+    @override
     def needs_merge(self) -> bool:  # type: ignore[override]
-        """Whether `compact` would make searches faster."""
         most = max(_FEWEST_PASSAGES, _PASSAGES_SHARE * self._store.num_passages)
         touched = self._num_touched > _DELETED_SHARE * self._store.num_documents
         return (self._num_passages > most or touched) and self.num_documents > 0
@@ -163,7 +149,7 @@ class IndexWriter(Writer):
             with self._writing:
                 self._follow()
             last, before = self.change, self._manifest.details
-            if last == self._changes.first or not self.num_documents:
+            if last == self._first or not self.num_documents:
                 return False
             artefact = self._working / "artefact"
             try:
@@ -182,8 +168,8 @@ class IndexWriter(Writer):
                 self._clear_merge()
         return True
 
+    @override
     def close(self) -> None:
-        """Unlock the index; nothing may be running, and nothing can follow."""
         self._closed = True
         self._exit.close()
 
@@ -222,7 +208,7 @@ class IndexWriter(Writer):
         tuned = {name: details[name] for name in _TUNED_DETAILS if name in details}
         if any(tuned[name] != before.get(name) for name in tuned):
             change_details(artefact, tuned)
-        if later := [*self._changes.after(last)]:
+        if later := self._written_after(last):
             with closing(ChangesWriter(artefact, read_manifest(artefact).content)) as file:
                 file.append(later)
         self._close_files()
@@ -256,16 +242,20 @@ class IndexWriter(Writer):
         self._opened = _identity(self.index)
         self._manifest = read_manifest(self.index, "index")
         self._store = DocumentStore(self.index / DOCUMENTS_FILE)
-        self._changes = Changes(self.index, self._manifest)
         self._file = ChangesWriter(self.index, self._manifest.content)
-        self.change = self._changes.first
+        self._first: int = self._manifest.details.get(FIRST_CHANGE, 0)
+        self.change = self._first
         self._exists_now: dict[str, bool] = {}
         self._num_passages = self._num_touched = 0
-        self._note(self._changes.after(self.change))
+        self._note(self._written_after(self.change))
+
+    def _written_after(self, change: int) -> list[Change]:
+        with closing(Changes(self.index, self._manifest)) as changes:
+            return [*changes.after(change)]
 
     def _close_files(self) -> None:
-        for file in (self._file, self._changes, self._store):
-            file.close()
+        self._file.close()
+        self._store.close()
 
     def _clear_merge(self) -> None:
         shutil.rmtree(self._working / "artefact", ignore_errors=True)
@@ -280,3 +270,23 @@ def _identity(directory: Path) -> tuple[int, int] | None:
     except OSError:
         return None
     return status.st_dev, status.st_ino
+
+
+def write(
+    index: StrPath | Address, *, encoder: StrPath | None = None, threads: int | None = None
+) -> Writer:
+    """Open an index for changes. A directory is locked until the writer is closed.
+
+    :param index: A directory, or an address, as `swiftlet.open` takes it.
+    :param encoder: The directory of the document encoder that the index was built with; None takes
+        the one that the index remembers.
+    :param threads: Threads that encode; None takes all cores.
+    :raises ArtefactError: When the index is damaged, or another process is writing it.
+    :raises InvalidArgumentError: When the index does not keep the embeddings of its passages.
+    :raises StorageError: When the index is on storage that cannot be written.
+    """
+    threads = None if threads is None else whole_number("threads", threads, least=1)
+    place, found = place_of("index", index), directory_of(encoder)
+    if isinstance(place, Path):
+        return IndexWriter(place, found, threads=threads)
+    return server_at(place).writer(place, Preparation(found, threads))

@@ -12,8 +12,8 @@ import numpy as np
 from typing_extensions import override
 
 from swiftlet.errors import FilterError, shown
+from swiftlet.index.columns.facets import check_values
 from swiftlet.index.columns.filters import Condition, Filter, first_without_values
-from swiftlet.index.columns.grouping import check_values
 from swiftlet.index.documents.store import StoredPassage
 from swiftlet.index.parts import Counts, Selection
 from swiftlet.index.vectors.vector_index import Rows, SearchParameters

@@ -12,9 +12,8 @@ from psycopg.sql import SQL
 from typing_extensions import override
 
 from swiftlet.index.columns.columns import LONGEST_KEY, Value, field_keys, field_of
-from swiftlet.index.columns.facets import MOST_FACET_VALUES, shown_values
+from swiftlet.index.columns.facets import MOST_FACET_VALUES, check_values, shown_values, values_of
 from swiftlet.index.columns.filters import Condition, Filter, first_without_values, unknown_field
-from swiftlet.index.columns.grouping import check_values, values_of
 from swiftlet.index.documents.store import StoredPassage
 from swiftlet.index.parts import MOST_FIELDS, Counts, Selection
 from swiftlet.index.vectors.vector_index import Rows
