@@ -30,8 +30,7 @@ from swiftlet.index.changes.log import CHANGES_FILE, Change
 from swiftlet.index.columns.filters import Filter
 from swiftlet.index.updates.directory_writer import write
 from swiftlet.index.updates.merge import merge_changes
-from swiftlet.index.updates.preparation import Preparation
-from swiftlet.index.updates.writer import Changed, Writer
+from swiftlet.index.updates.writer import Changed, Preparation, Writer
 from swiftlet.manifest import Manifest
 from swiftlet.types import Document
 

@@ -46,9 +46,7 @@ class EncodedCorpus(SplitBefore, ABC):
 
         :raises StorageError: When the file system refuses.
         """
-        progress.begin("Copying embeddings", corpus.num_passages)
-        for count in file.append(self.embeddings()):
-            progress.advance(count)
+        file.append(self.embeddings(), progress, "Copying embeddings", corpus.num_passages)
 
 
 class Contents(EncodedCorpus):

@@ -17,7 +17,7 @@ from swiftlet.errors import (
     InvalidArgumentError,
     StorageError,
 )
-from swiftlet.index.building.sample_queries import span_of
+from swiftlet.index.building.assembly import span_of
 from swiftlet.index.building.settings import names_of
 from swiftlet.index.building.shards import Shards
 from swiftlet.index.document_encoder import load_document_encoder

@@ -6,8 +6,7 @@ from typing_extensions import override
 
 from swiftlet.address import Address
 from swiftlet.errors import ArtefactError, RetrievalError
-from swiftlet.index.updates.preparation import Preparation, encoder_details
-from swiftlet.index.updates.writer import Writer
+from swiftlet.index.updates.writer import Preparation, Writer, encoder_details
 from swiftlet.manifest import Manifest
 
 

@@ -1,9 +1,9 @@
 """The changes of an index since its base was built, kept in memory for searches."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import compress, groupby
+from itertools import groupby
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,11 +18,10 @@ from swiftlet.index.changes.joint import (
 )
 from swiftlet.index.changes.log import Change
 from swiftlet.index.columns.columns import Columns
-from swiftlet.index.columns.filters import Filter, check_fields, passing
 from swiftlet.index.documents.passages import DocumentNumbers, encoder_text
 from swiftlet.index.documents.store import StoredPassage
 from swiftlet.index.lexical.writer import GrowingWords
-from swiftlet.index.parts import BaseParts, LocalParts
+from swiftlet.index.parts import BaseParts, LocalParts, Segment
 from swiftlet.index.vectors.vector_index import Mask, VectorIndex
 from swiftlet.types import Document, Embeddings
 
@@ -56,25 +55,16 @@ class LivingParts(LocalParts):
     def check(self) -> None:
         self.base.check()
 
-    def passing(self, tree: Filter) -> tuple[Mask, int]:
-        """As `LocalParts.passing`; nothing that is deleted passes."""
-        (_, base), (_, changed) = self.passing_documents(tree)
-        rows = base[self.base.passage_to_document], changed[self.owners]
-        return np.concatenate(rows), int(base.sum() + changed.sum())
-
-    def passing_documents(self, tree: Filter) -> list[tuple[Columns, Mask]]:
-        """As `LocalParts.passing_documents`; nothing that is deleted passes."""
-        columns, changed_columns = self.base.checked_columns(), self._changed_columns
-        check_fields(tree, [columns, changed_columns])
-        base = passing(tree, columns, len(self.base_alive)) & self.base_alive
-        changed = passing(tree, changed_columns, len(self.alive)) & self.alive
-        return [(columns, base), (changed_columns, changed)]
-
+    @property
     @override
-    def document_ids(self, tree: Filter) -> list[str]:
-        (_, base), (_, changed) = self.passing_documents(tree)
-        put = (document.document_id for document in self.documents)
-        return [*compress(self.base.store.document_ids(), base), *compress(put, changed)]
+    def segments(self) -> Sequence[Segment]:
+        (base,) = self.base.segments
+
+        def ids() -> Iterator[str]:
+            return (document.document_id for document in self.documents)
+
+        changed = Segment(self._changed_columns, self.alive, self.owners, ids)
+        return [replace(base, alive=self.base_alive), changed]
 
     @cached_property
     def _changed_columns(self) -> Columns:

@@ -271,17 +271,13 @@ def _boolean(occur: Any, parts: list[Any]) -> Any:
 
 def empty_index(analysis: Analysis, folder: Path | None = None) -> Any:
     """An index of tantivy without passages, in `folder` or in memory."""
-    index = tantivy.Index(_schema(), None if folder is None else str(folder))
-    index.register_tokenizer(_WORDS, analysis.analyser)
-    return index
-
-
-def _schema() -> Any:
     schema = tantivy.SchemaBuilder()
     schema.add_text_field(_TEXT, tokenizer_name=_WORDS, index_option="freq")
     schema.add_unsigned_field(_ROW, indexed=True, fast=True)
     schema.add_unsigned_field(_CODES, indexed=True)
-    return schema.build()
+    index = tantivy.Index(schema.build(), None if folder is None else str(folder))
+    index.register_tokenizer(_WORDS, analysis.analyser)
+    return index
 
 
 def indexed_passage(analysis: Analysis, row: int, text: str, codes: Sequence[int] = ()) -> Any:

@@ -14,13 +14,12 @@ from swiftlet.address import Address
 from swiftlet.arguments import StrPath, place_of, whole_number
 from swiftlet.encoders.encoder import directory_of
 from swiftlet.errors import ArtefactError, RetrievalError
-from swiftlet.index.changes.log import FIRST_CHANGE, Change, Changes, ChangesWriter
+from swiftlet.index.changes.log import Change, Changes, ChangesWriter
 from swiftlet.index.directory import DOCUMENTS_FILE
 from swiftlet.index.documents.store import DocumentStore
 from swiftlet.index.server import server_at
 from swiftlet.index.updates.merge import EMBEDDINGS_FILE, merge_changes
-from swiftlet.index.updates.preparation import Preparation, encoder_details
-from swiftlet.index.updates.writer import Changed, Writer, checked_ids
+from swiftlet.index.updates.writer import Changed, Preparation, Writer, checked_ids, encoder_details
 from swiftlet.index.vectors import open_index
 from swiftlet.manifest import (
     CHANGEABLE_FORMAT_VERSION,
@@ -47,6 +46,7 @@ class IndexWriter(Writer):
 
     _manifest: Manifest
     _store: DocumentStore
+    _changes: Changes
     _file: ChangesWriter
     _opened: tuple[int, int] | None
 
@@ -149,7 +149,7 @@ class IndexWriter(Writer):
             with self._writing:
                 self._follow()
             last, before = self.change, self._manifest.details
-            if last == self._first or not self.num_documents:
+            if last == self._changes.first or not self.num_documents:
                 return False
             artefact = self._working / "artefact"
             try:
@@ -208,7 +208,7 @@ class IndexWriter(Writer):
         tuned = {name: details[name] for name in _TUNED_DETAILS if name in details}
         if any(tuned[name] != before.get(name) for name in tuned):
             change_details(artefact, tuned)
-        if later := self._written_after(last):
+        if later := [*self._changes.after(last)]:
             with closing(ChangesWriter(artefact, read_manifest(artefact).content)) as file:
                 file.append(later)
         self._close_files()
@@ -242,20 +242,18 @@ class IndexWriter(Writer):
         self._opened = _identity(self.index)
         self._manifest = read_manifest(self.index, "index")
         self._store = DocumentStore(self.index / DOCUMENTS_FILE)
+        self._changes = Changes(self.index, self._manifest)
         self._file = ChangesWriter(self.index, self._manifest.content)
-        self._first: int = self._manifest.details.get(FIRST_CHANGE, 0)
-        self.change = self._first
+        self.change = self._changes.first
         self._exists_now: dict[str, bool] = {}
         self._num_passages = self._num_touched = 0
-        self._note(self._written_after(self.change))
-
-    def _written_after(self, change: int) -> list[Change]:
-        with closing(Changes(self.index, self._manifest)) as changes:
-            return [*changes.after(change)]
+        self._note(self._changes.after(self.change))
 
     def _close_files(self) -> None:
-        self._file.close()
-        self._store.close()
+        # The reading connection last: it leaves the files beside the changes. Without them, a
+        # reader that may not write there takes the changes for files that never change.
+        for file in (self._file, self._changes, self._store):
+            file.close()
 
     def _clear_merge(self) -> None:
         shutil.rmtree(self._working / "artefact", ignore_errors=True)

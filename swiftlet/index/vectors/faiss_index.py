@@ -140,10 +140,9 @@ class FaissIndex(Engine):
         """The number of embeddings that an index of `num_passages` passages is trained on."""
         return min(num_passages, max(65_536, int(2 * num_passages**0.5) * 64))
 
-    @property
-    def exact_factory(self) -> str:
-        """As `Engine.exact_factory`; in half precision, searches are faster, too."""
-        return "SQfp16" if hasattr(self.finest, "sq") else "Flat"
+    def empty_exact(self) -> "FaissIndex":
+        """As `VectorIndex.empty_exact`; in half precision, searches are faster, too."""
+        return self.create("SQfp16" if hasattr(self.finest, "sq") else "Flat", self.dim)
 
     def tuning_grid(self) -> Mapping[str, Sequence[int]]:
         """First the probes, with ample refinement; then the refinement with these probes."""

@@ -226,14 +226,9 @@ class Engine(VectorIndex):
         """
         return None
 
-    @property
-    def exact_factory(self) -> str:
-        """The factory string of an exact index with embeddings as precise as those here."""
-        return self.default_factory(0, self.dim)
-
     @override
     def empty_exact(self) -> Self:
-        return self.create(self.exact_factory, self.dim)
+        return self.create(self.default_factory(0, self.dim), self.dim)
 
 
 class RestrictedIndex(SearchedRows):

@@ -9,8 +9,7 @@ from typing_extensions import override
 from swiftlet.address import Address
 from swiftlet.errors import IndexServerError, shown
 from swiftlet.index.changes.log import Change
-from swiftlet.index.updates.preparation import Preparation
-from swiftlet.index.updates.writer import Changed, checked_ids
+from swiftlet.index.updates.writer import Changed, Preparation, checked_ids
 from swiftlet.manifest import Manifest
 from swiftlet.servers.milvus.collection import Collection, manifest_of
 from swiftlet.servers.milvus.filter_fields import FilterFields

@@ -7,8 +7,7 @@ from typing_extensions import override
 
 from swiftlet.address import Address
 from swiftlet.index.changes.log import Change
-from swiftlet.index.updates.preparation import Preparation
-from swiftlet.index.updates.writer import Changed, checked_ids
+from swiftlet.index.updates.writer import Changed, Preparation, checked_ids
 from swiftlet.manifest import Manifest
 from swiftlet.servers.postgres.connection import Connection
 from swiftlet.servers.postgres.rows import COLUMNS, Numbered, check_document, words_in, write

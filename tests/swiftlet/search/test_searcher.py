@@ -16,7 +16,6 @@ from swiftlet.encoders.encoder import OnnxEncoder
 from swiftlet.errors import (
     CorruptIndexError,
     EmbeddingSpaceMismatch,
-    InvalidArgumentError,
     ManifestError,
     QueryError,
     RetrievalError,
@@ -291,14 +290,6 @@ def test_a_blank_query_is_refused(small_searcher, query):
 def test_a_query_that_is_no_text_is_refused(small_searcher, query, problem):
     with pytest.raises(QueryError, match=f"^the query {problem}"):
         small_searcher.search(query)
-
-
-@pytest.mark.parametrize("top_k", [0, -1, -(10**18)])
-def test_a_top_k_below_one_is_refused_with_its_bound(small_searcher, top_k):
-    with pytest.raises(
-        InvalidArgumentError, match=f"^top_k is {top_k}, but at least 1 is expected$"
-    ):
-        small_searcher.search("honey", top_k)
 
 
 def test_an_unknown_document_is_refused(small_searcher):

@@ -12,7 +12,7 @@ from swiftlet.index.directory import IndexDirectory
 from swiftlet.index.documents.split import SplitDocument
 from swiftlet.index.server import Description, Server
 from swiftlet.index.updates.directory_writer import IndexWriter
-from swiftlet.index.updates.preparation import Preparation
+from swiftlet.index.updates.writer import Preparation
 from swiftlet.manifest import Manifest, read_manifest
 from swiftlet.servers.corpus import ServerCorpus
 from swiftlet.types import Embeddings
