@@ -11,19 +11,19 @@ from typing_extensions import override
 
 from swiftlet.index.changes.log import Changes
 from swiftlet.index.directory import DOCUMENTS_FILE
-from swiftlet.index.documents.split import SplitBefore, SplitDocument, stored_documents
+from swiftlet.index.documents.split import SplitDocument, stored_documents
 from swiftlet.index.documents.writer import StoredCorpus
 from swiftlet.index.vectors import open_index
 from swiftlet.index.vectors.embeddings_file import EmbeddingsFile
 from swiftlet.manifest import Manifest
 from swiftlet.progress import Progress
-from swiftlet.types import Embeddings
+from swiftlet.types import Embeddings, Passage
 
 _BLOCK_ROWS = 16_384
 _BLOCK_CHANGES = 1_024
 
 
-class EncodedCorpus(SplitBefore, ABC):
+class EncodedCorpus(ABC):
     """Documents with their passages and embeddings, which an index is built from.
 
     `details` say how documents were split and encoded, as in the manifest of an index. `name` is
@@ -40,6 +40,11 @@ class EncodedCorpus(SplitBefore, ABC):
     @abstractmethod
     def embeddings(self) -> Iterator[Embeddings]:
         """The embeddings (n, width) of all passages in order, in blocks; after `documents`."""
+
+    def split(self, document: Any) -> Iterator[Passage]:
+        """The passages of a `SplitDocument`, in order."""
+        for number, span in enumerate(document.passages):
+            yield document.passage(number, *span)
 
     def embed(self, corpus: StoredCorpus, file: EmbeddingsFile, progress: Progress) -> None:
         """Write the embeddings of all passages of `corpus`, which has all `documents`, to `file`.

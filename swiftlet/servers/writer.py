@@ -20,12 +20,8 @@ class ServerWriter(Writer):
         :raises InvalidArgumentError: When there is no such index, or not one of Swiftlet.
         """
         super().__init__(preparation)
-        self._address, self._closed, self.change = address, False, 0
-
-    @property
-    @override
-    def place(self) -> Address:
-        return self._address
+        self._closed, self.change = False, 0
+        self.place: Address = address
 
     @override
     def manifest(self) -> Manifest:

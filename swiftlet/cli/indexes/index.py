@@ -56,7 +56,7 @@ def index(
     from swiftlet.index.building.assembly import FOUND
     from swiftlet.index.building.build import build
     from swiftlet.index.building.shards import Shards
-    from swiftlet.index.document_encoder import document_encoder_of
+    from swiftlet.index.encoders import document_encoder_of
 
     if (student is not None or queries) and not adapt_queries:
         raise typer.BadParameter("--student and --queries are for --adapt-queries: pass it, too")

@@ -13,9 +13,8 @@ from swiftlet.encoders.encoding import encode_texts
 from swiftlet.errors import InvalidArgumentError
 from swiftlet.index.building.draft import describe
 from swiftlet.index.building.embeddings import NewCorpus
-from swiftlet.index.columns.columns import COLUMN_FILES, COLUMNS_FOLDER, Columns
+from swiftlet.index.columns.columns import COLUMN_FILES, COLUMNS_FOLDER, Columns, write_columns
 from swiftlet.index.columns.facets import check_facets
-from swiftlet.index.columns.writer import write_columns
 from swiftlet.index.contents import EncodedCorpus
 from swiftlet.index.directory import DOCUMENTS_FILE, PASSAGE_TO_DOCUMENT_FILE
 from swiftlet.index.documents.writer import StoredCorpus, write_documents

@@ -63,7 +63,7 @@ class IndexWriter(Writer):
         :raises StorageError: When the index is on storage that cannot be written.
         """
         read_manifest(index, "index")  # refused before anything is made beside it
-        self.index = index.resolve()
+        self.index = self.place = index.resolve()
         """The directory that is written, without links."""
         self._encoder_directory, self._threads = encoder_directory, threads
         super().__init__(Preparation(encoder_directory, threads))
@@ -111,11 +111,6 @@ class IndexWriter(Writer):
             return Changed(
                 len(known), self.change, tuple(each for each in ids if each not in found)
             )
-
-    @property
-    @override
-    def place(self) -> Path:
-        return self.index
 
     @property
     @override

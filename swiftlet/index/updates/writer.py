@@ -16,8 +16,8 @@ from swiftlet.encoders.encoder import OnnxEncoder
 from swiftlet.encoders.encoding import encode_texts
 from swiftlet.errors import InvalidArgumentError, shown
 from swiftlet.index.changes.log import Change
-from swiftlet.index.document_encoder import load_document_encoder
 from swiftlet.index.documents.passages import PassageSplitter, encoder_text
+from swiftlet.index.encoders import load_document_encoder
 from swiftlet.manifest import Manifest
 from swiftlet.progress import Progress, Silence
 from swiftlet.types import Document
@@ -108,6 +108,9 @@ def encoder_details(manifest: Manifest) -> tuple[object, ...]:
 class Writer(ABC):
     """Changes one index."""
 
+    place: object
+    """What is written: a directory without links, or an address."""
+
     change: int
     """The number of the last change."""
 
@@ -117,11 +120,6 @@ class Writer(ABC):
     def __init__(self, preparation: Preparation) -> None:
         """Split and encode documents by `preparation`."""
         self._preparation = preparation
-
-    @property
-    @abstractmethod
-    def place(self) -> object:
-        """What is written: a directory without links, or an address."""
 
     @property
     @abstractmethod

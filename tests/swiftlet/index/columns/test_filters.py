@@ -16,9 +16,8 @@ from hypothesis import strategies as st
 from swiftlet.encoders import LOOKUP_QUERY_ENCODER
 from swiftlet.errors import InvalidArgumentError
 from swiftlet.index.building.build import BuildSettings, build_index
-from swiftlet.index.columns.columns import Columns, field_keys, value_of
+from swiftlet.index.columns.columns import Columns, field_keys, value_of, write_columns
 from swiftlet.index.columns.filters import MOST_VALUES, check_fields, parse_filter, passing
-from swiftlet.index.columns.writer import write_columns
 from swiftlet.index.parts import FixedIndex
 from swiftlet.search.searcher import Searcher
 from swiftlet.types import Document
