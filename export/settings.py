@@ -5,9 +5,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from swiftlet.arguments import number
+from swiftlet.arguments import Option, number
 from swiftlet.errors import InvalidArgumentError
-from swiftlet.options import Option
 from training.model.poolings import POOLINGS
 
 if TYPE_CHECKING:  # NumPy is not loaded for the help of a command

@@ -35,11 +35,9 @@ if TYPE_CHECKING:
     from swiftlet.evaluation.fidelity import fidelity
     from swiftlet.evaluation.weight import reset_weight, tune
     from swiftlet.index.building.build import build
-    from swiftlet.index.building.shard_writer import encode
-    from swiftlet.index.building.shards import Shards
+    from swiftlet.index.building.shards import Shards, encode
     from swiftlet.index.snapshot import snapshot
-    from swiftlet.index.updates.directory_writer import IndexWriter
-    from swiftlet.index.updates.opening import write
+    from swiftlet.index.updates.directory_writer import IndexWriter, write
     from swiftlet.index.updates.writer import Changed
     from swiftlet.index.vectors_export import export_vectors
     from swiftlet.progress import ProgressLine
@@ -101,11 +99,9 @@ _MODULES = {
     "swiftlet.evaluation.fidelity": ("fidelity",),
     "swiftlet.evaluation.weight": ("reset_weight", "tune"),
     "swiftlet.index.building.build": ("build",),
-    "swiftlet.index.building.shard_writer": ("encode",),
-    "swiftlet.index.building.shards": ("Shards",),
+    "swiftlet.index.building.shards": ("Shards", "encode"),
     "swiftlet.index.snapshot": ("snapshot",),
-    "swiftlet.index.updates.directory_writer": ("IndexWriter",),
-    "swiftlet.index.updates.opening": ("write",),
+    "swiftlet.index.updates.directory_writer": ("IndexWriter", "write"),
     "swiftlet.index.updates.writer": ("Changed",),
     "swiftlet.index.vectors_export": ("export_vectors",),
     "swiftlet.progress": ("ProgressLine",),

@@ -7,9 +7,10 @@ from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import quote
 
+from swiftlet.arguments import made
 from swiftlet.errors import InvalidArgumentError, ServiceError, UnknownDocumentError
 from swiftlet.extras import extra
-from swiftlet.search.request import request_of
+from swiftlet.search.request import SearchRequest
 from swiftlet.types import Hit, Passage, SearchResult
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ class Client:
         :raises InvalidArgumentError: When a field is unknown, or out of its range.
         :raises ServiceError: When the service is out of reach, too busy, or refuses the query.
         """
-        checked = request_of("any", top_k, options)  # the service checks the query
+        checked = made(SearchRequest, "any", top_k=top_k, **options)  # the service checks the query
         if checked.group_by is not None:
             raise InvalidArgumentError("a client finds documents, not groups: leave out group_by")
         if options.get("rerank") is not None:

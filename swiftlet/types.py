@@ -51,6 +51,11 @@ class Document:
         sections = tuple(Section(*each) for each in self.sections)
         object.__setattr__(self, "sections", sections)
 
+    def passage(self, number: int, start: int, end: int) -> "Passage":
+        """The passage with this number, which is a span of the text."""
+        name, heading = f"{self.document_id}#{number}", self.heading_at(start)
+        return Passage(name, self.document_id, self.text[start:end], start, end, heading)
+
     def heading_at(self, place: int) -> str:
         """The headings above a place in the text."""
         number = bisect_right(self.sections, place, key=itemgetter(0)) - 1

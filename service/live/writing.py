@@ -28,10 +28,9 @@ from swiftlet.errors import (
 )
 from swiftlet.index.changes.log import CHANGES_FILE, Change
 from swiftlet.index.columns.filters import Filter
+from swiftlet.index.updates.directory_writer import write
 from swiftlet.index.updates.merge import merge_changes
-from swiftlet.index.updates.opening import open_writer
-from swiftlet.index.updates.preparation import Preparation
-from swiftlet.index.updates.writer import Changed, Writer
+from swiftlet.index.updates.writer import Changed, Preparation, Writer
 from swiftlet.manifest import Manifest
 from swiftlet.types import Document
 
@@ -236,7 +235,7 @@ class Writing:
             with self._merge_is_due:
                 self._writer.close()
             self._writer = None
-        self._writer = open_writer(target, self._document_encoder, threads=self._threads)
+        self._writer = write(target, encoder=self._document_encoder, threads=self._threads)
         return self._writer
 
     def _changes_bytes(self) -> int:

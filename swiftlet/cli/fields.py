@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin, get_type
 
 import typer
 
+from swiftlet.arguments import Option, options_of
 from swiftlet.cli.options import Precision, filter_of
 from swiftlet.cli.terminal import print_skipped
 from swiftlet.corpora.fields import Fields
 from swiftlet.index.building.settings import OPTIONS as BUILD_OPTIONS
 from swiftlet.index.building.settings import BuildSettings
-from swiftlet.options import Option, options_of
 from swiftlet.search.request import OPTIONS, SearchRequest
 
 if TYPE_CHECKING:

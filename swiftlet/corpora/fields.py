@@ -4,9 +4,9 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
+from swiftlet.arguments import Option
 from swiftlet.corpora.lines import LineError
 from swiftlet.errors import shown
-from swiftlet.options import Option
 
 _MOST_NAMES = 20
 ID_FIELDS = ("_id", "id", "document_id")

@@ -4,9 +4,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any, Literal, get_args
 
-from swiftlet.arguments import one_of
+from swiftlet.arguments import Option, check_values, one_of
 from swiftlet.errors import InvalidArgumentError
-from swiftlet.options import Option, check_values
 
 Model = Literal["bm25", "boolean"]
 Projection = Literal["rademacher", "gaussian"]

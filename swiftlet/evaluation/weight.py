@@ -70,7 +70,7 @@ def tune_weight(
     :raises EvaluationError: When there are fewer than ten judged queries.
     :raises InvalidArgumentError: When the index cannot be searched in the mode "hybrid".
     """
-    searcher.check_mode("hybrid")
+    searcher.mode_of("hybrid")
     count = len(judgements.queries)
     if count < FEWEST_QUERIES:
         raise EvaluationError(

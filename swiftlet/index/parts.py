@@ -1,21 +1,22 @@
 """The parts of an open index that a search uses."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import compress, islice
 from math import inf
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
+import numpy as np
+from numpy.typing import NDArray
 from typing_extensions import override
 
 from swiftlet.encoders.encoder import Encoder
 from swiftlet.errors import CorruptIndexError, FilterError
 from swiftlet.index.columns.columns import Columns, Value
-from swiftlet.index.columns.facets import facet_values
-from swiftlet.index.columns.filters import Every, Filter, check_fields, passing
-from swiftlet.index.columns.grouping import check_single_values
-from swiftlet.index.documents.numbers import DocumentNumbers, NumbersByRow
+from swiftlet.index.columns.facets import check_single_values, facet_values
+from swiftlet.index.columns.filters import Filter, check_fields, passing
+from swiftlet.index.documents.passages import DocumentNumbers, NumbersByRow
 from swiftlet.index.documents.store import DocumentStore, Store
 from swiftlet.index.lexical.index import LexicalIndex
 from swiftlet.index.vectors.vector_index import Mask, SearchedRows, SearchedWords, VectorIndex
@@ -160,6 +161,20 @@ class FixedIndex:
         """As `IndexSource.close`."""
 
 
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """Documents with columns of their own: of a base, or of the changes since it was built.
+
+    `alive` (documents,) tells which can be found, `owners` (passages,) are the documents of the
+    passages, and `ids` gives the documents' ids in order.
+    """
+
+    columns: Columns
+    alive: Mask
+    owners: NDArray[Any]
+    ids: Callable[[], Iterable[str]]
+
+
 @dataclass(frozen=True, kw_only=True)
 class LocalParts(SearchParts):
     """The parts of an index on this machine, with columns of the metadata."""
@@ -168,19 +183,25 @@ class LocalParts(SearchParts):
     lexical: "LexicalIndex | JointLexical | None" = None
     columns: Columns | None = None
 
+    @property
     @abstractmethod
-    def passing(self, tree: Filter) -> tuple[Mask, int]:
-        """The passages of the documents that pass a filter, and the number of these documents.
+    def segments(self) -> Sequence[Segment]:
+        """The documents of the base, and those of the changes.
+
+        :raises FilterError: When the index has no columns.
+        """
+
+    def passing(self, tree: Filter) -> list[tuple[Columns, Mask]]:
+        """For each segment: its columns, and which of its documents pass a filter.
 
         :raises FilterError: As `selection`.
         """
-
-    @abstractmethod
-    def passing_documents(self, tree: Filter) -> list[tuple[Columns, Mask]]:
-        """For each part with columns of its own: these, and which of its documents pass a filter.
-
-        :raises FilterError: As `selection`.
-        """
+        segments = self.segments
+        check_fields(tree, [each.columns for each in segments])
+        return [
+            (each.columns, passing(tree, each.columns, len(each.alive)) & each.alive)
+            for each in segments
+        ]
 
     @property
     def counts_values(self) -> bool:
@@ -192,9 +213,12 @@ class LocalParts(SearchParts):
         everything = Selection(self.index, self.lexical, self.store.num_documents)
         if tree is None:
             return everything
-        allowed, num_documents = self.passing(tree)
+        masks = [mask for _, mask in self.passing(tree)]
+        num_documents = sum(int(mask.sum()) for mask in masks)
         if num_documents == everything.num_documents:
             return everything
+        owners = (each.owners for each in self.segments)
+        allowed = np.concatenate([mask[at] for mask, at in zip(masks, owners, strict=True)])
         return Selection(
             self.index.restricted_to(allowed),
             self.lexical and self.lexical.restricted_to(allowed, tree, self.columns),
@@ -202,21 +226,26 @@ class LocalParts(SearchParts):
         )
 
     @override
+    def document_ids(self, tree: Filter) -> list[str]:
+        found = zip(self.segments, self.passing(tree), strict=True)
+        return [name for each, (_, mask) in found for name in compress(each.ids(), mask)]
+
+    @override
     def fields(self) -> tuple[str, ...]:
-        found = self.passing_documents(Every(())) if self.columns is not None else ()
-        names = {name for columns, _ in found for name in islice(columns.fields(), MOST_FIELDS)}
+        found = self.segments if self.columns is not None else ()
+        names = {name for each in found for name in islice(each.columns.fields(), MOST_FIELDS)}
         return tuple(sorted(names)[:MOST_FIELDS])
 
     @override
     def facets(self, fields: Sequence[str], tree: Filter) -> Counts:
         if self.columns is None:
             return {}
-        found = self.passing_documents(tree)
+        found = self.passing(tree)
         return {field: facet_values(field, found) for field in fields}
 
     @override
     def check_groups(self, path: str, tree: Filter) -> None:
-        check_single_values(path, self.passing_documents(tree))
+        check_single_values(path, self.passing(tree))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -233,21 +262,14 @@ class BaseParts(LocalParts):
         """As `SearchParts.num_rows`; nothing is deleted."""
         return self.index.size
 
+    @property
     @override
-    def passing(self, tree: Filter) -> tuple[Mask, int]:
-        ((_, documents),) = self.passing_documents(tree)
-        return documents[self.passage_to_document], int(documents.sum())
-
-    @override
-    def passing_documents(self, tree: Filter) -> list[tuple[Columns, Mask]]:
-        columns = self.checked_columns()
-        check_fields(tree, [columns])
-        return [(columns, passing(tree, columns, self.store.num_documents))]
-
-    @override
-    def document_ids(self, tree: Filter) -> list[str]:
-        ((_, documents),) = self.passing_documents(tree)
-        return [*compress(self.store.document_ids(), documents)]
+    def segments(self) -> Sequence[Segment]:
+        if self.columns is None:
+            raise FilterError("the index was built by a Swiftlet without filters: build it again")
+        everything = np.ones(self.store.num_documents, np.bool)
+        ids = self.store.document_ids
+        return [Segment(self.columns, everything, self.passage_to_document, ids)]
 
     def check(self) -> None:
         """As `SearchParts.check`.
@@ -265,12 +287,3 @@ class BaseParts(LocalParts):
                 f"map, {counts[2]} in the store and {counts[3]} in the lexical index, for an "
                 f"encoder of {self.encoder.dim} dimensions"
             )
-
-    def checked_columns(self) -> Columns:
-        """The columns of the index.
-
-        :raises FilterError: When it has none.
-        """
-        if self.columns is None:
-            raise FilterError("the index was built by a Swiftlet without filters: build it again")
-        return self.columns

@@ -10,8 +10,7 @@ from swiftlet.index.parts import IndexSource
 from swiftlet.manifest import Manifest
 
 if TYPE_CHECKING:
-    from swiftlet.index.updates.preparation import Preparation
-    from swiftlet.index.updates.writer import Writer
+    from swiftlet.index.updates.writer import Preparation, Writer
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Iterator
-from contextlib import closing
 from itertools import islice
 from typing import Any
 
@@ -11,7 +10,6 @@ import numpy as np
 from swiftlet.arguments import StrPath, path_of
 from swiftlet.errors import InvalidArgumentError
 from swiftlet.extras import extra
-from swiftlet.index.changes.log import Changes
 from swiftlet.index.contents import Contents
 from swiftlet.manifest import load_manifest
 from swiftlet.progress import Progress, Silence
@@ -57,8 +55,6 @@ def export_vectors(
             f"{out} exists; choose another place or pass --overwrite (in Python overwrite=True)"
         )
     manifest = load_manifest(index, "index")
-    with closing(Changes(index, manifest)) as changes:
-        last = changes.last()
     known = {"dim", "embedding_space", "metric", "normalised"}
     about = {name: value for name, value in manifest.fields().items() if name in known}
     about["encoder"] = manifest.details["encoder"]
@@ -77,9 +73,9 @@ def export_vectors(
         },
         metadata={"swiftlet": json.dumps(about)},
     )
-    contents = Contents(index, manifest, last)
+    contents = Contents(index, manifest)
     total = sum(len(document.passages) for document in contents.documents())
-    rows = _rows(Contents(index, manifest, last))
+    rows = _rows(Contents(index, manifest, contents.last))
     with locked_working_directory(out) as working, storage_errors(out):
         try:
             progress.begin("Writing passages", total)

@@ -4,8 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from swiftlet.index.columns.columns import Value, keys_of, one_key, value_of
+from swiftlet.index.columns.facets import values_of
 from swiftlet.index.columns.filters import Condition, Every, Filter, Without
-from swiftlet.index.columns.grouping import values_of
 from swiftlet.search.request import DEFAULT_GROUP_SIZE, SearchRequest
 from swiftlet.types import Embeddings, Hit, SearchResult
 

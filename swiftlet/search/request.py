@@ -7,9 +7,8 @@ from functools import cache, partial
 from math import inf
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
-from swiftlet.arguments import number, one_of
+from swiftlet.arguments import Option, check_values, number, one_of, options_of
 from swiftlet.errors import InvalidArgumentError, shown
-from swiftlet.options import Option, check_values, made, options_of
 from swiftlet.text import check_query
 
 if TYPE_CHECKING:  # NumPy is not loaded for the help of a command
@@ -254,16 +253,6 @@ OPTIONS: dict[str, SearchOption] = options_of(SearchRequest)
 """The options of a request, by the names of its fields."""
 
 _RANKING = [name for name, option in OPTIONS.items() if option.ranks]
-
-
-def request_of(query: str | SearchRequest, top_k: int, options: Mapping[str, Any]) -> SearchRequest:
-    """A request, or the request that a query and further fields make.
-
-    :raises InvalidArgumentError: When there is no field of a name; else as `SearchRequest`.
-    """
-    if isinstance(query, SearchRequest):
-        return query
-    return made(SearchRequest, query, top_k=top_k, **options)
 
 
 def check_rerank(rerank: object, reranker: object) -> None:

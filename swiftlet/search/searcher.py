@@ -1,7 +1,6 @@
 """An open index that answers queries."""
 
 from collections.abc import Mapping
-from contextlib import suppress
 from copy import copy
 from functools import partial
 from math import inf
@@ -10,8 +9,7 @@ from threading import Lock
 from typing import Any, Self
 
 from swiftlet.address import Address
-from swiftlet.arguments import number, one_of
-from swiftlet.deadline import due_at
+from swiftlet.arguments import made, number
 from swiftlet.encoders.encoder import OnnxEncoder, Precision
 from swiftlet.encoders.reranker import Reranker
 from swiftlet.errors import (
@@ -26,20 +24,16 @@ from swiftlet.index.directory import IndexDirectory
 from swiftlet.index.parts import IndexSource, SearchParts
 from swiftlet.index.server import server_at
 from swiftlet.manifest import Manifest, check_embedding_spaces, read_manifest
-from swiftlet.search.generation import Generation
-from swiftlet.search.groups import (
-    GroupedResult,
-    OneEmbedding,
-    find_groups,
-)
-from swiftlet.search.request import DEFAULT_WEIGHT, MODES, Mode, SearchRequest, request_of
+from swiftlet.search.groups import GroupedResult, OneEmbedding, find_groups
+from swiftlet.search.request import DEFAULT_WEIGHT, MODES, Mode, SearchRequest
 from swiftlet.search.stages import STAGES
 from swiftlet.search.stages.state import (
     EmbeddingCache,
+    Generation,
     Reranking,
     SearchState,
-    candidates_of,
-    depth_of,
+    depth_and_candidates,
+    due_at,
 )
 from swiftlet.types import Document, SearchResult
 
@@ -70,8 +64,8 @@ class Searcher:
         self._stages = STAGES
         self.stage_names = tuple(stage.name for stage in self._stages)
         """In the order of `SearchResult.stage_seconds`."""
-        self._closed = False
-        self._behind = False
+        self._closed = self._behind = False
+        self._checked: Manifest | None = None
         self._source = source
         self._refreshing = Lock()
         self._serve(*source.state)
@@ -135,19 +129,20 @@ class Searcher:
             return is_new
 
     def _serve(self, parts: SearchParts, manifest: Manifest, change: int, generation: str) -> None:
-        """Answer with `parts` from now on."""
-        check_embedding_spaces(self.encoder_manifest, manifest)
-        parts.check()
-        self.encoder = parts.encoder
-        self.index_manifest = manifest
-        self.modes: tuple[Mode, ...] = MODES if parts.lexical is not None else ("dense",)
-        """The modes that this index can be searched in; the first one is the default."""
-        weight = manifest.details.get("weight", DEFAULT_WEIGHT)
-        self.weight = number("weight", weight, least=0, most=1)
-        """The weight of the dense score in a hybrid search, unless a search gives another one."""
-        facets = manifest.details.get("facets", ()) if parts.counts_values else ()
-        self.facet_fields: tuple[str, ...] = tuple(facets)
-        """The fields that `facets` counts."""
+        """Answer with `parts` from now on; of a base that is served already, nothing is checked."""
+        if manifest is not self._checked:
+            check_embedding_spaces(self.encoder_manifest, manifest)
+            parts.check()
+            weight = manifest.details.get("weight", DEFAULT_WEIGHT)
+            self.weight = number("weight", weight, least=0, most=1)
+            """The weight of the dense score in a hybrid search, unless a search gives another."""
+            self.modes: tuple[Mode, ...] = MODES if parts.lexical is not None else ("dense",)
+            """The modes that this index can be searched in; the first one is the default."""
+            facets = manifest.details.get("facets", ()) if parts.counts_values else ()
+            self.facet_fields: tuple[str, ...] = tuple(facets)
+            """The fields that `facets` counts."""
+            self.encoder = parts.encoder
+            self._checked = self.index_manifest = manifest
         self.change = change
         """The number of the last change that searches see."""
         self._generation = Generation(generation, parts, self._stages)
@@ -221,7 +216,7 @@ class Searcher:
         :raises RetrievalError: When the searcher is closed.
         :raises IndexServerError: When the server that holds the index does not answer in time.
         """
-        request = request_of(query, top_k, options)
+        request = made(SearchRequest, query, top_k=top_k, **options)
         if request.group_by is not None:
             raise InvalidArgumentError("group_by is given: call search_groups for groups")
         return self._search(request, number("deadline", deadline), cache)
@@ -243,7 +238,7 @@ class Searcher:
         :raises FilterError: When no document has the field, or a document has several values.
         :raises RetrievalError: As `search`.
         """
-        request = request_of(query, top_k, options)
+        request = made(SearchRequest, query, top_k=top_k, **options)
         if request.group_by is None:
             raise InvalidArgumentError("group_by is None, but the name of a field is expected")
         # One generation for all searches: `refresh` does not change the generation of the copy.
@@ -255,64 +250,61 @@ class Searcher:
 
     def ranking(self, request: SearchRequest) -> str:
         """The JSON of what decides which documents a request finds, and in which order."""
-        return request.ranking(*self._mode_and_weight(request))
+        weight = self.weight if request.weight is None else request.weight
+        return request.ranking(self.mode_of(request.mode), weight)
 
-    def _mode_and_weight(self, request: SearchRequest) -> tuple[Mode, float]:
-        mode = self.modes[0] if request.mode is None else self.check_mode(request.mode)
-        return mode, self.weight if request.weight is None else request.weight
+    def mode_of(self, asked: Mode | None) -> Mode:
+        """The mode of a search that asks for one, or leaves it to the index.
+
+        :raises InvalidArgumentError: When the index cannot be searched in it.
+        """
+        if asked is not None and asked not in self.modes:
+            raise InvalidArgumentError(
+                f"mode is {asked!r}, but the index has no words: build it again with a language, "
+                "push it to a server that searches words, or search it with the mode 'dense'"
+            )
+        return asked or self.modes[0]
 
     def _search(
         self, request: SearchRequest, deadline: float, cache: EmbeddingCache | None
     ) -> SearchResult:
-        mode, weight = self._mode_and_weight(request)
+        mode = self.mode_of(request.mode)
         if request.highlight == "words" and "lexical" not in self.modes:
             raise InvalidArgumentError(
                 "highlight is 'words', but the index has no words: build it again with a language, "
                 "push it to a server that searches words, or ask for 'sentence'"
             )
-        depth = depth_of(request.offset, request.top_k)
-        reranking = self._reranking(request.rerank, deadline)
-        if reranking is not None:
-            depth = max(depth, reranking.top_n)
-        new_search = partial(
-            SearchState,
-            request,
-            mode,
-            weight,
-            cache,
-            num_candidates=candidates_of(depth, mode),
-            num_wanted=request.offset + request.top_k,
-            depth=depth,
-            reranking=reranking,
-        )
-        for _ in range(_ATTEMPTS - 1):
-            with suppress(ChangedMeanwhileError), due_at(deadline):
-                return self._generation.search(new_search())
-        with due_at(deadline):
-            return self._generation.search(new_search())
-
-    def _reranking(self, top_n: int | None, deadline: float) -> Reranking | None:
-        if top_n is None:
-            return None
-        if self.reranker is None:
-            raise InvalidArgumentError(
-                f"rerank is {top_n}, but there is no re-ranker: name its directory with the option "
-                "--reranker, as SWIFTLET_RERANKER of a service, or in swiftlet.open"
+        reranking = None
+        if request.rerank is not None:
+            if self.reranker is None:
+                raise InvalidArgumentError(
+                    f"rerank is {request.rerank}, but there is no re-ranker: name its directory "
+                    "with the option --reranker, as SWIFTLET_RERANKER of a service, or in "
+                    "swiftlet.open"
+                )
+            reranking = Reranking(self.reranker, request.rerank, deadline)
+        depth, num_candidates = depth_and_candidates(request, mode)
+        attempts_left = _ATTEMPTS
+        while True:
+            attempts_left -= 1
+            generation = self._generation
+            search = SearchState(
+                generation,
+                request,
+                mode,
+                self.weight if request.weight is None else request.weight,
+                cache,
+                num_candidates=num_candidates,
+                num_wanted=request.offset + request.top_k,
+                depth=depth,
+                reranking=reranking,
             )
-        return Reranking(self.reranker, top_n, deadline)
-
-    def check_mode(self, mode: object) -> Mode:
-        """The mode, if the index can be searched in it.
-
-        :raises InvalidArgumentError: When it cannot, or there is no such mode.
-        """
-        found = one_of("mode", mode, MODES)
-        if found not in self.modes:
-            raise InvalidArgumentError(
-                f"mode is {mode!r}, but the index has no words: build it again with a language, "
-                "push it to a server that searches words, or search it with the mode 'dense'"
-            )
-        return found
+            try:
+                with due_at(deadline):
+                    return generation.search(search)
+            except ChangedMeanwhileError:
+                if not attempts_left:
+                    raise
 
     def facets(
         self,

@@ -11,8 +11,8 @@ from typing_extensions import override
 from swiftlet.address import Address
 from swiftlet.encoders.encoder import Encoder
 from swiftlet.errors import CorruptIndexError, FilterError, shown
+from swiftlet.index.columns.facets import check_values, values_of
 from swiftlet.index.columns.filters import Filter, first_without_values, unknown_field
-from swiftlet.index.columns.grouping import check_values, values_of
 from swiftlet.index.parts import Counts, IndexSource, SearchParts, Selection
 from swiftlet.manifest import Manifest
 from swiftlet.servers.passages import ServerPassages

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from typing_extensions import override
 
 from swiftlet.errors import ChangedMeanwhileError, UnknownDocumentError
+from swiftlet.index.columns.facets import values_of
 from swiftlet.index.columns.filters import Condition, Filter
-from swiftlet.index.columns.grouping import values_of
 from swiftlet.index.documents.store import Store
 from swiftlet.index.lexical.analysis import Analysis, analysis_of
 from swiftlet.index.lexical.bm25 import SparseVector, query_vector, word_place

@@ -7,8 +7,7 @@ from typing_extensions import override
 
 from swiftlet.address import Address
 from swiftlet.errors import ArtefactError, RetrievalError
-from swiftlet.index.updates.preparation import Preparation, encoder_details
-from swiftlet.index.updates.writer import Changed, Writer, checked_ids
+from swiftlet.index.updates.writer import Changed, Preparation, Writer, checked_ids, encoder_details
 from swiftlet.manifest import Manifest
 
 
@@ -22,12 +21,8 @@ class ServerWriter(Writer):
         :raises InvalidArgumentError: When there is no such index, or not one of Swiftlet.
         """
         super().__init__(preparation)
-        self._address, self._closed, self.change = address, False, 0
-
-    @property
-    @override
-    def place(self) -> Address:
-        return self._address
+        self._closed, self.change = False, 0
+        self.place: Address = address
 
     @override
     def manifest(self) -> Manifest:

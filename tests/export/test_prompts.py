@@ -10,7 +10,7 @@ from sentence_transformers import SentenceTransformer
 from export.encoder_directory import export_encoder
 from swiftlet.encoders.encoder import OnnxEncoder, Role
 from swiftlet.index.building.build import BuildSettings, build_index
-from swiftlet.index.updates.opening import open_writer
+from swiftlet.index.updates.directory_writer import write
 from swiftlet.index.vectors import open_index
 from swiftlet.manifest import read_manifest
 from swiftlet.search.searcher import Searcher
@@ -110,7 +110,7 @@ def test_an_index_has_passages_with_their_prompt_and_is_searched_with_that_of_qu
             scores = {hit.document_id: hit.score for hit in searcher.search(text, 3)}
             expected = stored @ asked[number]
             assert scores == pytest.approx({f"{n}": expected[n] for n in range(3)}, abs=1e-5)
-        with open_writer(tmp_path / "index", exported) as writer:
+        with write(tmp_path / "index", encoder=exported) as writer:
             writer.put([{"_id": "new", "text": TEXTS[0]}])
         assert searcher.refresh()
         scores = {hit.document_id: hit.score for hit in searcher.search(TEXTS[1], 4)}

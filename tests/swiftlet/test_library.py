@@ -393,11 +393,6 @@ def test_facets_are_fields_that_some_document_has(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["index"]
 
 
-def test_an_empty_corpus_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(swiftlet.CollectionError, match=r"^the corpus: it has no documents$"):
-        swiftlet.build([], tmp_path / "index")
-
-
 @pytest.mark.check
 def test_the_examples_of_the_documentation_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

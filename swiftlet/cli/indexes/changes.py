@@ -30,7 +30,7 @@ def add(
     fields: dict[str, Any],
 ) -> None:
     """Add documents to an index; they replace those that have the same ids."""
-    from swiftlet.index.updates.opening import write
+    from swiftlet.index.updates.directory_writer import write
 
     with write(index, encoder=encoder, threads=threads) as writer:
         before = writer.change
@@ -64,7 +64,7 @@ def delete(
 ) -> None:
     """Delete documents by their ids, or all that pass a filter."""
     from swiftlet.errors import shown
-    from swiftlet.index.updates.opening import write
+    from swiftlet.index.updates.directory_writer import write
     from swiftlet.search.opening import open_searcher
 
     if bool(document_ids) == (filter_ is not None):
@@ -89,7 +89,7 @@ def compact(
     threads: Threads = None,
 ) -> None:
     """Merge the changes of an index, so that searches are as fast as after a build."""
-    from swiftlet.index.updates.opening import write
+    from swiftlet.index.updates.directory_writer import write
 
     with write(index, encoder=encoder, threads=threads) as writer:
         found = "nothing to merge"

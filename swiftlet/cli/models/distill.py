@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 from rich.table import Table
 
+from swiftlet.arguments import Option
 from swiftlet.cli.fields import flag_of, parameters, takes
 from swiftlet.cli.models.exporting import export_models, has_ended
 from swiftlet.cli.options import Finish, OverwriteRun, Resume
 from swiftlet.cli.terminal import ProgressBars, figures_table, output, print_plain, print_result
 from swiftlet.errors import InvalidArgumentError
-from swiftlet.options import Option
 from training.model.poolings import POOLINGS
 
 if TYPE_CHECKING:

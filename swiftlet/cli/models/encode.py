@@ -28,7 +28,7 @@ def encode(
 ) -> None:
     """Encode a part of a corpus, for `swiftlet index --from-shards`."""
     from swiftlet.corpora.collections import unread_files
-    from swiftlet.index.building.shard_writer import encode as encode_shard
+    from swiftlet.index.building.shards import encode as encode_shard
 
     number, _, of = shard.partition("/")
     if not (number.isdecimal() and of.isdecimal()):

@@ -1,10 +1,10 @@
 """Puts an index directory together from documents, passages and embeddings."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -12,12 +12,12 @@ from swiftlet.encoders.encoder import OnnxEncoder
 from swiftlet.encoders.encoding import encode_texts
 from swiftlet.errors import InvalidArgumentError
 from swiftlet.index.building.draft import describe
-from swiftlet.index.building.sample_queries import sample_queries
-from swiftlet.index.columns.columns import COLUMN_FILES, COLUMNS_FOLDER, Columns
+from swiftlet.index.building.embeddings import NewCorpus
+from swiftlet.index.columns.columns import COLUMN_FILES, COLUMNS_FOLDER, Columns, write_columns
 from swiftlet.index.columns.facets import check_facets
-from swiftlet.index.columns.writer import write_columns
+from swiftlet.index.contents import EncodedCorpus
 from swiftlet.index.directory import DOCUMENTS_FILE, PASSAGE_TO_DOCUMENT_FILE
-from swiftlet.index.documents.writer import Splitter, StoredCorpus, write_documents
+from swiftlet.index.documents.writer import StoredCorpus, write_documents
 from swiftlet.index.lexical.index import LEXICAL_FOLDER
 from swiftlet.index.lexical.writer import write_lexical_index
 from swiftlet.index.vectors import index_details, of_vectors
@@ -33,11 +33,15 @@ from swiftlet.index.vectors.vector_index import Engine, VectorIndex, num_candida
 from swiftlet.manifest import Manifest
 from swiftlet.progress import Progress
 from swiftlet.publication import save_array
-from swiftlet.types import Document, Embeddings
+from swiftlet.types import Embeddings
 
 _ADDED_ROWS = 65_536
 _SAMPLE_QUERIES = 1_000
 _SAMPLE_QUERIES_PER_PASSAGE = 4
+_FEWEST_WORDS = 5
+_MOST_WORDS = 12
+# The encoder reads about this number of characters of a truncated document.
+_LONGEST_CHARACTERS = 2_000
 _NOISE = 0.0045  # the standard error of 99% of 500 queries
 _SEED = 0
 FOUND = "recall@10 within 1%"
@@ -55,21 +59,6 @@ class Trained:
     factory: str
     num_passages: int
     found: float
-
-
-class Source(Splitter, Protocol):
-    """Documents to be written, their passages and their embeddings."""
-
-    def documents(self) -> Iterable[Document]:
-        """All documents in order."""
-        ...
-
-    def embed(self, corpus: StoredCorpus, file: EmbeddingsFile, progress: Progress) -> None:
-        """Write the embeddings of all passages of `corpus`, which has all `documents`, to `file`.
-
-        :raises StorageError: When the file system refuses.
-        """
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +82,7 @@ class Assembly:
     def write(
         self,
         artefact: Path,
-        source: Source,
+        source: EncodedCorpus | NewCorpus,
         file: EmbeddingsFile,
         trained: Callable[[int], Trained | None] = lambda _: None,
     ) -> Manifest:
@@ -149,17 +138,18 @@ class Assembly:
     ) -> tuple[VectorIndex, dict[str, Any]]:
         """The filled and tuned vector index, and its details."""
         if trained is not None:
-            self._add(trained.index, embeddings)
-            measured = self._measure(trained.index, embeddings, corpus, hybrid=hybrid)
+            measured = self._fill(trained.index, embeddings, corpus, hybrid=hybrid)
             if measured[FOUND] >= min(trained.found, TARGET) - _NOISE:
                 return trained.index, self._details(trained, measured)
-        dim, vectors = self.encoder.dim, self.encoder.manifest.vectors
-        factory = self.factory or self.engine.default_factory(len(embeddings) * vectors, dim)
+        size, dim, vectors = len(embeddings), self.encoder.dim, self.encoder.manifest.vectors
+        factory = self.factory or self.engine.default_factory(size * vectors, dim)
         index = of_vectors(self.engine.create(factory, dim), vectors)
-        self._train(index, embeddings)
-        self._add(index, embeddings)
-        measured = self._measure(index, embeddings, corpus, hybrid=hybrid)
-        new = Trained(index, factory, len(embeddings), measured[FOUND])
+        self.progress.begin("Training the index", None)
+        sample = np.random.default_rng(_SEED).choice(size, index.training_size(size), replace=False)
+        taken = np.ascontiguousarray(embeddings[np.sort(sample)])
+        index.train(taken, threads=self.threads)
+        measured = self._fill(index, embeddings, corpus, hybrid=hybrid)
+        new = Trained(index, factory, size, measured[FOUND])
         return index, self._details(new, measured)
 
     def _details(self, trained: Trained, measured: Mapping[str, Any]) -> dict[str, Any]:
@@ -169,28 +159,18 @@ class Assembly:
             "training": {"num_passages": trained.num_passages, FOUND: trained.found},
         }
 
-    def _train(self, index: VectorIndex, embeddings: Embeddings) -> None:
-        """Train `index` on a sample of `embeddings` (n, width)."""
+    def _fill(
+        self, index: VectorIndex, embeddings: Embeddings, corpus: StoredCorpus, *, hybrid: bool
+    ) -> dict[str, Any]:
+        """Fill and tune the index; its recall against exact search on other sample queries."""
         size = len(embeddings)
-        self.progress.begin("Training the index", None)
-        sample = np.random.default_rng(_SEED).choice(size, index.training_size(size), replace=False)
-        taken = np.ascontiguousarray(embeddings[np.sort(sample)])
-        index.train(taken, threads=self.threads)
-
-    def _add(self, index: VectorIndex, embeddings: Embeddings) -> None:
-        self.progress.begin("Adding embeddings", len(embeddings))
-        index.reserve(len(embeddings))
-        for start in range(0, len(embeddings), _ADDED_ROWS):
+        self.progress.begin("Adding embeddings", size)
+        index.reserve(size)
+        for start in range(0, size, _ADDED_ROWS):
             block = np.ascontiguousarray(embeddings[start : start + _ADDED_ROWS])
             index.add(block, threads=self.threads)
             self.progress.advance(len(block))
-
-    def _measure(
-        self, index: VectorIndex, embeddings: Embeddings, corpus: StoredCorpus, *, hybrid: bool
-    ) -> dict[str, Any]:
-        """Tune the index, and measure its recall against exact search on other sample queries."""
         self.progress.begin("Measuring recall", None)
-        size = len(embeddings)
         count = min(_SAMPLE_QUERIES, _SAMPLE_QUERIES_PER_PASSAGE * size)
         texts = sample_queries(corpus, count, np.random.default_rng(_SEED))
         # The document encoder reads them; of several vectors, the [CLS] token has the first.
@@ -215,3 +195,21 @@ class Assembly:
             found = recall(index, others, expected[:, :depth], num_candidates_for(depth))
             measured[f"recall@{depth}"] = round(found, 4)
         return measured
+
+
+def sample_queries(corpus: StoredCorpus, count: int, random: np.random.Generator) -> list[str]:
+    """`count` short spans of words, each from a random passage.
+
+    Like a query, a span shares words with its passage and is about only a part of it. With whole
+    passages as queries, the recall of an index would be overestimated.
+    """
+    rows = np.sort(random.integers(corpus.num_passages, size=count))
+    return [span_of(text, random) for text in corpus.encoder_texts_at(rows)]
+
+
+def span_of(text: str, random: np.random.Generator) -> str:
+    """A short span of words of a passage."""
+    words = text[:_LONGEST_CHARACTERS].split()
+    length = int(random.integers(_FEWEST_WORDS, _MOST_WORDS + 1))
+    start = int(random.integers(max(1, len(words) - length + 1)))
+    return " ".join(words[start : start + length])

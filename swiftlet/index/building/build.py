@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from swiftlet import encoders
-from swiftlet.arguments import StrPath, path_of
+from swiftlet.arguments import StrPath, made, path_of
 from swiftlet.corpora.lines import SkippedLines
 from swiftlet.corpora.rows import Corpus, documents_of
 from swiftlet.encoders.encoder import OnnxEncoder, directory_of
@@ -15,11 +15,10 @@ from swiftlet.index.building.embeddings import NewCorpus
 from swiftlet.index.building.settings import BuildSettings
 from swiftlet.index.building.shards import Shards
 from swiftlet.index.contents import EncodedCorpus
-from swiftlet.index.document_encoder import load_document_encoder, with_place
+from swiftlet.index.encoders import load_document_encoder, with_place
 from swiftlet.index.lexical.analysis import analysis_of
 from swiftlet.index.vectors.faiss_index import FaissIndex
 from swiftlet.manifest import Manifest
-from swiftlet.options import made
 from swiftlet.processors import available_processors
 from swiftlet.progress import Progress, Silence
 from swiftlet.publication import check_target

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterable, Iterator
-from contextlib import closing, suppress
+from contextlib import suppress
 from itertools import chain, compress
 from pathlib import Path
 from typing import Any
@@ -14,14 +14,13 @@ from swiftlet.encoders.encoder import OnnxEncoder
 from swiftlet.encoders.encoding import encode_batches
 from swiftlet.errors import ArtefactError, InvalidArgumentError
 from swiftlet.index.building.settings import BuildSettings
-from swiftlet.index.changes.log import Changes
 from swiftlet.index.contents import Contents
 from swiftlet.index.documents.passages import encoder_text
 from swiftlet.index.documents.writer import Hashes, StoredCorpus, hash_of
 from swiftlet.index.vectors.embeddings_file import EmbeddingsFile
 from swiftlet.manifest import load_manifest
 from swiftlet.processors import available_processors
-from swiftlet.progress import Progress
+from swiftlet.progress import Progress, Silence
 from swiftlet.types import Document, Embeddings
 
 _STATE_FILE, _HASHES_FILE, _EARLIER_FILE = "build.json", "hashes.u64", "earlier.f32"
@@ -90,7 +89,7 @@ class NewCorpus:
         else:
             batches = encode_batches(self._encoder, texts, self._threads)
         earlier.path.unlink(missing_ok=True)  # the mapped rows stay
-        append_all(batches, file, total=total, progress=progress)
+        file.append(batches, progress, "Encoding passages", total)
 
     def _resume(
         self,
@@ -145,18 +144,6 @@ class NewCorpus:
             yield block
 
 
-def append_all(
-    batches: Iterable[Embeddings], file: EmbeddingsFile, *, total: int, progress: Progress
-) -> None:
-    """Append the embeddings that the file does not have yet, up to `total` rows.
-
-    :raises StorageError: When the file system refuses.
-    """
-    progress.begin("Encoding passages", total, done=len(file))
-    for count in file.append(batches):
-        progress.advance(count)
-
-
 def _found(hashes: Hashes, wanted: Hashes) -> NDArray[np.int64]:
     """The row of each wanted hash among `hashes`, or -1."""
     order = np.argsort(hashes, kind="stable")
@@ -177,16 +164,14 @@ def _copied(index: Path, file: EmbeddingsFile, encoder: OnnxEncoder) -> Hashes:
     made_by = manifest.details["encoder_fingerprint"], manifest.details["precision"]
     if made_by != (encoder.manifest.fingerprint, encoder.precision):
         return np.empty(0, np.uint64)
-    with closing(Changes(index, manifest)) as changes:
-        contents = Contents(index, manifest, changes.last())
+    contents = Contents(index, manifest)
     hashes = [
         hash_of(encoder_text(document.title, document.text[start:end]))
         for document in contents.documents()
         for start, end in document.passages
     ]
     if hashes:
-        for _ in file.append(contents.embeddings()):
-            pass
+        file.append(contents.embeddings(), Silence(), "", len(hashes))
     return np.array(hashes, np.uint64)
 
 

@@ -4,9 +4,9 @@ from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
+from swiftlet.arguments import Option, check_values, options_of
 from swiftlet.errors import InvalidArgumentError, shown
 from swiftlet.index.lexical import DEFAULT_LANGUAGE
-from swiftlet.options import Option, check_values, options_of
 
 if TYPE_CHECKING:  # NumPy is not loaded for the help of a command
     from swiftlet.encoders.encoder import OnnxEncoder, Precision

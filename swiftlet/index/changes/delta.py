@@ -1,16 +1,15 @@
 """The changes of an index since its base was built, kept in memory for searches."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import compress, groupby
+from itertools import groupby
 
 import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
 from swiftlet.index.changes.joint import (
-    ChangedPassage,
     JointIndex,
     JointLexical,
     JointNumbers,
@@ -19,11 +18,10 @@ from swiftlet.index.changes.joint import (
 )
 from swiftlet.index.changes.log import Change
 from swiftlet.index.columns.columns import Columns
-from swiftlet.index.columns.filters import Filter, check_fields, passing
-from swiftlet.index.documents.numbers import DocumentNumbers
-from swiftlet.index.documents.passages import encoder_text
+from swiftlet.index.documents.passages import DocumentNumbers, encoder_text
+from swiftlet.index.documents.store import StoredPassage
 from swiftlet.index.lexical.writer import GrowingWords
-from swiftlet.index.parts import BaseParts, LocalParts
+from swiftlet.index.parts import BaseParts, LocalParts, Segment
 from swiftlet.index.vectors.vector_index import Mask, VectorIndex
 from swiftlet.types import Document, Embeddings
 
@@ -57,25 +55,16 @@ class LivingParts(LocalParts):
     def check(self) -> None:
         self.base.check()
 
-    def passing(self, tree: Filter) -> tuple[Mask, int]:
-        """As `LocalParts.passing`; nothing that is deleted passes."""
-        (_, base), (_, changed) = self.passing_documents(tree)
-        rows = base[self.base.passage_to_document], changed[self.owners]
-        return np.concatenate(rows), int(base.sum() + changed.sum())
-
-    def passing_documents(self, tree: Filter) -> list[tuple[Columns, Mask]]:
-        """As `LocalParts.passing_documents`; nothing that is deleted passes."""
-        columns, changed_columns = self.base.checked_columns(), self._changed_columns
-        check_fields(tree, [columns, changed_columns])
-        base = passing(tree, columns, len(self.base_alive)) & self.base_alive
-        changed = passing(tree, changed_columns, len(self.alive)) & self.alive
-        return [(columns, base), (changed_columns, changed)]
-
+    @property
     @override
-    def document_ids(self, tree: Filter) -> list[str]:
-        (_, base), (_, changed) = self.passing_documents(tree)
-        put = (document.document_id for document in self.documents)
-        return [*compress(self.base.store.document_ids(), base), *compress(put, changed)]
+    def segments(self) -> Sequence[Segment]:
+        (base,) = self.base.segments
+
+        def ids() -> Iterator[str]:
+            return (document.document_id for document in self.documents)
+
+        changed = Segment(self._changed_columns, self.alive, self.owners, ids)
+        return [replace(base, alive=self.base_alive), changed]
 
     @cached_property
     def _changed_columns(self) -> Columns:
@@ -95,7 +84,7 @@ class Delta:
         self._words = None if words is None else GrowingWords(words.analysis)
         self._documents: list[Document] = []
         self._alive: list[bool] = []
-        self._passages: list[ChangedPassage] = []
+        self._passages: list[StoredPassage] = []
         self._owners: list[int] = []
         self._embeddings: list[Embeddings] = []
         self._index: VectorIndex = base.index.empty_exact()
@@ -143,14 +132,12 @@ class Delta:
             return []
         self._newest[document_id] = len(self._documents)
         self._embeddings.append(change.embeddings)
-        for number, span in enumerate(change.passages):
-            self._passages.append(ChangedPassage(document, number, span))
-            self._owners.append(len(self._documents))
+        passages = [document.passage(n, *span) for n, span in enumerate(change.passages)]
+        self._passages += [StoredPassage(p, document.title, document.metadata) for p in passages]
+        self._owners += [len(self._documents)] * len(passages)
         self._documents.append(document)
         self._alive.append(True)
-        return [
-            encoder_text(document.title, document.text[start:end]) for start, end in change.passages
-        ]
+        return [encoder_text(document.title, passage.text) for passage in passages]
 
     def _find(self, document_id: str) -> None:
         """Find the place of an id in the base; a base document with this id is not found now."""

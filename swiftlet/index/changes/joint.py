@@ -5,25 +5,33 @@ and is not found.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from itertools import chain, islice
 
 import numpy as np
+from typing_extensions import override
 
 from swiftlet.errors import UnknownDocumentError
 from swiftlet.index.columns.columns import Columns
 from swiftlet.index.columns.filters import Filter
-from swiftlet.index.documents.numbers import DocumentNumbers
+from swiftlet.index.documents.passages import DocumentNumbers
 from swiftlet.index.documents.store import DocumentStore, StoredPassage
 from swiftlet.index.lexical.index import LexicalIndex, LexicalQuery
-from swiftlet.index.vectors.vector_index import CountedRows, Mask, Rows, SearchedRows, VectorIndex
-from swiftlet.types import Document, Embeddings, Passage, Span
+from swiftlet.index.vectors.vector_index import (
+    Mask,
+    Rows,
+    SearchedRows,
+    SearchedWords,
+    VectorIndex,
+    WordQuery,
+)
+from swiftlet.types import Document, Embeddings, Span
 
 _SURPLUS = 1.25
 _WIDENING = 4
 
 
-class SurvivingRows(CountedRows):
+class SurvivingRows(SearchedRows):
     """The rows of a vector index that are not deleted. Thread-safe.
 
     A search fetches some more rows: while few are deleted, that is faster than a restriction.
@@ -35,8 +43,8 @@ class SurvivingRows(CountedRows):
         self._index, self._alive = index, alive
         self._share = _SURPLUS * index.size / max(1, self.size)
 
+    @override
     def search(self, embedding: Embeddings, num_candidates: int) -> tuple[Embeddings, Rows]:
-        """Scores (k,) and rows (k,), best first, as `VectorIndex.search`."""
         if not self.size:
             return np.empty(0, np.float32), np.empty(0, np.int64)
         wanted = float(num_candidates) if num_candidates < self.size else self._index.size
@@ -48,12 +56,12 @@ class SurvivingRows(CountedRows):
                 return scores[alive][:num_candidates], rows[alive][:num_candidates]
             wanted *= _WIDENING
 
+    @override
     def scores(self, embedding: Embeddings, rows: Rows) -> Embeddings:
-        """The scores (n,) at `rows` (n,), as `VectorIndex.scores`."""
         return self._index.scores(embedding, rows)
 
 
-class JointIndex(CountedRows):
+class JointIndex(SearchedRows):
     """The rows of a base and the rows of its changes, searched as one index. Thread-safe."""
 
     def __init__(
@@ -63,13 +71,13 @@ class JointIndex(CountedRows):
         self._parts, self._whole = parts, whole
         self.size = sum(part.size for part in parts)
 
+    @override
     def search(self, embedding: Embeddings, num_candidates: int) -> tuple[Embeddings, Rows]:
-        """Scores (k,) and rows (k,), best first, as `VectorIndex.search`."""
         found = [part.search(embedding, num_candidates) for part in self._parts]
         return _joined(found, self._whole[0].size, num_candidates)
 
+    @override
     def scores(self, embedding: Embeddings, rows: Rows) -> Embeddings:
-        """The scores (n,) at `rows` (n,), which are ascending."""
         base, changed = _split(rows, self._whole[0].size)
         parts = ((self._parts[0], base), (self._parts[1], changed))
         return np.concatenate([part.scores(embedding, each) for part, each in parts if len(each)])
@@ -83,16 +91,12 @@ class JointIndex(CountedRows):
         )
 
 
-class JointLexical:
+class JointLexical(SearchedWords):
     """The words of a base and the words of its changes, searched as one index. Thread-safe."""
 
     def __init__(self, base: LexicalIndex, changes: LexicalIndex) -> None:
         self._base, self._changes = base, changes
         self.size = base.size + changes.size
-
-    def has_all(self, asked: int, found: int) -> bool:
-        """As `SearchedWords.has_all`."""
-        return found < asked or asked >= self.size
 
     def parse(self, text: str) -> "JointQuery":
         """The query for a text; words have the same weight in both parts."""
@@ -109,25 +113,25 @@ class JointLexical:
         return JointLexical(base, self._changes.restricted_to(allowed[end:]))
 
 
-class JointQuery:
+class JointQuery(WordQuery):
     """The words of a query, to be searched in a base and its changes."""
 
     def __init__(self, parts: tuple[LexicalQuery, LexicalQuery], end: int) -> None:
         """The query for each part; the rows of the base are below `end`."""
         self._parts, self._end = parts, end
 
+    @override
     def search(self, num_candidates: int) -> tuple[Embeddings, Rows]:
-        """Scores (k,) and rows (k,), best first, as `LexicalQuery.search`."""
         found = [part.search(num_candidates) for part in self._parts]
         return _joined(found, self._end, num_candidates)
 
+    @override
     def scores(self, rows: Rows) -> Embeddings:
-        """The scores (n,) of the passages at `rows` (n,), which are ascending."""
         split = zip(self._parts, _split(rows, self._end), strict=True)
         return np.concatenate([part.scores(each) for part, each in split if len(each)])
 
+    @override
     def highlights(self, text: str) -> tuple[Span, ...]:
-        """The spans of the searched words in a text, in order."""
         return tuple(sorted({span for part in self._parts for span in part.highlights(text)}))
 
 
@@ -146,15 +150,6 @@ class JointNumbers:
         return numbers
 
 
-@dataclass(frozen=True, slots=True)
-class ChangedPassage:
-    """A passage of a changed document: its number there, and its span."""
-
-    document: Document
-    number: int
-    span: Span
-
-
 class JointStore:
     """The documents of a base and of its changes. Thread-safe."""
 
@@ -162,7 +157,7 @@ class JointStore:
         self,
         base: DocumentStore,
         documents: dict[str, Document | None],
-        passages: Sequence[ChangedPassage],
+        passages: Sequence[StoredPassage],
         counts: tuple[int, int],
     ) -> None:
         """Read `documents`, None where they are deleted, in preference to the base's documents.
@@ -177,9 +172,10 @@ class JointStore:
         end = self.base.num_passages
         wanted = [row for row in rows if row < end]
         of_base = iter(self.base.passages(wanted, include_text=include_text) if wanted else ())
-        return [
-            next(of_base) if row < end else self._passage(row - end, include_text) for row in rows
-        ]
+        found = [next(of_base) if row < end else self._passages[row - end] for row in rows]
+        if include_text:
+            return found
+        return [each._replace(passage=replace(each.passage, text="")) for each in found]
 
     def document(self, document_id: str) -> Document:
         """The document with this id, as `DocumentStore.document`."""
@@ -200,15 +196,6 @@ class JointStore:
     def close(self) -> None:
         """Close the store of the base."""
         self.base.close()
-
-    def _passage(self, row: int, include_text: bool) -> StoredPassage:
-        passage = self._passages[row]
-        document, (start, end) = passage.document, passage.span
-        passage_id = f"{document.document_id}#{passage.number}"
-        text = document.text[start:end] if include_text else ""
-        heading = document.heading_at(start)
-        found = Passage(passage_id, document.document_id, text, start, end, heading)
-        return StoredPassage(found, document.title, document.metadata)
 
 
 def _joined(

@@ -1,9 +1,11 @@
 """The metadata of documents by value: which documents have it."""
 
+import sqlite3
 import struct
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from pathlib import Path
@@ -13,7 +15,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from swiftlet.errors import CorruptIndexError
+from swiftlet.errors import CorruptIndexError, StorageError
+from swiftlet.publication import save_array, storage_errors
 
 COLUMNS_FOLDER = "columns"
 """The folder of the columns in an index directory."""
@@ -29,6 +32,7 @@ Value = str | float | bool
 _DATE = pattern(r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d([.,]\d{1,9})?)?(Z|[+-]\d\d(:?\d\d)?)?)?")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LAST_DAY = datetime(9999, 12, 31, tzinfo=UTC)
+_FETCHED_ROWS = 65_536
 _END_OF_TIME = datetime.max.replace(tzinfo=UTC)
 _SIGN = 1 << 63
 _ALL = 2 * _SIGN - 1
@@ -207,6 +211,52 @@ class Columns:
             name = field_of(self[code])
             yield name
             code = self.codes(field_keys(name)).stop
+
+
+def write_columns(folder: Path, metadata: Iterable[Mapping[str, Any]]) -> None:
+    """Write the columns of documents into the new `folder`, in the order of their numbers.
+
+    :raises StorageError: When the file system refuses.
+    """
+    with storage_errors(folder):
+        folder.mkdir()
+    sorting = folder / "sorting.sqlite"
+    documents, keys, counts, lengths = [np.empty(0, np.int32)], bytearray(), [0], [0]
+    try:
+        # SQLite sorts more than fits into memory.
+        with closing(sqlite3.connect(sorting, isolation_level=None)) as database:
+            database.execute("PRAGMA journal_mode = OFF")
+            database.execute("PRAGMA synchronous = OFF")
+            database.execute("CREATE TABLE entries (key BLOB, document INTEGER)")
+            database.execute("BEGIN")
+            database.executemany(
+                "INSERT INTO entries VALUES (?, ?)",
+                ((key, number) for number, each in enumerate(metadata) for key in keys_of(each)),
+            )
+            database.execute("COMMIT")
+            found = database.execute("SELECT key, document FROM entries ORDER BY key, document")
+            last = None
+            while rows := found.fetchmany(_FETCHED_ROWS):
+                for key, _ in rows:
+                    if key != last:
+                        keys += key
+                        counts.append(0)
+                        lengths.append(len(key))
+                        last = key
+                    counts[-1] += 1
+                documents.append(np.fromiter((number for _, number in rows), np.int32, len(rows)))
+    except sqlite3.OperationalError as error:
+        raise StorageError(f"cannot write {folder}: {error}") from error
+    arrays: tuple[NDArray[Any], ...] = (
+        np.concatenate(documents),
+        np.cumsum(counts, dtype=np.int64),
+        np.frombuffer(keys, np.uint8),
+        np.cumsum(lengths, dtype=np.int64),
+    )
+    with storage_errors(folder):
+        sorting.unlink()
+        for name, array in zip(COLUMN_FILES, arrays, strict=True):
+            save_array(folder / name, array)
 
 
 def field_of(key: bytes) -> str:

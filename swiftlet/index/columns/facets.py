@@ -1,4 +1,4 @@
-"""Facets: the values of a field, and how many documents have each."""
+"""The values of a field: how many documents have each (facets), and the groups that they make."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -8,12 +8,15 @@ from math import isfinite
 import numpy as np
 from numpy.typing import NDArray
 
-from swiftlet.errors import InvalidArgumentError, shown
+from swiftlet.errors import GroupingError, InvalidArgumentError, shown
 from swiftlet.index.columns.columns import Columns, Value, field_keys, one_key, value_of
+from swiftlet.index.columns.filters import Condition
 from swiftlet.index.vectors.vector_index import Mask
 
 MOST_FACET_VALUES = 50
 """The values of a facet that are counted, the most frequent ones."""
+
+_KINDS = (b"b", b"n", b"s")  # the text of a date has a second key, of another kind
 
 
 def check_facets(fields: Iterable[str], columns: Columns) -> None:
@@ -44,7 +47,7 @@ def facet_values(field: str, parts: Sequence[tuple[Columns, Mask]]) -> list[tupl
     """
     (columns, mask), *others = parts
     found: list[tuple[int, bytes, int]] = []
-    for rank, kind in enumerate((b"b", b"n", b"s")):
+    for rank, kind in enumerate(_KINDS):
         codes = columns.codes(field_keys(field, kind))
         counts, others_counts = columns.counts(codes, mask), Counter[bytes]()
         for other, other_mask in others:
@@ -79,3 +82,37 @@ def _highest(counts: NDArray[np.int64]) -> NDArray[np.int64]:
         least = max(least, int(np.partition(counts, -MOST_FACET_VALUES)[-MOST_FACET_VALUES]))
     places = np.flatnonzero(counts >= least)
     return places[np.argsort(-counts[places], kind="stable")][:MOST_FACET_VALUES]
+
+
+def check_single_values(path: str, parts: Iterable[tuple[Columns, Mask]]) -> None:
+    """Refuse a field without a value in any document, or with several in one document.
+
+    :param parts: Columns, and which of their documents (n,) can be found.
+    :raises GroupingError: When it is one.
+    """
+    exists = several = False
+    for columns, mask in parts:
+        found = [columns.documents(columns.codes(keys)) for keys in values_of(path).keys]
+        counts = np.bincount(np.concatenate(found), minlength=len(mask))
+        exists |= bool(counts.any())
+        several |= bool((counts[mask] > 1).any())
+    check_values(path, exists=exists, several=several)
+
+
+def check_values(path: str, *, exists: bool, several: bool) -> None:
+    """Refuse a field unless values of it exist, and no document has several.
+
+    :raises GroupingError: When it cannot be grouped by.
+    """
+    if several:
+        raise GroupingError(
+            f"group_by is {shown(path)}, but a document has several values of it; a field with one "
+            "value is expected"
+        )
+    if not exists:
+        raise GroupingError(f"group_by is {shown(path)}, but no document has a value of it")
+
+
+def values_of(path: str) -> Condition:
+    """The documents with a value of a field, each value by one key."""
+    return Condition(path, tuple(field_keys(path, kind) for kind in _KINDS))

@@ -1,8 +1,9 @@
-"""Splits documents into passages that an encoder can read without truncation."""
+"""Passages: how an encoder can read them without truncation, and the documents they belong to."""
 
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +12,18 @@ from swiftlet.encoders.tokenizer import Tokenizer
 from swiftlet.errors import InvalidArgumentError
 from swiftlet.types import Document, Passage, Section, Span
 
+DocumentNumbers = NDArray[np.int32] | NDArray[np.float64]
+"""Numbers of documents in the order of their ids, so that the smaller number wins a tie."""
+
 _CODE = re.compile(r"^ {0,3}(```+|~~~+)[^`\n]*\n.*?^ {0,3}\1[`~]*[ \t]*$", re.DOTALL | re.MULTILINE)
+
+
+class NumbersByRow(Protocol):
+    """The document number of each row."""
+
+    def __getitem__(self, rows: NDArray[np.int64], /) -> DocumentNumbers:
+        """The numbers (k,) of the documents at `rows` (k,)."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,14 +69,7 @@ class PassageSplitter:
     def split(self, document: Document) -> Iterator[Passage]:
         """The passages of `document`, in order; at least one, even if it has only a title."""
         for number, (start, end) in enumerate(self._spans(document)):
-            yield Passage(
-                passage_id=f"{document.document_id}#{number}",
-                document_id=document.document_id,
-                text=document.text[start:end],
-                start=start,
-                end=end,
-                heading=document.heading_at(start),
-            )
+            yield document.passage(number, start, end)
 
     def _spans(self, document: Document) -> Iterator[Span]:
         if self.truncate:

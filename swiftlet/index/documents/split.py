@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
-from typing import Any
 
 from swiftlet.index.documents.store import connect_read_only
-from swiftlet.types import Document, Passage, Span
+from swiftlet.types import Document, Span
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,22 +17,6 @@ class SplitDocument(Document):
     """A document with the spans of its passages."""
 
     passages: tuple[Span, ...] = ()
-
-
-class SplitBefore:
-    """Gives the passages of a `SplitDocument`, as it was split before."""
-
-    def split(self, document: Any) -> Iterator[Passage]:
-        """The passages in order."""
-        for number, (start, end) in enumerate(document.passages):
-            yield Passage(
-                f"{document.document_id}#{number}",
-                document.document_id,
-                document.text[start:end],
-                start,
-                end,
-                document.heading_at(start),
-            )
 
 
 def stored_documents(path: Path) -> Iterator[SplitDocument]:

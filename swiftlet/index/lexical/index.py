@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 from math import log1p
 from operator import itemgetter
 from pathlib import Path
@@ -19,7 +19,7 @@ from swiftlet.errors import CorruptIndexError, StorageError
 from swiftlet.index.columns.columns import Columns
 from swiftlet.index.columns.filters import Condition, Filter, fold
 from swiftlet.index.lexical.analysis import PIECES, Analysis, analysis_of
-from swiftlet.index.vectors.vector_index import Mask, Rows
+from swiftlet.index.vectors.vector_index import Mask, Rows, SearchedWords, WordQuery
 from swiftlet.types import Embeddings, Span
 
 LEXICAL_FOLDER = "lexical"
@@ -44,7 +44,7 @@ _MUST, _SHOULD = tantivy.Occur.Must, tantivy.Occur.Should
 _SHARED_MEMORY = "/dev/shm"  # noqa: S108
 
 
-class LexicalIndex:
+class LexicalIndex(SearchedWords):
     """Finds the passages that share words with a query. Thread-safe.
 
     The score of a passage is its BM25 score (k1 = 1.2, b = 0.75) divided by the sum of the inverse
@@ -97,10 +97,6 @@ class LexicalIndex:
         restricted.filter = self._compiled(tree, columns) if tree and columns else None
         return restricted
 
-    def has_all(self, asked: int, found: int) -> bool:
-        """As `SearchedWords.has_all`."""
-        return found < asked or asked >= self.size
-
     def parse(self, text: str) -> "LexicalQuery":
         """The query for a text; no character has a special meaning."""
         return LexicalQuery(self, self.words(text))
@@ -148,31 +144,18 @@ class LexicalIndex:
 
 @dataclass(frozen=True)
 class Words:
-    """How often a query has each word, and how many of all `size` passages have it."""
+    """The words of a query.
+
+    `passages` are how many of all `size` passages have each word. The weight of a word is its
+    inverse document frequency, as often as the query has it; a score is divided by the `weight` of
+    all words. Those that are `searched` are ordered from the rarest; see `LexicalIndex`.
+    """
 
     size: int
-    counts: Mapping[str, tuple[int, int]]
-
-    @cached_property
-    def weights(self) -> Mapping[str, float]:
-        """The weight of each word: its inverse document frequency, as often as the query has it."""
-        return {
-            word: count * inverse_frequency(passages, self.size)
-            for word, (count, passages) in self.counts.items()
-        }
-
-    @property
-    def weight(self) -> float:
-        """The weight of all words together, by which a score is divided."""
-        return sum(self.weights.values()) or 1
-
-    @cached_property
-    def searched(self) -> list[str]:
-        """The words that are searched, the rarest first; see `LexicalIndex`."""
-        known = ((passages, word) for word, (_, passages) in self.counts.items() if passages)
-        rarest = sorted(known, key=itemgetter(0))[:_MOST_WORDS]
-        most = max(_COMMON, _COMMON_SHARE * self.size)
-        return [word for _, word in [each for each in rarest if each[0] <= most] or rarest]
+    passages: Mapping[str, int]
+    weights: Mapping[str, float]
+    weight: float
+    searched: Sequence[str]
 
 
 def counted_words(
@@ -190,10 +173,14 @@ def counted_words(
     found = passages([*(counts | names)])
     # A name that no passage has would only lower all scores: its parts are counted already.
     counts.update({name: count for name, count in names.items() if found[name]})
-    return Words(size, {word: (counts[word], found[word]) for word in counts})
+    weights = {word: n * inverse_frequency(found[word], size) for word, n in counts.items()}
+    rarest = sorted(((found[word], word) for word in counts if found[word]), key=itemgetter(0))
+    rarest, most = rarest[:_MOST_WORDS], max(_COMMON, _COMMON_SHARE * size)
+    searched = [word for _, word in [each for each in rarest if each[0] <= most] or rarest]
+    return Words(size, found, weights, sum(weights.values()) or 1, searched)
 
 
-class LexicalQuery:
+class LexicalQuery(WordQuery):
     """The words of a query, to be searched in a lexical index."""
 
     def __init__(self, index: LexicalIndex, words: Words) -> None:
@@ -205,10 +192,11 @@ class LexicalQuery:
         for word in words.searched:
             # tantivy weighs a word by the passages of this index alone.
             is_whole = self._size == words.size
-            own = words.counts[word][1] if is_whole else self._searcher.doc_freq(_TEXT, word)
+            own = words.passages[word] if is_whole else self._searcher.doc_freq(_TEXT, word)
             if own:
                 boost = words.weights[word] / inverse_frequency(own, self._size)
-                parts.append(self._word(word, boost))
+                query = tantivy.Query.term_query(self._schema, _TEXT, word, "freq")
+                parts.append(query if boost == 1 else tantivy.Query.boost_query(query, boost))
         self._words = _boolean(_SHOULD, parts)
 
     def search(self, num_candidates: int) -> tuple[Embeddings, Rows]:
@@ -264,10 +252,6 @@ class LexicalQuery:
             for each in found.highlighted()
         )
 
-    def _word(self, word: str, boost: float) -> Any:
-        query = tantivy.Query.term_query(self._schema, _TEXT, word, "freq")
-        return query if boost == 1 else tantivy.Query.boost_query(query, boost)
-
     def _found(self, query: Any, most: int) -> tuple[Embeddings, Rows]:
         # tantivy reserves memory for as many hits as are asked for.
         hits = self._searcher.search(query, min(most, self._size), count=False).hits
@@ -287,17 +271,13 @@ def _boolean(occur: Any, parts: list[Any]) -> Any:
 
 def empty_index(analysis: Analysis, folder: Path | None = None) -> Any:
     """An index of tantivy without passages, in `folder` or in memory."""
-    index = tantivy.Index(_schema(), None if folder is None else str(folder))
-    index.register_tokenizer(_WORDS, analysis.analyser)
-    return index
-
-
-def _schema() -> Any:
     schema = tantivy.SchemaBuilder()
     schema.add_text_field(_TEXT, tokenizer_name=_WORDS, index_option="freq")
     schema.add_unsigned_field(_ROW, indexed=True, fast=True)
     schema.add_unsigned_field(_CODES, indexed=True)
-    return schema.build()
+    index = tantivy.Index(schema.build(), None if folder is None else str(folder))
+    index.register_tokenizer(_WORDS, analysis.analyser)
+    return index
 
 
 def indexed_passage(analysis: Analysis, row: int, text: str, codes: Sequence[int] = ()) -> Any:

@@ -10,16 +10,16 @@ from threading import Lock
 import numpy as np
 from typing_extensions import override
 
-from swiftlet.errors import (
-    ArtefactError,
-    RetrievalError,
-)
+from swiftlet.address import Address
+from swiftlet.arguments import StrPath, place_of, whole_number
+from swiftlet.encoders.encoder import directory_of
+from swiftlet.errors import ArtefactError, RetrievalError
 from swiftlet.index.changes.log import Change, Changes, ChangesWriter
 from swiftlet.index.directory import DOCUMENTS_FILE
 from swiftlet.index.documents.store import DocumentStore
+from swiftlet.index.server import server_at
 from swiftlet.index.updates.merge import EMBEDDINGS_FILE, merge_changes
-from swiftlet.index.updates.preparation import Preparation, encoder_details
-from swiftlet.index.updates.writer import Changed, Writer, checked_ids
+from swiftlet.index.updates.writer import Changed, Preparation, Writer, checked_ids, encoder_details
 from swiftlet.index.vectors import open_index
 from swiftlet.manifest import (
     CHANGEABLE_FORMAT_VERSION,
@@ -49,8 +49,6 @@ class IndexWriter(Writer):
     _changes: Changes
     _file: ChangesWriter
     _opened: tuple[int, int] | None
-    change: int
-    """The number of the last change."""
 
     def __init__(
         self, index: Path, encoder_directory: Path | None, *, threads: int | None = None
@@ -65,7 +63,7 @@ class IndexWriter(Writer):
         :raises StorageError: When the index is on storage that cannot be written.
         """
         read_manifest(index, "index")  # refused before anything is made beside it
-        self.index = index.resolve()
+        self.index = self.place = index.resolve()
         """The directory that is written, without links."""
         self._encoder_directory, self._threads = encoder_directory, threads
         super().__init__(Preparation(encoder_directory, threads))
@@ -86,22 +84,14 @@ class IndexWriter(Writer):
             self._exit.close()
             raise
 
+    @override
     def manifest(self) -> Manifest:
-        """The manifest of the index as it is now.
-
-        :raises RetrievalError: When the writer is closed.
-        :raises ArtefactError: When there is no index any more.
-        """
         with self._writing:
             self._follow()
             return self._manifest
 
+    @override
     def append(self, changes: Sequence[Change], prepared_for: Manifest) -> Changed:
-        """Write all changes or none; `Preparation.changes` made them for the index of a manifest.
-
-        :raises ArtefactError: When an index with another encoder has taken its place since then.
-        :raises StorageError: When the file system refuses.
-        """
         with self._writing:
             self._follow()
             if encoder_details(self._manifest) != encoder_details(prepared_for):
@@ -109,12 +99,8 @@ class IndexWriter(Writer):
             self._append(changes)
             return Changed(len(changes), self.change)
 
+    @override
     def delete(self, document_ids: Iterable[str]) -> Changed:
-        """Delete the documents with these ids; ids that the index does not have are returned.
-
-        :raises InvalidArgumentError: When the ids are no list of strings.
-        :raises StorageError: When the file system refuses; then no document is deleted.
-        """
         ids = checked_ids(document_ids)
         gone = np.empty((0, self._manifest.width), dtype=np.float32)
         with self._writing:
@@ -128,17 +114,12 @@ class IndexWriter(Writer):
 
     @property
     @override
-    def place(self) -> Path:
-        return self.index
-
-    @property
     def num_documents(self) -> int:
-        """Documents in the index, with all changes."""
         return self._store.num_documents - self._num_touched + sum(self._exists_now.values())
 
     @property
+    @override
     def needs_merge(self) -> bool:  # type: ignore[override]
-        """Whether `compact` would make searches faster."""
         most = max(_FEWEST_PASSAGES, _PASSAGES_SHARE * self._store.num_passages)
         touched = self._num_touched > _DELETED_SHARE * self._store.num_documents
         return (self._num_passages > most or touched) and self.num_documents > 0
@@ -182,8 +163,8 @@ class IndexWriter(Writer):
                 self._clear_merge()
         return True
 
+    @override
     def close(self) -> None:
-        """Unlock the index; nothing may be running, and nothing can follow."""
         self._closed = True
         self._exit.close()
 
@@ -264,6 +245,8 @@ class IndexWriter(Writer):
         self._note(self._changes.after(self.change))
 
     def _close_files(self) -> None:
+        # The reading connection last: it leaves the files beside the changes. Without them, a
+        # reader that may not write there takes the changes for files that never change.
         for file in (self._file, self._changes, self._store):
             file.close()
 
@@ -280,3 +263,23 @@ def _identity(directory: Path) -> tuple[int, int] | None:
     except OSError:
         return None
     return status.st_dev, status.st_ino
+
+
+def write(
+    index: StrPath | Address, *, encoder: StrPath | None = None, threads: int | None = None
+) -> Writer:
+    """Open an index for changes. A directory is locked until the writer is closed.
+
+    :param index: A directory, or an address, as `swiftlet.open` takes it.
+    :param encoder: The directory of the document encoder that the index was built with; None takes
+        the one that the index remembers.
+    :param threads: Threads that encode; None takes all cores.
+    :raises ArtefactError: When the index is damaged, or another process is writing it.
+    :raises InvalidArgumentError: When the index does not keep the embeddings of its passages.
+    :raises StorageError: When the index is on storage that cannot be written.
+    """
+    threads = None if threads is None else whole_number("threads", threads, least=1)
+    place, found = place_of("index", index), directory_of(encoder)
+    if isinstance(place, Path):
+        return IndexWriter(place, found, threads=threads)
+    return server_at(place).writer(place, Preparation(found, threads))

@@ -1,11 +1,12 @@
 """A file of embeddings that grows."""
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
 
+from swiftlet.progress import Progress
 from swiftlet.publication import storage_errors
 from swiftlet.types import Embeddings
 
@@ -26,11 +27,15 @@ class EmbeddingsFile:
         except FileNotFoundError:
             return 0
 
-    def append(self, batches: Iterable[Embeddings]) -> Iterator[int]:
-        """Append each batch (n, width), and yield its number of rows.
+    def append(
+        self, batches: Iterable[Embeddings], progress: Progress, name: str, total: int
+    ) -> None:
+        """Append the batches (n, width) that the file does not have yet, up to `total` rows.
 
+        :param name: The name of this work, which `progress` shows.
         :raises StorageError: When the file system refuses.
         """
+        progress.begin(name, total, done=len(self))
         with storage_errors(self.path), self.path.open("ab") as file:
             file.truncate(len(self) * 4 * self.width)
             for number, batch in enumerate(batches, start=1):
@@ -38,7 +43,7 @@ class EmbeddingsFile:
                 if number % _BATCHES_PER_FLUSH == 0:
                     file.flush()
                     os.fsync(file.fileno())
-                yield len(batch)
+                progress.advance(len(batch))
 
     def rows(self) -> Embeddings:
         """All embeddings (n, width), mapped from the file."""

@@ -7,12 +7,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from typing_extensions import override
 
 from swiftlet.errors import CorruptIndexError, InvalidArgumentError
-from swiftlet.index.vectors.faiss_filter import CopiedRows, Lists, SelectedRows, find_lists
 from swiftlet.index.vectors.faiss_library import faiss
 from swiftlet.index.vectors.faiss_search import (
+    CopiedRows,
     FaissParameters,
+    Lists,
+    SelectedRows,
+    find_lists,
     kept_parameters,
     most_probes,
     nearest_rows,
@@ -60,9 +64,19 @@ class FaissIndex(Engine):
     parameters: FaissParameters
 
     def __init__(self, index: Any) -> None:
-        self._index = index
+        self._index, self.dim = index, int(index.d)
+        self.refines = isinstance(index, faiss.IndexRefine)
+        """Whether candidates are scored again with finer codes."""
+        self.finest = faiss.downcast_index(index.refine_index) if self.refines else index
+        """FAISS's index with the finest codes."""
         self._parameters_of = kept_parameters(index)
         self.parameters = FaissParameters()
+        self._count()
+
+    def _count(self) -> None:
+        self.size = int(self._index.ntotal)
+        self.most_probes = most_probes(self._index)
+        """The number of probes that visits all lists; 1 for an index without lists or graph."""
 
     @classmethod
     def default_factory(cls, num_passages: int, dim: int) -> str:
@@ -126,30 +140,9 @@ class FaissIndex(Engine):
         """The number of embeddings that an index of `num_passages` passages is trained on."""
         return min(num_passages, max(65_536, int(2 * num_passages**0.5) * 64))
 
-    @property
-    def dim(self) -> int:
-        """Width of the embeddings."""
-        return int(self._index.d)
-
-    @property
-    def size(self) -> int:
-        """How many embeddings have been added."""
-        return int(self._index.ntotal)
-
-    @property
-    def most_probes(self) -> int:
-        """The number of probes that visits all lists; 1 for an index without lists or graph."""
-        return most_probes(self._index)
-
-    @property
-    def refines(self) -> bool:
-        """Whether candidates are scored again with finer codes."""
-        return isinstance(self._index, faiss.IndexRefine)
-
-    @property
-    def exact_factory(self) -> str:
-        """As `Engine.exact_factory`; in half precision, searches are faster, too."""
-        return "SQfp16" if hasattr(self.finest, "sq") else "Flat"
+    def empty_exact(self) -> "FaissIndex":
+        """As `VectorIndex.empty_exact`; in half precision, searches are faster, too."""
+        return self.create("SQfp16" if hasattr(self.finest, "sq") else "Flat", self.dim)
 
     def tuning_grid(self) -> Mapping[str, Sequence[int]]:
         """First the probes, with ample refinement; then the refinement with these probes."""
@@ -160,11 +153,8 @@ class FaissIndex(Engine):
             grid["refine_factor"] = _REFINE_FACTORS
         return grid
 
+    @override
     def train(self, embeddings: Embeddings, *, threads: int = 1) -> None:
-        """Learn from a sample (n, dim) how to code embeddings.
-
-        :raises InvalidArgumentError: When the sample is too small for this index.
-        """
         faiss.omp_set_num_threads(threads)
         _quieten(self._index)
         try:
@@ -186,11 +176,8 @@ class FaissIndex(Engine):
             codes.resize(max(used, num_rows * self.finest.code_size))
             codes.resize(used)
 
+    @override
     def add(self, embeddings: Embeddings, *, threads: int = 1) -> None:
-        """Append embeddings (n, dim) as the next n rows.
-
-        :raises InvalidArgumentError: When this type of index cannot number its rows itself.
-        """
         faiss.omp_set_num_threads(threads)
         try:
             self._index.add(embeddings)
@@ -198,26 +185,27 @@ class FaissIndex(Engine):
             raise InvalidArgumentError(
                 f"this type of index takes no embeddings: {_reason(error)}"
             ) from error
+        self._count()
 
+    @override
     def save(self, path: Path) -> None:
-        """Write the index to a file.
-
-        :raises StorageError: When the file system refuses.
-        """
         # Given a path, FAISS would only print a message when the last block cannot be written.
         with storage_errors(path), path.open("wb") as file:
             faiss.write_index(self._index, faiss.PyCallbackIOWriter(file.write))
 
+    @override
     def search(self, embedding: Embeddings, num_candidates: int) -> tuple[Embeddings, Rows]:
-        """Scores (k,) and rows (k,), best first, for one query embedding (dim,).
+        wanted, given = min(num_candidates, self.size), self.parameters
+        if wanted == self.size:
+            parameters = self._parameters_of(self.most_probes, 1)
+        else:
+            probes = min(self.most_probes, int(given.probes * given.growth(wanted)))
+            factor = min(given.refine_factor, self.size / wanted)
+            parameters = self._parameters_of(probes, factor)
+        return nearest_rows(self._index, embedding, wanted, parameters)
 
-        k is at most `num_candidates`; with `num_candidates` ≥ `size`, every row comes back.
-        """
-        wanted = min(num_candidates, self.size)
-        return nearest_rows(self._index, embedding, wanted, self._parameters(wanted))
-
+    @override
     def restricted_to(self, allowed: Mask) -> RestrictedIndex:
-        """The `allowed` rows (size,) of this index, prepared for many searches."""
         count = np.count_nonzero(allowed)
         if FEW_ROWS < count <= min(_MOST_COPIED_ROWS, self.size * _COPIED_SHARE):
             return CopiedRows(self, allowed)
@@ -241,11 +229,8 @@ class FaissIndex(Engine):
                 )
         return RestrictedIndex(self, allowed)
 
+    @override
     def embeddings(self, rows: Rows) -> Embeddings:
-        """The embeddings (n, dim) at `rows` (n,), decoded from the finest codes of the index.
-
-        :raises InvalidArgumentError: When this type of index cannot decode them.
-        """
         index = self.finest
         if isinstance(index, faiss.IndexFlatCodes) and index.ntotal:
             # In half the time of `reconstruct_batch`.
@@ -267,20 +252,6 @@ class FaissIndex(Engine):
         """The inverted lists, if there are several."""
         index = faiss.downcast_index(self._index.base_index) if self.refines else self._index
         return find_lists(index)
-
-    @property
-    def finest(self) -> Any:
-        """The index with the finest codes."""
-        return faiss.downcast_index(self._index.refine_index) if self.refines else self._index
-
-    def _parameters(self, wanted: int) -> Any:
-        """FAISS's parameters of a search for `wanted` candidates."""
-        if wanted == self.size:
-            return self._parameters_of(self.most_probes, 1)
-        given = self.parameters
-        growth = given.growth(wanted)
-        probes = min(self.most_probes, int(given.probes * growth))
-        return self._parameters_of(probes, min(given.refine_factor, self.size / wanted))
 
 
 def _read(path: Path, flags: int) -> Any:

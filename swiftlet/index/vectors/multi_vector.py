@@ -11,7 +11,6 @@ import numpy as np
 from typing_extensions import override
 
 from swiftlet.index.vectors.vector_index import (
-    CountedRows,
     Mask,
     Rows,
     SearchedRows,
@@ -36,28 +35,23 @@ def best_rows(rows: Rows, vectors: int) -> tuple[Rows, Rows]:
     return passages[places], places
 
 
-class GroupedRows(CountedRows):
+class GroupedRows(SearchedRows):
     """Rows of vectors, searched as passages of `vectors` rows each. Thread-safe."""
 
     def __init__(self, rows: SearchedRows, vectors: int) -> None:
         self._rows = rows
-        self.vectors = vectors
+        self.vectors, self.size = vectors, rows.size // vectors
 
-    @property
-    def size(self) -> int:
-        """How many passages there are."""
-        return self._rows.size // self.vectors
-
+    @override
     def search(self, embedding: Embeddings, num_candidates: int) -> tuple[Embeddings, Rows]:
-        """Scores (k,) and passages (k,), best first, as `VectorIndex.search`."""
         # So many vectors are of at least `num_candidates` passages.
         wanted = min(num_candidates, self.size) * self.vectors
         scores, rows = self._rows.search(embedding, wanted)
         passages, places = best_rows(rows, self.vectors)
         return scores[places][:num_candidates], passages[:num_candidates]
 
+    @override
     def scores(self, embedding: Embeddings, rows: Rows) -> Embeddings:
-        """The scores (n,) of the passages at `rows` (n,), as `VectorIndex.scores`."""
         scores = self._rows.scores(embedding, _vectors_of(rows, self.vectors))
         best: Embeddings = scores.reshape(-1, self.vectors).max(axis=1)
         return best
@@ -72,6 +66,8 @@ class MultiVectorIndex(GroupedRows, VectorIndex):
         super().__init__(index, vectors)
         self.file_name = index.file_name
         self.parameters_type = index.parameters_type
+        self.dim = index.dim
+        """Width of a query's embedding, and of each vector."""
 
     @property
     def parameters(self) -> SearchParameters:
@@ -81,11 +77,6 @@ class MultiVectorIndex(GroupedRows, VectorIndex):
     @parameters.setter
     def parameters(self, parameters: SearchParameters) -> None:
         self._rows.parameters = parameters
-
-    @property
-    def dim(self) -> int:
-        """Width of a query's embedding, and of each vector."""
-        return self._rows.dim
 
     @override
     def training_size(self, num_passages: int) -> int:
@@ -102,6 +93,7 @@ class MultiVectorIndex(GroupedRows, VectorIndex):
     def add(self, embeddings: Embeddings, *, threads: int = 1) -> None:
         """Append passages (n, vectors · dim)."""
         self._rows.add(embeddings.reshape(-1, self.dim), threads=threads)
+        self.size = self._rows.size // self.vectors
 
     @override
     def save(self, path: Path) -> None:

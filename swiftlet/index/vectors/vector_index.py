@@ -59,22 +59,29 @@ class SearchParameters:
 class SearchedRows(Protocol):
     """Rows that can be searched: of a vector index, some of them, or of several."""
 
-    @property
-    def size(self) -> int:
-        """How many rows there are."""
-        ...
+    size: int
+    """How many rows there are."""
 
+    @abstractmethod
     def search(self, embedding: Embeddings, num_candidates: int) -> tuple[Embeddings, Rows]:
-        """As `VectorIndex.search`."""
+        """Scores (k,) and rows (k,), best first, for one query embedding (dim,).
+
+        k is at most `num_candidates`; with `num_candidates` ≥ `size`, every row comes back. Runs on
+        the calling thread alone.
+        """
         ...
 
+    @abstractmethod
     def scores(self, embedding: Embeddings, rows: Rows) -> Embeddings:
-        """As `VectorIndex.scores`."""
+        """The scores (n,) at `rows` (n,), which are ascending, for one query embedding (dim,).
+
+        :raises InvalidArgumentError: When this type of index does not keep embeddings.
+        """
         ...
 
-    def has_all(self, asked: int, found: int) -> bool:
+    def has_all(self, asked: int, found: int) -> bool:  # noqa: ARG002
         """Whether every row was found, if `found` rows came back for `asked` candidates."""
-        ...
+        return asked >= self.size
 
 
 class WordQuery(Protocol):
@@ -96,24 +103,19 @@ class WordQuery(Protocol):
 class SearchedWords(Protocol):
     """The words of passages: of all, of some, or of several indexes."""
 
+    size: int
+    """The passages that can be found."""
+
     def has_all(self, asked: int, found: int) -> bool:
         """Whether every passage was found, if `found` came back for `asked` candidates."""
-        ...
+        return found < asked or asked >= self.size
 
     def parse(self, text: str) -> WordQuery:
         """As `LexicalIndex.parse`."""
         ...
 
 
-class CountedRows:
-    """Rows with a known number."""
-
-    def has_all(self: SearchedRows, asked: int, found: int) -> bool:  # noqa: ARG002
-        """As `SearchedRows.has_all`."""
-        return asked >= self.size
-
-
-class VectorIndex(CountedRows, ABC):
+class VectorIndex(SearchedRows, ABC):
     """Finds the passages with the largest inner product with a query's embedding."""
 
     file_name: str
@@ -124,15 +126,8 @@ class VectorIndex(CountedRows, ABC):
     parameters: SearchParameters
     """The parameters of every search; may be replaced at any time."""
 
-    @property
-    @abstractmethod
-    def dim(self) -> int:
-        """Width of a query's embedding."""
-
-    @property
-    @abstractmethod
-    def size(self) -> int:
-        """How many passages have been added."""
+    dim: int
+    """Width of a query's embedding."""
 
     def training_size(self, num_passages: int) -> int:
         """The number of embeddings that an index of `num_passages` passages is trained on."""
@@ -162,14 +157,6 @@ class VectorIndex(CountedRows, ABC):
         """
 
     @abstractmethod
-    def search(self, embedding: Embeddings, num_candidates: int) -> tuple[Embeddings, Rows]:
-        """Scores (k,) and rows (k,), best first, for one query embedding (dim,).
-
-        k is at most `num_candidates`; with `num_candidates` ≥ `size`, every row comes back. Runs on
-        the calling thread alone.
-        """
-
-    @abstractmethod
     def embeddings(self, rows: Rows) -> Embeddings:
         """The embeddings (n, dim) at `rows` (n,), as precisely as the index keeps them.
 
@@ -180,11 +167,8 @@ class VectorIndex(CountedRows, ABC):
     def empty_exact(self) -> "VectorIndex":
         """An exact index without rows, whose embeddings are as precise as those here."""
 
+    @override
     def scores(self, embedding: Embeddings, rows: Rows) -> Embeddings:
-        """The scores (n,) of the embeddings at `rows` (n,) for one query embedding (dim,).
-
-        :raises InvalidArgumentError: As `embeddings`.
-        """
         # Unlike a product of matrices, on the calling thread alone.
         scores: Embeddings = np.einsum("ij,j->i", self.embeddings(rows), embedding)
         return scores
@@ -242,17 +226,12 @@ class Engine(VectorIndex):
         """
         return None
 
-    @property
-    def exact_factory(self) -> str:
-        """The factory string of an exact index with embeddings as precise as those here."""
-        return self.default_factory(0, self.dim)
-
     @override
     def empty_exact(self) -> Self:
-        return self.create(self.exact_factory, self.dim)
+        return self.create(self.default_factory(0, self.dim), self.dim)
 
 
-class RestrictedIndex(CountedRows):
+class RestrictedIndex(SearchedRows):
     """Some rows of a vector index, searched without the other rows. Thread-safe."""
 
     def __init__(self, index: VectorIndex, allowed: Mask) -> None:
@@ -265,10 +244,9 @@ class RestrictedIndex(CountedRows):
             self._embeddings = index.embeddings(self._rows)
 
     def search(self, embedding: Embeddings, num_candidates: int) -> tuple[Embeddings, Rows]:
-        """Scores (k,) and rows (k,), best first, as `VectorIndex.search`; k is exact.
+        """As `SearchedRows.search`; k is exactly min(num_candidates, size).
 
-        It is min(num_candidates, size). A subclass may be faster, since this compares the query
-        with every row.
+        A subclass may be faster, since this compares the query with every row.
         """
         if self._rows is not None:
             rows, scores = self._rows, np.einsum("ij,j->i", self._embeddings, embedding)
@@ -282,6 +260,6 @@ class RestrictedIndex(CountedRows):
         best_first = np.argsort(-scores, kind="stable")
         return scores[best_first], rows[best_first]
 
+    @override
     def scores(self, embedding: Embeddings, rows: Rows) -> Embeddings:
-        """The scores (n,) at `rows` (n,) of the whole index, as `VectorIndex.scores`."""
         return self._whole.scores(embedding, rows)

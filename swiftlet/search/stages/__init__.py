@@ -1,12 +1,20 @@
 """The stages of a search. This list is the only place that names and orders them."""
 
-from swiftlet.search.stages.candidates import Aggregate, Dense, Fuse, Lexical
 from swiftlet.search.stages.hits import Fetch, Highlight, Rerank
-from swiftlet.search.stages.query import Encode, Filter, Tokenise
+from swiftlet.search.stages.query import (
+    Aggregate,
+    Dense,
+    Encode,
+    Filter,
+    Fuse,
+    Lexical,
+    Tokenise,
+)
 from swiftlet.search.stages.state import Stage
 
-STAGES: tuple[type[Stage], ...] = (
-    Filter, Tokenise, Encode, Dense, Lexical, Fuse, Aggregate, Rerank, Fetch, Highlight
+STAGES: tuple[Stage, ...] = (
+    Filter(), Tokenise(), Encode(), Dense(), Lexical(),
+    Fuse(), Aggregate(), Rerank(), Fetch(), Highlight(),
 )  # fmt: skip
 """The stages in their order. Stages that repeat are next to each other."""
 

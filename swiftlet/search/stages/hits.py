@@ -10,7 +10,6 @@ import numpy as np
 
 from swiftlet.encoders.reranker import order_by, score_of
 from swiftlet.index.documents.passages import encoder_text
-from swiftlet.index.parts import SearchParts
 from swiftlet.search.stages.state import SearchState
 from swiftlet.types import Hit, Span
 
@@ -24,9 +23,6 @@ class Rerank:
     name = "rerank"
     repeats = False
 
-    def __init__(self, parts: SearchParts) -> None:
-        self._store = parts.store
-
     def run(self, search: SearchState) -> bool:
         """Order the scored documents by both scores; documents without a score follow."""
         asked = search.reranking
@@ -39,7 +35,7 @@ class Rerank:
         if left < inf:
             end -= max(_SECONDS_FOR_THE_ANSWER, _SHARE_FOR_THE_ANSWER * left)
         logits = []
-        for passage, title, _ in self._store.passages(rows, include_text=True):
+        for passage, title, _ in search.generation.parts.store.passages(rows, include_text=True):
             if began + longest > end:
                 break
             text = encoder_text(title, passage.text)
@@ -59,15 +55,14 @@ class Fetch:
     name = "fetch"
     repeats = False
 
-    def __init__(self, parts: SearchParts) -> None:
-        self._store = parts.store
-
     def run(self, search: SearchState) -> bool:
         """Set the hits."""
         asked = slice(search.request.offset, search.num_wanted)
         scores = search.documents.scores[asked].tolist()
         rows = search.documents.rows[asked].tolist()
-        found = self._store.passages(rows, include_text=search.request.include_text)
+        found = search.generation.parts.store.passages(
+            rows, include_text=search.request.include_text
+        )
         new = search.rerank_scores[asked]
         search.hits = [
             Hit(passage.document_id, score, title, passage, metadata, rerank_score=rerank_score)
@@ -87,10 +82,6 @@ class Highlight:
     name = "highlight"
     repeats = False
 
-    def __init__(self, parts: SearchParts) -> None:
-        self._encoder = parts.encoder
-        self._lexical = parts.lexical
-
     def run(self, search: SearchState) -> bool:
         """Set the highlights of the hits, if they are asked for."""
         if search.request.highlight is None:
@@ -103,18 +94,19 @@ class Highlight:
         return True
 
     def _words(self, search: SearchState) -> Iterator[tuple[Span, ...]]:
-        query = search.lexical_query
-        if query is None and self._lexical is not None:
-            query = self._lexical.parse(search.request.query)
+        query, index = search.lexical_query, search.generation.parts.lexical
+        if query is None and index is not None:
+            query = index.parse(search.request.query)
         for hit in search.hits:
             yield () if query is None else query.highlights(hit.passage.text)
 
     def _sentence(self, search: SearchState) -> Iterator[tuple[Span, ...]]:
-        asked = self._encoder.encode([search.request.query])[0]
+        encoder = search.generation.parts.encoder
+        asked = encoder.encode([search.request.query])[0]
         for hit in search.hits:
             spans = [found.span() for found in _SENTENCE.finditer(hit.passage.text)]
             if not spans:
                 yield ()
                 continue
             texts = [hit.passage.text[start:end] for start, end in spans]
-            yield (spans[int((self._encoder.encode(texts) @ asked).argmax())],)
+            yield (spans[int((encoder.encode(texts) @ asked).argmax())],)

@@ -1,16 +1,23 @@
-"""Before the indexes are searched: the filter, and the query's embedding."""
+"""A query to the best documents: its embedding, and both indexes."""
 
-from functools import lru_cache
+import numpy as np
+from numpy.typing import NDArray
 
-from swiftlet.index.parts import SearchParts
+from swiftlet.index.vectors.vector_index import Rows
+from swiftlet.search.ranking import Ranking, best_passages, reciprocal_ranks, weighted_sum
 from swiftlet.search.stages.state import SearchState
+from swiftlet.types import Embeddings
 
-_KEPT_SELECTIONS = 8
-"""How many filters are kept ready: each takes about a byte for a passage, and up to 25 MB more."""
+_UNKNOWN_SCORE = np.float32(2)  # above every cosine
+_DECIMALS = 6  # further ones depend on the index that a score comes from
+_ROUNDING = 10.0**-_DECIMALS
+# An approximate search misses 0.1 passages above the best quarter of its candidates.
+_RELIABLE = 4
+_LOWEST_SCORE = np.float32(-np.inf)
 
 
 class Filter:
-    """Selects the passages of the documents that pass the filter, and keeps the latest selections.
+    """Selects the passages of the documents that pass the filter.
 
     docs/results/filters.md has the time of a first search and of those that follow.
     """
@@ -18,14 +25,10 @@ class Filter:
     name = "filter"
     repeats = False
 
-    def __init__(self, parts: SearchParts) -> None:
-        self._all = parts.selection(None)
-        self._select = lru_cache(_KEPT_SELECTIONS)(parts.selection)
-
     def run(self, search: SearchState) -> bool:
         """Set the selection."""
-        asked = search.request.filter
-        search.selection = self._all if asked is None else self._select(asked)
+        asked, generation = search.request.filter, search.generation
+        search.selection = generation.everything if asked is None else generation.select(asked)
         return asked is not None
 
 
@@ -34,9 +37,6 @@ class Tokenise:
 
     name = "tokenise"
     repeats = False
-
-    def __init__(self, parts: SearchParts) -> None:
-        self._encoder = parts.encoder
 
     def run(self, search: SearchState) -> bool:
         """Set `embedding` from the cache, or `token_ids`; a lexical search needs neither."""
@@ -48,7 +48,7 @@ class Tokenise:
                 search.embedding = embedding
                 search.cached = True
                 return False
-        search.token_ids = self._encoder.tokenise(search.request.query)
+        search.token_ids = search.generation.parts.encoder.tokenise(search.request.query)
         return True
 
 
@@ -58,14 +58,128 @@ class Encode:
     name = "encode"
     repeats = False
 
-    def __init__(self, parts: SearchParts) -> None:
-        self._encoder = parts.encoder
-
     def run(self, search: SearchState) -> bool:
         """Set `embedding`, unless it came from the cache or is not needed."""
         if search.token_ids is None:
             return False
-        search.embedding = self._encoder.embed(search.token_ids)
+        search.embedding = search.generation.parts.encoder.embed(search.token_ids)
         if search.cache is not None:
             search.cache.put(search.request.query, search.embedding)
+        return True
+
+
+class Dense:
+    """Finds the nearest passages in the vector index."""
+
+    name = "dense"
+    repeats = True
+
+    def run(self, search: SearchState) -> bool:
+        """Set the nearest passages, unless the search is lexical."""
+        if search.mode == "lexical":
+            return False
+        index = search.selection.index
+        scores, rows = index.search(search.embedding, search.num_candidates)
+        unseen = None
+        if not index.has_all(search.num_candidates, len(scores)):
+            unseen = scores[-1] if len(scores) else _UNKNOWN_SCORE
+        search.dense = Ranking(scores, rows, unseen)
+        return True
+
+
+class Lexical:
+    """Finds the passages with the best BM25 scores."""
+
+    name = "lexical"
+    repeats = True
+
+    def run(self, search: SearchState) -> bool:
+        """Set the passages that share words with the query, unless the search is dense."""
+        index = search.selection.lexical
+        if search.mode == "dense" or index is None:
+            return False
+        if search.lexical_query is None:
+            search.lexical_query = index.parse(search.request.query)
+        scores, rows = search.lexical_query.search(search.num_candidates)
+        has_all = index.has_all(search.num_candidates, len(scores))
+        search.lexical = Ranking(scores, rows, None if has_all else scores[-1])
+        return True
+
+
+class Fuse:
+    """Gives each passage that either index found one score of both."""
+
+    name = "fuse"
+    repeats = True
+
+    def run(self, search: SearchState) -> bool:
+        """Set the candidates; a search of one index has nothing to fuse."""
+        if search.mode != "hybrid":
+            search.candidates = search.dense if search.mode == "dense" else search.lexical
+            return False
+        rows = np.sort(np.concatenate((search.dense.rows, search.lexical.rows)))
+        first = np.ones(len(rows), dtype=bool)  # `np.unique` takes three times as long
+        first[1:] = rows[1:] != rows[:-1]
+        rows = rows[first]
+        dense, has_dense = _scores_at(rows, search.dense)
+        lexical, has_lexical = _scores_at(rows, search.lexical)
+        weight = search.weight
+        unseen = search.dense.highest_unseen
+        if unseen is not None and len(search.dense.scores):
+            # Not the last score: an approximate search misses passages that are above it.
+            dense[~has_dense] = search.dense.scores[len(search.dense.scores) // _RELIABLE]
+        # At most these: a lexical search is exact.
+        highest = weighted_sum(dense, lexical, weight)
+        kept = np.ones(len(rows), dtype=bool)
+        if search.request.fusion == "weighted" and unseen is not None:
+            least = weighted_sum(dense, lexical * has_lexical, weight)
+            numbers = search.generation.parts.passage_to_document
+            best, _ = best_passages(least[has_dense], rows[has_dense], numbers)
+            # The score that the last document of the ranking has at least.
+            last = best[search.depth - 1] if len(best) >= search.depth else _LOWEST_SCORE
+            kept = highest > last - _ROUNDING
+        # The other index gives the exact score of a passage that only one has found.
+        if (asked := kept & ~has_dense).any():
+            dense[asked] = search.generation.parts.index.scores(search.embedding, rows[asked])
+        if search.lexical_query is not None and (asked := kept & ~has_lexical).any():
+            lexical[asked] = search.lexical_query.scores(rows[asked])
+        if search.request.fusion == "rrf":
+            scores = reciprocal_ranks(dense, lexical)
+            unseen = None if unseen is None else _LOWEST_SCORE
+        else:
+            scores = weighted_sum(dense[kept], lexical[kept], weight).round(_DECIMALS)
+            if unseen is not None:
+                other = search.lexical.highest_unseen or np.float32(0)
+                unseen = highest[~kept].max(initial=weighted_sum(unseen, other, weight))
+        rows = rows[kept]
+        best_first = np.argsort(-scores, kind="stable")
+        search.candidates = Ranking(scores[best_first], rows[best_first], unseen)
+        return True
+
+
+def _scores_at(rows: Rows, found: Ranking) -> tuple[Embeddings, NDArray[np.bool]]:
+    """The scores (n,) at `rows` (n,) as far as they are known, and whether they are.
+
+    An unknown score is the score of the best unseen passage. If no passage is unseen, it is 0, and
+    counts as known.
+    """
+    highest_unseen = found.highest_unseen
+    scores = np.full(len(rows), highest_unseen or 0, dtype=np.float32)
+    known = np.full(len(rows), highest_unseen is None)
+    at = np.searchsorted(rows, found.rows)
+    scores[at], known[at] = found.scores, True
+    return scores, known
+
+
+class Aggregate:
+    """Reduces passages to documents: a document has the score of its best passage (maxP)."""
+
+    name = "aggregate"
+    repeats = True
+
+    def run(self, search: SearchState) -> bool:
+        """Set the best passage of each document that has at least the least score."""
+        found, numbers = search.candidates, search.generation.parts.passage_to_document
+        best = Ranking(*best_passages(found.scores, found.rows, numbers))
+        search.documents = best.at(best.scores >= search.request.least_score)
         return True

@@ -1,6 +1,12 @@
-"""A search under way, and the protocol of the stages that work on it."""
+"""A search under way, the stages that work on it, and the index at the moment that they see."""
 
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
+from functools import lru_cache
+from math import inf
+from time import perf_counter
 from typing import Protocol
 
 from swiftlet.encoders.reranker import Reranker
@@ -12,9 +18,17 @@ from swiftlet.index.vectors.vector_index import (
 )
 from swiftlet.search.ranking import Ranking
 from swiftlet.search.request import Mode, SearchRequest
-from swiftlet.types import Embeddings, Hit
+from swiftlet.types import Embeddings, Hit, SearchResult
 
 _FEWEST_FOR_PAGES = 128
+
+_WIDENING = 4
+"""The factor by which the candidates grow while a search is not complete."""
+
+_DEADLINE: ContextVar[float] = ContextVar("deadline", default=inf)
+
+_KEPT_SELECTIONS = 8
+"""How many filters are kept ready: each takes about a byte for a passage, and up to 25 MB more."""
 
 
 class EmbeddingCache(Protocol):
@@ -50,6 +64,7 @@ class SearchState:
     `reranking`, the first documents are the documents of `rerank_scores`.
     """
 
+    generation: "Generation"
     request: SearchRequest
     mode: Mode
     weight: float
@@ -86,7 +101,7 @@ class SearchState:
 
 
 class Stage(Protocol):
-    """One step of every search. A stage holds its parts and no state of a search: thread-safe."""
+    """One step of every search. A stage has no state, so all searches share it."""
 
     name: str
     """The name in `STAGE_NAMES`, headers, metrics, traces and pages."""
@@ -94,24 +109,70 @@ class Stage(Protocol):
     repeats: bool
     """Whether the stage runs again when a search needs more candidates."""
 
-    def __init__(self, parts: SearchParts) -> None: ...
-
     def run(self, search: SearchState) -> bool:
         """Do the stage's part of `search`; false when there was nothing to do."""
         ...
 
 
-def depth_of(offset: int, top_k: int) -> int:
-    """How many documents the ranking of a page has, so that pages are parts of one ranking.
+class Generation:
+    """What all stages of a search see: the index at one moment. Thread-safe."""
 
-    An approximate index finds other passages when it is asked for more. The first page has only its
-    own documents, and later ones are parts of the first 128, 256, 512 and so on.
+    def __init__(self, name: str, parts: SearchParts, stages: Sequence[Stage]) -> None:
+        self.name, self.parts, self._stages = name, parts, stages
+        self.everything = parts.selection(None)
+        self.select = lru_cache(_KEPT_SELECTIONS)(parts.selection)
+        """The passages of the documents that pass a filter; the latest selections are kept."""
+        repeating = [number for number, stage in enumerate(stages) if stage.repeats]
+        self._repeat_start, self._repeat_end = repeating[0], repeating[-1] + 1
+
+    def search(self, search: SearchState) -> SearchResult:
+        """Run the stages, those that repeat until the search is complete."""
+        seconds = [0.0] * len(self._stages)
+        last = perf_counter()
+        position = 0
+        while position < len(self._stages):
+            had_work = self._stages[position].run(search)
+            now = perf_counter()
+            if had_work:
+                seconds[position] += now - last
+            last = now
+            position += 1
+            if position == self._repeat_end:
+                if search.is_complete:
+                    # Filters and lexical searches leave fewer documents.
+                    search.num_wanted = min(search.num_wanted, len(search.documents.rows))
+                else:
+                    search.num_candidates *= _WIDENING
+                    position = self._repeat_start
+        num_reranked = len(search.rerank_scores)
+        return SearchResult(search.hits, tuple(seconds), search.cached, self.name, num_reranked)
+
+
+def depth_and_candidates(request: SearchRequest, mode: Mode) -> tuple[int, int]:
+    """How many documents the ranking has, and how many passages each index is asked for at first.
+
+    Pages are parts of one ranking. An approximate index finds other passages when it is asked for
+    more: the first page has only its own documents, and later ones are parts of the first 128, 256,
+    512 and so on.
     """
-    depth = offset + top_k
-    return max(_FEWEST_FOR_PAGES, 1 << (depth - 1).bit_length()) if offset else depth
-
-
-def candidates_of(depth: int, mode: Mode) -> int:
-    """The passages that a search for `depth` documents asks each index for at first."""
+    depth = request.offset + request.top_k
+    if request.offset:
+        depth = max(_FEWEST_FOR_PAGES, 1 << (depth - 1).bit_length())
+    depth = max(depth, request.rerank or 0)
     fewest = FEWEST_HYBRID_CANDIDATES if mode == "hybrid" else 0
-    return max(fewest, num_candidates_for(depth))
+    return depth, max(fewest, num_candidates_for(depth))
+
+
+@contextmanager
+def due_at(deadline: float) -> Iterator[None]:
+    """In the block, the answer to the search on this thread is due at this `perf_counter` time."""
+    token = _DEADLINE.set(deadline)
+    try:
+        yield
+    finally:
+        _DEADLINE.reset(token)
+
+
+def seconds_left() -> float:
+    """How long an engine on another machine may take; infinite if there is no deadline."""
+    return _DEADLINE.get() - perf_counter()

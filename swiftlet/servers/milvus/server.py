@@ -16,8 +16,7 @@ from swiftlet.errors import ChangedMeanwhileError, IndexServerError, InvalidArgu
 from swiftlet.index.changes.log import Change
 from swiftlet.index.documents.split import SplitDocument
 from swiftlet.index.server import Description, Server
-from swiftlet.index.updates.preparation import Preparation
-from swiftlet.index.updates.writer import Changed
+from swiftlet.index.updates.writer import Changed, Preparation
 from swiftlet.manifest import Manifest
 from swiftlet.servers.milvus import schema
 from swiftlet.servers.milvus.collection import (

@@ -9,9 +9,8 @@ from psycopg.sql import SQL, Composed
 from typing_extensions import override
 
 from swiftlet.index.columns.columns import LONGEST_KEY, KeyRange, Value, field_keys, field_of
-from swiftlet.index.columns.facets import MOST_FACET_VALUES, shown_values
+from swiftlet.index.columns.facets import MOST_FACET_VALUES, shown_values, values_of
 from swiftlet.index.columns.filters import Condition, Filter, fold
-from swiftlet.index.columns.grouping import values_of
 from swiftlet.index.documents.store import StoredPassage
 from swiftlet.index.lexical.bm25 import SparseVector
 from swiftlet.index.parts import MOST_FIELDS, Counts

@@ -13,8 +13,7 @@ from swiftlet.encoders.encoder import Encoder
 from swiftlet.index.changes.log import Change
 from swiftlet.index.documents.split import SplitDocument
 from swiftlet.index.server import Description, Server
-from swiftlet.index.updates.preparation import Preparation
-from swiftlet.index.updates.writer import Changed
+from swiftlet.index.updates.writer import Changed, Preparation
 from swiftlet.manifest import Manifest
 from swiftlet.servers.parts import ServerIndex
 from swiftlet.servers.postgres.connection import Connection

@@ -21,7 +21,7 @@ from typer.testing import CliRunner
 
 from swiftlet.cli.main import app
 from swiftlet.encoders import DEFAULT_ENCODER, LOOKUP_QUERY_ENCODER
-from swiftlet.index.updates.opening import write
+from swiftlet.index.updates.directory_writer import write
 from swiftlet.manifest import FILE_NAME, read_manifest
 from tests.command_line import refusal, swiftlet
 

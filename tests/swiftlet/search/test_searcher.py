@@ -16,7 +16,6 @@ from swiftlet.encoders.encoder import OnnxEncoder
 from swiftlet.errors import (
     CorruptIndexError,
     EmbeddingSpaceMismatch,
-    InvalidArgumentError,
     ManifestError,
     QueryError,
     RetrievalError,
@@ -25,7 +24,7 @@ from swiftlet.errors import (
 from swiftlet.index.documents.passages import PassageSplitter
 from swiftlet.index.documents.store import DocumentStore
 from swiftlet.index.documents.writer import write_documents
-from swiftlet.index.parts import BaseParts, FixedIndex, SearchParts
+from swiftlet.index.parts import BaseParts, FixedIndex
 from swiftlet.index.vectors.faiss_index import FaissIndex
 from swiftlet.index.vectors.faiss_search import FaissParameters
 from swiftlet.manifest import Manifest, describe_files, read_manifest, write_manifest
@@ -195,11 +194,8 @@ class OddDocuments:
     name = "filter"
     repeats = True
 
-    def __init__(self, parts: SearchParts) -> None:
-        self._numbers = parts.passage_to_document
-
     def run(self, search: SearchState) -> bool:
-        kept = self._numbers[search.candidates.rows] % 2 == 1
+        kept = search.generation.parts.passage_to_document[search.candidates.rows] % 2 == 1
         search.candidates = search.candidates.at(kept)
         return True
 
@@ -208,7 +204,7 @@ def test_a_stage_is_added_by_the_list_alone_and_a_filter_leaves_enough_documents
     search_plane, monkeypatch
 ):
     place = STAGE_NAMES.index("aggregate")
-    stages = (*STAGES[:place], OddDocuments, *STAGES[place:])
+    stages = (*STAGES[:place], OddDocuments(), *STAGES[place:])
     monkeypatch.setattr("swiftlet.search.searcher.STAGES", stages)
     # The 200 best documents are left out, so the first candidates give no hit.
     corpus: Corpus = {f"{2 * n:04}": [(1 - n / 1000, 0)] for n in range(200)}
@@ -294,14 +290,6 @@ def test_a_blank_query_is_refused(small_searcher, query):
 def test_a_query_that_is_no_text_is_refused(small_searcher, query, problem):
     with pytest.raises(QueryError, match=f"^the query {problem}"):
         small_searcher.search(query)
-
-
-@pytest.mark.parametrize("top_k", [0, -1, -(10**18)])
-def test_a_top_k_below_one_is_refused_with_its_bound(small_searcher, top_k):
-    with pytest.raises(
-        InvalidArgumentError, match=f"^top_k is {top_k}, but at least 1 is expected$"
-    ):
-        small_searcher.search("honey", top_k)
 
 
 def test_an_unknown_document_is_refused(small_searcher):

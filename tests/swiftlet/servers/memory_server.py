@@ -8,7 +8,7 @@ from swiftlet.errors import InvalidArgumentError
 from swiftlet.index.directory import IndexDirectory
 from swiftlet.index.server import Description, Server
 from swiftlet.index.updates.directory_writer import IndexWriter
-from swiftlet.index.updates.preparation import Preparation
+from swiftlet.index.updates.writer import Preparation
 from swiftlet.manifest import Manifest, read_manifest
 from swiftlet.servers.pull import Pulled
 from swiftlet.servers.sources import source_of

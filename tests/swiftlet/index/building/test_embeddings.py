@@ -5,7 +5,6 @@ import pytest
 
 from swiftlet.encoders.encoding import encode_batches
 from swiftlet.errors import StorageError
-from swiftlet.index.building.embeddings import append_all
 from swiftlet.index.vectors.embeddings_file import EmbeddingsFile
 from swiftlet.progress import Silence
 from tests.number_encoder import Numbers, numbers
@@ -18,7 +17,7 @@ def file(tmp_path: Path) -> EmbeddingsFile:
 
 def complete(file: EmbeddingsFile, encoder: Numbers, count: int) -> None:
     texts = iter(numbers(count)[len(file) :])
-    append_all(encode_batches(encoder, texts, 2), file, total=count, progress=Silence())
+    file.append(encode_batches(encoder, texts, 2), Silence(), "", count)
 
 
 def test_an_interrupted_encoding_resumes_after_the_last_complete_embedding(file):
@@ -56,7 +55,7 @@ def test_progress_starts_at_the_finished_steps_and_ends_at_the_total(file):
     for count in (40, 100):
         remaining = numbers(count)[len(file) :]
         batches = encode_batches(Numbers(), remaining, 2)
-        append_all(batches, file, total=count, progress=Listener())
+        file.append(batches, Listener(), "Encoding passages", count)
     assert told == [
         ("Encoding passages", 40, 0),
         (32,),
@@ -70,7 +69,7 @@ def test_progress_starts_at_the_finished_steps_and_ends_at_the_total(file):
 def test_embeddings_made_before_a_failure_are_kept(file):
     texts = [*numbers(200), "no number", *numbers(200)]
     with pytest.raises(ValueError, match="invalid literal"):
-        append_all(encode_batches(Numbers(), texts, 2), file, total=401, progress=Silence())
+        file.append(encode_batches(Numbers(), texts, 2), Silence(), "", 401)
     assert file.rows()[:, 0].tolist() == list(range(192))
 
 

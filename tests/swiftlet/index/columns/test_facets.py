@@ -11,9 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from swiftlet.errors import FilterError
-from swiftlet.index.columns.columns import Columns, parse_date
+from swiftlet.index.columns.columns import Columns, parse_date, write_columns
 from swiftlet.index.columns.facets import MOST_FACET_VALUES, facet_values
-from swiftlet.index.columns.writer import write_columns
 from swiftlet.search.searcher import Searcher
 from swiftlet.types import Document
 from tests.service.conftest import with_encoder

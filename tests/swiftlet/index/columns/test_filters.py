@@ -16,9 +16,8 @@ from hypothesis import strategies as st
 from swiftlet.encoders import LOOKUP_QUERY_ENCODER
 from swiftlet.errors import InvalidArgumentError
 from swiftlet.index.building.build import BuildSettings, build_index
-from swiftlet.index.columns.columns import COLUMNS_FOLDER, Columns, field_keys, value_of
+from swiftlet.index.columns.columns import Columns, field_keys, value_of, write_columns
 from swiftlet.index.columns.filters import MOST_VALUES, check_fields, parse_filter, passing
-from swiftlet.index.columns.writer import write_columns
 from swiftlet.index.parts import FixedIndex
 from swiftlet.search.searcher import Searcher
 from swiftlet.types import Document
@@ -259,11 +258,6 @@ def test_an_index_without_columns_refuses_filters_only(open_searcher):
     assert older.search("w1").hits
     with pytest.raises(InvalidArgumentError, match="without filters: build it again"):
         older.search("w1", filter={"common": "no"})
-
-
-def test_columns_are_verified_with_the_index(open_searcher, tmp_path):
-    files = open_searcher("Flat").index_manifest.files
-    assert {f"{COLUMNS_FOLDER}/keys.npy", f"{COLUMNS_FOLDER}/documents.npy"} <= set(files)
 
 
 @pytest.mark.parametrize("factory", ["Flat", None])

@@ -19,6 +19,7 @@ class ExactIndex(Engine):
 
     def __init__(self, embeddings: Embeddings) -> None:
         self._embeddings = embeddings
+        self.size, self.dim = embeddings.shape
         self.parameters = SearchParameters()
 
     @classmethod
@@ -38,16 +39,9 @@ class ExactIndex(Engine):
         except (OSError, EOFError, ValueError) as error:
             raise CorruptIndexError(f"{path} is no array: {error}") from error
 
-    @property
-    def dim(self) -> int:
-        return self._embeddings.shape[1]
-
-    @property
-    def size(self) -> int:
-        return len(self._embeddings)
-
     def add(self, embeddings: Embeddings, *, threads: int = 1) -> None:
         self._embeddings = np.concatenate((self._embeddings, embeddings))
+        self.size = len(self._embeddings)
 
     def save(self, path: Path) -> None:
         with storage_errors(path), path.open("wb") as file:

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from swiftlet.arguments import options_of
 from swiftlet.evaluation.compression import Compression
 from swiftlet.index.building.settings import BuildSettings
-from swiftlet.options import options_of
 from swiftlet.search.request import SearchRequest
 
 DOCS = Path(__file__).parents[2] / "docs"
