@@ -16,8 +16,8 @@ from export.latency import measure_latencies
 from export.quality import Collection
 from measuring.comparison import compare
 from measuring.experiment import Experiment, Found, Run, laid_over, name_of, settings_beside
+from measuring.machine import processor_kind
 from measuring.results import Figures, by_query, over_seeds
-from measuring.runs import PRECISION
 from swiftlet.encoders import DEFAULT_ENCODER, DEFAULT_QUERY_ENCODER
 from swiftlet.encoders.encoder import OnnxEncoder, Precision
 from swiftlet.evaluation.exact import exact_run
@@ -29,6 +29,8 @@ from training.data.judged_split import split_by_documents
 SETTINGS = settings_beside(__file__)
 TARGET: str = SETTINGS["target"]
 METRICS, TOKENS, METHODS, ON_TOP = (SETTINGS[n] for n in ("metrics", "tokens", "methods", "on_top"))
+# Other processors are slower in bf16.
+PRECISION = "bf16" if processor_kind() == "AMX" else "fp32"
 BASE = laid_over(SETTINGS["base"], {"optimiser": {"precision": PRECISION}})
 QRELS = "training.tsv"
 SHIPPED: Precision = "int8"

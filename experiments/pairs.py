@@ -3,14 +3,17 @@
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 from export.encoder_directory import export_encoder
+from export.latency import measure_latencies, texts_of_length
 from export.quality import Collection
-from measuring.experiment import Stages
-from swiftlet.encoders.encoder import OnnxEncoder, Precision
+from measuring.experiment import Stages, kept
+from swiftlet.encoders import DEFAULT_ENCODER
+from swiftlet.encoders.encoder import TOKENIZER_FILE, OnnxEncoder, Precision
 from swiftlet.encoders.encoding import encode_texts
 from swiftlet.evaluation.exact import rank
 from swiftlet.index.documents.passages import encoder_text
@@ -93,6 +96,24 @@ def shortened(encoder: Path, tokens: int, precision: Precision) -> OnnxEncoder:
         Tower.load(TowerSettings(encoder, max_tokens=tokens)).save(model)
         export_encoder(model, exported, precisions=[precision])
         return OnnxEncoder.load(exported)
+
+
+def query_latencies(directories: Mapping[str, Path], path: Path) -> dict[str, float]:
+    """Median milliseconds for a query of ten tokens, by encoder in int8; measured once and kept.
+
+    On one thread, tokenising included; the encoders alternate. The tokens are word pieces of the
+    encoder that ships.
+    """
+
+    tokens = 10
+
+    def measure() -> dict[str, float]:
+        encoders = {n: OnnxEncoder.load(each, precision="int8") for n, each in directories.items()}
+        texts = texts_of_length((DEFAULT_ENCODER / TOKENIZER_FILE).read_text("utf-8"), [tokens])
+        seconds = measure_latencies(encoders, texts, rounds=300, seconds=inf)
+        return {name: 1000 * by_length[tokens] for name, by_length in seconds.items()}
+
+    return dict(kept(path, measure))
 
 
 def write_qrels(qrels: Qrels, path: Path) -> None:

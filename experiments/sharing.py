@@ -17,8 +17,8 @@ import numpy as np
 
 from experiments.indexes import collections
 from experiments.pairs import Pair
-from measuring.embedding_maps import EmbeddingPanel, plot_tsne
 from measuring.experiment import Experiment, Found, Run, laid_over, name_of, settings_beside
+from measuring.plots import EmbeddingPanel, plot_tsne
 from measuring.results import Figures, over_seeds
 from swiftlet.encoders import DEFAULT_ENCODER, DEFAULT_QUERY_ENCODER
 from swiftlet.evaluation.metrics import evaluate

@@ -5,7 +5,8 @@
     python -m experiments.ship look-up-encoder --data DATA
 
 The document encoder is exported, and its loss by int8 measured on DATA/scifact. Query encoders are
-distilled, exported and judged first, as by experiments/distillation, and its runs are used.
+distilled, exported and judged first, as by experiments/distillation, and its runs are used. Takes
+a minute for the document encoder, and some hours for a query encoder whose runs are not there.
 """
 
 from argparse import Namespace

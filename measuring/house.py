@@ -114,7 +114,7 @@ def measured(root: Path) -> Facts:
 
 def main(arguments: list[str]) -> None:
     """Print the table, or write what there is to say about one checkout into a file."""
-    if len(arguments) < 2 or arguments[0].startswith("-h"):
+    if not arguments or arguments[0].startswith("-h"):
         print(__doc__, file=sys.stderr)
         sys.exit(2)
     if arguments[0] == ONE:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from measuring import experiment
-from measuring.experiment import Experiment, laid_over, settings_beside
+from measuring.experiment import Experiment, kept, laid_over, settings_beside
 from measuring.results import RESULTS
 from swiftlet.errors import CollectionError
 
@@ -77,6 +77,20 @@ def test_a_trial_run_has_little_data_and_writes_nowhere_else(given, data, tmp_pa
     assert (small / "qrels" / "test.tsv").read_text().count("\n") == 41
 
 
+def test_the_help_says_what_each_option_is_for(given, capsys) -> None:
+    given.append("--help")
+    with pytest.raises(SystemExit, match="0"):
+        COUNTING.options()
+    said = " ".join(capsys.readouterr().out.split())
+    assert "Counts." in said
+    for sentence in (
+        "--data DATA folder of the collections; made by python -m experiments.data --out DATA",
+        "--again measure finished runs anew",
+        "--smoke try it in minutes: few documents, short trainings, all of it below runs/smoke",
+    ):
+        assert sentence in said
+
+
 def test_the_page_of_a_whole_run_is_that_of_the_results(given) -> None:
     assert COUNTING.options().raw == RESULTS / "counting.json"
 
@@ -113,3 +127,12 @@ def test_a_table_changes_the_settings_of_a_trial_run(given, tmp_path) -> None:
     given.append("--smoke")
     assert settings_beside(f"{script}") == {"training": {"steps": 1, "rate": 0.1}}
     assert laid_over({"a": {"b": 1}}, {"a": {"c": 2}, "d": 3}) == {"a": {"b": 1, "c": 2}, "d": 3}
+
+
+def test_figures_are_measured_once_and_nothing_is_kept_of_a_failure(tmp_path):
+    file = tmp_path / "figures.json"
+    with pytest.raises(ZeroDivisionError):
+        kept(file, lambda: 1 / 0)
+    assert not [*tmp_path.iterdir()]
+    assert kept(file, lambda: {"a": 1}) == {"a": 1}
+    assert kept(file, lambda: 1 / 0) == {"a": 1}
