@@ -25,8 +25,8 @@ RUNS = ROOT / "runs"
 """Where experiments keep their runs; git ignores it."""
 
 SMOKE = "--smoke"
-DOCUMENTS, QUERIES = 300, 40
-"""Those of a small copy; a document that answers a kept query is kept, too."""
+DOCUMENTS, QUERIES, BYTES = 300, 40, 300_000
+"""Those of a small copy, at most; a document that answers a kept query is kept, too."""
 
 Run = tuple[Any, ...]
 Found = Mapping[Run, Figures]
@@ -204,14 +204,15 @@ def _copy(source: Path, out: Path) -> None:
         ("queries.jsonl", kept_queries, 0 if kept_queries else 10 * DOCUMENTS),
         ("corpus.jsonl", kept_documents, DOCUMENTS),
     ):
-        if (source / name).is_file():
-            with (source / name).open(encoding="utf-8") as file:
-                lines = [
-                    line
-                    for number, line in enumerate(file)
-                    if number < least or json.loads(line)["_id"] in wanted
-                ]
-            (out / name).write_text("".join(lines), "utf-8")
+        if not (source / name).is_file():
+            continue
+        size = 0
+        with (source / name).open("rb") as file, (out / name).open("wb") as copy:
+            for number, line in enumerate(file):
+                size += len(line)
+                few = number < least and size <= BYTES
+                if few or json.loads(line)["_id"] in wanted:
+                    copy.write(line)
 
 
 class Stages(Silence):
