@@ -8,6 +8,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import numpy as np
+
 from export.encoder_directory import export_encoder
 from export.latency import measure_latencies, texts_of_length
 from export.quality import Collection
@@ -114,6 +116,19 @@ def query_latencies(directories: Mapping[str, Path], path: Path) -> dict[str, fl
         return {name: 1000 * by_length[tokens] for name, by_length in seconds.items()}
 
     return dict(kept(path, measure))
+
+
+def mixed(queries: Embeddings, documents: Embeddings, neighbours: int) -> float:
+    """The share of the other kind among the nearest of each of n queries and n documents.
+
+    It is about 0.5 if both are drawn alike, and 0 if they are two clusters.
+    """
+    points = np.concatenate((queries, documents))
+    of_queries = np.arange(len(points)) < len(queries)
+    scores = points @ points.T
+    np.fill_diagonal(scores, -np.inf)
+    nearest = np.argpartition(-scores, neighbours, axis=1)[:, :neighbours]
+    return float((of_queries[nearest] != of_queries[:, np.newaxis]).mean())
 
 
 def write_qrels(qrels: Qrels, path: Path) -> None:

@@ -22,7 +22,7 @@ from experiments.daft.runs import (
     states_of,
     verdict,
 )
-from experiments.daft.tests import TITLES, mixture
+from experiments.daft.tests import TITLES
 from measuring.experiment import file_of
 from measuring.results import RESULTS, write
 from training.logged_run import read_training_log
@@ -178,13 +178,6 @@ def test_a_log_becomes_the_stages_of_a_record(tmp_path: Path) -> None:
         "losses": [[10, 20], [4.0, 4.0]],
         "seconds_a_step": pytest.approx(0.2),
     }
-
-
-def test_clouds_that_overlap_have_neighbours_of_both_kinds() -> None:
-    random = np.random.default_rng(0)
-    first, second = random.normal(size=(2, 200, 8)).astype(np.float32)
-    assert mixture(first, second) == pytest.approx(0.5, abs=0.1)
-    assert mixture(first + 9, second - 9) == 0
 
 
 def test_each_run_of_an_experiment_has_settings() -> None:

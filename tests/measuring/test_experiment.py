@@ -73,8 +73,15 @@ def test_a_trial_run_has_little_data_and_writes_nowhere_else(given, data, tmp_pa
     small = options.data / "hills"
     documents = [json.loads(line)["_id"] for line in (small / "corpus.jsonl").open()]
     assert documents == [*map(str, range(300)), "998", "999"]
-    assert (small / "queries.jsonl").read_text().count("\n") == 40
-    assert (small / "qrels" / "test.tsv").read_text().count("\n") == 41
+    assert (small / "queries.jsonl").read_text().count("\n") == 60
+    assert (small / "qrels" / "test.tsv").read_text().count("\n") == 61
+
+
+def test_a_trial_run_of_long_documents_has_fewer_of_them(given, tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(experiment, "BYTES", 350)
+    given.append("--smoke")
+    lines = (COUNTING.options().data / "hills" / "corpus.jsonl").read_text().splitlines()
+    assert [json.loads(line)["_id"] for line in lines] == [*map(str, range(11)), "998", "999"]
 
 
 def test_the_help_says_what_each_option_is_for(given, capsys) -> None:
