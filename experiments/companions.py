@@ -143,9 +143,5 @@ def collected(_options: Namespace, found: Found) -> Figures:
     }
 
 
-def main() -> None:
-    EXPERIMENT.main(runs, figures_of, collected)
-
-
 if __name__ == "__main__":
-    main()
+    EXPERIMENT.main(runs, figures_of, collected)

@@ -102,10 +102,6 @@ def exact_names() -> Collection:
     return Collection("", "", documents, queries, {name: {modules[name]: 1} for name in names})
 
 
-def main() -> None:
+if __name__ == "__main__":
     names = [*indexes.SPLITS, indexes.MANUAL_PAGES, indexes.PACKAGES, NAMES]
     EXPERIMENT.main(lambda _: [[(name,) for name in names]], figures_of, collected)
-
-
-if __name__ == "__main__":
-    main()

@@ -116,9 +116,5 @@ def draw(work: Path, figures: Figures, folder: Path) -> None:
     save_figure(plot_tsne(panels), folder / figures["plot"])
 
 
-def main() -> None:
-    EXPERIMENT.main(runs, figures_of, collected, draw)
-
-
 if __name__ == "__main__":
-    main()
+    EXPERIMENT.main(runs, figures_of, collected, draw)

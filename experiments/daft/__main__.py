@@ -86,9 +86,5 @@ def latencies(options: Namespace, names: Sequence[str]) -> Figures:
     return query_latencies(directories, kept)
 
 
-def main() -> None:
-    EXPERIMENT.main(runs, figures_of, collected, draw, only=("", *EXPERIMENTS))
-
-
 if __name__ == "__main__":
-    main()
+    EXPERIMENT.main(runs, figures_of, collected, draw, only=("", *EXPERIMENTS))

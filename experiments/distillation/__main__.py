@@ -78,9 +78,5 @@ def draw(_work: Path, figures: Figures, folder: Path) -> None:
     save_figure(figure, folder / "distillation-latency.png")
 
 
-def main() -> None:
-    EXPERIMENT.main(runs, figures_of, collected, draw, wordnet=texts.WORDNET_FOLDER)
-
-
 if __name__ == "__main__":
-    main()
+    EXPERIMENT.main(runs, figures_of, collected, draw, wordnet=texts.WORDNET_FOLDER)
