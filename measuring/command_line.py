@@ -29,7 +29,7 @@ HELP = {
 }
 """What the options of scripts mean; others have names that say it."""
 
-_ASKED_TO_END = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class LoadTestError(Exception):
@@ -147,7 +147,7 @@ class Stopped(KeyboardInterrupt):
 
 def stop_on_signals() -> None:
     """Raise `Stopped` on these signals from now on; ignored ones stay ignored."""
-    for number in _ASKED_TO_END:
+    for number in SIGNALS:
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, _stop)
 
@@ -161,7 +161,7 @@ def held_back() -> Iterator[None]:
     came: list[int] = []
     handlers = {
         number: signal.signal(number, lambda number, _frame: came.append(number))
-        for number in _ASKED_TO_END
+        for number in SIGNALS
     }
     try:
         yield
