@@ -25,10 +25,10 @@ RUNS = ROOT / "runs"
 """Where experiments keep their runs; git ignores it."""
 
 SMOKE = "--smoke"
-DOCUMENTS, QUERIES, BYTES = 300, 60, 300_000
-"""Those of a small copy, at most; a document that answers a kept query is kept, too. The queries
-are spread over the collection, since neighbours often have a document in common, and 50 that have
-none are the fewest to learn from.
+DOCUMENTS, QUERIES, CHARACTERS = 300, 60, 1000
+"""Those of a small copy, and the most characters of a text; a document that answers a kept query is
+kept, too. The queries are spread over the collection, since neighbours often have a document in
+common, and 50 that have none are the fewest to learn from.
 """
 
 Run = tuple[Any, ...]
@@ -210,13 +210,11 @@ def _copy(source: Path, out: Path) -> None:
     ):
         if not (source / name).is_file():
             continue
-        size = 0
-        with (source / name).open("rb") as file, (out / name).open("wb") as copy:
-            for number, line in enumerate(file):
-                size += len(line)
-                few = number < least and size <= BYTES
-                if few or json.loads(line)["_id"] in wanted:
-                    copy.write(line)
+        with (source / name).open("rb") as file, (out / name).open("w") as copy:
+            for number, record in enumerate(map(json.loads, file)):
+                if number < least or record["_id"] in wanted:
+                    record["text"] = record["text"][:CHARACTERS]
+                    copy.write(f"{json.dumps(record)}\n")
 
 
 class Stages(Silence):
