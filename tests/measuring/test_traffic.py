@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from loadtests.arguments import DEMO_QUERIES
-from measuring.command_line import LoadTestError
-from measuring.traffic import POPULAR_QUERIES, Mix, read_queries, traffic
+from measuring.command_line import LoadTestError, Parser
+from measuring.traffic import POPULAR_QUERIES, Mix, add_mix_options, read_queries, traffic
 
 QUERIES = [f"query {number}" for number in range(500)]
 
@@ -116,3 +116,21 @@ def test_a_bad_file_is_refused_by_name(
 def test_a_missing_file_is_refused_by_name(tmp_path: Path) -> None:
     with pytest.raises(LoadTestError, match=r"nothing\.txt: cannot be read: No such file"):
         read_queries(tmp_path / "nothing.txt")
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "expected"),
+    [
+        ("--single", "nan", "a number from 0 to 1e+06"),
+        ("--batch-queries", "0", "a whole number from 1 to 10000"),
+        ("--top-k", "0", "a whole number from 1 to 10000"),
+        ("--seed", "-1", "a whole number from 0 to 2.14748e+09"),
+    ],
+)
+def test_numbers_out_of_bounds_are_refused_by_name(capsys, option, value, expected) -> None:
+    parser = Parser(prog="loadtests")
+    add_mix_options(parser.add_argument)
+    with pytest.raises(SystemExit, match="2"):
+        parser.parse_args([f"{option}={value}"])
+    expected = f"argument {option}: {value!r} is given; {expected} is expected"
+    assert capsys.readouterr().err == f"loadtests: {expected}\n"
