@@ -12,9 +12,9 @@ import time
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
-import gevent
 import locust.stats
 import numpy as np
 from locust import FastHttpUser, events, task
@@ -103,8 +103,8 @@ class SearchUser(FastHttpUser):
         """Send the next request."""
         request = next(self.requests, None)
         if request is None:
-            # In a greenlet of its own: it waits for all users, and so for this one.
-            gevent.spawn(self.environment.runner.quit)
+            # In a thread of its own: it waits for all users, and so for this one.
+            Thread(target=self.environment.runner.quit).start()
             raise StopUser
         path, name = request.path, f"{request.path} {request.kind}"
         headers = {"Content-Type": "application/json"}
