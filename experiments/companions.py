@@ -114,7 +114,7 @@ def collected(_options: Namespace, found: Found) -> Figures:
     """The figures of a page: means of the seeds by query, compared by paired tests."""
     runs = {name: [each for (n, _), each in found.items() if n == name] for name, _ in found}
     rows = {
-        name: {TARGET: {m: by_query([each["values"][m] for each in of]) for m in METRICS}}
+        name: {m: by_query([each["values"][m] for each in of]) for m in METRICS}
         for name, of in runs.items()
     }
     # All query encoders but the teacher have one architecture.
@@ -127,9 +127,9 @@ def collected(_options: Namespace, found: Found) -> Figures:
     return {
         "target": TARGET,
         "comparison": compare(
-            rows, plain_columns=[{"title": "ms a query", "figures": ms, "decimals": 2}]
+            TARGET, rows, plain_columns=[{"title": "ms a query", "figures": ms, "decimals": 2}]
         ),
-        "means": {name: fmean(rows[name][TARGET][METRICS[0]].values()) for name in rows},
+        "means": {name: fmean(rows[name][METRICS[0]].values()) for name in rows},
         "half": {name: each["half"] for name, each in means.items()},
         "seeds": max(seed for _, seed in found) + 1,
         **{name: BASE[name] for name in ("optimiser", "validation")},
