@@ -2,6 +2,7 @@
 
 import json
 import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from experiments import adapt, adaptation, companions, hybrid, reranking, sharing, ship
 from experiments.daft import __main__ as daft
 from experiments.distillation import __main__ as distillation
+from experiments.distillation import texts
 from experiments.distillation.__main__ import draw
 from experiments.ship import document_encoder_card
 from measuring.results import RESULTS, write
@@ -59,3 +61,13 @@ def test_an_experiment_says_in_a_sentence_what_it_measures_and_how_long_it_takes
     assert re.search(
         r"\btakes?\b.*\b(minutes?|hours?)\b", script.__doc__, re.DOTALL | re.IGNORECASE
     )
+
+
+def test_an_encoder_cannot_be_shipped_without_wordnet(tmp_path, monkeypatch) -> None:
+    for name in texts.collections():
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "queries.jsonl").touch()
+    words = ["ship", "look-up-encoder", "--data", tmp_path, "--work", tmp_path / "work"]
+    monkeypatch.setattr(sys, "argv", [*map(str, words), "--wordnet", f"{tmp_path / 'none'}"])
+    with pytest.raises(SystemExit, match=r"^experiments: .*none has no data.noun: install"):
+        ship.main()
