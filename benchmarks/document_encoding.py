@@ -1,9 +1,9 @@
 """The speed of encoding documents, compared with sentence-transformers.
 
-    python -m benchmarks.document_encoding --data ../shared/data
+    python -m benchmarks.document_encoding --data DATA
 
-The encoders alternate in one run, on all cores. Writes the figures of this kind of processor to
-docs/results/document-encoding.json, beside those of other kinds, and the page.
+The encoders alternate in one run, on all cores, for some minutes. Writes the figures of this kind
+of processor to docs/results/document-encoding.json, beside those of other kinds, and the page.
 """
 
 import json
@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.peers import INT8, TORCH, named_peers
-from measuring.command_line import script_options
+from measuring.command_line import folder_with, script_options
 from measuring.machine import describe_machine, processor_kind
 from measuring.results import RESULTS, alternating, bound, spread, write
 from swiftlet.corpora.collections import read_documents
@@ -26,17 +26,18 @@ from swiftlet.index.documents.passages import PassageSplitter, encoder_text
 from swiftlet.processors import available_processors
 
 PACKAGES = ["onnxruntime", "tokenizers", "sentence-transformers", "torch", "optimum-onnx"]
+COLLECTION = "scifact"
 SWIFTLET = "swiftlet, int8, 6 layers"
 GOALS = {TORCH: 4.0, INT8.format(6): 1.5}
 
 
 def main() -> None:
     options = script_options(
-        __doc__, data=Path, collection="scifact", documents=300, rounds=7,
+        __doc__, data=folder_with(COLLECTION), documents=300, rounds=7,
         raw=RESULTS / "document-encoding.json",
     )  # fmt: skip
     with tempfile.TemporaryDirectory() as folder:
-        collection = options.data / options.collection
+        collection = options.data / COLLECTION
         speeds, cpu = measure_encoding(collection, options.documents, options.rounds, Path(folder))
     ratios = {
         name: spread([ours / theirs for ours, theirs in zip(speeds[SWIFTLET], each, strict=True)])
@@ -45,7 +46,7 @@ def main() -> None:
     kinds = json.loads(options.raw.read_text("utf-8"))["kinds"] if options.raw.exists() else {}
     kinds[processor_kind()] = {
         "machine": describe_machine(PACKAGES, threads="all cores"),
-        "collection": options.collection,
+        "collection": COLLECTION,
         "documents": options.documents,
         "rounds": options.rounds,
         "passages_a_second": {name: spread(values) for name, values in speeds.items()},

@@ -1,6 +1,6 @@
 """The speed of the service, compared with its searcher without HTTP and with plain services.
 
-    python -m benchmarks.service --queries ../shared/data/web-queries
+    python -m benchmarks.service --queries DATA/web-queries
 
 Real processes serve the documentation of Python's standard library and get real queries. The sides
 of each comparison alternate in one run: A B, B A, A B. Needs two cores and the extra `dev`. Writes
@@ -26,7 +26,7 @@ from typing import Any
 os.environ["OMP_NUM_THREADS"] = "1"
 
 from benchmarks.peers import INT8_FILE, int8_directories
-from measuring.command_line import script_options
+from measuring.command_line import LoadTestError, existing, refuse, script_options
 from measuring.http_client import Exchange, stage_times
 from measuring.load_figures import TOTAL, Figures
 from measuring.machine import describe_machine, processor_kind
@@ -55,7 +55,7 @@ Rates = Mapping[str, Sequence[float]]
 
 def main() -> None:
     arguments = script_options(
-        __doc__, queries=Path, num_queries=300, index=None, rounds=9, seconds=1.5, raw=PAGE
+        __doc__, queries=existing, num_queries=300, index=None, rounds=9, seconds=1.5, raw=PAGE
     )
     cores = sorted(os.sched_getaffinity(0))
     if len(cores) < 2:
@@ -219,4 +219,7 @@ def targets(
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except LoadTestError as error:
+        refuse(error, program="benchmarks")

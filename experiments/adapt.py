@@ -142,9 +142,5 @@ def row_of(runs: Sequence[Figures], before: Figures) -> Figures:
     return row
 
 
-def main() -> None:
-    EXPERIMENT.main(runs, figures_of, collected)
-
-
 if __name__ == "__main__":
-    main()
+    EXPERIMENT.main(runs, figures_of, collected)

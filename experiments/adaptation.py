@@ -102,9 +102,5 @@ def summary(rows: Mapping[str, Figures]) -> Figures:
     }
 
 
-def main() -> None:
-    EXPERIMENT.main(runs, figures_of, collected)
-
-
 if __name__ == "__main__":
-    main()
+    EXPERIMENT.main(runs, figures_of, collected)

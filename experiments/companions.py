@@ -16,8 +16,8 @@ from export.latency import measure_latencies
 from export.quality import Collection
 from measuring.comparison import compare
 from measuring.experiment import Experiment, Found, Run, laid_over, name_of, settings_beside
+from measuring.machine import processor_kind
 from measuring.results import Figures, by_query, over_seeds
-from measuring.runs import PRECISION
 from swiftlet.encoders import DEFAULT_ENCODER, DEFAULT_QUERY_ENCODER
 from swiftlet.encoders.encoder import OnnxEncoder, Precision
 from swiftlet.evaluation.exact import exact_run
@@ -29,6 +29,8 @@ from training.data.judged_split import split_by_documents
 SETTINGS = settings_beside(__file__)
 TARGET: str = SETTINGS["target"]
 METRICS, TOKENS, METHODS, ON_TOP = (SETTINGS[n] for n in ("metrics", "tokens", "methods", "on_top"))
+# Other processors are slower in bf16.
+PRECISION = "bf16" if processor_kind() == "AMX" else "fp32"
 BASE = laid_over(SETTINGS["base"], {"optimiser": {"precision": PRECISION}})
 QRELS = "training.tsv"
 SHIPPED: Precision = "int8"
@@ -112,7 +114,7 @@ def collected(_options: Namespace, found: Found) -> Figures:
     """The figures of a page: means of the seeds by query, compared by paired tests."""
     runs = {name: [each for (n, _), each in found.items() if n == name] for name, _ in found}
     rows = {
-        name: {TARGET: {m: by_query([each["values"][m] for each in of]) for m in METRICS}}
+        name: {m: by_query([each["values"][m] for each in of]) for m in METRICS}
         for name, of in runs.items()
     }
     # All query encoders but the teacher have one architecture.
@@ -125,9 +127,9 @@ def collected(_options: Namespace, found: Found) -> Figures:
     return {
         "target": TARGET,
         "comparison": compare(
-            rows, plain_columns=[{"title": "ms a query", "figures": ms, "decimals": 2}]
+            TARGET, rows, plain_columns=[{"title": "ms a query", "figures": ms, "decimals": 2}]
         ),
-        "means": {name: fmean(rows[name][TARGET][METRICS[0]].values()) for name in rows},
+        "means": {name: fmean(rows[name][METRICS[0]].values()) for name in rows},
         "half": {name: each["half"] for name, each in means.items()},
         "seeds": max(seed for _, seed in found) + 1,
         **{name: BASE[name] for name in ("optimiser", "validation")},
@@ -141,9 +143,5 @@ def collected(_options: Namespace, found: Found) -> Figures:
     }
 
 
-def main() -> None:
-    EXPERIMENT.main(runs, figures_of, collected)
-
-
 if __name__ == "__main__":
-    main()
+    EXPERIMENT.main(runs, figures_of, collected)

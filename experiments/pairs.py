@@ -3,14 +3,19 @@
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import numpy as np
+
 from export.encoder_directory import export_encoder
+from export.latency import measure_latencies, texts_of_length
 from export.quality import Collection
-from measuring.experiment import Stages
-from swiftlet.encoders.encoder import OnnxEncoder, Precision
+from measuring.experiment import Stages, kept
+from swiftlet.encoders import DEFAULT_ENCODER
+from swiftlet.encoders.encoder import TOKENIZER_FILE, OnnxEncoder, Precision
 from swiftlet.encoders.encoding import encode_texts
 from swiftlet.evaluation.exact import rank
 from swiftlet.index.documents.passages import encoder_text
@@ -93,6 +98,37 @@ def shortened(encoder: Path, tokens: int, precision: Precision) -> OnnxEncoder:
         Tower.load(TowerSettings(encoder, max_tokens=tokens)).save(model)
         export_encoder(model, exported, precisions=[precision])
         return OnnxEncoder.load(exported)
+
+
+def query_latencies(directories: Mapping[str, Path], path: Path) -> dict[str, float]:
+    """Median milliseconds for a query of ten tokens, by encoder in int8; measured once and kept.
+
+    On one thread, tokenising included; the encoders alternate. The tokens are word pieces of the
+    encoder that ships.
+    """
+
+    tokens = 10
+
+    def measure() -> dict[str, float]:
+        encoders = {n: OnnxEncoder.load(each, precision="int8") for n, each in directories.items()}
+        texts = texts_of_length((DEFAULT_ENCODER / TOKENIZER_FILE).read_text("utf-8"), [tokens])
+        seconds = measure_latencies(encoders, texts, rounds=300, seconds=inf)
+        return {name: 1000 * by_length[tokens] for name, by_length in seconds.items()}
+
+    return dict(kept(path, measure))
+
+
+def mixed(queries: Embeddings, documents: Embeddings, neighbours: int) -> float:
+    """The share of the other kind among the nearest of each of n queries and n documents.
+
+    It is about 0.5 if both are drawn alike, and 0 if they are two clusters.
+    """
+    points = np.concatenate((queries, documents))
+    of_queries = np.arange(len(points)) < len(queries)
+    scores = points @ points.T
+    np.fill_diagonal(scores, -np.inf)
+    nearest = np.argpartition(-scores, neighbours, axis=1)[:, :neighbours]
+    return float((of_queries[nearest] != of_queries[:, np.newaxis]).mean())
 
 
 def write_qrels(qrels: Qrels, path: Path) -> None:

@@ -121,9 +121,5 @@ def _of_target(runs: Sequence[Figures]) -> Figures:
     }
 
 
-def main() -> None:
-    EXPERIMENT.main(runs, figures_of, collected)
-
-
 if __name__ == "__main__":
-    main()
+    EXPERIMENT.main(runs, figures_of, collected)

@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 
 from experiments.indexes import collections
-from experiments.pairs import Pair
-from measuring.embedding_maps import EmbeddingPanel, plot_tsne
+from experiments.pairs import Pair, mixed
 from measuring.experiment import Experiment, Found, Run, laid_over, name_of, settings_beside
+from measuring.plots import EmbeddingPanel, plot_tsne
 from measuring.results import Figures, over_seeds
 from swiftlet.encoders import DEFAULT_ENCODER, DEFAULT_QUERY_ENCODER
 from swiftlet.evaluation.metrics import evaluate
@@ -70,7 +70,7 @@ def figures_of(options: Namespace, variant: str, seed: int, state: str = "") -> 
             queries, documents = drawn(embedded.queries), drawn(embedded.documents)
             run = (variant, seed, state) if state else (variant, seed)
             np.savez(options.work / f"{name_of(run)}.npz", queries=queries, documents=documents)
-            figures["mixed"] = mixed(queries, documents)
+            figures["mixed"] = mixed(queries, documents, _NEIGHBOURS)
     return figures
 
 
@@ -78,19 +78,6 @@ def drawn(embeddings: Embeddings) -> Embeddings:
     """Some of the embeddings."""
     count = min(_DRAWN, len(embeddings))
     return embeddings[np.sort(np.random.default_rng(0).choice(len(embeddings), count, False))]
-
-
-def mixed(queries: Embeddings, documents: Embeddings) -> float:
-    """The share of the other kind among the ten nearest of each of n queries and n documents.
-
-    It is about 0.5 if both are drawn alike, and 0 if they are two clusters.
-    """
-    points = np.concatenate((queries, documents))
-    of_queries = np.arange(len(points)) < len(queries)
-    scores = points @ points.T
-    np.fill_diagonal(scores, -np.inf)
-    nearest = np.argpartition(-scores, _NEIGHBOURS, axis=1)[:, :_NEIGHBOURS]
-    return float((of_queries[nearest] != of_queries[:, np.newaxis]).mean())
 
 
 def collected(options: Namespace, found: Found) -> Figures:
@@ -129,9 +116,5 @@ def draw(work: Path, figures: Figures, folder: Path) -> None:
     save_figure(plot_tsne(panels), folder / figures["plot"])
 
 
-def main() -> None:
-    EXPERIMENT.main(runs, figures_of, collected, draw)
-
-
 if __name__ == "__main__":
-    main()
+    EXPERIMENT.main(runs, figures_of, collected, draw)

@@ -5,7 +5,8 @@
     python -m experiments.ship look-up-encoder --data DATA
 
 The document encoder is exported, and its loss by int8 measured on DATA/scifact. Query encoders are
-distilled, exported and judged first, as by experiments/distillation, and its runs are used.
+distilled, exported and judged first, as by experiments/distillation, and its runs are used. Takes
+a minute for the document encoder, and some hours for a query encoder whose runs are not there.
 """
 
 from argparse import Namespace
@@ -22,6 +23,7 @@ from measuring.results import means, rendered
 from swiftlet import encoders
 from swiftlet.encoders import DEFAULT_ENCODER, WEIGHTS_PACKAGE, torch_weights
 from swiftlet.encoders.encoder import MODEL_FILES
+from swiftlet.errors import RetrievalError
 from swiftlet.manifest import Manifest, load_manifest
 
 MODEL = MODEL_FILES["int8"]
@@ -40,11 +42,14 @@ def main() -> None:
     options = experiment.options(encoder=[*ENCODERS], out=None, wordnet=texts.WORDNET_FOLDER)
     student, shipped = ENCODERS[options.encoder]
     out = options.out or (options.work / options.encoder if options.smoke else shipped)
-    if student:
-        found = experiment.measured(options, distillation.runs(options, student), figures_of)
-        card = query_encoder(options, student, out, found)
-    else:
-        card = document_encoder(out, options.data / "scifact")
+    try:
+        if student:
+            found = experiment.measured(options, distillation.runs(options, student), figures_of)
+            card = query_encoder(options, student, out, found)
+        else:
+            card = document_encoder(out, options.data / "scifact")
+    except RetrievalError as error:
+        raise SystemExit(f"experiments: {error}") from error
     (out / "README.md").write_text(card, "utf-8")
     print(f"wrote {out}")
 

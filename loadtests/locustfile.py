@@ -10,7 +10,9 @@ The stages that the service reports in Server-Timing are rows of the type "stage
 import sys
 import time
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import locust.stats
@@ -18,6 +20,7 @@ import numpy as np
 from locust import FastHttpUser, events, task
 from locust.argument_parser import LocustArgumentParser
 from locust.env import Environment
+from locust.exception import StopUser
 
 from measuring.command_line import LoadTestError, number, refuse
 from measuring.http_client import OK, REJECTIONS, Request, stage_times
@@ -43,6 +46,7 @@ def add_arguments(parser: LocustArgumentParser) -> None:
     group.add_argument("--write-key", default="", help="one of the service's SWIFTLET_WRITE_KEYS")
     rate = "requests a second of all users together, at exponential intervals; 0: no pause"
     group.add_argument("--request-rate", type=number(0, 1e6), default=0.0, help=rate)
+    group.add_argument("--requests", type=number(1, 1e9, int), help="end after as many requests")
     group.add_argument("--ready-path", default=READY_PATH, help="answered 200 by a ready service")
 
 
@@ -55,7 +59,8 @@ def prepare(environment: Environment, **_others: Any) -> None:
         if not options.queries:
             refuse("no queries are named; --queries FILE is expected")
         queries = read_queries(Path(options.queries))
-        SearchUser.requests = traffic(queries, mix_of(options), seed=options.seed)
+        endless = traffic(queries, mix_of(options), seed=options.seed)
+        SearchUser.requests = islice(endless, options.requests)
         if environment.host:
             get(environment.host.rstrip("/") + options.ready_path)
         elif options.headless:
@@ -96,7 +101,11 @@ class SearchUser(FastHttpUser):
     @task
     def ask(self) -> None:
         """Send the next request."""
-        request = next(self.requests)
+        request = next(self.requests, None)
+        if request is None:
+            # In a thread of its own: it waits for all users, and so for this one.
+            Thread(target=self.environment.runner.quit).start()
+            raise StopUser
         path, name = request.path, f"{request.path} {request.kind}"
         headers = {"Content-Type": "application/json"}
         headers |= {"Authorization": f"Bearer {request.key}"} if request.key else {}

@@ -14,7 +14,22 @@ from typing import Any, NoReturn
 from typing_extensions import override
 
 REFUSED = 2
-_ASKED_TO_END = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+HELP = {
+    "data": "folder of the collections; made by python -m experiments.data --out DATA",
+    "work": "folder of the finished runs, which are not repeated",
+    "jobs": "runs at a time, each on one thread",
+    "seeds": "runs with different seeds, over which a figure is averaged",
+    "rounds": "repetitions, in which the compared sides alternate",
+    "raw": "file of the raw figures; the page is written beside it",
+    "again": "measure finished runs anew",
+    "smoke": "try it in minutes: few documents, short trainings, all of it below runs/smoke",
+    "queries": "file of queries, or BEIR folder",
+    "wordnet": "folder of WordNet's files, as Debian's package wordnet-base has them",
+    "only": "one of its experiments",
+}
+"""What the options of scripts mean; others have names that say it."""
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class LoadTestError(Exception):
@@ -33,8 +48,8 @@ def script_parser(description: str | None, **options: Any) -> Parser:
     """The parser of a script that measures, `python -m FOLDER.SCRIPT`.
 
     An option has its default, or a tuple of choices, of which the first is the default; `False` is
-    a flag. Or an option is a path: `Path` if it is required and must exist, None if it is not. A
-    list of choices is for an argument without a name.
+    a flag. A function, such as `existing`, reads an option that is required; None is a path that is
+    not. A list of choices is for an argument without a name.
     """
     spec = getattr(sys.modules["__main__"], "__spec__", None)
     parser = Parser(
@@ -47,13 +62,17 @@ def script_parser(description: str | None, **options: Any) -> Parser:
             parser.add_argument(name, choices=default)
             continue
         if default is False:
-            parser.add_argument(flag, action="store_true")
+            parser.add_argument(flag, action="store_true", help=HELP.get(name))
             continue
         choices = default if isinstance(default, tuple) else None
-        value = choices[0] if choices else None if default is Path else default
-        words: dict[str, Any] = {"default": value, "choices": choices}
-        words["type"] = existing if default is Path else Path if value is None else type(value)
-        parser.add_argument(flag, required=default is Path, help=f"default: {value}", **words)
+        read = default if callable(default) else None
+        value = choices[0] if choices else None if read else default
+        kind = read or (Path if value is None else type(value))
+        shown = [HELP.get(name, ""), f"default: {value}" if value else ""]
+        parser.add_argument(
+            flag, required=bool(read), choices=choices, default=value,
+            type=kind, help="; ".join(filter(None, shown)),
+        )  # fmt: skip
     return parser
 
 
@@ -70,6 +89,25 @@ def existing(text: str) -> Path:
     if not (path := Path(text)).exists():
         raise argparse.ArgumentTypeError(f"{path}: there is no such file or folder")
     return path
+
+
+def folder_with(*names: str) -> Callable[[str], Path]:
+    """The type of an argument that is the folder of these collections, in BEIR's layout."""
+
+    def parse(text: str) -> Path:
+        data = existing(text)
+        lost = [
+            name for name in names
+            if not any((data / name / file).is_file() for file in ("queries.jsonl", "corpus.jsonl"))
+        ]  # fmt: skip
+        if lost:
+            raise argparse.ArgumentTypeError(
+                f"{data} has no collection {', '.join(lost)}: "
+                f"run python -m experiments.data --out {data} {' '.join(lost)}"
+            )
+        return data
+
+    return parse
 
 
 def refuse(
@@ -109,7 +147,7 @@ class Stopped(KeyboardInterrupt):
 
 def stop_on_signals() -> None:
     """Raise `Stopped` on these signals from now on; ignored ones stay ignored."""
-    for number in _ASKED_TO_END:
+    for number in SIGNALS:
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, _stop)
 
@@ -123,7 +161,7 @@ def held_back() -> Iterator[None]:
     came: list[int] = []
     handlers = {
         number: signal.signal(number, lambda number, _frame: came.append(number))
-        for number in _ASKED_TO_END
+        for number in SIGNALS
     }
     try:
         yield

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping, Sequence
 from itertools import combinations
+from math import comb
 from statistics import fmean
 from string import ascii_lowercase
 from typing import Any
@@ -12,16 +13,19 @@ from tabulate import tabulate
 from swiftlet.evaluation.significance import TEST_TITLES, TestName, paired_t_test
 
 LEVEL = 0.01
-RunValues = Mapping[str, Mapping[str, Mapping[str, float]]]
-"""One run's values: collection -> metric -> query_id -> value."""
+RunValues = Mapping[str, Mapping[str, float]]
+"""One run's values: metric -> query_id -> value."""
 
 _MARKDOWN_SPECIAL = re.compile(r"([\\`*_\[\]<>|#~&])")
 
 
 def compare(
-    runs: Mapping[str, RunValues], *, plain_columns: Sequence[Mapping[str, Any]] = ()
+    collection: str,
+    runs: Mapping[str, RunValues],
+    *,
+    plain_columns: Sequence[Mapping[str, Any]] = (),
 ) -> dict[str, Any]:
-    """Compare at most 26 runs of the same queries with each other; the table, as JSON keeps it.
+    """Compare at most 26 runs of the same queries by the same metrics; the table, as JSON keeps it.
 
     Rows have the letters a, b, … in the order of `runs`. Each value lists the letters of the runs
     that it is significantly better than: p <= 0.01 by Student's paired t-test, uncorrected, as in
@@ -29,35 +33,23 @@ def compare(
 
     :param plain_columns: Each with its `title`, `figures` by run, and `decimals`; not tested.
     """
-    columns = {
-        (collection, metric): {
-            name: run[collection][metric]
-            for name, run in runs.items()
-            if metric in run.get(collection, {})
-        }
-        for values in runs.values()
-        for collection, metrics in values.items()
-        for metric in metrics
-    }
+    metrics = [*next(iter(runs.values()))]
     letters = dict(zip(runs, ascii_lowercase, strict=False))
-    better = {column: _improvements(column[1], values) for column, values in columns.items()}
+    better = {m: _improvements(m, {name: run[m] for name, run in runs.items()}) for m in metrics}
 
-    def cell(column: tuple[str, str], name: str) -> dict[str, Any] | None:
-        if name not in columns[column]:
-            return None
-        over = "".join(letters[other] for other in runs if (name, other) in better[column])
-        return {"mean": fmean(columns[column][name].values()), "improves_on": over}
+    def cell(metric: str, name: str) -> dict[str, Any]:
+        over = "".join(letters[other] for other in runs if (name, other) in better[metric])
+        return {"mean": fmean(runs[name][metric].values()), "improves_on": over}
 
-    most = max(map(len, columns.values()))
     return {
-        "columns": [{"collection": name, "metric": metric} for name, metric in columns],
+        "columns": [{"collection": collection, "metric": metric} for metric in metrics],
         "rows": [
-            {"letter": letter, "name": name, "cells": [cell(column, name) for column in columns]}
+            {"letter": letter, "name": name, "cells": [cell(metric, name) for metric in metrics]}
             for name, letter in letters.items()
         ],
         "test": "t",
         "significance_level": LEVEL,
-        "num_pairs": most * (most - 1) // 2,
+        "num_pairs": comb(len(runs), 2),
         "plain_columns": [*plain_columns],
     }
 
@@ -70,12 +62,10 @@ def to_markdown(comparison: Mapping[str, Any]) -> str:
     for row in comparison["rows"]:
         cells = [f"[{row['letter']}]", _escaped(row["name"])]
         for found, highest in zip(row["cells"], best, strict=True):
-            value = f"{found['mean']:.3f}" if found else "-"
-            over = f"<sup>[{found['improves_on']}]</sup>" if found and found["improves_on"] else ""
+            value = f"{found['mean']:.3f}"
+            over = f"<sup>[{found['improves_on']}]</sup>" if found["improves_on"] else ""
             cells.append((f"**{value}**" if value == highest else value) + over)
-        for each in plain:
-            value = each["figures"].get(row["name"])
-            cells.append("-" if value is None else f"{value:.{each['decimals']}f}")
+        cells += [f"{each['figures'][row['name']]:.{each['decimals']}f}" for each in plain]
         rows.append(cells)
     titles = [f"{each['collection']} {each['metric']}" for each in columns]
     titles += [each["title"] for each in plain]
@@ -104,8 +94,8 @@ def _improvements(metric: str, values: Mapping[str, Mapping[str, float]]) -> set
 
 
 def _best(comparison: Mapping[str, Any], place: int) -> str:
-    """The best value of a column as printed; "" for a column with a single value."""
-    means = [row["cells"][place]["mean"] for row in comparison["rows"] if row["cells"][place]]
+    """The best value of a column as printed; "" if there is a single run."""
+    means = [row["cells"][place]["mean"] for row in comparison["rows"]]
     fewer = _fewer_is_better(comparison["columns"][place]["metric"])
     return f"{min(means) if fewer else max(means):.3f}" if len(means) > 1 else ""
 

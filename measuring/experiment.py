@@ -9,16 +9,15 @@ from argparse import Namespace
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
+from itertools import islice
 from multiprocessing import get_context
 from pathlib import Path
 from time import monotonic
 from typing import Any
 
-from measuring.command_line import Parser, script_parser
+from measuring.command_line import Parser, folder_with, script_parser
 from measuring.machine import describe_machine
 from measuring.results import RESULTS, ROOT, Figures, write
-from measuring.runs import kept
-from measuring.small_collections import MissingCollectionError, check_collections, small_copy
 from swiftlet.errors import RetrievalError
 from swiftlet.progress import Silence
 
@@ -26,6 +25,12 @@ RUNS = ROOT / "runs"
 """Where experiments keep their runs; git ignores it."""
 
 SMOKE = "--smoke"
+DOCUMENTS, QUERIES, CHARACTERS = 300, 60, 1000
+"""Those of a small copy, and the most characters of a text; a document that answers a kept query is
+kept, too. The queries are spread over the collection, since neighbours often have a document in
+common, and 50 that have none are the fewest to learn from.
+"""
+
 Run = tuple[Any, ...]
 Found = Mapping[Run, Figures]
 
@@ -66,18 +71,15 @@ class Experiment:
 
     def options(self, **more: Any) -> Namespace:
         """The options of this process. With --smoke, all that is written is below `runs/smoke`."""
-        given: dict[str, Any] = {"data": Path, "work": RUNS / self.name, "jobs": self.jobs}
+        given: dict[str, Any] = {"data": folder_with(*self.collections)}
+        given |= {"work": RUNS / self.name, "jobs": self.jobs}
         given |= {"seeds": self.seeds} if self.seeds else {}
         given |= {"raw": RESULTS / f"{self.name}.json", "again": False, "smoke": False}
         parser = script_parser(self.about, **given, **more)
         options = parser.parse_args()
         options.data, options.work = options.data.resolve(), options.work.resolve()
-        try:
-            check_collections(options.data, self.collections)
-            if options.smoke:
-                self._make_small(options, parser)
-        except (MissingCollectionError, RetrievalError) as error:
-            parser.error(f"{error}")
+        if options.smoke:
+            self._make_small(options, parser)
         os.environ["OMP_NUM_THREADS"] = "1"  # also in the processes that are started
         options.work.mkdir(parents=True, exist_ok=True)
         return options
@@ -161,6 +163,16 @@ def _measured(measure: Callable[..., Figures], options: Namespace, run: Run) -> 
     kept(file_of(options.work, run), lambda: measure(options, *run))
 
 
+def kept(path: Path, measure: Callable[[], Any]) -> Any:
+    """Figures that are measured once, and later read from their file."""
+    if not path.is_file():
+        content = json.dumps(measure())
+        partial = path.with_name(f".{path.name}.partial")
+        partial.write_text(content)
+        partial.rename(path)
+    return json.loads(path.read_text("utf-8"))
+
+
 def name_of(run: Run) -> str:
     """The name of a run, as its files have it."""
     return ", ".join(map(str, run))
@@ -169,6 +181,40 @@ def name_of(run: Run) -> str:
 def file_of(work: Path, run: Run) -> Path:
     """The file of the figures of a run."""
     return work / f"{name_of(run)}.json"
+
+
+def small_copy(data: Path, names: Sequence[str], out: Path) -> Path:
+    """Write small copies of collections into the folder `out`, unless they are there."""
+    for name in names:
+        if not (out / name).is_dir():
+            _copy(data / name, out / name)
+    return out
+
+
+def _copy(source: Path, out: Path) -> None:
+    kept_queries, kept_documents = set[str](), set[str]()
+    (out / "qrels").mkdir(parents=True)
+    for path in sorted((source / "qrels").glob("*.tsv")):
+        head, *rows = path.read_text("utf-8").splitlines()
+        by_query: dict[str, list[str]] = {}
+        for row in rows:
+            by_query.setdefault(row.split("\t")[0], []).append(row)
+        spread = islice(by_query, 0, None, max(1, len(by_query) // QUERIES))
+        chosen = [row for query in islice(spread, QUERIES) for row in by_query[query]]
+        (out / "qrels" / path.name).write_text("\n".join([head, *chosen, ""]), "utf-8")
+        kept_queries |= {row.split("\t")[0] for row in chosen}
+        kept_documents |= {row.split("\t")[1] for row in chosen}
+    for name, wanted, least in (
+        ("queries.jsonl", kept_queries, 0 if kept_queries else 10 * DOCUMENTS),
+        ("corpus.jsonl", kept_documents, DOCUMENTS),
+    ):
+        if not (source / name).is_file():
+            continue
+        with (source / name).open("rb") as file, (out / name).open("w") as copy:
+            for number, record in enumerate(map(json.loads, file)):
+                if number < least or record["_id"] in wanted:
+                    record["text"] = record["text"][:CHARACTERS]
+                    copy.write(f"{json.dumps(record)}\n")
 
 
 class Stages(Silence):

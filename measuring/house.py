@@ -2,17 +2,14 @@
 
     python -m measuring.house BEFORE AFTER
 
-The review of 37a26d1 took `swiftlet` for one room, so it saw three arrows up, from the command line
-to `service`, `training` and `export`. Here the floors are those of each checkout's own contracts.
+`lint-imports` checks the floors of the rooms.
 """
 
 import json
 import os
-import re
 import subprocess
 import sys
 import tempfile
-import tomllib
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -53,7 +50,7 @@ def lines(root: Path) -> Facts:
 
 
 def imports(root: Path) -> Facts:
-    """Circles and arrows up, with the imports under TYPE_CHECKING; stderr names them."""
+    """Circles of imports, with those under TYPE_CHECKING; stderr names them."""
     import grimp
 
     roots = [each for each in PACKAGES + MEASURING if (root / each / "__init__.py").is_file()]
@@ -63,24 +60,11 @@ def imports(root: Path) -> Facts:
     around = {
         frozenset({one, *(each for each in above[one] if one in above[each])}) for one in above
     }
-    up: set[tuple[str, str]] = set()
-    settings = tomllib.loads((root / "pyproject.toml").read_text("utf-8"))["tool"]["importlinter"]
-    for contract in settings["contracts"]:
-        for inside in [f"{each}." for each in contract.get("containers", ())] or [""]:
-            floor_of = {
-                f"{inside}{name.strip(' ()')}": floor
-                for floor, layer in enumerate(contract.get("layers", ()))
-                for name in re.split(r"[|:]", layer)
-            }
-            for one, others in imported.items():
-                here = _floor(one, floor_of)
-                up |= {(one, each) for each in others if -1 < _floor(each, floor_of) < here}
     folder = {one: one if graph.find_children(one) else one.rpartition(".")[0] for one in imported}
     pairs = {(folder[one], folder[each]) for one, others in imported.items() for each in others}
     mutual = [pair for pair in pairs if pair[0] < pair[1] and pair[::-1] in pairs]
     found: dict[str, Sequence[Sequence[str]]] = {
         "import circles of modules": [sorted(circle) for circle in around if len(circle) > 1],
-        "arrows up from the floors of the contracts": sorted(up),
         # A folder and a folder in it are no such pair.
         "pairs of folders that import each other": [
             (one, other) for one, other in mutual if not other.startswith(f"{one}.")
@@ -89,12 +73,6 @@ def imports(root: Path) -> Facts:
     for name, cases in found.items():
         print(f"{root}: {name}", *cases, sep="\n  ", file=sys.stderr)
     return {name: len(cases) for name, cases in found.items()}
-
-
-def _floor(module: str, floor_of: dict[str, int]) -> int:
-    """The floor of a module, 0 for the uppermost; -1 if the contract does not name it."""
-    names = [each for each in floor_of if f"{module}.".startswith(f"{each}.")]
-    return floor_of[max(names, key=len)] if names else -1
 
 
 def measured(root: Path) -> Facts:
@@ -114,7 +92,7 @@ def measured(root: Path) -> Facts:
 
 def main(arguments: list[str]) -> None:
     """Print the table, or write what there is to say about one checkout into a file."""
-    if len(arguments) < 2 or arguments[0].startswith("-h"):
+    if not arguments or arguments[0].startswith("-h"):
         print(__doc__, file=sys.stderr)
         sys.exit(2)
     if arguments[0] == ONE:

@@ -8,7 +8,6 @@ template. One that is "finished" has no template any more, and its page stays as
 """
 
 import json
-import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from math import isinf
 from pathlib import Path
@@ -18,6 +17,7 @@ from typing import Any, TypeVar
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from tabulate import tabulate
 
+from measuring.command_line import existing, script_parser
 from measuring.comparison import to_markdown
 
 ROOT = Path(__file__).parents[1]
@@ -204,8 +204,16 @@ def environment() -> Environment:
     return found
 
 
-if __name__ == "__main__":
-    for raw_file in map(Path, sys.argv[1:]):
-        if FINISHED not in (found := json.loads(raw_file.read_text("utf-8"))):
-            print(write(raw_file, found))
+def main() -> None:
+    """Write the pages of the raw figures that are named, and the overview."""
+    parser = script_parser(__doc__)
+    parser.add_argument("raw", type=existing, nargs="*", help="files of raw figures")
+    for raw in parser.parse_args().raw:
+        if FINISHED not in (found := json.loads(raw.read_text("utf-8"))):
+            print(write(raw, found))
     OVERVIEW.write_text(overview(), "utf-8")
+    print(f"{OVERVIEW}: the overview; a page is written again if its raw figures are named")
+
+
+if __name__ == "__main__":
+    main()

@@ -208,3 +208,9 @@ def walks(root: Path) -> dict[str, str]:
         found = library_walks(trace, folder)
         found |= training_walks(trace, root, folder) | service_walks(trace, folder)
     return {f"{walk}: {NUMBERS}": numbers for walk, numbers in found.items()}
+
+
+if __name__ == "__main__":
+    print(
+        f"{__doc__}\n`python -m measuring.house CHECKOUT …` shows them, a column for each checkout."
+    )

@@ -1,10 +1,10 @@
 """DAFT's claims, controls and ablations on a small scale, on 2 CPU cores.
 
-    python -m experiments.daft --data DATA                    (hours)
+    python -m experiments.daft --data DATA                    (all)
     python -m experiments.daft --data DATA --only collapse    (one experiment)
 
-Runs of docs/results/daft.json with the same settings are not repeated. Needs the extra `dev`, which
-has the torch weights.
+Runs of docs/results/daft.json with the same settings are not repeated. All runs take more than ten
+hours of one core, a run about six minutes. Needs the extra `dev`, which has the torch weights.
 """
 
 import json
@@ -23,10 +23,10 @@ from experiments.daft.runs import (
     identity,
 )  # fmt: skip
 from experiments.daft.tests import TESTS, TITLES
+from experiments.pairs import query_latencies
 from export.encoder_directory import export_encoder
 from measuring.experiment import Experiment, Found, Run, file_of
 from measuring.results import Figures
-from measuring.runs import query_latencies
 
 EXPERIMENT = Experiment(
     "daft", __doc__, [name for name, _ in (*TABLE["training"], *TESTS)],
@@ -86,9 +86,5 @@ def latencies(options: Namespace, names: Sequence[str]) -> Figures:
     return query_latencies(directories, kept)
 
 
-def main() -> None:
-    EXPERIMENT.main(runs, figures_of, collected, draw, only=("", *EXPERIMENTS))
-
-
 if __name__ == "__main__":
-    main()
+    EXPERIMENT.main(runs, figures_of, collected, draw, only=("", *EXPERIMENTS))

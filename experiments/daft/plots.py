@@ -7,8 +7,7 @@ import numpy as np
 
 from experiments.daft.figures import DELTA_PER_DIMENSION, LONGEST_ALIGNMENT, SETTINGS, stopping
 from experiments.daft.runs import directory
-from measuring.embedding_maps import EmbeddingPanel, plot_pca, plot_tsne
-from measuring.quality_plot import QualityPoint, plot_quality
+from measuring.plots import EmbeddingPanel, QualityPoint, plot_pca, plot_quality, plot_tsne
 from measuring.results import Figures
 from swiftlet.evaluation.plots.figures import save_figure
 from swiftlet.evaluation.plots.lines import Curve, LinePanel, Moment, plot_lines

@@ -5,7 +5,10 @@ A run is a process of `swiftlet train`. An interrupted one goes on where it was.
 
 import hashlib
 import json
+import os
 import shutil
+import subprocess
+import sys
 from argparse import Namespace
 from itertools import chain
 from pathlib import Path
@@ -16,7 +19,6 @@ import numpy as np
 from experiments.daft.tests import tested
 from measuring.experiment import Run, settings_beside
 from measuring.results import Figures
-from measuring.runs import run_swiftlet
 from swiftlet.encoders import torch_weights
 from swiftlet.manifest import FILE_NAME as MANIFEST
 from training.logged_run import LoggedRun, read_training_log
@@ -103,6 +105,16 @@ def record_of(options: Namespace, name: str, seed: int) -> Figures:
     for each in (CHECKPOINT, BEST, STAGES, "document_encoder", "onnx"):
         shutil.rmtree(folder / "run" / each, ignore_errors=True)
     return dict(rounded(record))
+
+
+def run_swiftlet(*arguments: str, output: Path) -> tuple[int, str]:
+    """Run a command on one thread: its exit status, and its output, kept in the file `output`."""
+    output.parent.mkdir(parents=True, exist_ok=True)
+    command = [sys.executable, "-m", "swiftlet", *arguments]
+    variables = {**os.environ, "OMP_NUM_THREADS": "1"}
+    with output.open("wb") as file:
+        ended = subprocess.run(command, env=variables, stdout=file, stderr=file, check=False)
+    return ended.returncode, output.read_text("utf-8")
 
 
 def verdict(log: LoggedRun) -> str | None:

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from experiments.pairs import mixed
 from measuring.results import Figures
 from swiftlet.encoders.tokenizer import Tokenizer
 from swiftlet.index.documents.passages import PassageSplitter
@@ -73,7 +74,7 @@ def tested(options: Namespace, folder: Path, states: Sequence[str]) -> tuple[Fig
     for state, encoder in _states(folder / "run", bench):
         queries, documents = _embeddings(encoder, next(iter(bench.collections.values())))
         embeddings |= {f"{state} queries": queries, f"{state} documents": documents}
-        mixtures[state] = mixture(queries, documents)
+        mixtures[state] = mixed(queries, documents, 1)
         if state in states:
             found[state] = {
                 title: Validator(collection, EMBEDDED).quality(encoder)
@@ -81,15 +82,6 @@ def tested(options: Namespace, folder: Path, states: Sequence[str]) -> tuple[Fig
             }
     np.savez(folder / "embeddings.npz", **embeddings)
     return found, mixtures
-
-
-def mixture(queries: NDArray[np.float32], documents: NDArray[np.float32]) -> float:
-    """The share of the points whose nearest other point is of the other kind."""
-    points = np.concatenate((queries, documents))
-    scores = points @ points.T
-    np.fill_diagonal(scores, -np.inf)
-    kinds = np.arange(len(points)) < len(queries)
-    return float((kinds[scores.argmax(1)] != kinds).mean())
 
 
 def _states(run: Path, bench: Bench) -> Iterator[tuple[str, BatchEncoder]]:

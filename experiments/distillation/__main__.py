@@ -19,10 +19,10 @@ from experiments.distillation.students import (
     long_run,
     prepare,
 )
+from experiments.pairs import query_latencies
 from measuring.experiment import Experiment, Found, Run
-from measuring.quality_plot import QualityPoint, plot_quality
+from measuring.plots import QualityPoint, plot_quality
 from measuring.results import Figures, means
-from measuring.runs import query_latencies
 from swiftlet.encoders import DEFAULT_ENCODER
 from swiftlet.evaluation.plots.figures import save_figure
 
@@ -78,9 +78,5 @@ def draw(_work: Path, figures: Figures, folder: Path) -> None:
     save_figure(figure, folder / "distillation-latency.png")
 
 
-def main() -> None:
-    EXPERIMENT.main(runs, figures_of, collected, draw, wordnet=texts.WORDNET_FOLDER)
-
-
 if __name__ == "__main__":
-    main()
+    EXPERIMENT.main(runs, figures_of, collected, draw, wordnet=texts.WORDNET_FOLDER)

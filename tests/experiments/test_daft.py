@@ -17,11 +17,12 @@ from experiments.daft.runs import (
     directory,
     identity,
     overrides,
+    run_swiftlet,
     stages_of,
     states_of,
     verdict,
 )
-from experiments.daft.tests import TITLES, mixture
+from experiments.daft.tests import TITLES
 from measuring.experiment import file_of
 from measuring.results import RESULTS, write
 from training.logged_run import read_training_log
@@ -179,15 +180,16 @@ def test_a_log_becomes_the_stages_of_a_record(tmp_path: Path) -> None:
     }
 
 
-def test_clouds_that_overlap_have_neighbours_of_both_kinds() -> None:
-    random = np.random.default_rng(0)
-    first, second = random.normal(size=(2, 200, 8)).astype(np.float32)
-    assert mixture(first, second) == pytest.approx(0.5, abs=0.1)
-    assert mixture(first + 9, second - 9) == 0
-
-
 def test_each_run_of_an_experiment_has_settings() -> None:
     for name in NAMES:
         assert "seed=2" in overrides(OPTIONS, name, 2)
     assert 'negatives.samplers=["cache"]' in overrides(OPTIONS, "cache", 0)
     assert identity("cache") != identity("default")
+
+
+def test_a_failed_command_gives_its_status_and_its_output(tmp_path):
+    output = tmp_path / "new" / "output.txt"
+    status, written = run_swiftlet("inspect", str(tmp_path / "none"), output=output)
+    assert status == 2
+    assert "none" in written
+    assert output.read_text("utf-8") == written

@@ -1,8 +1,16 @@
 """Pages of docs/results are those that their raw figures and templates give."""
 
 import json
+import re
+import sys
 from pathlib import Path
 
+import pytest
+
+from experiments import adapt, adaptation, companions, hybrid, reranking, sharing, ship
+from experiments.daft import __main__ as daft
+from experiments.distillation import __main__ as distillation
+from experiments.distillation import texts
 from experiments.distillation.__main__ import draw
 from experiments.ship import document_encoder_card
 from measuring.results import RESULTS, write
@@ -37,3 +45,29 @@ def test_plots_are_drawn_from_the_raw_figures_alone(tmp_path):
 def test_the_card_of_the_document_encoder_is_made_from_its_manifest():
     card = document_encoder_card(load_manifest(DEFAULT_ENCODER, "encoder"))
     assert card == (DEFAULT_ENCODER / "README.md").read_text("utf-8")
+
+
+@pytest.mark.parametrize(
+    "script",
+    [adapt, adaptation, companions, daft, distillation, hybrid, reranking, sharing, ship],
+    ids=lambda script: script.__name__,
+)
+def test_an_experiment_says_in_a_sentence_what_it_measures_and_how_long_it_takes(script) -> None:
+    first, command, *_ = script.__doc__.split("\n\n")
+    name = script.__name__.removesuffix(".__main__")
+    assert first.endswith(".")
+    assert command.startswith(f"    python -m {name} ")
+    assert "--data DATA" in command
+    assert re.search(
+        r"\btakes?\b.*\b(minutes?|hours?)\b", script.__doc__, re.DOTALL | re.IGNORECASE
+    )
+
+
+def test_an_encoder_cannot_be_shipped_without_wordnet(tmp_path, monkeypatch) -> None:
+    for name in texts.collections():
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "queries.jsonl").touch()
+    words = ["ship", "look-up-encoder", "--data", tmp_path, "--work", tmp_path / "work"]
+    monkeypatch.setattr(sys, "argv", [*map(str, words), "--wordnet", f"{tmp_path / 'none'}"])
+    with pytest.raises(SystemExit, match=r"^experiments: .*none has no data.noun: install"):
+        ship.main()

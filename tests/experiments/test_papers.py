@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from experiments import companions, reranking, sharing
+from experiments.pairs import mixed
 from measuring.results import Figures, page_of
 
 MACHINE = "A machine."
@@ -20,9 +21,10 @@ def clouds(distance: float) -> list[np.ndarray]:
     return [each / np.linalg.norm(each, axis=1, keepdims=True) for each in points]
 
 
-def test_clouds_that_are_drawn_alike_are_mixed_and_clusters_are_not() -> None:
-    assert sharing.mixed(*clouds(0)) == pytest.approx(0.5, abs=0.03)
-    assert sharing.mixed(*clouds(50)) < 0.05
+@pytest.mark.parametrize("neighbours", [1, 10])
+def test_clouds_that_are_drawn_alike_are_mixed_and_clusters_are_not(neighbours: int) -> None:
+    assert mixed(*clouds(0), neighbours) == pytest.approx(0.5, abs=0.05)
+    assert mixed(*clouds(50), neighbours) < 0.05
 
 
 def spread(mean: float) -> Figures:

@@ -1,4 +1,4 @@
-"""The resilience runs in small, and the bounds that the service keeps in them."""
+"""The resilience tests in small, and the bounds that the service keeps in them."""
 
 import json
 import subprocess

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from measuring import experiment
-from measuring.experiment import Experiment, laid_over, settings_beside
+from measuring.experiment import Experiment, kept, laid_over, settings_beside
 from measuring.results import RESULTS
 from swiftlet.errors import CollectionError
 
@@ -21,7 +21,9 @@ def data(tmp_path: Path) -> Path:
     """A collection of a thousand documents, of which the last two are relevant."""
     folder = tmp_path / "data" / "hills"
     (folder / "qrels").mkdir(parents=True)
-    rows = [json.dumps({"_id": f"{number}", "text": f"hill {number}"}) for number in range(1000)]
+    rows = [
+        json.dumps({"_id": f"{number}", "text": f"hill {number} " * 200}) for number in range(1000)
+    ]
     (folder / "corpus.jsonl").write_text("\n".join(rows))
     queries = [json.dumps({"_id": f"q{number}", "text": f"{number}"}) for number in range(100)]
     (folder / "queries.jsonl").write_text("\n".join(queries))
@@ -54,7 +56,7 @@ def test_runs_are_measured_once_in_processes_of_one_thread(given, tmp_path, caps
     expected = {("a", 1): {"name": "a"}, ("b", 2): {"name": "bb"}}
     options = COUNTING.options()
     assert COUNTING.measured(options, stages, figures_of) == expected
-    assert "2 of 2, after 0." in capsys.readouterr().out
+    assert "2 of 2, after " in capsys.readouterr().out
     assert COUNTING.measured(options, stages, figures_of) == expected
     assert "nothing to measure: all 2 runs of counting are in" in capsys.readouterr().out
     lines = (tmp_path / "work" / "measured.txt").read_text().splitlines()
@@ -71,10 +73,25 @@ def test_a_trial_run_has_little_data_and_writes_nowhere_else(given, data, tmp_pa
     assert (options.work, options.raw) == (runs / "counting", runs / "results" / "counting.json")
     assert options.seeds == 1
     small = options.data / "hills"
-    documents = [json.loads(line)["_id"] for line in (small / "corpus.jsonl").open()]
-    assert documents == [*map(str, range(300)), "998", "999"]
-    assert (small / "queries.jsonl").read_text().count("\n") == 40
-    assert (small / "qrels" / "test.tsv").read_text().count("\n") == 41
+    documents = [*map(json.loads, (small / "corpus.jsonl").open())]
+    assert [each["_id"] for each in documents] == [*map(str, range(300)), "998", "999"]
+    assert {len(each["text"]) for each in documents} == {1000}
+    assert (small / "queries.jsonl").read_text().count("\n") == 60
+    assert (small / "qrels" / "test.tsv").read_text().count("\n") == 61
+
+
+def test_the_help_says_what_each_option_is_for(given, capsys) -> None:
+    given.append("--help")
+    with pytest.raises(SystemExit, match="0"):
+        COUNTING.options()
+    said = " ".join(capsys.readouterr().out.split())
+    assert "Counts." in said
+    for sentence in (
+        "--data DATA folder of the collections; made by python -m experiments.data --out DATA",
+        "--again measure finished runs anew",
+        "--smoke try it in minutes: few documents, short trainings, all of it below runs/smoke",
+    ):
+        assert sentence in said
 
 
 def test_the_page_of_a_whole_run_is_that_of_the_results(given) -> None:
@@ -113,3 +130,12 @@ def test_a_table_changes_the_settings_of_a_trial_run(given, tmp_path) -> None:
     given.append("--smoke")
     assert settings_beside(f"{script}") == {"training": {"steps": 1, "rate": 0.1}}
     assert laid_over({"a": {"b": 1}}, {"a": {"c": 2}, "d": 3}) == {"a": {"b": 1, "c": 2}, "d": 3}
+
+
+def test_figures_are_measured_once_and_nothing_is_kept_of_a_failure(tmp_path):
+    file = tmp_path / "figures.json"
+    with pytest.raises(ZeroDivisionError):
+        kept(file, lambda: 1 / 0)
+    assert not [*tmp_path.iterdir()]
+    assert kept(file, lambda: {"a": 1}) == {"a": 1}
+    assert kept(file, lambda: 1 / 0) == {"a": 1}

@@ -40,8 +40,20 @@ def test_a_page_is_made_again_from_its_raw_figures_alone(tmp_path: Path) -> None
     assert "2.5 MB afterwards" in before
     page.unlink()
     command = [sys.executable, "-m", "measuring.results", raw]
-    subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
+    ended = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True)
     assert page.read_text() == before
+    written, rest = ended.stdout.splitlines()
+    assert written == f"{page}"
+    assert rest.endswith(
+        "README.md: the overview; a page is written again if its raw figures are named"
+    )
+
+
+def test_a_module_that_other_scripts_use_says_what_it_is_for() -> None:
+    command = [sys.executable, "-m", "measuring.walks"]
+    said = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout
+    assert said.startswith("Five walks through the code of a checkout")
+    assert "python -m measuring.house CHECKOUT" in said
 
 
 def test_a_section_takes_the_place_of_an_earlier_one(tmp_path: Path) -> None:
