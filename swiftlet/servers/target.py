@@ -1,9 +1,9 @@
 """What a push needs of an engine: a collection that is written, checked and searched."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from swiftlet.address import Address
 from swiftlet.errors import InvalidArgumentError, shown
@@ -58,9 +58,12 @@ class Target(ABC):
         """
         raise reads_no_files(self.engine)
 
-    def reason_against_words(self, language: str | None) -> str:
-        """Why the collection cannot have words, as the part of a sentence; empty if it can."""
-        return reason_against_words(language)
+    def reason_against_words(self, details: Mapping[str, Any]) -> str:
+        """Why the collection cannot have words, as the part of a sentence; empty if it can.
+
+        :param details: Those of the manifest of the index.
+        """
+        return reason_against_words(details.get("language"))
 
     @abstractmethod
     def begun(self) -> PushState | None:

@@ -1,6 +1,5 @@
 """The words of passages as servers keep them: sparse vectors with BM25 weights."""
 
-import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
@@ -10,14 +9,11 @@ import numpy as np
 from typing_extensions import override
 
 from swiftlet.index.documents.passages import encoder_text
-from swiftlet.index.lexical.analysis import PIECES, Analysis, analysis_of
+from swiftlet.index.lexical.analysis import PIECES, Analysis
 from swiftlet.index.lexical.bm25 import SparseVector, passage_vector, query_vector, word_place
 from swiftlet.index.lexical.index import Words, counted_words
 from swiftlet.index.vectors.vector_index import Rows, SearchedWords, WordQuery
 from swiftlet.types import Embeddings, Span
-
-# Letters and digits, and marks such as vowels that follow a letter.
-_WORD = re.compile(r"(?:[^\W_][\u0300-\u036f\u0900-\u0dff]*)+")
 
 
 def reason_against_words(language: str | None) -> str:
@@ -30,9 +26,9 @@ def reason_against_words(language: str | None) -> str:
 class WordVectors:
     """The words of passages as sparse vectors."""
 
-    def __init__(self, language: str, mean_length: float) -> None:
+    def __init__(self, analysis: Analysis, mean_length: float) -> None:
         """Weigh words as among passages of `mean_length` words."""
-        self._analysis, self._mean = analysis_of(language), mean_length
+        self._analysis, self._mean = analysis, mean_length
 
     def of(self, title: str, text: str) -> SparseVector:
         """The vector of a passage."""
@@ -41,7 +37,7 @@ class WordVectors:
 
 def words_of(analysis: Analysis, title: str, text: str) -> list[str]:
     """The words of a passage, with repetitions."""
-    return analysis.words(analysis.indexed(encoder_text(title, text)))
+    return analysis.passage_words(encoder_text(title, text))
 
 
 class ServerWords(SearchedWords, ABC):
@@ -50,9 +46,9 @@ class ServerWords(SearchedWords, ABC):
     Scores are as in `LexicalIndex`, as far as the server counts words and lengths anew.
     """
 
-    def __init__(self, language: str, size: int, where: Any) -> None:
+    def __init__(self, analysis: Analysis, size: int, where: Any) -> None:
         """Search the documents of `where` in an index of `size` passages."""
-        self.analysis, self._size, self.where = analysis_of(language), size, where
+        self.analysis, self._size, self.where = analysis, size, where
 
     def restricted_to(self, where: Any) -> Self:
         """The passages of some documents alone."""
@@ -107,7 +103,4 @@ class ServerWordQuery(WordQuery):
 
     @override
     def highlights(self, text: str) -> tuple[Span, ...]:
-        searched = {*self._words.searched}
-        spans = (found.span() for found in _WORD.finditer(text))
-        words = self._index.analysis.words
-        return tuple(span for span in spans if searched.intersection(words(text[slice(*span)])))
+        return self._index.analysis.highlights(text, {*self._words.searched})

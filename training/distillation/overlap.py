@@ -17,7 +17,7 @@ from swiftlet.evaluation.metrics import evaluate
 from swiftlet.evaluation.retrievers import SearcherRetriever
 from swiftlet.index.directory import DOCUMENTS_FILE, PASSAGE_TO_DOCUMENT_FILE
 from swiftlet.index.documents.store import DocumentStore
-from swiftlet.index.lexical.index import LEXICAL_FOLDER, LexicalIndex
+from swiftlet.index.lexical.index import LexicalIndex
 from swiftlet.index.parts import BaseParts, FixedIndex
 from swiftlet.index.vectors import open_index
 from swiftlet.index.vectors.faiss_index import FaissIndex
@@ -66,8 +66,7 @@ class IndexComparison:
         """
         self.manifest = load_manifest(directory, "index")
         self.index = open_index(directory, self.manifest.details)
-        language = self.manifest.details.get("language")  # indexes had none at first
-        self.lexical = LexicalIndex.open(directory / LEXICAL_FOLDER, language) if language else None
+        self.lexical = LexicalIndex.of_index(directory, self.manifest.details)
         self.store = DocumentStore(directory / DOCUMENTS_FILE)
         self._owners = np.load(directory / PASSAGE_TO_DOCUMENT_FILE, allow_pickle=False)
 

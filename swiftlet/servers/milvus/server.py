@@ -9,6 +9,7 @@ from typing_extensions import override
 from swiftlet.address import Address
 from swiftlet.encoders.encoder import Encoder
 from swiftlet.errors import IndexServerError, InvalidArgumentError
+from swiftlet.index.lexical.analysis import analysis_in
 from swiftlet.index.parts import SearchParts
 from swiftlet.index.server import Description, Server
 from swiftlet.manifest import Manifest
@@ -124,8 +125,8 @@ class MilvusIndex(ServerIndex):
         if self._statistics != statistics or self._counts is None:  # a push has counted again
             self._statistics, self._counts = statistics, WordCounts(self.collection.address)
         self._counts.collection.call("load_collection", slow=True)
-        language = self.manifest.details["language"]
-        return MilvusWords(passages, language, statistics.size, self._counts)
+        analysis = analysis_in(self.manifest.details)
+        return MilvusWords(passages, analysis, statistics.size, self._counts)
 
 
 def manifest_at(address: Address) -> Manifest:

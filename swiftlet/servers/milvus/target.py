@@ -2,8 +2,9 @@
 
 import json
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import chain, islice
+from typing import Any
 
 import numpy as np
 from pymilvus import DataType
@@ -12,6 +13,7 @@ from typing_extensions import override
 from swiftlet.address import Address
 from swiftlet.errors import InvalidArgumentError, shown
 from swiftlet.index.documents.split import SplitDocument
+from swiftlet.index.lexical.analysis import analysis_in
 from swiftlet.progress import Progress
 from swiftlet.servers.milvus import schema
 from swiftlet.servers.milvus.bulk_insert import BulkInsert, Place, await_tasks
@@ -58,8 +60,8 @@ class MilvusTarget(Target):
         self._bulk = BulkInsert(self.collection, Place(place))
 
     @override
-    def reason_against_words(self, language: str | None) -> str:
-        reason = super().reason_against_words(language)
+    def reason_against_words(self, details: Mapping[str, Any]) -> str:
+        reason = super().reason_against_words(details)
         if not reason and self.collection.is_old():
             reason = "the server is older than Milvus 2.4"
         self._hybrid = not reason
@@ -140,8 +142,8 @@ class MilvusTarget(Target):
         collection = self.collection
         if self._hybrid and word_vectors(collection.description()) is None:
             progress.begin("Counting words", total)
-            language = source.manifest.details["language"]
-            statistics = WordCounts(self.address).push(source.documents(), language, progress)
+            analysis = analysis_in(source.manifest.details)
+            statistics = WordCounts(self.address).push(source.documents(), analysis, progress)
             collection.set_properties({schema.WORD_STATISTICS: statistics.as_property()}, slow=True)
         description = collection.description()
         words, facets = word_vectors(description), FilterFields.of(description["properties"]).facets

@@ -17,7 +17,7 @@ from typing_extensions import override
 from swiftlet.address import Address
 from swiftlet.errors import InvalidArgumentError
 from swiftlet.index.documents.split import SplitDocument
-from swiftlet.index.lexical.analysis import analysis_of
+from swiftlet.index.lexical.analysis import Analysis, analysis_in
 from swiftlet.index.lexical.bm25 import SparseVector, word_place
 from swiftlet.index.vectors.vector_index import Rows
 from swiftlet.progress import Progress
@@ -56,8 +56,8 @@ def word_vectors(description: Mapping[str, Any]) -> WordVectors | None:
     properties = description["properties"]
     if (statistics := WordStatistics.of(properties)) is None:
         return None
-    language = json.loads(properties[schema.MANIFEST])["details"]["language"]
-    return WordVectors(language, statistics.mean_length)
+    details = json.loads(properties[schema.MANIFEST])["details"]
+    return WordVectors(analysis_in(details), statistics.mean_length)
 
 
 class WordCounts:
@@ -91,7 +91,7 @@ class WordCounts:
             self.collection.call("upsert", data=new)
 
     def push(
-        self, documents: Iterable[SplitDocument], language: str, progress: Progress
+        self, documents: Iterable[SplitDocument], analysis: Analysis, progress: Progress
     ) -> WordStatistics:
         """Count the words of all passages, and write the counts in the place of earlier ones.
 
@@ -99,7 +99,6 @@ class WordCounts:
         """
         self.drop()
         found, size, length = Counter[int](), 0, 0
-        analysis = analysis_of(language)
         for document in documents:
             for start, end in document.passages:
                 words = words_of(analysis, document.title, document.text[start:end])
@@ -153,9 +152,9 @@ class MilvusWords(ServerWords):
     where: str
 
     def __init__(
-        self, passages: MilvusPassages, language: str, size: int, counts: WordCounts
+        self, passages: MilvusPassages, analysis: Analysis, size: int, counts: WordCounts
     ) -> None:
-        super().__init__(language, size, "")
+        super().__init__(analysis, size, "")
         self._passages, self._counts = passages, counts
 
     @override

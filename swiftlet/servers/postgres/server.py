@@ -4,6 +4,7 @@ from typing_extensions import override
 
 from swiftlet.address import Address
 from swiftlet.encoders.encoder import Encoder
+from swiftlet.index.lexical.analysis import analysis_in
 from swiftlet.index.parts import SearchParts
 from swiftlet.index.server import Description, Server
 from swiftlet.manifest import Manifest
@@ -43,7 +44,7 @@ class PostgresIndex(ServerIndex):
         table.use(state.ef_search)
         words = None
         if state.mean_length is not None:
-            words = PostgresWords(table, self._manifest.details["language"], state.num_passages)
+            words = PostgresWords(table, analysis_in(self._manifest.details), state.num_passages)
         passages = PostgresPassages(table, state)
         self._parts = PostgresParts(
             encoder=self._encoder,

@@ -1,8 +1,9 @@
 """The tables of an index that is being pushed to a PostgreSQL server."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from math import inf
+from typing import Any
 
 from psycopg.errors import FeatureNotSupported
 from psycopg.sql import SQL, Identifier
@@ -11,7 +12,7 @@ from typing_extensions import override
 from swiftlet.address import Address
 from swiftlet.errors import InvalidArgumentError
 from swiftlet.index.documents.split import SplitDocument
-from swiftlet.index.lexical.analysis import Analysis, analysis_of
+from swiftlet.index.lexical.analysis import Analysis, analysis_in
 from swiftlet.progress import Progress
 from swiftlet.servers.postgres.parts import PostgresPassages
 from swiftlet.servers.postgres.rows import COLUMNS, Numbered, check_document, words_in, write
@@ -74,10 +75,10 @@ class PostgresTarget(Target):
         self._num_words = self._num_passages = 0
 
     @override
-    def reason_against_words(self, language: str | None) -> str:
-        reason = super().reason_against_words(language)
-        if language is not None and not reason:
-            self._analysis = analysis_of(language)
+    def reason_against_words(self, details: Mapping[str, Any]) -> str:
+        reason = super().reason_against_words(details)
+        if not reason:
+            self._analysis = analysis_in(details)
         return reason
 
     @override

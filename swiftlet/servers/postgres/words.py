@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from psycopg.sql import SQL, Composed
 from typing_extensions import override
 
+from swiftlet.index.lexical.analysis import Analysis
 from swiftlet.index.lexical.bm25 import SparseVector
 from swiftlet.index.vectors.vector_index import Rows
 from swiftlet.servers.postgres.filters import EVERYTHING, Predicate
@@ -24,8 +25,8 @@ class PostgresWords(ServerWords):
 
     where: Predicate
 
-    def __init__(self, table: Table, language: str, size: int) -> None:
-        super().__init__(language, size, EVERYTHING)
+    def __init__(self, table: Table, analysis: Analysis, size: int) -> None:
+        super().__init__(analysis, size, EVERYTHING)
         self._table = table
 
     @override
