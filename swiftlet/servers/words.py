@@ -86,7 +86,8 @@ class ServerWordQuery(WordQuery):
     """The words of a query, which are marked in texts without asking the server."""
 
     def __init__(self, index: ServerWords, words: Words) -> None:
-        self._index, self._words, self._vector = index, words, query_vector(words)
+        self._index, self._vector = index, query_vector(words)
+        self._highlights = index.analysis.highlighter(words.searched)
 
     @override
     def search(self, num_candidates: int) -> tuple[Embeddings, Rows]:
@@ -103,4 +104,4 @@ class ServerWordQuery(WordQuery):
 
     @override
     def highlights(self, text: str) -> tuple[Span, ...]:
-        return self._index.analysis.highlights(text, {*self._words.searched})
+        return self._highlights(text)

@@ -1,9 +1,9 @@
 """The analysis of text by language: the words that a lexical index has."""
 
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping
-from functools import cached_property, lru_cache
-from itertools import pairwise
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cache, cached_property, lru_cache
+from itertools import chain, pairwise
 from typing import Any
 
 import tantivy
@@ -12,8 +12,8 @@ from typing_extensions import override
 from swiftlet.encoders.tokenizer import Tokenizer
 from swiftlet.errors import CorruptIndexError, InvalidArgumentError, shown
 from swiftlet.index.lexical.folding import folded
-from swiftlet.index.lexical.syllables import syllable_spans
-from swiftlet.index.lexical.words import joined, with_names, without_punctuation, word_spans
+from swiftlet.index.lexical.syllables import has_syllables, syllable_spans
+from swiftlet.index.lexical.words import joined, with_names, without_punctuation, words_in
 from swiftlet.types import Span
 
 NO_LANGUAGE = "none"
@@ -75,14 +75,21 @@ class Analysis:
         found: list[str] = self.analyser.analyze(self.indexed(text))
         return found
 
-    def highlights(self, text: str, searched: Collection[str]) -> tuple[Span, ...]:
-        """The spans of the words of a text that were searched, in order."""
-        words_of = self._kept_words
-        return joined(
-            (start, end)
-            for start, end in self.spans(text)
-            if any(word in searched for word in words_of(text[start:end]))
-        )
+    def highlighter(self, searched: Iterable[str]) -> Callable[[str], tuple[Span, ...]]:
+        """A function that gives the spans of the `searched` words in a text, in order."""
+        words, words_of = frozenset(searched), self._kept_words
+
+        @cache
+        def is_searched(part: str) -> bool:
+            return not words.isdisjoint(words_of(part))
+
+        def highlights(text: str) -> tuple[Span, ...]:
+            if not self._has_syllables(text):
+                return tuple([word.span() for word in words_in(text) if is_searched(word[0])])
+            spans = self.spans(text)
+            return joined((start, end) for start, end in spans if is_searched(text[start:end]))
+
+        return highlights
 
     @cached_property
     def _kept_words(self) -> Callable[[str], list[str]]:
@@ -90,7 +97,10 @@ class Analysis:
 
     def spans(self, text: str) -> Iterator[Span]:
         """The spans of all words of a text, by their ends."""
-        return word_spans(text)
+        return (word.span() for word in words_in(text))
+
+    def _has_syllables(self, text: str) -> bool:  # noqa: ARG002
+        return False
 
 
 class FoldedAnalysis(Analysis):
@@ -129,8 +139,14 @@ class FoldedAnalysis(Analysis):
 
     @override
     def spans(self, text: str) -> Iterator[Span]:
-        for start, end in word_spans(text):
-            yield from syllable_spans(text, start, end)
+        if not self._has_syllables(text):
+            return super().spans(text)
+        words = words_in(text)
+        return chain.from_iterable(syllable_spans(text, *word.span()) for word in words)
+
+    @override
+    def _has_syllables(self, text: str) -> bool:
+        return has_syllables(text)
 
     def _folded(self, text: str) -> str:
         return with_names(text, accents=self._accents, single=False)
@@ -242,7 +258,7 @@ def _stemmer(language: str) -> tuple[Any, ...]:
 def _joined_names(text: str) -> str:
     """The names in a text, each as one word: of "queue.get_nowait" queuegetnowait and getnowait."""
     # Most words have neither: to look at them all would take as long as tantivy takes.
-    parts = " ".join([part for part in text.split() if "." in part[:-1] or "_" in part])
+    parts = " ".join([part for part in text.split() if "." in part or "_" in part])
     joined = []
     for name in _NAME.findall(parts):
         rest = name

@@ -3,7 +3,7 @@
 import re
 import unicodedata
 from functools import cache
-from itertools import chain
+from itertools import chain, starmap
 
 from swiftlet.text import INVISIBLE
 
@@ -20,18 +20,38 @@ _BREVE = "(?<![\u0438\u0443])\u0306"
 _TATWEEL = "\u0640"
 
 
+# Where marks are: to look at all characters would take longer than the rest of a search.
+_MARKS_IN = ((0x300, 0x2100), (0x2C00, 0x3100), (0xA600, 0xAC00), (0xFB00, 0xFF00),
+             (0x10100, 0x12000), (0x13400, 0x13500), (0x16A00, 0x17000), (0x1BC00, 0x1BD00),
+             (0x1CF00, 0x1EA00))  # fmt: skip
+
+
 @cache
-def marks() -> str:
-    """All combining marks, and what is shown as nothing: they belong to the word before them."""
-    places = chain(range(0x300, 0x3400), range(0xA66F, 0xAC00), range(0xFB1E, 0x1E950))
-    found = (mark for mark in map(chr, places) if unicodedata.category(mark)[0] == "M")
-    return "".join(found) + INVISIBLE.pattern[1:-1]
+def _marks() -> str:
+    places = map(chr, chain.from_iterable(starmap(range, _MARKS_IN)))
+    return "".join(place for place in places if unicodedata.category(place)[0] == "M")
+
+
+@cache
+def inside_words() -> str:
+    """What belongs to the word before it, as a pattern of `re`: marks, and what is not seen."""
+    return f"(?:{_one_of(_marks())}|{INVISIBLE.pattern})"
 
 
 @cache
 def _accent() -> re.Pattern[str]:
-    found = (mark for mark in marks() if unicodedata.combining(mark) in _ACCENTS)
-    return re.compile(f"{_BREVE}|[{_TATWEEL}{''.join(found).replace(_BREVE[-1], '')}]")
+    found = (mark for mark in _marks() if unicodedata.combining(mark) in _ACCENTS)
+    accents = "".join(found).replace(_BREVE[-1], _TATWEEL)
+    return re.compile(f"{_BREVE}|{_one_of(accents)}")
+
+
+def _one_of(characters: str) -> str:
+    # `re` is fast with the first plane alone.
+    first, others = (
+        "".join(each for each in characters if (each < "\U00010000") is is_first)
+        for is_first in (True, False)
+    )
+    return f"(?:[{first}]|(?=[\U00010000-\U0010ffff])[{others}])"
 
 
 def composed(text: str) -> str:

@@ -208,7 +208,8 @@ class LexicalQuery:
         """Search for `words` in `index`, which may be one of those that they were counted in."""
         self._index, self._searcher, self._schema = index, index.searcher, index.schema
         self._size = index.num_rows
-        self._weight, self._searched = np.float32(words.weight), {*words.searched}
+        self._weight = np.float32(words.weight)
+        self._highlights = index.analysis.highlighter(words.searched)
         parts = []
         for word in words.searched:
             # tantivy weighs a word by the passages of this index alone.
@@ -259,7 +260,7 @@ class LexicalQuery:
 
     def highlights(self, text: str) -> tuple[Span, ...]:
         """The spans of the searched words in a text, in order; of word pieces, none."""
-        return self._index.analysis.highlights(text, self._searched)
+        return self._highlights(text)
 
     def _word(self, word: str, boost: float) -> Any:
         query = tantivy.Query.term_query(self._schema, _TEXT, word, "freq")
