@@ -188,9 +188,10 @@ class PieceAnalysis(Analysis):
         """The words of a text."""
         return " ".join(self.words(text))
 
-    def spans(self, text: str) -> Iterator[Span]:  # noqa: ARG002
+    @override
+    def highlighter(self, searched: Iterable[str]) -> Callable[[str], tuple[Span, ...]]:
         """Pieces are not marked."""
-        return iter(())
+        return lambda _: ()
 
 
 def check_language(language: str) -> None:

@@ -28,8 +28,8 @@ _STACKED = "[\u17d2\u1039]"
 
 @cache
 def _patterns() -> tuple[re.Pattern[str], re.Pattern[str]]:
-    one = f"{_VOWEL_BEFORE}?{_LETTER}(?:{_STACKED}{_LETTER}|[{_AFTER}]|{inside_words()})*"
-    return re.compile(one), re.compile(f"(?:{one})+")
+    one = f"{_VOWEL_BEFORE}?{_LETTER}(?:{_STACKED}{_LETTER}|[{_AFTER}]|{inside_words()})*+"
+    return re.compile(one), re.compile(f"(?:{one})++")
 
 
 def has_syllables(text: str) -> bool:

@@ -20,7 +20,7 @@ _KEPT, _LONGEST_KEPT = 2**14, 32
 @cache
 def _patterns() -> tuple[re.Pattern[str], re.Pattern[str]]:
     inside = inside_words()
-    word, between = f"[^\\W_]+(?:{inside}+[^\\W_]*)*", f"(?:(?!{inside})[^\\w\\x00-\\x7f])+"
+    word, between = f"[^\\W_]++(?:{inside}[^\\W_]*+)*+", f"(?:(?!{inside})[^\\w\\x00-\\x7f])++"
     return re.compile(word), re.compile(between)
 
 
