@@ -16,7 +16,7 @@ _FORMS = re.compile(
 # the voicing of kana have other classes: they make other words.
 _ACCENTS = {1, *range(10, 37), *range(202, 241)}
 # й and ў are letters of their own.
-_BREVE = "(?<![\u0438\u0443])\u0306"
+_BREVE = "(?<![\u0418\u0423\u0438\u0443])\u0306"
 _TATWEEL = "\u0640"
 
 
@@ -63,5 +63,6 @@ def composed(text: str) -> str:
 
 def folded(text: str) -> str:
     """The text in lower case without accents, in the form of `composed`."""
-    text = unicodedata.normalize("NFD", composed(text).casefold())
-    return unicodedata.normalize("NFC", _accent().sub("", text))
+    # A capital letter may have an iota as an accent, which is a letter in lower case.
+    bare = _accent().sub("", unicodedata.normalize("NFD", composed(text)))
+    return unicodedata.normalize("NFC", bare.casefold())
