@@ -62,6 +62,11 @@ def units(language: str) -> dict[str, Analysis]:
     return found | {"BudouX": Units(parse, parse)}
 
 
+def text_of(entry: str | bytes) -> str:
+    text = entry if isinstance(entry, str) else entry.decode()
+    return normalize("NFC", text.lower())
+
+
 def of_stems(_options: Namespace, language: str) -> Figures:
     """The share of forms of words, some with accents, that share a stem with their basic form."""
     try:
@@ -69,15 +74,13 @@ def of_stems(_options: Namespace, language: str) -> Figures:
     except ImportError:
         return {}
     read = dictionary.get_dictionary(SETTINGS["dictionaries"][language])
-    texts = [[each if isinstance(each, str) else each.decode() for each in pair]
-             for pair in read.items()]  # fmt: skip
-    pairs = {tuple(normalize("NFC", each.lower()) for each in pair) for pair in texts}
-    accented = [
+    shuffled = random.Random(0).sample(sorted(read), min(SETTINGS["entries"], len(read)))
+    pairs = ((text_of(entry), text_of(read[entry])) for entry in shuffled)
+    chosen = [
         (form, basic)
-        for form, basic in sorted(pairs)
+        for form, basic in pairs
         if form != basic and f"{form}{basic}".isalpha() and bare(form + basic) != form + basic
     ]
-    chosen = random.Random(0).sample(accented, min(SETTINGS["pairs"], len(accented)))
     first, second = (analysis_of(language, version=version).words for version in VERSIONS)
     ways = {"with": first, "without": lambda word: first(bare(word)), "version 2": second}
     shares = {way: fmean(not {*of(a)}.isdisjoint(of(b)) for a, b in chosen)

@@ -109,9 +109,7 @@ def collected(_options: Namespace, found: Found) -> Figures:
 
 
 def main() -> None:
-    runs = [
-        ("collection", name) for name in (*indexes.SPLITS, indexes.MANUAL_PAGES, indexes.PACKAGES)
-    ]
+    runs = [("collection", name) for name in indexes.SPLITS]
     runs += [("words", name) for name in SETTINGS["words"]]
     runs += [("stems", name) for name in SETTINGS["dictionaries"]]
     runs += [("sentences", name) for name in SETTINGS["sentences"]]
