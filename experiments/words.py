@@ -102,9 +102,15 @@ def collected(_options: Namespace, found: Found) -> Figures:
         kinds.setdefault(kind, {})
         if figures:
             kinds[kind][name] = figures
-    versions = {f"{version}": {figure: fmean(each["versions"][f"{version}"][figure]
-                                             for each in kinds["collection"].values())
-                               for figure in (METRIC, RECALL)} for version in VERSIONS}  # fmt: skip
+    versions = {
+        f"{version}": {
+            figure: fmean(
+                row["versions"][f"{version}"][figure] for row in kinds["collection"].values()
+            )
+            for figure in (METRIC, RECALL, "indexing", "searching")
+        }
+        for version in VERSIONS
+    }
     return {**kinds, "means": versions}
 
 
