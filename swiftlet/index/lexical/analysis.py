@@ -137,6 +137,10 @@ class FoldedAnalysis(Analysis):
         text = with_names(text, accents=self._accents, single=True)
         return self._given(f"{text} {_joined_names(text)}")
 
+    def parts(self, text: str) -> str:
+        """What `indexed` gives, without names."""
+        return self._given(with_names(text, accents=self._accents, single=True))
+
     @override
     def spans(self, text: str) -> Iterator[Span]:
         if not self._has_syllables(text):

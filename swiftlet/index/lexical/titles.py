@@ -44,7 +44,7 @@ class TitleIndex:
         self._analysis = FoldedAnalysis(NO_LANGUAGE)
         schema = tantivy.SchemaBuilder()
         schema.add_text_field(_TITLE, tokenizer_name=_TOKENIZER, index_option="basic")
-        schema.add_text_field(_SHOWN, True, tokenizer_name="raw", index_option="basic")
+        schema.add_bytes_field(_SHOWN, stored=True)
         schema.add_text_field(_BEGINNING, tokenizer_name=_TOKENIZER, index_option="basic")
         schema.add_text_field(_ID, True, tokenizer_name="raw", index_option="basic")
         schema.add_text_field(_ALL, tokenizer_name="raw", index_option="basic")
@@ -97,7 +97,8 @@ class TitleIndex:
             new: dict[int, tuple[tuple[Any, ...], str, str]] = {}
             for score, address in hits:
                 document: Any = searcher.doc(address)
-                title, document_id = document.get_first(_SHOWN), document.get_first(_ID)
+                title = bytes(document.get_first(_SHOWN)).decode()
+                document_id = document.get_first(_ID)
                 if (same := _same(title)) not in new:
                     new[same] = (-score, len(title), title), document_id, title
             found += new.values()
@@ -162,9 +163,9 @@ class TitleIndex:
     def _add(self, writer: Any, document_id: str, title: str) -> None:
         if words := title.split(maxsplit=1):
             document = tantivy.Document()
-            document.add_text(_SHOWN, title)
-            document.add_text(_TITLE, self._analysis.indexed(title))
-            document.add_text(_BEGINNING, self._analysis.indexed(words[0]))
+            document.add_bytes(_SHOWN, title.encode())
+            document.add_text(_TITLE, self._analysis.parts(title))
+            document.add_text(_BEGINNING, self._analysis.parts(words[0]))
             document.add_text(_ALL, " ".join(self._analysis.words(title[:_LONGEST])))
             document.add_text(_ID, document_id)
             document.add_integer(_SAME, _same(title))
