@@ -12,6 +12,13 @@ _SPACES = {
 }
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
+INVISIBLE = re.compile(
+    "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e"
+    "\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufff8\U0001bca0-\U0001bca3"
+    "\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
+)
+"""A character that is shown as nothing: Unicode's Default_Ignorable_Code_Point."""
+
 
 class CheckedQuery(str):
     """A query that can be searched: normalised, not blank, valid text. `check_query` makes it."""
@@ -30,7 +37,7 @@ def check_query(query: str) -> CheckedQuery:
     if not isinstance(query, str):
         raise QueryError(f"the query is {shown(query)}, but a string is expected")
     text = query.translate(_SPACES)
-    if not text or text.isspace():
+    if not INVISIBLE.sub("", text).strip():
         raise QueryError("the query is empty: at least one character that is not blank is expected")
     if "\0" in query:
         raise QueryError("the query holds a NUL character")

@@ -19,13 +19,17 @@ from service.wire.body import SMALL_BODY_BYTES
 from service.wire.problems import InvalidRequestError
 from swiftlet.index.columns.filters import Filter, parse_filter
 from swiftlet.search.request import OPTIONS, RequestConflictError, SearchRequest
-from swiftlet.text import check_query
+from swiftlet.text import INVISIBLE, check_query
 
 MEBIBYTE = 2**20
 
+# JSON Schema has escapes for the first plane alone.
+_UNSEEN = "".join(
+    f"\\u{ord(each):04x}" if "-" < each < "\U00010000" else each for each in INVISIBLE.pattern[1:-1]
+)
 SEARCHABLE = (
-    r"^[^\u0000]*[^\u0000-\u0020\u007f-\u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]"
-    r"[^\u0000]*$"
+    r"^[^\u0000]*[^\u0000-\u0020\u007f-\u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000"
+    rf"{_UNSEEN}][^\u0000]*$"
 )
 """The texts that `check_query` accepts, in JSON Schema: no NUL, and not all blank."""
 

@@ -78,6 +78,7 @@ def _is_current(index: Path) -> bool:
     from swiftlet.demo import FACETS
     from swiftlet.errors import ArtefactError
     from swiftlet.index.lexical import DEFAULT_LANGUAGE
+    from swiftlet.index.lexical.analysis import ANALYSIS, VERSION
     from swiftlet.index.vectors.faiss_index import FaissIndex
     from swiftlet.manifest import read_manifest
 
@@ -89,6 +90,7 @@ def _is_current(index: Path) -> bool:
     factory = FaissIndex.default_factory(manifest.details.get("num_passages", 0), manifest.dim)
     wanted = {
         "encoder_fingerprint": encoder, "factory": factory, "language": DEFAULT_LANGUAGE,
+        ANALYSIS: VERSION,
         "facets": list(FACETS),
     }  # fmt: skip
     made_now = manifest.created_by == f"swiftlet {version('swiftlet-retrieval')}"

@@ -7,11 +7,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from swiftlet import encoders
-from swiftlet.cli.terminal import count, output
+from swiftlet.cli.terminal import count, messages, output
 
 if TYPE_CHECKING:
     from swiftlet.address import Address
     from swiftlet.manifest import Manifest
+
+_OUTDATED = (
+    "The words of this index are of version 1 of the analysis, which an earlier Swiftlet wrote: "
+    "accents and forms of Unicode may matter. Build it again to change that; its embeddings stay."
+)
 
 
 def inspect(
@@ -28,6 +33,7 @@ def inspect(
     from swiftlet.address import Address
     from swiftlet.arguments import place_of
     from swiftlet.index.changes.log import CHANGES_FILE, Changes
+    from swiftlet.index.lexical.analysis import outdated
     from swiftlet.manifest import read_manifest, verify_files
 
     found = place_of("place", place)
@@ -46,6 +52,8 @@ def inspect(
             number = changes.count()
         if number:
             output.print(f"{CHANGES_FILE}  {number:,} changes since the index was built or merged")
+        if outdated(manifest.details):
+            messages.print(_OUTDATED, soft_wrap=True)
     output.print(f"[green]whole[/]: fingerprint {manifest.fingerprint[:16]}")
 
 

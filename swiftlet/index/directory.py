@@ -15,7 +15,7 @@ from swiftlet.index.changes.delta import Delta
 from swiftlet.index.changes.log import Change, Changes
 from swiftlet.index.columns.columns import COLUMNS_FOLDER, Columns
 from swiftlet.index.documents.store import DocumentStore
-from swiftlet.index.lexical.index import LEXICAL_FOLDER, LexicalIndex
+from swiftlet.index.lexical.index import LexicalIndex
 from swiftlet.index.parts import BaseParts, SearchParts
 from swiftlet.index.vectors import open_index
 from swiftlet.manifest import FILE_NAME, Manifest, load_manifest, read_manifest
@@ -154,7 +154,6 @@ class IndexDirectory:
     def _base(self, manifest: Manifest) -> BaseParts:
         path = self._path
         index = open_index(path, manifest.details)
-        language = manifest.details.get("language")  # indexes had none at first
         columns = path / COLUMNS_FOLDER
         try:
             # A plain array: its elements are read several times as fast as a memory map.
@@ -166,7 +165,7 @@ class IndexDirectory:
         base = BaseParts(
             encoder=self._encoder,
             index=index,
-            lexical=LexicalIndex.open(path / LEXICAL_FOLDER, language) if language else None,
+            lexical=LexicalIndex.of_index(path, manifest.details),
             columns=Columns.open(columns) if columns.is_dir() else None,
             passage_to_document=numbers,
             store=DocumentStore(path / DOCUMENTS_FILE, readers=self._readers),

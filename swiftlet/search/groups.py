@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from itertools import chain
 
 from swiftlet.index.columns.columns import Value, keys_of, one_key, value_of
 from swiftlet.index.columns.facets import values_of
@@ -73,28 +74,32 @@ def find_groups(
         )
 
     hits_of: dict[bytes, list[Hit]] = {}
+    # An earlier index may have the value of a group in several forms of Unicode.
+    forms: dict[bytes, set[bytes]] = {}
     results = []
     while len(hits_of) < count:
-        known = Condition(path, tuple(map(one_key, hits_of)))
+        known = Condition(path, tuple(map(one_key, chain.from_iterable(forms.values()))))
         wanted = size * (count - len(hits_of))
         results.append(search_for(wanted, some, Without(known)))
         for hit in results[-1].hits:
-            hits_of.setdefault(_key(path, hit), []).append(hit)
+            key = _key(path, hit)
+            hits_of.setdefault(key, []).append(hit)
+            forms.setdefault(key, {key}).add(_key(path, hit, composed=False))
         if len(results[-1].hits) < wanted:
             break
     groups = []
     for key, hits in [*hits_of.items()][:count]:
         if len(hits) < size:
-            results.append(search_for(size, Condition(path, (one_key(key),))))
+            results.append(
+                search_for(size, Condition(path, tuple(map(one_key, sorted(forms[key])))))
+            )
             hits = results[-1].hits  # noqa: PLW2901
         groups.append(Group(value_of(key), hits[:size]))
     seconds = tuple(map(sum, zip(*(result.stage_seconds for result in results), strict=True)))
     return GroupedResult(groups, seconds, results[0].cached, results[0].generation)
 
 
-def _key(path: str, hit: Hit) -> bytes:
-    ranges = values_of(path).keys
-    (key,) = (
-        key for key in keys_of(hit.metadata) if any(first <= key < end for first, end in ranges)
-    )
+def _key(path: str, hit: Hit, *, composed: bool = True) -> bytes:
+    ranges, keys = values_of(path).keys, keys_of(hit.metadata, composed=composed)
+    (key,) = (key for key in keys if any(first <= key < end for first, end in ranges))
     return key

@@ -13,6 +13,7 @@ from swiftlet.encoders.encoder import Encoder
 from swiftlet.errors import CorruptIndexError, FilterError, shown
 from swiftlet.index.columns.facets import check_values, values_of
 from swiftlet.index.columns.filters import Filter, first_without_values, unknown_field
+from swiftlet.index.lexical.analysis import analysis_in
 from swiftlet.index.parts import Counts, IndexSource, SearchParts, Selection
 from swiftlet.manifest import Manifest
 from swiftlet.servers.passages import ServerPassages
@@ -125,7 +126,7 @@ class ServerIndex(IndexSource, ABC):
     def _open(self, seen: Any) -> None:
         manifest, passages, counted = self._opened(seen)
         if counted is not None:
-            passages.use_words(manifest.details["language"], counted)
+            passages.use_words(analysis_in(manifest.details), counted)
         self._parts = ServerParts(
             encoder=self._encoder,
             index=passages,

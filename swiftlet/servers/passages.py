@@ -1,6 +1,5 @@
 """The passages of an index on a server: a kind of server fills in what it is asked."""
 
-import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
@@ -17,7 +16,7 @@ from swiftlet.errors import ChangedMeanwhileError, UnknownDocumentError
 from swiftlet.index.columns.facets import values_of
 from swiftlet.index.columns.filters import Condition, Filter
 from swiftlet.index.documents.store import Store
-from swiftlet.index.lexical.analysis import Analysis, analysis_of
+from swiftlet.index.lexical.analysis import Analysis
 from swiftlet.index.lexical.bm25 import SparseVector, query_vector, word_place
 from swiftlet.index.lexical.index import Words, counted_words
 from swiftlet.index.parts import Counts
@@ -25,10 +24,6 @@ from swiftlet.index.vectors.vector_index import Rows, SearchedRows, SearchedWord
 from swiftlet.types import Document, Embeddings, Span
 
 _MOST_IDS = 200_000
-
-
-# Letters and digits, and marks such as vowels that follow a letter.
-_WORD = re.compile(r"(?:[^\W_][\u0300-\u036f\u0900-\u0dff]*)+")
 
 
 class ServerPassages(SearchedRows, SearchedWords, Store, ABC):
@@ -57,9 +52,9 @@ class ServerPassages(SearchedRows, SearchedWords, Store, ABC):
         self._ids: dict[int, str] = {}
         self._lock = Lock()
 
-    def use_words(self, language: str, size: int) -> None:
+    def use_words(self, analysis: Analysis, size: int) -> None:
         """Search by words, which were counted in `size` passages, too."""
-        self.analysis, self.counted_in = analysis_of(language), size
+        self.analysis, self.counted_in = analysis, size
 
     def restricted_to(self, where: Any, size: int) -> Self:
         """The `size` passages of some documents alone, or fewer."""
@@ -168,7 +163,8 @@ class ServerWordQuery(WordQuery):
     """The words of a query, which are marked in texts without asking the server."""
 
     def __init__(self, passages: ServerPassages, words: Words) -> None:
-        self._passages, self._words, self._vector = passages, words, query_vector(words)
+        self._passages, self._vector = passages, query_vector(words)
+        self._highlights = passages.analysis.highlighter(words.searched)
 
     @override
     def search(self, num_candidates: int) -> tuple[Embeddings, Rows]:
@@ -188,10 +184,7 @@ class ServerWordQuery(WordQuery):
 
     @override
     def highlights(self, text: str) -> tuple[Span, ...]:
-        searched = {*self._words.searched}
-        spans = (found.span() for found in _WORD.finditer(text))
-        words = self._passages.analysis.words
-        return tuple(span for span in spans if searched.intersection(words(text[slice(*span)])))
+        return self._highlights(text)
 
 
 def gone() -> ChangedMeanwhileError:

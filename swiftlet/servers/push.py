@@ -113,7 +113,7 @@ def push(
         source = replace(source, identity=f"{source.identity}{_IN_BULK}")
         is_path = "://" not in f"{bulk_insert}"
         target.insert_in_bulk(f"{path_of('bulk_insert', bulk_insert) if is_path else bulk_insert}")
-    without_words = target.reason_against_words(source.manifest.details.get("language"))
+    without_words = target.reason_against_words(source.manifest.details)
     done = _done(target, source, index_type, overwrite=overwrite)
     total = target.check(source, progress)
     if done is None:

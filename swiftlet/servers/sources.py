@@ -14,7 +14,7 @@ from swiftlet.index.building.shards import Shards
 from swiftlet.index.changes.log import Changes
 from swiftlet.index.contents import Contents
 from swiftlet.index.documents.split import SplitDocument
-from swiftlet.index.lexical.analysis import check_language
+from swiftlet.index.lexical.analysis import ANALYSIS, VERSION, check_language
 from swiftlet.manifest import Manifest, load_manifest
 from swiftlet.types import Embeddings
 
@@ -71,7 +71,7 @@ def _index(index: Path) -> Source:
 def _shards(shards: Shards, language: str | None, facets: Sequence[str]) -> Source:
     if language is not None:
         check_language(language)
-    words = {} if language is None else {"language": language}
+    words = {} if language is None else {"language": language, ANALYSIS: VERSION}
     manifest = Manifest(
         kind="index",
         dim=shards.dim,

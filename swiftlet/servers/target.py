@@ -1,14 +1,14 @@
 """What a push needs of an engine: a collection that is written, checked and searched."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from typing import ClassVar
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
 
 from swiftlet.address import Address
 from swiftlet.errors import InvalidArgumentError, shown
 from swiftlet.index.columns.columns import field_of, keys_of
 from swiftlet.index.documents.split import SplitDocument
-from swiftlet.index.lexical.analysis import PIECES, Analysis, analysis_of
+from swiftlet.index.lexical.analysis import PIECES, Analysis, analysis_in
 from swiftlet.progress import Progress
 from swiftlet.servers.sources import Source
 from swiftlet.servers.state import PushState
@@ -46,14 +46,17 @@ class Target(ABC):
         """
         raise reads_no_files(self.engine)
 
-    def reason_against_words(self, language: str | None) -> str:
-        """Why the collection cannot have words, as the part of a sentence; empty if it can."""
-        if language is None:
+    def reason_against_words(self, details: Mapping[str, Any]) -> str:
+        """Why the collection cannot have words, as the part of a sentence; empty if it can.
+
+        :param details: Those of the manifest of the index.
+        """
+        if (language := details.get("language")) is None:
             return "the index has no words"
         if language in PIECES:
             return f"words of the language {language!r} cannot be pushed"
         if not (reason := self.lacks_words()):
-            self._analysis = analysis_of(language)
+            self._analysis = analysis_in(details)
         return reason
 
     def lacks_words(self) -> str:

@@ -18,6 +18,7 @@ from swiftlet.index.columns.facets import check_facets
 from swiftlet.index.contents import EncodedCorpus
 from swiftlet.index.directory import DOCUMENTS_FILE, PASSAGE_TO_DOCUMENT_FILE
 from swiftlet.index.documents.writer import StoredCorpus, write_documents
+from swiftlet.index.lexical.analysis import ANALYSIS, VERSION
 from swiftlet.index.lexical.index import LEXICAL_FOLDER
 from swiftlet.index.lexical.writer import write_lexical_index
 from swiftlet.index.vectors import index_details, of_vectors
@@ -66,8 +67,8 @@ class Assembly:
     """How the parts of an index directory are made.
 
     `factory` is the type of index; None chooses by size. `language` None makes no lexical index.
-    Some document must have each of the `facets`. `details` are the manifest's details that do not
-    depend on the parts.
+    Its words are of this version of the `analysis`. Some document must have each of the `facets`.
+    `details` are the manifest's details that do not depend on the parts.
     """
 
     encoder: OnnxEncoder
@@ -78,6 +79,7 @@ class Assembly:
     progress: Progress
     details: Mapping[str, Any]
     facets: Sequence[str] = ()
+    analysis: int = VERSION
 
     def write(
         self,
@@ -108,7 +110,12 @@ class Assembly:
             save_array(artefact / PASSAGE_TO_DOCUMENT_FILE, corpus.passage_to_document)
             files = [index.file_name, DOCUMENTS_FILE, PASSAGE_TO_DOCUMENT_FILE, *words]
             files += [f"{COLUMNS_FOLDER}/{name}" for name in COLUMN_FILES]
-            details = {**self.details, "language": self.language, **details}
+            details = {
+                **self.details,
+                "language": self.language,
+                ANALYSIS: self.analysis,
+                **details,
+            }
             return describe(artefact, "index", self.encoder, files, corpus, details)
 
     def _index_words(self, corpus: StoredCorpus, columns: Columns, artefact: Path) -> list[str]:
@@ -125,7 +132,11 @@ class Assembly:
                 self.progress.advance(1)
 
         names = write_lexical_index(
-            artefact / LEXICAL_FOLDER, passages(), self.language, self.encoder.tokenizer
+            artefact / LEXICAL_FOLDER,
+            passages(),
+            self.language,
+            self.encoder.tokenizer,
+            self.analysis,
         )
         return [f"{LEXICAL_FOLDER}/{name}" for name in names]
 

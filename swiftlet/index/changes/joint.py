@@ -132,7 +132,7 @@ class JointQuery(WordQuery):
 
     @override
     def highlights(self, text: str) -> tuple[Span, ...]:
-        return tuple(sorted({span for part in self._parts for span in part.highlights(text)}))
+        return self._parts[0].highlights(text)
 
 
 class JointNumbers:

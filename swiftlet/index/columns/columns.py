@@ -11,6 +11,7 @@ from hashlib import sha256
 from pathlib import Path
 from re import compile as pattern
 from typing import Any, NamedTuple
+from unicodedata import normalize
 
 import numpy as np
 from numpy.typing import NDArray
@@ -101,11 +102,13 @@ def parse_date(text: str) -> tuple[datetime, datetime] | None:
     return first, first + whole if first < _LAST_DAY else _END_OF_TIME
 
 
-def keys_of(metadata: Mapping[str, Any]) -> set[bytes]:
+def keys_of(metadata: Mapping[str, Any], *, composed: bool = True) -> set[bytes]:
     """The keys of all values in the metadata of a document.
 
     A field of a nested object is named by its path, "author.name"; a list has all of its elements.
     A text that is a date has a second key.
+
+    :param composed: Give texts Unicode's form NFC. Earlier indexes have them as they were.
     """
     keys = set()
     remaining = list(metadata.items())
@@ -120,7 +123,7 @@ def keys_of(metadata: Mapping[str, Any]) -> set[bytes]:
         elif isinstance(value, int | float):
             keys.add(number_key(path, value))
         elif isinstance(value, str):
-            keys.add(text_key(path, value))
+            keys.add(text_key(path, normalize("NFC", value) if composed else value))
             if moments := parse_date(value):
                 keys.add(date_key(path, moments[0]))
     return keys

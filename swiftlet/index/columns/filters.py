@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
+from unicodedata import normalize
 
 import numpy as np
 from numpy.typing import NDArray
@@ -241,7 +242,7 @@ def _operators(path: str, operators: Mapping[str, Any]) -> Iterator[Filter]:
                     or not 0 < len(operand.encode(errors="replace")) <= LONGEST_KEY
                 ):
                     raise _expected(path, name, operand, f"a text of 1 to {LONGEST_KEY} bytes")
-                yield Condition(path, (keys_with(text_key(path, operand)),), b"s")
+                yield Condition(path, tuple(map(keys_with, _text_keys(path, operand))), b"s")
 
 
 def _equal(path: str, value: object) -> Condition:
@@ -251,11 +252,16 @@ def _equal(path: str, value: object) -> Condition:
         case int() | float() if _is_number(value):
             return Condition(path, (one_key(number_key(path, value)),), b"n")
         case str():
-            return Condition(path, (one_key(text_key(path, value)),), b"s")
+            return Condition(path, tuple(map(one_key, _text_keys(path, value))), b"s")
     raise FilterError(
         f"the filter of {shown(path)} has the value {shown_json(value)}, but a text, a number, "
         'true or false is expected; {"exists": false} finds documents without one'
     )
+
+
+def _text_keys(path: str, value: str) -> list[bytes]:
+    """The keys of a text: composed, and as it is, since earlier indexes have texts as they were."""
+    return [*{text_key(path, each): None for each in (normalize("NFC", value), value)}]
 
 
 def _between(path: str, bounds: Mapping[str, Any]) -> Condition:

@@ -1,13 +1,20 @@
 """The analysis of text by language: the words that a lexical index has."""
 
 import re
-from itertools import pairwise
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cache, cached_property, lru_cache
+from itertools import chain, pairwise
 from typing import Any
 
 import tantivy
+from typing_extensions import override
 
 from swiftlet.encoders.tokenizer import Tokenizer
-from swiftlet.errors import InvalidArgumentError, shown
+from swiftlet.errors import CorruptIndexError, InvalidArgumentError, shown
+from swiftlet.index.lexical.folding import folded
+from swiftlet.index.lexical.syllables import has_syllables, syllable_spans
+from swiftlet.index.lexical.words import joined, with_names, without_punctuation, words_in
+from swiftlet.types import Span
 
 NO_LANGUAGE = "none"
 WORD_PIECES, PIECES_AND_PAIRS = PIECES = ("word-pieces", "word-pieces-and-pairs")
@@ -20,6 +27,19 @@ LANGUAGES = (
 """The languages that have a stemmer; "none" keeps every word as it is. "word-pieces" are the tokens
 of the document encoder, with pairs of neighbours or without (002, section 4.1)."""
 
+ANALYSIS = "analysis"
+"""The manifest's key of the version of the analysis; without it, the version is 1."""
+
+VERSION = 2
+"""The version of the analysis that new indexes have."""
+
+# With accents, these stemmers find more forms of a word: docs/results/words.md has the figures.
+_STEMMED_WITH_ACCENTS = {
+    "arabic", "danish", "dutch", "french", "hungarian", "italian", "norwegian", "portuguese",
+    "romanian", "spanish", "swedish", "turkish",
+}  # fmt: skip
+_TURKISH = str.maketrans("I\u0130", "\u0131i")
+_KEPT_WORDS = 2**15
 _LONGEST_WORD = 100
 # The look-behind and the bound of 16 parts keep the time linear in the length of a text.
 _NAME = re.compile(r"(?<![^\W_])[^\W_]+(?:[._]_*[^\W_]+){1,15}")
@@ -27,41 +47,132 @@ _JOINT = re.compile(r"[._]_*")
 
 
 class Analysis:
-    """The words of texts in a language: lower case, stems, and no accents.
+    """The words of texts in a language, as indexes of version 1 have them: stems without accents.
 
     A word is a sequence of letters and digits, so each part of an identifier can be found.
     """
 
-    marks_words = True
-    """Whether tantivy finds the words in a text, so that they can be highlighted."""
-
     def __init__(self, language: str) -> None:
-        builder = tantivy.TextAnalyzerBuilder(tantivy.Tokenizer.simple())
-        builder = builder.filter(tantivy.Filter.remove_long(_LONGEST_WORD))
-        builder = builder.filter(tantivy.Filter.lowercase())
-        if language != NO_LANGUAGE:
-            builder = builder.filter(tantivy.Filter.stemmer(language))
-        self.analyser: Any = builder.filter(tantivy.Filter.ascii_fold()).build()
+        fold = tantivy.Filter.ascii_fold()
+        self.analyser: Any = _analyser(tantivy.Tokenizer.simple(), *_stemmer(language), fold)
         """tantivy's analyser of what `indexed` gives."""
 
     def words(self, text: str) -> list[str]:
-        """The words of a text, with repetitions."""
+        """The words of a query, with repetitions."""
         found: list[str] = self.analyser.analyze(text)
         return found
 
     def names(self, text: str) -> list[str]:
-        """The names of several parts in a text, each as one word."""
+        """The names of several parts in a query, each as one word."""
         return self.words(_joined_names(text))
 
     def indexed(self, text: str) -> str:
-        """What tantivy is given of a text."""
+        """What tantivy is given of a passage."""
         return f"{text} {_joined_names(text)}"
+
+    def passage_words(self, text: str) -> list[str]:
+        """The words of a passage, with repetitions."""
+        found: list[str] = self.analyser.analyze(self.indexed(text))
+        return found
+
+    def highlighter(self, searched: Iterable[str]) -> Callable[[str], tuple[Span, ...]]:
+        """A function that gives the spans of the `searched` words in a text, in order."""
+        words, words_of = frozenset(searched), self._kept_words
+
+        @cache
+        def is_searched(part: str) -> bool:
+            return not words.isdisjoint(words_of(part))
+
+        def highlights(text: str) -> tuple[Span, ...]:
+            if not self._has_syllables(text):
+                return tuple([word.span() for word in words_in(text) if is_searched(word[0])])
+            spans = self.spans(text)
+            return joined((start, end) for start, end in spans if is_searched(text[start:end]))
+
+        return highlights
+
+    @cached_property
+    def _kept_words(self) -> Callable[[str], list[str]]:
+        return lru_cache(_KEPT_WORDS)(self.words)
+
+    def spans(self, text: str) -> Iterator[Span]:
+        """The spans of all words of a text, by their ends."""
+        return (word.span() for word in words_in(text))
+
+    def _has_syllables(self, text: str) -> bool:  # noqa: ARG002
+        return False
+
+
+class FoldedAnalysis(Analysis):
+    """The words of texts in a language: stems of words without accents.
+
+    If the stemmer needs the accents, a word is also the stem that it has with them. Of scripts
+    without spaces, neighbouring syllables are words.
+    """
+
+    def __init__(self, language: str) -> None:
+        fold, stem = (tantivy.Filter.ascii_fold(),), _stemmer(language)
+        self._accents = language in _STEMMED_WITH_ACCENTS
+        self._is_turkish = language == "turkish"
+        spaces, filters = (
+            tantivy.Tokenizer.whitespace(),
+            stem + fold if self._accents else fold + stem,
+        )
+        self.analyser = _analyser(spaces, *filters)
+        self._without_accents = _analyser(spaces, *fold)
+        self._other_form = lru_cache(_KEPT_WORDS)(self._stemmed_without_accents)
+
+    @override
+    def words(self, text: str) -> list[str]:
+        found: list[str] = self.analyser.analyze(self._given(self._folded(text)))
+        return found
+
+    @override
+    def names(self, text: str) -> list[str]:
+        found: list[str] = self.analyser.analyze(self._given(_joined_names(self._folded(text))))
+        return found
+
+    @override
+    def indexed(self, text: str) -> str:
+        text = with_names(text, accents=self._accents, single=True)
+        return self._given(f"{text} {_joined_names(text)}")
+
+    def parts(self, text: str) -> str:
+        """What `indexed` gives, without names."""
+        return self._given(with_names(text, accents=self._accents, single=True))
+
+    @override
+    def spans(self, text: str) -> Iterator[Span]:
+        if not self._has_syllables(text):
+            return super().spans(text)
+        words = words_in(text)
+        return chain.from_iterable(syllable_spans(text, *word.span()) for word in words)
+
+    @override
+    def _has_syllables(self, text: str) -> bool:
+        return has_syllables(text)
+
+    def _folded(self, text: str) -> str:
+        return with_names(text, accents=self._accents, single=False)
+
+    def _given(self, text: str) -> str:
+        """Words between spaces; those with accents a second time, if they have another stem."""
+        text = without_punctuation(text)
+        if self._is_turkish:
+            text = text.translate(_TURKISH)
+        if not self._accents or text.isascii():
+            return text
+        forms = (self._other_form(word) for word in text.split() if not word.isascii())
+        return " ".join([text, *filter(None, forms)])
+
+    def _stemmed_without_accents(self, word: str) -> str:
+        """A word without accents; empty if its stem is as with them."""
+        form = " ".join(self._without_accents.analyze(folded(word)))
+        return form if self.analyser.analyze(form) != self.analyser.analyze(word) else ""
 
 
 class PieceAnalysis(Analysis):
     """The numbers of a text's word pieces as words, and perhaps pairs of pieces."""
-
-    marks_words = False
 
     def __init__(self, tokenizer: Tokenizer, *, pairs: bool) -> None:
         self.tokenizer, self._pairs = tokenizer, pairs
@@ -81,6 +192,11 @@ class PieceAnalysis(Analysis):
         """The words of a text."""
         return " ".join(self.words(text))
 
+    @override
+    def highlighter(self, searched: Iterable[str]) -> Callable[[str], tuple[Span, ...]]:
+        """Pieces are not marked."""
+        return lambda _: ()
+
 
 def check_language(language: str) -> None:
     """Refuse a language that is not known.
@@ -93,14 +209,22 @@ def check_language(language: str) -> None:
         )
 
 
-def analysis_of(language: str, tokenizer: Tokenizer | None = None) -> Analysis:
+def analysis_of(
+    language: str, tokenizer: Tokenizer | None = None, version: int = VERSION
+) -> Analysis:
     """The analysis in a language; word pieces come from the `tokenizer`.
 
     :raises InvalidArgumentError: When the language is not known, or needs a tokenizer.
+    :raises CorruptIndexError: When the version is not known.
     """
     check_language(language)
     if language not in PIECES:
-        return Analysis(language)
+        if version not in (1, VERSION):
+            raise CorruptIndexError(
+                f"the words are of version {shown(version)} of the analysis, but 1 or {VERSION} is "
+                "expected: use a newer Swiftlet, or build the index again"
+            )
+        return Analysis(language) if version == 1 else FoldedAnalysis(language)
     if tokenizer is None:
         raise InvalidArgumentError(
             f"language is {language!r}, which needs the tokenizer of an encoder: give an index "
@@ -109,10 +233,39 @@ def analysis_of(language: str, tokenizer: Tokenizer | None = None) -> Analysis:
     return PieceAnalysis(tokenizer, pairs=language == PIECES_AND_PAIRS)
 
 
+def analysis_in(details: Mapping[str, Any]) -> Analysis:
+    """The analysis of an index on a server, by the details of its manifest."""
+    return analysis_of(details["language"], version=version_in(details))
+
+
+def version_in(details: Mapping[str, Any]) -> int:
+    """The version of the analysis of an index, by the details of its manifest."""
+    version: int = details.get(ANALYSIS, 1)
+    return version
+
+
+def outdated(details: Mapping[str, Any]) -> bool:
+    """Whether an index has words that would be others today, by the details of its manifest."""
+    return details.get("language") not in (None, *PIECES) and version_in(details) < VERSION
+
+
+def _analyser(tokenizer: Any, *filters: Any) -> Any:
+    builder = tantivy.TextAnalyzerBuilder(tokenizer)
+    for each in (tantivy.Filter.remove_long(_LONGEST_WORD), tantivy.Filter.lowercase(), *filters):
+        builder = builder.filter(each)
+    return builder.build()
+
+
+def _stemmer(language: str) -> tuple[Any, ...]:
+    return () if language == NO_LANGUAGE else (tantivy.Filter.stemmer(language),)
+
+
 def _joined_names(text: str) -> str:
     """The names in a text, each as one word: of "queue.get_nowait" queuegetnowait and getnowait."""
+    # Most words have neither: to look at them all would take as long as tantivy takes.
+    parts = " ".join([part for part in text.split() if "." in part or "_" in part])
     joined = []
-    for name in _NAME.findall(text):
+    for name in _NAME.findall(parts):
         rest = name
         while _NAME.match(rest):
             joined.append(_JOINT.sub("", rest))

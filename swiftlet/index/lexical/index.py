@@ -18,7 +18,7 @@ from swiftlet.encoders.tokenizer import Tokenizer
 from swiftlet.errors import CorruptIndexError, StorageError
 from swiftlet.index.columns.columns import Columns
 from swiftlet.index.columns.filters import Condition, Filter, fold
-from swiftlet.index.lexical.analysis import PIECES, Analysis, analysis_of
+from swiftlet.index.lexical.analysis import PIECES, VERSION, Analysis, analysis_of, version_in
 from swiftlet.index.vectors.vector_index import Mask, Rows, SearchedWords, WordQuery
 from swiftlet.types import Embeddings, Span
 
@@ -68,7 +68,7 @@ class LexicalIndex(SearchedWords):
         self.filter: Any = None
 
     @classmethod
-    def open(cls, folder: Path, language: str) -> "LexicalIndex":
+    def open(cls, folder: Path, language: str, version: int = VERSION) -> "LexicalIndex":
         """Map the files of `folder`, which `write_lexical_index` wrote, into memory.
 
         :raises CorruptIndexError: When it cannot be read.
@@ -80,9 +80,17 @@ class LexicalIndex(SearchedWords):
             for file in folder.iterdir():
                 Path(view, file.name).symlink_to(file.absolute())
             try:
-                return cls(tantivy.Index.open(view), analysis_of(language, pieces))
+                return cls(tantivy.Index.open(view), analysis_of(language, pieces, version))
             except (ValueError, OSError) as error:
                 raise CorruptIndexError(f"{folder} is no lexical index: {error}") from error
+
+    @classmethod
+    def of_index(cls, directory: Path, details: Mapping[str, Any]) -> "LexicalIndex | None":
+        """`open`, of an index directory whose manifest has these details, if it has words."""
+        language = details.get("language")  # indexes had none at first
+        if not language:
+            return None
+        return cls.open(directory / LEXICAL_FOLDER, language, version_in(details))
 
     def restricted_to(
         self, allowed: Mask, tree: Filter | None = None, columns: Columns | None = None
@@ -188,6 +196,7 @@ class LexicalQuery(WordQuery):
         self._index, self._searcher, self._schema = index, index.searcher, index.schema
         self._size = index.num_rows
         self._weight = np.float32(words.weight)
+        self._highlights = index.analysis.highlighter(words.searched)
         parts = []
         for word in words.searched:
             # tantivy weighs a word by the passages of this index alone.
@@ -239,18 +248,7 @@ class LexicalQuery(WordQuery):
 
     def highlights(self, text: str) -> tuple[Span, ...]:
         """The spans of the searched words in a text, in order; of word pieces, none."""
-        if not self._index.analysis.marks_words:
-            return ()
-        marks = tantivy.SnippetGenerator.create(self._searcher, self._words, self._schema, _TEXT)
-        marks.set_max_num_chars(len(text.encode()) + 1)  # the snippet is the whole text
-        found = marks.snippet_from_doc(tantivy.Document(**{_TEXT: text}))
-        first = found.fragment_range().start
-        content = text.encode()
-        # tantivy counts bytes.
-        return tuple(
-            (len(content[: first + each.start].decode()), len(content[: first + each.end].decode()))
-            for each in found.highlighted()
-        )
+        return self._highlights(text)
 
     def _found(self, query: Any, most: int) -> tuple[Embeddings, Rows]:
         # tantivy reserves memory for as many hits as are asked for.

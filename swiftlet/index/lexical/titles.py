@@ -1,13 +1,14 @@
 """The titles of documents, found while they are typed and with a typing error in each word."""
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import tantivy
 
 from swiftlet.index.documents.store import DocumentStore
-from swiftlet.index.lexical.analysis import NO_LANGUAGE, Analysis
+from swiftlet.index.lexical.analysis import NO_LANGUAGE, FoldedAnalysis
+from swiftlet.index.lexical.folding import composed
+from swiftlet.index.lexical.words import joined
 from swiftlet.types import Document, Span
 
 EXACT_BELOW = 4
@@ -20,9 +21,8 @@ _TYPED, _FIRST, _WHOLE = 1.0, 0.25, 0.125
 _LONGEST = 300
 """The characters of a title that are compared as a whole, and highlighted."""
 
-_TITLE, _BEGINNING, _SAME, _ID, _ALL = "title", "beginning", "same", "id", "all"
+_TITLE, _SHOWN, _BEGINNING, _SAME, _ID, _ALL = "words", "title", "beginning", "same", "id", "all"
 _TOKENIZER = "words"
-_WORD = re.compile(r"[^\W_]+")
 _MUST, _SHOULD, _MUST_NOT = tantivy.Occur.Must, tantivy.Occur.Should, tantivy.Occur.MustNot
 
 
@@ -41,9 +41,10 @@ class TitleIndex:
         """Read all titles of `base`, or fewer if they are not wanted any more."""
         self.base = base
         self._changed: Mapping[str, Document | None] = {}
-        self._analysis = Analysis(NO_LANGUAGE)
+        self._analysis = FoldedAnalysis(NO_LANGUAGE)
         schema = tantivy.SchemaBuilder()
-        schema.add_text_field(_TITLE, True, tokenizer_name=_TOKENIZER, index_option="basic")
+        schema.add_text_field(_TITLE, tokenizer_name=_TOKENIZER, index_option="basic")
+        schema.add_bytes_field(_SHOWN, stored=True)
         schema.add_text_field(_BEGINNING, tokenizer_name=_TOKENIZER, index_option="basic")
         schema.add_text_field(_ID, True, tokenizer_name="raw", index_option="basic")
         schema.add_text_field(_ALL, tokenizer_name="raw", index_option="basic")
@@ -96,7 +97,8 @@ class TitleIndex:
             new: dict[int, tuple[tuple[Any, ...], str, str]] = {}
             for score, address in hits:
                 document: Any = searcher.doc(address)
-                title, document_id = document.get_first(_TITLE), document.get_first(_ID)
+                title = bytes(document.get_first(_SHOWN)).decode()
+                document_id = document.get_first(_ID)
                 if (same := _same(title)) not in new:
                     new[same] = (-score, len(title), title), document_id, title
             found += new.values()
@@ -141,19 +143,29 @@ class TitleIndex:
     def _highlights(self, words: Sequence[str], title: str) -> tuple[Span, ...]:
         """The words of a title that were typed; of the last one, as much as was typed."""
         spans, different = [], {*words}
-        for found in _WORD.finditer(title, 0, _LONGEST):
-            word, last = "".join(self._analysis.words(found[0])), words[-1]
+        for start, end in self._analysis.spans(title[:_LONGEST]):
+            word, last = "".join(self._analysis.words(title[start:end])), words[-1]
             if not word.startswith(last) and any(is_near(typed, word) for typed in different):
-                spans.append(found.span())
+                spans.append((start, end))
             elif is_near(last, word, is_beginning=True):
-                spans.append((found.start(), min(found.end(), found.start() + len(last))))
-        return tuple(spans)
+                spans.append((start, self._end_of(last, title, start, end)))
+        return joined(spans)
+
+    def _end_of(self, typed: str, title: str, start: int, end: int) -> int:
+        """Where the part of `title[start:end]` ends that has as many letters as were typed."""
+        least = min(end, start + len(typed))
+        if title.isascii():
+            return least
+        words = self._analysis.words
+        lengths = {at: len("".join(words(title[start:at]))) for at in range(least, end + 1)}
+        return max((at for at in lengths if lengths[at] <= len(typed)), default=least)
 
     def _add(self, writer: Any, document_id: str, title: str) -> None:
         if words := title.split(maxsplit=1):
             document = tantivy.Document()
-            document.add_text(_TITLE, title)
-            document.add_text(_BEGINNING, words[0])
+            document.add_bytes(_SHOWN, title.encode())
+            document.add_text(_TITLE, self._analysis.parts(title))
+            document.add_text(_BEGINNING, self._analysis.parts(words[0]))
             document.add_text(_ALL, " ".join(self._analysis.words(title[:_LONGEST])))
             document.add_text(_ID, document_id)
             document.add_integer(_SAME, _same(title))
@@ -181,7 +193,7 @@ def is_near(typed: str, word: str, *, is_beginning: bool = False) -> bool:
 
 def _same(title: str) -> int:
     """A number that titles have in common which look the same."""
-    return hash(title.strip().casefold())
+    return hash(composed(title).strip().casefold())
 
 
 def _scored(query: Any, score: float) -> Any:

@@ -7,7 +7,7 @@ from uuid import UUID
 
 from swiftlet.encoders.tokenizer import Tokenizer
 from swiftlet.errors import StorageError
-from swiftlet.index.lexical.analysis import Analysis, PieceAnalysis, analysis_of
+from swiftlet.index.lexical.analysis import VERSION, Analysis, PieceAnalysis, analysis_of
 from swiftlet.index.lexical.index import (
     PIECES_FILE,
     LexicalIndex,
@@ -26,6 +26,7 @@ def write_lexical_index(
     passages: Iterable[tuple[str, Sequence[int]]],
     language: str,
     tokenizer: Tokenizer | None = None,
+    version: int = VERSION,
 ) -> Sequence[str]:
     """Write the lexical index of passages in row order; the files' names.
 
@@ -34,7 +35,7 @@ def write_lexical_index(
     :raises InvalidArgumentError: When the language is not known.
     :raises StorageError: When the file system refuses.
     """
-    analysis = analysis_of(language, tokenizer)
+    analysis = analysis_of(language, tokenizer, version)
     folder.mkdir()
     try:
         index = empty_index(analysis, folder)

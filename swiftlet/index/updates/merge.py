@@ -9,6 +9,7 @@ from swiftlet.index.building.assembly import FOUND, Assembly, Trained
 from swiftlet.index.changes.log import FIRST_CHANGE
 from swiftlet.index.contents import Contents
 from swiftlet.index.encoders import load_document_encoder, put_query_encoder
+from swiftlet.index.lexical.analysis import version_in
 from swiftlet.index.vectors import engine_of, of_vectors
 from swiftlet.index.vectors.embeddings_file import EmbeddingsFile
 from swiftlet.index.vectors.tuning import TARGET
@@ -71,6 +72,7 @@ def merge_changes(
         threads=threads or available_processors(),
         progress=progress,
         details={**details, FIRST_CHANGE: last},
+        analysis=version_in(details),
     )
     merged = Contents(index, manifest, last)
     file = EmbeddingsFile(artefact.with_name(EMBEDDINGS_FILE), manifest.width)

@@ -14,6 +14,7 @@ from pymilvus import DataType
 
 from swiftlet.address import Address
 from swiftlet.errors import InvalidArgumentError
+from swiftlet.index.lexical.analysis import analysis_in
 from swiftlet.servers.milvus import schema
 from swiftlet.servers.milvus.collection import Collection
 from swiftlet.servers.milvus.rows import Row
@@ -47,8 +48,8 @@ def word_vectors(description: Mapping[str, Any]) -> WordVectors | None:
     properties = description["properties"]
     if (statistics := WordStatistics.of(properties)) is None:
         return None
-    language = json.loads(properties[schema.MANIFEST])["details"]["language"]
-    return WordVectors(language, statistics.mean_length)
+    details = json.loads(properties[schema.MANIFEST])["details"]
+    return WordVectors(analysis_in(details), statistics.mean_length)
 
 
 class WordCounts:

@@ -9,6 +9,7 @@ from psycopg.sql import SQL, Identifier
 
 from swiftlet.errors import InvalidArgumentError, shown
 from swiftlet.index.columns.columns import keys_of
+from swiftlet.index.lexical.analysis import analysis_in
 from swiftlet.index.lexical.bm25 import NO_WORD
 from swiftlet.manifest import Manifest
 from swiftlet.servers.postgres.connection import Connection
@@ -116,4 +117,4 @@ def words_in(state: State, manifest: Manifest) -> WordVectors | None:
     """What gives the words of passages, if the index has words."""
     if state.mean_length is None:
         return None
-    return WordVectors(manifest.details["language"], state.mean_length)
+    return WordVectors(analysis_in(manifest.details), state.mean_length)

@@ -23,7 +23,7 @@ def test_products_are_the_scores_of_tantivy(seed: int, language: str) -> None:
     words = (random.zipf(1.3, int(random.integers(0, 900))) % 10_000 for _ in range(60))
     texts = [" ".join(f"w{n}.a{n % 7}" if n % 5 == 0 else f"w{n}" for n in each) for each in words]
     analysis = analysis_of(language)
-    found = [analysis.words(analysis.indexed(text)) for text in texts]
+    found = [analysis.passage_words(text) for text in texts]
     passages = Counter(word for each in found for word in {*each})
     mean = sum(map(len, found)) / len(found)
     vectors = [passage_vector(each, mean) for each in found]

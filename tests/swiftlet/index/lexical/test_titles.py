@@ -151,3 +151,28 @@ def test_long_titles_are_highlighted_at_their_beginning(make_titles: MakeTitles)
     (suggestion,) = make_titles(["Zebra " + "ab cd " * 1600]).find("cd " * 60, 8)
     assert 0 < len(suggestion.highlights) <= 50
     assert suggestion.highlights[0] == (9, 11)
+
+
+@pytest.mark.parametrize(
+    ("title", "typed", "marked"),
+    [
+        ("Frau Mu\u0308ller", "M\u00fcl", "Mu\u0308l"),
+        ("Frau M\u00fcller", "mu\u0308ller", "M\u00fcller"),
+        ("infor\u00admation", "information", "infor\u00admation"),
+        ("\u6771\u4eac\u90fd\u306e\u6b74\u53f2", "\u4eac\u90fd", "\u4eac\u90fd"),
+        ("\u6771\u4eac\u90fd\u306e\u6b74\u53f2", "\u6b74", "\u6b74"),
+        ("\u0926\u094b\u0938\u094d\u0924", "\u0926\u094b\u0938\u094d", "\u0926\u094b\u0938\u094d"),
+        ("\ufb01sh", "fish", "\ufb01sh"),
+        ("\u1112\u1161\u11ab\u1100\u116e", "\ud55c\uad6c", "\u1112\u1161\u11ab\u1100\u116e"),
+    ],
+)  # fmt: skip
+def test_titles_are_found_and_marked_in_any_form_of_unicode(
+    make_titles: MakeTitles, title: str, typed: str, marked: str
+) -> None:
+    (one,) = make_titles([title, "Something else"]).find(typed, 8)
+    assert one.title == title
+    assert "".join(title[start:end] for start, end in one.highlights) == marked
+
+
+def test_titles_that_differ_in_their_form_alone_are_one(make_titles: MakeTitles) -> None:
+    assert found(make_titles(["M\u00fcller", "Mu\u0308ller"]), "muller") == ["M\u00fcller"]

@@ -1,0 +1,219 @@
+"""Words in any form of Unicode, with accents or without, in any script.
+
+Characters come from Python's `unicodedata`; the cases of Turkish from SpecialCasing.txt; words and
+sentences from the toml of experiments.words.
+"""
+
+import sys
+import time
+import tomllib
+import unicodedata
+from itertools import pairwise
+from pathlib import Path
+from unicodedata import normalize
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from swiftlet.errors import QueryError
+from swiftlet.index.lexical.analysis import LANGUAGES, PIECES, analysis_of
+from swiftlet.index.lexical.folding import folded
+from swiftlet.index.lexical.words import joined
+from swiftlet.index.lexical.writer import GrowingWords
+from swiftlet.text import INVISIBLE, check_query
+
+SETTINGS = tomllib.loads(Path("experiments/words.toml").read_text("utf-8"))
+WORDS: dict[str, list[str]] = SETTINGS["words"]
+SENTENCES: dict[str, list[str]] = SETTINGS["sentences"]
+CHARACTERS = [*map(chr, range(sys.maxunicode + 1))]
+MARKS = [each for each in CHARACTERS if unicodedata.category(each)[0] == "M"]
+ACCENTS = [each for each in MARKS if unicodedata.combining(each) >= 200 and each < "\u0370"]
+LETTERS = [each for each in CHARACTERS if unicodedata.category(each) in ("Ll", "Lo", "Lt", "Lu")]
+FORMS = ("NFC", "NFD")
+
+
+def without_some(word: str, kept: int) -> str:
+    """A word without some of its accents, by the bits of `kept`, as Unicode decomposes it."""
+    parts = [*normalize("NFD", word)]
+    return "".join(
+        part
+        for place, part in enumerate(parts)
+        if kept >> place % 16 & 1 or unicodedata.combining(part) < 200 or parts[place - 1] in "иуИУ"
+    )
+
+
+def test_every_language_has_words_with_accents() -> None:
+    assert WORDS.keys() == {*LANGUAGES} - {*PIECES}
+    assert all(len({*words}) >= 10 for words in WORDS.values())
+
+
+@given(st.sampled_from(sorted(WORDS)), st.data())
+def test_a_word_is_found_by_any_mix_of_its_accents_and_forms(
+    language: str, data: st.DataObject
+) -> None:
+    word = data.draw(st.sampled_from(WORDS[language]))
+    mixes, forms = st.integers(0, 2**16 - 1), st.sampled_from(FORMS)
+    spelled = [
+        normalize(data.draw(forms), without_some(word, data.draw(mixes)))
+        for _ in ("query", "passage")
+    ]
+    cases = [data.draw(st.sampled_from((str, str.lower, str.upper)))(each) for each in spelled]
+    analysis = analysis_of(language)
+    assert {*analysis.words(cases[0])} & {*analysis.passage_words(cases[1])}
+
+
+@pytest.mark.parametrize("language", ["none", "english", "french"])
+def test_every_letter_is_found_in_its_other_canonical_form(language: str) -> None:
+    analysis = analysis_of(language)
+    for letter in LETTERS:
+        other = normalize("NFD", letter)
+        if other != letter:
+            words = [analysis.words(f"ab{each}ba") for each in (letter, other)]
+            assert words[0] == words[1], f"U+{ord(letter):04X}"
+
+
+@pytest.mark.parametrize("base", ["a", "о", "α", "ש", "ب"])
+def test_no_accent_of_unicode_matters(base: str) -> None:
+    analysis = analysis_of("none")
+    bare = analysis.words(f"{base}{base}{base}")
+    for accent in ACCENTS:
+        assert analysis.words(f"{base}{base}{accent}{base}") == bare, f"U+{ord(accent):04X}"
+
+
+def test_letters_of_their_own_are_no_accents() -> None:
+    analysis = analysis_of("none")
+    pairs = [("й", "и"), ("ў", "у"), ("が", "か"), ("パ", "ハ"), ("ก่", "ก"), ("क्", "क"), ("ড়", "ড")]
+    for one, other in pairs:
+        assert analysis.words(one) != analysis.words(other)
+
+
+def test_no_mark_of_unicode_splits_a_word() -> None:
+    analysis = analysis_of("none")
+    for mark in MARKS:
+        assert len(analysis.words(f"क{mark}क")) == 1, f"U+{ord(mark):04X}"
+
+
+INVISIBLES = [each for each in CHARACTERS if INVISIBLE.match(each)]
+
+
+def test_invisible_characters_are_those_of_unicode() -> None:
+    # Format characters that are shown, or end a line of annotation, are not default-ignorable.
+    shown = {
+        *"\u0600\u0601\u0602\u0603\u0604\u0605\u06dd\u070f\u0890\u0891\u08e2\ufff9\ufffa\ufffb"
+    }
+    formats = {each for each in CHARACTERS if unicodedata.category(each) == "Cf"} - shown
+    outside = {each for each in formats if not INVISIBLE.match(each)}
+    assert all("\U00011000" < each < "\U00013440" for each in outside)  # Kaithi and hieroglyphs
+    others = {each for each in INVISIBLES if unicodedata.category(each) not in ("Cf", "Cn")}
+    assert {unicodedata.category(each) for each in others} <= {"Mn", "Lo"}
+
+
+@pytest.mark.parametrize("language", ["none", "english", "spanish", "turkish"])
+def test_invisible_characters_are_left_out_of_words(language: str) -> None:
+    analysis = analysis_of(language)
+    for character in INVISIBLES[:400]:
+        for word in ("information", "नमस्ते", "ตากลม", "café", "a_b"):
+            hidden = f"{word[:2]}{character}{word[2:]}"
+            assert analysis.words(hidden) == analysis.words(word), f"U+{ord(character):04X}"
+
+
+@pytest.mark.parametrize(
+    "query", ["\u00ad", "\u200b\u200c\u200d", " \ufeff\t", "\u2060\ufe0f", "\U000e0041"]
+)
+def test_a_query_of_invisible_characters_is_blank(query: str) -> None:
+    with pytest.raises(QueryError, match="the query is empty"):
+        check_query(query)
+
+
+@pytest.mark.parametrize(
+    ("text", "word"),
+    [
+        ("ﬂow", "flow"), ("ｓｅａｒｃｈ", "search"), ("𝐩𝐫𝐨𝐨𝐟", "proof"), ("ﻛﺘﺎﺏ", "كتاب"),
+        ("ｶﾞｲﾄﾞ", "ガイド"),        ("⼭⽔", "山水"), ("chapter Ⅻ", "chapter XII"), ("ﬅart", "start"),
+    ],
+)  # fmt: skip
+def test_forms_of_letters_are_the_letters(text: str, word: str) -> None:
+    for language in ("none", "english"):
+        assert analysis_of(language).words(text) == analysis_of(language).words(word)
+
+
+@pytest.mark.parametrize("symbol", ["™", "℠", "№", "㎏", "½", "…", "🏽", "≠", "€"])
+def test_symbols_do_not_become_parts_of_words(symbol: str) -> None:
+    assert analysis_of("none").words(f"Name{symbol} x")[0] in ("name", f"name{symbol}".lower())
+
+
+def test_code_has_the_words_that_it_had() -> None:
+    sources = [*Path("swiftlet").rglob("*.py")]
+    before, after = analysis_of("english", version=1), analysis_of("english")
+    for source in sources:
+        text = source.read_text("utf-8")
+        if text.isascii():
+            assert before.words(text) == after.words(text)
+            assert before.names(text) == after.names(text)
+
+
+# I and i, and their dotted and dotless forms, in lower and upper case.
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("İ", "i"),
+        ("I", "ı"),
+        ("I\u0307", "i"),
+        ("İZMİR", "izmir"),
+        ("ISPARTA", "ısparta"),
+        ("DİYARBAKIR", "Diyarbakır"),
+    ],
+)
+def test_turkish_has_a_dotted_and_a_dotless_i(one: str, other: str) -> None:
+    analysis = analysis_of("turkish")
+    assert analysis.words(one)[:1] == analysis.words(other)[:1]
+    assert {*analysis.words(one)} & {*analysis.words(other)}
+
+
+@pytest.mark.parametrize("script", sorted(SENTENCES))
+def test_every_word_of_a_script_without_spaces_is_found(script: str) -> None:
+    sentences = [each.split("|") for each in SENTENCES[script]]
+    texts = ["".join(each) for each in sentences]
+    index = GrowingWords(analysis_of("english")).with_texts([*texts, "English beside it"])
+    for word in {word for each in sentences for word in each}:
+        query = index.parse(word)
+        rows = query.search(len(texts))[1].tolist()
+        assert {row for row, each in enumerate(sentences) if word in each} <= {*rows}
+        marked = [texts[rows[0]][start:end] for start, end in query.highlights(texts[rows[0]])]
+        assert folded(word) in folded("".join(marked))
+    assert index.parse("english").search(3)[1].tolist() == [len(texts)]
+
+
+def test_a_script_is_told_apart_within_a_text() -> None:
+    words = analysis_of("english").words
+    assert words("使用Python编程") == ["使用", "python", "编程"]
+    assert words("3月の天気、东京") == ["3", "月の", "の天", "天気", "东京"]
+    assert words("한국어 검색") == ["한국어", "검색"]
+
+
+@given(st.text(max_size=40), st.sampled_from(["none", "english", "spanish"]))
+def test_highlights_are_spans_of_the_text_that_was_given(text: str, language: str) -> None:
+    text = f"Cafe\u0301s 東京\u200bタワー {text} naïve"
+    analysis = analysis_of(language)
+    spans = analysis.highlighter(analysis.words("CAFÉS 東京 naive"))(text)
+    assert [text[slice(*span)] for span in spans[:2]] == ["Cafe\u0301s", "東京\u200b"]
+    assert text[slice(*spans[-1])].endswith("naïve")
+    assert all(first[1] <= second[0] for first, second in pairwise(spans))
+
+
+def test_spans_that_overlap_are_joined() -> None:
+    assert joined([(0, 1), (0, 2), (1, 2), (1, 3), (4, 5), (5, 6)]) == ((0, 3), (4, 5), (5, 6))
+
+
+@pytest.mark.parametrize(
+    "part", ["東", "b\u0301\u0489", "เ", "กา", "é", "\u200b", "ᄀ", "क्", "₂.", "a\u0300\u0315", "ﷺ"]
+)
+def test_the_time_is_in_proportion_to_the_text(part: str) -> None:
+    analysis, seconds = analysis_of("spanish"), {}
+    for count in (10_000, 40_000):
+        text, began = part * count, time.process_time()
+        analysis.indexed(text)
+        analysis.highlighter(["x"])(text)
+        seconds[count] = time.process_time() - began
+    assert seconds[40_000] < 10 * seconds[10_000] + 0.1
