@@ -8,12 +8,14 @@ import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
+from service.server import listen
 from swiftlet.encoders import DEFAULT_ENCODER
 from tests.service.conftest import START
 
@@ -104,6 +106,37 @@ def test_a_search_that_takes_longer_than_the_drain_timeout_does_not_keep_the_pro
     log = "".join(server.log)
     assert {f"slow-{number} POST /search/batch 503" in log for number in range(4)} == {True}
     assert "Traceback" not in log
+
+
+@pytest.mark.parametrize(
+    ("hosts", "answering"),
+    [
+        ("127.0.0.1,::1", {"127.0.0.1", "::1"}),
+        ("0.0.0.0, ::", {"127.0.0.1", "::1"}),
+        ("::", {"127.0.0.1", "::1"}),
+        ("::1", {"::1"}),
+        ("0.0.0.0", {"127.0.0.1"}),
+        ("localhost", {place[0] for *_, place in socket.getaddrinfo("localhost", None)}),
+    ],
+)
+def test_all_addresses_of_its_hosts_have_one_port(hosts: str, answering: set[str]) -> None:
+    reached = set()
+    with listen(hosts, 0) as listeners:
+        (port,) = {listener.getsockname()[1] for listener in listeners}
+        for address in ("127.0.0.1", "::1"):
+            with suppress(ConnectionRefusedError), socket.create_connection((address, port)):
+                reached.add(address)
+    assert reached == answering
+
+
+def test_it_answers_at_each_of_its_hosts(start_server: Callable[..., Any]) -> None:
+    server = start_server(host="127.0.0.1,::1")
+    port = server.url.rpartition(":")[2]
+    for address in (server.url, f"http://[::1]:{port}"):
+        assert httpx.get(f"{address}/health/ready").status_code == 200
+    server.process.terminate()
+    assert server.ended() == 0
+    assert f"listening on {server.url} and http://[::1]:{port}\n" in "".join(server.log)
 
 
 def test_a_taken_port_is_refused_in_one_sentence(
