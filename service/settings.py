@@ -99,6 +99,7 @@ class Settings(BaseSettings):
     max_offset: Count = _LIMITS.max_offset
     max_batch_queries: Count = _LIMITS.max_batch_queries
     max_batch_hits: Count = _LIMITS.max_batch_hits
+    max_embeddings: Count = _LIMITS.max_embeddings
     max_search_body_bytes: Count = _LIMITS.max_search_body_bytes
     max_documents: Count = _LIMITS.max_documents
     max_body_bytes: Count = _LIMITS.max_body_bytes

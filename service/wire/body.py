@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 from typing import Any, NoReturn
 
 from fastapi import Request
@@ -36,6 +37,7 @@ def json_route(
     max_bytes: int,
     timeout_ms: int,
     most_values: int = _MOST_VALUES,
+    remedy: str = "fewer are expected",
     empty: bytes = b"",
     refuses_overload: bool = True,
 ) -> type[APIRoute]:
@@ -44,6 +46,7 @@ def json_route(
     Requests that cannot be answered now are refused before their body is read.
 
     :param most_values: How many values, keys and lists a large body may hold.
+    :param remedy: What the refusal of a body with more of them says at its end.
     :param empty: The JSON that replaces an empty body, if the body may be empty.
     """
 
@@ -58,7 +61,8 @@ def json_route(
                     value = None
                     if len(body) > SMALL_BODY_BYTES:
                         loop = asyncio.get_running_loop()
-                        value = await loop.run_in_executor(_parser, parse_large, body, most_values)
+                        parse_it = partial(parse_large, body, most_values, remedy)
+                        value = await loop.run_in_executor(_parser, parse_it)
                     elif body:
                         value = parse(body)
                     # FastAPI would take null for an empty body. It reads JSON only from bodies of
@@ -114,7 +118,7 @@ def parse(body: bytes) -> Any:
         raise MalformedBodyError(f"the body is not JSON: {error}") from None
 
 
-def parse_large(body: bytes, most_values: int = _MOST_VALUES) -> Any:
+def parse_large(body: bytes, most_values: int = _MOST_VALUES, remedy: str = "") -> Any:
     """As `parse`, but counts the values first, which is much faster than to parse them.
 
     :raises TooLargeError: When it holds more than `most_values` values.
@@ -127,7 +131,7 @@ def parse_large(body: bytes, most_values: int = _MOST_VALUES) -> Any:
             break
     if values + _count_signs(body, position, len(body)) > most_values:
         raise TooLargeError(
-            f"the body holds more than {most_values} values, keys and lists; fewer are expected"
+            f"the body holds more than {most_values} values, keys and lists; {remedy}"
         )
     return parse(body)
 

@@ -43,6 +43,7 @@ class Limits(BaseModel):
     max_offset: int = 10_000
     max_batch_queries: int = 64
     max_batch_hits: int = 10_000
+    max_embeddings: int = 2_048
     max_search_body_bytes: int = SMALL_BODY_BYTES
     max_documents: int = 1_000
     max_body_bytes: int = 4 * MEBIBYTE
