@@ -234,6 +234,7 @@ def test_the_page_is_counted_from_the_first_scrape_and_is_no_part_of_the_contrac
 def test_the_markup_holds_no_script_style_or_handler_of_its_own(client: httpx.Client) -> None:
     markup = client.get("/").text
     assert re.findall(r"<script(?![^>]* src=)|<style|\sstyle=|\son\w+=", markup) == []
+    assert re.findall(r"(href|src|action)=.?/", markup) == []
     for path in PAGE_FILES:
         foreign = re.findall(r"(?:https?:)?//[a-z][^'\"\s]*", client.get(path).text)
         assert set(foreign) <= {"http://www.w3.org/2000/svg"}  # a name, which nothing fetches
@@ -502,6 +503,35 @@ def test_the_forms_of_docs_send_requests_and_show_answers(
     form.get_by_label("document_id").fill("bread-1")
     form.get_by_role("button", name="Send").click()
     expect(form.get_by_role("status")).to_contain_text('"title": "Bread 1"')
+
+
+def test_every_link_works_below_a_path_prefix_that_a_proxy_takes_off(
+    open_page: OpenPage, server: Any
+) -> None:
+    page = open_page("/health/live")
+    prefix = f"{server.url}/below"
+
+    def forward(route: Route) -> None:
+        assert route.request.url.startswith(f"{prefix}/"), route.request.url
+        url = route.request.url.replace(prefix, server.url)
+        route.fulfill(response=route.fetch(url=url))
+
+    page.route(re.compile("^http"), forward)
+    page.goto(f"/below{found(QUERY)}")
+    links(page).first.click()
+    expect(page.locator("#passage")).to_be_visible()
+    page.get_by_role("link", name="Results").click()
+    expect(links(page)).to_have_count(10)
+    page.locator("#home-link").click()
+    expect(page).to_have_url(f"{prefix}/")
+    page.get_by_role("link", name="The service’s routes").click()
+    expect(page).to_have_url(f"{prefix}/docs")
+    page.get_by_text("Try GET /info", exact=True).click()
+    form = page.locator('form[data-path="/info"]')
+    form.get_by_role("button", name="Send").click()
+    expect(form.get_by_role("status")).to_contain_text("200 OK")
+    page.get_by_role("link", name="openapi.json").click()
+    expect(page.locator("body")).to_contain_text('"openapi":"3.1')
 
 
 def test_markup_in_a_facet_is_shown_as_text(
