@@ -309,6 +309,20 @@ def test_another_service_follows_and_cannot_write(index, server):
         wait_until(lambda: "newer" in found(other, "something newer"))
 
 
+def test_a_replaced_index_is_followed_logged_and_counted(index, server):
+    def replaced() -> float:
+        metrics = server.client().get("/metrics").text
+        return float(re.search(r"^swiftlet_index_replaced_total (.*)$", metrics, re.MULTILINE)[1])
+
+    before = replaced()
+    build_index([Document("oak", "A tree.")], LOOKUP_QUERY_ENCODER, index, overwrite=True)
+    wait_until(lambda: found(server, "tree") == ["oak"])
+    generation = server.client().get("/info").json()["index"]["fingerprint"]
+    wait_until(lambda: f"replaced: index {generation} is searched\n" in "".join(server.log))
+    put(server, {"_id": "elm", "text": "Another tree."})
+    assert replaced() == before + 1
+
+
 @pytest.mark.check
 def test_changes_are_merged_while_searches_go_on(index, server):
     before, outcomes = read_manifest(index).fingerprint, merges(server)
