@@ -70,10 +70,11 @@ def rerank_router(service: Service) -> APIRouter:
         reranker, context = service.state.loaded.searcher.reranker, request.state.context
         given = [each for each in (asked.documents, asked.texts) if each is not None]
         if len(given) != 1:
-            raise InvalidRequestError("documents", "give either documents or texts")
+            found = "both documents and texts" if given else "neither documents nor texts"
+            raise InvalidRequestError("", f"the body has {found}: give either documents or texts")
         if reranker is None:
             raise InvalidRequestError(
-                "", "there is no re-ranker: start the service with SWIFTLET_RERANKER"
+                "", "this service has no re-ranker, so it cannot score texts: ask its operator"
             )
         texts, deadline = given[0], context.began + asked.timeout_ms / 1000
         score = reranker.logit if asked.raw_scores else reranker.score

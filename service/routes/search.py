@@ -29,11 +29,13 @@ from service.wire.refusals import shown
 from service.wire.requests import Limits, SearchFields, search_model
 from swiftlet.errors import InvalidArgumentError
 from swiftlet.search.groups import GroupedResult
-from swiftlet.search.request import SearchRequest
+from swiftlet.search.request import OPTIONS, SearchRequest
 from swiftlet.search.searcher import Searcher
 from swiftlet.types import Hit, SearchResult
 
 _LONGEST_OFFSET = 9
+_RANKING = [name for name, option in OPTIONS.items() if option.ranks]
+"""The fields that a cursor holds for, since they decide which documents are found."""
 
 _REFUSALS = (InvalidArgumentError, QueueFullError, DeadlineError)
 
@@ -174,13 +176,14 @@ def _position(
     """The offset and the generation of a cursor."""
     offset, _, rest = cursor.partition(".")
     digest, _, generation = rest.partition(".")
-    excluded = {
-        "offset": asked.offset,
-        "group_by": asked.group_by is not None,
-        'fusion "rrf"': asked.fusion == "rrf",
-    }
-    if given := [name for name, is_given in excluded.items() if is_given]:
-        raise InvalidRequestError("cursor", f"give either cursor or {given[0]}")
+    for name, value, reason in (
+        ("offset", asked.offset, "a cursor has an offset of its own"),
+        ("group_by", asked.group_by, "groups have no pages"),
+        ("fusion", asked.fusion != "weighted" and asked.fusion, "its ranks have no pages"),
+    ):
+        if value:
+            sentence = f"{name} is {shown(json.dumps(value))}, but {reason}: give either cursor or"
+            raise InvalidRequestError("cursor", f"{sentence} {name}")
     if not offset.isdecimal() or len(offset) > _LONGEST_OFFSET or int(offset) > limits.max_offset:
         raise InvalidRequestError(
             "cursor", f"cursor is {shown(json.dumps(cursor))}; the `next` of an answer is expected"
@@ -188,8 +191,8 @@ def _position(
     if digest != _digest(asked, searcher):
         raise InvalidRequestError(
             "cursor",
-            "the cursor is of another search; give it with the query, mode, weight, filter, "
-            "min_score and rerank of the search that gave it",
+            f"the cursor is of another search; give it with the {', '.join(_RANKING)} of the "
+            "search that gave it",
         )
     return int(offset), generation
 
@@ -227,6 +230,16 @@ async def _find_each(
 ) -> tuple[LoadedIndex, list[_Found]]:
     """On the event loop: the index that answered, and the hits of searches for several queries."""
     loaded, context, asked = service.state.loaded, request.state.context, searches[0]
+    if asked.rerank is not None and loaded.searcher.reranker is None:
+        raise InvalidRequestError(
+            "rerank",
+            f"rerank asks for {asked.rerank} documents, but this service has no re-ranker: search "
+            "without rerank",
+        )
+    if asked.mode not in (None, *loaded.searcher.modes):
+        raise InvalidRequestError(
+            "mode", f'mode is "{asked.mode}", but the index has no words; "dense" is expected'
+        )
     if asked.highlight == "sentence":
         wanted = len(searches) * asked.top_k
         if asked.group_by is not None:

@@ -242,7 +242,7 @@ def test_a_mode_that_the_index_does_not_have_is_refused(
 ) -> None:
     without_words = with_encoder(small_searcher, small_searcher.encoder)
     answer = make_application(without_words).ask("GET", f"/search?q=bread&mode={mode}")
-    check(answer, 422, None, f"mode is '{mode}', but the index has no words")
+    check(answer, 422, "mode", f'mode is "{mode}", but the index has no words; "dense" is expect')
 
 
 def test_limits_are_those_of_the_settings(
