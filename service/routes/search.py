@@ -7,7 +7,6 @@ from dataclasses import replace
 from functools import partial
 from hashlib import blake2b
 from typing import Annotated, Any, NamedTuple
-from urllib.parse import parse_qsl
 
 from fastapi import APIRouter, Depends, Query, Request
 from pydantic_core import to_json
@@ -26,7 +25,7 @@ from service.wire.problems import (
     TooManyQueriesError,
 )
 from service.wire.refusals import shown
-from service.wire.requests import Limits, SearchFields, search_model
+from service.wire.requests import Limits, SearchFields, check_query_string, search_model
 from swiftlet.errors import InvalidArgumentError
 from swiftlet.search.groups import GroupedResult
 from swiftlet.search.request import OPTIONS, SearchRequest
@@ -205,24 +204,6 @@ def _check_groups(asked: SearchRequest, given: AbstractSet[str], limits: Limits)
             f"group_size is {asked.group_size}, so {asked.top_k} groups have {wanted} documents; "
             f"at most {limits.max_top_k} are expected: ask for fewer groups, or for smaller ones",
         )
-
-
-async def check_query_string(request: Request) -> None:
-    """Refuse query strings that FastAPI would misread.
-
-    :raises InvalidRequestError: When a parameter is repeated, or not valid UTF-8.
-    """
-    try:
-        pairs = parse_qsl(
-            request.scope["query_string"].decode(), keep_blank_values=True, errors="strict"
-        )
-    except ValueError:
-        raise InvalidRequestError("", "the query string is not valid UTF-8") from None
-    seen: set[str] = set()
-    for name, _ in pairs:
-        if name in seen:
-            raise InvalidRequestError(name, f"{shown(name)} is given more than once")
-        seen.add(name)
 
 
 async def _find_each(
