@@ -5,7 +5,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -17,19 +16,14 @@ import pytest
 
 from service.server import listen
 from swiftlet.encoders import DEFAULT_ENCODER
-from tests.service.conftest import START
+from tests.service.conftest import START, wait_until
 
 LONG_QUERY = "many long words " * 600
 
 
-def wait_for_requests_in_flight(client: httpx.Client, number: int) -> None:
+def wait_for_requests_in_flight(server: Any, number: int) -> None:
     """Return as soon as `number` requests are under way, without the one that checks."""
-    deadline = time.monotonic() + 100
-    while time.monotonic() < deadline:
-        text = client.get("/metrics").text
-        if float(re.search(r"^swiftlet_requests_in_flight (.*)$", text, re.MULTILINE)[1]) > number:
-            return
-    pytest.fail(f"there were never {number} requests under way")
+    wait_until(lambda: server.value("swiftlet_requests_in_flight") > number)
 
 
 @pytest.mark.parametrize("stop", [signal.SIGTERM, signal.SIGINT])
@@ -43,7 +37,7 @@ def test_a_signal_lets_requests_under_way_finish_and_ends_the_process_well(
         slow = pool.submit(
             server.client().post, "/search/batch", json={"queries": [LONG_QUERY] * 24}
         )
-        wait_for_requests_in_flight(client, 1)
+        wait_for_requests_in_flight(server, 1)
         server.process.send_signal(stop)
         answer = slow.result()
     assert len(answer.json()["results"]) == 24
@@ -84,7 +78,7 @@ def test_a_search_that_takes_longer_than_the_drain_timeout_does_not_keep_the_pro
         max_queued_queries=1000,
         access_log="true",
     )
-    with server.client() as client, ThreadPoolExecutor() as pool:
+    with ThreadPoolExecutor() as pool:
         slow = [
             pool.submit(
                 server.client().post,
@@ -94,7 +88,7 @@ def test_a_search_that_takes_longer_than_the_drain_timeout_does_not_keep_the_pro
             )
             for number in range(4)
         ]
-        wait_for_requests_in_flight(client, 4)
+        wait_for_requests_in_flight(server, 4)
         server.process.terminate()
         assert server.ended() == 0
         answers = [each.result() for each in slow]
