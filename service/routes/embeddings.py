@@ -14,7 +14,7 @@ from starlette.responses import Response
 from service.admission.executor import Completed
 from service.live.state import LoadedIndex, Service
 from service.wire.answers import EmbeddingsAnswer, ModelAnswer, ModelsAnswer
-from service.wire.body import json_route
+from service.wire.body import JsonRoute, json_response
 from service.wire.context import SearchTimes
 from service.wire.openapi import problems
 from service.wire.problems import (
@@ -30,6 +30,10 @@ from swiftlet.search.stages.query import Encode, Tokenise
 from swiftlet.text import check_query
 
 _TOKENS = "these are token numbers of another model's tokenizer; texts are expected"
+
+
+class _EmbeddingsRoute(JsonRoute):
+    remedy = "texts are expected, and no token numbers"
 
 
 class _Encoded(NamedTuple):
@@ -67,13 +71,7 @@ def embeddings_router(service: Service) -> APIRouter:
         dimensions: int | None = Field(None, description="the dimensions of the encoder, or null")
         user: str | None = Field(None, description="any text, which is ignored")
 
-    router = APIRouter(
-        route_class=json_route(
-            max_bytes=limits.max_body_bytes,
-            timeout_ms=limits.body_timeout_ms,
-            remedy="texts are expected, and no token numbers",
-        )
-    )
+    router = APIRouter(route_class=_EmbeddingsRoute)
 
     @router.post(
         "/v1/embeddings",
@@ -116,10 +114,8 @@ def embeddings_router(service: Service) -> APIRouter:
             "model": _model(loaded),
             "usage": {"prompt_tokens": num_tokens, "total_tokens": num_tokens},
         }
-        return Response(
-            b'%b,"data":[%b]}' % (to_json(head)[:-1], b",".join(each.item for each in encoded)),
-            media_type="application/json",
-        )
+        items = b",".join(each.item for each in encoded)
+        return json_response(b'%b,"data":[%b]}' % (to_json(head)[:-1], items))
 
     @router.get("/v1/models", responses=problems())
     async def models() -> ModelsAnswer:

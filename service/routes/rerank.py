@@ -12,7 +12,7 @@ from starlette.responses import Response
 
 from service.live.state import Service
 from service.wire.answers import RerankAnswer, TextScore
-from service.wire.body import json_route
+from service.wire.body import JsonRoute, json_response
 from service.wire.context import SearchTimes
 from service.wire.openapi import problems
 from service.wire.problems import (
@@ -54,9 +54,7 @@ def rerank_router(service: Service) -> APIRouter:
         truncate: bool | None = Field(None, description=_IGNORED)
         truncation_direction: str = Field("", description=_IGNORED)
 
-    router = APIRouter(
-        route_class=json_route(max_bytes=limits.max_body_bytes, timeout_ms=limits.body_timeout_ms)
-    )
+    router = APIRouter(route_class=JsonRoute)
 
     @router.post(
         "/rerank",
@@ -109,7 +107,7 @@ def rerank_router(service: Service) -> APIRouter:
                 for place in best_first[: asked.top_n]
             ]
             answer = {"results": results, "model": reranker.name}
-        return Response(to_json(answer), media_type="application/json")
+        return json_response(to_json(answer))
 
     return router
 

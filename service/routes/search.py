@@ -1,7 +1,7 @@
 """Searching, for one query and for several."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from functools import partial
@@ -15,7 +15,7 @@ from starlette.responses import Response
 from service.admission.cost import COST
 from service.live.state import LoadedIndex, Service
 from service.wire.answers import BatchAnswer, SearchAnswer
-from service.wire.body import json_route
+from service.wire.body import JsonRoute, json_response
 from service.wire.context import SearchTimes
 from service.wire.openapi import problems
 from service.wire.problems import (
@@ -55,6 +55,10 @@ class _Found(NamedTuple):
     cached: bool | None
 
 
+class _SearchRoute(JsonRoute):
+    limit = "max_search_body_bytes"
+
+
 def search_router(service: Service) -> APIRouter:
     """The routes of one query."""
     limits = service.limits
@@ -62,12 +66,7 @@ def search_router(service: Service) -> APIRouter:
     link = search_model(
         "SearchParameters", limits, "The query string of `GET /search`.", of_link=True
     )
-    router = APIRouter(
-        route_class=json_route(
-            max_bytes=min(limits.max_search_body_bytes, limits.max_body_bytes),
-            timeout_ms=limits.body_timeout_ms,
-        )
-    )
+    router = APIRouter(route_class=_SearchRoute)
 
     @router.post("/search", response_model=SearchAnswer, responses=problems(*_REFUSALS, body=True))
     async def search(asked: body, request: Request) -> Response:  # type: ignore[valid-type]
@@ -94,9 +93,7 @@ def batch_router(service: Service) -> APIRouter:
     """The route of several queries."""
     limits = service.limits
     body = search_model("BatchRequest", limits, "The body of `POST /search/batch`.", of_batch=True)
-    router = APIRouter(
-        route_class=json_route(max_bytes=limits.max_body_bytes, timeout_ms=limits.body_timeout_ms)
-    )
+    router = APIRouter(route_class=JsonRoute)
 
     @router.post(
         "/search/batch",
@@ -127,7 +124,7 @@ async def _answer_each(service: Service, request: Request, asked: SearchFields) 
     searches = [asked.request(query) for query in asked.queries]
     loaded, found = await _find_each(service, request, searches, asked.timeout_ms)
     results = b",".join(b'{"hits":%b}' % each.hits for each in found)
-    return _json(b'{"results":[%b],"index":"%b"}' % (results, loaded.generation.encode()))
+    return json_response(b'{"results":[%b],"index":"%b"}' % (results, loaded.generation.encode()))
 
 
 async def _answer(service: Service, request: Request, asked: SearchFields, name: str) -> Response:
@@ -161,7 +158,7 @@ async def _answer(service: Service, request: Request, asked: SearchFields, name:
             cursor = f"{following}.{digest}.{found.generation}"
             parts.append(b'"next":"%b"' % cursor.encode())
     parts.append(b'"index":"%b"' % found.generation.encode())
-    return _json(b"{%b}" % b",".join(parts), headers)
+    return json_response(b"{%b}" % b",".join(parts), headers)
 
 
 def _digest(asked: SearchRequest, searcher: Searcher) -> str:
@@ -297,8 +294,3 @@ def _hit_fields(hit: Hit, asked: SearchRequest) -> dict[str, Any]:
     if asked.rerank is not None:
         fields["rerank_score"] = hit.rerank_score
     return fields
-
-
-def _json(content: bytes, headers: Mapping[str, str] | None = None) -> Response:
-    # FastAPI passes it on: docs/results/smaller.md has the cost of response models.
-    return Response(content, media_type="application/json", headers=headers)
