@@ -117,7 +117,7 @@ def test_a_large_batch_holds_up_no_other_request(
     app = make_application(small_searcher, threads=1).app
 
     async def shares() -> tuple[float, float]:
-        """The shares of the batch's time that a search and a turn of the event loop took at most."""
+        """The largest shares of the batch's time: of a search, and of a turn of the event loop."""
         searches, turns = [], []
         transport = httpx.ASGITransport(app)
         async with httpx.AsyncClient(transport=transport, base_url="http://service") as client:
