@@ -184,12 +184,16 @@ def test_sigterm_under_load_loses_no_request_that_was_accepted(
     assert set(received) <= {200, 503}
 
 
-def test_from_sigterm_on_answers_ask_for_another_connection(
+def test_from_sigterm_on_it_is_not_ready_and_answers_ask_for_another_connection(
     make_application: Callable[..., Any], small_searcher: Searcher
 ) -> None:
     application = make_application(small_searcher)
+    assert application.ask("GET", "/health/ready").json() == {"status": "ready"}
     assert "connection" not in application.ask("GET", "/search?q=bread").headers
     application.state.drain()
-    answer = application.ask("GET", "/search?q=bread")
-    assert (answer.status_code, answer.headers["connection"]) == (503, "close")
-    assert answer.headers["retry-after"]
+    for path in ("/search?q=bread", "/health/ready"):
+        answer = application.ask("GET", path)
+        assert (answer.status_code, answer.headers["connection"]) == (503, "close")
+        assert "about to stop" in answer.json()["detail"]
+        assert answer.headers["retry-after"]
+    assert application.ask("HEAD", "/health/live").status_code == 200

@@ -319,16 +319,6 @@ def test_a_connection_without_a_request_in_time_is_closed(
     assert answer.endswith(b"the head of the request had not come after 300 ms, which is the limit")
 
 
-def test_a_service_about_to_stop_is_not_ready(
-    make_application: Callable[..., Any], small_searcher: Searcher
-) -> None:
-    application = make_application(small_searcher)
-    assert application.ask("GET", "/health/ready").json() == {"status": "ready"}
-    application.state.drain()
-    check(application.ask("GET", "/health/ready"), 503, None, "about to stop")
-    assert application.ask("HEAD", "/health/live").status_code == 200
-
-
 class FailingEncoder(OnnxEncoder):
     failure: Exception
 
