@@ -25,6 +25,7 @@ from swiftlet.encoders import DEFAULT_ENCODER
 from swiftlet.index.building.build import BuildSettings, build_index
 from swiftlet.search.stages import STAGE_NAMES
 from swiftlet.types import Document
+from tests.service.conftest import Server, running
 
 pytestmark = pytest.mark.check
 
@@ -84,8 +85,8 @@ def open_page(browser: Browser, request: pytest.FixtureRequest) -> Iterator[Open
 
 
 @pytest.fixture(scope="module")
-def hostile_index(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An index of one document that is full of markup and emoji, and a plain one; no words."""
+def hostile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A service over a document that is full of markup and emoji, and a plain one; no words."""
     documents = [
         Document(
             document_id="den/1 ?&#",
@@ -97,7 +98,8 @@ def hostile_index(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ]
     out = tmp_path_factory.mktemp("hostile") / "index"
     build_index(documents, DEFAULT_ENCODER, out, BuildSettings(language=None))
-    return out
+    with running(out) as server:
+        yield server
 
 
 def box(page: Page) -> Locator:
@@ -433,10 +435,9 @@ def test_facets_are_folded_on_a_narrow_screen(open_page: OpenPage) -> None:
 
 
 def test_an_index_without_facets_and_with_one_mode_offers_no_choice(
-    open_page: OpenPage, start_server: Callable[..., Any], hostile_index: Path
+    open_page: OpenPage, hostile: Server
 ) -> None:
-    url = start_server(index=hostile_index).url
-    page = open_page('/?q=ships&mode=lexical&filter={"note":["x"]}', url=url)
+    page = open_page('/?q=ships&mode=lexical&filter={"note":["x"]}', url=hostile.url)
     expect(links(page)).to_have_count(2)
     expect(page).to_have_url(re.compile(r"\?q=ships$"))
     expect(page.locator("#facets")).to_be_hidden()
@@ -644,9 +645,9 @@ def test_suggestions_are_asked_for_once_from_two_letters_on_and_closed_by_escape
 
 
 def test_markup_in_a_suggestion_is_shown_as_text_and_marked_after_emoji(
-    open_page: OpenPage, start_server: Callable[..., Any], hostile_index: Path
+    open_page: OpenPage, hostile: Server
 ) -> None:
-    page = open_page(url=start_server(index=hostile_index).url)
+    page = open_page(url=hostile.url)
     box(page).press_sequentially("foxse scr")
     option = page.get_by_role("option")
     expect(option).to_have_text(HOSTILE_TITLE)
@@ -916,11 +917,10 @@ def test_web_addresses_are_links_code_is_monospaced_and_numbers_are_as_they_were
 
 
 def test_the_title_stays_in_sight_and_a_button_leads_back_to_the_passage(
-    open_page: OpenPage, start_server: Callable[..., Any], hostile_index: Path
+    open_page: OpenPage, hostile: Server
 ) -> None:
-    url = start_server(index=hostile_index).url
     for width in (1280, 360):
-        page = open_page(found("a fox sleeps in its den"), url=url)
+        page = open_page(found("a fox sleeps in its den"), url=hostile.url)
         page.set_viewport_size({"width": width, "height": 500})
         links(page).first.click()
         title, mark = page.get_by_role("heading", level=2), page.locator("#passage")
@@ -982,15 +982,14 @@ def test_long_titles_control_characters_and_changed_directions_disturb_nothing(
 
 
 def test_the_passage_is_marked_where_it_stands_after_emoji_and_markup(
-    open_page: OpenPage, start_server: Callable[..., Any], hostile_index: Path
+    open_page: OpenPage, hostile: Server
 ) -> None:
-    server = start_server(index=hostile_index)
     query = "a fox sleeps in its den"
-    with server.client() as client:
+    with hostile.client() as client:
         hit = client.post("/search", json={"query": query}).json()["hits"][0]
     passage = hit["passage"]
     assert 0 < passage["start"] < passage["end"] < len(HOSTILE_TEXT)
-    page = open_page(found(query), url=server.url)
+    page = open_page(found(query), url=hostile.url)
     expect(links(page).first).to_have_text(HOSTILE_TITLE)
     # A document without a title is shown by its id.
     expect(links(page).nth(1)).to_have_text("plain")
