@@ -88,7 +88,7 @@ def create_app(
         app.include_router(router)
     if reloader is not None:
         key = admin_key or ApiKey([], variable="SWIFTLET_ADMIN_KEYS")
-        _include(app, admin_router(limits, reloader), key)
+        _include(app, admin_router(reloader), key)
     if writing is not None:
         key = write_key or ApiKey([], variable="SWIFTLET_WRITE_KEYS")
         _include(app, writes_router(limits, writing), key)

@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
@@ -47,8 +48,9 @@ _FILES = 64
 
 _GRACE_SECONDS = 0.1
 _LISTENERS = 16
-"""Handles of the listening socket. The event loop accepts one connection per handle and iteration:
+"""Handles of a listening socket. The event loop accepts one connection per handle and iteration:
 with one handle, new clients waited for seconds under load."""
+_EVERY_ADDRESS = "::"
 _SO_BINDTOIFINDEX = 62
 _NO_INTERFACE = 2**31 - 1
 
@@ -84,8 +86,8 @@ def serve(settings: Settings, *, on_ready: Callable[[str], None] | None = None) 
         reranker=settings.reranker,
     )
     # First, so that a taken port is reported before the index is read.
-    with listen(settings.host, settings.port) as listener:
-        address = _address(settings.host, listener)
+    with listen(settings.host, settings.port) as listeners:
+        addresses = [_address(listener) for listener in listeners]
         registry = CollectorRegistry()
         with ExitStack() as stack:
             tracing = stack.enter_context(_tracing()) if settings.tracing else None
@@ -142,16 +144,16 @@ def serve(settings: Settings, *, on_ready: Callable[[str], None] | None = None) 
             )
 
             def announce() -> None:
-                logger.info("listening on %s", address)
+                logger.info("listening on %s", " and ".join(addresses))
                 if on_ready is not None:
-                    on_ready(address)
+                    on_ready(addresses[0])
 
             # A full collection would otherwise walk all objects of the imported packages, and hold
             # up every request for 150 ms.
             gc.collect()
             gc.freeze()
-            listeners = [listener, *(listener.dup() for _ in range(_LISTENERS - 1))]
-            _Server(config, connection, state, reloader, announce).run(listeners)
+            handles = [each.dup() for each in listeners for _ in range(_LISTENERS - 1)]
+            _Server(config, connection, state, reloader, announce).run([*listeners, *handles])
         logger.info("stopped")
 
 
@@ -240,24 +242,56 @@ def _check_files(threads: int) -> None:
         )
 
 
-def listen(host: str, port: int) -> socket.socket:
-    """A socket that listens; 0 stands for any free port.
+@contextmanager
+def listen(hosts: str, port: int) -> Iterator[list[socket.socket]]:
+    """Listen on a port of each of `hosts`, which have commas between them.
 
-    :raises InvalidArgumentError: When the address is taken or not one of this machine.
+    `::` stands for every address, also of IPv4. A name stands for those of its addresses that this
+    machine has.
+
+    :param port: 0 stands for any free port, the same for all addresses.
+    :raises InvalidArgumentError: When an address is taken or not one of this machine.
     """
+    names = listed(hosts)
+    names = [_EVERY_ADDRESS] if _EVERY_ADDRESS in names else names
+    with ExitStack() as stack:
+        listeners: list[socket.socket] = []
+        for address in dict.fromkeys(chain.from_iterable(map(_addresses, names))):
+            listeners.append(stack.enter_context(_listener(address, port)))
+            port = listeners[0].getsockname()[1]
+        yield listeners
+
+
+def _listener(address: str, port: int) -> socket.socket:
     try:
-        family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        return socket.create_server(address[:2], family=family, backlog=_BACKLOG)
-    except (socket.gaierror, UnicodeError):
-        raise InvalidArgumentError(
-            f"the host is {host!r}; an address of this machine is expected"
-        ) from None
+        return socket.create_server(
+            (address, port),
+            family=socket.AF_INET6 if ":" in address else socket.AF_INET,
+            backlog=_BACKLOG,
+            dualstack_ipv6=address == _EVERY_ADDRESS and socket.has_dualstack_ipv6(),
+        )
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
             reason = "another process listens there; choose another port"
         else:
             reason = os.strerror(error.errno or 0)
-        raise InvalidArgumentError(f"cannot listen on {host} port {port}: {reason}") from None
+        raise InvalidArgumentError(f"cannot listen on {address} port {port}: {reason}") from None
+
+
+def _addresses(host: str) -> list[str]:
+    """The addresses of `host` that this machine has, or all of them if it has none."""
+    try:
+        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    except (socket.gaierror, UnicodeError):
+        raise InvalidArgumentError(
+            f"the host is {host!r}; an address of this machine is expected"
+        ) from None
+    addresses = [f"{place[0]}" for *_, place in found]
+    own = []
+    for address in addresses:
+        with suppress(InvalidArgumentError), _listener(address, 0):
+            own.append(address)
+    return own or addresses
 
 
 def _document_encoder(settings: Settings) -> Path | None:
@@ -269,8 +303,8 @@ def _document_encoder(settings: Settings) -> Path | None:
     return None
 
 
-def _address(host: str, listener: socket.socket) -> str:
-    port = listener.getsockname()[1]
+def _address(listener: socket.socket) -> str:
+    host, port, *_ = listener.getsockname()
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 

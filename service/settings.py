@@ -81,7 +81,11 @@ class Settings(BaseSettings):
     )
     precision: Precision | None = Field(None, description="int8, int8_static or fp32")
     reranker: Path | None = Field(None, description="the path of a re-ranker's directory")
-    host: str = Field("127.0.0.1", description="an address of this machine")
+    host: str = Field(
+        "127.0.0.1",
+        pattern=r"[^\s,]",
+        description="an address of this machine, or several with commas",
+    )
     port: int = Field(8000, ge=0, le=65_535, description="a whole number from 0 to 65535")
     threads: int = Field(
         default_factory=available_processors,
@@ -95,6 +99,7 @@ class Settings(BaseSettings):
     max_offset: Count = _LIMITS.max_offset
     max_batch_queries: Count = _LIMITS.max_batch_queries
     max_batch_hits: Count = _LIMITS.max_batch_hits
+    max_embeddings: Count = _LIMITS.max_embeddings
     max_search_body_bytes: Count = _LIMITS.max_search_body_bytes
     max_documents: Count = _LIMITS.max_documents
     max_body_bytes: Count = _LIMITS.max_body_bytes

@@ -9,7 +9,7 @@ TIMEOUT_SECONDS = 5
 
 
 def main() -> None:
-    host = os.environ.get("SWIFTLET_HOST", "")
+    host = os.environ.get("SWIFTLET_HOST", "").split(",")[0].strip()
     port = int(os.environ.get("SWIFTLET_PORT") or 8000)
     connection = http.client.HTTPConnection(
         ADDRESSES_OF_ALL.get(host, host), port, timeout=TIMEOUT_SECONDS

@@ -11,6 +11,7 @@ from fastapi import Depends, Request, Response
 
 from service.admission.executor import Argument, SearchExecutor
 from service.live.suggestions import Suggestions
+from service.wire.body import json_response
 from service.wire.connection import UnreadAnswers
 from service.wire.problems import NotReadyError, QueueFullError
 from service.wire.requests import Limits
@@ -156,7 +157,7 @@ class Service:
         (completed,) = await self.executor.map(
             write, [argument], deadline=self.deadline(request), receive=request.receive
         )
-        return Response(completed.result, media_type="application/json")
+        return json_response(completed.result)
 
 
 async def ready_service(request: Request) -> Service:

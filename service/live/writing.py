@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from service.admission.low_priority import LowPriorityProcess
-from service.live.state import ServiceState
+from service.live.state import LoadedIndex, ServiceState
 from service.wire.problems import QueueFullError, WriteRefusedError
 from swiftlet.address import Address
 from swiftlet.corpora.rows import documents_of_rows
@@ -32,6 +32,7 @@ from swiftlet.index.updates.directory_writer import write
 from swiftlet.index.updates.merge import merge_changes
 from swiftlet.index.updates.writer import Changed, Preparation, Writer
 from swiftlet.manifest import Manifest
+from swiftlet.search.searcher import Searcher
 from swiftlet.types import Document
 
 _SECONDS_BETWEEN_LOOKS = 0.25
@@ -91,6 +92,11 @@ class Writing:
         self._merge_bytes = Counter(
             "swiftlet_merge_bytes", "Bytes of the bases that merges wrote.", registry=registry
         )
+        self._replaced = Counter(
+            "swiftlet_index_replaced",
+            "Indexes that were found in the place of the index in use, as after a merge.",
+            registry=registry,
+        )
         for name, about, value in (
             (
                 "segments",
@@ -144,9 +150,7 @@ class Writing:
         def run(writer: Writer) -> Changed:
             ids = [*document_ids]
             if filter_ is not None:
-                searcher = self._state.loaded.searcher
-                searcher.refresh()
-                ids += searcher.ids_to_delete(filter_)
+                ids += self._refreshed(self._state.loaded).ids_to_delete(filter_)
             changed = writer.delete(ids)
             if changed.unknown and not missing_ok:
                 raise UnknownDocumentError(changed.unknown[0])
@@ -211,7 +215,7 @@ class Writing:
             ) from error
         if not isinstance(result, Changed):
             return result
-        self._state.loaded.searcher.refresh()
+        self._refreshed(self._state.loaded)
         if (
             writer.needs_merge
             and perf_counter() > self._no_merge_before
@@ -272,6 +276,14 @@ class Writing:
         finally:
             self._merger.end()  # its memory is not needed until the next merge
 
+    def _refreshed(self, loaded: LoadedIndex) -> Searcher:
+        """The searcher, which has read all changes, or another index in the place of its own."""
+        searcher, before = loaded.searcher, loaded.searcher.index_manifest
+        if searcher.refresh() and searcher.index_manifest.fingerprint != before.fingerprint:
+            self._replaced.inc()
+            logger.info("the index has been replaced: index %s is searched", loaded.generation)
+        return searcher
+
     def _follow(self) -> None:
         """Read the changes that other processes write, and load the bases that they merge."""
         problem, next_look = "", 0.0
@@ -281,7 +293,7 @@ class Writing:
                 continue
             next_look = perf_counter() + loaded.searcher.seconds_between_looks
             try:
-                loaded.searcher.refresh()
+                self._refreshed(loaded)
                 if problem:
                     logger.info("changes are read again")
                 problem = ""

@@ -73,7 +73,7 @@ def _body(document: dict[str, Any]) -> Iterator[str]:
     info = document["info"]
     yield f"<h1>{escape(info['title'])} {escape(info['version'])}</h1>"
     yield f"<p>{escape(info['description'])}"
-    yield ' The same for machines: <a href="/openapi.json">/openapi.json</a>.</p>'
+    yield ' The same for machines: <a href="openapi.json">openapi.json</a>.</p>'
     yield "<label>The key that the forms send, if the service asks for one, kept for this tab"
     yield '<input id="key" type="password" autocomplete="off"></label>'
     for path, operations in document["paths"].items():

@@ -3,7 +3,7 @@
 from functools import partial
 from importlib.metadata import version
 from platform import python_version
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query, Request
 from pydantic import Field
@@ -12,7 +12,6 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
 from service.live.state import LoadedIndex, ReadyService
-from service.routes.search import check_query_string
 from service.wire.answers import (
     DocumentAnswer,
     EncoderAnswer,
@@ -25,13 +24,25 @@ from service.wire.answers import (
 from service.wire.context import STAGES
 from service.wire.openapi import problems
 from service.wire.problems import DeadlineError, QueueFullError
-from service.wire.requests import SEARCHABLE, FilterText, LinkModel, Searchable
+from service.wire.requests import (
+    FilterText,
+    Limits,
+    LinkModel,
+    RequestFields,
+    Searchable,
+    check_query_string,
+)
 from swiftlet.errors import InvalidArgumentError, UnknownDocumentError
 from swiftlet.index.columns.filters import Filter
 from swiftlet.index.lexical.titles import TitleIndex
 from swiftlet.search.searcher import Searcher
 
-_REFUSALS = (InvalidArgumentError, QueueFullError, DeadlineError)
+_LINK: dict[str, Any] = {
+    "responses": problems(InvalidArgumentError, QueueFullError, DeadlineError),
+    "dependencies": [Depends(check_query_string)],
+}
+"""What all routes with a query string have."""
+
 _LONGEST, _MOST = 200, 20
 _TITLES, _LONGEST_TITLE, _EXAMPLES = 20, 80, 5
 
@@ -55,16 +66,7 @@ class FacetParameters(LinkModel):
 class SuggestParameters(LinkModel):
     """The query string of `GET /suggest`."""
 
-    q: Annotated[
-        str,
-        Field(
-            min_length=1,
-            max_length=_LONGEST,
-            description=f"a text of 1 to {_LONGEST} characters, not all blank",
-            json_schema_extra={"pattern": SEARCHABLE},
-        ),
-        Searchable,
-    ]
+    q: Annotated[str, RequestFields(Limits(max_query_chars=_LONGEST)).query, Searchable]
     limit: int = Field(8, ge=1, le=_MOST, description=f"a whole number from 1 to {_MOST}")
 
 
@@ -78,12 +80,7 @@ async def document(document_id: str, request: Request, service: ReadyService) ->
     return await service.answer(request, partial(_document, service.state.loaded), document_id)
 
 
-@router.get(
-    "/facets",
-    response_model=FacetsAnswer,
-    responses=problems(*_REFUSALS),
-    dependencies=[Depends(check_query_string)],
-)
+@router.get("/facets", response_model=FacetsAnswer, **_LINK)
 async def facets(
     asked: Annotated[FacetParameters, Query()], request: Request, service: ReadyService
 ) -> Response:
@@ -91,12 +88,7 @@ async def facets(
     return await service.answer(request, partial(_count, service.state.loaded), asked.filter)
 
 
-@router.get(
-    "/suggest",
-    response_model=SuggestAnswer,
-    responses=problems(*_REFUSALS),
-    dependencies=[Depends(check_query_string)],
-)
+@router.get("/suggest", response_model=SuggestAnswer, **_LINK)
 async def suggest(
     asked: Annotated[SuggestParameters, Query()], request: Request, service: ReadyService
 ) -> Response:

@@ -3,7 +3,7 @@
 from base64 import b64encode
 from functools import partial
 from time import perf_counter
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 import numpy as np
 from fastapi import APIRouter, Request
@@ -14,7 +14,7 @@ from starlette.responses import Response
 from service.admission.executor import Completed
 from service.live.state import LoadedIndex, Service
 from service.wire.answers import EmbeddingsAnswer, ModelAnswer, ModelsAnswer
-from service.wire.body import json_route
+from service.wire.body import JsonRoute, json_response
 from service.wire.context import SearchTimes
 from service.wire.openapi import problems
 from service.wire.problems import (
@@ -23,15 +23,23 @@ from service.wire.problems import (
     QueueFullError,
     TooManyQueriesError,
 )
-from service.wire.requests import RequestFields, RequestModel, Searchable
+from service.wire.requests import RequestFields, RequestModel
 from swiftlet.encoders.encoder import OnnxEncoder, Role
-from swiftlet.errors import InvalidArgumentError
+from swiftlet.errors import InvalidArgumentError, QueryError
 from swiftlet.search.stages.query import Encode, Tokenise
-from swiftlet.types import Embeddings
+from swiftlet.text import check_query
+
+_TOKENS = "these are token numbers of another model's tokenizer; texts are expected"
+
+
+class _EmbeddingsRoute(JsonRoute):
+    remedy = "texts are expected, and no token numbers"
 
 
 class _Encoded(NamedTuple):
-    embedding: Embeddings
+    """An embedding as JSON, the tokens of its text, and the seconds of each stage."""
+
+    item: bytes
     num_tokens: int
     seconds: dict[str, float]
 
@@ -39,32 +47,31 @@ class _Encoded(NamedTuple):
 def embeddings_router(service: Service) -> APIRouter:
     """The routes of OpenAI's that this service has."""
     limits = service.limits
-    fields = RequestFields(limits)
-    text = Annotated[str, fields.query, Searchable]
-    texts = Annotated[list[text], fields.queries]
+    text = Annotated[str, RequestFields(limits).query]
+    most = Field(min_length=1, max_length=limits.max_embeddings)
 
     class EmbeddingRequest(RequestModel):
-        """The body of `POST /v1/embeddings`."""
+        """The body of `POST /v1/embeddings`; clients of OpenAI's send null for absent fields."""
 
         input: Annotated[
-            list[Annotated[str, fields.query, Searchable]],
-            fields.queries,
-            BeforeValidator(_listed, json_schema_input_type=text | texts),
-            Field(description=f"a text, or a list of 1 to {limits.max_batch_queries} texts"),
+            list[text],
+            most,
+            BeforeValidator(_listed, json_schema_input_type=text | Annotated[list[text], most]),
+            Field(description=f"a text, or a list of 1 to {limits.max_embeddings} texts"),
         ]
-        model: str = Field("", description="any text, which is ignored")
-        encoding_format: Literal["float", "base64"] = Field("float", description="float or base64")
-        input_type: Literal["query", "passage", "document"] = Field(
+        model: str | None = Field(None, description="any text, which is ignored")
+        encoding_format: Literal["float", "base64"] | None = Field(
+            "float", description="float or base64"
+        )
+        input_type: Literal["query", "passage", "document"] | None = Field(
             "query",
             description="what the texts are, for an encoder with prompts: query or passage "
             "(document is the same)",
         )
         dimensions: int | None = Field(None, description="the dimensions of the encoder, or null")
-        user: str = Field("", description="any text, which is ignored")
+        user: str | None = Field(None, description="any text, which is ignored")
 
-    router = APIRouter(
-        route_class=json_route(max_bytes=limits.max_body_bytes, timeout_ms=limits.body_timeout_ms)
-    )
+    router = APIRouter(route_class=_EmbeddingsRoute)
 
     @router.post(
         "/v1/embeddings",
@@ -83,68 +90,73 @@ def embeddings_router(service: Service) -> APIRouter:
                 f"dimensions is {asked.dimensions}; {dim} is expected, or none: embeddings are not "
                 "shortened",
             )
-        completed = await service.executor.map(
-            partial(_encode, loaded, "query" if asked.input_type == "query" else "passage"),
-            asked.input,
-            deadline=context.began + limits.timeout_ms / 1000,
-            receive=request.receive,
-        )
+        role: Role = "query" if asked.input_type in (None, "query") else "passage"
+        encode = partial(_encode, loaded, role, asked.encoding_format == "base64")
+        texts, size, began = [*enumerate(asked.input)], limits.max_batch_queries, context.began
+        completed: list[Completed[_Encoded]] = []
+        # A piece takes the places of one batch in the queue, and has the time of one.
+        for first in range(0, len(texts), size):
+            completed += await service.executor.map(
+                encode,
+                texts[first : first + size],
+                deadline=began + limits.timeout_ms / 1000,
+                receive=request.receive,
+            )
+            began = perf_counter()
+        encoded = [each.result for each in completed]
         context.searches += (
             SearchTimes.of(each.began, each.queue_seconds, **each.result.seconds)
             for each in completed
         )
-        return Response(
-            to_json(_answer(loaded, completed, as_base64=asked.encoding_format == "base64")),
-            media_type="application/json",
-        )
+        num_tokens = sum(each.num_tokens for each in encoded)
+        head = {
+            "object": "list",
+            "model": _model(loaded),
+            "usage": {"prompt_tokens": num_tokens, "total_tokens": num_tokens},
+        }
+        items = b",".join(each.item for each in encoded)
+        return json_response(b'%b,"data":[%b]}' % (to_json(head)[:-1], items))
 
     @router.get("/v1/models", responses=problems())
     async def models() -> ModelsAnswer:
         """The one model that `/v1/embeddings` has, as OpenAI's route of this name lists models."""
-        name = service.state.loaded.searcher.encoder_manifest.details.get("name", "")
-        return ModelsAnswer(data=[ModelAnswer(id=name)])
+        return ModelsAnswer(data=[ModelAnswer(id=_model(service.state.loaded))])
 
     return router
 
 
+def _model(loaded: LoadedIndex) -> str:
+    name: str = loaded.searcher.encoder_manifest.details.get("name", "")
+    return name
+
+
 def _listed(given: object) -> object:
+    if isinstance(given, list) and type(next(iter(given), None)) in (int, list):
+        raise ValueError(_TOKENS)
     return [given] if isinstance(given, str) else given
 
 
-def _encode(loaded: LoadedIndex, role: Role, text: str) -> _Encoded:
+def _encode(
+    loaded: LoadedIndex, role: Role, as_base64: bool, numbered: tuple[int, str]
+) -> _Encoded:
+    """On a thread of the executor: check a text, encode it, and write its embedding as JSON."""
+    number, text = numbered
     encoder = loaded.searcher.encoder
     if role == "passage" and isinstance(encoder, OnnxEncoder):
         encoder = encoder.reading(role)
     began = perf_counter()
-    token_ids = encoder.tokenise(text)
+    try:
+        token_ids = encoder.tokenise(check_query(text))
+    except QueryError as error:
+        raise InvalidRequestError(f"input[{number}]", f"input[{number}]: {error}") from error
     tokenised = perf_counter()
     embedding = encoder.embed(token_ids)
     encoding_seconds = perf_counter() - tokenised
-    seconds = {Tokenise.name: tokenised - began, Encode.name: encoding_seconds}
-    return _Encoded(embedding, len(token_ids), seconds)
-
-
-def _answer(
-    loaded: LoadedIndex, completed: list[Completed[_Encoded]], *, as_base64: bool
-) -> dict[str, Any]:
-    num_tokens = sum(each.result.num_tokens for each in completed)
-    return {
-        "object": "list",
-        "data": [
-            {
-                "object": "embedding",
-                "index": index,
-                "embedding": _written(each.result.embedding, as_base64=as_base64),
-            }
-            for index, each in enumerate(completed)
-        ],
-        "model": loaded.searcher.encoder_manifest.details.get("name", ""),
-        "usage": {"prompt_tokens": num_tokens, "total_tokens": num_tokens},
-    }
-
-
-def _written(embedding: Embeddings, *, as_base64: bool) -> list[float] | str:
+    written: object = embedding.tolist()
     if as_base64:
-        return b64encode(embedding.astype(np.dtype("<f4")).tobytes()).decode()
-    numbers: list[float] = embedding.tolist()
-    return numbers
+        written = b64encode(embedding.astype(np.dtype("<f4")).tobytes()).decode()
+    return _Encoded(
+        to_json({"object": "embedding", "index": number, "embedding": written}),
+        len(token_ids),
+        {Tokenise.name: tokenised - began, Encode.name: encoding_seconds},
+    )

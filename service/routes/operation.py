@@ -9,10 +9,10 @@ from service.live.reload import Reloader
 from service.live.state import ready_service
 from service.sight.metrics import Metrics
 from service.wire.answers import HealthAnswer, ReloadAnswer
-from service.wire.body import json_route
+from service.wire.body import JsonRoute
 from service.wire.openapi import problems
 from service.wire.problems import ReloadRefusedError
-from service.wire.requests import Limits, RequestModel
+from service.wire.requests import RequestModel
 from swiftlet.errors import InvalidArgumentError
 
 router = APIRouter()
@@ -49,16 +49,15 @@ class ReloadRequest(RequestModel):
 _NOTHING = ReloadRequest()
 
 
-def admin_router(limits: Limits, reloader: Reloader) -> APIRouter:
+class _ReloadRoute(JsonRoute):
+    limit = "max_search_body_bytes"
+    empty = b"{}"
+    refuses_overload = False
+
+
+def admin_router(reloader: Reloader) -> APIRouter:
     """The route for reloading."""
-    router = APIRouter(
-        route_class=json_route(
-            max_bytes=limits.max_search_body_bytes,
-            timeout_ms=limits.body_timeout_ms,
-            empty=b"{}",
-            refuses_overload=False,
-        )
-    )
+    router = APIRouter(route_class=_ReloadRoute)
 
     @router.post(
         "/admin/reload",

@@ -3,37 +3,22 @@
 import hashlib
 from collections.abc import Awaitable, Callable
 from importlib.resources import files
+from pathlib import PurePath
 
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
+_MEDIA_TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript"}
+
 PAGE_FILES = {
-    "/": ("index.html", "text/html"),
-    "/page/style.css": ("style.css", "text/css"),
-    "/page/page.js": ("page.js", "text/javascript"),
-    "/page/adding.js": ("adding.js", "text/javascript"),
-    "/page/asides.js": ("asides.js", "text/javascript"),
-    "/page/code.js": ("code.js", "text/javascript"),
-    "/page/drawing.js": ("drawing.js", "text/javascript"),
-    "/page/facets.js": ("facets.js", "text/javascript"),
-    "/page/service.js": ("service.js", "text/javascript"),
-    "/page/suggestions.js": ("suggestions.js", "text/javascript"),
-    "/page/text.js": ("text.js", "text/javascript"),
-    "/page/try.js": ("try.js", "text/javascript"),
+    "/" if name == "index.html" else f"/page/{name}": (name, _MEDIA_TYPES[PurePath(name).suffix])
+    for name in sorted(file.name for file in files("service").joinpath("page").iterdir())
 }
 """Each path of the page: its file in `service/page`, and its media type."""
 
-CONTENT_SECURITY_POLICY = "; ".join(
-    [
-        "default-src 'none'",
-        "script-src 'self'",
-        "style-src 'self'",
-        "connect-src 'self'",
-        "img-src 'self' data:",
-        "base-uri 'none'",
-        "form-action 'none'",
-        "frame-ancestors 'none'",
-    ]
+CONTENT_SECURITY_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
+    "img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
 """Even if a document's text became markup, it could not run a script."""
 

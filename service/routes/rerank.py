@@ -12,7 +12,7 @@ from starlette.responses import Response
 
 from service.live.state import Service
 from service.wire.answers import RerankAnswer, TextScore
-from service.wire.body import json_route
+from service.wire.body import JsonRoute, json_response
 from service.wire.context import SearchTimes
 from service.wire.openapi import problems
 from service.wire.problems import (
@@ -54,9 +54,7 @@ def rerank_router(service: Service) -> APIRouter:
         truncate: bool | None = Field(None, description=_IGNORED)
         truncation_direction: str = Field("", description=_IGNORED)
 
-    router = APIRouter(
-        route_class=json_route(max_bytes=limits.max_body_bytes, timeout_ms=limits.body_timeout_ms)
-    )
+    router = APIRouter(route_class=JsonRoute)
 
     @router.post(
         "/rerank",
@@ -70,10 +68,11 @@ def rerank_router(service: Service) -> APIRouter:
         reranker, context = service.state.loaded.searcher.reranker, request.state.context
         given = [each for each in (asked.documents, asked.texts) if each is not None]
         if len(given) != 1:
-            raise InvalidRequestError("documents", "give either documents or texts")
+            found = "both documents and texts" if given else "neither documents nor texts"
+            raise InvalidRequestError("", f"the body has {found}: give either documents or texts")
         if reranker is None:
             raise InvalidRequestError(
-                "", "there is no re-ranker: start the service with SWIFTLET_RERANKER"
+                "", "this service has no re-ranker, so it cannot score texts: ask its operator"
             )
         texts, deadline = given[0], context.began + asked.timeout_ms / 1000
         score = reranker.logit if asked.raw_scores else reranker.score
@@ -108,7 +107,7 @@ def rerank_router(service: Service) -> APIRouter:
                 for place in best_first[: asked.top_n]
             ]
             answer = {"results": results, "model": reranker.name}
-        return Response(to_json(answer), media_type="application/json")
+        return json_response(to_json(answer))
 
     return router
 

@@ -1,13 +1,12 @@
 """Searching, for one query and for several."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from functools import partial
 from hashlib import blake2b
 from typing import Annotated, Any, NamedTuple
-from urllib.parse import parse_qsl
 
 from fastapi import APIRouter, Depends, Query, Request
 from pydantic_core import to_json
@@ -16,7 +15,7 @@ from starlette.responses import Response
 from service.admission.cost import COST
 from service.live.state import LoadedIndex, Service
 from service.wire.answers import BatchAnswer, SearchAnswer
-from service.wire.body import json_route
+from service.wire.body import JsonRoute, json_response
 from service.wire.context import SearchTimes
 from service.wire.openapi import problems
 from service.wire.problems import (
@@ -26,14 +25,16 @@ from service.wire.problems import (
     TooManyQueriesError,
 )
 from service.wire.refusals import shown
-from service.wire.requests import Limits, SearchFields, search_model
+from service.wire.requests import Limits, SearchFields, check_query_string, search_model
 from swiftlet.errors import InvalidArgumentError
 from swiftlet.search.groups import GroupedResult
-from swiftlet.search.request import SearchRequest
+from swiftlet.search.request import OPTIONS, SearchRequest
 from swiftlet.search.searcher import Searcher
 from swiftlet.types import Hit, SearchResult
 
 _LONGEST_OFFSET = 9
+_RANKING = [name for name, option in OPTIONS.items() if option.ranks]
+"""The fields that a cursor holds for, since they decide which documents are found."""
 
 _REFUSALS = (InvalidArgumentError, QueueFullError, DeadlineError)
 
@@ -54,6 +55,10 @@ class _Found(NamedTuple):
     cached: bool | None
 
 
+class _SearchRoute(JsonRoute):
+    limit = "max_search_body_bytes"
+
+
 def search_router(service: Service) -> APIRouter:
     """The routes of one query."""
     limits = service.limits
@@ -61,12 +66,7 @@ def search_router(service: Service) -> APIRouter:
     link = search_model(
         "SearchParameters", limits, "The query string of `GET /search`.", of_link=True
     )
-    router = APIRouter(
-        route_class=json_route(
-            max_bytes=min(limits.max_search_body_bytes, limits.max_body_bytes),
-            timeout_ms=limits.body_timeout_ms,
-        )
-    )
+    router = APIRouter(route_class=_SearchRoute)
 
     @router.post("/search", response_model=SearchAnswer, responses=problems(*_REFUSALS, body=True))
     async def search(asked: body, request: Request) -> Response:  # type: ignore[valid-type]
@@ -93,9 +93,7 @@ def batch_router(service: Service) -> APIRouter:
     """The route of several queries."""
     limits = service.limits
     body = search_model("BatchRequest", limits, "The body of `POST /search/batch`.", of_batch=True)
-    router = APIRouter(
-        route_class=json_route(max_bytes=limits.max_body_bytes, timeout_ms=limits.body_timeout_ms)
-    )
+    router = APIRouter(route_class=JsonRoute)
 
     @router.post(
         "/search/batch",
@@ -126,7 +124,7 @@ async def _answer_each(service: Service, request: Request, asked: SearchFields) 
     searches = [asked.request(query) for query in asked.queries]
     loaded, found = await _find_each(service, request, searches, asked.timeout_ms)
     results = b",".join(b'{"hits":%b}' % each.hits for each in found)
-    return _json(b'{"results":[%b],"index":"%b"}' % (results, loaded.generation.encode()))
+    return json_response(b'{"results":[%b],"index":"%b"}' % (results, loaded.generation.encode()))
 
 
 async def _answer(service: Service, request: Request, asked: SearchFields, name: str) -> Response:
@@ -160,7 +158,7 @@ async def _answer(service: Service, request: Request, asked: SearchFields, name:
             cursor = f"{following}.{digest}.{found.generation}"
             parts.append(b'"next":"%b"' % cursor.encode())
     parts.append(b'"index":"%b"' % found.generation.encode())
-    return _json(b"{%b}" % b",".join(parts), headers)
+    return json_response(b"{%b}" % b",".join(parts), headers)
 
 
 def _digest(asked: SearchRequest, searcher: Searcher) -> str:
@@ -174,13 +172,14 @@ def _position(
     """The offset and the generation of a cursor."""
     offset, _, rest = cursor.partition(".")
     digest, _, generation = rest.partition(".")
-    excluded = {
-        "offset": asked.offset,
-        "group_by": asked.group_by is not None,
-        'fusion "rrf"': asked.fusion == "rrf",
-    }
-    if given := [name for name, is_given in excluded.items() if is_given]:
-        raise InvalidRequestError("cursor", f"give either cursor or {given[0]}")
+    for name, value, reason in (
+        ("offset", asked.offset, "a cursor has an offset of its own"),
+        ("group_by", asked.group_by, "groups have no pages"),
+        ("fusion", asked.fusion != "weighted" and asked.fusion, "its ranks have no pages"),
+    ):
+        if value:
+            sentence = f"{name} is {shown(json.dumps(value))}, but {reason}: give either cursor or"
+            raise InvalidRequestError("cursor", f"{sentence} {name}")
     if not offset.isdecimal() or len(offset) > _LONGEST_OFFSET or int(offset) > limits.max_offset:
         raise InvalidRequestError(
             "cursor", f"cursor is {shown(json.dumps(cursor))}; the `next` of an answer is expected"
@@ -188,8 +187,8 @@ def _position(
     if digest != _digest(asked, searcher):
         raise InvalidRequestError(
             "cursor",
-            "the cursor is of another search; give it with the query, mode, weight, filter, "
-            "min_score and rerank of the search that gave it",
+            f"the cursor is of another search; give it with the {', '.join(_RANKING)} of the "
+            "search that gave it",
         )
     return int(offset), generation
 
@@ -204,29 +203,21 @@ def _check_groups(asked: SearchRequest, given: AbstractSet[str], limits: Limits)
         )
 
 
-async def check_query_string(request: Request) -> None:
-    """Refuse query strings that FastAPI would misread.
-
-    :raises InvalidRequestError: When a parameter is repeated, or not valid UTF-8.
-    """
-    try:
-        pairs = parse_qsl(
-            request.scope["query_string"].decode(), keep_blank_values=True, errors="strict"
-        )
-    except ValueError:
-        raise InvalidRequestError("", "the query string is not valid UTF-8") from None
-    seen: set[str] = set()
-    for name, _ in pairs:
-        if name in seen:
-            raise InvalidRequestError(name, f"{shown(name)} is given more than once")
-        seen.add(name)
-
-
 async def _find_each(
     service: Service, request: Request, searches: Sequence[SearchRequest], timeout_ms: int
 ) -> tuple[LoadedIndex, list[_Found]]:
     """On the event loop: the index that answered, and the hits of searches for several queries."""
     loaded, context, asked = service.state.loaded, request.state.context, searches[0]
+    if asked.rerank is not None and loaded.searcher.reranker is None:
+        raise InvalidRequestError(
+            "rerank",
+            f"rerank asks for {asked.rerank} documents, but this service has no re-ranker: search "
+            "without rerank",
+        )
+    if asked.mode not in (None, *loaded.searcher.modes):
+        raise InvalidRequestError(
+            "mode", f'mode is "{asked.mode}", but the index has no words; "dense" is expected'
+        )
     if asked.highlight == "sentence":
         wanted = len(searches) * asked.top_k
         if asked.group_by is not None:
@@ -303,8 +294,3 @@ def _hit_fields(hit: Hit, asked: SearchRequest) -> dict[str, Any]:
     if asked.rerank is not None:
         fields["rerank_score"] = hit.rerank_score
     return fields
-
-
-def _json(content: bytes, headers: Mapping[str, str] | None = None) -> Response:
-    # FastAPI passes it on: docs/results/smaller.md has the cost of response models.
-    return Response(content, media_type="application/json", headers=headers)

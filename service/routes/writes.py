@@ -8,7 +8,7 @@ from pydantic import ConfigDict, Field, WithJsonSchema
 from service.live.state import ReadyService
 from service.live.writing import Writing
 from service.wire.answers import WriteAnswer
-from service.wire.body import json_route
+from service.wire.body import JsonRoute
 from service.wire.openapi import problems
 from service.wire.problems import (
     InvalidRequestError,
@@ -56,8 +56,11 @@ _DOCUMENT = {
     "description": 'an object with "_id", "text" and perhaps "title" and "metadata" '
     "(which has all further fields)",
 }
-_MOST_VALUES = 1_000_000
-"""Values of one body: a thousand documents with rich metadata have fewer."""
+
+
+class _WriteRoute(JsonRoute):
+    most_values = 1_000_000  # a thousand documents with rich metadata have fewer
+    refuses_overload = False
 
 
 def writes_router(limits: Limits, writing: Writing) -> APIRouter:
@@ -87,14 +90,7 @@ def writes_router(limits: Limits, writing: Writing) -> APIRouter:
         )
         filter: GivenFilter = Field(default_factory=lambda: Every(()))
 
-    router = APIRouter(
-        route_class=json_route(
-            max_bytes=limits.max_body_bytes,
-            timeout_ms=limits.body_timeout_ms,
-            most_values=_MOST_VALUES,
-            refuses_overload=False,
-        )
-    )
+    router = APIRouter(route_class=_WriteRoute)
 
     @router.put("/documents", responses=problems(*_REFUSALS, body=True))
     async def put(asked: PutRequest) -> WriteAnswer:

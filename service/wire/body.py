@@ -3,7 +3,7 @@
 import asyncio
 import json
 import re
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any, NoReturn
@@ -31,45 +31,58 @@ _VALUE_SIGNS = b",[{"
 _parser = ThreadPoolExecutor(1, thread_name_prefix="parse")
 
 
-def json_route(
-    *,
-    max_bytes: int,
-    timeout_ms: int,
-    most_values: int = _MOST_VALUES,
-    empty: bytes = b"",
-    refuses_overload: bool = True,
-) -> type[APIRoute]:
-    """A route with a JSON body of at most `max_bytes` and any Content-Type.
+class JsonRoute(APIRoute):
+    """A route with a JSON body of any Content-Type, within the limits of the service.
 
     Requests that cannot be answered now are refused before their body is read.
-
-    :param most_values: How many values, keys and lists a large body may hold.
-    :param empty: The JSON that replaces an empty body, if the body may be empty.
     """
 
-    class JsonRoute(APIRoute):
-        def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-            handle, has_body = super().get_route_handler(), self.body_field is not None
+    limit = "max_body_bytes"
+    """The limit of the service that the size of the body has, besides that of all bodies."""
 
-            async def check_and_handle(request: Request) -> Response:
-                request.app.state.service.check(refuses_overload=refuses_overload)
-                if has_body:
-                    body = await _read(request, max_bytes, timeout_ms) or empty
-                    value = None
-                    if len(body) > SMALL_BODY_BYTES:
-                        loop = asyncio.get_running_loop()
-                        value = await loop.run_in_executor(_parser, parse_large, body, most_values)
-                    elif body:
-                        value = parse(body)
-                    # FastAPI would take null for an empty body. It reads JSON only from bodies of
-                    # this type, and takes the first such header.
-                    request._body, request._json = body, [] if value is None else value  # noqa: SLF001
-                    request.scope["headers"].insert(0, _CONTENT_TYPE)
-                return await handle(request)
+    most_values = _MOST_VALUES
+    """How many values, keys and lists a large body may hold."""
 
-            return check_and_handle
+    remedy = "fewer are expected"
+    """What the refusal of a body with more of them says at its end."""
 
-    return JsonRoute
+    empty = b""
+    """The JSON that replaces an empty body, if the body may be empty."""
+
+    refuses_overload = True
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """The function that answers a request, as FastAPI makes it, after these checks."""
+        handle, has_body = super().get_route_handler(), self.body_field is not None
+
+        async def check_and_handle(request: Request) -> Response:
+            service = request.app.state.service
+            service.check(refuses_overload=self.refuses_overload)
+            if has_body:
+                limits = service.limits
+                max_bytes = min(getattr(limits, self.limit), limits.max_body_bytes)
+                body = await _read(request, max_bytes, limits.body_timeout_ms) or self.empty
+                value = None
+                if len(body) > SMALL_BODY_BYTES:
+                    loop = asyncio.get_running_loop()
+                    value = await loop.run_in_executor(
+                        _parser, parse_large, body, self.most_values, self.remedy
+                    )
+                elif body:
+                    value = parse(body)
+                # FastAPI would take null for an empty body. It reads JSON only from bodies of
+                # this type, and takes the first such header.
+                request._body, request._json = body, [] if value is None else value  # noqa: SLF001
+                request.scope["headers"].insert(0, _CONTENT_TYPE)
+            return await handle(request)
+
+        return check_and_handle
+
+
+def json_response(content: bytes, headers: Mapping[str, str] | None = None) -> Response:
+    """The answer with this JSON."""
+    # FastAPI passes it on: docs/results/smaller.md has the cost of response models.
+    return Response(content, media_type="application/json", headers=headers)
 
 
 async def _read(request: Request, max_bytes: int, timeout_ms: int) -> bytes:
@@ -114,7 +127,7 @@ def parse(body: bytes) -> Any:
         raise MalformedBodyError(f"the body is not JSON: {error}") from None
 
 
-def parse_large(body: bytes, most_values: int = _MOST_VALUES) -> Any:
+def parse_large(body: bytes, most_values: int = _MOST_VALUES, remedy: str = "") -> Any:
     """As `parse`, but counts the values first, which is much faster than to parse them.
 
     :raises TooLargeError: When it holds more than `most_values` values.
@@ -127,7 +140,7 @@ def parse_large(body: bytes, most_values: int = _MOST_VALUES) -> Any:
             break
     if values + _count_signs(body, position, len(body)) > most_values:
         raise TooLargeError(
-            f"the body holds more than {most_values} values, keys and lists; fewer are expected"
+            f"the body holds more than {most_values} values, keys and lists; {remedy}"
         )
     return parse(body)
 

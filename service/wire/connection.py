@@ -1,6 +1,6 @@
-"""Connections: limits of request heads and of unread answers, and answers in one system call."""
+"""Connections: limits of request heads and of unread answers."""
 
-from asyncio import TimerHandle, Transport
+from asyncio import TimerHandle
 from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
@@ -8,43 +8,6 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 MAX_HEAD_BYTES = 65_536
 MAX_PIPELINED = 512
 """Requests of one connection that may wait for the answer to an earlier one."""
-
-_HEAD, _INTERIM_HEAD = b"HTTP/1.1 ", b"HTTP/1.1 1"
-"""The first bytes of every head, and of interim heads, which another head follows."""
-
-
-class JoinedWrites:
-    """Holds back the head of an answer until its body comes, so that one system call sends both.
-
-    uvicorn writes the two one after the other, each in a system call of its own.
-    docs/results/smaller.md#the-cost-of-fastapi-and-of-each-part-of-the-service has the difference.
-    """
-
-    def __init__(self, transport: Transport) -> None:
-        self._write, self._close = transport.write, transport.close
-        self.is_closing, self.abort = transport.is_closing, transport.abort
-        self.get_write_buffer_size = transport.get_write_buffer_size
-        self._head = b""
-
-    def write(self, data: bytes) -> None:
-        """Send `data` and the head that was held back, or hold `data` back if it is a head."""
-        if data.startswith(_HEAD) and not data.startswith(_INTERIM_HEAD):
-            self.flush()
-            self._head = data
-        else:
-            self._write(self._head + data)
-            self._head = b""
-
-    def flush(self) -> None:
-        """Send the head of an answer that has no body."""
-        if self._head:
-            self._write(self._head)
-            self._head = b""
-
-    def close(self) -> None:
-        """Send what was held back, and close."""
-        self.flush()
-        self._close()
 
 
 class UnreadAnswers:
@@ -88,7 +51,6 @@ class BoundedConnection(HttpToolsProtocol):
     def connection_made(self, transport: Any) -> None:
         """Wait for the first request; uvicorn bounds the wait for later ones."""
         super().connection_made(transport)
-        self.transport = self._joined = JoinedWrites(transport)  # type: ignore[assignment]
         self._limit_head(is_waiting=True)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -148,8 +110,7 @@ class BoundedConnection(HttpToolsProtocol):
         super().on_headers_complete()
 
     def on_response_complete(self) -> None:
-        """Send an answer without a body, and read on when no request is queued."""
-        self._joined.flush()
+        """Read on when no request is queued."""
         super().on_response_complete()
         if self.pipeline:
             self.flow.pause_reading()

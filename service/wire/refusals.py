@@ -70,7 +70,7 @@ def _cause_of(request: Request, error: HTTPException) -> Exception:
 
 
 def _allowed_methods(request: Request) -> list[str]:
-    path = request.scope["path"]
+    path = request.scope["path"].removeprefix(request.scope.get("root_path", ""))
     routes = [*iter_route_contexts(request.app.routes)]
     # A path of its own, such as /documents/delete, comes before those with an id in their place.
     found = [route for route in routes if route.path_format == path]

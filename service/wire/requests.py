@@ -2,7 +2,9 @@
 
 from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
+from urllib.parse import parse_qsl
 
+from fastapi import Request
 from pydantic import (
     AfterValidator,
     BaseModel,
@@ -17,6 +19,7 @@ from pydantic_core import from_json
 
 from service.wire.body import SMALL_BODY_BYTES
 from service.wire.problems import InvalidRequestError
+from service.wire.refusals import shown
 from swiftlet.index.columns.filters import Filter, parse_filter
 from swiftlet.search.request import OPTIONS, RequestConflictError, SearchRequest
 from swiftlet.text import INVISIBLE, check_query
@@ -47,6 +50,7 @@ class Limits(BaseModel):
     max_offset: int = 10_000
     max_batch_queries: int = 64
     max_batch_hits: int = 10_000
+    max_embeddings: int = 2_048
     max_search_body_bytes: int = SMALL_BODY_BYTES
     max_documents: int = 1_000
     max_body_bytes: int = 4 * MEBIBYTE
@@ -118,6 +122,24 @@ class LinkModel(RequestModel):
         return {
             name: value if name in _TEXTS else _parsed(value) for name, value in parameters.items()
         }
+
+
+async def check_query_string(request: Request) -> None:
+    """Refuse query strings that FastAPI would misread.
+
+    :raises InvalidRequestError: When a parameter is repeated, or not valid UTF-8.
+    """
+    try:
+        pairs = parse_qsl(
+            request.scope["query_string"].decode(), keep_blank_values=True, errors="strict"
+        )
+    except ValueError:
+        raise InvalidRequestError("", "the query string is not valid UTF-8") from None
+    seen: set[str] = set()
+    for name, _ in pairs:
+        if name in seen:
+            raise InvalidRequestError(name, f"{shown(name)} is given more than once")
+        seen.add(name)
 
 
 class RequestFields:

@@ -217,9 +217,13 @@ class SearchRequest:
                 f'highlight is "{self.highlight}", but passages without their text have nothing to '
                 "mark: ask for include_text true, or for no highlight",
             )
-        for name in ("offset", "rerank") if self.group_by is not None else ():
-            if getattr(self, name):
-                raise RequestConflictError(name, f"give either {name} or group_by")
+        if self.group_by is None:
+            return
+        for name, reason in (("offset", "have no pages"), ("rerank", "are not re-ranked")):
+            if value := getattr(self, name):
+                raise RequestConflictError(
+                    name, f"{name} is {value}, but groups {reason}: give either {name} or group_by"
+                )
 
     @property
     def least_score(self) -> float:

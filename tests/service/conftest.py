@@ -2,13 +2,17 @@
 
 import asyncio
 import os
+import re
+import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import httpx
 import pytest
@@ -40,6 +44,18 @@ except RetrievalError as error:
 """
 
 
+def value_of(metrics: str, series: str) -> float:
+    return float(re.search(rf"^{re.escape(series)} (.*)$", metrics, re.MULTILINE)[1])  # type: ignore[index]
+
+
+def wait_until(holds: Callable[[], object]) -> None:
+    """Return as soon as `holds` is true, which it must be soon."""
+    end = time.monotonic() + 100
+    while not holds():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
 @dataclass
 class Server:
     """A service in a process of its own; `log` grows until it has ended."""
@@ -51,6 +67,15 @@ class Server:
 
     def client(self) -> httpx.Client:
         return httpx.Client(base_url=self.url, timeout=100, verify=False)
+
+    def connect(self) -> socket.socket:
+        """A connection over which a test sends bytes of its own."""
+        address = urlsplit(self.url)
+        return socket.create_connection((address.hostname, address.port), timeout=100)
+
+    def value(self, series: str) -> float:
+        """The present value of a series of `/metrics`."""
+        return value_of(httpx.get(f"{self.url}/metrics", timeout=100).text, series)
 
     def ended(self) -> int:
         """The exit status, once the process has ended and its log is whole."""

@@ -9,15 +9,6 @@ from service.admission.executor import FairQueue, QueuedRequest
 from service.wire.problems import QueueFullError
 
 
-def test_a_batch_delays_a_single_query_by_one_call() -> None:
-    queue = FairQueue(100)
-    batch, single = QueuedRequest(64), QueuedRequest(1)
-    queue.put(batch)
-    assert queue.next().request is batch
-    queue.put(single)
-    assert [queue.next().request for _ in range(3)] == [batch, single, batch]
-
-
 def test_a_request_that_does_not_fit_as_a_whole_is_refused_and_queues_nothing() -> None:
     queue = FairQueue(10)
     queue.put(QueuedRequest(7))

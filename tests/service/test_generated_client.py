@@ -107,7 +107,7 @@ def test_it_embeds(searching: Any, plain: httpx.Client, given: list[str] | str) 
     numbers = read(answer, "EmbeddingsAnswer").data[0].embedding
     by_hand = plain.post("/v1/embeddings", json={"input": given}).json()
     assert numbers == by_hand["data"][0]["embedding"]
-    body.encoding_format = model("EmbeddingRequestEncodingFormat").BASE64
+    body.encoding_format = model("EmbeddingRequestEncodingFormatType0").BASE64
     answer = operation("embeddings").sync_detailed(client=searching, body=body)
     assert isinstance(read(answer, "EmbeddingsAnswer").data[0].embedding, str)
 

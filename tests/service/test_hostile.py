@@ -2,12 +2,14 @@
 
 import gzip
 import json
+import re
 import socket
 import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
+from functools import partial
 from typing import Any
 from urllib.parse import quote, urlsplit
 
@@ -19,6 +21,7 @@ from pydantic_core import from_json
 from service.wire.body import parse_large
 from service.wire.problems import TooLargeError
 from tests.service.attacker import ANSWERS, SEARCH, Attacker, read_problem
+from tests.service.conftest import wait_until
 
 
 @pytest.mark.parametrize("route", ANSWERS)
@@ -178,13 +181,10 @@ def test_clients_that_do_not_read_are_cut_off(start_server: Callable[..., Any]) 
             connection.connect((address.hostname, address.port))
             connection.sendall(8 * (ask + body))
             connections.append(connection)
-        busy = poll(
-            lambda: client.get("/search?q=bread"),
-            lambda answer: "bytes of answers wait for clients to read them" in answer.text,
-        )
-        assert busy.status_code == 429
+        ask_one = partial(client.get, "/search?q=bread")
+        wait_until(lambda: re.search('"status":429,.* bytes of answers wait', ask_one().text))
         assert client.get("/health/ready").status_code == 200
-        poll(lambda: client.get("/search?q=bread"), lambda answer: answer.status_code == 200)
+        wait_until(lambda: ask_one().is_success)
         for connection in connections:
             with suppress(ConnectionResetError):
                 while connection.recv(1 << 16):
@@ -219,10 +219,3 @@ def test_liveness_is_answered_while_large_bodies_come(start_server: Callable[...
         for each in attacks:
             each.result()
     assert most < 2
-
-
-def poll(ask: Callable[[], httpx.Response], until: Callable[[httpx.Response], bool]) -> Any:
-    end = time.monotonic() + 100
-    while not until(answer := ask()):
-        assert time.monotonic() < end, answer.text
-    return answer

@@ -2,15 +2,14 @@
 
 import re
 import socket
-import time
 from contextlib import suppress
 from typing import Any
 from urllib.parse import quote, urlsplit
 
-import httpx
 import pytest
 
 from tests.service.attacker import SEARCH, Attacker, read_problem
+from tests.service.conftest import wait_until
 
 
 def test_a_body_may_come_in_pieces(attacker: Attacker) -> None:
@@ -34,18 +33,13 @@ def test_a_body_may_come_in_pieces(attacker: Attacker) -> None:
 def test_a_client_that_leaves_before_the_end_of_its_body_is_forgotten(
     attacker: Attacker, locked_server: Any, sent: bytes
 ) -> None:
-    def forgotten() -> float:
-        metrics = httpx.get(f"{locked_server.url}/metrics", timeout=100).text
-        return float(re.search(r'{route="/admin/reload",status="499"} (.*)', metrics)[1])
-
-    before = forgotten()
+    series = 'swiftlet_requests_total{route="/admin/reload",status="499"}'
+    before = locked_server.value(series)
     key = f"Authorization: Bearer {attacker.keys['admin']}\r\n".encode()
     head = b"POST /admin/reload HTTP/1.1\r\nHost: a\r\n" + key
     assert attacker.exchange(head + sent, then_leave=True) is None
     if b"\r\n\r\n" in sent:
-        deadline = time.monotonic() + 100
-        while forgotten() != before + 1:
-            assert time.monotonic() < deadline
+        wait_until(lambda: locked_server.value(series) == before + 1)
 
 
 @pytest.mark.parametrize(

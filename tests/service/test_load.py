@@ -4,15 +4,13 @@ import asyncio
 import json
 import re
 import signal
-import socket
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from itertools import count
+from functools import partial
 from typing import Any
-from urllib.parse import urlsplit
 
 import httpx
 import pytest
@@ -21,7 +19,7 @@ from swiftlet.encoders import DEFAULT_ENCODER
 from swiftlet.encoders.encoder import OnnxEncoder
 from swiftlet.search.searcher import Searcher
 from swiftlet.types import Embeddings
-from tests.service.conftest import with_encoder
+from tests.service.conftest import value_of, wait_until, with_encoder
 from tests.stops import logged_statuses, search_through_a_stop
 
 LONG_QUERY = "many long words " * 600
@@ -42,10 +40,6 @@ class SlowEncoder(OnnxEncoder):
 @pytest.fixture
 def slow_searcher(small_searcher: Searcher) -> Searcher:
     return with_encoder(small_searcher, SlowEncoder.load(DEFAULT_ENCODER, verify=False))
-
-
-def value(metrics: str, series: str) -> float:
-    return float(re.search(rf"^{re.escape(series)} (.*)$", metrics, re.MULTILINE)[1])
 
 
 def test_work_past_its_deadline_is_answered_504_and_never_started(
@@ -73,8 +67,8 @@ def test_work_past_its_deadline_is_answered_504_and_never_started(
     assert application.ask("GET", "/search?q=next").status_code == 200
     assert encoder.runs == 2
     metrics = application.ask("GET", "/metrics").text
-    assert value(metrics, 'swiftlet_rejected_total{reason="deadline-passed"}') == 3
-    assert value(metrics, "swiftlet_queue_depth") == 0
+    assert value_of(metrics, 'swiftlet_rejected_total{reason="deadline-passed"}') == 3
+    assert value_of(metrics, "swiftlet_queue_depth") == 0
 
 
 def test_clients_that_connect_under_load_are_accepted_together(
@@ -88,27 +82,14 @@ def test_clients_that_connect_under_load_are_accepted_together(
         max_batch_queries=250,
         max_queued_queries=250,
     )
-    address = urlsplit(server.url)
     batch = {"queries": [LONG_QUERY] * 200}
-    with server.client() as client, ThreadPoolExecutor(1) as pool, ExitStack() as stack:
-
-        def searches() -> float:
-            return value(
-                client.get("/metrics").text, 'swiftlet_stage_seconds_count{stage="encode"}'
-            )
-
+    searches = partial(server.value, 'swiftlet_stage_seconds_count{stage="encode"}')
+    with ThreadPoolExecutor(1) as pool, ExitStack() as stack:
         answer = pool.submit(httpx.post, f"{server.url}/search/batch", json=batch, timeout=60)
-        for _ in count():
-            if value(client.get("/metrics").text, "swiftlet_queue_depth"):
-                break
+        wait_until(lambda: server.value("swiftlet_queue_depth"))
         before = searches()
         server.process.send_signal(signal.SIGSTOP)
-        connections = [
-            stack.enter_context(
-                socket.create_connection((address.hostname, address.port), timeout=100)
-            )
-            for _ in range(100)
-        ]
+        connections = [stack.enter_context(server.connect()) for _ in range(100)]
         for connection in connections:
             connection.sendall(b"GET /health/live HTTP/1.1\r\nHost: service\r\n\r\n")
         server.process.send_signal(signal.SIGCONT)
@@ -150,7 +131,7 @@ def test_a_full_queue_answers_429_at_once_with_retry_after(
         r"\d+ queries are waiting( and 64 more were requested)?; at most 64 may wait",
         refused.json()["detail"],
     )
-    assert 0 < value(metrics, "swiftlet_queue_depth") <= 64
+    assert 0 < value_of(metrics, "swiftlet_queue_depth") <= 64
     assert accepted.status_code == 200
 
 
@@ -170,33 +151,26 @@ def test_an_overloaded_service_answers_200_429_and_504_alone(
         statuses = Counter(status for each in pool.map(ask, range(16)) for status in each)
     assert statuses.total() == 96
     assert set(statuses) == {200, 429, 504}
-    with server.client() as client:
-        metrics = client.get("/metrics").text
-        assert client.get("/search?q=afterwards").status_code == 200
-    assert value(metrics, 'swiftlet_rejected_total{reason="queue-full"}') == statuses[429]
-    assert value(metrics, 'swiftlet_rejected_total{reason="deadline-passed"}') == statuses[504]
+    assert server.client().get("/search?q=afterwards").status_code == 200
+    for reason, status in (("queue-full", 429), ("deadline-passed", 504)):
+        series = f'swiftlet_rejected_total{{reason="{reason}"}}'
+        assert server.value(series) == statuses[status]
 
 
 def test_the_waiting_work_of_a_client_that_leaves_is_dropped(
     start_server: Callable[..., Any],
 ) -> None:
     server = start_server(threads=1)
-    address = urlsplit(server.url)
     # All different, because the cache would have equal ones after the first.
     body = json.dumps({"queries": [f"{n} {LONG_QUERY}" for n in range(64)]}).encode()
     head = b"POST /search/batch HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n" % len(body)
-    with server.client() as client:
-        with socket.create_connection((address.hostname, address.port), timeout=10) as connection:
-            connection.sendall(head + body)
-            for _ in count():
-                if value(client.get("/metrics").text, "swiftlet_queue_depth"):
-                    break
-        left = 'swiftlet_requests_total{route="/search/batch",status="499"}'
-        deadline = time.monotonic() + 100
-        while not value(metrics := client.get("/metrics").text, left):
-            assert time.monotonic() < deadline, metrics
-        assert value(metrics, "swiftlet_queue_depth") == 0
-        assert value(metrics, 'swiftlet_stage_seconds_count{stage="encode"}') == 0
+    with server.connect() as connection:
+        connection.sendall(head + body)
+        wait_until(lambda: server.value("swiftlet_queue_depth"))
+    left = 'swiftlet_requests_total{route="/search/batch",status="499"}'
+    wait_until(lambda: server.value(left))
+    assert server.value("swiftlet_queue_depth") == 0
+    assert server.value('swiftlet_stage_seconds_count{stage="encode"}') == 0
 
 
 def test_sigterm_under_load_loses_no_request_that_was_accepted(
@@ -210,12 +184,16 @@ def test_sigterm_under_load_loses_no_request_that_was_accepted(
     assert set(received) <= {200, 503}
 
 
-def test_from_sigterm_on_answers_ask_for_another_connection(
+def test_from_sigterm_on_it_is_not_ready_and_answers_ask_for_another_connection(
     make_application: Callable[..., Any], small_searcher: Searcher
 ) -> None:
     application = make_application(small_searcher)
+    assert application.ask("GET", "/health/ready").json() == {"status": "ready"}
     assert "connection" not in application.ask("GET", "/search?q=bread").headers
     application.state.drain()
-    answer = application.ask("GET", "/search?q=bread")
-    assert (answer.status_code, answer.headers["connection"]) == (503, "close")
-    assert answer.headers["retry-after"]
+    for path in ("/search?q=bread", "/health/ready"):
+        answer = application.ask("GET", path)
+        assert (answer.status_code, answer.headers["connection"]) == (503, "close")
+        assert "about to stop" in answer.json()["detail"]
+        assert answer.headers["retry-after"]
+    assert application.ask("HEAD", "/health/live").status_code == 200

@@ -1,5 +1,6 @@
 import logging
 import re
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -27,22 +28,7 @@ def test_the_limit_is_that_of_either_version_of_cgroups(
     assert memory_limit(tmp_path) == limit
 
 
-def check(
-    index: Path,
-    limit_bytes: int | None,
-    *,
-    threads: int = 1,
-    cache_bytes: int = 0,
-    document_encoder: Path | None = None,
-) -> None:
-    check_memory_limit(
-        index,
-        DEFAULT_QUERY_ENCODER,
-        threads=threads,
-        cache_bytes=cache_bytes,
-        limit_bytes=limit_bytes,
-        document_encoder=document_encoder,
-    )
+check = partial(check_memory_limit, encoder=DEFAULT_QUERY_ENCODER, threads=1, cache_bytes=0)
 
 
 def test_a_limit_without_room_for_the_service_is_refused_with_both_figures(
@@ -52,26 +38,27 @@ def test_a_limit_without_room_for_the_service_is_refused_with_both_figures(
         InvalidArgumentError,
         match=r"the memory limit is 64 MiB; at least 1\d\d MiB is expected to serve",
     ):
-        check(small_index, 64 * MEBIBYTE)
+        check(small_index, limit_bytes=64 * MEBIBYTE)
 
 
-def test_threads_and_the_cache_need_memory_too(small_index: Path) -> None:
-    check(small_index, 160 * MEBIBYTE)
+def test_threads_and_the_cache_need_memory_too_if_there_is_a_limit(small_index: Path) -> None:
+    check(small_index, limit_bytes=160 * MEBIBYTE)
     with pytest.raises(InvalidArgumentError):
-        check(small_index, 160 * MEBIBYTE, threads=16)
+        check(small_index, limit_bytes=160 * MEBIBYTE, threads=16)
     with pytest.raises(InvalidArgumentError):
-        check(small_index, 160 * MEBIBYTE, cache_bytes=100 * MEBIBYTE)
+        check(small_index, limit_bytes=160 * MEBIBYTE, cache_bytes=100 * MEBIBYTE)
+    check(small_index, limit_bytes=None, threads=1000)
 
 
 def test_a_limit_without_room_for_the_files_of_the_index_is_a_warning(
     small_index: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.WARNING):
-        check(small_index, 200 * MEBIBYTE)
+        check(small_index, limit_bytes=200 * MEBIBYTE)
         assert not caplog.messages
         with (tmp_path / "index.faiss").open("wb") as file:
             file.truncate(1024 * MEBIBYTE)
-        check(tmp_path, 200 * MEBIBYTE)
+        check(tmp_path, limit_bytes=200 * MEBIBYTE)
     assert "searches will read from the disk" in caplog.text
 
 
@@ -79,7 +66,7 @@ def test_a_limit_without_room_for_a_reload_is_a_warning(
     small_index: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.WARNING):
-        check(small_index, 140 * MEBIBYTE)
+        check(small_index, limit_bytes=140 * MEBIBYTE)
     (warning,) = caplog.messages
     said = re.fullmatch(
         r"the memory limit of 140 MiB is less than the (\d+) MiB that a reload needs: "
@@ -89,7 +76,7 @@ def test_a_limit_without_room_for_a_reload_is_a_warning(
     assert said
     caplog.clear()
     with caplog.at_level(logging.WARNING):
-        check(small_index, int(said[1]) * MEBIBYTE)
+        check(small_index, limit_bytes=int(said[1]) * MEBIBYTE)
     assert not caplog.messages
 
 
@@ -97,12 +84,8 @@ def test_the_process_that_encodes_written_documents_counts_in_the_warnings(
     small_index: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.WARNING):
-        check(small_index, 200 * MEBIBYTE)
+        check(small_index, limit_bytes=200 * MEBIBYTE)
         assert not caplog.messages
-        check(small_index, 200 * MEBIBYTE, document_encoder=DEFAULT_ENCODER)
+        check(small_index, limit_bytes=200 * MEBIBYTE, document_encoder=DEFAULT_ENCODER)
     assert "than the 2" in caplog.messages[0]
     assert "that a reload needs" in caplog.messages[1]
-
-
-def test_where_there_is_no_limit_nothing_is_refused(small_index: Path) -> None:
-    check(small_index, None, threads=1000)

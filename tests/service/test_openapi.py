@@ -116,7 +116,7 @@ def test_the_openapi_document_is_consistent(document: dict[str, Any]) -> None:
 def test_the_document_states_the_bounds_at_work(
     make_application: Callable[..., Any], small_searcher: Searcher
 ) -> None:
-    limits = Limits(max_query_chars=7, max_top_k=5, max_batch_queries=3)
+    limits = Limits(max_query_chars=7, max_top_k=5, max_batch_queries=3, max_embeddings=4)
     document = make_application(small_searcher, limits).ask("GET", "/openapi.json").json()
     schemas = document["components"]["schemas"]
     body = schemas["SearchRequest"]
@@ -128,7 +128,7 @@ def test_the_document_states_the_bounds_at_work(
     assert (queries["maxItems"], queries["items"]["maxLength"]) == (3, 7)
     text, texts = schemas["EmbeddingRequest"]["properties"]["input"]["anyOf"]
     assert (text["type"], text["maxLength"]) == ("string", 7)
-    assert (texts["type"], texts["maxItems"], texts["items"]) == ("array", 3, text)
+    assert (texts["type"], texts["maxItems"], texts["items"]) == ("array", 4, text)
     parameters = {p["name"]: p for p in document["paths"]["/search"]["get"]["parameters"]}
     assert [name for name, p in parameters.items() if p["required"]] == ["q"]
     assert parameters["top_k"]["schema"]["maximum"] == 5
@@ -199,7 +199,7 @@ def test_the_page_of_the_document_needs_no_other_host(
     page = client.get("/docs")
     assert page.headers["content-type"].startswith("text/html")
     assert "default-src 'none'" in page.headers["content-security-policy"]
-    assert not re.search(r"(https?:)?//", page.text)
+    assert not re.search(r"(https?:)?//|(href|src|action)=.?/", page.text)  # also below a prefix
     assert re.findall("<script.*?>", page.text) == ['<script type="module" src="page/try.js">']
     for path, methods in document["paths"].items():
         for method in methods:

@@ -25,6 +25,7 @@ from swiftlet.encoders import DEFAULT_ENCODER
 from swiftlet.index.building.build import BuildSettings, build_index
 from swiftlet.search.stages import STAGE_NAMES
 from swiftlet.types import Document
+from tests.service.conftest import Server, running
 
 pytestmark = pytest.mark.check
 
@@ -39,48 +40,6 @@ HOSTILE_TEXT = (
     + "A fox 🦊 sleeps in its den <img src=x onerror='window.owned = 1'> below the old oak. " * 8
     + "🚂 Trains carry coal and passengers over the mountain pass. " * 30
 )
-
-# The contrast of every visible text with its background, as WCAG 2 computes it.
-LOW_CONTRASTS = """
-() => {
-  const context = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
-  const channels = (colour) => {
-    context.clearRect(0, 0, 1, 1);
-    context.fillStyle = colour;
-    context.fillRect(0, 0, 1, 1);
-    return [...context.getImageData(0, 0, 1, 1).data];
-  };
-  const luminance = (colour) => {
-    const [r, g, b] = channels(colour).map((value) => {
-      const share = value / 255;
-      return share <= 0.04045 ? share / 12.92 : ((share + 0.055) / 1.055) ** 2.4;
-    });
-    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
-  };
-  const behind = (element) => {
-    for (let at = element; at; at = at.parentElement) {
-      const colour = getComputedStyle(at).backgroundColor;
-      if (channels(colour)[3] === 255) return colour;
-    }
-    throw new Error("nothing opaque lies behind");
-  };
-  const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
-  const low = [];
-  let seen = 0;
-  while (walker.nextNode()) {
-    const element = walker.currentNode.parentElement;
-    const text = walker.currentNode.data.trim();
-    if (!text || !element.checkVisibility({ visibilityProperty: true })) continue;
-    if (element.matches("noscript, .spoken")) continue;
-    seen += 1;
-    const pair = [luminance(getComputedStyle(element).color), luminance(behind(element))];
-    const ratio = (Math.max(...pair) + 0.05) / (Math.min(...pair) + 0.05);
-    if (ratio < 4.5) low.push([text.slice(0, 40), ratio]);
-  }
-  return { low, seen };
-}
-"""
-
 
 OpenPage = Callable[..., Page]
 
@@ -126,8 +85,8 @@ def open_page(browser: Browser, request: pytest.FixtureRequest) -> Iterator[Open
 
 
 @pytest.fixture(scope="module")
-def hostile_index(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An index of one document that is full of markup and emoji, and a plain one; no words."""
+def hostile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A service over a document that is full of markup and emoji, and a plain one; no words."""
     documents = [
         Document(
             document_id="den/1 ?&#",
@@ -139,7 +98,8 @@ def hostile_index(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ]
     out = tmp_path_factory.mktemp("hostile") / "index"
     build_index(documents, DEFAULT_ENCODER, out, BuildSettings(language=None))
-    return out
+    with running(out) as server:
+        yield server
 
 
 def box(page: Page) -> Locator:
@@ -234,6 +194,7 @@ def test_the_page_is_counted_from_the_first_scrape_and_is_no_part_of_the_contrac
 def test_the_markup_holds_no_script_style_or_handler_of_its_own(client: httpx.Client) -> None:
     markup = client.get("/").text
     assert re.findall(r"<script(?![^>]* src=)|<style|\sstyle=|\son\w+=", markup) == []
+    assert re.findall(r"(href|src|action)=.?/", markup) == []
     for path in PAGE_FILES:
         foreign = re.findall(r"(?:https?:)?//[a-z][^'\"\s]*", client.get(path).text)
         assert set(foreign) <= {"http://www.w3.org/2000/svg"}  # a name, which nothing fetches
@@ -473,14 +434,14 @@ def test_facets_are_folded_on_a_narrow_screen(open_page: OpenPage) -> None:
     assert page.evaluate("document.documentElement.scrollWidth") <= 360
 
 
-def test_an_index_without_facets_shows_none(
-    open_page: OpenPage, start_server: Callable[..., Any], hostile_index: Path
+def test_an_index_without_facets_and_with_one_mode_offers_no_choice(
+    open_page: OpenPage, hostile: Server
 ) -> None:
-    server = start_server(index=hostile_index)
-    page = open_page('/?q=ships&filter={"note":["x"]}', url=server.url)
+    page = open_page('/?q=ships&mode=lexical&filter={"note":["x"]}', url=hostile.url)
     expect(links(page)).to_have_count(2)
     expect(page).to_have_url(re.compile(r"\?q=ships$"))
     expect(page.locator("#facets")).to_be_hidden()
+    expect(page.get_by_role("radiogroup")).to_be_hidden()
 
 
 def test_the_forms_of_docs_send_requests_and_show_answers(
@@ -502,6 +463,35 @@ def test_the_forms_of_docs_send_requests_and_show_answers(
     form.get_by_label("document_id").fill("bread-1")
     form.get_by_role("button", name="Send").click()
     expect(form.get_by_role("status")).to_contain_text('"title": "Bread 1"')
+
+
+def test_every_link_works_below_a_path_prefix_that_a_proxy_takes_off(
+    open_page: OpenPage, server: Any
+) -> None:
+    page = open_page("/health/live")
+    prefix = f"{server.url}/below"
+
+    def forward(route: Route) -> None:
+        assert route.request.url.startswith(f"{prefix}/"), route.request.url
+        url = route.request.url.replace(prefix, server.url)
+        route.fulfill(response=route.fetch(url=url))
+
+    page.route(re.compile("^http"), forward)
+    page.goto(f"/below{found(QUERY)}")
+    links(page).first.click()
+    expect(page.locator("#passage")).to_be_visible()
+    page.get_by_role("link", name="Results").click()
+    expect(links(page)).to_have_count(10)
+    page.locator("#home-link").click()
+    expect(page).to_have_url(f"{prefix}/")
+    page.get_by_role("link", name="The service’s routes").click()
+    expect(page).to_have_url(f"{prefix}/docs")
+    page.get_by_text("Try GET /info", exact=True).click()
+    form = page.locator('form[data-path="/info"]')
+    form.get_by_role("button", name="Send").click()
+    expect(form.get_by_role("status")).to_contain_text("200 OK")
+    page.get_by_role("link", name="openapi.json").click()
+    expect(page.locator("body")).to_contain_text('"openapi":"3.1')
 
 
 def test_markup_in_a_facet_is_shown_as_text(
@@ -530,15 +520,6 @@ def test_no_shared_word_is_said_in_a_search_by_words(open_page: OpenPage) -> Non
     expect(page.get_by_role("region", name="Nothing found")).to_contain_text("shares a word")
     page.get_by_role("radio", name="meaning", exact=True).check()
     expect(links(page)).to_have_count(10)
-
-
-def test_an_index_with_one_mode_offers_no_choice(
-    open_page: OpenPage, start_server: Callable[..., Any], hostile_index: Path
-) -> None:
-    page = open_page("/?q=ships&mode=lexical", url=start_server(index=hostile_index).url)
-    expect(links(page)).to_have_count(2)
-    expect(page).to_have_url(re.compile(r"\?q=ships$"))
-    expect(page.get_by_role("radiogroup")).to_be_hidden()
 
 
 def test_an_older_search_is_given_up_and_its_answer_never_shown(open_page: OpenPage) -> None:
@@ -664,9 +645,9 @@ def test_suggestions_are_asked_for_once_from_two_letters_on_and_closed_by_escape
 
 
 def test_markup_in_a_suggestion_is_shown_as_text_and_marked_after_emoji(
-    open_page: OpenPage, start_server: Callable[..., Any], hostile_index: Path
+    open_page: OpenPage, hostile: Server
 ) -> None:
-    page = open_page(url=start_server(index=hostile_index).url)
+    page = open_page(url=hostile.url)
     box(page).press_sequentially("foxse scr")
     option = page.get_by_role("option")
     expect(option).to_have_text(HOSTILE_TITLE)
@@ -936,11 +917,10 @@ def test_web_addresses_are_links_code_is_monospaced_and_numbers_are_as_they_were
 
 
 def test_the_title_stays_in_sight_and_a_button_leads_back_to_the_passage(
-    open_page: OpenPage, start_server: Callable[..., Any], hostile_index: Path
+    open_page: OpenPage, hostile: Server
 ) -> None:
-    url = start_server(index=hostile_index).url
     for width in (1280, 360):
-        page = open_page(found("a fox sleeps in its den"), url=url)
+        page = open_page(found("a fox sleeps in its den"), url=hostile.url)
         page.set_viewport_size({"width": width, "height": 500})
         links(page).first.click()
         title, mark = page.get_by_role("heading", level=2), page.locator("#passage")
@@ -1002,15 +982,14 @@ def test_long_titles_control_characters_and_changed_directions_disturb_nothing(
 
 
 def test_the_passage_is_marked_where_it_stands_after_emoji_and_markup(
-    open_page: OpenPage, start_server: Callable[..., Any], hostile_index: Path
+    open_page: OpenPage, hostile: Server
 ) -> None:
-    server = start_server(index=hostile_index)
     query = "a fox sleeps in its den"
-    with server.client() as client:
+    with hostile.client() as client:
         hit = client.post("/search", json={"query": query}).json()["hits"][0]
     passage = hit["passage"]
     assert 0 < passage["start"] < passage["end"] < len(HOSTILE_TEXT)
-    page = open_page(found(query), url=server.url)
+    page = open_page(found(query), url=hostile.url)
     expect(links(page).first).to_have_text(HOSTILE_TITLE)
     # A document without a title is shown by its id.
     expect(links(page).nth(1)).to_have_text("plain")
@@ -1220,18 +1199,19 @@ def test_an_error_is_shown_with_a_retry_button_if_a_retry_may_help(
     expect(notice).to_be_hidden()
 
 
-def test_an_error_that_is_no_problem_document_is_reported_too(open_page: OpenPage) -> None:
-    def search(route: Route) -> None:
-        route.fulfill(status=502, body="<h1>Bad gateway</h1>")
-
-    page = open_page(found("x"), search=search)
-    expect(page.get_by_role("heading", level=2)).to_have_text("The service answered 502")
-
-
-def test_an_empty_index_is_reported(open_page: OpenPage) -> None:
-    page = open_page(found("x"), search=lambda route: route.fulfill(json={"hits": []}))
-    expect(page.get_by_role("heading", level=2)).to_have_text("Nothing found")
-    expect(announcement(page)).to_have_text(re.compile("^0 documents found"))
+@pytest.mark.parametrize(
+    ("sent", "heading", "said"),
+    [
+        ({"status": 502, "body": "<h1>Bad gateway</h1>"}, "The service answered 502", "answered"),
+        ({"json": {"hits": []}}, "Nothing found", "^0 documents found"),
+    ],
+)
+def test_an_answer_without_problem_or_hits_is_reported_too(
+    open_page: OpenPage, sent: dict[str, Any], heading: str, said: str
+) -> None:
+    page = open_page(found("x"), search=lambda route: route.fulfill(**sent))
+    expect(page.get_by_role("heading", level=2)).to_have_text(heading)
+    expect(announcement(page)).to_have_text(re.compile(said))
 
 
 def test_the_page_asks_for_a_key_and_keeps_it_in_this_tab_only(open_page: OpenPage) -> None:
@@ -1319,37 +1299,32 @@ def every_view(page: Page) -> Iterator[str]:
     yield "notice"
 
 
-@pytest.mark.parametrize("scheme", SCHEMES)
-def test_every_text_has_the_contrast_of_level_aa(open_page: OpenPage, scheme: str) -> None:
-    page = open_page(color_scheme=scheme, reduced_motion="reduce")
-    dark = page.evaluate("getComputedStyle(document.documentElement).backgroundColor")
-    assert (dark == "rgb(21, 24, 28)") == (scheme == "dark")
-    for view in every_view(page):
-        contrasts = page.evaluate(LOW_CONTRASTS)
-        assert contrasts["seen"] > 5, view
-        assert contrasts["low"] == [], view
-
-
-def test_axe_finds_no_violation(open_page: OpenPage) -> None:
+def test_every_view_is_accessible_in_both_schemes_and_no_wider_than_a_narrow_phone(
+    open_page: OpenPage,
+) -> None:
     page, axe = open_page("/#write=any", reduced_motion="reduce"), Axe()
     expect(page.locator("#add")).to_be_visible()
+    too_wide = """[...document.querySelectorAll("body *")].filter((e) => e.checkVisibility()
+      && e.getBoundingClientRect().right > innerWidth + 1).map((e) => e.outerHTML)"""
     for view in every_view(page):
         for scheme, width in zip(SCHEMES, (1280, 360), strict=True):
             page.emulate_media(color_scheme=scheme, reduced_motion="reduce")  # type: ignore[arg-type]
             page.set_viewport_size({"width": width, "height": 800})
-            found = axe.run(page)
+            background = page.evaluate("getComputedStyle(document.documentElement).backgroundColor")
+            assert (background == "rgb(21, 24, 28)") == (scheme == "dark")
+            found = axe.run(page, options={"resultTypes": ["violations", "incomplete"]})
             assert not found.violations_count, (view, scheme, width, found.generate_report())
             assert len(found.response["passes"]) > 15, view
-        page.set_viewport_size({"width": 1280, "height": 800})
-
-
-def test_nothing_is_wider_than_a_narrow_phone(open_page: OpenPage) -> None:
-    page = open_page(width=360)
-    for view in every_view(page):
+            unknown = {
+                check["data"]["messageKey"]
+                for rule in found.response["incomplete"] if rule["id"] == "color-contrast"
+                for node in rule["nodes"] for check in node["any"]
+            }  # fmt: skip
+            # Single signs, such as arrows, and what lies below the suggestions.
+            assert unknown <= {"shortTextContent", "nonBmp", "bgOverlap"}, view
         assert page.evaluate("document.documentElement.scrollWidth") <= 360, view
-        too_wide = "[...document.querySelectorAll('body *')].filter((e) => e.checkVisibility()"
-        too_wide += " && e.getBoundingClientRect().right > 361).map((e) => e.outerHTML)"
         assert page.evaluate(too_wide) == [], view
+        page.set_viewport_size({"width": 1280, "height": 800})
 
 
 def test_a_screen_reader_finds_landmarks_names_and_headings(open_page: OpenPage) -> None:

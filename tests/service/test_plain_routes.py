@@ -8,6 +8,8 @@ import pytest
 from fastapi import Header, HTTPException, Path, Query
 from fastapi.testclient import TestClient
 from pydantic import BaseModel
+from starlette.applications import Starlette
+from starlette.routing import Mount
 
 from swiftlet.search.searcher import Searcher
 
@@ -93,3 +95,13 @@ def test_an_http_exception_keeps_its_status_detail_and_headers(
     assert answer.status_code == answer.json()["status"] == status
     assert answer.json()["detail"] == "there is no such thing"
     assert answer.headers["x-reason"] == "none"
+
+
+def test_it_can_be_mounted_below_a_path(
+    make_application: Callable[..., Any], small_searcher: Searcher
+) -> None:
+    client = TestClient(Starlette(routes=[Mount("/below", make_application(small_searcher).app)]))
+    for path in ("", "docs", "openapi.json", "search?q=bread", "page/page.js"):
+        assert client.get(f"/below/{path}").status_code == 200
+    refused = client.post("/below/info")
+    assert (refused.status_code, refused.headers["allow"]) == (405, "GET, HEAD")

@@ -141,11 +141,11 @@ def test_texts_are_scored_as_by_tei(app: Application, reranker: OnnxReranker) ->
         ),
         ("/rerank", {"query": QUERY, "texts": ["a"] * 6}, "texts has 6 entries; a list of 1 to 5"),
         ("/rerank", {"query": " ", "texts": TEXTS}, "the query is empty"),
-        ("/rerank", {"query": QUERY}, "give either documents or texts"),
+        ("/rerank", {"query": QUERY}, "neither documents nor texts: give either documents or te"),
         (
             "/rerank",
             {"query": QUERY, "texts": TEXTS, "documents": TEXTS},
-            "give either documents or texts",
+            "the body has both documents and texts: give either documents or texts",
         ),
         (
             "/search",
@@ -156,7 +156,7 @@ def test_texts_are_scored_as_by_tei(app: Application, reranker: OnnxReranker) ->
         (
             "/search",
             {"query": QUERY, "rerank": {"top_n": 2}, "group_by": "topic"},
-            "give either rerank or group_by",
+            "rerank is 2, but groups are not re-ranked: give either rerank or group_by",
         ),
     ],
 )
@@ -172,14 +172,13 @@ def test_a_service_without_a_reranker_says_so(
     make_application: Make, small_searcher: Searcher
 ) -> None:
     app = make_application(small_searcher)
-    answers = [
-        app.ask("POST", "/search", json={"query": QUERY, "rerank": {"top_n": 2}}),
-        app.ask("POST", "/rerank", json={"query": QUERY, "texts": TEXTS}),
-    ]
-    for answer in answers:
-        assert answer.status_code == 422
-        assert "there is no re-ranker" in answer.json()["detail"]
-        assert "SWIFTLET_RERANKER" in answer.json()["detail"]
+    for path, body, field in (
+        ("/search", {"query": QUERY, "rerank": {"top_n": 2}}, "rerank"),
+        ("/rerank", {"query": QUERY, "texts": TEXTS}, None),
+    ):
+        answer = app.ask("POST", path, json=body)
+        assert (answer.status_code, answer.json().get("field")) == (422, field)
+        assert "this service has no re-ranker" in answer.json()["detail"]
 
 
 def test_a_service_reranks_by_the_directory_that_is_set(

@@ -5,29 +5,25 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
+from service.server import listen
 from swiftlet.encoders import DEFAULT_ENCODER
-from tests.service.conftest import START
+from tests.service.conftest import START, wait_until
 
 LONG_QUERY = "many long words " * 600
 
 
-def wait_for_requests_in_flight(client: httpx.Client, number: int) -> None:
+def wait_for_requests_in_flight(server: Any, number: int) -> None:
     """Return as soon as `number` requests are under way, without the one that checks."""
-    deadline = time.monotonic() + 100
-    while time.monotonic() < deadline:
-        text = client.get("/metrics").text
-        if float(re.search(r"^swiftlet_requests_in_flight (.*)$", text, re.MULTILINE)[1]) > number:
-            return
-    pytest.fail(f"there were never {number} requests under way")
+    wait_until(lambda: server.value("swiftlet_requests_in_flight") > number)
 
 
 @pytest.mark.parametrize("stop", [signal.SIGTERM, signal.SIGINT])
@@ -41,7 +37,7 @@ def test_a_signal_lets_requests_under_way_finish_and_ends_the_process_well(
         slow = pool.submit(
             server.client().post, "/search/batch", json={"queries": [LONG_QUERY] * 24}
         )
-        wait_for_requests_in_flight(client, 1)
+        wait_for_requests_in_flight(server, 1)
         server.process.send_signal(stop)
         answer = slow.result()
     assert len(answer.json()["results"]) == 24
@@ -82,7 +78,7 @@ def test_a_search_that_takes_longer_than_the_drain_timeout_does_not_keep_the_pro
         max_queued_queries=1000,
         access_log="true",
     )
-    with server.client() as client, ThreadPoolExecutor() as pool:
+    with ThreadPoolExecutor() as pool:
         slow = [
             pool.submit(
                 server.client().post,
@@ -92,7 +88,7 @@ def test_a_search_that_takes_longer_than_the_drain_timeout_does_not_keep_the_pro
             )
             for number in range(4)
         ]
-        wait_for_requests_in_flight(client, 4)
+        wait_for_requests_in_flight(server, 4)
         server.process.terminate()
         assert server.ended() == 0
         answers = [each.result() for each in slow]
@@ -104,6 +100,37 @@ def test_a_search_that_takes_longer_than_the_drain_timeout_does_not_keep_the_pro
     log = "".join(server.log)
     assert {f"slow-{number} POST /search/batch 503" in log for number in range(4)} == {True}
     assert "Traceback" not in log
+
+
+@pytest.mark.parametrize(
+    ("hosts", "answering"),
+    [
+        ("127.0.0.1,::1", {"127.0.0.1", "::1"}),
+        ("0.0.0.0, ::", {"127.0.0.1", "::1"}),
+        ("::", {"127.0.0.1", "::1"}),
+        ("::1", {"::1"}),
+        ("0.0.0.0", {"127.0.0.1"}),
+        ("localhost", {place[0] for *_, place in socket.getaddrinfo("localhost", None)}),
+    ],
+)
+def test_all_addresses_of_its_hosts_have_one_port(hosts: str, answering: set[str]) -> None:
+    reached = set()
+    with listen(hosts, 0) as listeners:
+        (port,) = {listener.getsockname()[1] for listener in listeners}
+        for address in ("127.0.0.1", "::1"):
+            with suppress(ConnectionRefusedError), socket.create_connection((address, port)):
+                reached.add(address)
+    assert reached == answering
+
+
+def test_it_answers_at_each_of_its_hosts(start_server: Callable[..., Any]) -> None:
+    server = start_server(host="127.0.0.1,::1")
+    port = server.url.rpartition(":")[2]
+    for address in (server.url, f"http://[::1]:{port}"):
+        assert httpx.get(f"{address}/health/ready").status_code == 200
+    server.process.terminate()
+    assert server.ended() == 0
+    assert f"listening on {server.url} and http://[::1]:{port}\n" in "".join(server.log)
 
 
 def test_a_taken_port_is_refused_in_one_sentence(

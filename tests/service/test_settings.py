@@ -46,6 +46,7 @@ def test_the_encoder_of_the_index_is_used_if_none_is_named(
     ("name", "value", "sentence"),
     [
         ("PORT", "65536", "SWIFTLET_PORT is '65536'; a whole number from 0 to 65535 is expected"),
+        ("HOST", " , ", "HOST is ' , '; an address of this machine, or several with commas is exp"),
         ("THREADS", "0", "SWIFTLET_THREADS is '0'; a whole number from 1 to 256 is expected"),
         ("MAX_TOP_K", "many", "SWIFTLET_MAX_TOP_K is 'many'; a whole number from 1 is expected"),
         ("PRECISION", "fp16", "is 'fp16'; int8, int8_static or fp32 is expected"),

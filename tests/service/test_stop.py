@@ -9,16 +9,10 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
-from urllib.parse import urlsplit
 
 NOBODY = 65534
 BODY = json.dumps({"query": "bread"}).encode()
 REQUEST = b"POST /search HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n%b" % (len(BODY), BODY)
-
-
-def connect(server: Any) -> socket.socket:
-    address = urlsplit(server.url)
-    return socket.create_connection((address.hostname, address.port), timeout=100)
 
 
 def status_of(connection: socket.socket) -> int:
@@ -36,13 +30,13 @@ def test_a_client_that_connected_and_sent_a_request_before_the_stop_is_answered(
     start_server: Callable[..., Any],
 ) -> None:
     server = start_server(threads=1)
-    kept = [connect(server) for _ in range(20)]
+    kept = [server.connect() for _ in range(20)]
     for connection in kept:
         connection.sendall(REQUEST)
         assert status_of(connection) == 200
     # While it is suspended, connections wait in the backlog, as in a busy moment.
     server.process.send_signal(signal.SIGSTOP)
-    new = [connect(server) for _ in range(200)]
+    new = [server.connect() for _ in range(200)]
     for connection in [*kept, *new]:
         connection.sendall(REQUEST)
     server.process.terminate()

@@ -5,10 +5,10 @@ import re
 import shutil
 import signal
 import subprocess
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -22,7 +22,7 @@ from swiftlet.errors import ArtefactError
 from swiftlet.index.building.build import BuildSettings, build_index
 from swiftlet.manifest import read_manifest
 from swiftlet.types import Document
-from tests.service.conftest import Server, running, start
+from tests.service.conftest import Server, running, start, wait_until
 
 pytest_plugins = ["tests.small_disk"]
 
@@ -309,9 +309,20 @@ def test_another_service_follows_and_cannot_write(index, server):
         wait_until(lambda: "newer" in found(other, "something newer"))
 
 
+def test_a_replaced_index_is_followed_logged_and_counted(index, server):
+    replaced = partial(server.value, "swiftlet_index_replaced_total")
+    before = replaced()
+    build_index([Document("oak", "A tree.")], LOOKUP_QUERY_ENCODER, index, overwrite=True)
+    wait_until(lambda: found(server, "tree") == ["oak"])
+    generation = server.client().get("/info").json()["index"]["fingerprint"]
+    wait_until(lambda: f"replaced: index {generation} is searched\n" in "".join(server.log))
+    put(server, {"_id": "elm", "text": "Another tree."})
+    assert replaced() == before + 1
+
+
 @pytest.mark.check
 def test_changes_are_merged_while_searches_go_on(index, server):
-    before, outcomes = read_manifest(index).fingerprint, merges(server)
+    before = read_manifest(index).fingerprint
     ended = Event()
 
     def search() -> int:
@@ -333,37 +344,18 @@ def test_changes_are_merged_while_searches_go_on(index, server):
     assert read_manifest(index).fingerprint != before
     assert server.client().get("/info").json()["index"]["fingerprint"] != before[:16]
     assert len(found(server, "text", top_k=1000)) == 1000
-    assert merges(server) == outcomes | {"merged": outcomes["merged"] + 1}
+    assert server.value('swiftlet_merge_seconds_count{outcome="failed"}') == 0
     assert not list(index.parent.glob(".index.partial/*artefact*"))
 
 
 def merge(server: Server) -> None:
     """Put so many documents that the service merges, and wait for the merge."""
-    before = merges(server)["merged"]
+    merges = partial(server.value, 'swiftlet_merge_seconds_count{outcome="merged"}')
+    before = merges()
     for first in range(0, 1400, 700):
         texts = [{"_id": f"{n}", "text": f"Text {n}."} for n in range(first, first + 700)]
         assert put(server, *texts).is_success
-
-    def merged() -> bool:
-        metrics = server.client().get("/metrics").text
-        return "swiftlet_segments 1.0" in metrics and merges(server)["merged"] > before
-
-    wait_until(merged)
-
-
-def merges(server: Server) -> dict[str, float]:
-    """How many merges have ended in each way."""
-    counts = re.findall(
-        r'swiftlet_merge_seconds_count{outcome="(.*)"} (.*)', server.client().get("/metrics").text
-    )
-    return {outcome: float(count) for outcome, count in counts}
-
-
-def wait_until(holds: Callable[[], bool]) -> None:
-    end = time.monotonic() + 100
-    while not holds():
-        assert time.monotonic() < end
-        time.sleep(0.02)
+    wait_until(lambda: server.value("swiftlet_segments") == 1 and merges() > before)
 
 
 @pytest.mark.check
