@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
+from sentence_transformers.sentence_transformer.losses import CachedMultipleNegativesRankingLoss
 from torch.nn import functional
 
 from swiftlet.progress import Silence
@@ -142,6 +143,26 @@ def test_the_gradient_is_that_of_a_plain_pass_for_every_micro_batch_size(
     assert result.collapsed_loss == pytest.approx(bound, rel=1e-5)
     assert_same(found, expected)
     assert len(found) == len(list(encoder.dual_encoder.parameters()))
+
+
+def test_loss_and_gradient_are_those_of_gradient_caching_in_sentence_transformers(
+    checkpoints: dict[str, Path],
+) -> None:
+    both = tower(checkpoints["bert"])
+    pairs = np.array([[0, 0], [7, 7], [2, 2], [9, 9], [6, 6]])
+    encoder = BatchEncoder(
+        DualEncoder(both, both, projection="none"), plain_accelerator(), micro_batch_size=2
+    )
+    result, _ = step(encoder, made(InBatchSampler, KNOWN), pairs)
+    found = gradients(both)
+    both.zero_grad()
+    model = both.with_projection(None)
+    theirs = CachedMultipleNegativesRankingLoss(model, scale=20.0, mini_batch_size=2)
+    texts = [QUERIES[number] for number in pairs[:, 0]], [PASSAGES[row] for row in pairs[:, 1]]
+    loss = theirs([model.preprocess(each) for each in texts], torch.empty(0))
+    loss.backward()
+    assert result.loss == pytest.approx(loss.item(), rel=1e-5)
+    assert_same(found, gradients(both))
 
 
 def with_teacher(encoder: BatchEncoder, share: float, cache: Path) -> FalseNegatives:
