@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from enum import Enum
 from functools import partial
 from pathlib import Path
@@ -29,11 +29,13 @@ from swiftlet.corpora.irds import (
 from swiftlet.corpora.lines import (
     COMPRESSED_SUFFIXES,
     LineError,
+    LoggedLines,
     SkippedLines,
     open_bytes,
     parse_lines,
     read_errors,
     refuse,
+    refuse_file,
 )
 from swiftlet.corpora.records import (
     DocumentColumns,
@@ -123,7 +125,8 @@ def read_documents(
 
     The .jsonl, .csv and .tsv files may be compressed (.gz, .zst).
 
-    :param skipped: Collects the bad lines, which are then left out.
+    :param skipped: Collects the bad lines, which are then left out, and the files that cannot be
+        read; without it, lines are refused, and the log has the files.
     :param fields: Other names of the fields of JSON lines and tables. Then a .tsv
         file has a head.
     :raises CollectionError: When `path` is none of these or cannot be read (at once, before the
@@ -140,7 +143,7 @@ def read_documents(
             f"fields can be named of JSON lines and tables, not of {layout.value}: name the "
             "tables themselves",
         )
-    return _valid_documents(sources, skipped, fields)
+    return _valid_documents(sources, skipped or LoggedLines(), fields)
 
 
 def corpus_files(path: Path) -> list[Path]:
@@ -164,12 +167,13 @@ def unread_files(path: Path | Sequence[Path]) -> str:
 
     :raises CollectionError: As `read_documents` before the first document.
     """
-    counts = Counter[str]()
-    for each in _matching(path):
-        counts += _unread_suffixes(each)
+    counts, paths = Counter[str](), _matching(path)
+    named = {each.resolve() for each in paths if not is_dataset(each)}
+    for each in paths:
+        counts += _unread_suffixes(each, named)
     if not counts:
         return ""
-    kinds = [f"{count} {suffix or 'without a suffix'}" for suffix, count in counts.most_common(8)]
+    kinds = [f"{count} {suffix or 'without a suffix'}" for suffix, count in counts.most_common()]
     ways = []
     if missing := sorted(counts.keys() & RICH_SUFFIXES):
         ways.append(f"{way_to('files')} reads {' and '.join(missing)}")
@@ -220,12 +224,12 @@ def read_queries(path: Path, skipped: SkippedLines | None = None) -> list[Query]
     return queries
 
 
-def _unread_suffixes(path: Path) -> Counter[str]:
+def _unread_suffixes(path: Path, named: Collection[Path]) -> Counter[str]:
     source, layout = _recognise(path, "docs")
     if layout is _Format.ARCHIVE:
         with unzipped(source) as inside:
-            return _unread_suffixes(inside)
-    return unread_suffixes(source) if layout is _Format.FOLDER else Counter()
+            return _unread_suffixes(inside, ())
+    return unread_suffixes(source, named) if layout is _Format.FOLDER else Counter()
 
 
 def _matching(path: Path | Sequence[Path]) -> list[Path]:
@@ -287,7 +291,7 @@ def _has_head(path: Path) -> bool:
 
 def _valid_documents(
     sources: Sequence[tuple[Path, _Format]],
-    skipped: SkippedLines | None,
+    skipped: SkippedLines,
     fields: Fields | None,
 ) -> Iterator[Document]:
     count, seen = 0, SeenIds()
@@ -304,7 +308,8 @@ def _valid_documents(
         if folders and (unread := unread_files(folders)):
             kinds += f"; {unread}"
         place = sources[0][0] if len(sources) == 1 else "the corpus"
-        raise CollectionError(place, f"there is no valid document{kinds}")
+        bad = f"; {skipped.messages[0]}" if folders and skipped.messages else ""
+        raise CollectionError(place, f"there is no valid document{kinds}{bad}")
 
 
 def _check_fields(fields: Fields | None, source: Path) -> None:
@@ -319,7 +324,7 @@ def _documents(
     path: Path,
     layout: _Format,
     seen: SeenIds,
-    skipped: SkippedLines | None,
+    skipped: SkippedLines,
     fields: Fields | None,
     *,
     alone: bool,
@@ -330,14 +335,21 @@ def _documents(
             documents = read_folder(path, skipped, named_from=path if alone else path.parent)
             yield from documents if alone else _unique_files(path, documents, seen, skipped)
         case _Format.TEXT | _Format.FILE:
-            yield from _unique_files(path, read_file(path, skipped), seen, skipped)
+            try:
+                documents = iter([*read_file(path, skipped)])
+            except CollectionError as error:
+                if alone:
+                    raise
+                refuse_file(error, skipped)
+            else:
+                yield from _unique_files(path, documents, seen, skipped)
         case _Format.ARCHIVE:
             with unzipped(path, skipped) as inside:
                 parts = _recognise(inside, "docs", fields)
                 yield from _documents(*parts, seen, skipped, fields, alone=alone)
         case _Format.TABLE:
             yield from unique(
-                partial(parse_table, path, texts=(fields or Fields()).texts),
+                partial(parse_table, path, fields=fields),
                 partial(document_from_row, fields=fields),
             )
         case _Format.JSONL:
@@ -355,7 +367,7 @@ def _unique_documents(
     read: Callable[[Any], Document],
     *,
     seen: SeenIds,
-    skipped: SkippedLines | None,
+    skipped: SkippedLines,
 ) -> Iterator[Document]:
     def unique(record: Any) -> Document:
         document = read(record)
@@ -368,7 +380,7 @@ def _unique_documents(
 
 
 def _unique_files(
-    path: Path, documents: Iterator[Document], seen: SeenIds, skipped: SkippedLines | None
+    path: Path, documents: Iterator[Document], seen: SeenIds, skipped: SkippedLines
 ) -> Iterator[Document]:
     for document in documents:
         if seen.add(document.document_id):

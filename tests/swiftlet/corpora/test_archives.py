@@ -66,12 +66,14 @@ def test_an_archive_is_its_only_file_or_folder(tmp_path):
 
 
 def test_errors_name_the_file_in_the_archive(tmp_path):
-    bad = zipped(tmp_path / "bad.zip", {"a.txt": b"\xff", "b.txt": "fine", "c.jsonl": LINES})
-    with pytest.raises(CollectionError, match=rf"^{bad}/a.txt, line 1: not valid UTF-8"):
-        ids(bad)
+    bad = zipped(
+        tmp_path / "bad.zip", {"a.txt": b"\xc3\xa4\xff", "b.txt": "fine", "c.jsonl": LINES}
+    )
+    with pytest.raises(CollectionError, match=rf"^{bad}/a.txt: line 1: not valid UTF-8"):
+        ids(bad, skipped=SkippedLines(files=False))
     skipped = SkippedLines()
     assert ids(bad, skipped=skipped) == ["b.txt"]
-    assert skipped.messages[0].startswith(f"{bad}/a.txt, line 1: not valid UTF-8")
+    assert skipped.messages[0].startswith(f"{bad}/a.txt: line 1: not valid UTF-8")
 
 
 def test_an_archive_that_cannot_be_read_is_named(tmp_path, monkeypatch):

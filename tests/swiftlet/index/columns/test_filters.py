@@ -138,6 +138,7 @@ def test_a_filter_is_refused_beyond_its_depth():
         parse_filter(deep)
 
 
+LARGEST = int(sys.float_info.max)
 INTEGERS = st.integers() | st.builds(
     lambda power, more, sign: sign * ((1 << power) + more),
     st.integers(50, 1_100), st.integers(-3, 3), st.sampled_from([1, -1]),
@@ -162,7 +163,11 @@ def test_ranges_follow_the_order_of_numbers(tmp_path_factory, values, data):
     assert equal.tolist() == [value == bound for value in values]
     read = [value_of(columns[code]) for code in columns.codes(field_keys("n"))]
     assert [each for each in read if each is not None] == sorted(
-        {value for value in values if isinstance(value, float) or abs(value) <= int(sys.float_info.max)}
+        {
+            value
+            for value in values
+            if isinstance(value, float) or abs(value) <= int(sys.float_info.max)
+        }
     )
 
 
