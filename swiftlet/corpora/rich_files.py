@@ -1,14 +1,13 @@
 """HTML, Word and PDF files as documents; needs the extra `files`."""
 
-import io
 import logging
 import re
 from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 from swiftlet.corpora.text_files import Part, markdown_part
+from swiftlet.corpora.word import word_parts
 from swiftlet.errors import CollectionError
 from swiftlet.extras import extra
 
@@ -38,7 +37,7 @@ def rich_parts(path: Path, content: bytes) -> Iterator[Part | CollectionError]:
     :raises MissingExtraError: When the package that reads it is not installed.
     """
     readers: dict[str, Callable[[Path, bytes], Iterator[Part | CollectionError]]] = {
-        _WORD: _word,
+        _WORD: word_parts,
         _PDF: _pages,
     }
     with extra("files"):
@@ -96,31 +95,6 @@ def _blocks(content: bytes) -> str:
             level = int(element.tag[1]) if element.tag in _LEVELS else 0
             blocks.append(f"{'#' * level} {words}".lstrip())
     return "\n\n".join(blocks)
-
-
-def _word(path: Path, content: bytes) -> Iterator[Part]:
-    """The paragraphs and tables of a Word file as Markdown."""
-    import docx
-
-    try:
-        document = docx.Document(io.BytesIO(content))
-        blocks = [_block(each) for each in document.iter_inner_content()]
-    except Exception as error:  # the errors of zipfile, of lxml and of the package
-        problem = f"{error}".partition("\n")[0]
-        raise CollectionError(path, f"cannot be read as a Word file: {problem}") from error
-    if text := "\n\n".join(block for block in blocks if block.strip()):
-        yield markdown_part(text, document.core_properties.title or path.stem)
-
-
-def _block(block: Any) -> str:
-    if hasattr(block, "rows"):
-        rows = ([cell.text.replace("\n", " ") for cell in row.cells] for row in block.rows)
-        return "\n".join(f"| {' | '.join(row)} |" for row in rows)
-    name = block.style.name if block.style is not None else ""
-    level = name.removeprefix("Heading ")
-    if name == "Title" or (level != name and level.isdecimal()):
-        return f"{'#' * (1 if name == 'Title' else min(6, int(level)))} {block.text}"
-    return str(block.text)
 
 
 def _pages(path: Path, content: bytes) -> Iterator[Part | CollectionError]:
