@@ -3,6 +3,7 @@
 import re
 from collections.abc import Collection, Iterator
 from pathlib import Path
+from typing import Any
 
 from swiftlet.corpora.text_files import Part
 from swiftlet.errors import CollectionError
@@ -39,8 +40,7 @@ def pdf_parts(path: Path, content: bytes) -> Iterator[Part | CollectionError]:
 
     try:
         with pypdfium2.PdfDocument(content) as document:
-            given = document.get_metadata_dict().get("Title") or ""
-            title = " ".join(given.translate(_SIGNS).split()) or path.stem
+            title = " ".join(_title(document).translate(_SIGNS).split()) or path.stem
             pictures = []
             texts = [page.get_textpage().get_text_range() for page in document]
             known = {word for text in texts for word in whole_words(text)}
@@ -63,6 +63,18 @@ def pdf_parts(path: Path, content: bytes) -> Iterator[Part | CollectionError]:
         if "password" in f"{error}":
             problem = "the PDF is encrypted: save it without a password"
         raise CollectionError(path, problem) from error
+
+
+def _title(document: Any) -> str:
+    """The title as it is; the package refuses one with half of a surrogate pair."""
+    from ctypes import create_string_buffer
+
+    from pypdfium2.raw import FPDF_GetMetaText
+
+    size = FPDF_GetMetaText(document, b"Title", None, 0)
+    content = create_string_buffer(size)
+    FPDF_GetMetaText(document, b"Title", content, size)
+    return content.raw[: size // 2 * 2].decode("utf-16-le", "replace")
 
 
 def cleaned(text: str, known: Collection[str]) -> str:

@@ -84,6 +84,22 @@ def test_a_title_is_one_clean_line(title: str, shown: str, tmp_path: Path) -> No
     assert text_of("words", tmp_path, title)[1] == shown
 
 
+@pytest.mark.parametrize(
+    ("title", "shown"),
+    [
+        (b"\xd8\x3dAB", "\ufffd䅂"), (b"\0A\xdc\0\0B", "A\ufffdB"), (b"\0A\0\0\0B", "A B"),
+        (b"\0 \0 ", "file"), (b"\0A", "A"),
+    ],
+)  # fmt: skip
+def test_a_title_of_broken_utf_16_stops_nothing(title: bytes, shown: str, tmp_path: Path) -> None:
+    text_of("words", tmp_path, "MARK")
+    content = (tmp_path / "file.pdf").read_bytes()
+    assert content.count(b"(MARK)") == 1
+    content = content.replace(b"(MARK)", b"<feff" + title.hex().encode() + b">")
+    (part,) = pdf_parts(tmp_path / "file.pdf", content)
+    assert (part.text, part.title) == ("words", shown)
+
+
 @given(
     st.text(st.sampled_from("ab \n-\ufffe\xad\ufb01\ue000\ud800\x00Z9")),
     st.text("ab ").map(str.split),
