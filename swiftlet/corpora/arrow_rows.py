@@ -8,6 +8,8 @@ from swiftlet.errors import shown
 
 _NANOSECONDS = 1_000
 _REASON_CHARACTERS = 100
+_ERRORS = (ValueError, OverflowError, ArithmeticError, TypeError, LookupError)
+_TEXTS = frozenset({"string", "large_string", "string_view"})
 
 
 def rows_of(batch: Any) -> Iterator[dict[str, Any] | LineError]:
@@ -28,18 +30,23 @@ def rows_of(batch: Any) -> Iterator[dict[str, Any] | LineError]:
 
 def _values(column: Any) -> list[Any]:
     """The values of a column; an error stands for each that Python cannot have."""
-    if "[ns" not in f"{column.type}":
-        try:
+    from pyarrow import ArrowInvalid
+
+    try:
+        column.validate(full=True)  # of a damaged file, values would be read beyond their memory
+        if "[ns" not in f"{column.type}":
             return list(column.to_pylist())
-        except (ValueError, OverflowError, ArithmeticError, TypeError, LookupError):
-            pass  # one of them is bad
-    return [_value_or_error(scalar) for scalar in column]
+    except _ERRORS as error:
+        is_text = f"{column.type}" in _TEXTS and "UTF8" in f"{error}"
+        if isinstance(error, ArrowInvalid) and not is_text:
+            return [error] * len(column)
+    return [_value_or_error(scalar) for scalar in column]  # one of them is bad, or has nanoseconds
 
 
 def _value_or_error(scalar: Any) -> Any:
     try:
         return _value(scalar)
-    except (ValueError, OverflowError, ArithmeticError, TypeError, LookupError) as error:
+    except _ERRORS as error:
         return error
 
 

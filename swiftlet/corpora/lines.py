@@ -146,7 +146,7 @@ def read_errors(path: Path) -> Iterator[None]:
         yield
     except (OSError, EOFError, zlib.error) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise CollectionError(path, f"cannot be read: {reason}") from error
+        raise CollectionError(path, f"cannot be read: {' '.join(reason.split())}") from error
 
 
 def _numbered(path: Path) -> Iterator[tuple[int, bytes]]:

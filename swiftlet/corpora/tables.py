@@ -100,6 +100,7 @@ def _batches(file: Path) -> Iterator[Any]:
 def _parts(batches: Iterator[Any]) -> Iterator[Any]:
     """Batches of any size in parts."""
     for batch in batches:
+        batch.validate()
         for first in range(0, batch.num_rows, _ROWS_AT_ONCE):
             yield batch.slice(first, _ROWS_AT_ONCE)
 
