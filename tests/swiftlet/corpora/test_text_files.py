@@ -3,6 +3,7 @@
 import logging
 from contextlib import suppress
 from pathlib import Path
+from time import process_time
 
 import pytest
 from hypothesis import given
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 from swiftlet.corpora.collections import read_documents, unread_files
 from swiftlet.corpora.encodings import decoded
 from swiftlet.corpora.lines import LineError, SkippedLines
-from swiftlet.corpora.text_files import _headings
+from swiftlet.corpora.text_files import _headings, text_part
 from swiftlet.errors import CollectionError
 from swiftlet.types import Document
 from tests.command_line import refusal, swiftlet
@@ -204,3 +205,18 @@ def test_the_note_names_every_kind_and_no_file_that_is_read(tmp_path: Path) -> N
     named, _, way = sentence.removeprefix("13 files skipped: ").partition("; ")
     assert {*named.split(", ")} == {"1 .csv", *(f"1 .x{number}" for number in range(12))}
     assert way == "name each file of .csv to index it"
+
+
+@pytest.mark.parametrize(
+    "piece", [" ", "# ", "#", "---\n", "```\n", "a\n---\n", "# a\n", "[", "title: ", "\r", "'"]
+)
+@pytest.mark.parametrize("start", ["# a", "---\n"])
+def test_the_time_grows_with_the_text(start: str, piece: str, tmp_path: Path) -> None:
+    def seconds(count: int) -> float:
+        content = f"{start}{piece * count}x\n---\n".encode()
+        begin = process_time()
+        text_part(tmp_path / "a.md", content, print)
+        return process_time() - begin
+
+    seconds(10)
+    assert seconds(40_000) < 4 * seconds(20_000) + 0.1
