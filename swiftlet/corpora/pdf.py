@@ -5,6 +5,7 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
+from swiftlet.corpora.pdf_columns import page_text
 from swiftlet.corpora.text_files import Part
 from swiftlet.errors import CollectionError
 
@@ -42,7 +43,7 @@ def pdf_parts(path: Path, content: bytes) -> Iterator[Part | CollectionError]:
         with pypdfium2.PdfDocument(content) as document:
             title = " ".join(_title(document).translate(_SIGNS).split()) or path.stem
             pictures = []
-            texts = [page.get_textpage().get_text_range() for page in document]
+            texts = [page_text(page.get_textpage()) for page in document]
             known = {word for text in texts for word in whole_words(text)}
             for number, page in enumerate(document, start=1):
                 if text := cleaned(texts[number - 1], known):
