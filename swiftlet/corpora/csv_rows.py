@@ -35,6 +35,8 @@ class _Dialect(NamedTuple):
     quote: str = '"'
     escaped: bool = False
     """Whether a quote within quotes has a backslash before it, and is not doubled."""
+    spaced: bool = False
+    """Whether a space after each delimiter belongs to no cell."""
 
 
 def csv_rows(
@@ -71,6 +73,8 @@ def csv_rows(
         errors = "replace" if wide else "surrogateescape"
         with open_bytes(file) as content:
             lines = io.TextIOWrapper(content, encoding, errors, newline="")
+            if _names_delimiter(sample.decode(encoding, "replace")):
+                lines.readline()
             rows = _parsed(lines, dialect)
             head = _head(file, next(rows, []))
             if needs_ids := fields.id is None and not {*head} & {*ID_FIELDS}:
@@ -140,7 +144,13 @@ def _unescaped(found: re.Match[str]) -> str:
 
 def _parsed(lines: Iterable[str], dialect: _Dialect) -> Iterator[Cells | LineError]:
     source = _Lines(lines, escaped=dialect.escaped)
-    reader = csv.reader(source, strict=True, delimiter=dialect.delimiter, quotechar=dialect.quote)
+    reader = csv.reader(
+        source,
+        strict=True,
+        delimiter=dialect.delimiter,
+        quotechar=dialect.quote,
+        skipinitialspace=dialect.spaced,
+    )
     columns = 0
     while True:
         source.begin_record()
@@ -167,20 +177,28 @@ def _parsed(lines: Iterable[str], dialect: _Dialect) -> Iterator[Cells | LineErr
 def _recognised(sample: str, default: str, fields: Fields) -> _Dialect:
     """The dialect that explains a sample best: names of columns that are known, and good rows."""
     lines = [*islice(io.StringIO(sample, newline=""), _JUDGED_ROWS)]
+    lines = lines[_names_delimiter(sample) :]
     lines = lines[:-1] or lines  # the last line may be cut
     known = {*fields.texts, *fields.metadata}
     dialect, most = _Dialect(default), (-1, -1)
     for delimiter in (default, *_DELIMITERS):
         head, *rows = [*_parsed(lines, _Dialect(delimiter))] or [[]]
-        named = len(known.intersection(head)) if isinstance(head, list) and len(head) > 1 else 0
+        cells = head if isinstance(head, list) and len(head) > 1 else []
+        named = len(known.intersection(map(str.strip, cells)))
         found = named, sum(isinstance(row, list) and len(row) > 1 for row in rows)
         if found > most:
-            dialect, most = _Dialect(delimiter), found
+            spaced = bool(cells) and all(cell[:1] == " " for cell in cells[1:])
+            dialect, most = _Dialect(delimiter, spaced=spaced), found
     rows = [*_parsed(lines, dialect)]
     bad = _num_bad(rows)
     if bad and '\\"' in sample and _num_bad(_parsed(lines, dialect._replace(escaped=True))) < bad:
         return dialect._replace(escaped=True)
     return dialect._replace(quote="'") if _has_apostrophes(lines, rows, dialect) else dialect
+
+
+def _names_delimiter(sample: str) -> bool:
+    """Whether the first line is `sep=;`, as Excel writes it."""
+    return re.match('"?sep=.', sample, re.IGNORECASE) is not None
 
 
 def _has_apostrophes(lines: list[str], rows: list[Cells | LineError], dialect: _Dialect) -> bool:

@@ -39,6 +39,11 @@ def read(
             "with semicolons between the columns and with apostrophes for quotes",
         ),
         ('id,text,year\r1,"a, b",5\r2,"c, d",6\r', ""),
+        (
+            "sep=;\r\nid;text;year\r\n1;a, b;5\r\n2;c, d;6\r\n",
+            "with semicolons between the columns",
+        ),
+        ('id, text, year\n1, "a, b", 5\n2, "c, d", 6\n', ""),
         ('\ufeffid,text,year\n1,"a, b",5\n2,"c, d",6\n', ""),
     ],
 )
