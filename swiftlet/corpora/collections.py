@@ -1,5 +1,6 @@
 """Reads corpora and queries in many formats, which follow from the path."""
 
+import logging
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -29,7 +30,6 @@ from swiftlet.corpora.irds import (
 from swiftlet.corpora.lines import (
     COMPRESSED_SUFFIXES,
     LineError,
-    LoggedLines,
     SkippedLines,
     open_bytes,
     parse_lines,
@@ -74,6 +74,8 @@ __all__ = [
     "write_run",
 ]
 
+
+logger = logging.getLogger(__name__)
 
 _WILD = re.compile(r"[*?[]")
 _LONGEST_HEAD = 1 << 20
@@ -143,7 +145,9 @@ def read_documents(
             f"fields can be named of JSON lines and tables, not of {layout.value}: name the "
             "tables themselves",
         )
-    return _valid_documents(sources, skipped or LoggedLines(), fields)
+    if skipped is None:
+        return _logged_documents(sources, fields)
+    return _valid_documents(sources, skipped, fields)
 
 
 def corpus_files(path: Path) -> list[Path]:
@@ -287,6 +291,20 @@ def _has_head(path: Path) -> bool:
     with read_errors(path), open_bytes(path) as file:
         names = file.readline(_LONGEST_HEAD).decode("utf-8-sig", "replace").rstrip().split("\t")
     return "text" in names and not set(names).isdisjoint(ID_FIELDS)
+
+
+def _logged_documents(
+    sources: Sequence[tuple[Path, _Format]], fields: Fields | None
+) -> Iterator[Document]:
+    """For a program that collects nothing, the log has the files that are left out, and notes."""
+    skipped = SkippedLines(lines=False)
+    try:
+        yield from _valid_documents(sources, skipped, fields)
+    finally:
+        for sentence in skipped.notes:
+            logger.warning("%s", sentence)
+        for message in skipped.messages:
+            logger.warning("left out: %s", message)
 
 
 def _valid_documents(

@@ -9,7 +9,6 @@ from swiftlet.corpora.identifiers import check_id
 from swiftlet.corpora.lines import (
     LONGEST_BYTES,
     LineError,
-    LoggedLines,
     SkippedLines,
     read_errors,
     refuse_file,
@@ -25,12 +24,12 @@ FILE_SUFFIXES = TEXT_SUFFIXES | RICH_SUFFIXES
 def read_file(path: Path, skipped: SkippedLines | None = None) -> Iterator[Document]:
     """The document of a file, or the pages of a PDF; the id begins with the file's name.
 
-    :param skipped: Collects the errors of pages, which are left out; the log has them without.
+    :param skipped: Collects the errors of pages, which are left out.
     :raises CollectionError: When it cannot be read, has no text, is longer than `LONGEST_BYTES`,
         or its name cannot be an id; and, if `skipped` refuses files, when some pages have no text.
     :raises MissingExtraError: When a package that reads this kind is not installed.
     """
-    return _read(path, path.parent, skipped or LoggedLines())
+    return _read(path, path.parent, skipped or SkippedLines(lines=False))
 
 
 def read_folder(
@@ -43,11 +42,11 @@ def read_folder(
     read: see `unread_suffixes`.
 
     :param skipped: Collects the files that are left out, since they are bad as in `read_file`, or
-        links to a place outside the folder; the log has them without.
+        links to a place outside the folder.
     :raises CollectionError: When a folder cannot be read; and, if `skipped` refuses files, when one
         is bad.
     """
-    skipped = skipped or LoggedLines()
+    skipped = skipped or SkippedLines(lines=False)
     for path in _files_and_links(folder):
         try:
             is_folder = _is_folder(path)

@@ -3,7 +3,6 @@
 import codecs
 import gzip
 import io
-import logging
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -13,8 +12,6 @@ from typing import TypeVar
 
 from swiftlet.errors import CollectionError
 from swiftlet.extras import extra
-
-logger = logging.getLogger(__name__)
 
 Record = TypeVar("Record")
 
@@ -69,22 +66,6 @@ class SkippedLines:
         """Keep a sentence about what was recognised."""
         if len(self.notes) < _FILES_KEPT:
             self.notes.append(sentence)
-
-
-class LoggedLines(SkippedLines):
-    """For a program that collects nothing: the log has the files that are left out, and notes."""
-
-    def __init__(self) -> None:
-        super().__init__(lines=False)
-
-    def add(self, error: CollectionError, *, lines: int = 1, most: int = _MESSAGES_KEPT) -> None:
-        """Count a file, and write a warning."""
-        super().add(error, lines=lines, most=most)
-        logger.warning("left out: %s", error)
-
-    def note(self, sentence: str) -> None:
-        """Write a warning."""
-        logger.warning("%s", sentence)
 
 
 class SkippableError(CollectionError):

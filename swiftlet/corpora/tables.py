@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from swiftlet.corpora.arrow_rows import rows_of
 from swiftlet.corpora.csv_rows import csv_rows
 from swiftlet.corpora.fields import Fields
-from swiftlet.corpora.lines import LineError, LoggedLines, SkippedLines, read_errors, refuse
+from swiftlet.corpora.lines import LineError, SkippedLines, read_errors, refuse
 from swiftlet.errors import CollectionError
 from swiftlet.extras import extra
 
@@ -56,7 +56,7 @@ def parse_table(
     :raises CollectionError: When a file cannot be read; and, unless there is `skipped`, when
         `parse` raises `LineError` for a row.
     """
-    number, note = 0, (skipped or LoggedLines()).note
+    number, note = 0, (skipped or SkippedLines()).note
     for file in table_files(path):
         of_arrow = file.is_dir() or file.suffix.lower() in (PARQUET, ARROW)
         for row in _rows(file) if of_arrow else csv_rows(file, fields, note):

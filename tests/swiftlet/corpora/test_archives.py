@@ -65,7 +65,7 @@ def test_an_archive_is_its_only_file_or_folder(tmp_path):
     assert unread_files([several, beir]) == "1 file skipped: 1 .xls"
 
 
-def test_errors_name_the_file_in_the_archive(tmp_path):
+def test_errors_name_the_file_in_the_archive(tmp_path, caplog):
     bad = zipped(
         tmp_path / "bad.zip", {"a.txt": b"\xc3\xa4\xff", "b.txt": "fine", "c.jsonl": LINES}
     )
@@ -74,6 +74,8 @@ def test_errors_name_the_file_in_the_archive(tmp_path):
     skipped = SkippedLines()
     assert ids(bad, skipped=skipped) == ["b.txt"]
     assert skipped.messages[0].startswith(f"{bad}/a.txt: line 1: not valid UTF-8")
+    assert ids(bad) == ["b.txt"]
+    assert caplog.messages[-1].startswith(f"left out: {bad}/a.txt: line 1: not valid UTF-8")
 
 
 def test_an_archive_that_cannot_be_read_is_named(tmp_path, monkeypatch):
