@@ -17,27 +17,32 @@ def rows_of(batch: Any) -> Iterator[dict[str, Any] | LineError]:
 
     Times in nanoseconds are texts, as in ISO 8601.
     """
-    columns = [_values(column) for column in batch.columns]
+    try:
+        names, types = batch.schema.names, [f"{column.type}" for column in batch.columns]
+    except UnicodeDecodeError:
+        yield from [LineError("the name of a column is not valid UTF-8")] * batch.num_rows
+        return
+    columns = [_values(*each) for each in zip(batch.columns, types, strict=True)]
     for cells in zip(*columns, strict=True):
         bad = next((place for place, cell in enumerate(cells) if isinstance(cell, Exception)), None)
         if bad is not None:
-            name, reason = batch.schema.names[bad], f"{cells[bad]}".partition("\n")[0]
+            name, reason = names[bad], f"{cells[bad]}".partition("\n")[0]
             yield LineError(f"{shown(name)} cannot be read: {reason[:_REASON_CHARACTERS]}")
         else:
-            named = zip(batch.schema.names, cells, strict=True)
+            named = zip(names, cells, strict=True)
             yield {name: cell for name, cell in named if cell is not None}
 
 
-def _values(column: Any) -> list[Any]:
+def _values(column: Any, kind: str) -> list[Any]:
     """The values of a column; an error stands for each that Python cannot have."""
     from pyarrow import ArrowInvalid
 
     try:
         column.validate(full=True)  # of a damaged file, values would be read beyond their memory
-        if "[ns" not in f"{column.type}":
+        if "[ns" not in kind:
             return list(column.to_pylist())
     except _ERRORS as error:
-        is_text = f"{column.type}" in _TEXTS and "UTF8" in f"{error}"
+        is_text = kind in _TEXTS and "UTF8" in f"{error}"
         if isinstance(error, ArrowInvalid) and not is_text:
             return [error] * len(column)
     return [_value_or_error(scalar) for scalar in column]  # one of them is bad, or has nanoseconds

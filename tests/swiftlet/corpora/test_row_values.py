@@ -172,3 +172,14 @@ def test_any_column_is_read_or_its_rows_are_counted(data: st.DataObject) -> None
     skipped = SkippedLines()
     read_rows = list(documents_of(column(found, kind), skipped=skipped))
     assert len(read_rows) + skipped.count == len(found)
+
+
+def test_a_name_of_a_column_that_is_no_text_is_in_every_bad_row(tmp_path: Path) -> None:
+    with pa.OSFile(f"{tmp_path / 't.arrow'}", "wb") as sink:
+        table = column([1, 2]).rename_columns(["id", "text", "NAME"])
+        with pa.ipc.new_file(sink, table.schema) as writer:
+            writer.write_table(table)
+    content = (tmp_path / "t.arrow").read_bytes()
+    (tmp_path / "t.arrow").write_bytes(content.replace(b"NAME", b"NA\x80E"))
+    with pytest.raises(CollectionError, match="row 1: the name of a column is not valid UTF-8"):
+        list(documents_of(tmp_path / "t.arrow"))
