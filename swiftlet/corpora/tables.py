@@ -118,6 +118,6 @@ def _library_errors(file: Path, kind: type[Exception]) -> Iterator[None]:
     """Turn an error of pyarrow into one sentence."""
     try:
         yield
-    except kind as error:
+    except (kind, UnicodeDecodeError) as error:  # of a name, or of the message of an error
         reason = str(error).partition("\n")[0]
         raise CollectionError(file, f"cannot be read: {reason}") from error
