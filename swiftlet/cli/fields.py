@@ -107,7 +107,16 @@ COLUMNS = [
         default=False,
         annotation=Annotated[
             bool,
-            typer.Option("--skip-bad-lines", help="List bad lines and files instead of stopping."),
+            typer.Option("--skip-bad-lines", help="List bad lines and rows instead of stopping."),
+        ],
+    ),
+    inspect.Parameter(
+        "strict",
+        inspect.Parameter.KEYWORD_ONLY,
+        default=False,
+        annotation=Annotated[
+            bool,
+            typer.Option("--strict", help="Stop at a file that cannot be read."),
         ],
     ),
 ]
@@ -133,8 +142,8 @@ def request_fields(given: Mapping[str, Any]) -> dict[str, Any]:
 @contextmanager
 def documents_with(
     corpus: Sequence[Path], given: Mapping[str, Any]
-) -> "Iterator[tuple[Corpus, SkippedLines | None]]":
-    """A corpus, or its documents if fields are named; at the end, its bad lines are printed.
+) -> "Iterator[tuple[Corpus, SkippedLines]]":
+    """A corpus, or its documents if fields are named; at the end, what was left out is printed.
 
     :param given: Of the options `COLUMNS`.
     """
@@ -142,11 +151,13 @@ def documents_with(
     from swiftlet.corpora.rows import documents_of
 
     names = dict(given)
-    skipped = SkippedLines() if names.pop("skip_bad_lines", False) else None
+    lines, strict = names.pop("skip_bad_lines", False), names.pop("strict", False)
+    if lines and strict:
+        raise typer.BadParameter("--strict stops at what --skip-bad-lines leaves out: choose one")
+    skipped = SkippedLines(lines=lines, files=not strict)
     columns = Fields(**names) if names else None
     try:
         named = documents_of(corpus, skipped=skipped, fields=columns) if columns else corpus
         yield named, skipped
     finally:
-        if skipped is not None and skipped.count:
-            print_skipped(skipped)
+        print_skipped(skipped)

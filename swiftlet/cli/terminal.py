@@ -210,8 +210,14 @@ def print_refusal(sentence: str) -> None:
 
 
 def print_skipped(skipped: "SkippedLines") -> None:
-    """Print the bad lines that were left out on standard error."""
-    messages.print(f"[yellow]{count(skipped.count, 'bad line')} skipped[/]:")
+    """Print the bad lines and files that were left out on standard error, and notes of readers."""
+    for note in skipped.notes:
+        print_note(note)
+    if not skipped.count:
+        return
+    noun = "bad line" if skipped.lines else "file"
+    verb = "skipped" if skipped.lines else "left out"
+    messages.print(f"[yellow]{count(skipped.count, noun)} {verb}[/]:")
     for message in skipped.messages:
         messages.print(f"  {message}", markup=False, soft_wrap=True)
     if skipped.count > len(skipped.messages):

@@ -1,8 +1,9 @@
 """Reads corpora and queries in many formats, which follow from the path."""
 
+import logging
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from enum import Enum
 from functools import partial
 from pathlib import Path
@@ -34,6 +35,7 @@ from swiftlet.corpora.lines import (
     parse_lines,
     read_errors,
     refuse,
+    refuse_file,
 )
 from swiftlet.corpora.records import (
     DocumentColumns,
@@ -72,6 +74,8 @@ __all__ = [
     "write_run",
 ]
 
+
+logger = logging.getLogger(__name__)
 
 _WILD = re.compile(r"[*?[]")
 _LONGEST_HEAD = 1 << 20
@@ -123,7 +127,8 @@ def read_documents(
 
     The .jsonl, .csv and .tsv files may be compressed (.gz, .zst).
 
-    :param skipped: Collects the bad lines, which are then left out.
+    :param skipped: Collects the bad lines, which are then left out, and the files that cannot be
+        read; without it, lines are refused, and the log has the files.
     :param fields: Other names of the fields of JSON lines and tables. Then a .tsv
         file has a head.
     :raises CollectionError: When `path` is none of these or cannot be read (at once, before the
@@ -140,6 +145,8 @@ def read_documents(
             f"fields can be named of JSON lines and tables, not of {layout.value}: name the "
             "tables themselves",
         )
+    if skipped is None:
+        return _logged_documents(sources, fields)
     return _valid_documents(sources, skipped, fields)
 
 
@@ -164,12 +171,13 @@ def unread_files(path: Path | Sequence[Path]) -> str:
 
     :raises CollectionError: As `read_documents` before the first document.
     """
-    counts = Counter[str]()
-    for each in _matching(path):
-        counts += _unread_suffixes(each)
+    counts, paths = Counter[str](), _matching(path)
+    named = {each.resolve() for each in paths if not is_dataset(each)}
+    for each in paths:
+        counts += _unread_suffixes(each, named)
     if not counts:
         return ""
-    kinds = [f"{count} {suffix or 'without a suffix'}" for suffix, count in counts.most_common(8)]
+    kinds = [f"{count} {suffix or 'without a suffix'}" for suffix, count in counts.most_common()]
     ways = []
     if missing := sorted(counts.keys() & RICH_SUFFIXES):
         ways.append(f"to read {' and '.join(missing)}, run {way_to('files')}")
@@ -220,12 +228,12 @@ def read_queries(path: Path, skipped: SkippedLines | None = None) -> list[Query]
     return queries
 
 
-def _unread_suffixes(path: Path) -> Counter[str]:
+def _unread_suffixes(path: Path, named: Collection[Path]) -> Counter[str]:
     source, layout = _recognise(path, "docs")
     if layout is _Format.ARCHIVE:
         with unzipped(source) as inside:
-            return _unread_suffixes(inside)
-    return unread_suffixes(source) if layout is _Format.FOLDER else Counter()
+            return _unread_suffixes(inside, ())
+    return unread_suffixes(source, named) if layout is _Format.FOLDER else Counter()
 
 
 def _matching(path: Path | Sequence[Path]) -> list[Path]:
@@ -285,9 +293,23 @@ def _has_head(path: Path) -> bool:
     return "text" in names and not set(names).isdisjoint(ID_FIELDS)
 
 
+def _logged_documents(
+    sources: Sequence[tuple[Path, _Format]], fields: Fields | None
+) -> Iterator[Document]:
+    """For a program that collects nothing, the log has the files that are left out, and notes."""
+    skipped = SkippedLines(lines=False)
+    try:
+        yield from _valid_documents(sources, skipped, fields)
+    finally:
+        for sentence in skipped.notes:
+            logger.warning("%s", sentence)
+        for message in skipped.messages:
+            logger.warning("left out: %s", message)
+
+
 def _valid_documents(
     sources: Sequence[tuple[Path, _Format]],
-    skipped: SkippedLines | None,
+    skipped: SkippedLines,
     fields: Fields | None,
 ) -> Iterator[Document]:
     count, seen = 0, SeenIds()
@@ -304,7 +326,8 @@ def _valid_documents(
         if folders and (unread := unread_files(folders)):
             kinds += f"; {unread}"
         place = sources[0][0] if len(sources) == 1 else "the corpus"
-        raise CollectionError(place, f"there is no valid document{kinds}")
+        bad = f"; {skipped.messages[0]}" if folders and skipped.messages else ""
+        raise CollectionError(place, f"there is no valid document{kinds}{bad}")
 
 
 def _check_fields(fields: Fields | None, source: Path) -> None:
@@ -319,7 +342,7 @@ def _documents(
     path: Path,
     layout: _Format,
     seen: SeenIds,
-    skipped: SkippedLines | None,
+    skipped: SkippedLines,
     fields: Fields | None,
     *,
     alone: bool,
@@ -330,14 +353,21 @@ def _documents(
             documents = read_folder(path, skipped, named_from=path if alone else path.parent)
             yield from documents if alone else _unique_files(path, documents, seen, skipped)
         case _Format.TEXT | _Format.FILE:
-            yield from _unique_files(path, read_file(path, skipped), seen, skipped)
+            try:
+                documents = iter([*read_file(path, skipped)])
+            except CollectionError as error:
+                if alone:
+                    raise
+                refuse_file(error, skipped)
+            else:
+                yield from _unique_files(path, documents, seen, skipped)
         case _Format.ARCHIVE:
             with unzipped(path, skipped) as inside:
                 parts = _recognise(inside, "docs", fields)
                 yield from _documents(*parts, seen, skipped, fields, alone=alone)
         case _Format.TABLE:
             yield from unique(
-                partial(parse_table, path, texts=(fields or Fields()).texts),
+                partial(parse_table, path, fields=fields),
                 partial(document_from_row, fields=fields),
             )
         case _Format.JSONL:
@@ -355,7 +385,7 @@ def _unique_documents(
     read: Callable[[Any], Document],
     *,
     seen: SeenIds,
-    skipped: SkippedLines | None,
+    skipped: SkippedLines,
 ) -> Iterator[Document]:
     def unique(record: Any) -> Document:
         document = read(record)
@@ -368,7 +398,7 @@ def _unique_documents(
 
 
 def _unique_files(
-    path: Path, documents: Iterator[Document], seen: SeenIds, skipped: SkippedLines | None
+    path: Path, documents: Iterator[Document], seen: SeenIds, skipped: SkippedLines
 ) -> Iterator[Document]:
     for document in documents:
         if seen.add(document.document_id):

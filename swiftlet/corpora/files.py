@@ -2,7 +2,7 @@
 
 import stat
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from swiftlet.corpora.identifiers import check_id
@@ -11,7 +11,7 @@ from swiftlet.corpora.lines import (
     LineError,
     SkippedLines,
     read_errors,
-    refuse,
+    refuse_file,
 )
 from swiftlet.corpora.rich_files import RICH_SUFFIXES, can_read, rich_parts
 from swiftlet.corpora.text_files import TEXT_SUFFIXES, text_part
@@ -24,12 +24,12 @@ FILE_SUFFIXES = TEXT_SUFFIXES | RICH_SUFFIXES
 def read_file(path: Path, skipped: SkippedLines | None = None) -> Iterator[Document]:
     """The document of a file, or the pages of a PDF; the id begins with the file's name.
 
-    :param skipped: Collects the errors of pages, which are then left out.
+    :param skipped: Collects the errors of pages, which are left out.
     :raises CollectionError: When it cannot be read, has no text, is longer than `LONGEST_BYTES`,
-        or its name cannot be an id; and, unless there is `skipped`, when some pages have no text.
+        or its name cannot be an id; and, if `skipped` refuses files, when some pages have no text.
     :raises MissingExtraError: When a package that reads this kind is not installed.
     """
-    return _read(path, path.parent, skipped)
+    return _read(path, path.parent, skipped or SkippedLines(lines=False))
 
 
 def read_folder(
@@ -41,9 +41,12 @@ def read_folder(
     folders are left out, and so are links to folders inside of `folder`, and files that cannot be
     read: see `unread_suffixes`.
 
-    :raises CollectionError: When a folder cannot be read; and, unless there is `skipped` to collect
-        them, when a file is bad as in `read_file`, or a link to a place outside the folder.
+    :param skipped: Collects the files that are left out, since they are bad as in `read_file`, or
+        links to a place outside the folder.
+    :raises CollectionError: When a folder cannot be read; and, if `skipped` refuses files, when one
+        is bad.
     """
+    skipped = skipped or SkippedLines(lines=False)
     for path in _files_and_links(folder):
         try:
             is_folder = _is_folder(path)
@@ -53,7 +56,7 @@ def read_folder(
                 continue
             documents = [*_read(path, named_from or folder, skipped)]
         except CollectionError as error:
-            refuse(error, skipped)
+            refuse_file(error, skipped)
         else:
             yield from documents
 
@@ -68,13 +71,18 @@ def files_of(folder: Path) -> Iterator[Path]:
             yield path
 
 
-def unread_suffixes(folder: Path) -> Counter[str]:
+def unread_suffixes(folder: Path, named: Collection[Path] = ()) -> Counter[str]:
     """How many visible files of each suffix `read_folder` does not read.
 
+    :param named: Files that are read in another way, by their real paths.
     :raises CollectionError: When a folder cannot be read.
     """
     paths = (path for path in _files_and_links(folder) if not _is_folder(path))
-    return Counter(path.suffix.lower() for path in paths if not _is_readable(path))
+    return Counter(
+        path.suffix.lower()
+        for path in paths
+        if not _is_readable(path) and not (named and path.resolve() in named)
+    )
 
 
 def _files_and_links(folder: Path) -> Iterator[Path]:
@@ -109,7 +117,7 @@ def _check_is_within(path: Path, folder: Path) -> None:
         raise CollectionError(path, "it is a link to a place outside the folder")
 
 
-def _read(path: Path, folder: Path, skipped: SkippedLines | None) -> Iterator[Document]:
+def _read(path: Path, folder: Path, skipped: SkippedLines) -> Iterator[Document]:
     try:
         name = check_id(path.relative_to(folder).as_posix(), "file name")
     except LineError as error:
@@ -124,10 +132,10 @@ def _read(path: Path, folder: Path, skipped: SkippedLines | None) -> Iterator[Do
     if path.suffix.lower() in RICH_SUFFIXES:
         parts = rich_parts(path, content)
     else:
-        parts = iter([text_part(path, content)])
+        parts = iter([text_part(path, content, skipped.note)])
     for part in parts:
         if isinstance(part, CollectionError):
-            refuse(part, skipped)
+            refuse_file(part, skipped)
             continue
         metadata = {"file": name, **part.metadata} if part.place else part.metadata
         yield Document(f"{name}{part.place}", part.text, part.title, metadata, part.sections)

@@ -2,6 +2,7 @@
 
 import re
 from array import array
+from numbers import Integral
 
 from swiftlet.corpora.lines import LineError
 from swiftlet.errors import shown, shown_json
@@ -12,16 +13,21 @@ _FORBIDDEN = re.compile("[\x00-\x1f\x7f-\x9f\ufeff\ud800-\udfff]")
 LONGEST_ID = 2_048
 """The most characters of an id; it is a part of URLs."""
 
+_LARGEST = 10**LONGEST_ID
 _STEPS = frozenset({".", ".."})
 
 
 def check_id(value: object, name: str) -> str:
     """Return `value` if it may be an id. Every reader and writer of ids calls this function.
 
+    An integer becomes its decimal text.
+
     :param name: The name of the id in messages, such as "document id".
-    :raises LineError: When it is no string, blank, longer than `LONGEST_ID`, a step in a path ("."
-        or ".."), or holds a control character, U+FEFF or half of a surrogate pair.
+    :raises LineError: When it is no string or integer, blank, longer than `LONGEST_ID`, a step in a
+        path ("." or ".."), or holds a control character, U+FEFF or half of a surrogate pair.
     """
+    if isinstance(value, Integral) and not isinstance(value, bool):
+        value = f"{int(value)}" if abs(value) < _LARGEST else value
     if not isinstance(value, str):
         raise LineError(f"the {name} {shown_json(value)} is not a string")
     if not value or value.isspace():

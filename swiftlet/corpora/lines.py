@@ -21,10 +21,18 @@ LONGEST_BYTES = 1 << 28
 """The largest size of a line, or of a text file that is one document: it is read as a whole."""
 
 _MESSAGES_KEPT = 20
+_FILES_KEPT = 1_000
 
 
 class LineError(Exception):
-    """The problem with one line; the reader of the file adds its name and the line number."""
+    """The problem with one line; the reader of the file adds its name and the line number.
+
+    :param lines: How many lines are lost with it.
+    """
+
+    def __init__(self, problem: str, *, lines: int = 1) -> None:
+        super().__init__(problem)
+        self.lines = lines
 
 
 def wrong_columns(found: int, expected: str) -> LineError:
@@ -34,30 +42,54 @@ def wrong_columns(found: int, expected: str) -> LineError:
 
 @dataclass(slots=True)
 class SkippedLines:
-    """Counts the bad lines that a reader leaves out and keeps the first 20 messages."""
+    """Counts what a reader leaves out, and keeps the first 20 messages, or 1,000 of files.
+
+    `notes` are sentences about what a reader recognised, such as the encoding of a file.
+
+    :param lines: Whether bad lines and rows are left out, instead of refused.
+    :param files: Whether files that cannot be read are left out, instead of refused.
+    """
 
     count: int = 0
     messages: list[str] = field(default_factory=list)
+    lines: bool = field(default=True, kw_only=True)
+    files: bool = field(default=True, kw_only=True)
+    notes: list[str] = field(default_factory=list, kw_only=True)
 
-    def add(self, error: CollectionError) -> None:
-        """Count the line that `error` is about."""
-        self.count += 1
-        if len(self.messages) < _MESSAGES_KEPT:
+    def add(self, error: CollectionError, *, lines: int = 1, most: int = _MESSAGES_KEPT) -> None:
+        """Count the lines, or the file, that `error` is about."""
+        self.count += lines
+        if len(self.messages) < most:
             self.messages.append(str(error))
+
+    def note(self, sentence: str) -> None:
+        """Keep a sentence about what was recognised."""
+        if len(self.notes) < _FILES_KEPT:
+            self.notes.append(sentence)
 
 
 class SkippableError(CollectionError):
     """A bad line, row or file, which `SkippedLines` would leave out."""
 
 
-def refuse(error: CollectionError, skipped: SkippedLines | None) -> None:
-    """Add a bad line to `skipped`.
+def refuse(error: CollectionError, skipped: SkippedLines | None, *, lines: int = 1) -> None:
+    """Add a bad line, with which this many `lines` are lost, to `skipped`.
 
     :raises SkippableError: When bad lines are not to be skipped.
     """
-    if skipped is None:
+    if skipped is None or not skipped.lines:
         raise SkippableError(error.path, error.problem, error.line_number) from error
-    skipped.add(error)
+    skipped.add(error, lines=lines)
+
+
+def refuse_file(error: CollectionError, skipped: SkippedLines) -> None:
+    """Add a file that cannot be read to `skipped`.
+
+    :raises CollectionError: When files are not to be left out.
+    """
+    if not skipped.files:
+        raise error
+    skipped.add(error, most=_FILES_KEPT)
 
 
 def parse_lines(
@@ -95,7 +127,7 @@ def read_errors(path: Path) -> Iterator[None]:
         yield
     except (OSError, EOFError, zlib.error) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise CollectionError(path, f"cannot be read: {reason}") from error
+        raise CollectionError(path, f"cannot be read: {' '.join(reason.split())}") from error
 
 
 def _numbered(path: Path) -> Iterator[tuple[int, bytes]]:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol, TypeGuard, runtime_checkable
 
 from swiftlet.arguments import StrPath, path_of
+from swiftlet.corpora.arrow_rows import rows_of
 from swiftlet.corpora.collections import read_documents, read_qrels, read_queries
 from swiftlet.corpora.fields import Fields
 from swiftlet.corpora.identifiers import SeenIds, check_id
@@ -152,9 +153,10 @@ def qrels_of(qrels: QrelsSource) -> Qrels:
 def _add_query(queries: dict[str, Query], added: object) -> None:
     if not isinstance(added, Query) or not isinstance(added.text, str):
         raise LineError(f"{shown(added)} is no Query with a text")
-    if check_id(added.query_id, "query id") in queries:
-        raise LineError(f"the query id {shown(added.query_id)} came before")
-    queries[added.query_id] = query(added.query_id, added.text)
+    query_id = check_id(added.query_id, "query id")
+    if query_id in queries:
+        raise LineError(f"the query id {shown(query_id)} came before")
+    queries[query_id] = query(query_id, added.text)
 
 
 def _grades(query_id: str, grades: object) -> Mapping[str, int]:
@@ -174,7 +176,7 @@ def _rows(corpus: Any) -> Iterator[Any]:
     if isinstance(corpus, DataFrame):
         return _frame_rows(corpus)
     if isinstance(corpus, ArrowTable):
-        return (_without_empty(row) for batch in corpus.to_batches() for row in batch.to_pylist())
+        return (row for batch in corpus.to_batches() for row in rows_of(batch))
     if isinstance(corpus, Mapping | bytes) or not isinstance(corpus, Iterable):
         raise InvalidArgumentError(
             f"a corpus cannot be of the type {type(corpus).__name__}: a path, an iterable of dicts "

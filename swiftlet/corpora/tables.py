@@ -1,12 +1,14 @@
 """Rows of Parquet, Arrow, CSV and TSV files, and of saved datasets of Hugging Face."""
 
 import json
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
+from swiftlet.corpora.arrow_rows import rows_of
 from swiftlet.corpora.csv_rows import csv_rows
+from swiftlet.corpora.fields import Fields
 from swiftlet.corpora.lines import LineError, SkippedLines, read_errors, refuse
 from swiftlet.errors import CollectionError
 from swiftlet.extras import extra
@@ -43,36 +45,36 @@ def parse_table(
     path: Path,
     parse: Callable[[Mapping[str, Any]], Record],
     skipped: SkippedLines | None = None,
-    texts: Collection[str] = (),
+    fields: Fields | None = None,
 ) -> Iterator[tuple[int, Record]]:
     """The result of `parse` for each row, with the row's number from 1; empty cells are left out.
 
     Only some rows are in memory at a time.
 
-    :param texts: Columns of CSV that are not read as numbers.
+    :param fields: The names of the columns with the id, the title and the text.
     :raises MissingExtraError: When pyarrow is not installed.
     :raises CollectionError: When a file cannot be read; and, unless there is `skipped`, when
         `parse` raises `LineError` for a row.
     """
-    number = 0
+    number, note = 0, (skipped or SkippedLines()).note
     for file in table_files(path):
         of_arrow = file.is_dir() or file.suffix.lower() in (PARQUET, ARROW)
-        for row in _rows(file) if of_arrow else csv_rows(file, texts):
+        for row in _rows(file) if of_arrow else csv_rows(file, fields, note):
             number += 1
             try:
                 if isinstance(row, LineError):
                     raise row
                 record = parse(row)
             except LineError as error:
-                refuse(CollectionError(file, f"row {number:,}: {error}"), skipped)
+                problem = CollectionError(file, f"row {number:,}: {error}")
+                refuse(problem, skipped, lines=error.lines)
                 continue
             yield number, record
 
 
-def _rows(file: Path) -> Iterator[dict[str, Any]]:
+def _rows(file: Path) -> Iterator[dict[str, Any] | LineError]:
     for batch in _batches(file):
-        for row in batch.to_pylist():
-            yield {name: value for name, value in row.items() if value is not None}
+        yield from rows_of(batch)
 
 
 def _batches(file: Path) -> Iterator[Any]:
@@ -98,6 +100,7 @@ def _batches(file: Path) -> Iterator[Any]:
 def _parts(batches: Iterator[Any]) -> Iterator[Any]:
     """Batches of any size in parts."""
     for batch in batches:
+        batch.validate()
         for first in range(0, batch.num_rows, _ROWS_AT_ONCE):
             yield batch.slice(first, _ROWS_AT_ONCE)
 
@@ -115,6 +118,6 @@ def _library_errors(file: Path, kind: type[Exception]) -> Iterator[None]:
     """Turn an error of pyarrow into one sentence."""
     try:
         yield
-    except kind as error:
+    except (kind, UnicodeDecodeError) as error:  # of a name, or of the message of an error
         reason = str(error).partition("\n")[0]
         raise CollectionError(file, f"cannot be read: {reason}") from error

@@ -1,12 +1,13 @@
 """Text and Markdown: their decoding, title and sections."""
 
-import codecs
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
+from swiftlet.corpora.encodings import decoded
+from swiftlet.corpora.lines import LineError
 from swiftlet.errors import CollectionError
 from swiftlet.types import Section
 
@@ -14,14 +15,13 @@ MARKDOWN_SUFFIXES = frozenset({".md", ".markdown"})
 TEXT_SUFFIXES = MARKDOWN_SUFFIXES | {".txt", ".rst"}
 
 _FENCE = re.compile(r" {0,3}(```|~~~)")
-_HEADING = re.compile(r" {0,3}#{1,6}[ \t]+(.*?)(?:[ \t]+#*)?[ \t]*")
+_HEADING = re.compile(r" {0,3}(#{1,6})[ \t](.*)")
 _UNDERLINE = re.compile(r" {0,3}(=+|-+)[ \t]*")
 _NO_PARAGRAPH = re.compile(r"\s*([-*+>|<]|\d+[.)]|$)| {4}|\t")
 _RST_UNDERLINE = re.compile(r"([-=~^\"#*+])\1{2,}[ \t]*")
-_FRONT_MATTER = re.compile(
-    r"---[ \t]*\n(.*?)^(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.DOTALL | re.MULTILINE
-)
-_FRONT_TITLE = re.compile(r"^title:[ \t]+(['\"]?)(.+?)\1[ \t]*$", re.MULTILINE)
+_LONGEST_FRONT_MATTER = 1 << 14
+_FRONT_ENDS = ("---", "...")
+_YAML_NULL = "tag:yaml.org,2002:null"
 _HEAD_CHARACTERS = 10_000  # a later heading belongs to a part of the document
 _SHORTEST_SECTION = 200
 _BETWEEN = " > "
@@ -38,22 +38,53 @@ class Part:
     metadata: Mapping[str, object] = field(default_factory=dict)
 
 
-def text_part(path: Path, content: bytes) -> Part:
+def text_part(path: Path, content: bytes, note: Callable[[str], None]) -> Part:
     """The document of a text, Markdown or reStructuredText file.
 
-    :raises CollectionError: When it is blank or not UTF-8.
+    :param note: Is told the encoding, if it is not UTF-8.
+    :raises CollectionError: When it is blank, or in no encoding that is known.
     """
-    text = _decode(path, content.removeprefix(codecs.BOM_UTF8)).replace("\r\n", "\n")
+    try:
+        text, encoding = decoded(content)
+    except LineError as error:
+        raise CollectionError(path, f"{error}") from error
+    if encoding:
+        note(f"{path.name} is read as {encoding}")
+    text = text.replace("\r\n", "\n").replace("\r", "\n")
     if not text or text.isspace():
         raise CollectionError(path, "the file is empty")
     if path.suffix.lower() in MARKDOWN_SUFFIXES:
-        front = _FRONT_MATTER.match(text)
-        body = text[front.end() :] if front else text
-        if body.strip():
-            given = _FRONT_TITLE.search(front[1]) if front else None
-            return markdown_part(body, path.stem, given[2] if given else "")
+        length, title = _front_matter(text)
+        if text[length:].strip():
+            return markdown_part(text[length:], path.stem, title)
     title = _rst_title(text) if path.suffix.lower() == ".rst" else ""
     return Part(text, title or path.stem)
+
+
+def _front_matter(text: str) -> tuple[int, str]:
+    """The length of the front matter and its title: a mapping of YAML between lines of ---."""
+    import yaml  # type: ignore[import-untyped]
+
+    lines = text[:_LONGEST_FRONT_MATTER].split("\n")
+    if lines[0].rstrip(" \t") != "---":
+        return 0, ""
+    ends = (at for at, line in enumerate(lines) if at and line.rstrip(" \t") in _FRONT_ENDS)
+    if (end := next(ends, None)) is None:
+        return 0, ""
+    block = "\n".join(lines[1:end])
+    try:
+        # The tree alone: nothing is constructed, so references cannot multiply.
+        tree = yaml.compose(block, yaml.SafeLoader)
+    except (yaml.YAMLError, RecursionError, ValueError):
+        return 0, ""
+    if not isinstance(tree, yaml.MappingNode):
+        return 0, ""
+    names = (
+        " ".join(value.value.split())
+        for key, value in tree.value
+        if key.value == "title" and isinstance(value, yaml.ScalarNode) and value.tag != _YAML_NULL
+    )
+    return len("\n".join(lines[: end + 1])) + 1, next(names, "")
 
 
 def markdown_part(text: str, otherwise: str, title: str = "") -> Part:
@@ -97,8 +128,7 @@ def _headings(text: str) -> Iterator[_Heading]:
         if fenced or fence:
             bare = ""
         elif found := _HEADING.fullmatch(bare):
-            level = len(bare.lstrip()) - len(bare.lstrip().lstrip("#"))
-            yield _Heading(start, end, level, found[1])
+            yield _Heading(start, end, len(found[1]), _without_closing(found[2]))
             bare = ""
         elif (found := _UNDERLINE.fullmatch(bare)) and not (
             before or _NO_PARAGRAPH.match(previous)
@@ -107,6 +137,13 @@ def _headings(text: str) -> Iterator[_Heading]:
             yield _Heading(start - len(previous) - 1, end, level, previous.strip())
             bare = ""
         before, previous, start = previous.strip(), bare, end
+
+
+def _without_closing(name: str) -> str:
+    """The name of a heading without the # that close it."""
+    name = name.strip(" \t")
+    bare = name.rstrip("#")
+    return name if bare and bare[-1] not in " \t" else bare.rstrip(" \t")
 
 
 def _sections(text: str, title: str) -> tuple[Section, ...]:
@@ -131,15 +168,3 @@ def _sections(text: str, title: str) -> tuple[Section, ...]:
         end = heading.end
     ends = [*starts[1:], len(text)]
     return tuple(map(Section, starts, ends, paths)) if len(starts) > 1 else ()
-
-
-def _decode(path: Path, content: bytes) -> str:
-    try:
-        return content.decode()
-    except UnicodeDecodeError as error:
-        line_start = content.rfind(b"\n", 0, error.start) + 1
-        line_number = content.count(b"\n", 0, error.start) + 1
-        problem = (
-            f"not valid UTF-8: byte {error.start - line_start + 1} is 0x{content[error.start]:02x}"
-        )
-        raise CollectionError(path, problem, line_number) from error

@@ -1,7 +1,9 @@
 """The metadata of documents by value: which documents have it."""
 
+import math
 import sqlite3
 import struct
+import sys
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -37,6 +39,9 @@ _FETCHED_ROWS = 65_536
 _END_OF_TIME = datetime.max.replace(tzinfo=UTC)
 _SIGN = 1 << 63
 _ALL = 2 * _SIGN - 1
+_LARGEST = int(sys.float_info.max)
+_FLOAT_BYTES = 8
+_BEYOND = 0xFF  # no integer of a float's size has this byte first
 
 
 class KeyRange(NamedTuple):
@@ -62,9 +67,17 @@ def field_keys(path: str, kind: bytes = b"") -> KeyRange:
 
 
 def number_key(path: str, value: float) -> bytes:
-    """The key of a number; keys are ordered as the numbers are."""
-    (bits,) = struct.unpack(">Q", struct.pack(">d", _float(value) + 0.0))  # -0.0 + 0.0 is 0.0
-    return _field(path) + b"n" + struct.pack(">Q", _ALL ^ bits if bits & _SIGN else _SIGN | bits)
+    """The key of a number; keys are ordered as the numbers are.
+
+    It has the next float at or below the number. An integer that is no float, such as 2⁵³ + 1, has
+    after it what it is more than this float.
+    """
+    below = _float_at_or_below(value)
+    (bits,) = struct.unpack(">Q", struct.pack(">d", below + 0.0))  # -0.0 + 0.0 is 0.0
+    key = struct.pack(">Q", _ALL ^ bits if bits & _SIGN else _SIGN | bits)
+    if below != value:
+        key += _above(below, int(value))
+    return _field(path) + b"n" + key
 
 
 def boolean_key(path: str, value: bool) -> bytes:
@@ -268,16 +281,20 @@ def field_of(key: bytes) -> str:
 
 
 def value_of(key: bytes) -> Value | None:
-    """The value of a key that is no date; None for a text over `LONGEST_KEY`."""
+    """The value of a key that is no date; None for a text over `LONGEST_KEY`, or an integer that is
+    beyond all floats.
+    """
     start = key.index(b"\0") + 1
     kind, content = key[start : start + 1], key[start + 1 :]
     if kind == b"b":
         return content == b"\1"
     if kind == b"n":
-        bits = int.from_bytes(content)
+        bits, above = int.from_bytes(content[:_FLOAT_BYTES]), content[_FLOAT_BYTES:]
         bits = _SIGN ^ bits if bits & _SIGN else _ALL ^ bits
-        (value,) = struct.unpack(">d", bits.to_bytes(8))
-        return int(value) if value.is_integer() else value
+        (value,) = struct.unpack(">d", bits.to_bytes(_FLOAT_BYTES))
+        if above and (math.isinf(value) or above[0] == _BEYOND):
+            return None
+        return int(value) + int.from_bytes(above) if value.is_integer() else value
     return content.decode() if len(content) <= LONGEST_KEY else None
 
 
@@ -285,8 +302,24 @@ def _field(path: str) -> bytes:
     return path.encode(errors="replace").replace(b"\0", b"?") + b"\0"
 
 
-def _float(value: float) -> float:
-    try:
-        return float(value)
-    except OverflowError:  # an integer of hundreds of digits
-        return float("inf") if value > 0 else float("-inf")
+def _float_at_or_below(value: float) -> float:
+    if isinstance(value, float):
+        return value
+    if abs(value) > _LARGEST:
+        return sys.float_info.max if value > 0 else -math.inf
+    nearest = float(value)
+    return math.nextafter(nearest, -math.inf) if int(nearest) > value else nearest
+
+
+def _above(below: float, value: int) -> bytes:
+    """What orders the integers between a float and the next one, in as many bytes for each."""
+    if abs(value) > _LARGEST:
+        size = (value.bit_length() + 7) // 8
+        content = size.to_bytes(4) + abs(value).to_bytes(size)
+        if len(content) > LONGEST_KEY:
+            content = content[:LONGEST_KEY] + sha256(content).digest()
+        return (
+            bytes([_BEYOND]) + content if value > 0 else bytes(_BEYOND - each for each in content)
+        )
+    size = (int(math.ulp(below)).bit_length() + 7) // 8
+    return (value - int(below)).to_bytes(size)

@@ -80,13 +80,17 @@ def facet_values(
         return keys.get(name_of(path, kind.encode()), [])
 
     texts = [f"{kind}{key}" for kind in "bs" for key in of_kind(kind)]
-    numbers, dates = ([integer_of(bytes.fromhex(key)) for key in of_kind(kind)] for kind in "nd")
+    numbers, dates = (
+        [integer_of(bytes.fromhex(key)[:8]) for key in of_kind(kind)] for kind in "nd"
+    )
     return texts, numbers, dates
 
 
 def _has_several(keys: Mapping[str, list[str]], path: str) -> bool:
+    """Whether columns cannot hold a field: it has several values, or an integer beyond 2⁵³."""
     texts, numbers, _ = facet_values(keys, path)
-    return len(texts) + len(numbers) > 1
+    longer = any(len(key) > 16 for key in keys.get(name_of(path, b"n"), []))
+    return longer or len(texts) + len(numbers) > 1
 
 
 def keys_field(metadata: Mapping[str, Any]) -> dict[str, list[str]]:

@@ -65,13 +65,17 @@ def test_an_archive_is_its_only_file_or_folder(tmp_path):
     assert unread_files([several, beir]) == "1 file skipped: 1 .xls"
 
 
-def test_errors_name_the_file_in_the_archive(tmp_path):
-    bad = zipped(tmp_path / "bad.zip", {"a.txt": b"\xff", "b.txt": "fine", "c.jsonl": LINES})
-    with pytest.raises(CollectionError, match=rf"^{bad}/a.txt, line 1: not valid UTF-8"):
-        ids(bad)
+def test_errors_name_the_file_in_the_archive(tmp_path, caplog):
+    bad = zipped(
+        tmp_path / "bad.zip", {"a.txt": b"\xc3\xa4\xff", "b.txt": "fine", "c.jsonl": LINES}
+    )
+    with pytest.raises(CollectionError, match=rf"^{bad}/a.txt: line 1: not valid UTF-8"):
+        ids(bad, skipped=SkippedLines(files=False))
     skipped = SkippedLines()
     assert ids(bad, skipped=skipped) == ["b.txt"]
-    assert skipped.messages[0].startswith(f"{bad}/a.txt, line 1: not valid UTF-8")
+    assert skipped.messages[0].startswith(f"{bad}/a.txt: line 1: not valid UTF-8")
+    assert ids(bad) == ["b.txt"]
+    assert caplog.messages[-1].startswith(f"left out: {bad}/a.txt: line 1: not valid UTF-8")
 
 
 def test_an_archive_that_cannot_be_read_is_named(tmp_path, monkeypatch):

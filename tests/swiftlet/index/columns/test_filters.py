@@ -1,6 +1,7 @@
 """Filters against their definition, and searches with them against searches of everything."""
 
 import math
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from itertools import product
@@ -136,20 +137,47 @@ def test_a_filter_is_refused_beyond_its_depth():
         parse_filter(deep)
 
 
-@given(st.lists(st.floats(allow_nan=False) | st.integers(), min_size=1, max_size=30), st.data())
+LARGEST = int(sys.float_info.max)
+INTEGERS = st.integers() | st.builds(
+    lambda power, more, sign: sign * ((1 << power) + more),
+    st.integers(50, 1_100), st.integers(-3, 3), st.sampled_from([1, -1]),
+)  # fmt: skip
+
+
+@given(st.lists(st.floats(allow_nan=False) | INTEGERS, min_size=1, max_size=30), st.data())
 def test_ranges_follow_the_order_of_numbers(tmp_path_factory, values, data):
     columns = columns_of(
         tmp_path_factory.mktemp("numbers") / "columns", [{"n": value} for value in values]
     )
     bound = data.draw(st.sampled_from(values))
     for name, holds in {
-        "gt": lambda value: float(value) > float(bound),
-        "gte": lambda value: float(value) >= float(bound),
-        "lt": lambda value: float(value) < float(bound),
-        "lte": lambda value: float(value) <= float(bound),
+        "gt": lambda value: value > bound,
+        "gte": lambda value: value >= bound,
+        "lt": lambda value: value < bound,
+        "lte": lambda value: value <= bound,
     }.items():
         mask = passing(parse_filter({"n": {name: bound}}), columns, len(values))
         assert mask.tolist() == [holds(value) for value in values]
+    equal = passing(parse_filter({"n": bound}), columns, len(values))
+    assert equal.tolist() == [value == bound for value in values]
+    read = [value_of(columns[code]) for code in columns.codes(field_keys("n"))]
+    assert [each for each in read if each is not None] == sorted(
+        {
+            value
+            for value in values
+            if isinstance(value, float) or abs(value) <= int(sys.float_info.max)
+        }
+    )
+
+
+@pytest.mark.parametrize(
+    "value", [2**53 + 1, -(2**53) - 1, 2**63 - 1, 2**64 + 1, 10**30 + 1, 10**400]
+)
+def test_an_integer_that_is_no_float_is_not_its_neighbour(value, tmp_path):
+    columns = columns_of(tmp_path / "columns", [{"n": value + more} for more in (-1, 0, 1)])
+    for more in (-1, 0, 1):
+        mask = passing(parse_filter({"n": value + more}), columns, 3)
+        assert np.flatnonzero(mask).tolist() == [more + 1]
 
 
 def test_values_are_counted_for_all_documents_and_for_some(columns):
@@ -159,7 +187,7 @@ def test_values_are_counted_for_all_documents_and_for_some(columns):
     mask = np.arange(len(METADATA)) == 4
     assert columns.counts(codes, mask).tolist() == [1, 1]
     years = columns.codes(field_keys("year", b"n"))
-    assert [value_of(columns[code]) for code in years] == [-3, 2019, 2020.5, float("inf")]
+    assert [value_of(columns[code]) for code in years] == [-3, 2019, 2020.5, None]
     assert list(columns.fields())[:3] == ["", "author.born", "author.name"]
 
 

@@ -1,0 +1,150 @@
+"""The encoding of a text: UTF-8, one with a byte order mark, or one that is recognised."""
+
+import codecs
+import re
+
+from swiftlet.corpora.lines import LineError
+
+_MARKS = {
+    codecs.BOM_UTF8: "utf-8-sig",
+    codecs.BOM_UTF32_LE: "utf-32",  # before UTF-16, whose mark is the beginning of this one
+    codecs.BOM_UTF32_BE: "utf-32",
+    codecs.BOM_UTF16_LE: "utf-16",
+    codecs.BOM_UTF16_BE: "utf-16",
+}
+UTF_8 = ("utf-8", "utf-8-sig")
+"""The codecs of UTF-8, without and with a mark."""
+
+_SAMPLE_BYTES = 1 << 16
+_MANY_NULS = 0.25
+_OTHER_SCRIPTS = 0.5
+_LEAST_OF_PAIRS = 32
+_GOOD_SHARE = 0.9
+_CONTROL = re.compile("[\x00-\x08\x0e-\x1a\x1c-\x1f]")
+_BEYOND_ASCII = re.compile("[^\x00-\x7f]+")
+_RUN = 3
+_PUNCTUATION = frozenset("、。・「」『』！？（），：；“”„‘’‚–—…•€£¥§©®™°·«»´¡¿±µ×ªº¹²³¼½¾\xa0\xad")  # noqa: RUF001
+_WITHIN_WORD = re.compile("[^\\W\\d_][¡-©«-´¶-¹»-¿ˆ‰†‡‹›][^\\W\\d_]")  # noqa: RUF001
+# Those that charset-normalizer chooses among; of all that it knows, it chooses rare ones.
+_OF_BYTES = ["cp1255", "cp1251", "koi8_r", "cp1250", "iso8859_2", "cp1253", "cp1256"]
+_OF_PAIRS = ["shift_jis", "euc_jp", "gb18030", "big5", "euc_kr", "utf_16_le", "utf_16_be"]
+
+
+def decoded(content: bytes) -> tuple[str, str]:
+    """A text, and the name of its encoding, empty for UTF-8.
+
+    :raises LineError: When it is UTF-8 with other bytes in it, or in no encoding that is known.
+    """
+    encoding = encoding_of(content[:_SAMPLE_BYTES], complete=len(content) <= _SAMPLE_BYTES)
+    try:
+        if encoding in UTF_8:
+            return content.decode(encoding), ""
+        return content.decode(encoding), name_of(encoding)
+    except UnicodeDecodeError as error:
+        if encoding not in UTF_8:
+            raise LineError(f"not valid {name_of(encoding)}") from error
+    # The first byte that is not UTF-8 may be far away.
+    first = max(0, error_start(content) - _SAMPLE_BYTES // 2)
+    encoding = encoding_of(content[first : first + _SAMPLE_BYTES], complete=True)
+    try:
+        if encoding in UTF_8:
+            raise LineError(_problem(content))
+        return content.decode(encoding), name_of(encoding)
+    except UnicodeDecodeError as error:
+        raise LineError(_problem(content)) from error
+
+
+def encoding_of(sample: bytes, *, complete: bool) -> str:
+    """The codec of a text that begins with a sample.
+
+    :param complete: Whether the text has nothing after the sample.
+    :raises LineError: When it is in no encoding that is known.
+    """
+    for mark, encoding in _MARKS.items():
+        if sample.startswith(mark):
+            return encoding
+    if sample.count(0) > _MANY_NULS * len(sample):
+        return _utf_16(sample)
+    try:
+        codecs.getincrementaldecoder("utf-8")().decode(sample, final=complete)
+    except UnicodeDecodeError:
+        read = sample.decode(errors="surrogateescape")
+        bad = sum("\udc80" <= each <= "\udcff" for each in read)
+        if sum(map(len, _BEYOND_ASCII.findall(read))) >= 2 * bad:
+            return "utf-8"  # with a few bytes that are not
+        return _recognised(sample)
+    return "utf-8"
+
+
+def name_of(encoding: str) -> str:
+    """The usual name of a codec, such as Windows-1252."""
+    if encoding in UTF_8:
+        return "UTF-8"
+    return encoding.replace("_", "-").upper().replace("CP125", "Windows-125")
+
+
+def _utf_16(sample: bytes) -> str:
+    """UTF-16 without a mark: each second byte of its ASCII characters is 0."""
+    encoding = "utf_16_le" if sample[1::2].count(0) > sample[::2].count(0) else "utf_16_be"
+    text = sample[: len(sample) // 2 * 2].decode(encoding, "replace")
+    if not text or _CONTROL.search(text) or "\ufffd" in text[:-1]:
+        raise LineError("it has NUL characters: it is no text")
+    return encoding
+
+
+def _recognised(sample: bytes) -> str:
+    if western := _western(sample):
+        return western
+    import charset_normalizer
+
+    among = _OF_BYTES + (_OF_PAIRS if len(sample) >= _LEAST_OF_PAIRS else [])
+    found = charset_normalizer.from_bytes(sample, cp_isolation=among).best()
+    if found is None or not _is_plausible(f"{found}"):
+        raise LineError("neither UTF-8 nor in another encoding that can be recognised")
+    return found.encoding
+
+
+def _western(sample: bytes) -> str:
+    """Windows-1252, or Windows-1254 if it seems Turkish; empty if the text is neither.
+
+    charset-normalizer would take it for Windows-1250, in which many of the letters are the same.
+    """
+    try:
+        text = sample.decode("cp1252")
+    except UnicodeDecodeError:
+        return ""
+    runs = _BEYOND_ASCII.findall(text)
+    high = "".join(runs)
+    # Scripts such as Cyrillic have whole words of these characters.
+    in_words = sum(len(each) for each in runs if len(each) >= _RUN)
+    if in_words > _OTHER_SCRIPTS * len(high) or _WITHIN_WORD.search(text):
+        return ""
+    if not _is_plausible(text):
+        return ""
+    of_iceland, of_both = set("ðþýÐÞÝ"), set("áéíóúæ")
+    return "cp1254" if of_iceland & {*high} and not of_both & {*high} else "cp1252"
+
+
+def _is_plausible(text: str) -> bool:
+    """Whether nearly all characters beyond ASCII are letters or punctuation of texts."""
+    high = "".join(_BEYOND_ASCII.findall(text))
+    good = sum(each.isalnum() or each.isspace() or each in _PUNCTUATION for each in high)
+    return good >= _GOOD_SHARE * len(high) and not _CONTROL.search(text)
+
+
+def error_start(content: bytes) -> int:
+    """The place of the first byte that is not UTF-8."""
+    try:
+        content.decode()
+    except UnicodeDecodeError as error:
+        return error.start
+    return len(content)
+
+
+def _problem(content: bytes) -> str:
+    start = error_start(content)
+    line_start = content.rfind(b"\n", 0, start) + 1
+    line = content.count(b"\n", 0, start) + 1
+    return (
+        f"line {line:,}: not valid UTF-8: byte {start - line_start + 1} is 0x{content[start]:02x}"
+    )

@@ -1,0 +1,130 @@
+"""PDF files: the text of each page as a reader sees it."""
+
+import re
+from collections.abc import Collection, Iterator
+from pathlib import Path
+from typing import Any
+
+from swiftlet.corpora.pdf_columns import page_text
+from swiftlet.corpora.text_files import Part
+from swiftlet.errors import CollectionError
+
+RECOGNISE = "have its text recognised first (OCR)"
+
+_MOST_PAGES = 10
+# PDFium has U+FFFE for a hyphen at the end of a line, and no end of the line after it.
+_HYPHENS = re.compile("\ufffe|\xad\n?")
+_WORD_END, _WORD_START = re.compile(r"[^\W\d_]*$"), re.compile(r"[^\W\d_]*")
+_OF_NAMES = frozenset("-_/\\.@:=+~%$#0123456789")
+_LONGEST_WORD = 64
+_WORD = re.compile(r"[^\W\d_]+(?:-[^\W\d_]+)*")
+_LEAST_LETTERS = 4
+_VOWEL = re.compile("[aeiouyäöüáéíóúàèìòùâêîôûæœø]|[^\x00-\u024f]")
+_SPACED_LINE = re.compile(r"^(?:[^\W\d_] +){4,}[^\W\d_]$", re.MULTILINE)
+_LETTERS = {code: chr(code - 0xF700) for code in (*range(0xF730, 0xF73A), *range(0xF761, 0xF77B))}
+_SIGNS = (
+    dict.fromkeys(range(0xE000, 0xF900), " ")
+    | _LETTERS  # small capitals and old-style figures of Adobe's fonts
+    | {0xFB00: "ff", 0xFB01: "fi", 0xFB02: "fl", 0xFB03: "ffi", 0xFB04: "ffl", 0xFB05: "st"}
+    | {0xFB06: "st", 0xF0B7: "•", 0xFEFF: None, 0xFFFF: " "}
+    | dict.fromkeys((*range(9), 0xB, *range(0xE, 0x20), *range(0xD800, 0xE000)), " ")
+)
+
+
+def pdf_parts(path: Path, content: bytes) -> Iterator[Part | CollectionError]:
+    """The pages of a PDF that have text, and an error for those that have pictures alone.
+
+    :raises CollectionError: When it is damaged or encrypted.
+    """
+    import pypdfium2
+    from pypdfium2.raw import FPDF_PAGEOBJ_IMAGE
+
+    try:
+        with pypdfium2.PdfDocument(content) as document:
+            title = " ".join(_title(document).translate(_SIGNS).split()) or path.stem
+            pictures = []
+            texts = [page_text(page.get_textpage()) for page in document]
+            known = {word for text in texts for word in whole_words(text)}
+            for number, page in enumerate(document, start=1):
+                if text := cleaned(texts[number - 1], known):
+                    place = {"page": number, "pages": len(document)}
+                    yield Part(text, title, place=f"#page={number}", metadata=place)
+                elif any(page.get_objects(filter=[FPDF_PAGEOBJ_IMAGE])):
+                    pictures.append(f"{number:,}")
+        if pictures:
+            pages = (
+                f"{'pages' if len(pictures) > 1 else 'page'} {', '.join(pictures[:_MOST_PAGES])}"
+            )
+            more = (
+                f" and {len(pictures) - _MOST_PAGES:,} more" if len(pictures) > _MOST_PAGES else ""
+            )
+            yield CollectionError(path, f"no text on {pages}{more}, only pictures: {RECOGNISE}")
+    except pypdfium2.PdfiumError as error:
+        problem = f"cannot be read as a PDF: {error}"
+        if "password" in f"{error}":
+            problem = "the PDF is encrypted: save it without a password"
+        raise CollectionError(path, problem) from error
+
+
+def _title(document: Any) -> str:
+    """The title as it is; the package refuses one with half of a surrogate pair."""
+    from ctypes import create_string_buffer
+
+    from pypdfium2.raw import FPDF_GetMetaText
+
+    size = FPDF_GetMetaText(document, b"Title", None, 0)
+    content = create_string_buffer(size)
+    FPDF_GetMetaText(document, b"Title", content, size)
+    return content.raw[: size // 2 * 2].decode("utf-16-le", "replace")
+
+
+def cleaned(text: str, known: Collection[str]) -> str:
+    """A text as PDFium gives it, with whole words, and letters in place of glyphs.
+
+    :param known: The words of the file, in lower case.
+    """
+    text = text.replace("\r\n", "\n").replace("\r", "\n")
+    text = _undivided(text, known).translate(_SIGNS)
+    return _SPACED_LINE.sub(lambda line: _joined(line[0]), text).strip()
+
+
+def _undivided(text: str, known: Collection[str]) -> str:
+    """A word that is divided at the end of a line is joined; a compound keeps its hyphen."""
+    pieces, start = list[str](), 0
+    for hyphen in _HYPHENS.finditer(text):
+        before = text[max(start, hyphen.start() - _LONGEST_WORD) : hyphen.start()]
+        left = "".join(_WORD_END.findall(before)[:1])
+        right = "".join(_WORD_START.findall(text, hyphen.end(), hyphen.end() + _LONGEST_WORD)[:1])
+        preceding = before[-len(left) - 1 : -len(left)] if left else "-"
+        is_word = len(left) > 1 and preceding not in _OF_NAMES
+        is_divided = hyphen[0][0] == "\xad" or (is_word and _is_divided(left, right, known))
+        pieces += [text[start : hyphen.start()], "" if is_divided else "-"]
+        start = hyphen.end()
+    return "".join([*pieces, text[start:]])
+
+
+def whole_words(text: str) -> Iterator[str]:
+    """The words, in lower case, that are not divided."""
+    for word in _WORD.finditer(text):
+        around = text[max(0, word.start() - 1) : word.start()], text[word.end() : word.end() + 1]
+        if not {*around} & {"\ufffe", "\xad"}:
+            yield word[0].lower()
+
+
+def _is_divided(left: str, right: str, known: Collection[str]) -> bool:
+    """Whether two parts are one word; if in doubt, they are unless both are words of the file."""
+    if not (right[:1].islower() or (left.isupper() and right.isupper())):
+        return False
+    left, right = left.lower(), right.lower()
+    if left + right in known:
+        return True
+    return f"{left}-{right}" not in known and not (left in known and right in known)
+
+
+def _joined(line: str) -> str:
+    """A line with spaces between its letters; two spaces are between its words."""
+    words = [word.replace(" ", "") for word in re.split(" {2,}", line)]
+    letters = "".join(words).lower()
+    if len({*letters}) < _LEAST_LETTERS or not _VOWEL.search(letters):
+        return line
+    return " ".join(words)

@@ -1,0 +1,189 @@
+"""Word files as Markdown: all text that a reader sees in the body, without what was deleted."""
+
+import io
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from swiftlet.corpora.text_files import Part, markdown_part
+from swiftlet.errors import CollectionError
+
+_HEADING = re.compile(r"heading ([1-9])")
+_LEFT_OUT = frozenset({"del", "moveFrom", "delText", "instrText", "pPr", "rPr", "tblPr", "sectPr"})
+_SIGNS = {"tab": "\t", "br": "\n", "cr": "\n", "noBreakHyphen": "-"}
+_NOTES = {"footnoteReference": "footnotes", "endnoteReference": "endnotes"}
+_MOST_LEVELS = 6
+
+
+def word_parts(path: Path, content: bytes) -> Iterator[Part]:
+    """The document of a Word file: paragraphs, tables, text boxes and notes.
+
+    Headers and footers, comments, deleted text and charts are left out.
+
+    :raises CollectionError: When it is damaged.
+    """
+    import docx
+
+    try:
+        document = docx.Document(io.BytesIO(content))
+        blocks = _Reader(document).blocks(document.element.body)
+        title = document.core_properties.title.strip()
+    except Exception as error:  # the errors of zipfile, of lxml and of the package
+        problem = f"{error}".partition("\n")[0]
+        raise CollectionError(path, f"cannot be read as a Word file: {problem}") from error
+    if text := "\n\n".join(block for block in blocks if block.strip()):
+        yield markdown_part(text, title or path.stem)
+
+
+class _Reader:
+    """Walks through the elements of a file; an unknown one is what is in it."""
+
+    def __init__(self, document: Any) -> None:
+        self._levels = _heading_levels(document.styles.element)
+        self._notes = {
+            (kind, _value(note, "id")): note
+            for kind in _NOTES.values()
+            for note in _notes(document.part, kind)
+        }
+
+    def blocks(self, element: Any) -> list[str]:
+        """The paragraphs and tables in an element, in order."""
+        found: list[str] = []
+        for child in element:
+            name = _name(child)
+            if name in _LEFT_OUT:
+                continue
+            if name == "p":
+                found += self._paragraph(child)
+            elif name == "tbl":
+                found += self._table(child)
+            else:
+                found += self.blocks(_chosen(child, name))
+        return found
+
+    def _paragraph(self, paragraph: Any) -> list[str]:
+        """Its text, and below it the text boxes and the notes that are fixed to it."""
+        texts: list[str] = []
+        below: list[str] = []
+        self._add_inline(paragraph, texts, below)
+        text = "".join(texts)
+        level = self._level(paragraph)
+        return [
+            f"{'#' * level} {' '.join(text.split())}" if level and text.strip() else text,
+            *below,
+        ]
+
+    def _add_inline(self, element: Any, texts: list[str], below: list[str]) -> None:
+        for child in element:
+            name = _name(child)
+            if name in _LEFT_OUT:
+                continue
+            if name == "t":
+                texts.append(child.text or "")
+            elif name in _SIGNS:
+                texts.append(_SIGNS[name])
+            elif name == "txbxContent":
+                below += self.blocks(child)
+            elif name in _NOTES:
+                note = self._notes.pop((_NOTES[name], _value(child, "id")), None)
+                below += [] if note is None else self.blocks(note)
+            elif name == "sym":
+                texts.append(_symbol(child))
+            else:
+                self._add_inline(_chosen(child, name), texts, below)
+
+    def _table(self, table: Any) -> list[str]:
+        rows = [self._cells(row) for row in _inner(table, "tr") if not _is_deleted(row)]
+        return ["\n".join(f"| {' | '.join(cells)} |" for cells in rows)]
+
+    def _cells(self, row: Any) -> list[str]:
+        return [" ".join(" ".join(self.blocks(cell)).split()) for cell in _inner(row, "tc")]
+
+    def _level(self, paragraph: Any) -> int:
+        properties = paragraph.find("{*}pPr")
+        if properties is None:
+            return 0
+        style, outline = properties.find("{*}pStyle"), properties.find("{*}outlineLvl")
+        if outline is not None:
+            return _outline_level(outline)
+        return 0 if style is None else self._levels.get(_value(style, "val"), 0)
+
+
+def _heading_levels(styles: Any) -> dict[str, int]:
+    """The level of headings of each style that has one, by its id."""
+    levels, parents = dict[str, int](), dict[str, str]()
+    for style in styles.iterfind("{*}style"):
+        id_ = _value(style, "styleId")
+        name, parent = style.find("{*}name"), style.find("{*}basedOn")
+        called = "" if name is None else _value(name, "val").lower()
+        outline = style.find("{*}pPr/{*}outlineLvl")
+        if found := _HEADING.fullmatch(called):
+            levels[id_] = min(int(found[1]), _MOST_LEVELS)
+        elif called == "title":
+            levels[id_] = 1
+        elif outline is not None:
+            levels[id_] = _outline_level(outline)
+        elif parent is not None:
+            parents[id_] = _value(parent, "val")
+    for above in parents:
+        seen = dict[str, None]()
+        while above in parents and above not in levels and above not in seen:
+            seen[above] = None
+            above = parents[above]  # noqa: PLW2901
+        levels |= dict.fromkeys(seen, levels.get(above, 0))
+    return levels
+
+
+def _outline_level(element: Any) -> int:
+    """Level 0 is a heading of the first level, and 9 is none."""
+    value = _value(element, "val")
+    return min(int(value) + 1, _MOST_LEVELS) if value.isdecimal() and int(value) < 9 else 0
+
+
+def _notes(part: Any, kind: str) -> list[Any]:
+    from docx.oxml import parse_xml
+
+    for relation in part.rels.values():
+        if relation.reltype.endswith(f"/{kind}") and not relation.is_external:
+            return [*parse_xml(relation.target_part.blob)]
+    return []
+
+
+def _inner(element: Any, wanted: str) -> Iterator[Any]:
+    """The rows of a table or the cells of a row, also those in content controls."""
+    for child in element:
+        name = _name(child)
+        if name == wanted:
+            yield child
+        elif name not in _LEFT_OUT:
+            yield from _inner(child, wanted)
+
+
+def _chosen(element: Any, name: str) -> Any:
+    """Of a content control its content, and of alternatives the first one."""
+    if name == "sdt":
+        return element.iterfind("{*}sdtContent")
+    if name == "AlternateContent":
+        return [*element.iterfind("{*}Choice"), *element.iterfind("{*}Fallback")][:1]
+    return reversed(element) if name == "ruby" else element  # the reading comes before the word
+
+
+def _is_deleted(row: Any) -> bool:
+    return row.find("{*}trPr/{*}del") is not None
+
+
+def _symbol(element: Any) -> str:
+    """A character of a font; those of symbol fonts, such as bullets, have no other code."""
+    code = int(_value(element, "char") or "0", 16)
+    return chr(code) if code and not 0xD800 <= code <= 0xF8FF else ""
+
+
+def _name(element: Any) -> str:
+    """The name of an element without its namespace; empty for a comment."""
+    return element.tag.rpartition("}")[2] if isinstance(element.tag, str) else "pPr"
+
+
+def _value(element: Any, name: str) -> str:
+    """An attribute of an element of Word."""
+    return str(element.get(f"{element.tag.partition('}')[0]}}}{name}", ""))

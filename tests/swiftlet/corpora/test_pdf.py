@@ -1,0 +1,176 @@
+"""The words of PDF files are whole, whatever glyphs and lines they are made of."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from matplotlib import rc_context
+from matplotlib.backends.backend_pdf import PdfPages
+from matplotlib.figure import Figure
+
+from swiftlet.corpora.pdf import cleaned, pdf_parts, whole_words
+from swiftlet.errors import CollectionError
+
+
+def text_of(text: str, folder: Path, title: str = "") -> tuple[str, str]:
+    path = folder / "file.pdf"
+    metadata = {"Title": title} if title else {}
+    with rc_context({"pdf.fonttype": 42}), PdfPages(path, metadata=metadata) as pages:
+        figure = Figure()
+        figure.text(0.1, 0.5, text)
+        pages.savefig(figure)
+    (part,) = pdf_parts(path, path.read_bytes())
+    return part.text, part.title
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("infor-\nmation", "information"),
+        ("of (infor-\nmation) here", "of (information) here"),
+        ("well-known, then well-\nknown", "well-known, then well-known"),
+        ("a floating point, a floating-\npoint number", "a floating-point number"),
+        ("GTK-\n4", "GTK-4"),
+        ("use --skip-bad-\nlines now", "--skip-bad-lines now"),
+        ("the fﬁ ﬂow of ofﬁce", "office"),
+    ],
+)
+def test_words_of_real_files_are_whole(text: str, words: str, tmp_path: Path) -> None:
+    assert words in " ".join(text_of(text, tmp_path)[0].split())
+
+
+LEFT = [
+    "The fern grows in the",
+    "deep shade of the old",
+    "forest where the light",
+    "is dim and the infor-",
+    "mation about it is old",
+    "the year and the moss",
+    "covers all the stones",
+    "near the small stream",
+]
+RIGHT = [
+    "Bees fly from the hive",
+    "to the meadows as soon",
+    "as the sun has warmed",
+    "the air and they come",
+    "back with pollen from",
+    "the flowers of clover",
+    "which they store deep",
+    "in the combs to feed",
+]
+
+
+def page_of(rows: list[tuple[str, ...]], places: tuple[float, ...], folder: Path) -> str:
+    with rc_context({"pdf.fonttype": 42}), PdfPages(folder / "file.pdf") as pages:
+        figure = Figure()
+        for number, row in enumerate(rows):
+            for place, text in zip(places, row, strict=False):
+                figure.text(place, 0.9 - number * 0.05, text, fontsize=14)
+        pages.savefig(figure)
+    (part,) = pdf_parts(folder / "file.pdf", (folder / "file.pdf").read_bytes())
+    return part.text
+
+
+def test_columns_are_read_one_after_the_other(tmp_path: Path) -> None:
+    text = page_of([*zip(LEFT, RIGHT, strict=True)], (0.1, 0.55), tmp_path)
+    assert text == "\n".join([*LEFT, *RIGHT]).replace("infor-\nmation", "information")
+    title = ("A title that goes across both of the columns",)
+    text = page_of([title, *zip(LEFT, RIGHT, strict=True)], (0.1, 0.55), tmp_path)
+    assert text.startswith(f"{title[0]}\nThe fern grows in the\ndeep shade")
+
+
+@pytest.mark.parametrize(
+    ("rows", "places"),
+    [
+        ([("fern", "grows in the deep shade")] * 8, (0.1, 0.3)),
+        ([("grows in the deep shade", "12")] * 8, (0.1, 0.6)),
+        ([("a", "b", "c")] * 8, (0.1, 0.4, 0.7)),
+        ([("only a few lines here", "are in two columns now")] * 3, (0.1, 0.55)),
+        ([("one column alone of many words",)] * 8, (0.1,)),
+    ],
+)
+def test_tables_are_read_by_their_rows(
+    rows: list[tuple[str, ...]], places: tuple[float, ...], tmp_path: Path
+) -> None:
+    words = [word for row in rows for cell in row for word in cell.split()]
+    assert page_of(rows, places, tmp_path).split() == words
+
+
+@pytest.mark.parametrize(
+    ("text", "known", "words"),
+    [
+        ("infor\ufffemation", "", "information"),
+        ("infor\ufffemation", "information", "information"),
+        ("with\ufffeout", "with out without", "without"),
+        ("twenty\ufffeone", "twenty one", "twenty-one"),
+        ("re\ufffeuse", "re-use use", "re-use"),
+        ("ELE\ufffeMENT", "", "ELEMENT"),
+        ("Vitamin\ufffeC", "", "Vitamin-C"),
+        ("x\ufffeaxis", "axis", "x-axis"),
+        ("a/b\ufffec", "", "a/b-c"),
+        ("2010\ufffe2020", "", "2010-2020"),
+        ("end\ufffe", "", "end-"),
+        ("\ufffe", "", "-"),
+        ("infor\xadmation", "infor mation", "information"),
+        ("infor\xad\nmation", "", "information"),
+        ("o\ufb03ce \ufb01ve \ufb02at e\ufb00ect", "", "office five flat effect"),
+        ("\uf761\uf762c \uf731", "", "abc " + "1"),
+        ("\uf0b7 item", "", "• item"),
+        ("a\ue001b", "", "a b"),
+        ("I N T R O D U C T I O N", "", "INTRODUCTION"),
+        ("T h e  E n d", "", "The End"),
+        ("x y", "", "x y"),
+        ("H H H H H H", "", "H H H H H H"),
+        ("a\x00b\ud83dc\x02", "", "a b c"),
+    ],
+)
+def test_signs_become_words(text: str, known: str, words: str) -> None:
+    assert cleaned(text, {*known.split()}) == words
+
+
+def test_parts_of_divided_words_are_not_known() -> None:
+    assert [*whole_words("infor\ufffemation well-known so\xadmething")] == ["well-known"]
+
+
+@pytest.mark.parametrize(
+    ("title", "shown"),
+    [("A\x00B  C", "A B C"), (" \x00 ", "file"), ("A\n\tB", "A B"), ("", "file")],
+)
+def test_a_title_is_one_clean_line(title: str, shown: str, tmp_path: Path) -> None:
+    assert text_of("words", tmp_path, title)[1] == shown
+
+
+@pytest.mark.parametrize(
+    ("title", "shown"),
+    [
+        (b"\xd8\x3dAB", "\ufffd䅂"), (b"\0A\xdc\0\0B", "A\ufffdB"), (b"\0A\0\0\0B", "A B"),
+        (b"\0 \0 ", "file"), (b"\0A", "A"),
+    ],
+)  # fmt: skip
+def test_a_title_of_broken_utf_16_stops_nothing(title: bytes, shown: str, tmp_path: Path) -> None:
+    text_of("words", tmp_path, "MARK")
+    content = (tmp_path / "file.pdf").read_bytes()
+    assert content.count(b"(MARK)") == 1
+    content = content.replace(b"(MARK)", b"<feff" + title.hex().encode() + b">")
+    (part,) = pdf_parts(tmp_path / "file.pdf", content)
+    assert (part.text, part.title) == ("words", shown)
+
+
+@given(
+    st.text(st.sampled_from("ab \n-\ufffe\xad\ufb01\ue000\ud800\x00Z9")),
+    st.text("ab ").map(str.split),
+)
+def test_no_odd_sign_is_left(text: str, known: list[str]) -> None:
+    found = cleaned(text, {*known})
+    assert not {*found} & {*"\ufffe\xad\ufb01\ue000\ud800\x00"}
+    found.encode()
+    letters = [each for each in text if each in "abZ9"]
+    assert [each for each in found if each in "abZ9"] == letters
+
+
+@given(st.binary(max_size=300))
+def test_any_bytes_are_refused_or_read(tail: bytes) -> None:
+    with pytest.raises(CollectionError):
+        list(pdf_parts(Path("a.pdf"), b"%PDF-1.4\n" + tail))

@@ -1,0 +1,185 @@
+"""The values that tables have and JSON does not: each is stored, or refused in a sentence."""
+
+import math
+import sys
+import uuid
+from datetime import date, time, timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas
+import pyarrow as pa
+import pyarrow.parquet
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from swiftlet.corpora.lines import SkippedLines
+from swiftlet.corpora.rows import documents_of, qrels_of, queries_of
+from swiftlet.errors import CollectionError
+from swiftlet.types import Query
+
+UUID = uuid.UUID("12345678-1234-5678-1234-567812345678")
+NOON = 1_600_000_000_123_456_789
+
+
+def column(values: list[Any], kind: Any = None) -> pa.Table:
+    ids = [f"{number}" for number in range(len(values))]
+    return pa.table({"id": ids, "text": ["t"] * len(values), "v": pa.array(values, kind)})
+
+
+def bad_utf_8() -> pa.Table:
+    table = column([b"\xff", b"a"])
+    buffers = table["v"].chunk(0).buffers()
+    return table.set_column(2, "v", pa.Array.from_buffers(pa.string(), 2, buffers))
+
+
+def read(table: pa.Table, folder: Path) -> tuple[list[Any], SkippedLines]:
+    """What is stored of the column v, from a file and from memory alike."""
+    skipped, again = SkippedLines(), SkippedLines()
+    pyarrow.parquet.write_table(table, folder / "t.parquet")
+    found = [each.metadata.get("v") for each in documents_of(folder / "t.parquet", skipped=skipped)]
+    in_memory = [each.metadata.get("v") for each in documents_of(table, skipped=again)]
+    assert (in_memory, again.count) == (found, skipped.count)
+    return found, skipped
+
+
+@pytest.mark.parametrize("pandas_is_missing", [False, True])
+@pytest.mark.parametrize(
+    ("values", "kind", "stored"),
+    [
+        ([1.5, math.nan, None], pa.float64(), [1.5, None, None]),
+        ([[1.0, math.nan]], pa.list_(pa.float64()), [[1.0, None]]),
+        ([NOON, NOON // 1000 * 1000, 0, -1], pa.timestamp("ns"), [
+            "2020-09-13T12:26:40.123456789", "2020-09-13T12:26:40.123456", "1970-01-01T00:00:00",
+            "1969-12-31T23:59:59.999999999",
+        ]),
+        ([NOON], pa.timestamp("ns", "Asia/Tokyo"), ["2020-09-13T21:26:40.123456789+09:00"]),
+        ([1, 3_600_000_000_000], pa.time64("ns"), ["00:00:00.000000001", "01:00:00"]),
+        ([[NOON, None]], pa.list_(pa.timestamp("ns")), [["2020-09-13T12:26:40.123456789", None]]),
+        ([{"a": NOON}], pa.struct([("a", pa.timestamp("ns"))]),
+         [{"a": "2020-09-13T12:26:40.123456789"}]),
+        ([[("k", NOON)]], pa.map_(pa.string(), pa.timestamp("ns")),
+         [[["k", "2020-09-13T12:26:40.123456789"]]]),
+        ([[("k", 1)]], pa.map_(pa.string(), pa.int64()), [[["k", 1]]]),
+        ([date(2026, 11, 25)], pa.date32(), ["2026-11-25"]),
+        ([time(1, 2, 3)], pa.time32("s"), ["01:02:03"]),
+        ([Decimal("12.50"), Decimal("3.00"), Decimal("0.10")], pa.decimal128(9, 2), [12.5, 3, 0.1]),
+        ([Decimal(2**53) + Decimal("1.25")], pa.decimal128(30, 2), ["9007199254740993.25"]),
+        ([2**63 - 1, -(2**63)], pa.int64(), [2**63 - 1, -(2**63)]),
+        ([2**64 - 1], pa.uint64(), [2**64 - 1]),
+        ([UUID.bytes], pa.uuid(), [f"{UUID}"]),
+        (["a", "b", "a"], pa.dictionary(pa.int8(), pa.string()), ["a", "b", "a"]),
+        ([1.5], pa.float16(), [1.5]),
+        ([{"a": [{"b": 1}]}], None, [{"a": [{"b": 1}]}]),
+    ],
+)  # fmt: skip
+def test_the_values_of_a_column_are_stored(
+    values: list[Any], kind: Any, stored: list[Any], tmp_path: Path, pandas_is_missing: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    if pandas_is_missing:
+        monkeypatch.setitem(sys.modules, "pandas", None)
+    found, skipped = read(column(values, kind), tmp_path)
+    assert found == stored
+    assert skipped.count == 0
+
+
+@pytest.mark.parametrize(
+    ("table", "stored", "problem"),
+    [
+        (column([10_000_000, 1], pa.date32()), ["1970-01-02"], "'v' cannot be read: date value"),
+        (column([2**50, 0], pa.timestamp("s")), ["1970-01-01T00:00:00"], "'v' cannot be read: "),
+        (column([[2**62], [0]], pa.list_(pa.timestamp("us"))), [["1970-01-01T00:00:00"]], "'v' "),
+        (bad_utf_8(), ["a"], "'v' cannot be read: 'utf-8' codec"),
+        (column([b"\xff", None]), [None], "the metadata cannot be stored as JSON: 'v'"),
+        (column([math.inf, 1.0]), [1.0], "the metadata cannot be stored as JSON: 'v'"),
+        (column([timedelta(1), None]), [None], "the metadata cannot be stored as JSON: 'v'"),
+    ],
+)  # fmt: skip
+def test_a_value_that_cannot_be_stored_is_one_bad_row(
+    table: pa.Table, stored: list[Any], problem: str, tmp_path: Path
+) -> None:
+    found, skipped = read(table, tmp_path)
+    assert found == stored
+    assert skipped.count == 1
+    assert f"row 1: {problem}" in skipped.messages[0]
+    assert "\n" not in skipped.messages[0]
+    with pytest.raises(CollectionError, match="the option --skip-bad-lines"):
+        list(documents_of(tmp_path / "t.parquet"))
+
+
+def test_integer_ids_are_their_decimal_text_everywhere(tmp_path: Path) -> None:
+    rows = {"id": [7, 2**60], "text": ["a", "b"]}
+    (tmp_path / "a.jsonl").write_text(
+        '{"id": 7, "text": "a"}\n{"id": 1152921504606846976, "text": "b"}'
+    )
+    pyarrow.parquet.write_table(pa.table(rows), tmp_path / "t.parquet")
+    in_numpy = [
+        {"id": np.int64(id_), "text": text} for id_, text in zip(*rows.values(), strict=True)
+    ]
+    for corpus in (
+        tmp_path / "a.jsonl", tmp_path / "t.parquet", pa.table(rows), pandas.DataFrame(rows),
+        in_numpy,
+    ):  # fmt: skip
+        found = [each.document_id for each in documents_of(corpus)]
+        assert found == ["7", "1152921504606846976"]
+    assert queries_of({5: "why"}) == [Query("5", "why")]  # type: ignore[dict-item]
+    assert qrels_of({5: {7: 1}}) == {"5": {"7": 1}}  # type: ignore[dict-item]
+    with pytest.raises(CollectionError, match="the document id true is not a string"):
+        list(documents_of([{"id": True, "text": "a"}]))
+
+
+def test_scalars_of_numpy_are_numbers_and_missing_values_of_pandas_are_missing() -> None:
+    row = {
+        "id": "a", "text": "t", "title": math.nan, "i": np.int64(5), "f": np.float32(0.5),
+        "b": np.bool_(True), "n": np.float32("nan"), "t": pandas.NaT, "l": [np.int8(1)],
+        "v": np.array([1, 2]), "m": pandas.Timestamp("2020-01-01"),
+    }  # fmt: skip
+    (found,) = documents_of([row])
+    assert found.metadata == {
+        "i": 5, "f": 0.5, "b": True, "l": [1], "v": [1, 2], "m": "2020-01-01T00:00:00"
+    }  # fmt: skip
+
+
+ARROW = {
+    pa.int64(): st.integers(-(2**63), 2**63 - 1),
+    pa.float64(): st.floats(),
+    pa.date32(): st.integers(-(2**31), 2**31 - 1),
+    pa.date64(): st.integers(-(2**36), 2**36).map(lambda day: day * 86_400_000),
+    pa.timestamp("s"): st.integers(-(2**63), 2**63 - 1),
+    pa.timestamp("ns", "Europe/Berlin"): st.integers(-(2**63), 2**63 - 1),
+    pa.time64("ns"): st.integers(0, 86_399_999_999_999),
+    pa.duration("ns"): st.integers(-(2**63), 2**63 - 1),
+    pa.binary(): st.binary(max_size=5),
+    pa.string(): st.text(max_size=5),
+    pa.decimal128(38, 10): st.decimals(-(10**20), 10**20, places=10),
+}
+
+
+@given(st.data())
+def test_any_column_is_read_or_its_rows_are_counted(data: st.DataObject) -> None:
+    kind = data.draw(st.sampled_from([*ARROW]))
+    values = st.none() | ARROW[kind]
+    wrap = data.draw(st.sampled_from(["plain", "list", "struct"]))
+    if wrap == "list":
+        kind, values = pa.list_(kind), st.none() | st.lists(values, max_size=3)
+    if wrap == "struct":
+        kind, values = pa.struct([("a", kind)]), st.none() | st.fixed_dictionaries({"a": values})
+    found = data.draw(st.lists(values, min_size=1, max_size=5))
+    skipped = SkippedLines()
+    read_rows = list(documents_of(column(found, kind), skipped=skipped))
+    assert len(read_rows) + skipped.count == len(found)
+
+
+def test_a_name_of_a_column_that_is_no_text_is_in_every_bad_row(tmp_path: Path) -> None:
+    with pa.OSFile(f"{tmp_path / 't.arrow'}", "wb") as sink:
+        table = column([1, 2]).rename_columns(["id", "text", "NAME"])
+        with pa.ipc.new_file(sink, table.schema) as writer:
+            writer.write_table(table)
+    content = (tmp_path / "t.arrow").read_bytes()
+    (tmp_path / "t.arrow").write_bytes(content.replace(b"NAME", b"NA\x80E"))
+    with pytest.raises(CollectionError, match="row 1: the name of a column is not valid UTF-8"):
+        list(documents_of(tmp_path / "t.arrow"))

@@ -1,0 +1,222 @@
+"""Text and Markdown as people have them: front matter, rules, line ends, encodings, odd files."""
+
+import logging
+from contextlib import suppress
+from pathlib import Path
+from time import process_time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from swiftlet.corpora.collections import read_documents, unread_files
+from swiftlet.corpora.encodings import decoded
+from swiftlet.corpora.lines import LineError, SkippedLines
+from swiftlet.corpora.text_files import _headings, text_part
+from swiftlet.errors import CollectionError
+from swiftlet.types import Document
+from tests.command_line import refusal, swiftlet
+
+
+def markdown(folder: Path, content: str) -> Document:
+    (folder / "notes.md").write_text(content, newline="")
+    (document,) = read_documents(folder / "notes.md")
+    return document
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "---\n\nOpening paragraph.\n\n---\n\nSecond part.\n",
+        "---\nNOTE: read this before use\n\nDo not mix acids.\n---\n# Manual\n\nBody.\n",
+        "---\n# Slide one\nIntro to bees\n---\n# Slide two\nHoney\n---\n# Slide three\nWax\n",
+        "---\n- a list\n- of things\n---\nText.\n",
+        "---\nJust a sentence.\n---\nText.\n",
+        "---\n---\nText.\n",
+        "---\n'unclosed: quote\n---\nText.\n",
+        "---\n" + "[" * 5_000 + "\n---\nText.\n",
+        "---\nkey: " + "x" * 20_000 + "\n---\nText.\n",
+        "---\nnot: closed\n\nText.\n",
+        "----\ntitle: four hyphens\n----\nText.\n",
+        "---\na: &a [x]\nb: *missing\n---\nText.\n",
+        "---\na: !!python/object:os.system [x]\n---\n",
+    ],
+)
+def test_what_is_no_front_matter_is_text(content: str, tmp_path: Path) -> None:
+    assert markdown(tmp_path, content).text == content
+
+
+@pytest.mark.parametrize(
+    ("block", "title"),
+    [
+        ('title: "Quoted" # internal', "Quoted"),
+        ("title: >-\n  A very long\n  folded title\ntags: [a]", "A very long folded title"),
+        ("title: 'It''s here'", "It's here"),
+        ("title: 1984", "1984"),
+        ("date: 2020-01-01\ntitle: Plain: no", "notes"),
+        ("title: |\n  Two\n  lines", "Two lines"),
+        ('"title": "Caf\\u00e9"', "Café"),
+        ("title:", "notes"),
+        ("title: ~\nslug: x", "notes"),
+        ("title: [a, list]", "notes"),
+        ("{title: In braces, draft: true}", "In braces"),
+        ("title: A\n...", "A"),
+    ],
+)
+def test_a_title_of_front_matter_comes_without_its_quotes(
+    block: str, title: str, tmp_path: Path
+) -> None:
+    end = "" if block.endswith("...") else "\n---"
+    document = markdown(tmp_path, f"---\n{block}{end}\nBody text.\n")
+    if "Plain: no" in block:  # is no YAML
+        assert document.text.startswith("---\n")
+    else:
+        assert document.text == "Body text.\n"
+    assert document.title == title
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_every_end_of_a_line_ends_a_heading(end: str, tmp_path: Path) -> None:
+    lines = ["---", "title: Old", "---", "# First", "one", "## Second", "more"]
+    document = markdown(tmp_path, end.join(lines) + end)
+    assert document == Document("notes.md", "# First\none\n## Second\nmore\n", "Old")
+    assert markdown(tmp_path, end.join(lines[3:])).title == "First"
+
+
+@pytest.mark.parametrize(
+    ("line", "name"),
+    [
+        ("# a", "a"), ("# a #", "a"), ("# a ##  ", "a"), ("# a#", "a#"), ("# #", ""), ("# ", ""),
+        ("   ###### a b", "a b"), ("#\ta\t#", "a"), ("# # a", "# a"), ("# a # b #", "a # b"),
+    ],
+)  # fmt: skip
+def test_headings_have_their_names(line: str, name: str) -> None:
+    assert [heading.name for heading in _headings(line)] == [name]
+
+
+@pytest.mark.parametrize(
+    ("content", "text", "said"),
+    [
+        ("Grüße aus Köln".encode("latin-1"), "Grüße aus Köln", "Windows-1252"),
+        ("“naïve” – it’s £5".encode("cp1252"), "“naïve” – it’s £5", "Windows-1252"),
+        ("Ğ".encode("cp1254") + b"\xfeu", "Ğşu", "Windows-1254"),
+        ("Привет, мир. Обычный текст.".encode("cp1251"), None, "Windows-1251"),
+        ("Привет, мир. Это обычный русский текст о погоде.".encode("koi8-r"), None, "KOI8-R"),
+        ("Příliš žluťoučký kůň".encode("cp1250"), "Příliš žluťoučký kůň", "Windows-1250"),
+        ("これは日本語の文章です。天気がいいですね。".encode("shift_jis"), None, "SHIFT-JIS"),
+        ("Plain text.".encode("utf-16"), "Plain text.", "UTF-16"),
+        ("Plain text.".encode("utf-16-le"), "Plain text.", "UTF-16-LE"),
+        ("Grüße aus München".encode("utf-16-be"), "Grüße aus München", "UTF-16-BE"),
+        ("Plain".encode("utf-32"), "Plain", "UTF-32"),
+        (b"a" * 100_000 + " größer".encode("latin-1"), "a" * 100_000 + " größer", "Windows-1252"),
+        ("\ufeffGrüße".encode(), "Grüße", ""),
+    ],
+)
+def test_the_encoding_is_recognised(content: bytes, text: str | None, said: str) -> None:
+    found, encoding = decoded(content)
+    assert encoding == said
+    assert text is None or found == text
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"\x89PNG\r\n\x1a\n", bytes(1000), b"\x7fELF\2\1\1" + bytes(50), b"\xff\xfea",
+        "ä\nbö".encode() + b"\xff",
+    ],
+)  # fmt: skip
+def test_what_is_no_text_is_refused(content: bytes) -> None:
+    with pytest.raises(LineError):
+        decoded(content)
+
+
+@given(st.binary(max_size=200) | st.text().map(lambda text: text.encode("utf-16-le")))
+def test_any_bytes_are_a_text_or_refused(content: bytes) -> None:
+    with suppress(LineError):
+        text, _ = decoded(content)
+        text.encode()
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    for name, content in {
+        "a.txt": b"Fine.",
+        "b.txt": b"",
+        "c.txt": "Grüße".encode("latin-1"),
+        "d.md": "# Wide".encode("utf-16-le"),
+        "e.md": b"\x89PNG\r\n\x1a\n" + bytes(9),
+    }.items():
+        (folder / name).write_bytes(content)
+    return folder
+
+
+def test_one_odd_file_does_not_stop_a_folder(
+    folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    skipped = SkippedLines(lines=False)
+    for sources in (folder, sorted(folder.iterdir()), folder / "*"):
+        skipped = SkippedLines(lines=False)
+        found = [each.text for each in read_documents(sources, skipped=skipped)]
+        assert found == ["Fine.", "Grüße", "# Wide"]
+        assert [message.split("/")[-1] for message in skipped.messages] == [
+            "b.txt: the file is empty", "e.md: it has NUL characters: it is no text",
+        ]  # fmt: skip
+        assert skipped.notes == ["c.txt is read as Windows-1252", "d.md is read as UTF-16-LE"]
+    with caplog.at_level(logging.WARNING):
+        assert len([*read_documents(folder)]) == 3
+    assert [message.split(": ")[0] for message in caplog.messages] == [
+        "c.txt is read as Windows-1252", "d.md is read as UTF-16-LE", "left out", "left out",
+    ]  # fmt: skip
+    with pytest.raises(CollectionError, match=r"b\.txt: the file is empty$"):
+        list(read_documents(folder, skipped=SkippedLines(files=False)))
+    with pytest.raises(CollectionError, match=r"b\.txt: the file is empty$"):
+        list(read_documents(folder / "b.txt", skipped=SkippedLines()))
+    for name in ("a.txt", "c.txt", "d.md"):
+        (folder / name).unlink()
+    with pytest.raises(CollectionError, match=r"no valid document \(.*b\.txt: the file is empty$"):
+        list(read_documents(folder))
+
+
+def test_the_command_names_what_it_leaves_out_or_stops(folder: Path, tmp_path: Path) -> None:
+    out = "--out", tmp_path / "index", "--dense-only"
+    done = swiftlet("index", folder, *out)
+    said = " ".join(done.stderr.split())
+    assert "3 documents" in done.stdout
+    assert "Note: c.txt is read as Windows-1252" in said
+    assert "2 files left out:" in said
+    assert "b.txt: the file is empty" in said
+    other = "--out", tmp_path / "other"
+    assert "b.txt: the file is empty" in refusal(swiftlet("index", folder, "--strict", *other))
+    both = swiftlet("index", folder, *other, "--strict", "--skip-bad-lines")
+    assert "choose one" in both.stderr
+    (tmp_path / "a.jsonl").write_text("{}\n")
+    assert "there is no document id" in refusal(swiftlet("index", tmp_path / "a.jsonl", *other))
+
+
+def test_the_note_names_every_kind_and_no_file_that_is_read(tmp_path: Path) -> None:
+    for number in range(12):
+        (tmp_path / f"a.x{number}").write_text("x")
+    (tmp_path / "a.csv").write_text("id,text\n1,a\n")
+    (tmp_path / "b.csv").write_text("id,text\n2,a\n")
+    (tmp_path / "a.txt").write_text("x")
+    sentence = unread_files([tmp_path, tmp_path / "a.csv"])
+    named, _, way = sentence.removeprefix("13 files skipped: ").partition("; ")
+    assert {*named.split(", ")} == {"1 .csv", *(f"1 .x{number}" for number in range(12))}
+    assert way == "name each file of .csv to index it"
+
+
+@pytest.mark.parametrize(
+    "piece", [" ", "# ", "#", "---\n", "```\n", "a\n---\n", "# a\n", "[", "title: ", "\r", "'"]
+)
+@pytest.mark.parametrize("start", ["# a", "---\n"])
+def test_the_time_grows_with_the_text(start: str, piece: str, tmp_path: Path) -> None:
+    def seconds(count: int) -> float:
+        content = f"{start}{piece * count}x\n---\n".encode()
+        begin = process_time()
+        text_part(tmp_path / "a.md", content, print)
+        return process_time() - begin
+
+    seconds(10)
+    assert seconds(40_000) < 4 * seconds(20_000) + 0.1

@@ -1,0 +1,117 @@
+"""The text of web pages as they are shown, without the signs of Markdown in names."""
+
+from pathlib import Path
+from time import process_time
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from swiftlet.corpora.web import _plain, web_parts, without_escapes
+
+WORDS = "<p>Many words say here how the thing is used that this long page is about.</p>" * 3
+
+
+def text_of(body: str) -> str:
+    main = f"<h1>Title</h1>{WORDS}<h2>Part</h2>{WORDS}{body}{WORDS}"
+    page = f"<html><head><title>T</title></head><body>{main}</body></html>"
+    (part,) = web_parts(Path("page.html"), page.encode())
+    return part.text
+
+
+@pytest.mark.parametrize(
+    ("body", "shown"),
+    [
+        ("<p>Call queue.get_nowait() now.</p>", "Call queue.get_nowait() now."),
+        ("<p>a_b * c [d] &lt;e&gt; ~f` g</p>", "a_b * c [d] <e> ~f` g"),
+        ("<p>A path C:\\new_dir\\x and \\. too</p>", "A path C:\\new_dir\\x and \\. too"),
+        ("<p>Use <code>a_b \\_ c</code> here_now</p>", "a_b \\_ c"),
+        ("<pre>x = a\\_b\n* y_z</pre>", "x = a\\_b\n* y_z"),
+        ("<ul><li>item_one</li><li>- two</li></ul>", "item_one"),
+        ("<p>&gt; no quote_here</p>", "> no quote_here"),
+        ("<p>1. no list_here</p>", "1. no list_here"),
+        ("<p>H<sub>2</sub>O and CO<sub>2</sub></p>", "H2O and CO2"),
+        ("<p>5 m<sup>2</sup>, 1<sup>st</sup>, n<sup>th</sup></p>", "5 m2, 1st, nth"),
+        ("<p>10<sup>3</sup> and word<sup>1</sup></p>", "10^3 and word^1"),
+        ("<details><summary>More_of it</summary><p>Hidden words.</p></details>", "More_of it"),
+        ("<figure><img src='a' alt='Two bees'><figcaption>A caption</figcaption></figure>", "Two"),
+        ("<figure><img src='a' alt='Two bees'><figcaption>A caption</figcaption></figure>", "A c"),
+        ("<p>See <img src='a' alt='the arrow'> there</p>", "See the arrow there"),
+        ("<div><img src='a' alt='Alone in a div'></div>", "Alone in a div"),
+        ("<dl><dt>Term_one</dt><dd>Its sense<p>and more</p></dd></dl>", "Its sense"),
+        ("<dl><dt>Term_one</dt><dd>Its sense<p>and more</p></dd></dl>", "Term_one"),
+        ("<dl><dt>Term_one</dt><dd>Its sense<p>and more</p></dd></dl>", "and more"),
+        ("<dl><div><dt>Grouped</dt><dd>Within a div</dd></div></dl>", "Within a div"),
+        ("<table><caption>Of a_b</caption><tr><td>cell_1</td></tr></table>", "cell_1"),
+    ],
+)  # fmt: skip
+def test_text_is_read_as_it_is_shown(body: str, shown: str) -> None:
+    assert shown in text_of(body)
+
+
+def test_text_outside_of_blocks_is_not_lost() -> None:
+    loose = "Words that stand alone. " * 40
+    page = (
+        f"<html><body><nav>Menu</nav><h2>Old</h2>{loose}<br><b>-v</b> is verbose.<!-- c -->After."
+        "<pre>code\n x</pre>tail<footer>Imprint</footer></body></html>"
+    )
+    (part,) = web_parts(Path("page.html"), page.encode())
+    for words in ("## Old", loose.strip(), "is verbose.After.", "code\n x", "tail"):
+        assert words in part.text
+    assert "Menu" not in part.text
+    assert "Imprint" not in part.text
+
+
+MARKDOWN = st.text("a_*`[]<\\\n #", max_size=20)
+
+
+@given(MARKDOWN)
+@example("```\n\\_\n```\n\\_")
+@example("`` a\\_ `` \\_ `b")
+def test_unescaping_loses_no_sign_but_backslashes(text: str) -> None:
+    found = without_escapes(text)
+    assert found.replace("\\", "") == text.replace("\\", "")
+
+
+@given(st.text("a_*\\[]", max_size=20))
+def test_what_was_escaped_comes_back(text: str) -> None:
+    escaped = ""
+    backslashes = 0
+    for sign in text:  # each special sign after a run of backslashes, as trafilatura does it
+        if sign in "*_[]":
+            escaped += "\\" * (backslashes + 1)
+        backslashes = backslashes + 1 if sign == "\\" else 0
+        escaped += sign
+    assert _plain(escaped) == text
+
+
+TAGS = ["p", "div", "b", "sub", "sup", "li", "ul", "pre", "code", "dl", "dt", "dd", "h2", "table"]
+TAGS += ["td", "tr", "figure", "figcaption", "a", "nav", "script", "summary", "details", "img"]
+
+
+@settings(max_examples=50)
+@given(st.lists(st.sampled_from(TAGS) | st.just("/") | st.text("ab_<&*`\\\x00é", max_size=5)))
+def test_any_page_is_read_without_an_error(pieces: list[str]) -> None:
+    open_tags: list[str] = []
+    page = ""
+    for piece in pieces:
+        if piece in TAGS:
+            open_tags.append(piece)
+            page += f"<{piece} alt='x'>"
+        elif piece == "/" and open_tags:
+            page += f"</{open_tags.pop()}>"
+        else:
+            page += piece
+    for part in web_parts(Path("page.html"), page.encode()):
+        assert part.text.strip()
+
+
+@pytest.mark.parametrize("piece", ["<p>w</p>", "w_ ", "<pre>```\nx</pre>", "<p>`a</p>", "<b>x</b>"])
+def test_the_time_grows_with_the_page(piece: str) -> None:
+    def seconds(count: int) -> float:
+        start = process_time()
+        list(web_parts(Path("page.html"), f"<html><body>{piece * count}</body></html>".encode()))
+        return process_time() - start
+
+    seconds(10)
+    assert seconds(4_000) < 4 * seconds(2_000) + 0.1

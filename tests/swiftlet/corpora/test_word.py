@@ -1,0 +1,174 @@
+"""What a reader of a Word file sees is read, and nothing else."""
+
+from collections.abc import Callable
+from pathlib import Path
+from time import process_time
+
+import docx
+import pytest
+from docx.opc.constants import CONTENT_TYPE, RELATIONSHIP_TYPE
+from docx.opc.packuri import PackURI
+from docx.opc.part import Part
+from docx.oxml import parse_xml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from swiftlet.corpora.collections import read_documents
+
+NAMES = (
+    'xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main" '
+    'xmlns:m="http://schemas.openxmlformats.org/officeDocument/2006/math" '
+    'xmlns:mc="http://schemas.openxmlformats.org/markup-compatibility/2006" '
+    'xmlns:wps="http://schemas.microsoft.com/office/word/2010/wordprocessingShape" '
+    'xmlns:v="urn:schemas-microsoft-com:vml"'
+)
+R = "<w:r><w:t>{}</w:t></w:r>"
+P = f"<w:p>{R}</w:p>"
+RUBY = (
+    f"<w:r><w:ruby><w:rt>{R.format('kana')}</w:rt><w:rubyBase>{R.format('kanji')}</w:rubyBase>"
+    "</w:ruby></w:r>"
+)
+ONE, TWO = P.format("one"), P.format("two")
+
+
+def cell(content: str) -> str:
+    return f"<w:tc>{content}</w:tc>"
+
+
+def row(*cells: str) -> str:
+    return f"<w:tr>{''.join(map(cell, cells))}</w:tr>"
+
+
+def sdt(content: str) -> str:
+    return f"<w:sdt><w:sdtPr><w:alias/></w:sdtPr><w:sdtContent>{content}</w:sdtContent></w:sdt>"
+
+
+def box(content: str) -> str:
+    return f"<wps:txbx><w:txbxContent>{content}</w:txbxContent></wps:txbx>"
+
+
+def text_of(folder: Path, body: str, notes: dict[str, str] | None = None) -> str:
+    path = folder / "file.docx"
+    document = docx.Document()
+    for kind, content in (notes or {}).items():
+        blob = f"<w:{kind} {NAMES}>{content}</w:{kind}>".encode()
+        name = PackURI(f"/word/{kind}.xml")
+        type_ = getattr(CONTENT_TYPE, f"WML_{kind.upper()}")
+        part = Part(name, type_, blob, document.part.package)
+        document.part.relate_to(part, getattr(RELATIONSHIP_TYPE, kind.upper()))
+    root = parse_xml(f"<w:body {NAMES}>{body}</w:body>")
+    for element in reversed(root):
+        document.element.body.insert(0, element)
+    document.save(str(path))
+    (found,) = read_documents(path)
+    return found.text
+
+
+INLINE: dict[str, Callable[[str], str]] = {
+    "run": lambda inner: inner,
+    "control": sdt,
+    "inserted": lambda inner: f'<w:ins w:id="1">{inner}</w:ins>',
+    "moved": lambda inner: f'<w:moveTo w:id="1">{inner}</w:moveTo>',
+    "smart tag": lambda inner: f'<w:smartTag w:element="x">{inner}</w:smartTag>',
+    "custom XML": lambda inner: f'<w:customXml w:element="x">{inner}</w:customXml>',
+    "field": lambda inner: f'<w:fldSimple w:instr="PAGE">{inner}</w:fldSimple>',
+    "link": lambda inner: f'<w:hyperlink w:anchor="x">{inner}</w:hyperlink>',
+    "direction": lambda inner: f'<w:dir w:val="rtl">{inner}</w:dir>',
+}
+BLOCKS: dict[str, Callable[[str], str]] = {
+    "block": lambda inner: inner,
+    "control": sdt,
+    "inserted": lambda inner: f'<w:ins w:id="1">{inner}</w:ins>',
+    "moved": lambda inner: f'<w:moveTo w:id="1">{inner}</w:moveTo>',
+    "custom XML": lambda inner: f'<w:customXml w:element="x">{inner}</w:customXml>',
+    "cell": lambda inner: f"<w:tbl>{row(inner + '<w:p/>')}</w:tbl>",
+    "controlled row": lambda inner: f"<w:tbl>{sdt(row(inner + '<w:p/>'))}</w:tbl>",
+    "controlled cell": lambda inner: f"<w:tbl><w:tr>{sdt(cell(inner + '<w:p/>'))}</w:tr></w:tbl>",
+    "text box": lambda inner: f"<w:p><w:r><w:drawing>{box(inner)}</w:drawing></w:r></w:p>",
+    "old text box": lambda inner: (
+        "<w:p><w:r><w:pict><v:shape><v:textbox><w:txbxContent>"
+        f"{inner}</w:txbxContent></v:textbox></v:shape></w:pict></w:r></w:p>"
+    ),
+    "alternatives": lambda inner: (
+        '<w:p><w:r><mc:AlternateContent><mc:Choice Requires="wps"><w:drawing>'
+        f"{box(inner)}</w:drawing></mc:Choice><mc:Fallback><w:pict><v:textbox><w:txbxContent>"
+        f"{inner}</w:txbxContent></v:textbox></w:pict></mc:Fallback></mc:AlternateContent></w:r>"
+        "</w:p>"
+    ),
+}
+
+
+@settings(max_examples=30)
+@given(
+    st.lists(st.sampled_from([*BLOCKS]), max_size=4),
+    st.lists(st.sampled_from([*INLINE]), max_size=4),
+)
+def test_visible_text_is_read_once_in_all_that_it_may_stand_in(
+    tmp_path_factory: pytest.TempPathFactory, blocks: list[str], inline: list[str]
+) -> None:
+    inner = R.format("needle in hay")
+    for name in inline:
+        inner = INLINE[name](inner)
+    content = f"<w:p>{R.format('before ')}{inner}{R.format(' after')}</w:p>"
+    for name in blocks:
+        content = BLOCKS[name](content)
+    text = text_of(tmp_path_factory.mktemp("word"), f"{ONE}{content}{TWO}")
+    assert text.count("before needle in hay after") == 1
+    assert text.index("one") < text.index("needle") < text.index("two")
+
+
+@pytest.mark.parametrize(
+    ("body", "text"),
+    [
+        (f"<w:p>{R.format('a')}<w:del>{R.format('gone')}</w:del></w:p>", "a"),
+        (f"<w:p>{R.format('a')}<w:moveFrom>{R.format('gone')}</w:moveFrom></w:p>", "a"),
+        ("<w:p><w:r><w:delText>gone</w:delText><w:t>a</w:t></w:r></w:p>", "a"),
+        ("<w:p><w:r><w:instrText>PAGE</w:instrText></w:r><w:r><w:t>4</w:t></w:r></w:p>", "4"),
+        (f"<w:tbl>{row(ONE)}<w:tr><w:trPr><w:del/></w:trPr>{cell(TWO)}</w:tr></w:tbl>", "| one |"),
+        ("<w:p><w:r><w:t>a</w:t><w:tab/><w:t>b</w:t><w:br/><w:t>c</w:t></w:r></w:p>", "a\tb\nc"),
+        ("<w:p><w:r><w:t>co</w:t><w:noBreakHyphen/><w:t>op</w:t></w:r></w:p>", "co-op"),
+        ("<w:p><w:r><w:t>infor</w:t><w:softHyphen/><w:t>mation</w:t></w:r></w:p>", "information"),
+        ('<w:p><w:r><w:sym w:font="Arial" w:char="00E9"/><w:t>t</w:t></w:r></w:p>', "ét"),
+        ('<w:p><w:r><w:sym w:font="Symbol" w:char="F0B7"/><w:t>t</w:t></w:r></w:p>', "t"),
+        ("<w:p><m:oMath><m:r><m:t>x=1</m:t></m:r></m:oMath></w:p>", "x=1"),
+        (f"<w:p>{RUBY}</w:p>", "kanjikana"),
+        (f"<w:p><w:pPr><w:outlineLvl w:val='1'/></w:pPr>{R.format('Head')}</w:p>", "## Head"),
+        (f"<w:p><w:pPr><w:outlineLvl w:val='9'/></w:pPr>{R.format('Body')}</w:p>", "Body"),
+        (f"<w:tbl>{row(ONE + TWO, P.format('three'))}</w:tbl>", "| one two | three |"),
+    ],
+)  # fmt: skip
+def test_signs_are_read_and_deleted_text_is_not(body: str, text: str, tmp_path: Path) -> None:
+    assert text_of(tmp_path, body) == text
+
+
+def test_notes_stand_below_what_they_are_fixed_to(tmp_path: Path) -> None:
+    notes = {
+        "footnotes": f'<w:footnote w:id="0" w:type="separator">{P.format("no")}</w:footnote>'
+        f'<w:footnote w:id="2">{P.format("a footnote")}</w:footnote>',
+        "endnotes": f'<w:endnote w:id="2">{P.format("an endnote")}{TWO}</w:endnote>',
+    }
+    foot = '<w:r><w:footnoteReference w:id="2"/></w:r>'
+    end = '<w:r><w:endnoteReference w:id="2"/></w:r>'
+    body = f"<w:p>{R.format('text')}{foot}</w:p><w:tbl>{row(f'<w:p>{end}</w:p>')}</w:tbl>"
+    assert text_of(tmp_path, body, notes) == "text\n\na footnote\n\n| an endnote two |"
+
+
+def test_styles_that_come_from_headings_are_headings(tmp_path: Path) -> None:
+    document = docx.Document()
+    for name, parent in (("Mine", "Heading 2"), ("Ours", "Mine")):
+        style = document.styles.add_style(name, docx.enum.style.WD_STYLE_TYPE.PARAGRAPH)
+        style.base_style = document.styles[parent]
+    document.add_paragraph("Deep", style="Ours")
+    document.save(str(tmp_path / "a.docx"))
+    (found,) = read_documents(tmp_path / "a.docx")
+    assert (found.text, found.title) == ("## Deep", "Deep")
+
+
+def test_the_time_grows_with_the_paragraphs(tmp_path: Path) -> None:
+    def seconds(count: int) -> float:
+        start = process_time()
+        text_of(tmp_path, ONE * count)
+        return process_time() - start
+
+    seconds(100)
+    assert seconds(4_000) < 4 * seconds(2_000) + 0.1
