@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from export.source import Source
 from swiftlet.corpora.collections import read_documents, read_queries
+from swiftlet.corpora.files.text import TEXT_SUFFIXES
 from swiftlet.corpora.irds import is_dataset
-from swiftlet.corpora.text_files import TEXT_SUFFIXES
 from swiftlet.errors import CollectionError
 from swiftlet.index.documents.passages import encoder_text
 from swiftlet.types import Embeddings

@@ -11,13 +11,15 @@ from typing import Any
 
 from swiftlet.corpora.archives import ZIP, unzipped
 from swiftlet.corpora.fields import ID_FIELDS, Fields
-from swiftlet.corpora.files import (
+from swiftlet.corpora.files.folder import (
     FILE_SUFFIXES,
     files_of,
     read_file,
     read_folder,
     unread_suffixes,
 )
+from swiftlet.corpora.files.rich import RICH_SUFFIXES
+from swiftlet.corpora.files.text import TEXT_SUFFIXES
 from swiftlet.corpora.identifiers import SeenIds
 from swiftlet.corpora.irds import (
     Entity,
@@ -44,7 +46,6 @@ from swiftlet.corpora.records import (
     query_from_columns,
     query_from_json,
 )
-from swiftlet.corpora.rich_files import RICH_SUFFIXES
 from swiftlet.corpora.row_records import document_from_row
 from swiftlet.corpora.tables import (
     ARROW,
@@ -55,7 +56,6 @@ from swiftlet.corpora.tables import (
     parse_table,
     table_files,
 )
-from swiftlet.corpora.text_files import TEXT_SUFFIXES
 from swiftlet.corpora.trec import check_qrels, qrels_path, read_qrels, read_run, write_run
 from swiftlet.errors import CollectionError, shown
 from swiftlet.extras import way_to

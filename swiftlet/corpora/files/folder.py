@@ -5,6 +5,8 @@ from collections import Counter
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
+from swiftlet.corpora.files.rich import RICH_SUFFIXES, can_read, rich_parts
+from swiftlet.corpora.files.text import TEXT_SUFFIXES, text_part
 from swiftlet.corpora.identifiers import check_id
 from swiftlet.corpora.lines import (
     LONGEST_BYTES,
@@ -13,8 +15,6 @@ from swiftlet.corpora.lines import (
     read_errors,
     refuse_file,
 )
-from swiftlet.corpora.rich_files import RICH_SUFFIXES, can_read, rich_parts
-from swiftlet.corpora.text_files import TEXT_SUFFIXES, text_part
 from swiftlet.errors import CollectionError
 from swiftlet.types import Document
 

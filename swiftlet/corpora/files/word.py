@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from swiftlet.corpora.text_files import Part, markdown_part
+from swiftlet.corpora.files.text import Part, markdown_part
 from swiftlet.errors import CollectionError
 
 _HEADING = re.compile(r"heading ([1-9])")

@@ -4,10 +4,10 @@ from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
-from swiftlet.corpora.pdf import RECOGNISE, pdf_parts
-from swiftlet.corpora.text_files import Part
-from swiftlet.corpora.web import web_parts
-from swiftlet.corpora.word import word_parts
+from swiftlet.corpora.files.pdf import RECOGNISE, pdf_parts
+from swiftlet.corpora.files.text import Part
+from swiftlet.corpora.files.web import web_parts
+from swiftlet.corpora.files.word import word_parts
 from swiftlet.errors import CollectionError
 from swiftlet.extras import extra
 

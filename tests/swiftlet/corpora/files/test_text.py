@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from swiftlet.corpora.collections import read_documents, unread_files
 from swiftlet.corpora.encodings import decoded
+from swiftlet.corpora.files.text import _headings, text_part
 from swiftlet.corpora.lines import LineError, SkippedLines
-from swiftlet.corpora.text_files import _headings, text_part
 from swiftlet.errors import CollectionError
 from swiftlet.types import Document
 from tests.command_line import refusal, swiftlet

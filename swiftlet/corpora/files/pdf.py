@@ -5,8 +5,8 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
-from swiftlet.corpora.pdf_columns import page_text
-from swiftlet.corpora.text_files import Part
+from swiftlet.corpora.files.pdf_columns import page_text
+from swiftlet.corpora.files.text import Part
 from swiftlet.errors import CollectionError
 
 RECOGNISE = "have its text recognised first (OCR)"

@@ -9,7 +9,7 @@ from matplotlib import rc_context
 from matplotlib.backends.backend_pdf import PdfPages
 from matplotlib.figure import Figure
 
-from swiftlet.corpora.pdf import cleaned, pdf_parts, whole_words
+from swiftlet.corpora.files.pdf import cleaned, pdf_parts, whole_words
 from swiftlet.errors import CollectionError
 
 

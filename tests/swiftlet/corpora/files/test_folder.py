@@ -20,9 +20,9 @@ from matplotlib.figure import Figure
 
 from swiftlet import build, write
 from swiftlet import open as open_searcher
-from swiftlet.corpora import files
 from swiftlet.corpora.collections import read_documents, unread_files
 from swiftlet.corpora.fields import Fields
+from swiftlet.corpora.files import folder as files
 from swiftlet.corpora.lines import SkippedLines
 from swiftlet.corpora.rows import documents_of
 from swiftlet.encoders import LOOKUP_QUERY_ENCODER

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from swiftlet.corpora.web import _plain, web_parts, without_escapes
+from swiftlet.corpora.files.web import _plain, web_parts, without_escapes
 
 WORDS = "<p>Many words say here how the thing is used that this long page is about.</p>" * 3
 

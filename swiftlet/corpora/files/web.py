@@ -9,7 +9,7 @@ from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
-from swiftlet.corpora.text_files import Part, markdown_part
+from swiftlet.corpora.files.text import Part, markdown_part
 
 _HEAD_BYTES = 10_000
 _LEVELS = ("h1", "h2", "h3", "h4", "h5", "h6")

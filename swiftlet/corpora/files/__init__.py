@@ -1,0 +1,1 @@
+"""Files as documents: text, Markdown, HTML, Word and PDF."""
