@@ -306,6 +306,7 @@ def test_a_signal_ends_the_services_and_leaves_the_report_of_what_was_measured(
     assert [file.name for file in (out / "requests").iterdir()] == ["one-50.csv.gz"]
 
 
+@pytest.mark.check
 def test_what_was_measured_stays_when_a_later_service_fails_and_replaces_an_earlier_run(
     tmp_path: Path, refused
 ) -> None:
