@@ -11,7 +11,7 @@ import pytest
 
 import swiftlet
 from swiftlet.errors import CorruptIndexError
-from swiftlet.index.columns import writer
+from swiftlet.index.columns import columns
 from swiftlet.index.columns.columns import keys_of
 from swiftlet.index.lexical.analysis import ANALYSIS, VERSION
 from swiftlet.manifest import read_manifest, write_manifest
@@ -119,7 +119,7 @@ def test_an_earlier_index_is_filtered_and_grouped_as_before(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Earlier versions wrote the keys of texts as they were.
-    monkeypatch.setattr(writer, "keys_of", partial(keys_of, composed=False))
+    monkeypatch.setattr(columns, "keys_of", partial(keys_of, composed=False))
     values = [normalize("NFC", name), normalize("NFD", name)]
     with swiftlet.open(built(tmp_path, values), encoder=FOLDER / "encoder") as searcher:
         for place, value in enumerate(values):
