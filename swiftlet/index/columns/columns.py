@@ -75,8 +75,8 @@ def number_key(path: str, value: float) -> bytes:
     below = _float_at_or_below(value)
     (bits,) = struct.unpack(">Q", struct.pack(">d", below + 0.0))  # -0.0 + 0.0 is 0.0
     key = struct.pack(">Q", _ALL ^ bits if bits & _SIGN else _SIGN | bits)
-    if below != value:
-        key += _above(below, int(value))
+    if isinstance(value, int) and below != value:
+        key += _above(below, value)
     return _field(path) + b"n" + key
 
 
