@@ -27,7 +27,7 @@ from swiftlet.corpora.files.text import Part
 from swiftlet.corpora.files.web import web_parts
 
 MOST_PDF_PAGES, LEAST_WORDS, MOST_HTML_PAGES = 1_000, 5_000, 100
-"""Longer and shorter PDF files are left out; of a package, at most the last number of HTML pages is read."""
+"""Longer and shorter PDF files are left out, and HTML pages of a package beyond a sample."""
 
 WORD = re.compile(r"[^\W\d_]{2,}")
 ESCAPED = re.compile(r"\w+\\[^\w\s|]")
