@@ -81,7 +81,7 @@ class BatchAnswer(BaseModel):
 class ValueAnswer(BaseModel):
     """A value of a facet."""
 
-    value: str | bool | float
+    value: str | bool | int | float = Field(description="Integers are exact, also beyond 2⁵³.")
     count: int = Field(description="The documents that have it and pass the filter.")
 
 

@@ -11,6 +11,7 @@ import pytest
 from service.wire.answers import BatchAnswer, DocumentAnswer, FacetsAnswer, InfoAnswer, SearchAnswer
 from swiftlet.encoders import DEFAULT_ENCODER
 from swiftlet.index.building.build import build_index
+from swiftlet.index.building.settings import BuildSettings
 from swiftlet.search.searcher import Searcher
 from swiftlet.types import Document, Hit
 
@@ -91,6 +92,20 @@ def test_facets_are_counted_by_the_searcher(
         for field, values in expected.items()
     }
     assert answer["index"] == client.get("/search?q=x").json()["index"]
+
+
+def test_facets_have_all_digits_of_integers(
+    tmp_path: Path, make_application: Callable[..., Any]
+) -> None:
+    numbers = [-(2**53) - 1, 2.5, 8, 2**53 + 1, 2**63 - 1]
+    documents = [Document(f"{each}", "text", metadata={"number": each}) for each in numbers]
+    build_index(documents, DEFAULT_ENCODER, tmp_path / "index", BuildSettings(facets=("number",)))
+    with Searcher.open(tmp_path / "index", DEFAULT_ENCODER) as searcher:
+        answer = make_application(searcher).ask("GET", "/facets")
+    written = [f'{{"value":{each},"count":1}}' for each in numbers]
+    assert f'{{"number":[{",".join(written)}]}}' in answer.text
+    read = FacetsAnswer.model_validate_json(answer.text).facets["number"]
+    assert [each.value for each in read] == numbers
 
 
 def test_an_index_without_facets_has_none_to_count(

@@ -23,6 +23,7 @@ _WITHIN_LINES = frozenset({
     "time", "tt", "u", "var", "wbr",
 })  # fmt: skip
 _LEAST_FOUND = 0.8
+_OPENING = re.compile(r"^`{3,}|(?<![`\\])`{3,}$")
 _IN_LINES = _WITHIN_LINES | {"p", "li", "td", "th", "dd", "dt"}
 _HEADINGS = re.compile(r"^#{1,6} ", re.MULTILINE)
 _FENCE = re.compile("`{3,}")
@@ -53,6 +54,7 @@ def web_parts(path: Path, content: bytes) -> Iterator[Part]:
         include_comments=False,
         favor_recall=True,
     )
+    text = _with_whole_fences(text or "")
     text = without_escapes(text) if text else trafilatura.html2txt(deepcopy(tree)) or ""
     own, in_links = _blocks(tree)
     # On some layouts, the package loses headings and code, or all that stands outside of blocks.
@@ -105,6 +107,22 @@ def _is_apart(element: Any) -> bool:
     parent = element.getparent()
     before = (parent.text if previous is None else previous.tail) or ""
     return not text.isalpha() and not _SHORT_UNIT.search(before[-5:])
+
+
+def _with_whole_fences(text: str) -> str:
+    """Blocks of code that begin within a line begin on a line of their own, as Markdown has it."""
+    lines, fence = list[str](), ""
+    for line in text.split("\n"):
+        opens = None if fence else _OPENING.search(line)
+        if fence:
+            fence = "" if line.strip() == fence else fence
+        elif opens and (opens.start() == 0 or line.count(opens[0]) % 2):  # else a span ends here
+            fence = opens[0]
+            if opens.start():
+                lines += [line[: opens.start()].rstrip(), fence]
+                continue
+        lines.append(line)
+    return "\n".join(lines)
 
 
 def without_escapes(text: str) -> str:

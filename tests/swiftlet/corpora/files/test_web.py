@@ -49,6 +49,17 @@ def test_text_is_read_as_it_is_shown(body: str, shown: str) -> None:
     assert shown in text_of(body)
 
 
+def test_code_of_several_lines_within_a_paragraph_ends() -> None:
+    code = "<p>Then run <code>dpkg -x\n# a_b</code> and read a_b [1].</p>"
+    words = "".join(f"<p>Sentence {n} says how the thing is used.</p>" for n in range(9))
+    main = f"<h1>A title</h1>{words}{code}<h2>Next_part</h2><p>Read x_y [2].</p>"
+    page = f"<html><body><article>{main}</article></body></html>"
+    (part,) = web_parts(Path("page.html"), page.encode())
+    expected = "run\n```\ndpkg -x\n# a_b\n```\n and read a_b [1].\n\n## Next_part\n\nRead x_y [2]."
+    assert part.text.endswith(expected)
+    assert part.sections[-1].heading == "Next_part"
+
+
 def test_text_outside_of_blocks_is_not_lost() -> None:
     loose = "Words that stand alone. " * 40
     page = (
