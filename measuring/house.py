@@ -92,7 +92,7 @@ def measured(root: Path) -> Facts:
 
 def main(arguments: list[str]) -> None:
     """Print the table, or write what there is to say about one checkout into a file."""
-    if not arguments or arguments[0].startswith("-h"):
+    if not arguments or arguments[0] in {"-h", "--help"}:
         print(__doc__, file=sys.stderr)
         sys.exit(2)
     if arguments[0] == ONE:
@@ -100,6 +100,9 @@ def main(arguments: list[str]) -> None:
         found = lines(root) | imports(root) | walks(root)
         Path(arguments[2]).write_text(json.dumps(found), "utf-8")
         return
+    for each in arguments:
+        if not Path(each, ".git").exists():
+            sys.exit(f"{each} is no checkout of git: name the folder of one")
     columns = [measured(Path(each).resolve()) for each in arguments]
     print("|", *(f"| {each}" for each in arguments), "|")
     print("|---|" + "---:|" * len(columns))

@@ -36,7 +36,7 @@ from service.wire.connection import UnreadAnswers, bounded_connection
 from service.wire.keys import ApiKey
 from swiftlet.errors import ArtefactError, InvalidArgumentError
 from swiftlet.extras import extra
-from swiftlet.index.encoders import document_encoder_of
+from swiftlet.index.document_encoder import document_encoder_of
 from swiftlet.manifest import read_manifest
 
 if TYPE_CHECKING:  # its packages come with an extra

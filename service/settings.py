@@ -26,7 +26,7 @@ from swiftlet.address import ADDRESSES, Address
 from swiftlet.arguments import place_of
 from swiftlet.encoders.encoder import Precision
 from swiftlet.errors import InvalidArgumentError
-from swiftlet.index.encoders import query_encoder_of
+from swiftlet.index.query_encoder import query_encoder_of
 from swiftlet.processors import available_processors
 
 PREFIX = "SWIFTLET_"

@@ -4,6 +4,8 @@ import re
 import tomllib
 from pathlib import Path
 
+from measuring.house import imports
+
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
 
@@ -22,3 +24,7 @@ def test_each_folder_of_the_packages_is_a_room() -> None:
     named = set(re.findall(r"^\| `([a-z_/]+)/` \|", PAGE, re.MULTILINE))
     folders = {f"swiftlet/{each.parent.name}" for each in ROOT.glob("swiftlet/*/__init__.py")}
     assert folders | {"service", "training", "export"} == named
+
+
+def test_no_modules_import_each_other_in_a_circle_and_no_folders_each_other() -> None:
+    assert set(imports(ROOT).values()) == {0}

@@ -15,7 +15,7 @@ from swiftlet.demo import FACETS, read_standard_library
 from swiftlet.errors import RetrievalError
 from swiftlet.index.building.build import build_index
 from swiftlet.index.building.settings import BuildSettings
-from swiftlet.index.encoders import query_encoder_of
+from swiftlet.index.query_encoder import query_encoder_of
 from swiftlet.manifest import read_manifest
 from swiftlet.search.searcher import Searcher
 

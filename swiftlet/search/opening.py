@@ -3,7 +3,7 @@
 from swiftlet.arguments import StrPath, path_of, place_of, whole_number
 from swiftlet.encoders.encoder import Precision, directory_of
 from swiftlet.encoders.reranker import OnnxReranker
-from swiftlet.index.encoders import query_encoder_of
+from swiftlet.index.query_encoder import query_encoder_of
 from swiftlet.search.searcher import Searcher
 
 

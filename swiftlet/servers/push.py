@@ -20,8 +20,8 @@ from swiftlet.errors import (
 from swiftlet.index.building.assembly import span_of
 from swiftlet.index.building.settings import names_of
 from swiftlet.index.building.shards import Shards
+from swiftlet.index.document_encoder import load_document_encoder
 from swiftlet.index.documents.passages import encoder_text
-from swiftlet.index.encoders import load_document_encoder
 from swiftlet.index.lexical import DEFAULT_LANGUAGE
 from swiftlet.index.server import server_at
 from swiftlet.index.vectors.tuning import NEAR, TARGET

@@ -25,7 +25,7 @@ from service.settings import Settings
 from service.wire.keys import ApiKey
 from swiftlet.encoders import DEFAULT_ENCODER, DEFAULT_QUERY_ENCODER, LOOKUP_QUERY_ENCODER
 from swiftlet.index.building.build import build_index
-from swiftlet.index.encoders import put_query_encoder
+from swiftlet.index.query_encoder import put_query_encoder
 from swiftlet.manifest import read_manifest, write_manifest
 from swiftlet.search.searcher import Searcher
 from swiftlet.types import Document

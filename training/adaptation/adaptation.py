@@ -14,7 +14,7 @@ from swiftlet.evaluation.experiment import JudgedSet, run_queries
 from swiftlet.evaluation.metrics import evaluate_per_query
 from swiftlet.evaluation.retrievers import Retriever
 from swiftlet.evaluation.significance import SIGNIFICANT, PairedTest, paired_t_test
-from swiftlet.index.encoders import put_query_encoder
+from swiftlet.index.query_encoder import put_query_encoder
 from swiftlet.manifest import FILE_NAME as MANIFEST
 from swiftlet.manifest import Manifest, change_details, check_embedding_space, read_manifest
 from swiftlet.publication import discard

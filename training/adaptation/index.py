@@ -13,7 +13,8 @@ from swiftlet.evaluation.experiment import JudgedSet
 from swiftlet.evaluation.retrievers import Retriever, SearcherRetriever
 from swiftlet.evaluation.significance import PairedTest
 from swiftlet.index.changes.log import Changes
-from swiftlet.index.encoders import document_encoder_of, load_document_encoder, query_encoder_of
+from swiftlet.index.document_encoder import document_encoder_of, load_document_encoder
+from swiftlet.index.query_encoder import query_encoder_of
 from swiftlet.manifest import change_details, read_manifest
 from swiftlet.publication import check_target, discard, locked_working_directory, publish
 from swiftlet.search.opening import open_searcher

@@ -57,7 +57,7 @@ def index(
     from swiftlet.index.building.assembly import FOUND
     from swiftlet.index.building.build import build
     from swiftlet.index.building.shards import Shards
-    from swiftlet.index.encoders import document_encoder_of
+    from swiftlet.index.document_encoder import document_encoder_of
     from swiftlet.publication import check_target
 
     if (student is not None or queries) and not adapt_queries:

@@ -15,7 +15,7 @@ from swiftlet.index.building.embeddings import NewCorpus
 from swiftlet.index.building.settings import BuildSettings
 from swiftlet.index.building.shards import Shards
 from swiftlet.index.contents import EncodedCorpus
-from swiftlet.index.encoders import load_document_encoder, with_place
+from swiftlet.index.document_encoder import load_document_encoder, with_place
 from swiftlet.index.lexical.analysis import analysis_of
 from swiftlet.index.vectors.faiss_index import FaissIndex
 from swiftlet.manifest import Manifest

@@ -24,10 +24,10 @@ from swiftlet.index.building.embeddings import NewCorpus
 from swiftlet.index.building.settings import OPTIONS, BuildSettings
 from swiftlet.index.contents import EncodedCorpus
 from swiftlet.index.directory import DOCUMENTS_FILE
+from swiftlet.index.document_encoder import with_place
 from swiftlet.index.documents.split import SplitDocument, stored_documents
 from swiftlet.index.documents.store import connect_read_only
 from swiftlet.index.documents.writer import write_documents
-from swiftlet.index.encoders import with_place
 from swiftlet.manifest import FILE_NAME as MANIFEST_FILE
 from swiftlet.manifest import Manifest, load_manifest, read_manifest
 from swiftlet.progress import Progress, Silence

@@ -8,8 +8,9 @@ from swiftlet.encoders.encoder import OnnxEncoder
 from swiftlet.index.building.assembly import FOUND, Assembly, Trained
 from swiftlet.index.changes.log import FIRST_CHANGE
 from swiftlet.index.contents import Contents
-from swiftlet.index.encoders import load_document_encoder, put_query_encoder
+from swiftlet.index.document_encoder import load_document_encoder
 from swiftlet.index.lexical.analysis import version_in
+from swiftlet.index.query_encoder import put_query_encoder
 from swiftlet.index.vectors import engine_of, of_vectors
 from swiftlet.index.vectors.embeddings_file import EmbeddingsFile
 from swiftlet.index.vectors.tuning import TARGET

@@ -16,8 +16,8 @@ from swiftlet.encoders.encoder import OnnxEncoder
 from swiftlet.encoders.encoding import encode_texts
 from swiftlet.errors import InvalidArgumentError, shown
 from swiftlet.index.changes.log import Change
+from swiftlet.index.document_encoder import load_document_encoder
 from swiftlet.index.documents.passages import PassageSplitter, encoder_text
-from swiftlet.index.encoders import load_document_encoder
 from swiftlet.manifest import Manifest
 from swiftlet.progress import Progress, Silence
 from swiftlet.types import Document

@@ -14,7 +14,7 @@ from swiftlet.encoders import (
     QUERY_ENCODER_FOLDER,
 )
 from swiftlet.errors import CorruptArtefactError
-from swiftlet.index.encoders import put_query_encoder
+from swiftlet.index.query_encoder import put_query_encoder
 from swiftlet.manifest import read_manifest
 
 ROWS = [{"id": f"{number}", "text": f"the text of number {number}"} for number in range(40)]
