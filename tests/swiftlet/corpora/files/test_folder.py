@@ -22,7 +22,7 @@ from swiftlet import build, write
 from swiftlet import open as open_searcher
 from swiftlet.corpora.collections import read_documents, unread_files
 from swiftlet.corpora.fields import Fields
-from swiftlet.corpora.files import folder as files
+from swiftlet.corpora.files import folder
 from swiftlet.corpora.lines import SkippedLines
 from swiftlet.corpora.rows import documents_of
 from swiftlet.encoders import LOOKUP_QUERY_ENCODER
@@ -242,7 +242,7 @@ def test_files_that_are_not_read_are_counted(tmp_path: Path) -> None:
 def test_without_the_packages_a_folder_says_what_it_needs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(files, "can_read", lambda suffix: suffix != ".pdf")
+    monkeypatch.setattr(folder, "can_read", lambda suffix: suffix != ".pdf")
     (tmp_path / "a.txt").write_text("x")
     write_pdf(tmp_path / "b.pdf", "Lichens")
     assert [each.document_id for each in read_documents(tmp_path)] == ["a.txt"]
@@ -342,8 +342,8 @@ def test_the_command_names_fields_and_what_is_missing(tmp_path: Path) -> None:
     )
     assert "3 documents" in done.stdout
     (tmp_path / "a.txt").write_text("x")
-    folder = refusal(swiftlet("index", tmp_path / "a.txt", *out, "--id-field", "isbn"))
-    assert "fields can be named of JSON lines and tables, not of text" in folder
+    text = refusal(swiftlet("index", tmp_path / "a.txt", *out, "--id-field", "isbn"))
+    assert "fields can be named of JSON lines and tables, not of text" in text
 
 
 def test_of_many_columns_only_some_are_listed(tmp_path: Path) -> None:

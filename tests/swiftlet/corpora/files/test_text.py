@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from swiftlet.corpora.collections import read_documents, unread_files
 from swiftlet.corpora.encodings import decoded
-from swiftlet.corpora.files.text import _headings, text_part
+from swiftlet.corpora.files.text import headings, text_part
 from swiftlet.corpora.lines import LineError, SkippedLines
 from swiftlet.errors import CollectionError
 from swiftlet.types import Document
@@ -91,7 +91,7 @@ def test_every_end_of_a_line_ends_a_heading(end: str, tmp_path: Path) -> None:
     ],
 )  # fmt: skip
 def test_headings_have_their_names(line: str, name: str) -> None:
-    assert [heading.name for heading in _headings(line)] == [name]
+    assert [heading.name for heading in headings(line)] == [name]
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from swiftlet.corpora.files.web import _plain, web_parts, without_escapes
+from swiftlet.corpora.files.web import web_parts, without_escapes
 
 WORDS = "<p>Many words say here how the thing is used that this long page is about.</p>" * 3
 
@@ -82,7 +82,7 @@ def test_what_was_escaped_comes_back(text: str) -> None:
             escaped += "\\" * (backslashes + 1)
         backslashes = backslashes + 1 if sign == "\\" else 0
         escaped += sign
-    assert _plain(escaped) == text
+    assert without_escapes(escaped) == text
 
 
 TAGS = ["p", "div", "b", "sub", "sup", "li", "ul", "pre", "code", "dl", "dt", "dd", "h2", "table"]
