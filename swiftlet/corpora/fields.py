@@ -15,7 +15,7 @@ ID_FIELDS = ("_id", "id", "document_id")
 
 @dataclass(frozen=True, slots=True)
 class Fields:
-    """The names of fields; those that are not given are as `document_from_fields` has them.
+    """The names of fields; those that are not given are as a line of JSON has them.
 
     The text is made of several fields, one below the other. With `metadata`, other fields are left
     out; without, all further fields are metadata.
@@ -46,7 +46,7 @@ class Fields:
         return [*([self.id] if self.id else ID_FIELDS), self.title or "title", *self.text, "text"]
 
     def of(self, record: Mapping[str, Any]) -> dict[str, Any]:
-        """A record with the names that `document_from_fields` knows.
+        """A record with the names that a line of JSON has.
 
         :raises LineError: When the id or all fields of the text are missing.
         """

@@ -2,26 +2,43 @@
 
 import stat
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
+from importlib.util import find_spec
 from pathlib import Path
 
-from swiftlet.corpora.files.rich import RICH_SUFFIXES, can_read, rich_parts
-from swiftlet.corpora.files.text import TEXT_SUFFIXES, text_part
+from swiftlet.corpora.files.pdf import RECOGNISE, pdf_parts
+from swiftlet.corpora.files.text import TEXT_SUFFIXES, Part, text_part
+from swiftlet.corpora.files.web import web_parts
+from swiftlet.corpora.files.word import word_parts
 from swiftlet.corpora.identifiers import check_id
 from swiftlet.corpora.lines import (
     LONGEST_BYTES,
-    LineError,
     SkippedLines,
     read_errors,
     refuse_file,
 )
 from swiftlet.errors import CollectionError
+from swiftlet.extras import extra
 from swiftlet.types import Document
 
+Reader = Callable[[Path, bytes], Iterator[Part | CollectionError]]
+
+_WORD, _PDF = ".docx", ".pdf"
+_READERS: dict[str, tuple[Reader, str]] = {
+    **dict.fromkeys((".html", ".htm", ".xhtml"), (web_parts, "trafilatura")),
+    _WORD: (word_parts, "docx"),
+    _PDF: (pdf_parts, "pypdfium2"),
+}
+RICH_SUFFIXES = frozenset(_READERS)
 FILE_SUFFIXES = TEXT_SUFFIXES | RICH_SUFFIXES
 
 
-def read_file(path: Path, skipped: SkippedLines | None = None) -> Iterator[Document]:
+def can_read(suffix: str) -> bool:
+    """Whether the package that reads files of this suffix is installed."""
+    return find_spec(_READERS[suffix][1]) is not None
+
+
+def read_file(path: Path, skipped: SkippedLines) -> Iterator[Document]:
     """The document of a file, or the pages of a PDF; the id begins with the file's name.
 
     :param skipped: Collects the errors of pages, which are left out.
@@ -29,15 +46,13 @@ def read_file(path: Path, skipped: SkippedLines | None = None) -> Iterator[Docum
         or its name cannot be an id; and, if `skipped` refuses files, when some pages have no text.
     :raises MissingExtraError: When a package that reads this kind is not installed.
     """
-    return _read(path, path.parent, skipped or SkippedLines(lines=False))
+    return _read(path, path.parent, skipped)
 
 
-def read_folder(
-    folder: Path, skipped: SkippedLines | None = None, *, named_from: Path | None = None
-) -> Iterator[Document]:
+def read_folder(folder: Path, skipped: SkippedLines, named_from: Path) -> Iterator[Document]:
     """The files of `folder` and its folders as documents, in the order of their paths.
 
-    The id is the path below `named_from`, by default `folder`, with slashes. Hidden files and
+    The id is the path below `named_from`, with slashes. Hidden files and
     folders are left out, and so are links to folders inside of `folder`, and files that cannot be
     read: see `unread_suffixes`.
 
@@ -46,7 +61,6 @@ def read_folder(
     :raises CollectionError: When a folder cannot be read; and, if `skipped` refuses files, when one
         is bad.
     """
-    skipped = skipped or SkippedLines(lines=False)
     for path in _files_and_links(folder):
         try:
             is_folder = _is_folder(path)
@@ -54,7 +68,7 @@ def read_folder(
                 _check_is_within(path, folder)
             if is_folder or not _is_readable(path):
                 continue
-            documents = [*_read(path, named_from or folder, skipped)]
+            documents = [*_read(path, named_from, skipped)]
         except CollectionError as error:
             refuse_file(error, skipped)
         else:
@@ -118,10 +132,8 @@ def _check_is_within(path: Path, folder: Path) -> None:
 
 
 def _read(path: Path, folder: Path, skipped: SkippedLines) -> Iterator[Document]:
-    try:
+    with read_errors(folder):
         name = check_id(path.relative_to(folder).as_posix(), "file name")
-    except LineError as error:
-        raise CollectionError(folder, str(error)) from error
     with read_errors(path):
         if not stat.S_ISREG(path.stat().st_mode):  # reading a pipe may never end
             raise CollectionError(path, "it is no regular file")
@@ -130,7 +142,7 @@ def _read(path: Path, folder: Path, skipped: SkippedLines) -> Iterator[Document]
     if len(content) > LONGEST_BYTES:
         raise CollectionError(path, f"longer than {LONGEST_BYTES:,} bytes")
     if path.suffix.lower() in RICH_SUFFIXES:
-        parts = rich_parts(path, content)
+        parts = _rich_parts(path, content)
     else:
         parts = iter([text_part(path, content, skipped.note)])
     for part in parts:
@@ -139,3 +151,23 @@ def _read(path: Path, folder: Path, skipped: SkippedLines) -> Iterator[Document]
             continue
         metadata = {"file": name, **part.metadata} if part.place else part.metadata
         yield Document(f"{name}{part.place}", part.text, part.title, metadata, part.sections)
+
+
+def _rich_parts(path: Path, content: bytes) -> Iterator[Part | CollectionError]:
+    """The document of an HTML or Word file, or the documents of the pages of a PDF.
+
+    An error stands for pages with pictures and no text, in a PDF with text on other pages.
+
+    :raises CollectionError: When it is damaged or encrypted, or has no text.
+    :raises MissingExtraError: When the package that reads it is not installed.
+    """
+    read, _ = _READERS[path.suffix.lower()]
+    with extra("files"):
+        found = False
+        for part in read(path, content):
+            found |= isinstance(part, Part)
+            if found:
+                yield part
+    if not found:
+        problem = f": if it is scanned, {RECOGNISE}" if path.suffix.lower() == _PDF else ""
+        raise CollectionError(path, f"the file has no text{problem}")

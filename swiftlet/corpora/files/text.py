@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from swiftlet.corpora.encodings import decoded
-from swiftlet.corpora.lines import LineError
+from swiftlet.corpora.lines import read_errors
 from swiftlet.errors import CollectionError
 from swiftlet.types import Section
 
@@ -44,10 +44,8 @@ def text_part(path: Path, content: bytes, note: Callable[[str], None]) -> Part:
     :param note: Is told the encoding, if it is not UTF-8.
     :raises CollectionError: When it is blank, or in no encoding that is known.
     """
-    try:
+    with read_errors(path):
         text, encoding = decoded(content)
-    except LineError as error:
-        raise CollectionError(path, f"{error}") from error
     if encoding:
         note(f"{path.name} is read as {encoding}")
     text = text.replace("\r\n", "\n").replace("\r", "\n")

@@ -175,7 +175,7 @@ def test_lines_are_parsed_a_few_times_at_most(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(csv_rows.csv, "reader", counting)
     for lines in (['a","\n'] * 2_000, ['"open\n'] * 2_000, ['x,"a\n', 'y,""\n'] * 1_000):
         steps = 0
-        rows = list(csv_rows._parsed(iter(lines), csv_rows._Dialect(",")))
+        rows = list(csv_rows.parsed_rows(iter(lines), csv_rows.Dialect(",")))
         assert len(rows) >= 2_000
         assert steps < 4 * 2_000
 
