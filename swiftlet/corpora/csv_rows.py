@@ -23,7 +23,6 @@ _DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "vertical li
 _NUMBER = re.compile(r"-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?")
 _LONGEST_NUMBER = 4_300  # Python reads no longer integer
 _BOOLEANS = {"true": True, "false": False}
-_ESCAPED = re.compile(r'\\([\\"])')
 _BYTES_OF_ID = 8
 
 Cells = list[str]
@@ -102,11 +101,11 @@ class _Lines:
     `taken` are the lines of the last record.
     """
 
-    def __init__(self, lines: Iterable[str], *, escaped: bool) -> None:
+    def __init__(self, lines: Iterable[str], dialect: Dialect) -> None:
         self._lines, self._again = iter(lines), deque[str]()
         self.taken: list[str] = []
         self._length = self._next = self._hopeless = 0
-        self._escaped = escaped
+        self._doubled = (f"\\{dialect.quote}", dialect.quote * 2) if dialect.escaped else None
 
     def __iter__(self) -> Self:
         return self
@@ -120,7 +119,10 @@ class _Lines:
         self.taken.append(line)
         self._length += len(line)
         self._next += 1
-        return _ESCAPED.sub(_unescaped, line) if self._escaped else line
+        if self._doubled is None:
+            return line
+        # Two backslashes are one, and the second of them escapes no quote.
+        return "\\".join(part.replace(*self._doubled) for part in line.split("\\\\"))
 
     def begin_record(self) -> None:
         self.taken.clear()
@@ -134,13 +136,9 @@ class _Lines:
         del self.taken[1:]
 
 
-def _unescaped(found: re.Match[str]) -> str:
-    return '""' if found[1] == '"' else found[1]
-
-
 def parsed_rows(lines: Iterable[str], dialect: Dialect) -> Iterator[Cells | LineError]:
     """The cells of each row, or what is wrong with it; the head is the first."""
-    source = _Lines(lines, escaped=dialect.escaped)
+    source = _Lines(lines, dialect)
     reader = csv.reader(
         source,
         strict=True,
@@ -179,9 +177,9 @@ def _recognised(sample: str, default: str, fields: Fields) -> Dialect:
     known = {*fields.texts, *fields.metadata}
     dialects = [
         Dialect(delimiter, quote, escaped, _has_spaces(lines, delimiter))
-        for delimiter in (default, *_DELIMITERS)
+        for delimiter in dict.fromkeys((default, *_DELIMITERS))
         for quote in ("\"'" if "'" in sample and not _has_quotes(lines, delimiter) else '"')
-        for escaped in {False, '\\"' in sample}
+        for escaped in sorted({False, f"\\{quote}" in sample})
     ]
     return max(dialects, key=lambda dialect: _score(lines, dialect, known))
 
@@ -202,7 +200,7 @@ def _has_spaces(lines: list[str], delimiter: str) -> bool:
 
 
 def _score(lines: list[str], dialect: Dialect, known: set[str]) -> tuple[int, int, int]:
-    """How many names of columns are known, how many rows are good, and no cells in apostrophes."""
+    """How many columns are known and how many rows are good; less bad rows and kept apostrophes."""
     head, *rows = [*parsed_rows(lines, dialect)] or [[]]
     named = 0
     if isinstance(head, list) and len(head) > 1:
@@ -212,7 +210,7 @@ def _score(lines: list[str], dialect: Dialect, known: set[str]) -> tuple[int, in
         any(column) and all(re.fullmatch("('.*')?", cell, re.DOTALL) for cell in column)
         for column in zip(*good, strict=True)
     )
-    return named, len(good), -around
+    return named, len(good), len(good) - len(rows) - around
 
 
 def _said(encoding: str, dialect: Dialect, default: str) -> str:

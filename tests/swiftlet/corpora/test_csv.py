@@ -64,6 +64,7 @@ def test_delimiters_and_quotes_are_recognised_and_said(
         ('id,text\n1,"say \\"hi\\", ok"\n2,"a\\\\b"\n', ['say "hi", ok', "a\\b"]),
         ('id,text\n1,"say ""hi"", ok"\n2,C:\\new\n', ['say "hi", ok', "C:\\new"]),
         ("id,text\n1,it's\n2,'tis fine'\n", ["it's", "'tis fine'"]),
+        ("'id','text'\n'1','it\\'s, yes'\n'2','it''s'\n", ["it's, yes", "it's"]),
         ("id,text\n1,a;b;c\n2,d;e;f\n", ["a;b;c", "d;e;f"]),
         ('id,text\n1,5 inches"\n2,"b"\n', ['5 inches"', "b"]),
     ],
