@@ -300,9 +300,7 @@ def _logged_documents(
 
 
 def _valid_documents(
-    sources: Sequence[tuple[Path, _Format]],
-    skipped: SkippedLines,
-    fields: Fields | None,
+    sources: Sequence[tuple[Path, _Format]], skipped: SkippedLines, fields: Fields | None
 ) -> Iterator[Document]:
     count, seen = 0, SeenIds()
     for source, layout in sources:

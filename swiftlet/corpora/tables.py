@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -169,14 +170,9 @@ def _iso_text(scalar: Any) -> str:
     from pyarrow import types
 
     microseconds, more = divmod(scalar.value, _NANOSECONDS)
-    if types.is_timestamp(scalar.type):
-        kind = pyarrow.timestamp("us", scalar.type.tz)
-    else:
-        kind = pyarrow.time64("us")
+    is_moment = types.is_timestamp(scalar.type)
+    kind = pyarrow.timestamp("us", scalar.type.tz) if is_moment else pyarrow.time64("us")
     value = pyarrow.scalar(microseconds, kind).as_py()
-    text = f"{value.isoformat()}"
     if not more:
-        return text
-    whole = value.isoformat(timespec="microseconds")
-    end = whole.index(".") + 1 + len("000000")
-    return f"{whole[:end]}{more:03}{whole[end:]}"
+        return str(value.isoformat())
+    return re.sub(r"\.\d{6}", rf"\g<0>{more:03}", value.isoformat(timespec="microseconds"))

@@ -11,22 +11,17 @@ from swiftlet.corpora.files.text import TEXT_SUFFIXES, Part, text_part
 from swiftlet.corpora.files.web import web_parts
 from swiftlet.corpora.files.word import word_parts
 from swiftlet.corpora.identifiers import check_id
-from swiftlet.corpora.lines import (
-    LONGEST_BYTES,
-    SkippedLines,
-    read_errors,
-    refuse_file,
-)
+from swiftlet.corpora.lines import LONGEST_BYTES, SkippedLines, read_errors, refuse_file
 from swiftlet.errors import CollectionError
 from swiftlet.extras import extra
 from swiftlet.types import Document
 
 Reader = Callable[[Path, bytes], Iterator[Part | CollectionError]]
 
-_WORD, _PDF = ".docx", ".pdf"
+_PDF = ".pdf"
 _READERS: dict[str, tuple[Reader, str]] = {
     **dict.fromkeys((".html", ".htm", ".xhtml"), (web_parts, "trafilatura")),
-    _WORD: (word_parts, "docx"),
+    ".docx": (word_parts, "docx"),
     _PDF: (pdf_parts, "pypdfium2"),
 }
 RICH_SUFFIXES = frozenset(_READERS)
@@ -52,9 +47,9 @@ def read_file(path: Path, skipped: SkippedLines) -> Iterator[Document]:
 def read_folder(folder: Path, skipped: SkippedLines, named_from: Path) -> Iterator[Document]:
     """The files of `folder` and its folders as documents, in the order of their paths.
 
-    The id is the path below `named_from`, with slashes. Hidden files and
-    folders are left out, and so are links to folders inside of `folder`, and files that cannot be
-    read: see `unread_suffixes`.
+    The id is the path below `named_from`, with slashes. Hidden files and folders are left out, and
+    so are links to folders inside of `folder`, and files that cannot be read: see
+    `unread_suffixes`.
 
     :param skipped: Collects the files that are left out, since they are bad as in `read_file`, or
         links to a place outside the folder.
@@ -141,11 +136,7 @@ def _read(path: Path, folder: Path, skipped: SkippedLines) -> Iterator[Document]
             content = file.read(LONGEST_BYTES + 1)
     if len(content) > LONGEST_BYTES:
         raise CollectionError(path, f"longer than {LONGEST_BYTES:,} bytes")
-    if path.suffix.lower() in RICH_SUFFIXES:
-        parts = _rich_parts(path, content)
-    else:
-        parts = iter([text_part(path, content, skipped.note)])
-    for part in parts:
+    for part in _parts(path, content, skipped.note):
         if isinstance(part, CollectionError):
             refuse_file(part, skipped)
             continue
@@ -153,21 +144,22 @@ def _read(path: Path, folder: Path, skipped: SkippedLines) -> Iterator[Document]
         yield Document(f"{name}{part.place}", part.text, part.title, metadata, part.sections)
 
 
-def _rich_parts(path: Path, content: bytes) -> Iterator[Part | CollectionError]:
-    """The document of an HTML or Word file, or the documents of the pages of a PDF.
+def _parts(
+    path: Path, content: bytes, note: Callable[[str], None]
+) -> Iterator[Part | CollectionError]:
+    """The document of a file, or the documents of the pages of a PDF.
 
     An error stands for pages with pictures and no text, in a PDF with text on other pages.
-
-    :raises CollectionError: When it is damaged or encrypted, or has no text.
-    :raises MissingExtraError: When the package that reads it is not installed.
     """
-    read, _ = _READERS[path.suffix.lower()]
+    suffix, found = path.suffix.lower(), False
+    if suffix in TEXT_SUFFIXES:
+        yield text_part(path, content, note)
+        return
     with extra("files"):
-        found = False
-        for part in read(path, content):
+        for part in _READERS[suffix][0](path, content):
             found |= isinstance(part, Part)
             if found:
                 yield part
     if not found:
-        problem = f": if it is scanned, {RECOGNISE}" if path.suffix.lower() == _PDF else ""
+        problem = f": if it is scanned, {RECOGNISE}" if suffix == _PDF else ""
         raise CollectionError(path, f"the file has no text{problem}")

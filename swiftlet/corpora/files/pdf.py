@@ -51,13 +51,10 @@ def pdf_parts(path: Path, content: bytes) -> Iterator[Part | CollectionError]:
                 elif any(page.get_objects(filter=[FPDF_PAGEOBJ_IMAGE])):
                     pictures.append(f"{number:,}")
         if pictures:
-            pages = (
-                f"{'pages' if len(pictures) > 1 else 'page'} {', '.join(pictures[:_MOST_PAGES])}"
-            )
-            more = (
-                f" and {len(pictures) - _MOST_PAGES:,} more" if len(pictures) > _MOST_PAGES else ""
-            )
-            yield CollectionError(path, f"no text on {pages}{more}, only pictures: {RECOGNISE}")
+            pages = f"page{'s' * (len(pictures) > 1)} {', '.join(pictures[:_MOST_PAGES])}"
+            if len(pictures) > _MOST_PAGES:
+                pages += f" and {len(pictures) - _MOST_PAGES:,} more"
+            yield CollectionError(path, f"no text on {pages}, only pictures: {RECOGNISE}")
     except pypdfium2.PdfiumError as error:
         problem = f"cannot be read as a PDF: {error}"
         if "password" in f"{error}":

@@ -94,11 +94,12 @@ class _Reader:
                 self._add_inline(_chosen(child, name), texts, below)
 
     def _table(self, table: Any) -> list[str]:
-        rows = [self._cells(row) for row in _inner(table, "tr") if not _is_deleted(row)]
-        return ["\n".join(f"| {' | '.join(cells)} |" for cells in rows)]
-
-    def _cells(self, row: Any) -> list[str]:
-        return [" ".join(" ".join(self.blocks(cell)).split()) for cell in _inner(row, "tc")]
+        lines = list[str]()
+        for row in _inner(table, "tr"):
+            cells = (" ".join(self.blocks(cell)).split() for cell in _inner(row, "tc"))
+            if row.find("{*}trPr/{*}del") is None:
+                lines.append(f"| {' | '.join(map(' '.join, cells))} |")
+        return ["\n".join(lines)]
 
     def _level(self, paragraph: Any) -> int:
         properties = paragraph.find("{*}pPr")
@@ -167,10 +168,6 @@ def _chosen(element: Any, name: str) -> Any:
     if name == "AlternateContent":
         return [*element.iterfind("{*}Choice"), *element.iterfind("{*}Fallback")][:1]
     return reversed(element) if name == "ruby" else element  # the reading comes before the word
-
-
-def _is_deleted(row: Any) -> bool:
-    return row.find("{*}trPr/{*}del") is not None
 
 
 def _symbol(element: Any) -> str:
