@@ -23,9 +23,9 @@ from swiftlet.corpora.files.text import TEXT_SUFFIXES
 from swiftlet.corpora.identifiers import SeenIds
 from swiftlet.corpora.irds import (
     Entity,
-    check_dataset,
     document_from_record,
     is_dataset,
+    load_dataset,
     parse_dataset,
     query_from_record,
 )
@@ -39,9 +39,9 @@ from swiftlet.corpora.lines import (
     refuse_file,
 )
 from swiftlet.corpora.records import (
-    DocumentColumns,
     document_from_json,
     document_from_row,
+    documents_from_columns,
     query,
     query_from_columns,
     query_from_json,
@@ -244,7 +244,7 @@ def _matching(path: Path | Sequence[Path]) -> list[Path]:
 def _recognise(path: Path, entity: Entity, fields: Fields | None = None) -> tuple[Path, _Format]:
     """The file or folder to read for a path, and its format."""
     if is_dataset(path):
-        check_dataset(path, entity)
+        load_dataset(path, entity)
         return path, _Format.DATASET
     beir_file = "corpus.jsonl" if entity == "docs" else "queries.jsonl"
     with read_errors(path):
@@ -308,8 +308,8 @@ def _valid_documents(
             count += 1
             yield document
             if count == _DOCUMENTS_BEFORE_CHECK:
-                _check(fields, source)
-    _check(fields, sources[-1][0])
+                (fields or Fields()).check(source)
+    (fields or Fields()).check(sources[-1][0])
     if not count:
         folders = [source for source, layout in sources if layout is _Format.FOLDER]
         kinds = f" ({', '.join(sorted(FILE_SUFFIXES))})" if folders else ""
@@ -318,12 +318,6 @@ def _valid_documents(
         place = sources[0][0] if len(sources) == 1 else "the corpus"
         bad = f"; {skipped.messages[0]}" if folders and skipped.messages else ""
         raise CollectionError(place, f"there is no valid document{kinds}{bad}")
-
-
-def _check(fields: Fields | None, source: Path) -> None:
-    with read_errors(source):
-        if fields is not None:
-            fields.check()
 
 
 def _documents(
@@ -364,7 +358,7 @@ def _documents(
             read = partial(document_from_json, fields=fields)
             records = parse_lines(path, unique(read), skipped)
         case _Format.TSV:
-            records = parse_lines(path, unique(DocumentColumns()), skipped)
+            records = parse_lines(path, unique(documents_from_columns()), skipped)
         case _Format.DATASET:
             records = parse_dataset(path, "docs", unique(document_from_record), skipped)
     for _, document in records:

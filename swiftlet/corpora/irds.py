@@ -30,15 +30,6 @@ def is_dataset(path: Path) -> bool:
     return str(path).startswith(_PREFIX)
 
 
-def check_dataset(path: Path, entity: Entity) -> None:
-    """Refuse a dataset that does not exist or lacks this entity; nothing is downloaded.
-
-    :raises MissingExtraError: When ir_datasets is not installed.
-    :raises CollectionError: When there is no such dataset, or it lacks this entity.
-    """
-    _load(path, entity)
-
-
 def parse_dataset(
     path: Path,
     entity: Entity,
@@ -50,14 +41,14 @@ def parse_dataset(
     Only the current record is kept in memory here.
 
     :raises MissingExtraError: When ir_datasets is not installed.
-    :raises CollectionError: As `check_dataset`; when the dataset cannot be downloaded or read; and,
+    :raises CollectionError: As `load_dataset`; when the dataset cannot be downloaded or read; and,
         unless there is `skipped`, when `parse` raises `LineError` for a record.
     """
     return parse_records(path, enumerate(_records(path, entity), 1), parse, skipped, "record")
 
 
 def _records(path: Path, entity: Entity) -> Iterator[Any]:
-    dataset = _load(path, entity)
+    dataset = load_dataset(path, entity)
     with _library_errors(path):
         records = iter(getattr(dataset, f"{entity}_iter")())
     while True:
@@ -101,7 +92,12 @@ def query_from_record(record: Any) -> Query:
     return query(query_id, next(texts, ""))
 
 
-def _load(path: Path, entity: Entity) -> Any:
+def load_dataset(path: Path, entity: Entity) -> Any:
+    """The dataset of ir_datasets; nothing is downloaded.
+
+    :raises MissingExtraError: When ir_datasets is not installed.
+    :raises CollectionError: When there is no such dataset, or it lacks this entity.
+    """
     with extra("irds"):
         import ir_datasets
     name = str(path).removeprefix(_PREFIX)

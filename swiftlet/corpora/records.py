@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import date, time
 from decimal import Decimal
@@ -121,27 +121,25 @@ def query_text_from_json(line: str) -> str:
     return query("without an id", _pop_text(record)).text
 
 
-class DocumentColumns:
+def documents_from_columns() -> Callable[[str], Document]:
     """Reads MS MARCO's tab-separated passages (pid, text) or documents (docid, url, title, body).
 
-    The first good line of a file determines which of the two it has.
+    The first good line determines which of the two all lines have; a url becomes metadata. Raises
+    `LineError` for another number of columns, or one that is no id or no text.
     """
+    expected: tuple[int, ...] = (2, 4)
 
-    def __init__(self) -> None:
-        self._expected: tuple[int, ...] = (2, 4)
-
-    def __call__(self, line: str) -> Document:
-        """The document of one line; a url becomes metadata.
-
-        :raises LineError: When it has another number of columns, or one that is no id or no text.
-        """
+    def read(line: str) -> Document:
+        nonlocal expected
         columns = line.split("\t")
-        if len(columns) not in self._expected:
-            raise wrong_columns(len(columns), " or ".join(map(str, self._expected)))
+        if len(columns) not in expected:
+            raise wrong_columns(len(columns), " or ".join(map(str, expected)))
         names = ("id", "text") if len(columns) == 2 else ("id", "url", "title", "text")
         document = _from_fields(dict(zip(names, columns, strict=True)), None)
-        self._expected = (len(columns),)
+        expected = (len(columns),)
         return document
+
+    return read
 
 
 def query_from_columns(line: str) -> Query:
