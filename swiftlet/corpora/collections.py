@@ -205,10 +205,9 @@ def read_queries(path: Path, skipped: SkippedLines | None = None) -> list[Query]
         raise CollectionError(path, f"queries are read from .jsonl, .tsv or .txt, not from {kind}")
     unique = partial(SeenIds().unique, kind="query")
     if layout is _Format.TEXT:
-        lines = (
-            (number, (f"{number}", line)) for number, line in parse_lines(source, str, skipped)
-        )
-        records = parse_records(source, lines, lambda each: query(*each), skipped)
+        lines = parse_lines(source, lambda line: line, skipped)
+        numbered = ((number, (f"{number}", line)) for number, line in lines)
+        records = parse_records(source, numbered, lambda each: query(*each), skipped)
     elif layout is _Format.DATASET:
         records = parse_dataset(source, "queries", unique(query_from_record), skipped)
     else:
@@ -337,14 +336,12 @@ def _documents(
                 parts = _recognise(inside, "docs", fields)
                 yield from _documents(*parts, seen, skipped, fields, alone=alone)
             return
-        case _Format.FOLDER if alone:
-            yield from read_folder(path, skipped, path)
-            return
         case _Format.FOLDER:
-            records = _unique_files(path, read_folder(path, skipped, path.parent), seen, skipped)
+            files = read_folder(path, skipped, path if alone else path.parent)
+            records = _unique_files(path, files, seen, skipped)
         case _Format.TEXT | _Format.FILE:
             try:
-                documents = [*read_file(path, skipped)]
+                documents = [*read_file(path, path.parent, skipped)]
             except CollectionError as error:
                 if alone:
                     raise

@@ -33,17 +33,6 @@ def can_read(suffix: str) -> bool:
     return find_spec(_READERS[suffix][1]) is not None
 
 
-def read_file(path: Path, skipped: SkippedLines) -> Iterator[Document]:
-    """The document of a file, or the pages of a PDF; the id begins with the file's name.
-
-    :param skipped: Collects the errors of pages, which are left out.
-    :raises CollectionError: When it cannot be read, has no text, is longer than `LONGEST_BYTES`,
-        or its name cannot be an id; and, if `skipped` refuses files, when some pages have no text.
-    :raises MissingExtraError: When a package that reads this kind is not installed.
-    """
-    return _read(path, path.parent, skipped)
-
-
 def read_folder(folder: Path, skipped: SkippedLines, named_from: Path) -> Iterator[Document]:
     """The files of `folder` and its folders as documents, in the order of their paths.
 
@@ -58,12 +47,11 @@ def read_folder(folder: Path, skipped: SkippedLines, named_from: Path) -> Iterat
     """
     for path in _files_and_links(folder):
         try:
-            is_folder = _is_folder(path)
-            if is_folder or _is_readable(path):
+            if _is_folder(path) or _is_readable(path):
                 _check_is_within(path, folder)
-            if is_folder or not _is_readable(path):
+            if _is_folder(path) or not _is_readable(path):
                 continue
-            documents = [*_read(path, named_from, skipped)]
+            documents = [*read_file(path, named_from, skipped)]
         except CollectionError as error:
             refuse_file(error, skipped)
         else:
@@ -80,17 +68,16 @@ def files_of(folder: Path) -> Iterator[Path]:
             yield path
 
 
-def unread_suffixes(folder: Path, named: Collection[Path] = ()) -> Counter[str]:
+def unread_suffixes(folder: Path, named: Collection[Path]) -> Counter[str]:
     """How many visible files of each suffix `read_folder` does not read.
 
     :param named: Files that are read in another way, by their real paths.
     :raises CollectionError: When a folder cannot be read.
     """
-    paths = (path for path in _files_and_links(folder) if not _is_folder(path))
     return Counter(
         path.suffix.lower()
-        for path in paths
-        if not _is_readable(path) and not (named and path.resolve() in named)
+        for path in _files_and_links(folder)
+        if not (_is_folder(path) or _is_readable(path) or path.resolve() in named)
     )
 
 
@@ -126,9 +113,16 @@ def _check_is_within(path: Path, folder: Path) -> None:
         raise CollectionError(path, "it is a link to a place outside the folder")
 
 
-def _read(path: Path, folder: Path, skipped: SkippedLines) -> Iterator[Document]:
-    with read_errors(folder):
-        name = check_id(path.relative_to(folder).as_posix(), "file name")
+def read_file(path: Path, named_from: Path, skipped: SkippedLines) -> Iterator[Document]:
+    """The document of a file, or the pages of a PDF; the id begins with the path below a folder.
+
+    :param skipped: Collects the errors of pages, which are left out.
+    :raises CollectionError: When it cannot be read, has no text, is longer than `LONGEST_BYTES`,
+        or its name cannot be an id; and, if `skipped` refuses files, when some pages have no text.
+    :raises MissingExtraError: When a package that reads this kind is not installed.
+    """
+    with read_errors(named_from):
+        name = check_id(path.relative_to(named_from).as_posix(), "file name")
     with read_errors(path):
         if not stat.S_ISREG(path.stat().st_mode):  # reading a pipe may never end
             raise CollectionError(path, "it is no regular file")
