@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from swiftlet.corpora.collections import read_documents, unread_files
+from swiftlet.corpora.collections import read_documents
 from swiftlet.corpora.encodings import decoded
 from swiftlet.corpora.files.text import headings, text_part
 from swiftlet.corpora.lines import LineError, SkippedLines
@@ -122,7 +122,7 @@ def test_the_encoding_is_recognised(content: bytes, text: str | None, said: str)
     "content",
     [
         b"\x89PNG\r\n\x1a\n", bytes(1000), b"\x7fELF\2\1\1" + bytes(50), b"\xff\xfea",
-        "ä\nbö".encode() + b"\xff",
+        "ä\nbö".encode() + b"\xff", "ä".encode() + b"a" * 100_000 + b"\xe9",
     ],
 )  # fmt: skip
 def test_what_is_no_text_is_refused(content: bytes) -> None:
@@ -193,18 +193,6 @@ def test_the_command_names_what_it_leaves_out_or_stops(folder: Path, tmp_path: P
     assert "choose one" in both.stderr
     (tmp_path / "a.jsonl").write_text("{}\n")
     assert "there is no document id" in refusal(swiftlet("index", tmp_path / "a.jsonl", *other))
-
-
-def test_the_note_names_every_kind_and_no_file_that_is_read(tmp_path: Path) -> None:
-    for number in range(12):
-        (tmp_path / f"a.x{number}").write_text("x")
-    (tmp_path / "a.csv").write_text("id,text\n1,a\n")
-    (tmp_path / "b.csv").write_text("id,text\n2,a\n")
-    (tmp_path / "a.txt").write_text("x")
-    sentence = unread_files([tmp_path, tmp_path / "a.csv"])
-    named, _, way = sentence.removeprefix("13 files skipped: ").partition("; ")
-    assert {*named.split(", ")} == {"1 .csv", *(f"1 .x{number}" for number in range(12))}
-    assert way == "name each file of .csv to index it"
 
 
 @pytest.mark.parametrize(
