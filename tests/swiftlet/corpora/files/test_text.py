@@ -3,7 +3,6 @@
 import logging
 from contextlib import suppress
 from pathlib import Path
-from time import process_time
 
 import pytest
 from hypothesis import given
@@ -16,6 +15,7 @@ from swiftlet.corpora.lines import LineError, SkippedLines
 from swiftlet.errors import CollectionError
 from swiftlet.types import Document
 from tests.command_line import refusal, swiftlet
+from tests.growth import grows_evenly
 
 
 def markdown(folder: Path, content: str) -> Document:
@@ -200,11 +200,7 @@ def test_the_command_names_what_it_leaves_out_or_stops(folder: Path, tmp_path: P
 )
 @pytest.mark.parametrize("start", ["# a", "---\n"])
 def test_the_time_grows_with_the_text(start: str, piece: str, tmp_path: Path) -> None:
-    def seconds(count: int) -> float:
-        content = f"{start}{piece * count}x\n---\n".encode()
-        begin = process_time()
-        text_part(tmp_path / "a.md", content, print)
-        return process_time() - begin
+    def read(count: int) -> None:
+        text_part(tmp_path / "a.md", f"{start}{piece * count}x\n---\n".encode(), print)
 
-    seconds(10)
-    assert seconds(40_000) < 4 * seconds(20_000) + 0.1
+    assert grows_evenly(read, 20_000)

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from time import process_time
 
 import docx
 import pytest
@@ -14,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from swiftlet.corpora.collections import read_documents
+from tests.growth import grows_evenly
 
 NAMES = (
     'xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main" '
@@ -165,10 +165,4 @@ def test_styles_that_come_from_headings_are_headings(tmp_path: Path) -> None:
 
 
 def test_the_time_grows_with_the_paragraphs(tmp_path: Path) -> None:
-    def seconds(count: int) -> float:
-        start = process_time()
-        text_of(tmp_path, ONE * count)
-        return process_time() - start
-
-    seconds(100)
-    assert seconds(4_000) < 4 * seconds(2_000) + 0.1
+    assert grows_evenly(lambda count: text_of(tmp_path, ONE * count), 2_000)
