@@ -1,4 +1,4 @@
-"""Processor time, as tests bound how it grows with an input."""
+"""How the processor time of a function grows with what it is given."""
 
 import gc
 from collections.abc import Callable
@@ -15,3 +15,9 @@ def least_seconds(call: Callable[[], object], rounds: int = 3) -> float:
         return process_time() - began
 
     return min(seconds() for _ in range(rounds))
+
+
+def grows_evenly(run: Callable[[int], object], count: int) -> bool:
+    """Whether twice the `count` takes at most four times as long."""
+    single, double = (least_seconds(lambda n=n: run(n)) for n in (count, 2 * count))
+    return double < 4 * single + 0.1

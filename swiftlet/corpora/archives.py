@@ -46,10 +46,8 @@ def _extract(path: Path, root: Path) -> None:
                 for each in archive.infolist()
                 if PurePosixPath(each.filename).parts[:1] != (_OF_MACOS,)
             ]
-            size, free = (
-                sum(each.file_size for each in members),
-                shutil.disk_usage(root.parent).free,
-            )
+            size = sum(each.file_size for each in members)
+            free = shutil.disk_usage(root.parent).free
             if size > free:
                 raise CollectionError(
                     path,

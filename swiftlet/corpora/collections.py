@@ -3,7 +3,7 @@
 import logging
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from enum import Enum
 from functools import partial
 from pathlib import Path
@@ -13,40 +13,39 @@ from swiftlet.corpora.archives import ZIP, unzipped
 from swiftlet.corpora.fields import ID_FIELDS, Fields
 from swiftlet.corpora.files.folder import (
     FILE_SUFFIXES,
+    RICH_SUFFIXES,
     files_of,
     read_file,
     read_folder,
     unread_suffixes,
 )
-from swiftlet.corpora.files.rich import RICH_SUFFIXES
 from swiftlet.corpora.files.text import TEXT_SUFFIXES
 from swiftlet.corpora.identifiers import SeenIds
 from swiftlet.corpora.irds import (
     Entity,
-    check_dataset,
     document_from_record,
     is_dataset,
+    load_dataset,
     parse_dataset,
     query_from_record,
 )
 from swiftlet.corpora.lines import (
     COMPRESSED_SUFFIXES,
-    LineError,
     SkippedLines,
     open_bytes,
     parse_lines,
+    parse_records,
     read_errors,
-    refuse,
     refuse_file,
 )
 from swiftlet.corpora.records import (
-    DocumentColumns,
     document_from_json,
+    document_from_row,
+    documents_from_columns,
     query,
     query_from_columns,
     query_from_json,
 )
-from swiftlet.corpora.row_records import document_from_row
 from swiftlet.corpora.tables import (
     ARROW,
     CSV,
@@ -57,7 +56,7 @@ from swiftlet.corpora.tables import (
     table_files,
 )
 from swiftlet.corpora.trec import check_qrels, qrels_path, read_qrels, read_run, write_run
-from swiftlet.errors import CollectionError, shown
+from swiftlet.errors import CollectionError
 from swiftlet.extras import way_to
 from swiftlet.types import Document, Query
 
@@ -204,25 +203,17 @@ def read_queries(path: Path, skipped: SkippedLines | None = None) -> list[Query]
     if layout in (_Format.TABLE, _Format.FILE, _Format.ARCHIVE):
         kind = "a table" if layout is _Format.TABLE else path.suffix.lower()
         raise CollectionError(path, f"queries are read from .jsonl, .tsv or .txt, not from {kind}")
-    seen: set[str] = set()
-
-    def unique(found: Query) -> Query:
-        if found.query_id in seen:
-            raise _duplicate("query id", found.query_id)
-        seen.add(found.query_id)
-        return found
-
+    unique = partial(SeenIds().unique, kind="query")
     if layout is _Format.TEXT:
-        queries = _numbered_queries(source, skipped)
+        lines = parse_lines(source, lambda line: line, skipped)
+        numbered = ((number, (f"{number}", line)) for number, line in lines)
+        records = parse_records(source, numbered, lambda each: query(*each), skipped)
     elif layout is _Format.DATASET:
-        records = parse_dataset(
-            source, "queries", lambda record: unique(query_from_record(record)), skipped
-        )
-        queries = [found for _, found in records]
+        records = parse_dataset(source, "queries", unique(query_from_record), skipped)
     else:
         read = query_from_json if layout is _Format.JSONL else query_from_columns
-        lines = parse_lines(source, lambda line: unique(read(line)), skipped)
-        queries = [found for _, found in lines]
+        records = parse_lines(source, unique(read), skipped)
+    queries = [found for _, found in records]
     if not queries:
         raise CollectionError(source, "there is no valid query")
     return queries
@@ -252,7 +243,7 @@ def _matching(path: Path | Sequence[Path]) -> list[Path]:
 def _recognise(path: Path, entity: Entity, fields: Fields | None = None) -> tuple[Path, _Format]:
     """The file or folder to read for a path, and its format."""
     if is_dataset(path):
-        check_dataset(path, entity)
+        load_dataset(path, entity)
         return path, _Format.DATASET
     beir_file = "corpus.jsonl" if entity == "docs" else "queries.jsonl"
     with read_errors(path):
@@ -308,9 +299,7 @@ def _logged_documents(
 
 
 def _valid_documents(
-    sources: Sequence[tuple[Path, _Format]],
-    skipped: SkippedLines,
-    fields: Fields | None,
+    sources: Sequence[tuple[Path, _Format]], skipped: SkippedLines, fields: Fields | None
 ) -> Iterator[Document]:
     count, seen = 0, SeenIds()
     for source, layout in sources:
@@ -318,8 +307,8 @@ def _valid_documents(
             count += 1
             yield document
             if count == _DOCUMENTS_BEFORE_CHECK:
-                _check_fields(fields, source)
-    _check_fields(fields, sources[-1][0])
+                (fields or Fields()).check(source)
+    (fields or Fields()).check(sources[-1][0])
     if not count:
         folders = [source for source, layout in sources if layout is _Format.FOLDER]
         kinds = f" ({', '.join(sorted(FILE_SUFFIXES))})" if folders else ""
@@ -328,14 +317,6 @@ def _valid_documents(
         place = sources[0][0] if len(sources) == 1 else "the corpus"
         bad = f"; {skipped.messages[0]}" if folders and skipped.messages else ""
         raise CollectionError(place, f"there is no valid document{kinds}{bad}")
-
-
-def _check_fields(fields: Fields | None, source: Path) -> None:
-    try:
-        if fields is not None:
-            fields.check()
-    except LineError as error:
-        raise CollectionError(source, f"{error}") from error
 
 
 def _documents(
@@ -347,76 +328,43 @@ def _documents(
     *,
     alone: bool,
 ) -> Iterator[Document]:
-    unique = partial(_unique_documents, seen=seen, skipped=skipped)
+    unique = seen.unique
+    records: Iterator[tuple[Any, Document]]
     match layout:
-        case _Format.FOLDER:
-            documents = read_folder(path, skipped, named_from=path if alone else path.parent)
-            yield from documents if alone else _unique_files(path, documents, seen, skipped)
-        case _Format.TEXT | _Format.FILE:
-            try:
-                documents = iter([*read_file(path, skipped)])
-            except CollectionError as error:
-                if alone:
-                    raise
-                refuse_file(error, skipped)
-            else:
-                yield from _unique_files(path, documents, seen, skipped)
         case _Format.ARCHIVE:
             with unzipped(path, skipped) as inside:
                 parts = _recognise(inside, "docs", fields)
                 yield from _documents(*parts, seen, skipped, fields, alone=alone)
+            return
+        case _Format.FOLDER:
+            files = read_folder(path, skipped, path if alone else path.parent)
+            records = _unique_files(path, files, seen, skipped)
+        case _Format.TEXT | _Format.FILE:
+            try:
+                documents = [*read_file(path, path.parent, skipped)]
+            except CollectionError as error:
+                if alone:
+                    raise
+                refuse_file(error, skipped)
+                return
+            records = _unique_files(path, documents, seen, skipped)
         case _Format.TABLE:
-            yield from unique(
-                partial(parse_table, path, fields=fields),
-                partial(document_from_row, fields=fields),
-            )
+            read = partial(document_from_row, fields=fields)
+            records = parse_table(path, unique(read), skipped, fields)
         case _Format.JSONL:
-            yield from unique(
-                partial(parse_lines, path), partial(document_from_json, fields=fields)
-            )
+            read = partial(document_from_json, fields=fields)
+            records = parse_lines(path, unique(read), skipped)
         case _Format.TSV:
-            yield from unique(partial(parse_lines, path), DocumentColumns())
+            records = parse_lines(path, unique(documents_from_columns()), skipped)
         case _Format.DATASET:
-            yield from unique(partial(parse_dataset, path, "docs"), document_from_record)
-
-
-def _unique_documents(
-    parse: Callable[..., Iterator[tuple[int, Document]]],
-    read: Callable[[Any], Document],
-    *,
-    seen: SeenIds,
-    skipped: SkippedLines,
-) -> Iterator[Document]:
-    def unique(record: Any) -> Document:
-        document = read(record)
-        if not seen.add(document.document_id):
-            raise _duplicate("document id", document.document_id)
-        return document
-
-    for _, document in parse(unique, skipped):
+            records = parse_dataset(path, "docs", unique(document_from_record), skipped)
+    for _, document in records:
         yield document
 
 
 def _unique_files(
-    path: Path, documents: Iterator[Document], seen: SeenIds, skipped: SkippedLines
-) -> Iterator[Document]:
-    for document in documents:
-        if seen.add(document.document_id):
-            yield document
-        else:
-            problem = f"{_duplicate('document id', document.document_id)}"
-            refuse(CollectionError(path, problem), skipped)
-
-
-def _numbered_queries(path: Path, skipped: SkippedLines | None) -> list[Query]:
-    queries = []
-    for number, line in parse_lines(path, str, skipped):
-        try:
-            queries.append(query(str(number), line))
-        except LineError as error:
-            refuse(CollectionError(path, str(error), number), skipped)
-    return queries
-
-
-def _duplicate(name: str, value: str) -> LineError:
-    return LineError(f"the {name} {shown(value)} came before")
+    path: Path, documents: Iterable[Document], seen: SeenIds, skipped: SkippedLines
+) -> Iterator[tuple[None, Document]]:
+    """Several paths may have files of one name."""
+    records = ((None, document) for document in documents)
+    return parse_records(path, records, seen.unique(lambda document: document), skipped)

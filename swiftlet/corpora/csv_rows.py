@@ -23,14 +23,15 @@ _DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "vertical li
 _NUMBER = re.compile(r"-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?")
 _LONGEST_NUMBER = 4_300  # Python reads no longer integer
 _BOOLEANS = {"true": True, "false": False}
-_ESCAPED = re.compile(r'\\([\\"])')
 _BYTES_OF_ID = 8
 
 Cells = list[str]
 Row = dict[str, object]
 
 
-class _Dialect(NamedTuple):
+class Dialect(NamedTuple):
+    """How the cells of a row are separated and quoted."""
+
     delimiter: str
     quote: str = '"'
     escaped: bool = False
@@ -39,9 +40,7 @@ class _Dialect(NamedTuple):
     """Whether a space after each delimiter belongs to no cell."""
 
 
-def csv_rows(
-    file: Path, fields: Fields | None = None, note: Callable[[str], None] = lambda _: None
-) -> Iterator[Row | LineError]:
+def csv_rows(file: Path, fields: Fields, note: Callable[[str], None]) -> Iterator[Row | LineError]:
     """The cells of each row by column, or what is wrong with the row; empty cells are left out.
 
     In a column that is no id, title or text, cells become numbers or booleans if all cells of the
@@ -53,15 +52,11 @@ def csv_rows(
     :param note: Is told what was recognised: another encoding, other delimiters, missing ids.
     :raises CollectionError: When the file cannot be read, or has no good head.
     """
-    fields = fields or Fields()
     csv.field_size_limit(2**31 - 1)
     with read_errors(file):
         with open_bytes(file) as content:
             sample = content.read(_SAMPLE_BYTES)
-        try:
-            encoding = encoding_of(sample, complete=len(sample) < _SAMPLE_BYTES)
-        except LineError as error:
-            raise CollectionError(file, f"{error}") from error
+        encoding = encoding_of(sample, complete=len(sample) < _SAMPLE_BYTES)
         if encoding == "utf-8":
             encoding = "utf-8-sig"
         default = "\t" if ".tsv" in map(str.lower, file.suffixes[-2:]) else ","
@@ -75,7 +70,7 @@ def csv_rows(
             lines = io.TextIOWrapper(content, encoding, errors, newline="")
             if _names_delimiter(sample.decode(encoding, "replace")):
                 lines.readline()
-            rows = _parsed(lines, dialect)
+            rows = parsed_rows(lines, dialect)
             head = _head(file, next(rows, []))
             if needs_ids := fields.id is None and not {*head} & {*ID_FIELDS}:
                 note(
@@ -84,8 +79,8 @@ def csv_rows(
                 )
             first = list(islice(rows, _JUDGED_ROWS))
             good = [row for row in first if isinstance(row, list)]
-            kinds = [
-                str if name in fields.texts else _kind([row[place] for row in good if row[place]])
+            readers = [
+                str if name in fields.texts else _reader([row[place] for row in good])
                 for place, name in enumerate(head)
             ]
             seen = Counter[str]()
@@ -95,8 +90,8 @@ def csv_rows(
                 elif any(map(has_lone_surrogate, row)):
                     yield LineError(f"not valid {name_of(encoding)}: save the file as UTF-8")
                 else:
-                    cells = zip(head, kinds, row, strict=True)
-                    found = {name: _value(kind, cell) for name, kind, cell in cells if cell}
+                    cells = zip(head, readers, row, strict=True)
+                    found = {name: _value(read, cell) for name, read, cell in cells if cell}
                     yield {ID_FIELDS[0]: _content_id(row, seen)} | found if needs_ids else found
 
 
@@ -106,11 +101,11 @@ class _Lines:
     `taken` are the lines of the last record.
     """
 
-    def __init__(self, lines: Iterable[str], *, escaped: bool) -> None:
+    def __init__(self, lines: Iterable[str], dialect: Dialect) -> None:
         self._lines, self._again = iter(lines), deque[str]()
         self.taken: list[str] = []
         self._length = self._next = self._hopeless = 0
-        self._escaped = escaped
+        self._doubled = (f"\\{dialect.quote}", dialect.quote * 2) if dialect.escaped else None
 
     def __iter__(self) -> Self:
         return self
@@ -124,7 +119,10 @@ class _Lines:
         self.taken.append(line)
         self._length += len(line)
         self._next += 1
-        return _ESCAPED.sub(_unescaped, line) if self._escaped else line
+        if self._doubled is None:
+            return line
+        # Two backslashes are one, and the second of them escapes no quote.
+        return "\\".join(part.replace(*self._doubled) for part in line.split("\\\\"))
 
     def begin_record(self) -> None:
         self.taken.clear()
@@ -138,12 +136,9 @@ class _Lines:
         del self.taken[1:]
 
 
-def _unescaped(found: re.Match[str]) -> str:
-    return '""' if found[1] == '"' else found[1]
-
-
-def _parsed(lines: Iterable[str], dialect: _Dialect) -> Iterator[Cells | LineError]:
-    source = _Lines(lines, escaped=dialect.escaped)
+def parsed_rows(lines: Iterable[str], dialect: Dialect) -> Iterator[Cells | LineError]:
+    """The cells of each row, or what is wrong with it; the head is the first."""
+    source = _Lines(lines, dialect)
     reader = csv.reader(
         source,
         strict=True,
@@ -174,26 +169,19 @@ def _parsed(lines: Iterable[str], dialect: _Dialect) -> Iterator[Cells | LineErr
             yield LineError(problem, lines=len(source.taken))
 
 
-def _recognised(sample: str, default: str, fields: Fields) -> _Dialect:
-    """The dialect that explains a sample best: names of columns that are known, and good rows."""
+def _recognised(sample: str, default: str, fields: Fields) -> Dialect:
+    """The dialect that explains a sample best; if some do, the first of them."""
     lines = [*islice(io.StringIO(sample, newline=""), _JUDGED_ROWS)]
     lines = lines[_names_delimiter(sample) :]
     lines = lines[:-1] or lines  # the last line may be cut
     known = {*fields.texts, *fields.metadata}
-    dialect, most = _Dialect(default), (-1, -1)
-    for delimiter in (default, *_DELIMITERS):
-        head, *rows = [*_parsed(lines, _Dialect(delimiter))] or [[]]
-        cells = head if isinstance(head, list) and len(head) > 1 else []
-        named = len(known.intersection(map(str.strip, cells)))
-        found = named, sum(isinstance(row, list) and len(row) > 1 for row in rows)
-        if found > most:
-            spaced = bool(cells) and all(cell[:1] == " " for cell in cells[1:])
-            dialect, most = _Dialect(delimiter, spaced=spaced), found
-    rows = [*_parsed(lines, dialect)]
-    bad = _num_bad(rows)
-    if bad and '\\"' in sample and _num_bad(_parsed(lines, dialect._replace(escaped=True))) < bad:
-        return dialect._replace(escaped=True)
-    return dialect._replace(quote="'") if _has_apostrophes(lines, rows, dialect) else dialect
+    dialects = [
+        Dialect(delimiter, quote, escaped, _has_spaces(lines, delimiter))
+        for delimiter in dict.fromkeys((default, *_DELIMITERS))
+        for quote in ("\"'" if "'" in sample and not _has_quotes(lines, delimiter) else '"')
+        for escaped in sorted({False, f"\\{quote}" in sample})
+    ]
+    return max(dialects, key=lambda dialect: _score(lines, dialect, known))
 
 
 def _names_delimiter(sample: str) -> bool:
@@ -201,28 +189,31 @@ def _names_delimiter(sample: str) -> bool:
     return re.match('"?sep=.', sample, re.IGNORECASE) is not None
 
 
-def _has_apostrophes(lines: list[str], rows: list[Cells | LineError], dialect: _Dialect) -> bool:
-    """Whether apostrophes are around cells in place of quotes."""
-    good = [row for row in rows if isinstance(row, list)]
-    if not any("'" in line for line in lines) or any(
-        line.startswith('"') or f'{dialect.delimiter}"' in line for line in lines
-    ):
-        return False
-    around = [
-        all(cell[:1] == cell[-1:] == "'" and len(cell) > 1 for cell in column if cell)
-        and any(column)
-        for column in zip(*good[1:], strict=True)
-    ]
-    if not any(around) and len(good) == len(rows):
-        return False
-    return _num_bad(_parsed(lines, dialect._replace(quote="'"))) == 0
+def _has_quotes(lines: list[str], delimiter: str) -> bool:
+    return any(line.startswith('"') or f'{delimiter}"' in line for line in lines)
 
 
-def _num_bad(rows: Iterable[Cells | LineError]) -> int:
-    return sum(isinstance(row, LineError) for row in rows)
+def _has_spaces(lines: list[str], delimiter: str) -> bool:
+    """Whether a space stands after each delimiter of the head."""
+    _, *cells = lines[0].split(delimiter) if lines else [""]
+    return bool(cells) and all(cell.startswith(" ") for cell in cells)
 
 
-def _said(encoding: str, dialect: _Dialect, default: str) -> str:
+def _score(lines: list[str], dialect: Dialect, known: set[str]) -> tuple[int, int, int]:
+    """How many columns are known and how many rows are good; less bad rows and kept apostrophes."""
+    head, *rows = [*parsed_rows(lines, dialect)] or [[]]
+    named = 0
+    if isinstance(head, list) and len(head) > 1:
+        named = len(known.intersection(map(str.strip, head)))
+    good = [row for row in rows if isinstance(row, list) and len(row) > 1]
+    around = sum(
+        any(column) and all(re.fullmatch("('.*')?", cell, re.DOTALL) for cell in column)
+        for column in zip(*good, strict=True)
+    )
+    return named, len(good), len(good) - len(rows) - around
+
+
+def _said(encoding: str, dialect: Dialect, default: str) -> str:
     """What a reader should know of how a file is read; empty if all is usual."""
     said = [] if encoding in UTF_8 else [f"as {name_of(encoding)}"]
     if dialect.delimiter != default:
@@ -245,18 +236,16 @@ def _head(file: Path, head: Cells | LineError) -> Cells:
     return head
 
 
-def _kind(cells: Cells) -> type:
-    """The type of a column: float for numbers, bool, or str."""
-    if cells and all(_number(cell) is not None for cell in cells):
-        return float
-    return bool if cells and all(cell.lower() in _BOOLEANS for cell in cells) else str
+def _reader(cells: Cells) -> Callable[[str], object]:
+    """What makes the values of a column: of numbers, booleans or texts; None for another cell."""
+    filled = [cell for cell in cells if cell] or [""]
+    readers = (_number, lambda cell: _BOOLEANS.get(cell.lower()), str)
+    return next(read for read in readers if all(read(cell) is not None for cell in filled))
 
 
-def _value(kind: type, cell: str) -> object:
-    if kind is float:
-        number = _number(cell)
-        return cell if number is None else number
-    return _BOOLEANS.get(cell.lower(), cell) if kind is bool else cell
+def _value(read: Callable[[str], object], cell: str) -> object:
+    value = read(cell)
+    return cell if value is None else value
 
 
 def _number(cell: str) -> float | None:

@@ -15,7 +15,6 @@ _MARKS = {
 UTF_8 = ("utf-8", "utf-8-sig")
 """The codecs of UTF-8, without and with a mark."""
 
-_SAMPLE_BYTES = 1 << 16
 _MANY_NULS = 0.25
 _OTHER_SCRIPTS = 0.5
 _LEAST_OF_PAIRS = 32
@@ -35,26 +34,20 @@ def decoded(content: bytes) -> tuple[str, str]:
 
     :raises LineError: When it is UTF-8 with other bytes in it, or in no encoding that is known.
     """
-    encoding = encoding_of(content[:_SAMPLE_BYTES], complete=len(content) <= _SAMPLE_BYTES)
+    encoding = encoding_of(content)
     try:
-        if encoding in UTF_8:
-            return content.decode(encoding), ""
-        return content.decode(encoding), name_of(encoding)
+        return content.decode(encoding), "" if encoding in UTF_8 else name_of(encoding)
     except UnicodeDecodeError as error:
         if encoding not in UTF_8:
             raise LineError(f"not valid {name_of(encoding)}") from error
-    # The first byte that is not UTF-8 may be far away.
-    first = max(0, error_start(content) - _SAMPLE_BYTES // 2)
-    encoding = encoding_of(content[first : first + _SAMPLE_BYTES], complete=True)
-    try:
-        if encoding in UTF_8:
-            raise LineError(_problem(content))
-        return content.decode(encoding), name_of(encoding)
-    except UnicodeDecodeError as error:
-        raise LineError(_problem(content)) from error
+        read, start = error.object, error.start
+        line, place = read.count(b"\n", 0, start) + 1, start - read.rfind(b"\n", 0, start)
+        raise LineError(
+            f"line {line:,}: not valid UTF-8: byte {place} is 0x{read[start]:02x}"
+        ) from error
 
 
-def encoding_of(sample: bytes, *, complete: bool) -> str:
+def encoding_of(sample: bytes, *, complete: bool = True) -> str:
     """The codec of a text that begins with a sample.
 
     :param complete: Whether the text has nothing after the sample.
@@ -69,8 +62,8 @@ def encoding_of(sample: bytes, *, complete: bool) -> str:
         codecs.getincrementaldecoder("utf-8")().decode(sample, final=complete)
     except UnicodeDecodeError:
         read = sample.decode(errors="surrogateescape")
-        bad = sum("\udc80" <= each <= "\udcff" for each in read)
-        if sum(map(len, _BEYOND_ASCII.findall(read))) >= 2 * bad:
+        beyond = "".join(_BEYOND_ASCII.findall(read))
+        if len(beyond) >= 2 * sum("\udc80" <= each <= "\udcff" for each in beyond):
             return "utf-8"  # with a few bytes that are not
         return _recognised(sample)
     return "utf-8"
@@ -130,21 +123,3 @@ def _is_plausible(text: str) -> bool:
     high = "".join(_BEYOND_ASCII.findall(text))
     good = sum(each.isalnum() or each.isspace() or each in _PUNCTUATION for each in high)
     return good >= _GOOD_SHARE * len(high) and not _CONTROL.search(text)
-
-
-def error_start(content: bytes) -> int:
-    """The place of the first byte that is not UTF-8."""
-    try:
-        content.decode()
-    except UnicodeDecodeError as error:
-        return error.start
-    return len(content)
-
-
-def _problem(content: bytes) -> str:
-    start = error_start(content)
-    line_start = content.rfind(b"\n", 0, start) + 1
-    line = content.count(b"\n", 0, start) + 1
-    return (
-        f"line {line:,}: not valid UTF-8: byte {start - line_start + 1} is 0x{content[start]:02x}"
-    )

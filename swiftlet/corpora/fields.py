@@ -2,11 +2,12 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Annotated, Any
 
 from swiftlet.arguments import Option
 from swiftlet.corpora.lines import LineError
-from swiftlet.errors import shown
+from swiftlet.errors import CollectionError, shown
 
 _MOST_NAMES = 20
 ID_FIELDS = ("_id", "id", "document_id")
@@ -15,7 +16,7 @@ ID_FIELDS = ("_id", "id", "document_id")
 
 @dataclass(frozen=True, slots=True)
 class Fields:
-    """The names of fields; those that are not given are as `document_from_fields` has them.
+    """The names of fields; those that are not given are as a line of JSON has them.
 
     The text is made of several fields, one below the other. With `metadata`, other fields are left
     out; without, all further fields are metadata.
@@ -46,7 +47,7 @@ class Fields:
         return [*([self.id] if self.id else ID_FIELDS), self.title or "title", *self.text, "text"]
 
     def of(self, record: Mapping[str, Any]) -> dict[str, Any]:
-        """A record with the names that `document_from_fields` knows.
+        """A record with the names that a line of JSON has.
 
         :raises LineError: When the id or all fields of the text are missing.
         """
@@ -65,14 +66,14 @@ class Fields:
             rest = {name: value for name, value in rest.items() if name in kept}
         return rest | found
 
-    def check(self) -> None:
-        """Check that each field was in one of the records so far.
+    def check(self, source: Path) -> None:
+        """Check that each field was in one of the records of `source` so far.
 
-        :raises LineError: When one was in none of them.
+        :raises CollectionError: When one was in none of them.
         """
         named = {*([self.title] if self.title else ()), *self.text, *self.metadata}
         if self._found and (missing := sorted(named - self._found.keys())):
-            raise _no_field(missing[0], self._found)
+            raise CollectionError(source, f"{_no_field(missing[0], self._found)}")
 
 
 def _no_field(name: str, record: Collection[str]) -> LineError:

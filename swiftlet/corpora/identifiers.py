@@ -2,10 +2,15 @@
 
 import re
 from array import array
+from collections.abc import Callable
 from numbers import Integral
+from typing import Any, Literal, TypeVar
 
 from swiftlet.corpora.lines import LineError
 from swiftlet.errors import shown, shown_json
+from swiftlet.types import Document, Query
+
+Named = TypeVar("Named", Document, Query)
 
 # Control characters break lines and terminals. At the start of a file, U+FEFF is a byte order mark.
 # Half of a surrogate pair cannot be stored.
@@ -81,6 +86,20 @@ class SeenIds:
             return False
         self._size += 1
         return True
+
+    def unique(
+        self, read: Callable[[Any], Named], kind: Literal["document", "query"] = "document"
+    ) -> Callable[[Any], Named]:
+        """The function `read`, which now raises `LineError` for an id that came before."""
+
+        def read_unique(record: Any) -> Named:
+            found = read(record)
+            value = getattr(found, f"{kind}_id")
+            if not self.add(value):
+                raise LineError(f"the {kind} id {shown(value)} came before")
+            return found
+
+        return read_unique
 
     def _grow(self) -> None:
         larger = array("Q", bytes(16 * len(self._table)))

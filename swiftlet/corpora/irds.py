@@ -7,18 +7,16 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 from swiftlet.corpora.identifiers import check_id
-from swiftlet.corpora.lines import LineError, SkippedLines, refuse
-from swiftlet.corpora.records import query
-from swiftlet.errors import CollectionError, shown
+from swiftlet.corpora.lines import Record, SkippedLines, parse_records
+from swiftlet.corpora.records import document_from_row, query
+from swiftlet.errors import CollectionError
 from swiftlet.extras import extra
-from swiftlet.text import has_lone_surrogate
 from swiftlet.types import Document, Query
 
 Entity = Literal["docs", "queries", "qrels"]
-Record = TypeVar("Record")
 
 _PREFIX = "irds:"
 _ENTITIES: dict[Entity, str] = {"docs": "documents", "queries": "queries", "qrels": "qrels"}
@@ -32,15 +30,6 @@ def is_dataset(path: Path) -> bool:
     return str(path).startswith(_PREFIX)
 
 
-def check_dataset(path: Path, entity: Entity) -> None:
-    """Refuse a dataset that does not exist or lacks this entity; nothing is downloaded.
-
-    :raises MissingExtraError: When ir_datasets is not installed.
-    :raises CollectionError: When there is no such dataset, or it lacks this entity.
-    """
-    _load(path, entity)
-
-
 def parse_dataset(
     path: Path,
     entity: Entity,
@@ -52,25 +41,22 @@ def parse_dataset(
     Only the current record is kept in memory here.
 
     :raises MissingExtraError: When ir_datasets is not installed.
-    :raises CollectionError: As `check_dataset`; when the dataset cannot be downloaded or read; and,
+    :raises CollectionError: As `load_dataset`; when the dataset cannot be downloaded or read; and,
         unless there is `skipped`, when `parse` raises `LineError` for a record.
     """
-    dataset = _load(path, entity)
+    return parse_records(path, enumerate(_records(path, entity), 1), parse, skipped, "record")
+
+
+def _records(path: Path, entity: Entity) -> Iterator[Any]:
+    dataset = load_dataset(path, entity)
     with _library_errors(path):
         records = iter(getattr(dataset, f"{entity}_iter")())
-    number = 0
     while True:
         with _library_errors(path):
             record = next(records, None)
         if record is None:
             return
-        number += 1
-        try:
-            parsed = parse(record)
-        except LineError as error:
-            refuse(CollectionError(path, f"record {number:,}: {error}"), skipped)
-            continue
-        yield number, parsed
+        yield record
 
 
 def document_from_record(record: Any) -> Document:
@@ -81,7 +67,6 @@ def document_from_record(record: Any) -> Document:
 
     :raises LineError: When it has no valid id, or neither text nor title.
     """
-    document_id = check_id(record.doc_id, "document id")
     title_field = next((name for name in _TITLE_FIELDS if hasattr(record, name)), "")
     title = _string(record, title_field).strip()
     if hasattr(record, "default_text"):
@@ -89,12 +74,10 @@ def document_from_record(record: Any) -> Document:
     else:
         others = (name for name in record._fields if name not in ("doc_id", "url", title_field))
         text = " ".join(filter(None, (_string(record, name) for name in others))).strip()
-    if not title and not text:
-        raise LineError(f"the document {shown(document_id)} has neither text nor title")
-    if has_lone_surrogate(title) or has_lone_surrogate(text):
-        raise LineError(f"the document {shown(document_id)} holds half of a surrogate pair")
     url = _string(record, "url")
-    return Document(document_id, text, title, {"url": url} if url else {})
+    metadata = {"url": url} if url else {}
+    row = {"_id": record.doc_id, "title": title, "text": text, "metadata": metadata}
+    return document_from_row(row)
 
 
 def query_from_record(record: Any) -> Query:
@@ -109,7 +92,12 @@ def query_from_record(record: Any) -> Query:
     return query(query_id, next(texts, ""))
 
 
-def _load(path: Path, entity: Entity) -> Any:
+def load_dataset(path: Path, entity: Entity) -> Any:
+    """The dataset of ir_datasets; nothing is downloaded.
+
+    :raises MissingExtraError: When ir_datasets is not installed.
+    :raises CollectionError: When there is no such dataset, or it lacks this entity.
+    """
     with extra("irds"):
         import ir_datasets
     name = str(path).removeprefix(_PREFIX)

@@ -4,15 +4,16 @@ import codecs
 import gzip
 import io
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from swiftlet.errors import CollectionError
 from swiftlet.extras import extra
 
+Raw = TypeVar("Raw")
 Record = TypeVar("Record")
 
 COMPRESSED_SUFFIXES = (".gz", ".zst")
@@ -72,7 +73,7 @@ class SkippableError(CollectionError):
     """A bad line, row or file, which `SkippedLines` would leave out."""
 
 
-def refuse(error: CollectionError, skipped: SkippedLines | None, *, lines: int = 1) -> None:
+def _refuse(error: CollectionError, skipped: SkippedLines | None, lines: int) -> None:
     """Add a bad line, with which this many `lines` are lost, to `skipped`.
 
     :raises SkippableError: When bad lines are not to be skipped.
@@ -104,34 +105,54 @@ def parse_lines(
         `LONGEST_BYTES`; and, unless there is `skipped` to collect them, when a line is not UTF-8
         or `parse` raises `LineError` for it.
     """
-    empty = True
-    for number, content in _numbered(path):
-        if not content.strip():
-            continue
-        empty = False
+    return parse_records(path, _numbered(path), lambda line: parse(_decode(line)), skipped)
+
+
+def parse_records(
+    place: Path | str,
+    records: Iterable[tuple[int | None, Raw | LineError]],
+    parse: Callable[[Raw], Record | None],
+    skipped: SkippedLines | None,
+    kind: str = "",
+) -> Iterator[tuple[Any, Record]]:
+    """The results of `parse` that are not None, each with its record's number, if it has one.
+
+    :param kind: What a record is in messages, such as "row"; by default a line of the `place`.
+    :raises SkippableError: When bad records are not to be skipped: a `LineError` in place of a
+        record, or one that `parse` raises.
+    """
+    for number, record in records:
         try:
-            record = parse(_decode(content))
+            if isinstance(record, LineError):
+                raise record
+            parsed = parse(record)
         except LineError as error:
-            refuse(CollectionError(path, str(error), number), skipped)
+            problem, line = (f"{kind} {number:,}: {error}", None) if kind else (f"{error}", number)
+            _refuse(CollectionError(place, problem, line), skipped, error.lines)
             continue
-        if record is not None:
-            yield number, record
-    if empty:
-        raise CollectionError(path, "the file is empty")
+        if parsed is not None:
+            yield number, parsed
 
 
 @contextmanager
-def read_errors(path: Path) -> Iterator[None]:
-    """Turn an error of the operating system or of gzip into a `CollectionError`."""
+def read_errors(path: Path | str, *kinds: type[Exception]) -> Iterator[None]:
+    """Turn an error of the operating system, of gzip or of a line into a `CollectionError`.
+
+    :param kinds: Further errors, of a package that reads the file.
+    """
+    of_reading: tuple[type[Exception], ...] = (OSError, EOFError, zlib.error, *kinds)
     try:
         yield
-    except (OSError, EOFError, zlib.error) as error:
+    except LineError as error:
+        raise CollectionError(path, f"{error}") from error
+    except of_reading as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise CollectionError(path, f"cannot be read: {' '.join(reason.split())}") from error
+        reason = reason.strip().partition("\n")[0]
+        raise CollectionError(path, f"cannot be read: {reason}") from error
 
 
 def _numbered(path: Path) -> Iterator[tuple[int, bytes]]:
-    number = 0
+    number, empty = 0, True
     with read_errors(path), open_bytes(path) as file:
         while content := file.readline(LONGEST_BYTES + 1):
             number += 1
@@ -139,7 +160,11 @@ def _numbered(path: Path) -> Iterator[tuple[int, bytes]]:
                 raise CollectionError(path, f"longer than {LONGEST_BYTES:,} bytes", number)
             if number == 1:
                 content = content.removeprefix(codecs.BOM_UTF8)
-            yield number, content.rstrip(b"\r\n")
+            if content.strip():
+                empty = False
+                yield number, content.rstrip(b"\r\n")
+    if empty:
+        raise CollectionError(path, "the file is empty")
 
 
 def open_bytes(path: Path) -> io.BufferedReader | gzip.GzipFile:

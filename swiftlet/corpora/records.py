@@ -1,39 +1,47 @@
-"""One line of JSON or of tab-separated columns to a document or a query."""
+"""One line of JSON or of tab-separated columns, or one row, to a document or a query."""
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from datetime import date, time
+from decimal import Decimal
+from itertools import pairwise
 from typing import Any, NoReturn
+from uuid import UUID
+
+import numpy as np
 
 from swiftlet.corpora.fields import ID_FIELDS, Fields
 from swiftlet.corpora.identifiers import check_id
 from swiftlet.corpora.lines import LineError, wrong_columns
 from swiftlet.errors import shown
 from swiftlet.text import has_lone_surrogate
-from swiftlet.types import Document, Query
+from swiftlet.types import Document, Query, Section
 
 LONGEST_METADATA = 1 << 20
 """The most characters of a document's metadata, as JSON; each hit of an answer has them."""
 
 _DEEPEST_NESTING = 64
+_LONGEST_NUMBER = 4_300
 _QUERY_ID_FIELDS = ("_id", "id", "query_id")
 _JSON_TYPES = {type(None): "null", bool: "a boolean", int: "a number", float: "a number"}
 _JSON_TYPES |= {str: "a string", list: "an array", dict: "an object"}
 
 
 def document_from_json(line: str, fields: Fields | None = None) -> Document:
-    """A document from a JSON object with these fields, or the fields of `document_from_fields`.
+    """A document from a JSON object with these fields, or the fields of `_from_fields`.
 
     :raises LineError: When the line is no such object.
     """
     record = _object(line)
-    document = document_from_fields(record if fields is None else fields.of(record))
+    document = _from_fields(record, fields)
     if len(line) > LONGEST_METADATA:
-        check_length(document.metadata)
+        _check_length(document.metadata)
     return document
 
 
-def document_from_fields(record: dict[str, Any]) -> Document:
+def _from_fields(record: dict[str, Any], fields: Fields | None) -> Document:
     """A document from an id, "text" and optionally "title" and "metadata"; empties `record`.
 
     The id is the first existing field of "_id", "id" and "document_id". All further fields become
@@ -42,6 +50,8 @@ def document_from_fields(record: dict[str, Any]) -> Document:
 
     :raises LineError: When a field is missing or of another type.
     """
+    if fields is not None:
+        record = fields.of(record)
     document_id = _pop_id(record, ID_FIELDS, "document id")
     metadata = record.pop("metadata", None)
     if metadata is None:
@@ -49,8 +59,45 @@ def document_from_fields(record: dict[str, Any]) -> Document:
     if not isinstance(metadata, Mapping):
         raise LineError(f'"metadata" is {_type_name(metadata)}, not an object')
     title = record.pop("title", None)
+    if title is None:
+        title = ""
     text = _pop_text(record)
-    return _document(document_id, "" if title is None else title, text, {**record, **metadata})
+    if not isinstance(title, str):
+        raise LineError(f'"title" is {_type_name(title)}, not a string')
+    title = title if title.strip() else ""
+    if not title and not text.strip():
+        raise LineError(f"the document {shown(document_id)} has neither text nor title")
+    return Document(document_id, text, title, {**record, **metadata})
+
+
+def document_from_row(row: object, fields: Fields | None = None) -> Document:
+    """The document of a row: a `Document`, or a mapping as `documents_of` takes it.
+
+    :param fields: The names of a mapping's fields, if they are not the usual names.
+    :raises LineError: When it is neither, or has no valid id, or neither text nor title, or
+        metadata that cannot be stored.
+    """
+    if isinstance(row, Mapping):
+        filled = {name: value for name, value in row.items() if not _is_missing(value)}
+        document = _from_fields(filled, fields)
+    elif isinstance(row, Document):
+        known = {"id": row.document_id, "text": row.text, "title": row.title}
+        document = _from_fields({**known, "metadata": row.metadata}, None)
+        _check_sections(row.sections, len(row.text))
+        document = replace(document, sections=row.sections)
+    else:
+        raise LineError(f"{shown(row)} is of the type {type(row).__name__}, not a dict or Document")
+    metadata = _stored(document.metadata)
+    _check_nesting(metadata)
+    document = replace(document, metadata=metadata)
+    written = json.dumps(metadata, ensure_ascii=False)
+    if len(written) > LONGEST_METADATA:
+        _check_length(metadata)
+    if any(map(has_lone_surrogate, (document.title, document.text, written))):
+        raise LineError(
+            f"the document {shown(document.document_id)} holds half of a surrogate pair"
+        )
+    return document
 
 
 def query_from_json(line: str) -> Query:
@@ -74,31 +121,25 @@ def query_text_from_json(line: str) -> str:
     return query("without an id", _pop_text(record)).text
 
 
-class DocumentColumns:
+def documents_from_columns() -> Callable[[str], Document]:
     """Reads MS MARCO's tab-separated passages (pid, text) or documents (docid, url, title, body).
 
-    The first good line of a file determines which of the two it has.
+    The first good line determines which of the two all lines have; a url becomes metadata. Raises
+    `LineError` for another number of columns, or one that is no id or no text.
     """
+    expected: tuple[int, ...] = (2, 4)
 
-    def __init__(self) -> None:
-        self._expected: tuple[int, ...] = (2, 4)
-
-    def __call__(self, line: str) -> Document:
-        """The document of one line; a url becomes metadata.
-
-        :raises LineError: When it has another number of columns, or one that is no id or no text.
-        """
+    def read(line: str) -> Document:
+        nonlocal expected
         columns = line.split("\t")
-        if len(columns) not in self._expected:
-            raise wrong_columns(len(columns), " or ".join(map(str, self._expected)))
-        document_id = check_id(columns[0], "document id")
-        if len(columns) == 2:
-            document = _document(document_id, "", columns[1], {})
-        else:
-            _, url, title, body = columns
-            document = _document(document_id, title, body, {"url": url})
-        self._expected = (len(columns),)
+        if len(columns) not in expected:
+            raise wrong_columns(len(columns), " or ".join(map(str, expected)))
+        names = ("id", "text") if len(columns) == 2 else ("id", "url", "title", "text")
+        document = _from_fields(dict(zip(names, columns, strict=True)), None)
+        expected = (len(columns),)
         return document
+
+    return read
 
 
 def query_from_columns(line: str) -> Query:
@@ -122,15 +163,6 @@ def query(query_id: str, text: str) -> Query:
     if "\0" in text:
         raise LineError(f"the query {shown(query_id)} holds a NUL character")
     return Query(query_id, text)
-
-
-def _document(document_id: str, title: object, text: str, metadata: dict[str, Any]) -> Document:
-    if not isinstance(title, str):
-        raise LineError(f'"title" is {_type_name(title)}, not a string')
-    title = title if title.strip() else ""
-    if not title and not text.strip():
-        raise LineError(f"the document {shown(document_id)} has neither text nor title")
-    return Document(document_id, text, title, metadata)
 
 
 def _pop_id(record: dict[str, Any], fields: tuple[str, ...], name: str) -> str:
@@ -167,28 +199,31 @@ def _object(line: str) -> dict[str, Any]:
             if has_lone_surrogate(json.dumps([field, value], ensure_ascii=False)):
                 raise LineError(f"{shown(field)} holds half of a surrogate pair")
     if line.count("{") + line.count("[") > _DEEPEST_NESTING:
-        check_nesting(record)
+        _check_nesting(record)
     return record
 
 
-def check_nesting(value: object) -> None:
-    """Refuse values that are nested so deeply that writing them as JSON may exhaust the stack.
-
-    :raises LineError: When lists and objects are nested more than 64 levels deep.
-    """
-    if _nesting(value) > _DEEPEST_NESTING:
-        raise _too_deep()
+def _check_nesting(value: object) -> None:
+    """Refuse values that are nested so deeply that writing them as JSON may exhaust the stack."""
+    values: list[Any] = [value]
+    for _ in range(_DEEPEST_NESTING + 1):
+        values = [item for item in values if isinstance(item, dict | list)]
+        if not values:
+            return
+        values = [
+            inner
+            for item in values
+            for inner in (item.values() if isinstance(item, dict) else item)
+        ]
+    raise _too_deep()
 
 
 def _too_deep() -> LineError:
     return LineError(f"nested more than {_DEEPEST_NESTING} levels deep")
 
 
-def check_length(metadata: Mapping[str, Any]) -> None:
-    """Refuse metadata of more than `LONGEST_METADATA` characters.
-
-    :raises LineError: Names the longest field.
-    """
+def _check_length(metadata: Mapping[str, Any]) -> None:
+    """Refuse metadata of more than `LONGEST_METADATA` characters; the message has the longest."""
     lengths = {name: len(json.dumps(value, ensure_ascii=False)) for name, value in metadata.items()}
     if (length := sum(lengths.values())) > LONGEST_METADATA:
         longest = max(lengths, key=lengths.__getitem__)
@@ -199,20 +234,58 @@ def check_length(metadata: Mapping[str, Any]) -> None:
         )
 
 
+def _stored(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """The metadata as JSON stores them: dates and times become strings, as in ISO 8601.
+
+    NaN is a missing value: a field without one, null in a list.
+    """
+    stored: dict[str, Any] = {}
+    for name, value in metadata.items():
+        if _is_missing(value):
+            continue
+        try:
+            written = json.dumps({name: value}, default=_plain)
+            stored |= _READ.decode(written)
+        except (TypeError, ValueError, RecursionError) as error:
+            raise LineError(
+                f"the metadata cannot be stored as JSON: {shown(name)} ({error}); convert it to "
+                "text or numbers, or leave it out"
+            ) from error
+    return stored
+
+
+def _is_missing(value: object) -> bool:
+    """Whether it is NaN, or NaT of pandas: neither is equal to itself."""
+    return isinstance(value, float | np.floating | date) and value != value  # noqa: PLR0124
+
+
+def _plain(value: object) -> object:
+    """A value that JSON does not have, as one that it has."""
+    if isinstance(value, date | time):
+        return value.isoformat()
+    if isinstance(value, UUID):
+        return f"{value}"
+    if isinstance(value, np.generic | np.ndarray):
+        return value.tolist()
+    if isinstance(value, Decimal) and value.is_finite():
+        if value == value.to_integral_value() and value.adjusted() < _LONGEST_NUMBER:
+            return int(value)
+        # A number only if its digits are those of a float.
+        return float(value) if Decimal(f"{float(value)!r}") == value else f"{value}"
+    raise TypeError(f"a value of the type {type(value).__name__}")
+
+
+def _check_sections(sections: tuple[Section, ...], length: int) -> None:
+    spans = tuple((section.start, section.end) for section in sections)
+    bounds = [0, *(bound for span in spans for bound in span), length]
+    if any(earlier > later for earlier, later in pairwise(bounds)):
+        raise LineError(
+            f"the sections {shown(spans)} are not in order within the text's {length} characters"
+        )
+
+
 def _type_name(value: object) -> str:
     return _JSON_TYPES.get(type(value), f"of the type {type(value).__name__}")
-
-
-def _nesting(value: object) -> int:
-    level, values = 0, [value]
-    while values := [item for item in values if isinstance(item, dict | list)]:
-        level += 1
-        values = [
-            inner
-            for item in values
-            for inner in (item.values() if isinstance(item, dict) else item)
-        ]
-    return level
 
 
 def _finite(number: str) -> float:
@@ -228,3 +301,11 @@ def _refuse_constant(name: str) -> NoReturn:
 
 FINITE_JSON = json.JSONDecoder(parse_float=_finite, parse_constant=_refuse_constant)
 """Reads JSON, and refuses NaN, Infinity and numbers that are too large for a float."""
+
+
+def _constant(name: str) -> None:
+    if name != "NaN":
+        raise ValueError(f"the number {name} is not finite")
+
+
+_READ = json.JSONDecoder(parse_constant=_constant)

@@ -7,13 +7,18 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol, TypeGuard, runtime_checkable
 
 from swiftlet.arguments import StrPath, path_of
-from swiftlet.corpora.arrow_rows import rows_of
 from swiftlet.corpora.collections import read_documents, read_qrels, read_queries
 from swiftlet.corpora.fields import Fields
 from swiftlet.corpora.identifiers import SeenIds, check_id
-from swiftlet.corpora.lines import LineError, SkippableError, SkippedLines, refuse
-from swiftlet.corpora.records import query
-from swiftlet.corpora.row_records import document_from_row
+from swiftlet.corpora.lines import (
+    LineError,
+    SkippableError,
+    SkippedLines,
+    parse_records,
+    read_errors,
+)
+from swiftlet.corpora.records import document_from_row, query
+from swiftlet.corpora.tables import rows_of
 from swiftlet.errors import CollectionError, InvalidArgumentError, shown
 from swiftlet.types import Document, Qrels, Query
 
@@ -79,18 +84,9 @@ def documents_of_rows(
 
     :raises CollectionError: As `documents_of`.
     """
-    seen = SeenIds()
-    for number, row in enumerate(rows, start=1):
-        try:
-            document = document_from_row(row)
-        except LineError as error:
-            refuse(CollectionError(_CORPUS, str(error), number), skipped)
-            continue
-        if seen.add(document.document_id):
-            yield document
-        else:
-            problem = f"the document id {shown(document.document_id)} came before"
-            refuse(CollectionError(_CORPUS, problem, number), skipped)
+    parse = SeenIds().unique(document_from_row)
+    for _, document in parse_records(_CORPUS, enumerate(rows, start=1), parse, skipped):
+        yield document
 
 
 def _are_paths(corpus: object) -> TypeGuard[Sequence[str | os.PathLike[str]]]:
@@ -116,13 +112,9 @@ def queries_of(queries: Queries) -> list[Query]:
             f"queries cannot be of the type {type(queries).__name__}: a path, query_id -> text or "
             "an iterable of Query objects is expected"
         )
-    found: dict[str, Query] = {}
-    for number, each in enumerate(queries, start=1):
-        try:
-            _add_query(found, each)
-        except LineError as error:
-            raise CollectionError(_QUERIES, f"query {number:,}: {error}") from error
-    return list(found.values())
+    numbered = enumerate(queries, start=1)
+    parse = SeenIds().unique(_checked_query, "query")
+    return [found for _, found in parse_records(_QUERIES, numbered, parse, None, "query")]
 
 
 def qrels_of(qrels: QrelsSource) -> Qrels:
@@ -138,7 +130,7 @@ def qrels_of(qrels: QrelsSource) -> Qrels:
             f"qrels cannot be of the type {type(qrels).__name__}: a path or query_id -> "
             "document_id -> grade is expected"
         )
-    try:
+    with read_errors(_QRELS):
         return {
             check_id(query_id, "query id"): {
                 check_id(document_id, "document id"): _grade(grade)
@@ -146,17 +138,12 @@ def qrels_of(qrels: QrelsSource) -> Qrels:
             }
             for query_id, grades in qrels.items()
         }
-    except LineError as error:
-        raise CollectionError(_QRELS, str(error)) from error
 
 
-def _add_query(queries: dict[str, Query], added: object) -> None:
-    if not isinstance(added, Query) or not isinstance(added.text, str):
-        raise LineError(f"{shown(added)} is no Query with a text")
-    query_id = check_id(added.query_id, "query id")
-    if query_id in queries:
-        raise LineError(f"the query id {shown(query_id)} came before")
-    queries[query_id] = query(query_id, added.text)
+def _checked_query(given: object) -> Query:
+    if not isinstance(given, Query) or not isinstance(given.text, str):
+        raise LineError(f"{shown(given)} is no Query with a text")
+    return query(check_id(given.query_id, "query id"), given.text)
 
 
 def _grades(query_id: str, grades: object) -> Mapping[str, int]:

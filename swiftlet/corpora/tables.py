@@ -1,24 +1,26 @@
 """Rows of Parquet, Arrow, CSV and TSV files, and of saved datasets of Hugging Face."""
 
+import itertools
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
-from swiftlet.corpora.arrow_rows import rows_of
-from swiftlet.corpora.csv_rows import csv_rows
+from swiftlet.corpora.csv_rows import Row, csv_rows
 from swiftlet.corpora.fields import Fields
-from swiftlet.corpora.lines import LineError, SkippedLines, read_errors, refuse
-from swiftlet.errors import CollectionError
+from swiftlet.corpora.lines import LineError, Record, SkippedLines, parse_records, read_errors
+from swiftlet.errors import CollectionError, shown
 from swiftlet.extras import extra
-
-Record = TypeVar("Record")
 
 PARQUET, ARROW, CSV = ".parquet", ".arrow", ".csv"
 TABLE_SUFFIXES = (PARQUET, ARROW, CSV)
 _SAVED, _SPLITS = "state.json", "dataset_dict.json"
 _ROWS_AT_ONCE = 1_000
+_NANOSECONDS = 1_000
+_REASON_CHARACTERS = 100
+_ERRORS = (ValueError, OverflowError, ArithmeticError, TypeError, LookupError)
+_TEXTS = frozenset({"string", "large_string", "string_view"})
 
 
 def is_saved_dataset(folder: Path) -> bool:
@@ -44,8 +46,8 @@ def table_files(path: Path) -> list[Path]:
 def parse_table(
     path: Path,
     parse: Callable[[Mapping[str, Any]], Record],
-    skipped: SkippedLines | None = None,
-    fields: Fields | None = None,
+    skipped: SkippedLines,
+    fields: Fields | None,
 ) -> Iterator[tuple[int, Record]]:
     """The result of `parse` for each row, with the row's number from 1; empty cells are left out.
 
@@ -53,28 +55,19 @@ def parse_table(
 
     :param fields: The names of the columns with the id, the title and the text.
     :raises MissingExtraError: When pyarrow is not installed.
-    :raises CollectionError: When a file cannot be read; and, unless there is `skipped`, when
-        `parse` raises `LineError` for a row.
+    :raises CollectionError: When a file cannot be read; and, unless they are skipped, when `parse`
+        raises `LineError` for a row.
     """
-    number, note = 0, (skipped or SkippedLines()).note
+    numbers = itertools.count(1)
     for file in table_files(path):
-        of_arrow = file.is_dir() or file.suffix.lower() in (PARQUET, ARROW)
-        for row in _rows(file) if of_arrow else csv_rows(file, fields, note):
-            number += 1
-            try:
-                if isinstance(row, LineError):
-                    raise row
-                record = parse(row)
-            except LineError as error:
-                problem = CollectionError(file, f"row {number:,}: {error}")
-                refuse(problem, skipped, lines=error.lines)
-                continue
-            yield number, record
+        is_arrow = file.is_dir() or file.suffix.lower() in (PARQUET, ARROW)
+        rows = _rows(file) if is_arrow else csv_rows(file, fields or Fields(), skipped.note)
+        numbered = ((number, row) for row, number in zip(rows, numbers, strict=False))
+        yield from parse_records(file, numbered, parse, skipped, "row")
 
 
-def _rows(file: Path) -> Iterator[dict[str, Any] | LineError]:
-    for batch in _batches(file):
-        yield from rows_of(batch)
+def _rows(file: Path) -> Iterator[Row | LineError]:
+    return itertools.chain.from_iterable(map(rows_of, _batches(file)))
 
 
 def _batches(file: Path) -> Iterator[Any]:
@@ -82,7 +75,7 @@ def _batches(file: Path) -> Iterator[Any]:
     with extra("arrow"):
         import pyarrow
         import pyarrow.parquet
-    with read_errors(file), _library_errors(file, pyarrow.ArrowException):
+    with read_errors(file, pyarrow.ArrowException, UnicodeDecodeError):
         if file.suffix.lower() == PARQUET:
             with pyarrow.parquet.ParquetFile(file, memory_map=True) as table:
                 yield from table.iter_batches(_ROWS_AT_ONCE)
@@ -106,18 +99,80 @@ def _parts(batches: Iterator[Any]) -> Iterator[Any]:
 
 
 def _read(path: Path) -> Any:
-    with read_errors(path):
-        try:
-            return json.loads(path.read_bytes())
-        except ValueError as error:
-            raise CollectionError(path, f"not valid JSON: {error}") from error
+    with read_errors(path, ValueError):
+        return json.loads(path.read_bytes())
 
 
-@contextmanager
-def _library_errors(file: Path, kind: type[Exception]) -> Iterator[None]:
-    """Turn an error of pyarrow into one sentence."""
+def rows_of(batch: Any) -> Iterator[dict[str, Any] | LineError]:
+    """The filled cells of each row by column, or what is wrong with the row.
+
+    Times in nanoseconds are texts, as in ISO 8601.
+    """
     try:
-        yield
-    except (kind, UnicodeDecodeError) as error:  # of a name, or of the message of an error
-        reason = str(error).partition("\n")[0]
-        raise CollectionError(file, f"cannot be read: {reason}") from error
+        names, types = batch.schema.names, [f"{column.type}" for column in batch.columns]
+    except UnicodeDecodeError:
+        yield from [LineError("the name of a column is not valid UTF-8")] * batch.num_rows
+        return
+    columns = [_values(*each) for each in zip(batch.columns, types, strict=True)]
+    for cells in zip(*columns, strict=True):
+        bad = next((place for place, cell in enumerate(cells) if isinstance(cell, Exception)), None)
+        if bad is not None:
+            name, reason = names[bad], f"{cells[bad]}".partition("\n")[0]
+            yield LineError(f"{shown(name)} cannot be read: {reason[:_REASON_CHARACTERS]}")
+        else:
+            named = zip(names, cells, strict=True)
+            yield {name: cell for name, cell in named if cell is not None}
+
+
+def _values(column: Any, kind: str) -> list[Any]:
+    """The values of a column; an error stands for each that Python cannot have."""
+    from pyarrow import ArrowInvalid
+
+    try:
+        column.validate(full=True)  # of a damaged file, values would be read beyond their memory
+        if "[ns" not in kind:
+            return list(column.to_pylist())
+    except _ERRORS as error:
+        is_text = kind in _TEXTS and "UTF8" in f"{error}"
+        if isinstance(error, ArrowInvalid) and not is_text:
+            return [error] * len(column)
+    return [_value_or_error(scalar) for scalar in column]  # one of them is bad, or has nanoseconds
+
+
+def _value_or_error(scalar: Any) -> Any:
+    try:
+        return _value(scalar)
+    except _ERRORS as error:
+        return error
+
+
+def _value(scalar: Any) -> Any:
+    """The value of a scalar; pandas, which Arrow would ask for nanoseconds, may be missing."""
+    from pyarrow import types
+
+    kind = scalar.type
+    if not scalar.is_valid:
+        return None
+    if types.is_dictionary(kind):
+        return _value(scalar.value)
+    if types.is_struct(kind):
+        return {kind.field(place).name: _value(scalar[place]) for place in range(len(kind))}
+    if types.is_nested(kind) and hasattr(scalar, "values"):
+        values = [_value(each) for each in scalar.values]
+        return [(*pair.values(),) for pair in values] if types.is_map(kind) else values
+    in_nanoseconds = getattr(kind, "unit", "") == "ns" and not types.is_duration(kind)
+    return _iso_text(scalar) if in_nanoseconds else scalar.as_py()
+
+
+def _iso_text(scalar: Any) -> str:
+    """A moment or a time of day in ISO 8601, with three more digits if they are not 0."""
+    import pyarrow
+    from pyarrow import types
+
+    microseconds, more = divmod(scalar.value, _NANOSECONDS)
+    is_moment = types.is_timestamp(scalar.type)
+    kind = pyarrow.timestamp("us", scalar.type.tz) if is_moment else pyarrow.time64("us")
+    value = pyarrow.scalar(microseconds, kind).as_py()
+    if not more:
+        return str(value.isoformat())
+    return re.sub(r"\.\d{6}", rf"\g<0>{more:03}", value.isoformat(timespec="microseconds"))

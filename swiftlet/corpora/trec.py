@@ -162,14 +162,12 @@ def write_run(path: Path, run: Run, tag: str) -> None:
 
 
 def _run_lines(path: Path, query_id: str, scores: dict[str, float], tag: str) -> list[str]:
-    for name, value in (("query id", query_id), *(("document id", key) for key in scores)):
-        try:
-            check_trec_id(value, name)
-        except LineError as error:
-            raise CollectionError(path, str(error)) from error
-    for document_id, score in scores.items():
-        if not math.isfinite(score):
-            raise CollectionError(path, f"the score of {shown(document_id)} is {score}")
+    with read_errors(path):
+        check_trec_id(query_id, "query id")
+        for document_id, score in scores.items():
+            check_trec_id(document_id, "document id")
+            if not math.isfinite(score):
+                raise LineError(f"the score of {shown(document_id)} is {score}")
     ranked = sorted(scores.items(), key=lambda item: (-item[1], item[0]))
     # repr of a Python float is the shortest text that is read as the same number.
     return [

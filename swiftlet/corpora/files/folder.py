@@ -2,59 +2,56 @@
 
 import stat
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
+from importlib.util import find_spec
 from pathlib import Path
 
-from swiftlet.corpora.files.rich import RICH_SUFFIXES, can_read, rich_parts
-from swiftlet.corpora.files.text import TEXT_SUFFIXES, text_part
+from swiftlet.corpora.files.pdf import RECOGNISE, pdf_parts
+from swiftlet.corpora.files.text import TEXT_SUFFIXES, Part, text_part
+from swiftlet.corpora.files.web import web_parts
+from swiftlet.corpora.files.word import word_parts
 from swiftlet.corpora.identifiers import check_id
-from swiftlet.corpora.lines import (
-    LONGEST_BYTES,
-    LineError,
-    SkippedLines,
-    read_errors,
-    refuse_file,
-)
+from swiftlet.corpora.lines import LONGEST_BYTES, SkippedLines, read_errors, refuse_file
 from swiftlet.errors import CollectionError
+from swiftlet.extras import extra
 from swiftlet.types import Document
 
+Reader = Callable[[Path, bytes], Iterator[Part | CollectionError]]
+
+_PDF = ".pdf"
+_READERS: dict[str, tuple[Reader, str]] = {
+    **dict.fromkeys((".html", ".htm", ".xhtml"), (web_parts, "trafilatura")),
+    ".docx": (word_parts, "docx"),
+    _PDF: (pdf_parts, "pypdfium2"),
+}
+RICH_SUFFIXES = frozenset(_READERS)
 FILE_SUFFIXES = TEXT_SUFFIXES | RICH_SUFFIXES
 
 
-def read_file(path: Path, skipped: SkippedLines | None = None) -> Iterator[Document]:
-    """The document of a file, or the pages of a PDF; the id begins with the file's name.
-
-    :param skipped: Collects the errors of pages, which are left out.
-    :raises CollectionError: When it cannot be read, has no text, is longer than `LONGEST_BYTES`,
-        or its name cannot be an id; and, if `skipped` refuses files, when some pages have no text.
-    :raises MissingExtraError: When a package that reads this kind is not installed.
-    """
-    return _read(path, path.parent, skipped or SkippedLines(lines=False))
+def can_read(suffix: str) -> bool:
+    """Whether the package that reads files of this suffix is installed."""
+    return find_spec(_READERS[suffix][1]) is not None
 
 
-def read_folder(
-    folder: Path, skipped: SkippedLines | None = None, *, named_from: Path | None = None
-) -> Iterator[Document]:
+def read_folder(folder: Path, skipped: SkippedLines, named_from: Path) -> Iterator[Document]:
     """The files of `folder` and its folders as documents, in the order of their paths.
 
-    The id is the path below `named_from`, by default `folder`, with slashes. Hidden files and
-    folders are left out, and so are links to folders inside of `folder`, and files that cannot be
-    read: see `unread_suffixes`.
+    The id is the path below `named_from`, with slashes. Hidden files and folders are left out, and
+    so are links to folders inside of `folder`, and files that cannot be read: see
+    `unread_suffixes`.
 
     :param skipped: Collects the files that are left out, since they are bad as in `read_file`, or
         links to a place outside the folder.
     :raises CollectionError: When a folder cannot be read; and, if `skipped` refuses files, when one
         is bad.
     """
-    skipped = skipped or SkippedLines(lines=False)
     for path in _files_and_links(folder):
         try:
-            is_folder = _is_folder(path)
-            if is_folder or _is_readable(path):
+            if _is_folder(path) or _is_readable(path):
                 _check_is_within(path, folder)
-            if is_folder or not _is_readable(path):
+            if _is_folder(path) or not _is_readable(path):
                 continue
-            documents = [*_read(path, named_from or folder, skipped)]
+            documents = [*read_file(path, named_from, skipped)]
         except CollectionError as error:
             refuse_file(error, skipped)
         else:
@@ -71,17 +68,16 @@ def files_of(folder: Path) -> Iterator[Path]:
             yield path
 
 
-def unread_suffixes(folder: Path, named: Collection[Path] = ()) -> Counter[str]:
+def unread_suffixes(folder: Path, named: Collection[Path]) -> Counter[str]:
     """How many visible files of each suffix `read_folder` does not read.
 
     :param named: Files that are read in another way, by their real paths.
     :raises CollectionError: When a folder cannot be read.
     """
-    paths = (path for path in _files_and_links(folder) if not _is_folder(path))
     return Counter(
         path.suffix.lower()
-        for path in paths
-        if not _is_readable(path) and not (named and path.resolve() in named)
+        for path in _files_and_links(folder)
+        if not (_is_folder(path) or _is_readable(path) or path.resolve() in named)
     )
 
 
@@ -117,11 +113,16 @@ def _check_is_within(path: Path, folder: Path) -> None:
         raise CollectionError(path, "it is a link to a place outside the folder")
 
 
-def _read(path: Path, folder: Path, skipped: SkippedLines) -> Iterator[Document]:
-    try:
-        name = check_id(path.relative_to(folder).as_posix(), "file name")
-    except LineError as error:
-        raise CollectionError(folder, str(error)) from error
+def read_file(path: Path, named_from: Path, skipped: SkippedLines) -> Iterator[Document]:
+    """The document of a file, or the pages of a PDF; the id begins with the path below a folder.
+
+    :param skipped: Collects the errors of pages, which are left out.
+    :raises CollectionError: When it cannot be read, has no text, is longer than `LONGEST_BYTES`,
+        or its name cannot be an id; and, if `skipped` refuses files, when some pages have no text.
+    :raises MissingExtraError: When a package that reads this kind is not installed.
+    """
+    with read_errors(named_from):
+        name = check_id(path.relative_to(named_from).as_posix(), "file name")
     with read_errors(path):
         if not stat.S_ISREG(path.stat().st_mode):  # reading a pipe may never end
             raise CollectionError(path, "it is no regular file")
@@ -129,13 +130,30 @@ def _read(path: Path, folder: Path, skipped: SkippedLines) -> Iterator[Document]
             content = file.read(LONGEST_BYTES + 1)
     if len(content) > LONGEST_BYTES:
         raise CollectionError(path, f"longer than {LONGEST_BYTES:,} bytes")
-    if path.suffix.lower() in RICH_SUFFIXES:
-        parts = rich_parts(path, content)
-    else:
-        parts = iter([text_part(path, content, skipped.note)])
-    for part in parts:
+    for part in _parts(path, content, skipped.note):
         if isinstance(part, CollectionError):
             refuse_file(part, skipped)
             continue
         metadata = {"file": name, **part.metadata} if part.place else part.metadata
         yield Document(f"{name}{part.place}", part.text, part.title, metadata, part.sections)
+
+
+def _parts(
+    path: Path, content: bytes, note: Callable[[str], None]
+) -> Iterator[Part | CollectionError]:
+    """The document of a file, or the documents of the pages of a PDF.
+
+    An error stands for pages with pictures and no text, in a PDF with text on other pages.
+    """
+    suffix, found = path.suffix.lower(), False
+    if suffix in TEXT_SUFFIXES:
+        yield text_part(path, content, note)
+        return
+    with extra("files"):
+        for part in _READERS[suffix][0](path, content):
+            found |= isinstance(part, Part)
+            if found:
+                yield part
+    if not found:
+        problem = f": if it is scanned, {RECOGNISE}" if suffix == _PDF else ""
+        raise CollectionError(path, f"the file has no text{problem}")

@@ -5,7 +5,6 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
-from swiftlet.corpora.files.pdf_columns import page_text
 from swiftlet.corpora.files.text import Part
 from swiftlet.errors import CollectionError
 
@@ -43,7 +42,7 @@ def pdf_parts(path: Path, content: bytes) -> Iterator[Part | CollectionError]:
         with pypdfium2.PdfDocument(content) as document:
             title = " ".join(_title(document).translate(_SIGNS).split()) or path.stem
             pictures = []
-            texts = [page_text(page.get_textpage()) for page in document]
+            texts = [str(page.get_textpage().get_text_range()) for page in document]
             known = {word for text in texts for word in whole_words(text)}
             for number, page in enumerate(document, start=1):
                 if text := cleaned(texts[number - 1], known):
@@ -52,13 +51,10 @@ def pdf_parts(path: Path, content: bytes) -> Iterator[Part | CollectionError]:
                 elif any(page.get_objects(filter=[FPDF_PAGEOBJ_IMAGE])):
                     pictures.append(f"{number:,}")
         if pictures:
-            pages = (
-                f"{'pages' if len(pictures) > 1 else 'page'} {', '.join(pictures[:_MOST_PAGES])}"
-            )
-            more = (
-                f" and {len(pictures) - _MOST_PAGES:,} more" if len(pictures) > _MOST_PAGES else ""
-            )
-            yield CollectionError(path, f"no text on {pages}{more}, only pictures: {RECOGNISE}")
+            pages = f"page{'s' * (len(pictures) > 1)} {', '.join(pictures[:_MOST_PAGES])}"
+            if len(pictures) > _MOST_PAGES:
+                pages += f" and {len(pictures) - _MOST_PAGES:,} more"
+            yield CollectionError(path, f"no text on {pages}, only pictures: {RECOGNISE}")
     except pypdfium2.PdfiumError as error:
         problem = f"cannot be read as a PDF: {error}"
         if "password" in f"{error}":

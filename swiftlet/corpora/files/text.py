@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from swiftlet.corpora.encodings import decoded
-from swiftlet.corpora.lines import LineError
+from swiftlet.corpora.lines import read_errors
 from swiftlet.errors import CollectionError
 from swiftlet.types import Section
 
@@ -44,10 +44,8 @@ def text_part(path: Path, content: bytes, note: Callable[[str], None]) -> Part:
     :param note: Is told the encoding, if it is not UTF-8.
     :raises CollectionError: When it is blank, or in no encoding that is known.
     """
-    try:
+    with read_errors(path):
         text, encoding = decoded(content)
-    except LineError as error:
-        raise CollectionError(path, f"{error}") from error
     if encoding:
         note(f"{path.name} is read as {encoding}")
     text = text.replace("\r\n", "\n").replace("\r", "\n")
@@ -93,7 +91,7 @@ def markdown_part(text: str, otherwise: str, title: str = "") -> Part:
     :param otherwise: The title of a text without a heading.
     :param title: The title, if it is not the first heading.
     """
-    first = next((each.name for each in _headings(text[:_HEAD_CHARACTERS]) if each.name), "")
+    first = next((each.name for each in headings(text[:_HEAD_CHARACTERS]) if each.name), "")
     return Part(text, title or first or otherwise, _sections(text, title))
 
 
@@ -108,7 +106,7 @@ def _rst_title(text: str) -> str:
     return ""
 
 
-class _Heading(NamedTuple):
+class Heading(NamedTuple):
     """A heading of Markdown, with the offsets of its first character and after its last line."""
 
     start: int
@@ -117,7 +115,7 @@ class _Heading(NamedTuple):
     name: str
 
 
-def _headings(text: str) -> Iterator[_Heading]:
+def headings(text: str) -> Iterator[Heading]:
     """The headings outside of fences: `# name`, or a line that is underlined by = or -."""
     start, fence = 0, ""
     before, previous = "", ""
@@ -128,13 +126,13 @@ def _headings(text: str) -> Iterator[_Heading]:
         if fenced or fence:
             bare = ""
         elif found := _HEADING.fullmatch(bare):
-            yield _Heading(start, end, len(found[1]), _without_closing(found[2]))
+            yield Heading(start, end, len(found[1]), _without_closing(found[2]))
             bare = ""
         elif (found := _UNDERLINE.fullmatch(bare)) and not (
             before or _NO_PARAGRAPH.match(previous)
         ):
             level = 1 if found[1][0] == "=" else 2
-            yield _Heading(start - len(previous) - 1, end, level, previous.strip())
+            yield Heading(start - len(previous) - 1, end, level, previous.strip())
             bare = ""
         before, previous, start = previous.strip(), bare, end
 
@@ -153,7 +151,7 @@ def _sections(text: str, title: str) -> tuple[Section, ...]:
     """
     starts, paths, path = [0], [""], list[tuple[int, str]]()
     named, headings_alone, end = bool(title), True, 0
-    for heading in _headings(text):
+    for heading in headings(text):
         path = [each for each in path if each[0] < heading.level]
         path += [(heading.level, heading.name if named and heading.name != title else "")]
         named |= bool(heading.name)

@@ -2,8 +2,6 @@
 
 import logging
 import re
-from bisect import bisect_right
-from collections import defaultdict
 from collections.abc import Iterator
 from copy import deepcopy
 from pathlib import Path
@@ -26,11 +24,17 @@ _LEAST_FOUND = 0.8
 _OPENING = re.compile(r"^`{3,}|(?<![`\\])`{3,}$")
 _IN_LINES = _WITHIN_LINES | {"p", "li", "td", "th", "dd", "dt"}
 _HEADINGS = re.compile(r"^#{1,6} ", re.MULTILINE)
-_FENCE = re.compile("`{3,}")
-_TICKS = re.compile("`+")
-# What trafilatura writes so that a program that shows Markdown shows the text.
-_ESCAPED = re.compile(r"(\\+)([*_`~\[\]<])")
-_ESCAPED_START = re.compile(r"^( {0,3}(?:\d{1,9})?)\\([>+.)-])", re.MULTILINE)
+# What trafilatura writes so that a program that shows Markdown shows the text. In blocks and spans
+# of code, backslashes stay.
+_CODE_OR_ESCAPES = re.compile(
+    r"""
+    ^(?P<fence>`{3,}) (?: .*? \n\s*(?P=fence)[^\S\n]*$ | .* )
+    | (?<![\\`])(?P<ticks>`+)(?!`) (?:(?!\n```).)*? (?<![\\`])(?P=ticks)(?!`)
+    | ^(?P<start>[ ]{0,3}(?:\d{1,9})?)\\(?P<sign>[>+.)-])
+    | (?P<run>\\+)(?P<special>[*_`~\[\]<])
+    """,
+    re.MULTILINE | re.DOTALL | re.VERBOSE,
+)
 _SHORT_UNIT = re.compile(r"(?:^|\W)[^\W\d_]{1,3}$")
 _LEAST_SHARE = 0.9
 
@@ -127,40 +131,13 @@ def _with_whole_fences(text: str) -> str:
 
 def without_escapes(text: str) -> str:
     """Markdown of trafilatura without its backslashes, so that names are whole words."""
-    lines, prose = list[str](), list[str]()
-    fence = ""
-    for line in text.split("\n"):
-        opens = None if fence else _FENCE.match(line)
-        if opens or fence:
-            lines += [_prose_without_escapes("\n".join(prose))] * bool(prose) + [line]
-            prose.clear()
-            fence = opens[0] if opens else "" if line.strip() == fence else fence
-        else:
-            prose.append(line)
-    return "\n".join([*lines, *[_prose_without_escapes("\n".join(prose))] * bool(prose)])
+    return _CODE_OR_ESCAPES.sub(_without_escapes, text)
 
 
-def _prose_without_escapes(text: str) -> str:
-    """A text that has spans of code, where backslashes stay, but no fence."""
-    runs = [run for run in _TICKS.finditer(text) if text[run.start() - 1 : run.start()] != "\\"]
-    places = defaultdict(list)
-    for run in runs:
-        places[len(run[0])].append(run.start())
-    pieces, start = list[str](), 0
-    for run in runs:
-        if run.start() < start:
-            continue
-        same = places[len(run[0])]
-        if (after := bisect_right(same, run.start())) < len(same):
-            end = same[after] + len(run[0])
-            pieces += [_plain(text[start : run.start()]), text[run.start() : end]]
-            start = end
-    return "".join([*pieces, _plain(text[start:])])
-
-
-def _plain(text: str) -> str:
-    text = _ESCAPED_START.sub(r"\1\2", text)
-    return _ESCAPED.sub(lambda found: "\\" * (len(found[1]) // 2) + found[2], text)
+def _without_escapes(found: re.Match[str]) -> str:
+    if found["start"] is not None:
+        return f"{found['start']}{found['sign']}"
+    return "\\" * (len(found["run"]) // 2) + found["special"] if found["run"] else found[0]
 
 
 def _blocks(tree: Any) -> tuple[str, int]:

@@ -94,11 +94,12 @@ class _Reader:
                 self._add_inline(_chosen(child, name), texts, below)
 
     def _table(self, table: Any) -> list[str]:
-        rows = [self._cells(row) for row in _inner(table, "tr") if not _is_deleted(row)]
-        return ["\n".join(f"| {' | '.join(cells)} |" for cells in rows)]
-
-    def _cells(self, row: Any) -> list[str]:
-        return [" ".join(" ".join(self.blocks(cell)).split()) for cell in _inner(row, "tc")]
+        lines = list[str]()
+        for row in _inner(table, "tr"):
+            cells = (" ".join(self.blocks(cell)).split() for cell in _inner(row, "tc"))
+            if row.find("{*}trPr/{*}del") is None:
+                lines.append(f"| {' | '.join(map(' '.join, cells))} |")
+        return ["\n".join(lines)]
 
     def _level(self, paragraph: Any) -> int:
         properties = paragraph.find("{*}pPr")
@@ -111,28 +112,28 @@ class _Reader:
 
 
 def _heading_levels(styles: Any) -> dict[str, int]:
-    """The level of headings of each style that has one, by its id."""
-    levels, parents = dict[str, int](), dict[str, str]()
-    for style in styles.iterfind("{*}style"):
-        id_ = _value(style, "styleId")
-        name, parent = style.find("{*}name"), style.find("{*}basedOn")
-        called = "" if name is None else _value(name, "val").lower()
-        outline = style.find("{*}pPr/{*}outlineLvl")
-        if found := _HEADING.fullmatch(called):
-            levels[id_] = min(int(found[1]), _MOST_LEVELS)
-        elif called == "title":
-            levels[id_] = 1
-        elif outline is not None:
-            levels[id_] = _outline_level(outline)
-        elif parent is not None:
-            parents[id_] = _value(parent, "val")
-    for above in parents:
-        seen = dict[str, None]()
-        while above in parents and above not in levels and above not in seen:
-            seen[above] = None
-            above = parents[above]  # noqa: PLW2901
-        levels |= dict.fromkeys(seen, levels.get(above, 0))
+    """The level of headings of each style, by its id; 0 for a style of other text."""
+    by_id = {_value(style, "styleId"): style for style in styles.iterfind("{*}style")}
+    levels = dict[str, int]()
+    for id_, style in by_id.items():
+        for _ in by_id:  # the styles that it is based on may form a circle
+            level, parent = _own_level(style), style.find("{*}basedOn")
+            style = None if parent is None else by_id.get(_value(parent, "val"))  # noqa: PLW2901
+            if level is not None or style is None:
+                levels[id_] = level or 0
+                break
     return levels
+
+
+def _own_level(style: Any) -> int | None:
+    """The level of a style, if it does not come from another style."""
+    name, outline = style.find("{*}name"), style.find("{*}pPr/{*}outlineLvl")
+    called = "" if name is None else _value(name, "val").lower()
+    if found := _HEADING.fullmatch(called):
+        return min(int(found[1]), _MOST_LEVELS)
+    if called == "title":
+        return 1
+    return None if outline is None else _outline_level(outline)
 
 
 def _outline_level(element: Any) -> int:
@@ -167,10 +168,6 @@ def _chosen(element: Any, name: str) -> Any:
     if name == "AlternateContent":
         return [*element.iterfind("{*}Choice"), *element.iterfind("{*}Fallback")][:1]
     return reversed(element) if name == "ruby" else element  # the reading comes before the word
-
-
-def _is_deleted(row: Any) -> bool:
-    return row.find("{*}trPr/{*}del") is not None
 
 
 def _symbol(element: Any) -> str:

@@ -5,7 +5,6 @@ import json
 import os
 import tracemalloc
 from collections.abc import Callable, Iterator
-from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -492,12 +491,6 @@ def test_the_rows_of_a_table_are_documents(suffix: str, tmp_path: Path) -> None:
     path = tmp_path / f"table{suffix}"
     path = write_table(path, ROWS) if suffix else write_saved_dataset(path, ROWS)
     assert list(read_documents(path)) == DOCUMENTS
-
-
-def test_dates_of_a_table_are_text(tmp_path: Path) -> None:
-    rows = [{"id": "1", "text": "a", "day": date(2026, 11, 25)}]
-    (found,) = read_documents(write_table(tmp_path / "table.parquet", rows))
-    assert found.metadata == {"day": "2026-11-25"}
 
 
 @pytest.mark.parametrize("suffix", [".parquet", ".arrow", ""])

@@ -64,6 +64,7 @@ def test_delimiters_and_quotes_are_recognised_and_said(
         ('id,text\n1,"say \\"hi\\", ok"\n2,"a\\\\b"\n', ['say "hi", ok', "a\\b"]),
         ('id,text\n1,"say ""hi"", ok"\n2,C:\\new\n', ['say "hi", ok', "C:\\new"]),
         ("id,text\n1,it's\n2,'tis fine'\n", ["it's", "'tis fine'"]),
+        ("'id','text'\n'1','it\\'s, yes'\n'2','it''s'\n", ["it's, yes", "it's"]),
         ("id,text\n1,a;b;c\n2,d;e;f\n", ["a;b;c", "d;e;f"]),
         ('id,text\n1,5 inches"\n2,"b"\n', ['5 inches"', "b"]),
     ],
@@ -175,7 +176,7 @@ def test_lines_are_parsed_a_few_times_at_most(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(csv_rows.csv, "reader", counting)
     for lines in (['a","\n'] * 2_000, ['"open\n'] * 2_000, ['x,"a\n', 'y,""\n'] * 1_000):
         steps = 0
-        rows = list(csv_rows._parsed(iter(lines), csv_rows._Dialect(",")))
+        rows = list(csv_rows.parsed_rows(iter(lines), csv_rows.Dialect(",")))
         assert len(rows) >= 2_000
         assert steps < 4 * 2_000
 

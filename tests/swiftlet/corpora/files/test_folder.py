@@ -22,7 +22,7 @@ from swiftlet import build, write
 from swiftlet import open as open_searcher
 from swiftlet.corpora.collections import read_documents, unread_files
 from swiftlet.corpora.fields import Fields
-from swiftlet.corpora.files import folder as files
+from swiftlet.corpora.files import folder
 from swiftlet.corpora.lines import SkippedLines
 from swiftlet.corpora.rows import documents_of
 from swiftlet.encoders import LOOKUP_QUERY_ENCODER
@@ -213,12 +213,6 @@ def test_a_bad_file_is_named_and_the_others_are_read(
     assert f"{tmp_path / name}" in skipped.messages[0]
 
 
-def test_a_scanned_pdf_is_named(tmp_path: Path) -> None:
-    write_pdf(tmp_path / "scan.pdf", PICTURE, "")
-    with pytest.raises(CollectionError, match=r"no text: if it is scanned, .* \(OCR\)"):
-        only(tmp_path / "scan.pdf")
-
-
 def test_pages_of_pictures_are_named_and_the_others_are_read(tmp_path: Path) -> None:
     write_pdf(tmp_path / "half.pdf", "Lichens", PICTURE, "", PICTURE)
     with pytest.raises(CollectionError, match=r"no text on pages 2, 4, only pictures: have its"):
@@ -227,22 +221,29 @@ def test_pages_of_pictures_are_named_and_the_others_are_read(tmp_path: Path) -> 
         skipped = SkippedLines()
         assert [each.text for each in read_documents(path, skipped=skipped)] == ["Lichens"]
         assert skipped.count == 1
+    write_pdf(tmp_path / "scan.pdf", PICTURE, "")
+    with pytest.raises(CollectionError, match=r"no text: if it is scanned, .* \(OCR\)"):
+        only(tmp_path / "scan.pdf")
 
 
-def test_files_that_are_not_read_are_counted(tmp_path: Path) -> None:
-    for name in ("a.txt", "b.bin", "c.bin", "d.csv", "e", ".hidden.bin"):
+def test_files_of_every_kind_that_is_not_read_are_counted(tmp_path: Path) -> None:
+    kinds = [f"{number}.x{number}" for number in range(12)]
+    for name in ("a.txt", "b.bin", "c.bin", "d.csv", "d2.csv", "e", ".hidden.bin", *kinds):
         (tmp_path / name).write_text("x")
-    found = "4 files skipped: 2 .bin, 1 .csv, 1 without a suffix; name each file of .csv to index"
-    assert found in unread_files(tmp_path)
+    sentence = unread_files([tmp_path, tmp_path / "d2.csv"])
+    named, _, way = sentence.removeprefix("16 files skipped: ").partition("; ")
+    others = {f"1 .x{number}" for number in range(12)}
+    assert {*named.split(", ")} == {"2 .bin", "1 .csv", "1 without a suffix", *others}
+    assert way == "name each file of .csv to index it"
     result = swiftlet("index", tmp_path, "--out", tmp_path.with_name("index"))
-    assert found in result.stderr.replace("\n", " ")
+    assert "17 files skipped: 2 .bin, 2 .csv, 1" in result.stderr.replace("\n", " ")
     assert unread_files(tmp_path / "a.txt") == ""
 
 
 def test_without_the_packages_a_folder_says_what_it_needs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(files, "can_read", lambda suffix: suffix != ".pdf")
+    monkeypatch.setattr(folder, "can_read", lambda suffix: suffix != ".pdf")
     (tmp_path / "a.txt").write_text("x")
     write_pdf(tmp_path / "b.pdf", "Lichens")
     assert [each.document_id for each in read_documents(tmp_path)] == ["a.txt"]
@@ -342,8 +343,8 @@ def test_the_command_names_fields_and_what_is_missing(tmp_path: Path) -> None:
     )
     assert "3 documents" in done.stdout
     (tmp_path / "a.txt").write_text("x")
-    folder = refusal(swiftlet("index", tmp_path / "a.txt", *out, "--id-field", "isbn"))
-    assert "fields can be named of JSON lines and tables, not of text" in folder
+    text = refusal(swiftlet("index", tmp_path / "a.txt", *out, "--id-field", "isbn"))
+    assert "fields can be named of JSON lines and tables, not of text" in text
 
 
 def test_of_many_columns_only_some_are_listed(tmp_path: Path) -> None:
@@ -443,5 +444,3 @@ def test_underlined_headings_cut_markdown_and_front_matter_is_not_text(tmp_path:
     assert found == [("Shade", "Shade"), ("Water", "Water"), ("Water > Rain", "Rain\n")]
     (tmp_path / "b.md").write_text("Mosses\n======\n\nSmall.\n")
     assert only(tmp_path / "b.md").title == "Mosses"
-    (tmp_path / "c.md").write_text("---\nnot: closed\n\nText.\n")
-    assert only(tmp_path / "c.md").text.startswith("---\n")

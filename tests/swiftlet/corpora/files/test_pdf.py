@@ -40,64 +40,6 @@ def test_words_of_real_files_are_whole(text: str, words: str, tmp_path: Path) ->
     assert words in " ".join(text_of(text, tmp_path)[0].split())
 
 
-LEFT = [
-    "The fern grows in the",
-    "deep shade of the old",
-    "forest where the light",
-    "is dim and the infor-",
-    "mation about it is old",
-    "the year and the moss",
-    "covers all the stones",
-    "near the small stream",
-]
-RIGHT = [
-    "Bees fly from the hive",
-    "to the meadows as soon",
-    "as the sun has warmed",
-    "the air and they come",
-    "back with pollen from",
-    "the flowers of clover",
-    "which they store deep",
-    "in the combs to feed",
-]
-
-
-def page_of(rows: list[tuple[str, ...]], places: tuple[float, ...], folder: Path) -> str:
-    with rc_context({"pdf.fonttype": 42}), PdfPages(folder / "file.pdf") as pages:
-        figure = Figure()
-        for number, row in enumerate(rows):
-            for place, text in zip(places, row, strict=False):
-                figure.text(place, 0.9 - number * 0.05, text, fontsize=14)
-        pages.savefig(figure)
-    (part,) = pdf_parts(folder / "file.pdf", (folder / "file.pdf").read_bytes())
-    return part.text
-
-
-def test_columns_are_read_one_after_the_other(tmp_path: Path) -> None:
-    text = page_of([*zip(LEFT, RIGHT, strict=True)], (0.1, 0.55), tmp_path)
-    assert text == "\n".join([*LEFT, *RIGHT]).replace("infor-\nmation", "information")
-    title = ("A title that goes across both of the columns",)
-    text = page_of([title, *zip(LEFT, RIGHT, strict=True)], (0.1, 0.55), tmp_path)
-    assert text.startswith(f"{title[0]}\nThe fern grows in the\ndeep shade")
-
-
-@pytest.mark.parametrize(
-    ("rows", "places"),
-    [
-        ([("fern", "grows in the deep shade")] * 8, (0.1, 0.3)),
-        ([("grows in the deep shade", "12")] * 8, (0.1, 0.6)),
-        ([("a", "b", "c")] * 8, (0.1, 0.4, 0.7)),
-        ([("only a few lines here", "are in two columns now")] * 3, (0.1, 0.55)),
-        ([("one column alone of many words",)] * 8, (0.1,)),
-    ],
-)
-def test_tables_are_read_by_their_rows(
-    rows: list[tuple[str, ...]], places: tuple[float, ...], tmp_path: Path
-) -> None:
-    words = [word for row in rows for cell in row for word in cell.split()]
-    assert page_of(rows, places, tmp_path).split() == words
-
-
 @pytest.mark.parametrize(
     ("text", "known", "words"),
     [

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from swiftlet.corpora.files.web import _plain, web_parts, without_escapes
-from tests.growth import least_seconds
+from swiftlet.corpora.files.web import web_parts, without_escapes
+from tests.growth import grows_evenly
 
 WORDS = "<p>Many words say here how the thing is used that this long page is about.</p>" * 3
 
@@ -93,7 +93,7 @@ def test_what_was_escaped_comes_back(text: str) -> None:
             escaped += "\\" * (backslashes + 1)
         backslashes = backslashes + 1 if sign == "\\" else 0
         escaped += sign
-    assert _plain(escaped) == text
+    assert without_escapes(escaped) == text
 
 
 TAGS = ["p", "div", "b", "sub", "sup", "li", "ul", "pre", "code", "dl", "dt", "dd", "h2", "table"]
@@ -119,8 +119,12 @@ def test_any_page_is_read_without_an_error(pieces: list[str]) -> None:
 
 @pytest.mark.parametrize("piece", ["<p>w</p>", "w_ ", "<pre>```\nx</pre>", "<p>`a</p>", "<b>x</b>"])
 def test_the_time_grows_with_the_page(piece: str) -> None:
-    def seconds(count: int) -> float:
-        page = f"<html><body>{piece * count}</body></html>".encode()
-        return least_seconds(lambda: [*web_parts(Path("page.html"), page)])
+    def read(count: int) -> None:
+        list(web_parts(Path("page.html"), f"<html><body>{piece * count}</body></html>".encode()))
 
-    assert seconds(4_000) < 4 * seconds(2_000) + 0.1
+    assert grows_evenly(read, 2_000)
+
+
+@pytest.mark.parametrize("piece", ["`", "`a", "``a`", "\\`a", "a\\", "\n```\n", "```a\n", "1\\."])
+def test_the_time_grows_with_the_signs_of_markdown(piece: str) -> None:
+    assert grows_evenly(lambda count: without_escapes(piece * count), 20_000)

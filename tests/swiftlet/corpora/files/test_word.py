@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from swiftlet.corpora.collections import read_documents
-from tests.growth import least_seconds
+from tests.growth import grows_evenly
 
 NAMES = (
     'xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main" '
@@ -165,7 +165,4 @@ def test_styles_that_come_from_headings_are_headings(tmp_path: Path) -> None:
 
 
 def test_the_time_grows_with_the_paragraphs(tmp_path: Path) -> None:
-    def seconds(count: int) -> float:
-        return least_seconds(lambda: text_of(tmp_path, ONE * count))
-
-    assert seconds(4_000) < 4 * seconds(2_000) + 0.1
+    assert grows_evenly(lambda count: text_of(tmp_path, ONE * count), 2_000)
