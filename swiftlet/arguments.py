@@ -102,9 +102,10 @@ def path_of(name: str, value: object) -> Path:
             "index of it by swiftlet pull ADDRESS --out INDEX"
         )
     if (typed := typed_address(f"{value}")) is not None:
+        given = shown(value if isinstance(value, str) else typed)
         raise InvalidArgumentError(
-            f"{name} is {shown(typed)}, but a path on this machine is expected: begin it with "
-            "./ if there is a colon in its name"
+            f"{name} is {given}, but a path on this machine is expected: begin it with ./ if there "
+            "is a colon in its name"
         )
     return Path(value)
 
