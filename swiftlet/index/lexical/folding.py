@@ -8,9 +8,11 @@ from itertools import chain, starmap
 from swiftlet.text import INVISIBLE
 
 # Presentation forms, widths, radicals, numerals and mathematical letters: NFKC gives the letters
-# that are meant. Of symbols, it would make parts of words: of "Name™" "NameTM".
+# that are meant, and the two parts of sara am. Of symbols, it would make parts of words: of
+# "Name™" "NameTM".
 _FORMS = re.compile(
-    "[\u2160-\u217f\u2e80-\u2fdf\ufb00-\ufdff\ufe70-\ufefc\uff01-\uffee\U0001d400-\U0001d7ff]+"
+    "[\u0e33\u0eb3"
+    "\u2160-\u217f\u2e80-\u2fdf\ufb00-\ufdff\ufe70-\ufefc\uff01-\uffee\U0001d400-\U0001d7ff]+"
 )
 # The combining classes of accents and points. Vowels, tones of Thai and Lao, viramas, nuktas and
 # the voicing of kana have other classes: they make other words.
@@ -18,6 +20,10 @@ _ACCENTS = {1, *range(10, 37), *range(202, 241)}
 # й and ў are letters of their own.
 _BREVE = "(?<![\u0418\u0423\u0438\u0443])\u0306"
 _TATWEEL = "\u0640"
+# All of category Me, such as the last part of a keycap.
+_ENCLOSING = re.compile("[\u0488\u0489\u1abe\u20dd-\u20e0\u20e2-\u20e4\ua670-\ua672]")
+# The first part of sara am, where it is written before the tone.
+_BEFORE_TONE = re.compile("([\u0e4d\u0ecd])([\u0e48-\u0e4b\u0ec8-\u0ecb]++)(?=[\u0e32\u0eb2])")
 
 
 # Where marks are: to look at all characters would take longer than the rest of a search.
@@ -55,10 +61,13 @@ def _one_of(characters: str) -> str:
 
 
 def composed(text: str) -> str:
-    """The text in Unicode's form NFC; of forms of letters that differ in width or place, one."""
-    return unicodedata.normalize(
-        "NFC", _FORMS.sub(lambda found: unicodedata.normalize("NFKC", found[0]), text)
-    )
+    """The text in Unicode's form NFC, without enclosing marks.
+
+    Of forms of letters that differ in width or place, it has one, and of sara am one spelling.
+    """
+    text = _FORMS.sub(lambda found: unicodedata.normalize("NFKC", found[0]), text)
+    text = _BEFORE_TONE.sub(r"\2\1", _ENCLOSING.sub("", text))
+    return unicodedata.normalize("NFC", text)
 
 
 def folded(text: str) -> str:

@@ -94,6 +94,42 @@ def test_no_mark_of_unicode_splits_a_word() -> None:
         assert len(analysis.words(f"क{mark}क")) == 1, f"U+{ord(mark):04X}"
 
 
+@pytest.mark.parametrize("language", ["none", "english", "french"])
+def test_enclosing_marks_make_no_other_word(language: str) -> None:
+    analysis = analysis_of(language)
+    for mark in (each for each in MARKS if unicodedata.category(each) == "Me"):
+        for word in ("1", "été", "か"):
+            for hidden in ("", "\ufe0f"):
+                enclosed = f"{word}{hidden}{mark}"
+                assert analysis.words(enclosed) == analysis.words(word), f"U+{ord(mark):04X}"
+                spans = analysis.highlighter(analysis.words(word))(f"x {enclosed} x")
+                assert spans == ((2, 2 + len(enclosed)),)
+        assert not analysis.words(f"#{mark}")
+
+
+# Each as sara am, in two parts, and with the tone after the first part.
+@pytest.mark.parametrize(
+    "spellings",
+    [
+        ("\u0e17\u0e33", "\u0e17\u0e4d\u0e32"),
+        ("\u0e19\u0e49\u0e33", "\u0e19\u0e49\u0e4d\u0e32", "\u0e19\u0e4d\u0e49\u0e32"),
+        ("\u0e84\u0eb3", "\u0e84\u0ecd\u0eb2"),
+        ("\u0e99\u0ec9\u0eb3", "\u0e99\u0ec9\u0ecd\u0eb2", "\u0e99\u0ecd\u0ec9\u0eb2"),
+    ],
+)
+@pytest.mark.parametrize("language", ["none", "english", "french"])
+def test_sara_am_is_found_in_each_spelling(language: str, spellings: tuple[str, ...]) -> None:
+    analysis = analysis_of(language)
+    for before, after in (("", ""), ("\u0e01\u0e32\u0e23", "\u0e07\u0e32\u0e19")):
+        texts = [f"{before}{each}{after}" for each in spellings]
+        index = GrowingWords(analysis).with_texts([*texts, f"{before}{after} x"])
+        for text in texts:
+            query = index.parse(text)
+            assert {*query.search(len(texts))[1].tolist()} == {*range(len(texts))}
+            for each in texts:
+                assert query.highlights(each) == ((0, len(each)),)
+
+
 INVISIBLES = [each for each in CHARACTERS if INVISIBLE.match(each)]
 
 
@@ -207,8 +243,12 @@ def test_spans_that_overlap_are_joined() -> None:
 
 
 @pytest.mark.parametrize(
-    "part", ["東", "b\u0301\u0489", "เ", "กา", "é", "\u200b", "ᄀ", "क्", "₂.", "a\u0300\u0315", "ﷺ"]
-)
+    "part",
+    [
+        "東", "b\u0301\u0489", "เ", "กา", "é", "\u200b", "ᄀ", "क्", "₂.", "a\u0300\u0315", "ﷺ",
+        "\u0e4d\u0e49", "\u0e4d" + 9 * "\u0e49", "\u20e3",
+    ],
+)  # fmt: skip
 def test_the_time_is_in_proportion_to_the_text(part: str) -> None:
     analysis = analysis_of("spanish")
 
