@@ -7,6 +7,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from swiftlet.corpora.files.web import web_parts, without_escapes
+from swiftlet.errors import CollectionError
 from tests.growth import grows_evenly
 
 WORDS = "<p>Many words say here how the thing is used that this long page is about.</p>" * 3
@@ -42,6 +43,9 @@ def text_of(body: str) -> str:
         ("<dl><dt>Term_one</dt><dd>Its sense<p>and more</p></dd></dl>", "Term_one"),
         ("<dl><dt>Term_one</dt><dd>Its sense<p>and more</p></dd></dl>", "and more"),
         ("<dl><div><dt>Grouped</dt><dd>Within a div</dd></div></dl>", "Within a div"),
+        ("<p>Logo <img alt='Acme&#1; In&#x0b;c\x01'> here.</p>", "Logo Acme Inc here."),
+        ("<p>Word<sup>&#11;1</sup></p>", "Word^1"),
+        ("<p>Press<img alt='Enter'>now</p>", "Press Enter now"),
         ("<table><caption>Of a_b</caption><tr><td>cell_1</td></tr></table>", "cell_1"),
     ],
 )  # fmt: skip
@@ -58,6 +62,61 @@ def test_code_of_several_lines_within_a_paragraph_ends() -> None:
     expected = "run\n```\ndpkg -x\n# a_b\n```\n and read a_b [1].\n\n## Next_part\n\nRead x_y [2]."
     assert part.text.endswith(expected)
     assert part.sections[-1].heading == "Next_part"
+
+
+FRENCH = "Le très bon café, déjà vu à la fenêtre."
+READ_AS = "page.html is read as "
+
+
+@pytest.mark.parametrize(
+    ("head", "words", "encoding", "notes"),
+    [
+        ("", FRENCH, "cp1252", [READ_AS + "Windows-1252"]),
+        ("", FRENCH, "utf-16", [READ_AS + "UTF-16"]),
+        ("", FRENCH, "utf-16-le", [READ_AS + "UTF-16-LE"]),
+        ("", FRENCH, "utf-16-be", [READ_AS + "UTF-16-BE"]),
+        ("", FRENCH, "utf-8-sig", []),
+        ("<meta charset='iso-8859-1'>", f"“{FRENCH}”", "cp1252", []),
+        ("<meta charset=iso-8859-1>", FRENCH, "utf-8", []),
+        ("<meta charset='utf-8'>", FRENCH, "cp1252", [READ_AS + "Windows-1252"]),
+        ("<meta charset=hex>", FRENCH, "cp1252", [READ_AS + "Windows-1252"]),
+        ("<meta http-equiv=a content='text/html; charset=koi8-r'>", "Привет, мир", "koi8-r", []),
+        ("<meta charset=iso-2022-jp>", "日本語の文章", "iso2022_jp", []),
+        ("<?xml version='1.0' encoding='Shift_JIS'?>", "日本語の文章", "shift_jis", []),
+    ],
+)
+def test_a_page_is_decoded_as_it_declares_or_as_a_text_is(
+    head: str, words: str, encoding: str, notes: list[str]
+) -> None:
+    page, told = f"{head}<title>{words}</title><p>{words}</p>", list[str]()
+    (part,) = web_parts(Path("page.html"), page.encode(encoding), told.append)
+    assert (part.title, part.text, told) == (words, words, notes)
+
+
+def test_a_page_with_a_bad_byte_is_read_and_named() -> None:
+    told = list[str]()
+    page = f"<p>{FRENCH}</p>".encode() + b"<p>b\xe9d</p>"
+    (part,) = web_parts(Path("page.html"), page, told.append)
+    assert part.text == f"{FRENCH}\n\nb\ufffdd"
+    assert told == ["page.html has bytes that are not valid UTF-8"]
+
+
+def test_character_data_of_xhtml_is_text() -> None:
+    page = b"<html xmlns='a'/>\n<body><p>para <![CDATA[cdata <b> & pangolin]]></p></body></html>"
+    (part,) = web_parts(Path("page.xhtml"), page)
+    assert part.text == "para cdata <b> & pangolin"
+
+
+@pytest.mark.parametrize("tag", ["font color=red", "div", "ul><li", "table><tr><td"])
+def test_text_of_nested_elements_is_read_whole_or_refused(tag: str) -> None:
+    def nested(count: int) -> bytes:
+        page = "".join(f"<{tag}>Paragraph number word{n} of an old page.<br>" for n in range(count))
+        return f"<html><body>{page}".encode()
+
+    (part,) = web_parts(Path("page.html"), nested(400))
+    assert "word399 of" in part.text
+    with pytest.raises(CollectionError, match=r"^page\.html: its elements are nested too deeply"):
+        list(web_parts(Path("page.html"), nested(2_100)))
 
 
 def test_text_outside_of_blocks_is_not_lost() -> None:
