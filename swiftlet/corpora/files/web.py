@@ -156,7 +156,7 @@ def _main_parts(path: Path, page: str) -> Iterator[Part]:
 
 
 def _prepare(tree: Any) -> None:
-    """Give what the package would lose another form: captions, pictures, small figures.
+    """Give what the package would lose another form: captions, pictures, formulas, labels.
 
     In a page that does not say where its main text is, it would lose lists and tables.
     """
@@ -166,8 +166,11 @@ def _prepare(tree: Any) -> None:
         article.text, body.text = body.text, None
         article.extend([*body])
         body.append(article)
-    forms = {"figure": "div", "figcaption": "p"}
-    for element in [*tree.iter("sub", "sup", "img", *forms)]:
+    forms = {"figure": "div", "figcaption": "p", "fieldset": "div", "legend": "p", "textarea": "p"}
+    for formula in [*tree.iter("math")]:
+        words = " ".join(formula.xpath(".//text()[not(ancestor::annotation)]"))
+        formula.tag, formula[:], formula.text = "span", [], " ".join(words.split())
+    for element in [*tree.iter("sub", "sup", "img", "label", *forms)]:
         if element.tag in forms:
             element.tag = forms[element.tag]
         elif element.tag == "img":
@@ -225,7 +228,7 @@ def _without_escapes(found: re.Match[str]) -> str:
 
 def _blocks(tree: Any) -> tuple[str, int]:
     """All text of a page but its navigation, as Markdown, and how much of it is in links."""
-    from lxml import etree  # type: ignore[import-untyped]
+    from lxml import etree
 
     blocks, line = list[str](), list[str]()
     level = in_links = links = 0
