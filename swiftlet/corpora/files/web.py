@@ -15,6 +15,7 @@ from swiftlet.corpora.lines import read_errors
 from swiftlet.errors import CollectionError
 
 _HEAD_BYTES = 10_000
+_DEEPEST = 200
 _CHARSET = re.compile(
     rb"<(?:meta[^<>]*?charset|\?xml[^<>]*?encoding)\s*=[\s\"']*([\w.:-]+)", re.IGNORECASE
 )
@@ -134,15 +135,8 @@ def _main_parts(path: Path, page: str) -> Iterator[Part]:
     if tree is None:
         return
     _prepare(tree)
-    text = trafilatura.extract(
-        deepcopy(tree),
-        output_format="markdown",
-        include_formatting=True,
-        include_comments=False,
-        favor_recall=True,
-    )
-    text = _with_whole_fences(text or "")
-    text = without_escapes(text) if text else trafilatura.html2txt(deepcopy(tree)) or ""
+    # Of deeper elements, the package drops the text.
+    text = "" if tree.xpath(f"boolean(//*[count(ancestor::*) > {_DEEPEST}])") else _main_text(tree)
     own, in_links = _blocks(tree)
     # On some layouts, the package loses headings and code, or all that stands outside of blocks.
     has_lost = not _HEADINGS.search(text) and _HEADINGS.search(own)
@@ -153,6 +147,20 @@ def _main_parts(path: Path, page: str) -> Iterator[Part]:
     if text:
         found = trafilatura.extract_metadata(tree)
         yield markdown_part(text, (found and found.title) or path.stem)
+
+
+def _main_text(tree: Any) -> str:
+    import trafilatura
+
+    text = trafilatura.extract(
+        deepcopy(tree),
+        output_format="markdown",
+        include_formatting=True,
+        include_comments=False,
+        favor_recall=True,
+    )
+    text = _with_whole_fences(text or "")
+    return without_escapes(text) if text else trafilatura.html2txt(deepcopy(tree)) or ""
 
 
 def _prepare(tree: Any) -> None:
