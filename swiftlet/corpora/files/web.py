@@ -171,7 +171,12 @@ def _prepare(tree: Any) -> None:
     body = tree.find("body")
     if body is not None and not tree.xpath("//article|//main|//*[@role='main']"):
         article = body.makeelement("article")
-        article.text, body.text = body.text, None
+        if body.text and (len(body) == 0 or body[0].tag not in {*_WITHIN_LINES, "img", "math"}):
+            article.append(article.makeelement("p"))  # loose text would be lost
+            article[0].text = body.text
+        else:
+            article.text = body.text
+        body.text = None
         article.extend([*body])
         body.append(article)
     forms = {"figure": "div", "figcaption": "p", "fieldset": "div", "legend": "p", "textarea": "p"}

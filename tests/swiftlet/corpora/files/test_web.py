@@ -145,6 +145,12 @@ def test_text_outside_of_blocks_is_not_lost() -> None:
     assert "Imprint" not in part.text
 
 
+def test_loose_text_at_the_beginning_is_not_lost() -> None:
+    lines = "".join(f"Paragraph number word{n} of an old page.<br>" for n in range(20))
+    (part,) = web_parts(Path("page.html"), f"<html><body>{lines}".encode())
+    assert all(f"word{n} of" in part.text for n in range(20))
+
+
 MARKDOWN = st.text("a_*`[]<\\\n #", max_size=20)
 
 
