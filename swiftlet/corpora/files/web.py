@@ -16,6 +16,11 @@ from swiftlet.errors import CollectionError
 
 _HEAD_BYTES = 10_000
 _DEEPEST = 200
+# Encodings are declared by the names of smaller ones.
+_AS_BROWSERS = {
+    "ascii": "cp1252", "iso8859-1": "cp1252", "iso8859-9": "cp1254", "shift_jis": "cp932",
+    "euc_kr": "cp949", "gb2312": "gb18030", "gbk": "gb18030",
+}  # fmt: skip
 _CHARSET = re.compile(
     rb"<(?:meta[^<>]*?charset|\?xml[^<>]*?encoding)\s*=[\s\"']*([\w.:-]+)", re.IGNORECASE
 )
@@ -103,7 +108,7 @@ def _declared(content: bytes) -> str:
         pass
     except LookupError:
         return ""
-    codec = {"iso8859-1": "cp1252", "ascii": "cp1252"}.get(codec, codec)  # as browsers do it
+    codec = _AS_BROWSERS.get(codec, codec)
     return "" if codec.startswith("utf") else codec
 
 
@@ -181,7 +186,9 @@ def _prepare(tree: Any) -> None:
         body.append(article)
     forms = {"figure": "div", "figcaption": "p", "fieldset": "div", "legend": "p", "textarea": "p"}
     for formula in [*tree.iter("math")]:
-        words = " ".join(formula.xpath(".//text()[not(ancestor::annotation)]"))
+        words = " ".join(
+            formula.xpath(".//text()[not(ancestor::*[starts-with(name(), 'annotation')])]")
+        )
         formula.tag, formula[:], formula.text = "span", [], " ".join(words.split())
     for element in [*tree.iter("sub", "sup", "img", "label", *forms)]:
         if element.tag in forms:

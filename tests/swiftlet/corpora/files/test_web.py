@@ -88,6 +88,7 @@ READ_AS = "page.html is read as "
         ("<meta charset=hex>", FRENCH, "cp1252", [READ_AS + "Windows-1252"]),
         ("<meta http-equiv=a content='text/html; charset=koi8-r'>", "Привет, мир", "koi8-r", []),
         ("<meta charset=iso-2022-jp>", "日本語の文章", "iso2022_jp", []),
+        ("<meta charset=gb2312>", "朱镕基", "gbk", []),
         ("<?xml version='1.0' encoding='Shift_JIS'?>", "日本語の文章", "shift_jis", []),
     ],
 )
